@@ -209,7 +209,7 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
 
     func connectionClosed(_ connection: Connection, _ end: ChannelEnd) {
         if connection.isQuarantine { suspects.died(under: connection.diedUnder) }
-        let why = connection.wasReady ? connection.lastWords ?? end.text : end.text
+        let why = connection.wasReady ? connection.farewell.lastWords ?? end.text : end.text
         pool.closed(connection, why: why) { pool.reachability.ended(connection.end) }
     }
 
@@ -233,13 +233,13 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
 
     /// What others can take goes to them: so they show whether it is the connection. Then that is replaced.
     private func replaceErring() {
-        let erring = pool.connections.filter { $0.phase == .ready && $0.errorStreak.isLong }
+        let erring = pool.connections.filter { $0.phase == .ready && $0.answers.errorStreak.isLong }
         hasErring = !erring.isEmpty
         guard hasErring else { return }
         pool.putLast(erring)
         for connection in erring {
-            let streak = connection.errorStreak
-            let isAnotherGood = pool.connections.contains { pool.isCurrent($0) && $0.goodNs > streak.beganNs }
+            let streak = connection.answers.errorStreak
+            let isAnotherGood = pool.connections.contains { pool.isCurrent($0) && $0.answers.goodNs > streak.beganNs }
             guard errorRetirement.retires(streak, isAnotherGood: isAnotherGood, nowNs: loop.now.monotonicNs) else {
                 continue
             }

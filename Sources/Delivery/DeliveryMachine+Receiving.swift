@@ -1,5 +1,5 @@
 package import CLinux
-import PushRecords
+package import PushRecords
 
 extension DeliveryMachine {
     /// How many records may be read from this partition now; 0: none. Ask right before reading: each `receive` changes
@@ -173,7 +173,7 @@ extension DeliveryMachine {
     }
 
     /// What it takes in memory until it is written, nearly: a header without a byte of its own is not for nothing.
-    static func letterBytes(
+    package static func letterBytes(
         _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
     ) -> Int {
         headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count + Self.headerBytes }

@@ -34,7 +34,7 @@ package struct DeliveryMachine: ~Copyable {
     /// Dead letters of a partition that may wait while their topic cannot be written; then it is read no further.
     static let unwrittenDeadLetters = 100
     /// What a header of a dead letter takes in memory beside its name and value, in librdkafka and here.
-    package static let headerBytes = 80
+    static let headerBytes = 80
     /// Tokens of a fan-out admitted before the next record has its turn.
     static let admissionPiece = 256
 

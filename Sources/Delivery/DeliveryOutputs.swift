@@ -126,8 +126,8 @@ package enum DeliveryEvent: Sendable, Equatable {
     /// `reason` is Apple's word for it; of a connection it is `.none`.
     case circuitOpened(CircuitName, reason: ReasonCode)
     case circuitClosed(CircuitName)
-    /// Nearly all device tokens of the app are bad: it is slowed down, and what is answered so goes to the retry tiers
-    /// where `environment_guard: hold` asks for it.
+    /// More than half of the app's last 1,000 device tokens were bad, or all of the first 20: it is slowed down, and
+    /// what is answered so goes to the retry tiers where `environment_guard: hold` asks for it.
     case guardTripped(AppIndex, held: Bool)
     case guardReleased(AppIndex)
     /// Notifications moved to a tier without an attempt (<doc:Held>); their order per device is given up.

@@ -43,7 +43,8 @@ package struct AppStatus: Sendable, Equatable {
         /// No token of it was good yet: few are in flight.
         case unproven
         case proven
-        /// Nearly all its tokens are bad: slowed down, and health is degraded.
+        /// More than half of its last 1,000 tokens were bad, or all of the first 20: slowed down, and health is
+        /// degraded.
         case tripped
     }
 

@@ -88,8 +88,8 @@ package struct MachineSettings: Sendable {
 
 /// What the machine knows of an app.
 package struct AppRoute: Sendable {
-    /// What follows when Apple says that nearly all device tokens are bad, which most often means that they belong to
-    /// the other environment (`environment_guard`).
+    /// What follows when Apple calls more than half of the last 1,000 device tokens bad, or all of the first 20, which
+    /// most often means that they belong to the other environment (`environment_guard`).
     package enum GuardPolicy: Sendable {
         /// Slowed down, and told.
         case warn

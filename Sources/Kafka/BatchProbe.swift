@@ -13,7 +13,7 @@ import CRdkafka
     }
 
     /// What comes first when a partition is read from an offset on.
-    package enum Standing: Hashable, Sendable {
+    package enum RecordAt: Hashable, Sendable {
         /// `timeMs`: its timestamp; -1: it has none.
         case record(offset: Int64, timeMs: Int64)
         /// No record up to the log's end.
@@ -72,7 +72,7 @@ import CRdkafka
     }
 
     /// As `look`; `nil` for what cannot be unpacked, too, and where the log does not have the offset.
-    package func standing(at offset: Int64, of partition: TopicPartition, timeoutMs: Int32) -> Standing? {
+    package func record(at offset: Int64, of partition: TopicPartition, timeoutMs: Int32) -> RecordAt? {
         first(at: offset, of: partition, timeoutMs: timeoutMs) { message in
             guard let problem = message.problem else {
                 return .record(offset: message.offset, timeMs: message.timestampMs)

@@ -171,7 +171,7 @@ package struct ProducerSettings: Sendable, Equatable {
     package var cluster: ClusterSettings
     /// Each record is sent by itself, and at once: a broker that refuses a batch as too large refuses all that is in
     /// it.
-    package var sendsEachAlone: Bool
+    package var sendsSingly: Bool
     /// `nil`: it has none, and each record counts by itself.
     package var transaction: Transaction?
 
@@ -189,9 +189,9 @@ package struct ProducerSettings: Sendable, Equatable {
         }
     }
 
-    package init(cluster: ClusterSettings, sendsEachAlone: Bool = false, transaction: Transaction? = nil) {
+    package init(cluster: ClusterSettings, sendsSingly: Bool = false, transaction: Transaction? = nil) {
         self.cluster = cluster
-        self.sendsEachAlone = sendsEachAlone
+        self.sendsSingly = sendsSingly
         self.transaction = transaction
     }
 
@@ -213,7 +213,7 @@ package struct ProducerSettings: Sendable, Equatable {
             KafkaProperty("message.timeout.ms", "0"),
             KafkaProperty("delivery.report.only.error", "false"),
         ]
-        if sendsEachAlone {
+        if sendsSingly {
             fixed += [
                 KafkaProperty("batch.num.messages", "1"), KafkaProperty("linger.ms", "0"),
                 // Its first requests are those that may be refused. One behind them, already under way, could be taken

@@ -60,8 +60,6 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let notCoordinator = KafkaCode(RD_KAFKA_RESP_ERR_NOT_COORDINATOR)
     /// The system has no thread left, or no memory for one.
     package static let noResources = KafkaCode(RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE)
-    /// Of a group: a transaction that commits offsets is not at its end yet.
-    package static let unstableOffsetCommit = KafkaCode(RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT)
     package static let transactionalIDAuthorizationFailed = KafkaCode(
         RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     /// librdkafka's own word for the two that follow.

@@ -133,7 +133,7 @@ import CRdkafka
     }
 
     /// What the group has committed; a partition with a transaction that is not at its end yet has the code
-    /// `.unstableOffsetCommit`.
+    /// RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT.
     package func committed(_ partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [CommittedOffset] {
         try client.committed(partitions, timeoutMs: timeoutMs)
     }

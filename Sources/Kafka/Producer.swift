@@ -73,7 +73,7 @@ package struct ProducerTopic: Hashable, Sendable {
             topic, partition: partition, key: key, value: value, headers: list, timestampMs: timestampMs, tag: tag)
     }
 
-    /// As above, with headers in a reused array.
+    /// Queues a record with headers from a reused array.
     package func produce(
         to topic: ProducerTopic, partition: Int32 = -1, key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
         headers: [MessageHeader], timestampMs: Int64 = 0, tag: UInt64

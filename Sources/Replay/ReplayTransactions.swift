@@ -45,7 +45,7 @@ final class ReplayTransactions {
         let transaction = ProducerSettings.Transaction(id: order.group, timeoutMs: timeoutMs)
         do throws(KafkaError) {
             return try Producer(
-                ProducerSettings(cluster: cluster, sendsEachAlone: isAlone, transaction: transaction))
+                ProducerSettings(cluster: cluster, sendsSingly: isAlone, transaction: transaction))
         } catch {
             throw ReplayFailure("Kafka: \(error)")
         }

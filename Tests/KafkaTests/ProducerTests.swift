@@ -148,7 +148,7 @@ import Testing
         let settings = ProducerSettings(
             cluster: ClusterSettings(
                 bootstrapServers: "127.0.0.1:1",
-                properties: try KafkaProperties(producer: [KafkaProperty("max.in.flight", "5")])), sendsEachAlone: true)
+                properties: try KafkaProperties(producer: [KafkaProperty("max.in.flight", "5")])), sendsSingly: true)
         #expect(settings.all.last == KafkaProperty("max.in.flight.requests.per.connection", "1"))
         #expect(throws: Never.self) { try Producer(settings) }
     }

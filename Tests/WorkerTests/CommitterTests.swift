@@ -9,7 +9,7 @@ import Testing
 /// What commits are made of replies, without a broker.
 struct CommitterTests {
     /// A group that keeps what is sent.
-    private final class Place: CommitPlace {
+    private final class Member: CommitSender {
         var partitions: [PartitionID: TopicPartition] = [:]
         var sent: [(entries: [CommitEntry], tag: UInt64)] = []
         var failure: KafkaError?
@@ -25,7 +25,7 @@ struct CommitterTests {
     private struct Scene: ~Copyable {
         var machine: DeliveryMachine
         let committer: OffsetCommitter
-        let place = Place()
+        let member = Member()
         var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_000_000)
         private(set) var ids: [PartitionID] = []
 
@@ -38,7 +38,7 @@ struct CommitterTests {
                     topic: "requests", partition: number, role: .requests(weight: 1), committedOffset: nil,
                     metadata: UnsafeRawBufferPointer(start: nil, count: 0))
                 ids.append(id)
-                place.partitions[id] = TopicPartition("requests", number)
+                member.partitions[id] = TopicPartition("requests", number)
             }
         }
 
@@ -46,7 +46,7 @@ struct CommitterTests {
         mutating func settle(offset: Int64) {
             let none = UnsafeRawBufferPointer(start: nil, count: 0)
             for id in ids {
-                guard place.partitions[id] != nil else { continue }
+                guard member.partitions[id] != nil else { continue }
                 let receipt = machine.receive(
                     id, offset: offset, timestampMs: now.wallMs, key: none, value: none,
                     headers: UnsafeBufferPointer(start: nil, count: 0), now: now)
@@ -59,12 +59,12 @@ struct CommitterTests {
             now.ns += ms * 1_000_000
             now.wallMs += ms
             machine.advance(now: now)
-            committer.commit(&machine, place, now: now)
+            committer.commit(&machine, member, now: now)
         }
 
         /// Answers the last commit with a code for each partition's number.
         mutating func answer(_ codes: [Int32: KafkaCode]) throws {
-            let last = try #require(place.sent.last)
+            let last = try #require(member.sent.last)
             let results = last.entries.map {
                 CommitResult($0.partition, offset: $0.offset, code: codes[$0.partition.partition] ?? .none)
             }
@@ -72,7 +72,7 @@ struct CommitterTests {
             committer.take(CommitReply(tag: last.tag, code: code, results: results), &machine, now: now)
         }
 
-        var sentPartitions: [[Int32]] { place.sent.map { $0.entries.map(\.partition.partition).sorted() } }
+        var sentPartitions: [[Int32]] { member.sent.map { $0.entries.map(\.partition.partition).sorted() } }
     }
 
     @Test func `Partitions that share an error are asked again by themselves, and only the guilty one waits`() throws {
@@ -85,7 +85,7 @@ struct CommitterTests {
         #expect(scene.committer.problems(now: scene.now).isEmpty, "nobody is blamed for a shared error")
         for _ in 0..<6 {
             scene.commit(afterMs: 20)
-            guard scene.place.sent.last?.entries.count == 1, scene.sentPartitions.count > 1 else { continue }
+            guard scene.member.sent.last?.entries.count == 1, scene.sentPartitions.count > 1 else { continue }
             try scene.answer([1: .unknownTopicOrPartition])
         }
         let alone = scene.sentPartitions.dropFirst().map(\.self)
@@ -173,17 +173,17 @@ struct CommitterTests {
         scene.settle(offset: 7)
         // A minute of it, answered at once.
         for _ in 0..<600 {
-            let known = scene.place.sent.count
+            let known = scene.member.sent.count
             scene.commit(afterMs: 100)
-            guard scene.place.sent.count > known else { continue }
+            guard scene.member.sent.count > known else { continue }
             try scene.answer([0: code, 1: code, 2: code])
         }
-        #expect(scene.place.sent.count < 70, "a pause grows all the same")
+        #expect(scene.member.sent.count < 70, "a pause grows all the same")
         let endNs = scene.now.ns
         while scene.machine.counters.commitsAcknowledged < 3, scene.now.ns - endNs < 20_000_000_000 {
-            let known = scene.place.sent.count
+            let known = scene.member.sent.count
             scene.commit(afterMs: 50)
-            if scene.place.sent.count > known { try scene.answer([:]) }
+            if scene.member.sent.count > known { try scene.answer([:]) }
         }
         #expect(scene.now.ns - endNs <= 1_050_000_000)
     }
@@ -202,10 +202,10 @@ struct CommitterTests {
         var scene = Scene(partitions: 4)
         scene.settle(offset: 7)
         scene.commit()
-        let last = try #require(scene.place.sent.last)
-        let results = [2, 0, 3].map { (place: Int) in
+        let last = try #require(scene.member.sent.last)
+        let results = [2, 0, 3].map { (member: Int) in
             CommitResult(
-                last.entries[place].partition, offset: 8, code: place == 0 ? .offsetMetadataTooLarge : .none)
+                last.entries[member].partition, offset: 8, code: member == 0 ? .offsetMetadataTooLarge : .none)
         }
         // One is not told of by itself: what is said of the whole counts for it.
         scene.committer.take(
@@ -231,13 +231,13 @@ struct CommitterTests {
         var scene = Scene(partitions: 1)
         scene.settle(offset: 7)
         let id = scene.ids[0]
-        let partition = scene.place.partitions.removeValue(forKey: id)
+        let partition = scene.member.partitions.removeValue(forKey: id)
         scene.commit()
-        #expect(scene.place.sent.isEmpty, "a commit of nothing has no reply, and all after it would wait for one")
-        scene.place.partitions[id] = partition
+        #expect(scene.member.sent.isEmpty, "a commit of nothing has no reply, and all after it would wait for one")
+        scene.member.partitions[id] = partition
         scene.commit()
         #expect(scene.sentPartitions == [[0]])
-        #expect(scene.place.sent[0].entries[0].offset == 8)
+        #expect(scene.member.sent[0].entries[0].offset == 8)
     }
 
     @Test func `Each partition gets its own answer beside one that was given up, which is committed when it is back`()
@@ -245,18 +245,18 @@ struct CommitterTests {
     {
         var scene = Scene(partitions: 3)
         scene.settle(offset: 7)
-        let given = scene.place.partitions.removeValue(forKey: scene.ids[1])
+        let given = scene.member.partitions.removeValue(forKey: scene.ids[1])
         scene.commit()
         #expect(scene.sentPartitions == [[0, 2]])
         try scene.answer([2: .offsetMetadataTooLarge])
         #expect(scene.machine.counters.commitsAcknowledged == 1)
-        scene.place.partitions[scene.ids[1]] = given
+        scene.member.partitions[scene.ids[1]] = given
         // One whose commit was refused pauses.
         var again: Set<Int32> = []
         for _ in 0..<20 where again != [1, 2] {
-            let known = scene.place.sent.count
+            let known = scene.member.sent.count
             scene.commit()
-            guard scene.place.sent.count > known else { continue }
+            guard scene.member.sent.count > known else { continue }
             again.formUnion(try #require(scene.sentPartitions.last))
             try scene.answer([:])
         }
@@ -268,17 +268,17 @@ struct CommitterTests {
         var scene = Scene(partitions: 1)
         scene.settle(offset: 7)
         scene.commit()
-        let first = try #require(scene.place.sent.last)
+        let first = try #require(scene.member.sent.last)
         try scene.answer([:])
         scene.settle(offset: 8)
         scene.commit()
-        #expect(scene.place.sent.count == 2)
+        #expect(scene.member.sent.count == 2)
         let result = CommitResult(first.entries[0].partition, offset: 8, code: .none)
         scene.committer.take(
             CommitReply(tag: first.tag, code: .none, results: [result]), &scene.machine, now: scene.now)
         #expect(scene.machine.counters.commitsAcknowledged == 1, "nothing says that the second one was taken")
         scene.commit()
-        #expect(scene.place.sent.count == 2, "the second one is still under way")
+        #expect(scene.member.sent.count == 2, "the second one is still under way")
         try scene.answer([:])
         #expect(scene.machine.counters.commitsAcknowledged == 2)
     }
@@ -286,10 +286,10 @@ struct CommitterTests {
     @Test func `A commit that could not be sent is made again`() throws {
         var scene = Scene(partitions: 1)
         scene.settle(offset: 7)
-        scene.place.failure = KafkaError(.waitingForCoordinator)
+        scene.member.failure = KafkaError(.waitingForCoordinator)
         scene.commit()
         #expect(scene.committer.problems(now: scene.now).map(\.code) == [.waitingForCoordinator])
-        scene.place.failure = nil
+        scene.member.failure = nil
         scene.commit()
         #expect(scene.sentPartitions == [[0]])
         try scene.answer([:])
@@ -313,16 +313,16 @@ struct CommitterTests {
         var scene = Scene(partitions: 1)
         scene.settle(offset: 7)
         scene.commit()
-        let lost = try #require(scene.place.sent.last)
+        let lost = try #require(scene.member.sent.last)
         #expect(scene.committer.lostNs == 30_000_000_000, "the session's time, and two requests'")
         scene.now.ns += scene.committer.lostNs - 1
         scene.commit()
-        #expect(scene.place.sent.count == 1)
+        #expect(scene.member.sent.count == 1)
         scene.now.ns += 1_000_000_000
         scene.commit()
         scene.now.ns += 1_000_000_000
         scene.commit()
-        #expect(scene.place.sent.count == 2)
+        #expect(scene.member.sent.count == 2)
         scene.committer.take(
             CommitReply(tag: lost.tag, code: .none, results: []), &scene.machine, now: scene.now)
         #expect(scene.machine.counters.commitsAcknowledged == 0, "a late reply is of nobody")
@@ -333,7 +333,7 @@ struct CommitterTests {
     @Test func `A partition that is committed beside one that was given up is alone with its error`() throws {
         var scene = Scene(partitions: 2)
         scene.settle(offset: 7)
-        scene.place.partitions[scene.ids[1]] = nil
+        scene.member.partitions[scene.ids[1]] = nil
         scene.commit()
         #expect(scene.sentPartitions == [[0]])
         try scene.answer([0: .topicAuthorizationFailed])
@@ -347,7 +347,7 @@ struct CommitterTests {
         scene.commit()
         try scene.answer([0: .groupAuthorizationFailed])
         scene.commit()
-        #expect(scene.place.sent.count == 2)
+        #expect(scene.member.sent.count == 2)
         scene.now.ns += 6_000_000_000
         #expect(scene.committer.problems(now: scene.now).map(\.code) == [.groupAuthorizationFailed])
     }
@@ -361,7 +361,7 @@ struct CommitterTests {
         scene.committer.take(LogQuestions.Answer(partition: partition, state: .gone))
         scene.committer.keepOnly { _ in false }
         scene.commit()
-        #expect(scene.place.sent.count == 2)
+        #expect(scene.member.sent.count == 2)
         try scene.answer([0: .unknownTopicOrPartition])
         #expect(scene.committer.takeGone().isEmpty, "others are asked anew")
     }

@@ -58,14 +58,14 @@ struct LogMarksTests {
                     },
                     starts: { log.isSilent || $0 != [place] ? [:] : [place: Int64(log.start)] },
                     uncompacted: { log.isCompacted == false ? $0 : [] },
-                    standing: { places in
+                    recordsAt: { places in
                         log.looks.count += 1
                         guard !log.isSilent, !log.isUnreadable, let offset = places.first.map({ Int($0.offset) }),
                             offset >= log.start, offset <= log.stamps.count
                         else { return [:] }
-                        let standing = log.stamps.indices.first { $0 >= offset && !log.taken.contains($0) }
+                        let first = log.stamps.indices.first { $0 >= offset && !log.taken.contains($0) }
                         return [
-                            place: standing.map { .record(offset: Int64($0), timeMs: log.stamps[$0]) }
+                            place: first.map { .record(offset: Int64($0), timeMs: log.stamps[$0]) }
                                 ?? .end(offset: Int64(log.stamps.count))
                         ]
                     }))
@@ -218,9 +218,9 @@ struct LogMarksTests {
             (nil, .unknown), (.record(offset: 7, timeMs: 100), .sameLog), (.record(offset: 7, timeMs: 99), .anotherLog),
             (.record(offset: 7, timeMs: -1), .anotherLog), (.record(offset: 8, timeMs: 100), .anotherLog),
             (.record(offset: 6, timeMs: 100), .unknown), (.end(offset: 7), .unknown), (.end(offset: 8), .anotherLog),
-        ] as [(BatchProbe.Standing?, LogMarks.Verdict)])
-    func `What stands at a witness's offset tells`(_ standing: BatchProbe.Standing?, _ verdict: LogMarks.Verdict) {
-        #expect(LogMarks.verdict(of: Self.witness, standing) == verdict)
+        ] as [(BatchProbe.RecordAt?, LogMarks.Verdict)])
+    func `What stands at a witness's offset tells`(_ record: BatchProbe.RecordAt?, _ verdict: LogMarks.Verdict) {
+        #expect(LogMarks.verdict(of: Self.witness, record) == verdict)
     }
 
     /// Kafka takes the file's time for the latest one of a segment without timestamps, and looks into no other.

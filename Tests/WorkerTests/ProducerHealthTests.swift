@@ -24,13 +24,13 @@ struct ProducerHealthTests {
     }
 
     @Test func `A producer that lacks a thread is made anew after half a minute`() {
-        for sendsEachAlone in [false, true] {
+        for sendsSingly in [false, true] {
             var health = ProducerHealth()
             health.look(reports: 0, outstanding: 1, nowNs: 0)
             health.note(KafkaError(.noResources))
             #expect(health.silence(nowNs: 10 * Self.second)?.code == .noResources)
-            #expect(!health.isStuck(sendsEachAlone: sendsEachAlone, nowNs: 30 * Self.second - 1))
-            #expect(health.isStuck(sendsEachAlone: sendsEachAlone, nowNs: 30 * Self.second))
+            #expect(!health.isStuck(sendsSingly: sendsSingly, nowNs: 30 * Self.second - 1))
+            #expect(health.isStuck(sendsSingly: sendsSingly, nowNs: 30 * Self.second))
         }
     }
 
@@ -39,9 +39,9 @@ struct ProducerHealthTests {
         var health = ProducerHealth()
         health.note(KafkaError(.allBrokersDown))
         health.look(reports: 0, outstanding: 1, nowNs: 0)
-        #expect(!health.isStuck(sendsEachAlone: false, nowNs: 10_000 * Self.second))
-        #expect(!health.isStuck(sendsEachAlone: true, nowNs: 120 * Self.second - 1))
-        #expect(health.isStuck(sendsEachAlone: true, nowNs: 120 * Self.second))
+        #expect(!health.isStuck(sendsSingly: false, nowNs: 10_000 * Self.second))
+        #expect(!health.isStuck(sendsSingly: true, nowNs: 120 * Self.second - 1))
+        #expect(health.isStuck(sendsSingly: true, nowNs: 120 * Self.second))
     }
 
     @Test func `One that cannot be made is tried again after a growing pause`() {
@@ -58,7 +58,7 @@ struct ProducerHealthTests {
         health.noteFatal()
         for second in 0..<100 as Range<Int64> { turn(second) }
         #expect(tries == [0, 1, 3, 7, 15, 31, 61, 91])
-        #expect(!health.isStuck(sendsEachAlone: true, nowNs: .max), "it is on its way")
+        #expect(!health.isStuck(sendsSingly: true, nowNs: .max), "it is on its way")
         turn(200, succeeds: true)
         turn(300)
         #expect(tries.last == 200)

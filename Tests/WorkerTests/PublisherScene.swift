@@ -184,7 +184,7 @@ final class PublisherScene {
         if !commits.isEmpty {
             machine.commitFinished(of: .requests, commits.map { _ in .acknowledged }, now: now)
         }
-        publisher.serve(&machine, now: now)
+        publisher.acknowledge(&machine, now: now)
         publisher.publish(&machine, now: now)
     }
 

@@ -77,7 +77,7 @@ import Testing
 
     @Test func `Above a size of dead letters that are not written the next one waits, until they are`() throws {
         let scene = try PublisherScene()
-        let size = RecordPublisher.deadLetterLimit * 2 / 5
+        let size = UnacknowledgedLetters.limit * 2 / 5
         // Their acknowledgements are there, perhaps, and are taken by the next turn.
         #expect(try scene.offerDeadLetters(4, bytes: size) == [true, true, false, false])
         try scene.run("the two") { scene.settled == 2 && scene.publisher.isIdle }
@@ -86,7 +86,7 @@ import Testing
 
     @Test func `A dead letter above the size that all may have goes alone`() throws {
         let scene = try PublisherScene()
-        #expect(try scene.offerDeadLetters(2, bytes: RecordPublisher.deadLetterLimit + 1) == [true, false])
+        #expect(try scene.offerDeadLetters(2, bytes: UnacknowledgedLetters.limit + 1) == [true, false])
     }
 
     @Test func `A result that its topic refuses in every form ends as a dead letter, and blocks nothing`() throws {
@@ -164,7 +164,7 @@ import Testing
         scene.cluster.fail(0, with: [.messageTooLarge])
         scene.cluster.fail(22, with: Array(repeating: .coordinatorLoading, count: 12))
         scene.request(1)
-        try scene.run("the producer for one record") { scene.publisher.unacknowledgedAlone == 1 }
+        try scene.run("the producer for one record") { scene.publisher.unacknowledgedSingle == 1 }
         scene.turn()
         #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty)
         scene.lateNs = ProducerHealth.namedNs

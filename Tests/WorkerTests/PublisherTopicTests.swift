@@ -27,9 +27,9 @@ struct PublisherTopicTests {
     /// Writes all that may be written; the tags, and whether each went by itself.
     private func write(_ topic: inout TargetTopic, at ns: Int64) -> [UInt64] {
         var tags: [UInt64] = []
-        while let (refused, byItself) = topic.next(nowNs: ns) {
-            #expect(byItself || refused.form == .together)
-            topic.wrote(byItself: byItself)
+        while let (refused, isSingle) = topic.next(nowNs: ns) {
+            #expect(isSingle || refused.form == .together)
+            topic.wrote(isSingle: isSingle)
             tags.append(refused.record.tag)
         }
         return tags
@@ -37,7 +37,7 @@ struct PublisherTopicTests {
 
     @Test func `A blocked topic is tried by one record at a time, with pauses that double to their limit`() throws {
         var topic = TargetTopic("results")
-        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
+        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .single) }
         topic.block(.topicAuthorizationFailed, nowNs: 0)
         #expect(!topic.isOpen)
         #expect(topic.cause?.code == .topicAuthorizationFailed)
@@ -57,7 +57,7 @@ struct PublisherTopicTests {
 
     @Test func `When a probe is taken, all that was refused goes before anything new`() throws {
         var topic = TargetTopic("results")
-        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
+        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .single) }
         topic.block(.unknownTopicOrPartition, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
         topic.written(1)
@@ -71,10 +71,10 @@ struct PublisherTopicTests {
 
     @Test func `What a failing topic gives back while a probe is under way waits for the probe's answer`() throws {
         var topic = TargetTopic("results")
-        topic.take(record(1), .alone)
+        topic.take(record(1), .single)
         topic.block(.unknownTopicOrPartition, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
-        topic.take(record(2), .alone)
+        topic.take(record(2), .single)
         topic.block(.unknownTopicOrPartition, nowNs: second)
         #expect(write(&topic, at: 2 * second) == [])
         topic.written(1)
@@ -83,7 +83,7 @@ struct PublisherTopicTests {
 
     @Test func `A topic that refuses while others are under way is not due before their reports`() throws {
         var topic = TargetTopic("results")
-        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
+        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .single) }
         topic.block(.unknownTopicOrPartition, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
         topic.written(1)
@@ -98,12 +98,12 @@ struct PublisherTopicTests {
 
     @Test func `Records that come back while many are under way keep the order of their production`() throws {
         var topic = TargetTopic("results")
-        for tag in 1...5 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
+        for tag in 1...5 as ClosedRange<UInt64> { topic.take(record(tag), .single) }
         topic.block(.topicAuthorizationFailed, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
         topic.written(1)
         #expect(write(&topic, at: second) == [2, 3, 4, 5])
-        topic.take(record(6), .alone)
+        topic.take(record(6), .single)
         for tag in [2, 4, 3, 5] as [UInt64] {
             topic.refused(record(tag), .topicAuthorizationFailed, partition: 0, nowNs: second)
         }
@@ -114,10 +114,10 @@ struct PublisherTopicTests {
 
     @Test func `A record that is too large closes nothing, and takes each form once`() throws {
         var topic = TargetTopic("results")
-        topic.take(record(1), .alone)
+        topic.take(record(1), .single)
         #expect(topic.isOpen && topic.nextTryNs == nil)
         #expect(write(&topic, at: 0) == [1])
-        #expect(topic.form(of: 1) == .alone)
+        #expect(topic.form(of: 1) == .single)
         topic.shrunk(to: record(1), .reduced, nowNs: 0)
         #expect(write(&topic, at: 0) == [1])
         #expect(topic.form(of: 1) == .reduced)
@@ -130,9 +130,9 @@ struct PublisherTopicTests {
     @Test func `What a new producer dropped goes on among others, and one that was by itself again so`() throws {
         var topic = TargetTopic("results")
         topic.take(record(1), .together)
-        topic.take(record(2), .alone)
+        topic.take(record(2), .single)
         #expect(write(&topic, at: 0) == [1, 2])
-        #expect(topic.form(of: 1) == nil && topic.form(of: 2) == .alone)
+        #expect(topic.form(of: 1) == nil && topic.form(of: 2) == .single)
         topic.dropped(record(2), nowNs: 0)
         #expect(write(&topic, at: 0) == [2])
         topic.written(2)
@@ -141,7 +141,7 @@ struct PublisherTopicTests {
 
     @Test func `Above a number or a size of refused records nothing new is written until they are`() throws {
         var topic = TargetTopic("results")
-        topic.take(record(1, bytes: TargetTopic.refusedBytesLimit), .alone)
+        topic.take(record(1, bytes: TargetTopic.refusedBytesLimit), .single)
         #expect(!topic.isOpen)
         #expect(write(&topic, at: 0) == [1])
         #expect(topic.isOpen)
@@ -156,7 +156,7 @@ struct PublisherTopicTests {
 
     @Test func `While a topic is blocked, one more is tried beside each silent one`() throws {
         var topic = TargetTopic("results")
-        for tag in 1...4 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
+        for tag in 1...4 as ClosedRange<UInt64> { topic.take(record(tag), .single) }
         topic.block(.topicAuthorizationFailed, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
         #expect(write(&topic, at: 3 * second - 1) == [])
@@ -177,7 +177,7 @@ struct PublisherTopicTests {
 
     @Test func `The report of a silent record counts as that of any other`() throws {
         var topic = TargetTopic("results")
-        for tag in 1...2 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
+        for tag in 1...2 as ClosedRange<UInt64> { topic.take(record(tag), .single) }
         topic.block(.topicAuthorizationFailed, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
         #expect(write(&topic, at: 3 * second) == [2])
@@ -193,7 +193,7 @@ struct PublisherTopicTests {
     @Test func `Silent records have a limit of their own, in number and in size`() throws {
         var topic = TargetTopic("results")
         let half = TargetTopic.refusedBytesLimit / 2
-        for tag in 1...4 as ClosedRange<UInt64> { topic.take(record(tag, bytes: half), .alone) }
+        for tag in 1...4 as ClosedRange<UInt64> { topic.take(record(tag, bytes: half), .single) }
         #expect(write(&topic, at: 0) == [1, 2], "the size counts those that are under way")
         #expect(write(&topic, at: 10 * second) == [] && topic.nextTryNs == nil)
         topic.written(1)
@@ -203,7 +203,7 @@ struct PublisherTopicTests {
         topic.written(4)
         #expect(topic.isIdle)
         let count = UInt64(TargetTopic.refusedLimit)
-        for tag in 1...count + 10 { topic.take(record(tag), .alone) }
+        for tag in 1...count + 10 { topic.take(record(tag), .single) }
         var now = 20 * second
         var tags: [UInt64] = []
         for _ in 0..<100 {
@@ -217,7 +217,7 @@ struct PublisherTopicTests {
 
     @Test func `A topic with nothing left to try is open again: the next record shows`() throws {
         var topic = TargetTopic("tier")
-        topic.take(record(1), .alone)
+        topic.take(record(1), .single)
         topic.block(.unknownTopicOrPartition, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
         topic.handedOn(1, nowNs: second)
@@ -249,7 +249,7 @@ struct PublisherTopicTests {
     /// A topic that refused a record by itself once, after it had taken another.
     private func topicWithOneApart(_ record: UndeliveredRecord) -> TargetTopic {
         var topic = TargetTopic("results")
-        topic.take(record, .alone)
+        topic.take(record, .single)
         #expect(write(&topic, at: 0) == [record.tag])
         topic.noteTaken(partition: 0)
         topic.refused(record, .invalidRecord, partition: 0, nowNs: 0)
@@ -260,7 +260,7 @@ struct PublisherTopicTests {
         var topic = topicWithOneApart(record(1))
         #expect(topic.isClear && topic.nextTryNs == second)
         let named = topic.next(nowNs: second)
-        #expect(named?.byItself == true)
+        #expect(named?.isSingle == true)
         topic.couldNotWrite(.transport, nowNs: second)
         #expect(!topic.isClear && topic.nextTryNs == 2 * second)
         #expect(write(&topic, at: 2 * second) == [1])

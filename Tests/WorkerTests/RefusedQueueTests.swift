@@ -18,7 +18,7 @@ struct RefusedQueueTests {
         let record = UndeliveredRecord(
             copying: none, none, headers: UnsafeBufferPointer(start: nil, count: 0), to: topic, tag: order,
             code: .invalidRecord)
-        var history = TargetTopic.History(form: .alone, order: order, isNew: isNew, takenThen: 0)
+        var history = TargetTopic.History(form: .single, order: order, isNew: isNew, takenThen: 0)
         history.refusals = refusals
         history.nextTryNs = nextTryNs
         return TargetTopic.Refused(record: record, history: history)
@@ -44,10 +44,10 @@ struct RefusedQueueTests {
                 model.sort { $0.history.order < $1.history.order }
             } else {
                 let which = Int.random(in: 0..<4, using: &random)
-                let place =
-                    [queue.placeOfFirst, queue.leastRefused, queue.firstUnshown, queue.placeOfEarliest][which]
-                guard let place else { continue }
-                let removed = queue.remove(at: place)
+                let index =
+                    [queue.indexOfFirst, queue.leastRefused, queue.firstUnshown, queue.indexOfEarliest][which]
+                guard let index else { continue }
+                let removed = queue.remove(at: index)
                 model.removeAll { $0.history.order == removed.history.order }
             }
             let unshown = model.filter { $0.history.refusals == 0 && !$0.history.isNew }
@@ -69,8 +69,8 @@ struct RefusedQueueTests {
         let count = 100_000 as UInt64
         for order in 0..<count { queue.insert(record(order)) }
         var expected: UInt64 = 0
-        while let place = queue.firstUnshown {
-            var refused = queue.remove(at: place)
+        while let index = queue.firstUnshown {
+            var refused = queue.remove(at: index)
             #expect(refused.history.order == expected)
             expected += 1
             refused.history.refusals = 1

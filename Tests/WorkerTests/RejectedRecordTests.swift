@@ -147,7 +147,7 @@ struct RejectedRecordTests {
 
     @Test func `Many records that stand apart keep new ones away`() throws {
         var run = scene.run { tag, _ in tag > 0 ? .policyViolation : nil }
-        for tag in 1...UInt64(TargetTopic.refusedLimit) { run.topic.take(run.record(tag), .alone) }
+        for tag in 1...UInt64(TargetTopic.refusedLimit) { run.topic.take(run.record(tag), .single) }
         #expect(!run.topic.isClear && !run.topic.isOpen)
     }
 }
@@ -208,7 +208,7 @@ struct SilentPartitionTests {
     @Test func `Records that may be bad themselves are tried once each, and silent ones keep nothing away`() throws {
         var run = scene.run(partitions: 4) { tag, _ in tag % 4 != 1 && tag < 400 ? .policyViolation : nil }
         run.isSilent = { $0 == 1 }
-        for tag in 0..<400 as Range<UInt64> { run.topic.take(run.record(tag), .alone) }
+        for tag in 0..<400 as Range<UInt64> { run.topic.take(run.record(tag), .single) }
         run.topic.block(.policyViolation, nowNs: 0)
         run.go(seconds: 5)
         #expect(run.silent.count == 100 && run.tries >= 400, "each was tried by itself")
@@ -258,7 +258,7 @@ private struct Run {
     var rejected: [UInt64] = []
     var shrunk: [UInt64] = []
     /// `bare`: a rejected one takes smaller forms.
-    var smallest = TargetTopic.Form.alone
+    var smallest = TargetTopic.Form.single
     /// Records written by themselves, and batches.
     var tries = 0
     private var nowNs: Int64 = 0
@@ -299,18 +299,18 @@ private struct Run {
             writeTogether(waiting)
             waiting = []
         } else if topic.isOpen, !waiting.isEmpty {
-            topic.take(record(waiting.removeFirst()), .alone, isNew: true)
+            topic.take(record(waiting.removeFirst()), .single, isNew: true)
         }
         var isDone = false
         while !isDone {
             var alone: [UInt64] = []
             var together: [UInt64] = []
-            while let (refused, byItself) = topic.next(nowNs: nowNs) {
-                topic.wrote(byItself: byItself)
-                if byItself, isSilent(partition(refused.record.tag)) {
+            while let (refused, isSingle) = topic.next(nowNs: nowNs) {
+                topic.wrote(isSingle: isSingle)
+                if isSingle, isSilent(partition(refused.record.tag)) {
                     silent.append(refused.record.tag)
                     tries += 1
-                } else if byItself {
+                } else if isSingle {
                     alone.append(refused.record.tag)
                 } else {
                     together.append(refused.record.tag)
@@ -332,7 +332,7 @@ private struct Run {
             return batch.forEach { topic.noteTaken(partition: partition($0)) }
         }
         for tag in batch {
-            topic.take(record(tag), .alone)
+            topic.take(record(tag), .single)
             topic.block(code, nowNs: nowNs)
         }
     }

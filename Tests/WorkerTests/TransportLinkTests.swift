@@ -67,6 +67,24 @@ import Testing
         scene.run("no room") { scene.capacity[0] == 0 && scene.reachable.last == false }
     }
 
+    @Test func `That a host cannot be reached is no more once the app speaks the other protocol`() throws {
+        let scene = try LinkScene { $0.gatewayPort = 0 }
+        var app = try scene.certificateApp("app")
+        app.port = 1
+        let link = try scene.start([app])
+        scene.run("refused") { scene.reachable == [false] }
+        app.port = Int(try #require(scene.simulator.gatewayPort))
+        app.binary = BinarySettings()
+        app.binary?.window.duration = .milliseconds(50)
+        app.connections.min = 0
+        link.replace(AppIndex(0), with: try LoadedApp(app))
+        // It dials once there is something to send, and has nothing to say of its host before.
+        scene.run("room") { scene.capacity[0, default: 0] > 0 }
+        #expect(scene.reachable == [false, true])
+        try scene.pump(link, app: 0, count: 1) { _ in }
+        #expect(scene.reachable.last == true)
+    }
+
     @Test func `Apps of one key and of another`() throws {
         let other = try SelfSigned.privateKey()
         let folder = try TestFolder()

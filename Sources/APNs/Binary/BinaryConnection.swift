@@ -421,5 +421,5 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     }
 }
 
-/// The same over TLS.
+/// Over TLS it takes what the channel says as over plain TCP.
 extension BinaryConnection: SecureChannelDelegate {}

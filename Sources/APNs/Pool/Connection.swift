@@ -59,7 +59,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     let id: PoolPlan.ConnectionID
     /// The owner's when it was made.
     let credentialGeneration: Int
-    /// It carries suspects only: one, doubled with each answer.
+    /// It carries suspects only.
     let isQuarantine: Bool
     private(set) var phase = Phase.dialing
     var isReady: Bool { phase == .ready }
@@ -76,39 +76,22 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     private var alarm: Alarm?
     private var alarmNs = Int64.max
     private var isDirty = false
-    private var isAnswered = false
-    /// Streams refused before anything was answered.
-    private var refusals = 0
-    /// What the peer said, or did, that ended it: better than that it is closed.
-    private(set) var lastWords: String?
+    /// Unchecked, as the window is.
+    @exclusivity(unchecked) private(set) var answers = AnswerRecord()
+    private(set) var farewell = Farewell()
     /// The provider token of the last requests.
     private var lastToken: UInt32 = 0
     /// It took requests once.
     private(set) var wasReady = false
-    /// We closed it, with nothing on it.
-    private var isExpectedEnd = false
     private var openedNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
-    /// Why we gave the connection up, when we did.
-    private var fault: String?
     private var closedEntries: [Window.Closed] = []
-    /// Requests on it at once, whatever the peer allows.
+    /// Requests on it at once, whatever the peer allows; in quarantine one, doubled with each answer.
     private var limit = Int.max
     /// Bytes of the last body that the peer's window had no room for.
     private var unfitBody = 1
     /// Given up because nothing came any more, here or elsewhere: the network's fault.
     private var isSilent = false
-    /// When the last response came.
-    private var respondedNs: Int64 = 0
-    /// When the last one came that was no server error (5xx).
-    private(set) var goodNs: Int64 = 0
-    /// Such a one came in this read.
-    private var hasGood = false
-    /// Server errors since.
-    private(set) var errorStreak = ErrorStreak()
-    private var seenAnswers: UInt32 = 0
-    /// Responses with a status came since `requestsAnswered`.
-    private var hasResponses = false
     /// Those in doubt when it died, unless it was the network's fault; of a quarantine connection only.
     private(set) var diedUnder: [NotificationID] = []
 
@@ -154,7 +137,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
 
     /// How it ended, once it is closed.
     var end: Reachability.End {
-        Reachability.End(wasAnswered: isAnswered, wasAsked: (session?.nextStreamID ?? 1) > 1, lifeNs: lifeNs)
+        Reachability.End(wasAnswered: answers.isAnswered, wasAsked: (session?.nextStreamID ?? 1) > 1, lifeNs: lifeNs)
     }
 
     private var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
@@ -230,7 +213,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     func drain() {
         switch phase {
         case .dialing, .opening:
-            fault = fault ?? "closed before it was ready"
+            farewell.gaveUp("closed before it was ready")
             phase = .draining
             channel?.abort()
         case .ready:
@@ -260,7 +243,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         if session.isFinished {
             endSession(session, channel)
         } else if phase == .draining && window.isEmpty {
-            isExpectedEnd = true
+            farewell.closed()
             try? session.goAway()
             pass(wholeRecords: false)
             channel.close()
@@ -273,7 +256,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     /// protocol.
     private func endSession(_ session: ClientSession, _ channel: any ByteChannel) {
         if window.isEmpty && session.errorText == nil {
-            isExpectedEnd = true
+            farewell.closed()
             channel.close()
         } else {
             giveUp(session.errorText ?? "the HTTP/2 session ended")
@@ -307,7 +290,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
 
     /// Whether bytes came after that time, or (`answers`) responses.
     func wasAlive(sinceNs: Int64, answers: Bool) -> Bool {
-        (phase == .ready || phase == .draining) && (answers ? respondedNs : keepalive.heardNs) > sinceNs
+        (phase == .ready || phase == .draining) && (answers ? self.answers.respondedNs : keepalive.heardNs) > sinceNs
     }
 
     /// Asks the peer for a sign of life that others may need.
@@ -322,7 +305,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     }
 
     private func giveUp(_ reason: String) {
-        fault = fault ?? reason
+        farewell.gaveUp(reason)
         channel?.flush()
         channel?.abort()
     }
@@ -362,16 +345,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
             return giveUp(error.text)
         }
         drainEvents(session)
-        if window.answers != seenAnswers {
-            seenAnswers = window.answers
-            respondedNs = nowNs
-            if hasGood {
-                hasGood = false
-                goodNs = nowNs
-                errorStreak.answered()
-                if isAnswered { owner.connectionWentOn(self) }
-            }
-        }
+        if answers.readEnded(answers: window.answers, nowNs: nowNs) { owner.connectionWentOn(self) }
     }
 
     func channelWritable() { markDirty() }
@@ -387,8 +361,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         phase = .closed
         alarm = nil
         var end = end
-        if let fault { end.text = "\(address): \(fault)" }
-        if isExpectedEnd && unanswered == 0 { end.text = "\(address): closed, with nothing left to answer" }
+        if let text = farewell.text(unanswered: unanswered) { end.text = "\(address): \(text)" }
         if wasReady { owner.note(.disconnected(address: address, reason: end.text, unanswered: unanswered)) }
         owner.connectionClosed(self, end)
         self.channel = nil
@@ -404,7 +377,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
                 guard let closed = window.ended(ticket, isRefused: code == .refusedStream, status: status) else {
                     continue
                 }
-                if status == 0 { owner.streamEnded(self, code) } else { hasResponses = true }
+                if status == 0 { owner.streamEnded(self, code) } else { answers.responded() }
                 complete(closed, status: status)
                 if closed.isRefused { refused() }
             case .bodySent(let ticket, let end): window.bodySent(ticket, end: end)
@@ -413,14 +386,11 @@ final class Connection: PooledConnection, ByteChannelDelegate {
             case .pong: break
             }
         }
-        if hasResponses {
-            hasResponses = false
-            owner.requestsAnswered(self)
-        }
+        if answers.takeResponses() { owner.requestsAnswered(self) }
     }
 
     private func responded(_ ticket: UInt32, _ status: UInt16, _ session: ClientSession) {
-        hasResponses = true
+        answers.responded()
         if isQuarantine { limit = min(limit * 2, Self.quarantineLimit) }
         guard let closed = window.responded(ticket) else { return }
         var completion = Completion(id: closed.id, kind: .answered, status: status, sentAtMs: closed.sentAtMs)
@@ -432,11 +402,11 @@ final class Connection: PooledConnection, ByteChannelDelegate {
             completion.uniqueIDText = owner.text(String(decoding: uniqueID.prefix(100), as: UTF8.self))
         }
         if status == 200 {
-            hasGood = true
+            answers.wasGood()
             answered()
         } else {
             let body = ErrorBody(parsing: session.responseBody)
-            if VerdictTable.isOfHost(status, body.reason) { failed() } else { hasGood = true }
+            if VerdictTable.isOfHost(status, body.reason) { failed() } else { answers.wasGood() }
             completion.reason = body.reason
             completion.unregisteredAtMs = status == 410 ? body.timestampMs : 0
             if let text = body.text { completion.reasonText = owner.text(text) }
@@ -451,22 +421,17 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     }
 
     private func answered() {
-        guard !isAnswered else { return }
-        isAnswered = true
-        owner.connectionAnswered(self)
+        if answers.answered() { owner.connectionAnswered(self) }
     }
 
     private func failed() {
-        errorStreak.failed(nowNs: loop.now.monotonicNs)
-        if errorStreak.count == ErrorStreak.limit { owner.connectionErrs(self) }
+        if answers.failed(nowNs: loop.now.monotonicNs) { owner.connectionErrs(self) }
     }
 
     /// A peer that refuses stream after stream and never answers is of no use.
     private func refused() {
-        guard !isAnswered, !isQuarantine else { return }
-        refusals += 1
-        guard refusals >= owner.refusalsLimit else { return }
-        lastWords = lastWords ?? "\(address): refused every stream"
+        guard !isQuarantine, answers.refused(limit: owner.refusalsLimit) else { return }
+        if farewell.lastWords == nil { farewell.peerSaid("\(address): refused every stream") }
         owner.connectionRetires(self, isFault: true)
     }
 
@@ -474,12 +439,12 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     private func heed(_ reason: ReasonCode, isCurrentToken: Bool) {
         switch reason {
         case .unrelatedKeyIdInToken, .tooManyProviderTokenUpdates:
-            lastWords = reason.text.map { "\(address): answered \($0)" }
+            farewell.peerSaid(reason.text.map { "\(address): answered \($0)" })
             owner.connectionRetires(self, isFault: true)
         case .shutdown, .idleTimeout:
             // No fault, and no answer that speaks for the host: its successor is dialled at once after other answers.
-            lastWords = reason.text.map { "\(address): answered \($0)" }
-            owner.connectionRetires(self, isFault: !isAnswered)
+            farewell.peerSaid(reason.text.map { "\(address): answered \($0)" })
+            owner.connectionRetires(self, isFault: !answers.isAnswered)
         case .expiredProviderToken:
             answered()
             if isCurrentToken { owner.providerTokenExpired() }
@@ -515,14 +480,14 @@ final class Connection: PooledConnection, ByteChannelDelegate {
             body.text ?? body.reason.text?.description
             ?? String(decoding: session.goAwayData.prefix(200), as: UTF8.self)
         let reason = said.isEmpty ? "\(code)" : "\(code) \(said)"
-        lastWords = "\(address): GOAWAY \(reason)"
+        farewell.peerSaid("\(address): GOAWAY \(reason)")
         owner.note(.peerCloses(address: address, reason: "GOAWAY \(reason)", unprocessed: unprocessed))
         let meaning = GoAwayMeaning(body.reason)
         if meaning == .credentialRefused, credentialGeneration == owner.credentialGeneration {
             credentialRefused(body.reason)
         }
         let isFault = meaning != .leaves && (code != .noError || meaning != .unsaid || lifeNs < Self.shortLifeNs)
-        owner.connectionRetires(self, isFault: isFault || !isAnswered)
+        owner.connectionRetires(self, isFault: isFault || !answers.isAnswered)
     }
 
     /// Unless a newer token than its last requests carried is there, or can be made.
@@ -604,5 +569,5 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     }
 }
 
-/// The same over TLS.
+/// Over TLS it takes what the channel says as over plain TCP.
 extension Connection: SecureChannelDelegate {}

@@ -7,7 +7,8 @@ package struct AppSettings: Hashable, Sendable {
         case certificate(CertificateCredential)
     }
 
-    /// What happens while nearly every answer says that the tokens are of the other environment.
+    /// What happens once more than half of the last 1,000 answers called the token bad, or all of the first 20: they
+    /// look as if they were of the other environment.
     package enum EnvironmentGuard: String, CaseIterable, Sendable {
         /// The app slows down, and says so.
         case warn

@@ -1,5 +1,6 @@
-/// Notices when Apple calls nearly all device tokens of an app bad, which most often means that they belong to the
-/// other environment, and asks to slow down then: Apple disconnects providers that go on so. A value machine.
+/// Notices when Apple calls more than half of an app's last 1,000 device tokens bad, or all of its first 20, which most
+/// often means that they belong to the other environment, and asks to slow down then: Apple disconnects providers that
+/// go on so. Releases when fewer than half of the last 100 were bad. A value machine.
 struct EnvironmentGuard {
     /// In flight at most, until the app had its first 200 or 410.
     static let unprovenLimit = 20

@@ -32,7 +32,7 @@ extension Reason {
     public static let tooManyRequests = Reason(rawValue: "TooManyRequests")
     public static let internalServerError = Reason(rawValue: "InternalServerError")
     public static let serviceUnavailable = Reason(rawValue: "ServiceUnavailable")
-    /// The same, as broadcasts spell it.
+    /// As broadcasts spell `serviceUnavailable`.
     public static let serviceUnavailableSpaced = Reason(rawValue: "Service Unavailable")
     public static let shutdown = Reason(rawValue: "Shutdown")
     public static let badEnvironmentKeyInToken = Reason(rawValue: "BadEnvironmentKeyInToken")

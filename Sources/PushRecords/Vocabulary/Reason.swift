@@ -156,7 +156,7 @@ package enum ReasonCode: UInt8, CaseIterable, Sendable {
         return nil
     }
 
-    /// The same, of a text that is owned.
+    /// The code of a reason's text that is owned; `nil` when it is not known by name.
     package init?(_ text: String) {
         var text = text
         let code = text.withUTF8 { ReasonCode(text: UnsafeRawBufferPointer($0)) }

@@ -15,7 +15,7 @@ package enum TextHeader: UInt8, CaseIterable, Sendable {
         package let limit: Int
         /// Apple's word for any other value.
         package let reason: ReasonCode
-        /// The same for people.
+        /// What is wrong with any other value, for people.
         package let complaint: StaticString
         /// What stands for its value in the help of `send`.
         package let placeholder: StaticString

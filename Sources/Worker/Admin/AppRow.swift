@@ -15,16 +15,16 @@ struct AppRow {
 
     static func rows(of snapshot: WorkerSnapshot) -> [AppRow] {
         var rows: [AppRow] = []
-        var places: [String: Int] = [:]
+        var indexes: [String: Int] = [:]
         for (app, counters) in zip(snapshot.apps, snapshot.counters.apps) {
             let row = AppRow(
                 name: app.name, counters: counters, connections: app.connections, inFlight: app.status?.handed ?? 0,
                 waiting: app.status?.ready ?? 0, window: app.window, feedback: app.feedback,
                 status: app.isRemoved ? nil : app.status)
-            if let place = places[app.name] {
-                rows[place] = rows[place].sum(with: row)
+            if let index = indexes[app.name] {
+                rows[index] = rows[index].sum(with: row)
             } else {
-                places[app.name] = rows.count
+                indexes[app.name] = rows.count
                 rows.append(row)
             }
         }

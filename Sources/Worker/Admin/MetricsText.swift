@@ -123,7 +123,10 @@ struct MetricsText {
                 out.sample(["app": app.name, "tier": tier], count)
             }
         }
-        perApp("apns_worker_in_flight", .gauge, "Requests without an answer: streams used.") { $0.inFlight }
+        perApp(
+            "apns_worker_in_flight", .gauge,
+            "Requests without an answer: handed to connections, or waiting there for a free stream."
+        ) { $0.inFlight }
         perApp(
             "apns_worker_streams_allowed", .gauge,
             "Requests that the open connections take at once, as their servers say (of a gateway: may be undecided)."
@@ -168,7 +171,10 @@ struct MetricsText {
         ) {
             $0.status?.isCutOff == true ? 1 : 0
         }
-        perApp("apns_worker_environment_guard_tripped", .gauge, "1 while nearly all its tokens are bad.") { app in
+        perApp(
+            "apns_worker_environment_guard_tripped", .gauge,
+            "1 once more than half of its last 1,000 tokens were bad, or all of the first 20, until fewer than half of 100 are."
+        ) { app in
             if case .tripped? = app.status?.guardState { 1 } else { 0 }
         }
         perApp("apns_worker_paused", .gauge, "1 while the configuration pauses it.") {
@@ -179,7 +185,8 @@ struct MetricsText {
             "Times that sending stopped for a refused credential or topic, or for a host that is out of reach.",
             snapshot.counters.circuitsOpened)
         total(
-            "apns_worker_environment_guard_trips_total", "Times that nearly all tokens of an app became bad.",
+            "apns_worker_environment_guard_trips_total",
+            "Times that more than half of the last 1,000 tokens of an app were bad, or all of its first 20.",
             snapshot.counters.guardsTripped)
         out.family(
             "apns_worker_provider_token_age_seconds", .gauge,

@@ -102,7 +102,7 @@ struct EventLog {
         case .guardTripped(let app, let held):
             logger.error(
                 .delivery,
-                "Apple calls nearly all device tokens bad: are they of the other environment? Sending slowly",
+                "Apple calls most device tokens bad: are they of the other environment? Sending slowly",
                 about: name(of: app), ["app": "\(name(of: app))", "held": .boolean(held)])
         case .guardReleased(let app):
             logger.notice(

@@ -212,7 +212,7 @@ extension PushWorker {
         }
         for (index, row) in appRows.enumerated() where row.status.map(\.isSlowedByGuard) == true {
             add(
-                index, .slowed, "nearly all its device tokens are bad: it is slowed down",
+                index, .slowed, "Apple calls most of its device tokens bad: it is slowed down",
                 "do the device tokens belong to the other environment?")
         }
         for (index, row) in appRows.enumerated() where !row.isRemoved {

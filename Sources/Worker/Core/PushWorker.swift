@@ -255,22 +255,20 @@ package final class PushWorker: @unchecked Sendable {
         let drainNs = configuration.drain.rebalance.nanoseconds
         let requests = configuration.requestTopics
         let tiers = configuration.retry.tiers
-        let readers = [
-            try GroupReader(
-                configuration.consumer(.requests, of: cluster, partitions: requestPartitions),
-                topics: requests.map(\.name), drainNs: drainNs,
-                wakeUpDescriptor: doorbell.descriptor, logger: logger,
-                roleOfTopic: { topic in Self.role(of: topic, among: requests) }),
-            try GroupReader(
-                configuration.consumer(.retries, of: cluster),
-                topics: tiers.map(\.topic),
-                drainNs: drainNs,
-                wakeUpDescriptor: doorbell.descriptor, logger: logger,
-                roleOfTopic: { topic in
-                    .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? LeftTiers.delayMs)
-                }),
-        ]
-        for reader in readers {
+        let requestReader = try GroupReader(
+            configuration.consumer(.requests, of: cluster, partitions: requestPartitions),
+            topics: requests.map(\.name), drainNs: drainNs,
+            wakeUpDescriptor: doorbell.descriptor, logger: logger,
+            roleOfTopic: { topic in Self.role(of: topic, among: requests) })
+        let retryReader = try GroupReader(
+            configuration.consumer(.retries, of: cluster),
+            topics: tiers.map(\.topic),
+            drainNs: drainNs,
+            wakeUpDescriptor: doorbell.descriptor, logger: logger,
+            roleOfTopic: { topic in
+                .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? LeftTiers.delayMs)
+            })
+        for reader in [requestReader, retryReader] {
             reader.condemned = crashes.condemned
             reader.onAnotherLog = { [unowned self] partition in
                 guard crashes.forgetOffsets(topic: partition.topic, partition: partition.partition) else { return }
@@ -280,7 +278,7 @@ package final class PushWorker: @unchecked Sendable {
         let groupID = configuration.kafka.groupID
         let sessionMs = Int(clamping: configuration.kafka.sessionTimeout.milliseconds)
         let groups = ConsumerGroups(
-            readers: readers,
+            requests: requestReader, retries: retryReader,
             committers: [
                 OffsetCommitter(.requests, name: groupID, sessionMs: sessionMs, logger: logger),
                 OffsetCommitter(.retries, name: "\(groupID).retry", sessionMs: sessionMs, logger: logger),
@@ -313,14 +311,14 @@ package final class PushWorker: @unchecked Sendable {
             }
         }
         watch = try ClusterWatch(configuration, cluster, reports: reports, batchEnds: batchEnds, logs: logs)
-        for reader in readers {
+        for reader in groups.readers {
             reader.onSkipped = { [unowned self] in observations.lostRecords.note($0, offsets: $1, nowNs: now.ns) }
             reader.onEndUnknown = { [unowned self] in watch?.findEnd($0) }
             reader.onLogDoubted = { [unowned self] in watch?.look(at: $0) }
             reader.onRequestTimeout = { [unowned self] in observations.unansweredRequests.note($0, nowNs: now.ns) }
             reader.onQuotaDelay = { [unowned self] in observations.quotas.note($0, of: .fetch, nowNs: now.ns) }
         }
-        readers[1].onAssignment = { [unowned self] in watch?.lookForLeftTiers() }
+        groups.retries.onAssignment = { [unowned self] in watch?.lookForLeftTiers() }
         publisher.onRequestTimeout = { [unowned self] in observations.unansweredRequests.note($0, nowNs: now.ns) }
         publisher.onQuotaDelay = { [unowned self] in observations.quotas.note($0, of: .produce, nowNs: now.ns) }
         watchFiles()

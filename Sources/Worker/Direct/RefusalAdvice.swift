@@ -32,7 +32,7 @@ package struct RefusalAdvice: Equatable, Sendable {
         return of(code, status: status, topic, app, isOtherTried: isOtherTried)?.text
     }
 
-    /// The same of a reason that is known by name.
+    /// What may be done about a reason that is known by name.
     static func of(
         _ reason: ReasonCode, status: Int, _ topic: String, _ app: AppSettings, isOtherTried: Bool = false
     ) -> RefusalAdvice? {

@@ -120,7 +120,7 @@ final class FeedbackWriter {
     }
 
     private func renew(_ producer: Producer, _ nowNs: Int64) {
-        if health.isStuck(sendsEachAlone: false, nowNs: nowNs) { health.noteFatal() }
+        if health.isStuck(sendsSingly: false, nowNs: nowNs) { health.noteFatal() }
         health.renew(producer, nowNs: nowNs, logger)
     }
 

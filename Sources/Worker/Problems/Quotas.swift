@@ -16,7 +16,7 @@ struct Quotas {
         fileprivate var section: KafkaProperties.Section { self == .produce ? .producer : .consumer }
     }
 
-    private struct Place: Hashable {
+    private struct Source: Hashable {
         let broker: String
         let request: Request
     }
@@ -28,7 +28,7 @@ struct Quotas {
         var endNs: Int64
     }
 
-    private var delays: [Place: Delay] = [:]
+    private var delays: [Source: Delay] = [:]
     /// Since the start, in milliseconds.
     private(set) var totalsMs: [Request: Int64] = [:]
 
@@ -40,15 +40,15 @@ struct Quotas {
     mutating func note(_ told: QuotaDelay, of request: Request, nowNs: Int64) {
         totalsMs[request, default: 0] += told.sumMs
         delays = delays.filter { Self.isNamed($0.value, nowNs: nowNs) }
-        let place = Place(broker: told.broker, request: request)
-        let known = delays[place]
+        let source = Source(broker: told.broker, request: request)
+        let known = delays[source]
         guard known != nil || told.sumMs > 0 && delays.count < Self.limit else { return }
         var delay = known ?? Delay(lastMs: told.sumMs, sumMs: 0, endNs: nowNs)
         delay.sumMs += told.sumMs
         if told.lastMs > 0 { delay.lastMs = told.lastMs }
         // An answer without a delay ends an earlier one, which begins anew on every connection.
         if told.lastMs > 0 || delay.endNs > nowNs { delay.endNs = nowNs + told.lastMs * 1_000_000 }
-        delays[place] = delay
+        delays[source] = delay
     }
 
     private static func isNamed(_ delay: Delay, nowNs: Int64) -> Bool { nowNs - delay.endNs < namedNs }
@@ -57,9 +57,9 @@ struct Quotas {
     func faults(of cluster: ClusterSettings, nowNs: Int64) -> [Fault] {
         let named = delays.filter { Self.isNamed($0.value, nowNs: nowNs) }
         return Set(named.keys.map(\.broker)).sorted().map { broker in
-            let requests = Request.allCases.filter { named[Place(broker: broker, request: $0)] != nil }
+            let requests = Request.allCases.filter { named[Source(broker: broker, request: $0)] != nil }
             let texts = requests.compactMap { request in
-                named[Place(broker: broker, request: request)].map { delay in
+                named[Source(broker: broker, request: request)].map { delay in
                     "\(request.name) for \(Self.seconds(delay.lastMs)) s at its last answer, \(Self.seconds(delay.sumMs)) s in all"
                 }
             }

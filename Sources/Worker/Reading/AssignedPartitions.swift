@@ -47,34 +47,35 @@ final class AssignedPartitions {
 
     /// Begins to read what was assigned.
     ///
-    /// - Parameter queues: of the places, in their order.
+    /// - Parameter queues: of the same partitions, in their order.
     func begin(
-        _ places: [AssignmentQuestions.Place], _ queues: [PartitionQueue], _ machine: inout DeliveryMachine,
+        _ starts: [AssignedStart], _ queues: [PartitionQueue], _ machine: inout DeliveryMachine,
         _ now: DeliveryTime
     ) {
         var added: [PartitionReader] = []
-        for (queue, place) in zip(queues, places) {
+        for (queue, start) in zip(queues, starts) {
             let partition = queue.partition
             // With a topic its offsets go: whoever had one of it before reads another log.
-            let isForgotten = place.committed.offset == nil && hadCommitted.remove(partition) != nil
-            if place.isAnotherLog || isForgotten { context.acquit(partition) }
-            let id = place.committed.metadata.withUnsafeBytes { metadata in
+            let isForgotten = start.committed.offset == nil && hadCommitted.remove(partition) != nil
+            if start.isAnotherLog || isForgotten { context.acquit(partition) }
+            let id = start.committed.metadata.withUnsafeBytes { metadata in
                 machine.assign(
                     topic: partition.topic, partition: partition.partition, role: roleOfTopic(partition.topic),
-                    committedOffset: place.committed.offset, metadata: metadata, logStart: place.logStart,
-                    logEnd: place.logEnd)
+                    committedOffset: start.committed.offset, metadata: metadata, logStart: start.logStart,
+                    logEnd: start.logEnd)
             }
             changed[partition] = nil
-            let start = place.start ?? 0
+            let offset = start.offset ?? 0
+            let received = machine.status(of: id)?.highestReceived ?? -1
             let position = PartitionPosition(
-                start: start, begin: max(start, (machine.status(of: id)?.highestReceived ?? -1) + 1), nowNs: now.ns)
+                readFrom: offset, knownFrom: max(offset, received + 1), nowNs: now.ns)
             added.append(
                 PartitionReader(queue, id: id, position: position, context) { [unowned self] in rename($0, from: $1) })
             context.problems.isAssigned(partition)
         }
         all += added
         // After that, since it forgets whom nobody reads any more.
-        for (queue, place) in zip(queues, places) where place.committed.offset != nil { noteCommitted(queue.partition) }
+        for (queue, start) in zip(queues, starts) where start.committed.offset != nil { noteCommitted(queue.partition) }
     }
 
     private func rename(_ reader: PartitionReader, from before: PartitionID) {

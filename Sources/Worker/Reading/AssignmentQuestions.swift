@@ -22,21 +22,21 @@ struct TurnBudget {
     }
 }
 
+/// Where an assigned partition is read from, and what is known of its log.
+struct AssignedStart {
+    var committed: CommittedOffset
+    var logStart: Int64?
+    var logEnd: Int64?
+    /// `nil`: the log's beginning.
+    var offset: Int64?
+    /// The log is not the one that was committed for.
+    var isAnotherLog = false
+}
+
 /// What has to be known of partitions before they are read: what is committed for them, and which offsets their logs
 /// have. Asked for in as many turns as it takes, in each of which they wait for a second or so (`TurnBudget`), so that
 /// all else goes on between them; after one that nobody answered, all else has half a second.
 struct AssignmentQuestions {
-    /// Where a partition is read from, and what is known of its log.
-    struct Place {
-        var committed: CommittedOffset
-        var logStart: Int64?
-        var logEnd: Int64?
-        /// `nil`: its beginning.
-        var start: Int64?
-        /// The log is not the one that was committed for.
-        var isAnotherLog = false
-    }
-
     let partitions: [TopicPartition]
     private var unasked: [TopicPartition]
     /// One question for all has no answer where one topic is denied: librdkafka fails it as a whole.
@@ -120,25 +120,25 @@ struct AssignmentQuestions {
     }
 
     /// Of those for which it is known what is committed, once all was asked.
-    func places(roleOfTopic: (String) -> PartitionRole) -> [Place] {
+    func assignedStarts(roleOfTopic: (String) -> PartitionRole) -> [AssignedStart] {
         let unknown: [Int64?] = committed.map { _ in nil }
         return zip(committed, zip(starts ?? unknown, ends ?? unknown)).map { committed, log in
-            var place = Place(committed: committed, logStart: log.0, logEnd: log.1)
+            var start = AssignedStart(committed: committed, logStart: log.0, logEnd: log.1)
             switch DeliveryMachine.readingStart(
-                committed: committed.offset, logStart: place.logStart, logEnd: place.logEnd)
+                committed: committed.offset, logStart: start.logStart, logEnd: start.logEnd)
             {
-            case .at(let offset): place.start = offset
+            case .at(let offset): start.offset = offset
             case .beginning:
-                place.start = nil
-                place.isAnotherLog = committed.offset != nil
+                start.offset = nil
+                start.isAnotherLog = committed.offset != nil
             }
             // A tier of which nothing is committed starts at its first record: that offset is committed at once, for
             // the tier to be found by it when it is taken out of the configuration.
-            if committed.offset == nil, roleOfTopic(committed.partition.topic).isRetry, let start = place.logStart {
-                place.committed = CommittedOffset(partition: committed.partition, offset: start, metadata: [])
-                place.start = start
+            if committed.offset == nil, roleOfTopic(committed.partition.topic).isRetry, let logStart = start.logStart {
+                start.committed = CommittedOffset(partition: committed.partition, offset: logStart, metadata: [])
+                start.offset = logStart
             }
-            return place
+            return start
         }
     }
 }

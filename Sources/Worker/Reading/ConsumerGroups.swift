@@ -7,11 +7,23 @@ internal import Kafka
 struct ConsumerGroups: RequestSource, OffsetSink {
     typealias Failure = Never
 
+    /// Of the retry topics.
+    let retries: GroupReader
     /// In the same order: of the request topics, of the retry topics.
     let readers: [GroupReader]
     let committers: [OffsetCommitter]
     /// Takes the dead letters of what is read.
     let publisher: RecordPublisher
+
+    /// - Parameter committers: of the request topics, of the retry topics.
+    init(
+        requests: GroupReader, retries: GroupReader, committers: [OffsetCommitter], publisher: RecordPublisher
+    ) {
+        self.retries = retries
+        readers = [requests, retries]
+        self.committers = committers
+        self.publisher = publisher
+    }
 
     func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) -> DeliveryTime {
         for (reader, committer) in zip(readers, committers) {
@@ -64,8 +76,4 @@ struct ConsumerGroups: RequestSource, OffsetSink {
     func problems(now: DeliveryTime) -> [KafkaProblem] {
         readers.flatMap { $0.problems(now) } + committers.flatMap { $0.problems(now: now) }
     }
-}
-
-extension RecordPublisher: RecordSink {
-    func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime) { serve(&machine, now: now) }
 }

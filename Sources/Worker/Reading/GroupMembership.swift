@@ -39,7 +39,7 @@ final class GroupMembership {
         /// When there is something to do without a wake-up.
         var nextNs: Int64 { hasStoppedWaiting ? lastCommitDeadlineNs : deadlineNs }
 
-        /// The same for these only, until this time at most.
+        /// Only these partitions of it, until this time at most.
         func only(_ isIn: (PartitionID) -> Bool, untilNs: Int64) -> Revocation {
             Revocation(
                 partitions: partitions.filter(isIn), deadlineNs: min(deadlineNs, untilNs),
@@ -59,7 +59,7 @@ final class GroupMembership {
     /// What is asked about partitions given to us before they are read, and when to ask on (monotonic).
     private var waiting: (questions: AssignmentQuestions, retryNs: Int64)?
     /// Partitions given to us that are not read.
-    private var left: UntoldPartitions?
+    private var untold: UntoldPartitions?
     private var pending: PendingCalls?
     /// What the group asked for, and what is left since we leave: each partition is in one of them at most.
     private var revocations: [Revocation] = []
@@ -71,8 +71,8 @@ final class GroupMembership {
     /// Whether the group has answered once; an empty assignment counts.
     private(set) var hasJoined = false
     /// For partitions, and for having left.
-    private var joining = GroupWait()
-    private var leaving = GroupWait()
+    private var joinWait = GroupWait()
+    private var leaveWait = GroupWait()
 
     private static let questionPauseNs: Int64 = 500_000_000
     private static let callPauseNs: Int64 = 500_000_000
@@ -112,7 +112,7 @@ final class GroupMembership {
         func consider(_ ns: Int64) { deadline = min(deadline ?? ns, ns) }
         if let waiting { consider(waiting.retryNs) }
         if let pending { consider(pending.retryNs) }
-        if let left, waiting == nil, isSettled { consider(left.retryNs) }
+        if let untold, waiting == nil, isSettled { consider(untold.retryNs) }
         for revocation in revocations { consider(revocation.nextNs) }
         return deadline
     }
@@ -174,15 +174,15 @@ final class GroupMembership {
     func assigned(_ partitions: [TopicPartition], _ now: DeliveryTime) {
         guard !isAbandoned else { return }
         hasJoined = true
-        joining.end()
+        joinWait.end()
         // What is new must not be given up for the sake of what was given up before: the group has moved on.
         pending = pending?.only(.subscribe)
         if pending == nil { problems.canJoin() }
         waiting = (AssignmentQuestions(isLeaving ? [] : partitions), now.ns)
         // With eager assignment, a partition that was left out and is not in this one belongs to another member now.
         let given = Set(partitions)
-        let kept = consumer.isCooperative ? Set(left?.partitions ?? []) : []
-        keepProblems(of: { given.contains($0) || kept.contains($0) })
+        let before = consumer.isCooperative ? Set(untold?.partitions ?? []) : []
+        keepProblems(of: { given.contains($0) || before.contains($0) })
     }
 
     /// - Parameter isOurs: whether a partition is that is not read.
@@ -201,9 +201,9 @@ final class GroupMembership {
                 waiting = (questions, now.ns)
                 return []
             }
-            let changes = try begin(questions.places(roleOfTopic: partitions.roleOfTopic), &machine, now)
+            let changes = try begin(questions.assignedStarts(roleOfTopic: partitions.roleOfTopic), &machine, now)
             waiting = nil
-            leave(questions, now)
+            setAside(questions, now)
             return changes
         } catch {
             logger.warning(
@@ -216,39 +216,39 @@ final class GroupMembership {
     }
 
     private func begin(
-        _ places: [AssignmentQuestions.Place], _ machine: inout DeliveryMachine, _ now: DeliveryTime
+        _ starts: [AssignedStart], _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) throws(KafkaError) -> [LogMarks.Change] {
-        let queues = try consumer.assign(places.map { PartitionStart($0.committed.partition, offset: $0.start) })
-        guard !places.isEmpty else { return [] }
-        partitions.begin(places, queues, &machine, now)
+        let queues = try consumer.assign(starts.map { PartitionStart($0.committed.partition, offset: $0.offset) })
+        guard !starts.isEmpty else { return [] }
+        partitions.begin(starts, queues, &machine, now)
         logger.info(
             .kafka, "partitions assigned",
             [
                 "group": "\(name)",
-                "partitions": "\(places.map(\.committed.partition.description).sorted().joined(separator: ","))",
+                "partitions": "\(starts.map(\.committed.partition.description).sorted().joined(separator: ","))",
             ])
         // Where partitions move one by one, the others may be on their way still.
         return partitions.takeKept(of: queues.map(\.partition), forgetsOthers: !consumer.isCooperative, now)
     }
 
     /// Leaves out the partitions that cannot be read: they hinder no other.
-    private func leave(_ questions: AssignmentQuestions, _ now: DeliveryTime) {
+    private func setAside(_ questions: AssignmentQuestions, _ now: DeliveryTime) {
         for (partition, code) in questions.failed {
             problems.note(.partition(partition), code, of: partition.topic, isOfFetch: false, now)
         }
         var failed = questions.failed.map(\.partition)
         // Where partitions move one by one, those left out before are still ours.
-        if consumer.isCooperative, let before = left {
+        if consumer.isCooperative, let before = untold {
             failed += before.partitions.filter { !questions.partitions.contains($0) }
         }
-        left = UntoldPartitions(failed, nowNs: now.ns)
+        untold = UntoldPartitions(failed, nowNs: now.ns)
     }
 
     /// Asks again for what could not be told; once it can, the group is joined anew, which gives it to somebody.
-    func askForLeft(_ now: DeliveryTime) {
-        guard var left, left.retryNs <= now.ns, waiting == nil, isSettled else { return }
-        let canBeRead = left.ask(consumer, TurnBudget(), nowNs: now.ns)
-        self.left = canBeRead ? nil : left
+    func askForUntold(_ now: DeliveryTime) {
+        guard var untold, untold.retryNs <= now.ns, waiting == nil, isSettled else { return }
+        let canBeRead = untold.ask(consumer, TurnBudget(), nowNs: now.ns)
+        self.untold = canBeRead ? nil : untold
         if canBeRead { rejoin("partitions can be read again", now) }
     }
 
@@ -261,24 +261,24 @@ final class GroupMembership {
         guard !isAbandoned else { return }
         waiting = nil
         let taken = Set(revoked)
-        let remaining = consumer.isCooperative ? left?.partitions.filter { !taken.contains($0) } ?? [] : []
-        left = UntoldPartitions(remaining, nowNs: now.ns)
+        let remaining = consumer.isCooperative ? untold?.partitions.filter { !taken.contains($0) } ?? [] : []
+        untold = UntoldPartitions(remaining, nowNs: now.ns)
         keepProblems(of: { remaining.contains($0) })
-        let leaving = partitions.all.filter { taken.contains($0.partition) }.map(\.id)
+        let ids = partitions.all.filter { taken.contains($0.partition) }.map(\.id)
         logger.info(
             .kafka, lost ? "partitions lost" : "partitions revoked; draining",
             ["group": "\(name)", "count": .count(revoked.count)])
         if lost {
             revocations = []
-            giveUp(leaving, isLost: true, mustUnassign: true, &machine, now)
+            giveUp(ids, isLost: true, mustUnassign: true, &machine, now)
         } else {
-            machine.revoke(leaving)
+            machine.revoke(ids)
             // Those that drain already, since we leave, are to be answered now.
             revocations = revocations.filter { !$0.mustUnassign }
-                .map { $0.only({ !leaving.contains($0) }, untilNs: .max) }.filter { !$0.partitions.isEmpty }
+                .map { $0.only({ !ids.contains($0) }, untilNs: .max) }.filter { !$0.partitions.isEmpty }
             revocations.append(
                 Revocation(
-                    partitions: leaving, deadlineNs: min(now.ns + drainNs, leaveDeadlineNs ?? .max),
+                    partitions: ids, deadlineNs: min(now.ns + drainNs, leaveDeadlineNs ?? .max),
                     mustUnassign: true))
         }
     }
@@ -289,9 +289,9 @@ final class GroupMembership {
         guard !isAbandoned else { return }
         let deadlineNs = now.ns + limitNs
         leaveDeadlineNs = deadlineNs
-        joining.end()
+        joinWait.end()
         waiting = nil
-        left = nil
+        untold = nil
         pending = pending?.only(.unassign)
         let draining = Set(revocations.flatMap(\.partitions))
         let others = partitions.all.map(\.id).filter { !draining.contains($0) }
@@ -306,10 +306,10 @@ final class GroupMembership {
         guard !isAbandoned else { return }
         isAbandoned = true
         leaveDeadlineNs = now.ns
-        joining.end()
-        leaving.end()
+        joinWait.end()
+        leaveWait.end()
         waiting = nil
-        left = nil
+        untold = nil
         pending = nil
         revocations = []
         hasStartedClosing = true
@@ -342,7 +342,7 @@ final class GroupMembership {
         }
         if isLeaving, revocations.isEmpty, !hasStartedClosing {
             hasStartedClosing = true
-            leaving.begin(nowNs: now.ns)
+            leaveWait.begin(nowNs: now.ns)
             do throws(KafkaError) {
                 try consumer.startClosing()
             } catch {
@@ -359,20 +359,20 @@ final class GroupMembership {
         tell(.unassign, now)
         logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(ids.count)])
         // Where all move at once, it joins anew by that.
-        if !isLeaving, !consumer.isCooperative { joining.begin(nowNs: now.ns) }
+        if !isLeaving, !consumer.isCooperative { joinWait.begin(nowNs: now.ns) }
     }
 
     // MARK: Waits
 
     /// True once, when partitions have been waited for for a while.
     func mustSayJoining(_ now: DeliveryTime) -> Bool {
-        if !hasJoined, !isLeaving { joining.begin(nowNs: now.ns) }
-        return joining.mustSay(nowNs: now.ns)
+        if !hasJoined, !isLeaving { joinWait.begin(nowNs: now.ns) }
+        return joinWait.mustSay(nowNs: now.ns)
     }
 
     /// True once, when everything is given back and the coordinator has not let it go for a while.
     func mustSayLeaving(_ now: DeliveryTime) -> Bool {
-        if hasLeft { leaving.end() }
-        return leaving.mustSay(nowNs: now.ns)
+        if hasLeft { leaveWait.end() }
+        return leaveWait.mustSay(nowNs: now.ns)
     }
 }

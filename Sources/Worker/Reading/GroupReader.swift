@@ -9,7 +9,7 @@ internal import PushRecords
 /// other. Each is put together of the member (`GroupMembership`), its partitions (`AssignedPartitions`, each of which
 /// is read by a `PartitionReader`) and what keeps it from reading (`ReadingProblems`); here each event of its consumer
 /// goes to whom it is for. Core thread.
-final class GroupReader: CommitPlace {
+final class GroupReader: CommitSender {
     /// What the partitions of a topic are read for.
     typealias RoleOfTopic = (String) -> PartitionRole
 
@@ -28,7 +28,7 @@ final class GroupReader: CommitPlace {
     private let logger: Logger
     let membership: GroupMembership
     private let partitions: AssignedPartitions
-    private let standing: ReadingProblems
+    private let problems: ReadingProblems
     private let context: ReadingContext
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
@@ -49,12 +49,12 @@ final class GroupReader: CommitPlace {
     ) throws(KafkaError) {
         name = settings.memberGroupID
         self.logger = logger
-        standing = ReadingProblems(ofGroup: name, logger: logger)
+        problems = ReadingProblems(ofGroup: name, logger: logger)
         consumer = try Consumer(settings, wakeUpDescriptor: wakeUpDescriptor)
-        context = ReadingContext(consumer, problems: standing, logger: logger)
+        context = ReadingContext(consumer, problems: problems, logger: logger)
         partitions = AssignedPartitions(context, roleOfTopic: roleOfTopic)
         membership = try GroupMembership(
-            consumer, of: name, topics: topics, drainNs: drainNs, partitions, problems: standing, logger: logger)
+            consumer, of: name, topics: topics, drainNs: drainNs, partitions, problems: problems, logger: logger)
     }
 
     // MARK: Whom it tells
@@ -128,7 +128,7 @@ final class GroupReader: CommitPlace {
         membership.tellAgain(now)
         for change in membership.moveAssignment(&machine, now) { logIsAnother(change, &machine, now: now) }
         membership.moveRevocation(&machine, now)
-        membership.askForLeft(now)
+        membership.askForUntold(now)
         for one in partitions.all { one.askWhetherRefused(now) }
     }
 
@@ -142,11 +142,11 @@ final class GroupReader: CommitPlace {
         case .offsetReset(let partition, let text):
             if let one = partitions[partition], !one.isStopped { one.refuse(text, now) }
         case .partitionFailed(let partition, let error):
-            standing.note(.partition(partition), error.code, of: partition.topic, isOfFetch: true, now)
+            problems.note(.partition(partition), error.code, of: partition.topic, isOfFetch: true, now)
         case .batchFailed(let partition, .putOff(let batch), _): partitions.putOff(partition, batch, now)
         case .batchFailed(let partition, let failure, let error):
             if partitions[partition]?.failed(failure, machine, now) == true {
-                standing.note(.partition(partition), error.code, of: partition.topic, isOfFetch: true, now)
+                problems.note(.partition(partition), error.code, of: partition.topic, isOfFetch: true, now)
             }
         case .client(let event): take(event, now)
         }
@@ -156,10 +156,10 @@ final class GroupReader: CommitPlace {
         switch event {
         case .error(let error):
             if let topic = ReadingProblems.unavailableTopic(in: error.text) {
-                return standing.note(.topic(topic), error.code, of: topic, isOfFetch: true, now)
+                return problems.note(.topic(topic), error.code, of: topic, isOfFetch: true, now)
             }
             lastError = error
-            if error.code == .noResources { standing.missesThread(now) }
+            if error.code == .noResources { problems.missesThread(now) }
         case .fatal(let error):
             fatalError = error
             return
@@ -175,10 +175,10 @@ final class GroupReader: CommitPlace {
     }
 
     /// What cannot be read now, or is refused though it is there.
-    func problems(_ now: DeliveryTime) -> [KafkaProblem] { standing.all(now) }
+    func problems(_ now: DeliveryTime) -> [KafkaProblem] { problems.all(now) }
 
     /// Takes what the watch was told of the topics: what kept one from being read may be over.
-    func take(_ report: ClusterReport) { standing.take(report) }
+    func take(_ report: ClusterReport) { problems.take(report) }
 
     // MARK: Records
 
@@ -310,7 +310,7 @@ final class GroupReader: CommitPlace {
         partitions.all.map { one in
             OpenTransactions.Ends(
                 partition: one.partition, lastStable: lastStable[one.partition],
-                highWatermark: standing.isUnknown(one.partition) ? -1 : context.logEnd(of: one.partition))
+                highWatermark: problems.isUnknown(one.partition) ? -1 : context.logEnd(of: one.partition))
         }
     }
 

@@ -2,8 +2,8 @@ internal import Delivery
 internal import Kafka
 internal import Observability
 
-/// The group that a committer commits for.
-protocol CommitPlace: AnyObject {
+/// The member of a group that sends a committer's commits.
+protocol CommitSender: AnyObject {
     /// The partition of an assignment; `nil`: it is not ours any more.
     func partition(of id: PartitionID) -> TopicPartition?
     /// Sends a commit, whose reply comes with this tag. Throws when nothing could be sent.
@@ -27,7 +27,7 @@ final class OffsetCommitter {
     private var gone: [TopicPartition] = []
     /// What was said of those whose topic is unknown to the coordinator.
     private var isGone: [TopicPartition: Bool] = [:]
-    private var standing: [KafkaProblem.Subject: KafkaProblem] = [:]
+    private var problems: [KafkaProblem.Subject: KafkaProblem] = [:]
 
     /// A reply that takes longer is told.
     private static let silenceNs: Int64 = 5_000_000_000
@@ -44,7 +44,7 @@ final class OffsetCommitter {
     }
 
     /// Commits what is due.
-    func commit(_ machine: inout DeliveryMachine, _ place: some CommitPlace, now: DeliveryTime) {
+    func commit(_ machine: inout DeliveryMachine, _ sender: some CommitSender, now: DeliveryTime) {
         if !pending.isEmpty, now.ns - sentNs >= lostNs {
             note(.group(name), .timedOut, Advice.group(name, .timedOut), now)
             tag += 1
@@ -57,7 +57,7 @@ final class OffsetCommitter {
         sentNs = now.ns
         var batch: [CommitEntry] = []
         for entry in entries {
-            let partition = place.partition(of: entry.partition)
+            let partition = sender.partition(of: entry.partition)
             pending.append(partition)
             guard let partition else { continue }
             batch.append(CommitEntry(partition, offset: entry.offset, metadata: entry.metadata))
@@ -65,7 +65,7 @@ final class OffsetCommitter {
         do throws(KafkaError) {
             // A commit of nothing has no reply.
             guard !batch.isEmpty else { return finish(nil, &machine, now) }
-            try place.send(batch, tag: tag)
+            try sender.send(batch, tag: tag)
         } catch {
             note(.group(name), error.code, Advice.group(name, error.code), now)
             finish(nil, &machine, now)
@@ -88,15 +88,15 @@ final class OffsetCommitter {
     /// librdkafka puts the partitions of each topic together.
     private struct Answers {
         private let reply: CommitReply
-        private var place = 0
+        private var index = 0
         private var byPartition: [TopicPartition: KafkaCode]?
 
         init(_ reply: CommitReply) { self.reply = reply }
 
         mutating func next(of partition: TopicPartition) -> KafkaCode {
-            if byPartition == nil, place < reply.results.count, reply.results[place].partition == partition {
-                place += 1
-                return reply.results[place - 1].code
+            if byPartition == nil, index < reply.results.count, reply.results[index].partition == partition {
+                index += 1
+                return reply.results[index - 1].code
             }
             let all =
                 byPartition
@@ -110,8 +110,8 @@ final class OffsetCommitter {
         of code: KafkaCode, _ partition: TopicPartition, isAlone: Bool, _ now: DeliveryTime
     ) -> CommitOutcome {
         if code == .none {
-            if !standing.isEmpty {
-                standing = standing.filter { $0.key != .group(name) && $0.key != .partition(partition) }
+            if !problems.isEmpty {
+                problems = problems.filter { $0.key != .group(name) && $0.key != .partition(partition) }
             }
             if !isGone.isEmpty { isGone[partition] = nil }
             return .acknowledged
@@ -143,8 +143,8 @@ final class OffsetCommitter {
     }
 
     private func note(_ subject: KafkaProblem.Subject, _ code: KafkaCode, _ advice: String, _ now: DeliveryTime) {
-        let sinceNs = standing[subject]?.sinceNs ?? now.ns
-        standing[subject] = KafkaProblem(
+        let sinceNs = problems[subject]?.sinceNs ?? now.ns
+        problems[subject] = KafkaProblem(
             subject: subject, trouble: .committing, code: code, advice: advice, sinceNs: sinceNs)
         logger.debug(
             .kafka, "a commit is refused; committing again", about: "\(subject) \(code.name)",
@@ -159,9 +159,9 @@ final class OffsetCommitter {
 
     /// Takes how a log stands that was doubted: one reply alone takes no topic for gone.
     func take(_ answer: LogQuestions.Answer) {
-        guard let problem = standing[.partition(answer.partition)], problem.code.isUnknownTopic else { return }
+        guard let problem = problems[.partition(answer.partition)], problem.code.isUnknownTopic else { return }
         isGone[answer.partition] = answer.state == .gone
-        standing[.partition(answer.partition)]?.advice = advice(on: problem.code, of: answer.partition)
+        problems[.partition(answer.partition)]?.advice = advice(on: problem.code, of: answer.partition)
     }
 
     /// Partitions whose topic is gone, and was unknown since the last call.
@@ -172,21 +172,21 @@ final class OffsetCommitter {
 
     /// What commits are refused for now, or wait for.
     func problems(now: DeliveryTime) -> [KafkaProblem] {
-        var problems = Array(standing.values)
-        if !pending.isEmpty, now.ns - sentNs >= Self.silenceNs, standing[.group(name)] == nil {
-            problems.append(
+        var named = Array(problems.values)
+        if !pending.isEmpty, now.ns - sentNs >= Self.silenceNs, problems[.group(name)] == nil {
+            named.append(
                 KafkaProblem(
                     subject: .group(name), trouble: .committing, code: .timedOut,
                     advice: Advice.group(name, .timedOut), sinceNs: sentNs))
         }
-        return problems
+        return named
     }
 
     /// The trouble of partitions that are not ours any more is nobody's.
     func keepOnly(_ isOurs: (TopicPartition) -> Bool) {
         if !isGone.isEmpty { isGone = isGone.filter { isOurs($0.key) } }
-        guard !standing.isEmpty else { return }
-        standing = standing.filter { entry in
+        guard !problems.isEmpty else { return }
+        problems = problems.filter { entry in
             if case .partition(let partition) = entry.key { isOurs(partition) } else { true }
         }
     }

@@ -13,24 +13,24 @@ struct PartitionPosition {
     }
 
     /// Where reading began in this assignment: nothing comes from below in the same log.
-    private var start: Int64
+    private var readFrom: Int64
     /// A broker refused the offset that is read next; nothing came yet that settles it.
     private var refused: RefusedPosition?
     /// What was read before comes again, although reading was sent on.
     private var mustSeek = false
     /// What is read is known to be one log since then (monotonic), and from this offset on.
-    private var beganNs: Int64
-    private var begin: Int64
+    private var knownSinceNs: Int64
+    private var knownFrom: Int64
 
-    init(start: Int64, begin: Int64, nowNs: Int64) {
-        self.start = start
-        self.begin = begin
-        beganNs = nowNs
+    init(readFrom: Int64, knownFrom: Int64, nowNs: Int64) {
+        self.readFrom = readFrom
+        self.knownFrom = knownFrom
+        knownSinceNs = nowNs
     }
 
     /// The offset that is to be read next.
     func next(_ id: PartitionID, _ machine: borrowing DeliveryMachine) -> Int64 {
-        max(start, (machine.status(of: id)?.highestArrived ?? -1) + 1)
+        max(readFrom, (machine.status(of: id)?.highestArrived ?? -1) + 1)
     }
 
     /// Nothing of it is read until it is known where reading goes on.
@@ -60,7 +60,7 @@ struct PartitionPosition {
     }
 
     /// Whether what comes at an offset is to be looked at by `step` first.
-    func isDoubtful(_ offset: Int64) -> Bool { refused != nil || offset < start }
+    func isDoubtful(_ offset: Int64) -> Bool { refused != nil || offset < readFrom }
 
     /// What is to become of what comes at an offset while one is refused, or from below where reading began.
     ///
@@ -88,7 +88,7 @@ struct PartitionPosition {
         case .ahead(let first):
             refused = nil
             // What came before, and was read again, was not lost.
-            let next = max(begin, (machine.status(of: id)?.highestReceived ?? -1) + 1)
+            let next = max(knownFrom, (machine.status(of: id)?.highestReceived ?? -1) + 1)
             if first > next { onSkipped(first - next) }
             return .take
         }
@@ -102,9 +102,9 @@ struct PartitionPosition {
 
     /// What came at this offset was received.
     mutating func received(_ offset: Int64) {
-        guard refused != nil, offset < start else { return }
+        guard refused != nil, offset < readFrom else { return }
         // Of another log, of which nothing was read before in this assignment.
-        start = offset
+        readFrom = offset
         refused = nil
     }
 
@@ -115,18 +115,18 @@ struct PartitionPosition {
 
     /// Whether reading began since the watch saw the log unchanged, and not behind what changed: all that is new is
     /// read.
-    func covers(_ change: LogMarks.Change) -> Bool { beganNs > change.unchangedNs && begin <= change.from }
+    func covers(_ change: LogMarks.Change) -> Bool { knownSinceNs > change.unchangedNs && knownFrom <= change.from }
 
     /// The log is another one, read from this offset on.
-    mutating func beginAnew(at offset: Int64) {
+    mutating func readAnew(from offset: Int64) {
         refused = nil
-        start = offset
+        readFrom = offset
     }
 
     /// The log is another one, whose first record came at this offset.
-    mutating func beginAnew(with offset: Int64, nowNs: Int64) {
-        beganNs = nowNs
-        begin = offset
-        start = offset
+    mutating func otherLogCame(from offset: Int64, nowNs: Int64) {
+        knownSinceNs = nowNs
+        knownFrom = offset
+        readFrom = offset
     }
 }

@@ -321,7 +321,7 @@ final class PartitionReader {
     ) -> Bool {
         guard case .below(let highest) = receipt, isLogChanged(highest: highest) else { return false }
         beginAnew(from: nil, &machine, now)
-        position.beginAnew(with: offset, nowNs: now.ns)
+        position.otherLogCame(from: offset, nowNs: now.ns)
         return true
     }
 
@@ -365,7 +365,7 @@ final class PartitionReader {
         id = machine.beginAnew(before, from: offset, logEnd: end < 0 ? nil : end, now: now)
         onRenamed(self, before)
         context.place.pointee = machine.place(of: id)
-        position.beginAnew(at: offset ?? 0)
+        position.readAnew(from: offset ?? 0)
         leaderEpoch = nil
         witness = nil
         // Of the log before.

@@ -10,7 +10,7 @@ internal import Observability
 /// rd_kafka_fetch_reply_handle_partition_error): that is over when the watch asked later, and the group may read the
 /// topic.
 final class ReadingProblems {
-    private struct Standing {
+    private struct Said {
         var problem: KafkaProblem
         /// When it was said last (monotonic).
         var lastNs: Int64
@@ -26,7 +26,7 @@ final class ReadingProblems {
     /// The group's id.
     private let group: String
     private let logger: Logger
-    private var standing: [KafkaProblem.Subject: Standing] = [:]
+    private var said: [KafkaProblem.Subject: Said] = [:]
     private var falseRefusals = FalseRefusals()
     private var missingThread = MissingThread()
 
@@ -37,11 +37,11 @@ final class ReadingProblems {
 
     /// What cannot be read now, or is refused though it is there.
     func all(_ now: DeliveryTime) -> [KafkaProblem] {
-        standing.values.filter { !isOver($0, now) }.map(\.problem) + falseRefusals.problems(nowNs: now.ns)
+        said.values.filter { !isOver($0, now) }.map(\.problem) + falseRefusals.problems(nowNs: now.ns)
             + [missingThread.problem(ofGroup: group, nowNs: now.ns)].compactMap(\.self)
     }
 
-    private func isOver(_ one: Standing, _ now: DeliveryTime) -> Bool {
+    private func isOver(_ one: Said, _ now: DeliveryTime) -> Bool {
         one.isOfFetch && !one.isSaidOnce && now.ns - one.lastNs >= Self.namedNs
     }
 
@@ -52,11 +52,11 @@ final class ReadingProblems {
         _ subject: KafkaProblem.Subject, _ code: KafkaCode, of topic: String, isOfFetch: Bool, _ now: DeliveryTime
     ) {
         let advice = Advice.reading(topic, group: group, code)
-        let before = standing[subject].flatMap { isOver($0, now) ? nil : $0 }
+        let before = said[subject].flatMap { isOver($0, now) ? nil : $0 }
         let problem = KafkaProblem(
             subject: subject, trouble: .reading, code: code, advice: advice,
             sinceNs: before?.problem.sinceNs ?? now.ns)
-        standing[subject] = Standing(problem: problem, lastNs: now.ns, isOfFetch: isOfFetch)
+        said[subject] = Said(problem: problem, lastNs: now.ns, isOfFetch: isOfFetch)
         logger.debug(
             .kafka, "cannot be read; trying on", about: "\(subject) \(code.name)",
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
@@ -64,9 +64,9 @@ final class ReadingProblems {
 
     /// Takes what the watch was told: what was said once, before it asked, is over where the topic may be read.
     func take(_ report: ClusterReport) {
-        guard !standing.isEmpty else { return }
+        guard !said.isEmpty else { return }
         let known = report.topics.filter(\.isKnown)
-        standing = standing.filter { subject, one in
+        said = said.filter { subject, one in
             guard one.isOfFetch, one.isSaidOnce, one.lastNs < report.atNs else { return true }
             switch subject {
             case .topic(let name): return !known.contains { $0.name == name }
@@ -80,35 +80,35 @@ final class ReadingProblems {
     /// Whether brokers say that there is no such partition. librdkafka looks for such a one among all others of its
     /// topic that are not there: of thousands, each second is too often.
     func isUnknown(_ partition: TopicPartition) -> Bool {
-        !standing.isEmpty && standing[.partition(partition)]?.problem.code.isUnknownTopic == true
+        !said.isEmpty && said[.partition(partition)]?.problem.code.isUnknownTopic == true
     }
 
     /// Records of it came.
     func isRead(_ partition: TopicPartition) {
-        if !standing.isEmpty { standing[.partition(partition)] = nil }
+        if !said.isEmpty { said[.partition(partition)] = nil }
     }
 
     /// It is read from now on.
     func isAssigned(_ partition: TopicPartition) {
         forget(partition)
-        standing[.topic(partition.topic)] = nil
+        said[.topic(partition.topic)] = nil
     }
 
     /// It is not ours any more.
-    func forget(_ partition: TopicPartition) { standing[.partition(partition)] = nil }
+    func forget(_ partition: TopicPartition) { said[.partition(partition)] = nil }
 
     /// The trouble of partitions that are not ours any more is nobody's.
     func keepOnly(_ isOurs: (TopicPartition) -> Bool) {
-        guard !standing.isEmpty else { return }
-        standing = standing.filter { entry in
+        guard !said.isEmpty else { return }
+        said = said.filter { entry in
             if case .partition(let partition) = entry.key { isOurs(partition) } else { true }
         }
     }
 
     /// These are subscribed to from now on: the trouble of others is over. What a pattern finds, nobody knows here.
     func isSubscribed(to topics: [String]) {
-        guard !standing.isEmpty, !topics.contains(where: { $0.hasPrefix("^") }) else { return }
-        standing = standing.filter { entry in
+        guard !said.isEmpty, !topics.contains(where: { $0.hasPrefix("^") }) else { return }
+        said = said.filter { entry in
             if case .topic(let name) = entry.key { topics.contains(name) } else { true }
         }
     }
@@ -117,12 +117,12 @@ final class ReadingProblems {
     func cannotJoin(_ code: KafkaCode, _ now: DeliveryTime) {
         let problem = KafkaProblem(
             subject: .group(group), trouble: .joining, code: code, advice: Advice.group(group, code),
-            sinceNs: standing[.group(group)]?.problem.sinceNs ?? now.ns)
-        standing[.group(group)] = Standing(problem: problem, lastNs: now.ns)
+            sinceNs: said[.group(group)]?.problem.sinceNs ?? now.ns)
+        said[.group(group)] = Said(problem: problem, lastNs: now.ns)
     }
 
     /// The group can be joined.
-    func canJoin() { standing[.group(group)] = nil }
+    func canJoin() { said[.group(group)] = nil }
 
     /// A broker refused an offset although the log has it.
     func refusedFalsely(_ partition: TopicPartition, _ now: DeliveryTime) {

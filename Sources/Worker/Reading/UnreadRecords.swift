@@ -16,15 +16,15 @@ struct UnreadRecords: Equatable {
         guard !victims.isEmpty else { return [] }
         let names = victims.sorted().prefix(namesLimit).joined(separator: ", ")
         let waiting = victims.count > namesLimit ? "\(names), …" : names
-        let holders = unread.sorted { ($0.value.bytes, $1.key) > ($1.value.bytes, $0.key) }.prefix(namesLimit)
-        guard let most = holders.first?.value.bytes else {
+        let largest = unread.sorted { ($0.value.bytes, $1.key) > ($1.value.bytes, $0.key) }.prefix(namesLimit)
+        guard let most = largest.first?.value.bytes else {
             return [
                 Fault(
                     "kafka.unpack_memory", .memory, "more than that is in use: large batches of \(waiting) wait",
                     "raise kafka.unpack_memory")
             ]
         }
-        return holders.filter { $0.value.bytes >= most / 4 }.map { topic, held in
+        return largest.filter { $0.value.bytes >= most / 4 }.map { topic, held in
             Fault(
                 "topic \(topic)", .memory,
                 "\(held.records) records of it lie unread in memory (kafka.unpack_memory): large batches of \(waiting) wait",

@@ -90,11 +90,11 @@ package struct TopicCheck {
         _ configurations: [String: TopicConfiguration]?, of topics: [String]? = nil
     ) -> [String] {
         var lines: [String] = []
-        let untold = (topics ?? expected.map(\.name)).filter { configurations?[$0] == nil }
-        if !untold.isEmpty, configuration.kafka.tellsTopicConfigurations {
+        let unread = (topics ?? expected.map(\.name)).filter { configurations?[$0] == nil }
+        if !unread.isEmpty, configuration.kafka.tellsTopicConfigurations {
             lines.append(
                 "the configuration of these topics cannot be read, so nobody looks whether it loses records: "
-                    + "\(untold.joined(separator: ", ")): allow DescribeConfigs on them to the worker's user")
+                    + "\(unread.joined(separator: ", ")): allow DescribeConfigs on them to the worker's user")
         }
         return lines + bounded(configurations ?? [:]).map(Self.line)
     }

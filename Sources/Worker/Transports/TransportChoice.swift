@@ -93,10 +93,11 @@ private final class ChosenTransport: AppTransport {
         leaving[number] = last
         number += 1
         let number = number
-        // What the one before said of its host is no more; the next one says nothing as long as it takes no request.
+        // What the one before said of its host is no more; the next one says nothing as long as it takes no request,
+        // and nothing of its reach before it dials. As of a new app, its host counts as within reach until it does.
         emit([
             .capacity(app: index, requests: 0), .connections(app: index, ConnectionCounts()),
-            .unanswered(app: index, nil),
+            .unanswered(app: index, nil), .reachable(app: index, true),
         ])
         current = make(app) { [weak self] in self?.take($0, from: number) }
         last.handle(.close)

@@ -128,8 +128,8 @@ final class ClusterWatch: Sendable {
 
         private static let topicsInARound = 32
         /// Offsets at which is looked in a round, and how long for all of them.
-        private static let standingLimit = 16
-        private static let standingNs: Int64 = 3_000_000_000
+        private static let recordsAtLimit = 16
+        private static let recordsAtNs: Int64 = 3_000_000_000
 
         init(
             _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, _ loop: Loop,
@@ -253,20 +253,20 @@ final class ClusterWatch: Sendable {
                     let configurations = try? probe.configurations(
                         of: Array(names), timeoutMs: ClusterWatch.timeoutMs)
                     return names.filter { configurations?[$0]?.isCompacted == false }
-                }, standing: { [cluster] in Self.standing($0, cluster) })
+                }, recordsAt: { [cluster] in Self.recordsAt($0, cluster) })
         }
 
         /// With a client of its own, which knows nothing of a topic that was made anew.
-        private static func standing(
+        private static func recordsAt(
             _ places: [(partition: TopicPartition, offset: Int64)], _ cluster: ClusterSettings
-        ) -> [TopicPartition: BatchProbe.Standing] {
+        ) -> [TopicPartition: BatchProbe.RecordAt] {
             guard let probe = try? BatchProbe(cluster) else { return [:] }
-            let endNs = LoopTime.read().monotonicNs + standingNs
-            var found: [TopicPartition: BatchProbe.Standing] = [:]
-            for (partition, offset) in places.prefix(standingLimit) {
+            let endNs = LoopTime.read().monotonicNs + recordsAtNs
+            var found: [TopicPartition: BatchProbe.RecordAt] = [:]
+            for (partition, offset) in places.prefix(recordsAtLimit) {
                 let leftMs = Int32(clamping: (endNs - LoopTime.read().monotonicNs) / 1_000_000)
                 guard leftMs > 0 else { break }
-                found[partition] = probe.standing(
+                found[partition] = probe.record(
                     at: offset, of: partition, timeoutMs: min(leftMs, ClusterWatch.timeoutMs))
             }
             return found

@@ -40,7 +40,7 @@ struct LogMarks {
         /// Those of these topics that are known not to be compacted.
         var uncompacted: (Set<String>) -> Set<String>
         /// What stands at some partitions' offsets, as far as there is time to look: the first ones come first.
-        var standing: ([(partition: TopicPartition, offset: Int64)]) -> [TopicPartition: BatchProbe.Standing]
+        var recordsAt: ([(partition: TopicPartition, offset: Int64)]) -> [TopicPartition: BatchProbe.RecordAt]
     }
 
     /// What the look at a witness's own offset tells.
@@ -50,9 +50,9 @@ struct LogMarks {
         case unknown
     }
 
-    /// - Parameter standing: what comes first from the witness's offset on, which the log has; `nil`: nobody told.
-    static func verdict(of witness: Witness, _ standing: BatchProbe.Standing?) -> Verdict {
-        switch standing {
+    /// - Parameter record: what comes first from the witness's offset on, which the log has; `nil`: nobody told.
+    static func verdict(of witness: Witness, _ record: BatchProbe.RecordAt?) -> Verdict {
+        switch record {
         case nil: .unknown
         case .end(let offset): offset > witness.offset ? .anotherLog : .unknown
         case .record(let offset, _) where offset < witness.offset: .unknown
@@ -244,11 +244,11 @@ struct LogMarks {
             return (partition, testimony)
         }.sorted { $0.1.nextLookNs < $1.1.nextLookNs }
         guard !due.isEmpty else { return }
-        let standing = questions.standing(due.map { (partition: $0.0, offset: $0.1.witness.offset) })
+        let records = questions.recordsAt(due.map { (partition: $0.0, offset: $0.1.witness.offset) })
         var others: [TopicPartition: Change] = [:]
         for (partition, testimony) in due {
             var testimony = testimony
-            switch Self.verdict(of: testimony.witness, standing[partition]) {
+            switch Self.verdict(of: testimony.witness, records[partition]) {
             case .sameLog:
                 testimony.isMissed = false
                 testimony.checkedNs = nowNs

@@ -42,11 +42,11 @@ struct ProducerHealth {
         return (lacksThread ? .noResources : .timedOut, silentSinceNs)
     }
 
-    /// Whether it is to be made anew for its silence; `sendsEachAlone`: also for one that nothing explains.
-    func isStuck(sendsEachAlone: Bool, nowNs: Int64) -> Bool {
+    /// Whether it is to be made anew for its silence; `sendsSingly`: also for one that nothing explains.
+    func isStuck(sendsSingly: Bool, nowNs: Int64) -> Bool {
         guard let silentSinceNs, !mustRenew else { return false }
         let limitNs = lacksThread ? Self.lameNs : Self.silentNs
-        return (lacksThread || sendsEachAlone) && nowNs - silentSinceNs >= limitNs
+        return (lacksThread || sendsSingly) && nowNs - silentSinceNs >= limitNs
     }
 
     /// Makes it anew where it must be; tries again after a growing pause.

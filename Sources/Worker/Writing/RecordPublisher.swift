@@ -9,10 +9,10 @@ internal import PushRecords
 /// A record that could not be written is written again until it is: a failed report never settles. What a topic refuses
 /// waits in that topic's own queue (`TargetTopic`), and is tried by a producer of its own: on librdkafka a refusal
 /// makes an idempotent producer drain and begin a new epoch, which pauses all its topics.
-final class RecordPublisher {
+final class RecordPublisher: RecordSink {
     let producer: Producer
     /// For what was refused. Made when it is needed, with the same topics.
-    private var lonely: Producer?
+    private var single: Producer?
     private let cluster: ClusterSettings
     private let wakeUpDescriptor: Int32
     private let logger: Logger
@@ -31,15 +31,13 @@ final class RecordPublisher {
     private var deadLetterWriter = DeadLetterWriter()
     private let smaller: SmallerForms
     private var headers: [RecordHeader] = []
-    /// Bytes of each dead letter that is not acknowledged, by its tag.
-    private var deadLetterSizes: [UInt64: Int] = [:]
-    private var deadLetterBytes = 0
+    private var letters = UnacknowledgedLetters()
     /// A broker did not answer a request in time.
     var onRequestTimeout: (RequestTimeout) -> Void = { _ in }
     /// A broker holds writing back for a quota.
     var onQuotaDelay: (QuotaDelay) -> Void = { _ in }
     private var health = ProducerHealth()
-    private var lonelyHealth = ProducerHealth()
+    private var singleHealth = ProducerHealth()
     /// Reports of one turn that say "written" without an offset.
     private var inconsistentCount = 0
     private var unacknowledged = UnacknowledgedRecords(topics: 0)
@@ -48,9 +46,6 @@ final class RecordPublisher {
     /// Records that may be unacknowledged before nothing more is read: two for each notification that may be open. More
     /// than that are of assignments that are gone.
     private let outstandingLimit: Int
-
-    /// Above this many bytes of dead letters that are not written, a partition whose next record is one waits.
-    static let deadLetterLimit = 8 << 20
 
     init(
         _ configuration: WorkerConfiguration, apps: [RecordApp], cluster: ClusterSettings, wakeUpDescriptor: Int32,
@@ -97,10 +92,10 @@ final class RecordPublisher {
     var isIdle: Bool { unacknowledgedCount == 0 && targets.allSatisfy(\.isIdle) }
 
     /// Handed over and not acknowledged.
-    var unacknowledgedCount: Int { producer.outstanding + unacknowledgedAlone }
+    var unacknowledgedCount: Int { producer.outstanding + unacknowledgedSingle }
 
     /// Of these, those in the hands of the producer that sends each record alone.
-    var unacknowledgedAlone: Int { lonely?.outstanding ?? 0 }
+    var unacknowledgedSingle: Int { single?.outstanding ?? 0 }
 
     /// Refused by Kafka, to be written again.
     var refusedCount: Int { targets.reduce(0) { $0 + $1.refusedCount } }
@@ -119,7 +114,7 @@ final class RecordPublisher {
     func problems(nowNs: Int64) -> [KafkaProblem] {
         // All topics wait for a thread that is not there.
         let silence = health.silence(nowNs: nowNs).flatMap { $0.code == .noResources ? $0 : nil }
-        let lonelySilence = lonelyHealth.silence(nowNs: nowNs)
+        let singleSilence = singleHealth.silence(nowNs: nowNs)
         return targets.enumerated().compactMap { index, target in
             if let cause = target.cause {
                 return KafkaProblem(
@@ -131,7 +126,7 @@ final class RecordPublisher {
                     subject: .topic(target.name), trouble: .refusingSingle, code: cause.code,
                     advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
             }
-            if let cause = (target.awaitsReport ? lonelySilence : nil) ?? silence {
+            if let cause = (target.awaitsReport ? singleSilence : nil) ?? silence {
                 return KafkaProblem(
                     subject: .topic(target.name), trouble: .unreported, code: cause.code,
                     advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
@@ -200,8 +195,8 @@ final class RecordPublisher {
             })
     }
 
-    /// Bytes that a dead letter may have now. Where none is under way, one of any size.
-    var letterRoom: Int { deadLetterBytes == 0 ? .max : max(0, Self.deadLetterLimit - deadLetterBytes) }
+    /// Bytes that a dead letter may have now.
+    var letterRoom: Int { letters.room }
 
     /// Produces what there is to say of a batch that cannot be read; `from`: the first offset it stands for.
     private func publishDeadLetter(
@@ -221,14 +216,9 @@ final class RecordPublisher {
         detail: Detail, now: DeliveryTime
     ) {
         headers.removeAll(keepingCapacity: true)
-        var size = message.key.count + message.value.count
-        message.forEachHeader { name, value in
-            headers.append(RecordHeader(name: name, value: value))
-            size += name.count + value.count + DeliveryMachine.headerBytes
-        }
-        deadLetterSizes[id.tag] = size
-        deadLetterBytes += size
+        message.forEachHeader { name, value in headers.append(RecordHeader(name: name, value: value)) }
         headers.withUnsafeBufferPointer { original in
+            letters.add(id.tag, bytes: DeliveryMachine.letterBytes(message.key, message.value, original))
             let all = deadLetterWriter.headers(
                 original: original, place: place, timestampMs: message.timestampMs, reason: reason, detail: detail)
             takeLetter(EncodedRecord(key: message.key, value: message.value, headers: all), id, now)
@@ -293,7 +283,7 @@ final class RecordPublisher {
     ///
     /// - Parameter isNew: it was not tried to.
     private func refuse(_ record: UndeliveredRecord, _ code: KafkaCode, isNew: Bool, _ now: DeliveryTime) {
-        targets[record.topic.index].take(record, .alone, isNew: isNew)
+        targets[record.topic.index].take(record, .single, isNew: isNew)
         if code != .messageTooLarge { targets[record.topic.index].block(code, nowNs: now.ns) }
     }
 
@@ -320,18 +310,18 @@ final class RecordPublisher {
 
     /// Brings reports to the machine, and writes again what is due. Call after every wake-up, once a second, and when
     /// `nextDeadlineNs` has come.
-    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+    func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         let reports = producer.serve(
-            report: { report in take(report, wasAlone: false, &machine, now) },
+            report: { report in take(report, wasSingle: false, &machine, now) },
             event: { event in take(event, &health) })
         health.look(reports: reports, outstanding: producer.outstanding, nowNs: now.ns)
-        renew(producer, &health, sendsEachAlone: false, now)
-        if let lonely {
-            let reports = lonely.serve(
-                report: { report in take(report, wasAlone: true, &machine, now) },
-                event: { event in take(event, &lonelyHealth) })
-            lonelyHealth.look(reports: reports, outstanding: lonely.outstanding, nowNs: now.ns)
-            renew(lonely, &lonelyHealth, sendsEachAlone: true, now)
+        renew(producer, &health, sendsSingly: false, now)
+        if let single {
+            let reports = single.serve(
+                report: { report in take(report, wasSingle: true, &machine, now) },
+                event: { event in take(event, &singleHealth) })
+            singleHealth.look(reports: reports, outstanding: single.outstanding, nowNs: now.ns)
+            renew(single, &singleHealth, sendsSingly: true, now)
         }
         if inconsistentCount > 0 {
             logger.warning(
@@ -346,17 +336,15 @@ final class RecordPublisher {
     }
 
     private func take(
-        _ report: borrowing DeliveryReport, wasAlone: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+        _ report: borrowing DeliveryReport, wasSingle: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) {
         let topic = report.topic
         let code = report.code
         unacknowledged.reported(report.tag, topic: topic.index, nowNs: now.ns)
         guard code != .none else {
             if isWatching { targets[topic.index].noteTaken(partition: report.partition) }
-            if wasAlone { targets[topic.index].written(report.tag) }
-            if topic == deadLetters, let size = deadLetterSizes.removeValue(forKey: report.tag) {
-                deadLetterBytes -= size
-            }
+            if wasSingle { targets[topic.index].written(report.tag) }
+            if topic == deadLetters { letters.acknowledged(report.tag) }
             machine.acknowledged(NotificationID(tag: report.tag), now: now)
             return
         }
@@ -370,19 +358,18 @@ final class RecordPublisher {
         if code == .inconsistent { inconsistentCount += 1 }
         // None of these is a refusal.
         let isPurged = code == .purgedInQueue || code == .purgedInFlight || code == .inconsistent
-        guard wasAlone, let form = targets[topic.index].form(of: record.tag) else {
+        guard wasSingle, let form = targets[topic.index].form(of: record.tag) else {
             return isPurged ? targets[topic.index].take(record, .together) : refuse(record, code, isNew: false, now)
         }
         switch code {
         case _ where isPurged:
             targets[topic.index].dropped(record, nowNs: now.ns)
         case .messageTooLarge:
-            noteTooLarge(record.topic, form)
-            replace(record, form, .messageTooLarge, partition: partition, now)
+            replace(record, form, code, .reported(partition), now)
         default:
             guard targets[topic.index].refused(record, code, partition: partition, nowNs: now.ns) else { return }
             noteRejected(record, code)
-            replace(record, form, code, partition: partition, now)
+            replace(record, form, code, .reported(partition), now)
         }
     }
 
@@ -405,32 +392,49 @@ final class RecordPublisher {
             ["topic": "\(targets[topic.index].name)", "advice": "raise its max.message.bytes"])
     }
 
+    /// How it is known that a record is to be replaced.
+    private enum Refusal {
+        /// By its report, from this partition; negative: none was asked.
+        case reported(Int32)
+        /// The producer did not take it, as its topic's `next` had named it.
+        case atOnce
+    }
+
     /// A record by itself was too large, or refused for its own sake: what is there in its place is written, until
     /// nothing is.
-    ///
-    /// - Parameter partition: which refused it; negative: none was asked.
     private func replace(
-        _ record: UndeliveredRecord, _ form: TargetTopic.Form, _ code: KafkaCode, partition: Int32, _ now: DeliveryTime
+        _ record: UndeliveredRecord, _ form: TargetTopic.Form, _ code: KafkaCode, _ refusal: Refusal,
+        _ now: DeliveryTime
     ) {
-        switch smaller.form(after: form, of: record, because: code, nowMs: now.wallMs) {
-        case .same(let smaller, let form):
-            targets[record.topic.index].shrunk(to: smaller, form, nowNs: now.ns)
-        case .other(let other):
-            targets[record.topic.index].handedOn(record.tag, nowNs: now.ns)
-            targets[other.topic.index].take(other, .alone)
-        case nil:
-            targets[record.topic.index].refused(record, code, partition: partition, nowNs: now.ns)
+        let index = record.topic.index
+        if code == .messageTooLarge { noteTooLarge(record.topic, form) }
+        switch (smaller.form(after: form, of: record, because: code, nowMs: now.wallMs), refusal) {
+        case (.same(let smaller, let form), .reported):
+            targets[index].shrunk(to: smaller, form, nowNs: now.ns)
+        case (.same(let smaller, let form), .atOnce):
+            targets[index].replaceNamed(by: smaller, form)
+        case (.other(let other), _):
+            if case .atOnce = refusal {
+                targets[index].removeNamed()
+            } else {
+                targets[index].handedOn(record.tag, nowNs: now.ns)
+            }
+            targets[other.topic.index].take(other, .single)
+        case (nil, .reported(let partition)):
+            targets[index].refused(record, code, partition: partition, nowNs: now.ns)
+        case (nil, .atOnce):
+            targets[index].couldNotWrite(code, nowNs: now.ns)
         }
     }
 
-    private func producerForOne() throws(KafkaError) -> Producer {
-        if let lonely { return lonely }
+    private func singleProducer() throws(KafkaError) -> Producer {
+        if let single { return single }
         do throws(KafkaError) {
             let made = try Producer(
-                ProducerSettings(cluster: cluster, sendsEachAlone: true), wakeUpDescriptor: wakeUpDescriptor)
+                ProducerSettings(cluster: cluster, sendsSingly: true), wakeUpDescriptor: wakeUpDescriptor)
             // In the order of the other's, so that a record's topic names the same here.
             for name in producer.topicNames { _ = try made.topic(name) }
-            lonely = made
+            single = made
             return made
         } catch {
             logger.error(.kafka, "cannot make a producer; trying again", ["error": "\(error.text)"])
@@ -440,36 +444,24 @@ final class RecordPublisher {
 
     /// Writes what a topic refused and what is due of it.
     private func writeAgain(_ index: Int, _ now: DeliveryTime) {
-        while let (refused, byItself) = targets[index].next(nowNs: now.ns) {
+        while let (refused, isSingle) = targets[index].next(nowNs: now.ns) {
             let writer: Producer
             do throws(KafkaError) {
-                writer = byItself ? try producerForOne() : producer
+                writer = isSingle ? try singleProducer() : producer
             } catch {
                 return targets[index].couldNotWrite(error.code, nowNs: now.ns)
             }
             switch writer.produce(refused.record) {
             case .none:
                 unacknowledged.handedOver(refused.record.tag, topic: refused.record.topic.index, nowNs: now.ns)
-                targets[index].wrote(byItself: byItself)
+                targets[index].wrote(isSingle: isSingle)
             case .queueFull:
                 return
             case .fatal:
-                if byItself { lonelyHealth.noteFatal() } else { health.noteFatal() }
+                if isSingle { singleHealth.noteFatal() } else { health.noteFatal() }
                 return
             case .messageTooLarge:
-                noteTooLarge(refused.record.topic, max(refused.form, .alone))
-                switch smaller.form(
-                    after: max(refused.form, .alone), of: refused.record, because: .messageTooLarge,
-                    nowMs: now.wallMs)
-                {
-                case .same(let smaller, let form):
-                    targets[index].replaceNamed(by: smaller, form)
-                case .other(let other):
-                    targets[index].removeNamed()
-                    targets[other.topic.index].take(other, .alone)
-                case nil:
-                    targets[index].couldNotWrite(.messageTooLarge, nowNs: now.ns)
-                }
+                replace(refused.record, max(refused.form, .single), .messageTooLarge, .atOnce, now)
             case let code:
                 targets[index].couldNotWrite(code, nowNs: now.ns)
             }
@@ -493,9 +485,9 @@ final class RecordPublisher {
 
     /// Makes a producer anew that met a fatal error, or that does not report what it took.
     private func renew(
-        _ producer: Producer, _ health: inout ProducerHealth, sendsEachAlone: Bool, _ now: DeliveryTime
+        _ producer: Producer, _ health: inout ProducerHealth, sendsSingly: Bool, _ now: DeliveryTime
     ) {
-        if health.isStuck(sendsEachAlone: sendsEachAlone, nowNs: now.ns) {
+        if health.isStuck(sendsSingly: sendsSingly, nowNs: now.ns) {
             logger.error(
                 .kafka, "the producer does not report what it took; making a new one",
                 ["records": .count(producer.outstanding)])
@@ -514,7 +506,7 @@ extension UnsafeBufferPointer<RecordHeader> {
 }
 
 extension UnsafeBufferPointer<MessageHeader> {
-    /// As above, the other way round.
+    /// The same headers as the PushRecords module names them, back again.
     var asRecordHeaders: UnsafeBufferPointer<RecordHeader> {
         UnsafeBufferPointer<RecordHeader>(
             start: UnsafeRawPointer(baseAddress)?.assumingMemoryBound(to: RecordHeader.self), count: count)

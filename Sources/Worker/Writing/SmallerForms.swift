@@ -41,7 +41,7 @@ struct SmallerForms {
         }
         if record.topic == deadLetters {
             switch form {
-            case .together, .alone:
+            case .together, .single:
                 guard let value = owned.value else { break }
                 var bare = owned
                 bare.value = nil

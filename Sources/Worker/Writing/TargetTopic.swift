@@ -22,7 +22,7 @@ struct TargetTopic {
     enum Form: Int, Comparable {
         /// Among others: a batch may be refused as too large for another's sake.
         case together
-        case alone
+        case single
         case reduced
         /// The first bytes of what is not left out.
         case least
@@ -75,9 +75,9 @@ struct TargetTopic {
     }
 
     /// What `next` named.
-    private enum Place {
-        case queue(RefusedQueue.Place)
-        case apart(RefusedQueue.Place)
+    private enum Named {
+        case queue(RefusedQueue.Index)
+        case apart(RefusedQueue.Index)
     }
 
     let name: String
@@ -91,7 +91,7 @@ struct TargetTopic {
     /// Records under way by themselves whose report is still waited for, and since when (monotonic), by their tags;
     /// silent ones are dropped from here.
     private var awaited: [UInt64: Int64] = [:]
-    private var named: Place?
+    private var named: Named?
     /// When it was (monotonic).
     private var namedNs: Int64 = 0
     /// Counted while something is refused or under way by itself.
@@ -209,7 +209,7 @@ struct TargetTopic {
     /// A record in this form, by itself, was too large for the topic. True: it is the first of all.
     mutating func noteTooLarge(_ form: Form) -> Bool {
         // Smaller ones are of a record that was counted.
-        guard form == .alone else { return false }
+        guard form == .single else { return false }
         tooLargeCount += 1
         return tooLargeCount == 1
     }
@@ -265,7 +265,7 @@ struct TargetTopic {
             // The last form has no other: it is tried for as long as it takes.
             let limit = code.blame == .unclear ? Self.unclearRefusals : Self.ownRefusals
             if history.refusalsBesideOthers >= limit, history.form < .bare {
-                if history.form == .alone { rejectedCount += 1 }
+                if history.form == .single { rejectedCount += 1 }
                 underWay[record.tag] = history
                 return true
             }
@@ -349,53 +349,53 @@ struct TargetTopic {
 
     /// The next record to be written now, and whether by itself; `nil`: none, or not yet. The same one until `wrote` or
     /// `couldNotWrite`.
-    mutating func next(nowNs: Int64) -> (refused: Refused, byItself: Bool)? {
+    mutating func next(nowNs: Int64) -> (refused: Refused, isSingle: Bool)? {
         if !awaited.isEmpty { passOverSilent(nowNs) }
         namedNs = nowNs
         switch state {
         case .probing(let code, _):
-            guard mayShow(code), hasRoom, let place = queue.firstUnshown else { return nil }
-            return offer(.queue(place), byItself: true)
+            guard mayShow(code), hasRoom, let index = queue.firstUnshown else { return nil }
+            return offer(.queue(index), isSingle: true)
         case .blocked(let code, _, let nextTryNs):
             // A blocked topic without a refused record is tried by the next new one.
             guard nowNs >= nextTryNs, awaited.isEmpty, hasRoom else { return nil }
-            guard let place = mayShow(code) ? queue.firstUnshown : queue.leastRefused else { return nil }
-            return offer(.queue(place), byItself: true)
+            guard let index = mayShow(code) ? queue.firstUnshown : queue.leastRefused else { return nil }
+            return offer(.queue(index), isSingle: true)
         case .writable, .returning: break
         }
         setApart(nowNs)
-        if let first = queue.placeOfFirst {
-            if state == .writable, queue[first].form == .together { return offer(.queue(first), byItself: false) }
-            return hasRoom ? offer(.queue(first), byItself: true) : nil
+        if let first = queue.indexOfFirst {
+            if state == .writable, queue[first].form == .together { return offer(.queue(first), isSingle: false) }
+            return hasRoom ? offer(.queue(first), isSingle: true) : nil
         }
-        guard state == .writable, hasRoom, let place = apart.placeOfEarliest, apart[place].history.nextTryNs <= nowNs
+        guard state == .writable, hasRoom, let index = apart.indexOfEarliest, apart[index].history.nextTryNs <= nowNs
         else { return nil }
-        return offer(.apart(place), byItself: true)
+        return offer(.apart(index), isSingle: true)
     }
 
-    private mutating func offer(_ place: Place, byItself: Bool) -> (refused: Refused, byItself: Bool) {
-        named = place
-        switch place {
-        case .queue(let place): return (queue[place], byItself)
-        case .apart(let place): return (apart[place], byItself)
+    private mutating func offer(_ record: Named, isSingle: Bool) -> (refused: Refused, isSingle: Bool) {
+        named = record
+        switch record {
+        case .queue(let index): return (queue[index], isSingle)
+        case .apart(let index): return (apart[index], isSingle)
         }
     }
 
     private mutating func takeNamed() -> Refused? {
         defer { named = nil }
         switch named {
-        case .queue(let place): return queue.remove(at: place)
-        case .apart(let place): return apart.remove(at: place)
+        case .queue(let index): return queue.remove(at: index)
+        case .apart(let index): return apart.remove(at: index)
         case nil: return nil
         }
     }
 
     /// Those that were refused a moment before others were taken wait for their own next try.
     private mutating func setApart(_ nowNs: Int64) {
-        while let place = queue.placeOfFirst, case let history = queue[place].history, history.refusals > 0,
+        while let index = queue.indexOfFirst, case let history = queue[index].history, history.refusals > 0,
             history.nextTryNs > nowNs, taken.count > history.takenThen
         {
-            var refused = queue.remove(at: place)
+            var refused = queue.remove(at: index)
             refused.history.isApart = true
             apart.insert(refused)
         }
@@ -403,11 +403,11 @@ struct TargetTopic {
     }
 
     /// A producer took what `next` named.
-    mutating func wrote(byItself: Bool) {
+    mutating func wrote(isSingle: Bool) {
         guard let refused = takeNamed() else { return }
-        if byItself {
+        if isSingle {
             var history = refused.history
-            history.form = max(history.form, .alone)
+            history.form = max(history.form, .single)
             history.bytes = refused.record.byteCount
             underWay[refused.record.tag] = history
             underWayBytes += history.bytes
