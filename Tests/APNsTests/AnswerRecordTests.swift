@@ -6,40 +6,38 @@ import Testing
 @Suite struct AnswerRecordTests {
     @Test func refusedStreamsCountUntilSomethingIsAnswered() {
         var record = AnswerRecord()
-        #expect(!record.refused(limit: 2))
-        #expect(record.refused(limit: 2))
-        #expect(record.answered() && record.isAnswered)
-        #expect(!record.answered(), "said once")
-        #expect(!record.refused(limit: 1))
-    }
-
-    @Test func aReadWithoutAnswersChangesNothing() {
-        var record = AnswerRecord()
-        #expect(!record.readEnded(answers: 0, nowNs: 5))
-        #expect(record.respondedNs == 0 && record.goodNs == 0)
+        let refused = [record.refused(limit: 2), record.refused(limit: 2)]
+        #expect(refused == [false, true])
+        let answered = [record.answered(), record.answered()]
+        #expect(answered == [true, false] && record.isAnswered, "said once")
+        let refusedLater = record.refused(limit: 1)
+        #expect(!refusedLater)
     }
 
     @Test func onlyGoodAnswersEndAStreakAndShowThatItGoesOn() {
         var record = AnswerRecord()
-        for _ in 1..<ErrorStreak.limit { #expect(!record.failed(nowNs: 1)) }
-        #expect(record.failed(nowNs: 1))
-        #expect(!record.failed(nowNs: 1), "said once")
-        #expect(!record.readEnded(answers: 6, nowNs: 7))
+        var goesOn = [record.readEnded(answers: 0, nowNs: 5)]
+        #expect(record.respondedNs == 0, "a read without an answer")
+        let failed = (0...ErrorStreak.limit).map { _ in record.failed(nowNs: 1) }
+        #expect(failed.firstIndex(of: true) == ErrorStreak.limit - 1 && !failed[ErrorStreak.limit], "said once")
+        goesOn.append(record.readEnded(answers: 6, nowNs: 7))
         #expect(record.respondedNs == 7 && record.goodNs == 0 && record.errorStreak.isLong)
         record.wasGood()
-        #expect(!record.readEnded(answers: 7, nowNs: 8), "it was not answered before")
+        goesOn.append(record.readEnded(answers: 7, nowNs: 8))
         #expect(record.respondedNs == 8 && record.goodNs == 8 && record.errorStreak.count == 0)
+        #expect(goesOn == [false, false, false], "it was not answered before")
         _ = record.answered()
         record.wasGood()
-        #expect(record.readEnded(answers: 8, nowNs: 9))
-        #expect(!record.readEnded(answers: 9, nowNs: 10), "what was good came in the read before")
+        goesOn = [record.readEnded(answers: 8, nowNs: 9), record.readEnded(answers: 9, nowNs: 10)]
+        #expect(goesOn == [true, false], "what was good came in the first of the two")
     }
 
     @Test func responsesAreToldOnce() {
         var record = AnswerRecord()
-        #expect(!record.takeResponses())
+        var told = [record.takeResponses()]
         record.responded()
-        #expect(record.takeResponses() && !record.takeResponses())
+        told += [record.takeResponses(), record.takeResponses()]
+        #expect(told == [false, true, false])
     }
 
     @Test func aConnectionsEndIsToldByWhoeverEndedIt() {
