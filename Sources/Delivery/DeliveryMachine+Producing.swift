@@ -45,7 +45,7 @@ extension DeliveryMachine {
     /// - A retry tier: the choice of a tier passes over it, and what waits for it goes to another that can be written.
     ///   When none can, it waits, and `isAnyTierWritable` is false.
     /// - The dead-token topic: what is answered so is held in a tier instead (`HeldCause.unwritable`), and so is what
-    ///   waits for it, unless its result was produced already, or it is now or never: those wait.
+    ///   waits for it, unless its result was produced already: that one waits.
     /// - Dead letters: a partition in which `unwrittenDeadLetters` of them wait is read no further.
     /// - Results: what needs them waits; the rest goes on.
     package mutating func setWritable(_ target: ProductionTarget, _ isWritable: Bool, now: DeliveryTime) {
@@ -55,7 +55,7 @@ extension DeliveryMachine {
         guard isAnyTierWritable else { return }
         settlement.emptyUnwritableTiers(in: &store, nowMs: now.wallMs)
         guard !self.isWritable(.unregistered) else { return }
-        for slot in settlement.takeDeadTokens(in: &store, nowMs: now.wallMs) { moveHeld(slot, .unwritable) }
+        for slot in settlement.takeDeadTokens(in: &store) { moveHeld(slot, .unwritable) }
     }
 
     /// As `setWritable` said last; true until it did.

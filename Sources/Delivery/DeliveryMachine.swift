@@ -374,11 +374,9 @@ extension DeliveryMachine {
         let deadSinceMs = settlement.deadSinceMs(slot, in: store)
         let isDeadToken = deadSinceMs != nil
         if let deadSinceMs { store[slot].unregisteredAtMs = deadSinceMs }
-        // It was shown to nobody, and will be answered so again. What may not wait in a tier keeps its outcome, and
-        // waits for the topic.
-        if isDeadToken, !isWritable(.unregistered), isAnyTierWritable, store.mayBeHeld(slot, nowMs: now.wallMs) {
-            return hold(slot, .unwritable)
-        }
+        // It was shown to nobody, and will be answered so again. What is now or never ends as expired by it: left open
+        // for a topic that takes nothing for hours, it would hold up its partition.
+        if isDeadToken, !isWritable(.unregistered), isAnyTierWritable { return hold(slot, .unwritable) }
         breakers.endProbe(slot, in: store)
         leaveDeviceQueue(slot)
         store.move(slot, to: .concluded)

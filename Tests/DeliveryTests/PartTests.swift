@@ -388,7 +388,7 @@ struct SettlementTests {
         _ = settlement.next(for: .results, in: store).map { settlement.produced($0, in: &store) }
         expect(settlement.setWritable(.unregistered, false), is: true)
         expect(settlement.setWritable(.unregistered, false), is: false)
-        expect(settlement.takeDeadTokens(in: &store, nowMs: 0), is: [slots[1]])
+        expect(settlement.takeDeadTokens(in: &store), is: [slots[1]])
         expect(settlement.next(for: .unregistered, in: store)?.id.slot, is: slots[0])
         expect(settlement.next(for: .results, in: store), is: nil)
     }

@@ -174,9 +174,8 @@ struct Settlement: ~Copyable {
     }
 
     /// Takes back what waits for the dead-token topic, and whose result waits as well, to be moved to a tier: either
-    /// both records are written, or the retry record. Its ending stays counted; it will have another one. What may not
-    /// wait in a tier keeps the one it has.
-    mutating func takeDeadTokens(in store: inout NotificationStore, nowMs: Int64) -> [NotificationSlot] {
+    /// both records are written, or the retry record. Its ending stays counted; it will have another one.
+    mutating func takeDeadTokens(in store: inout NotificationStore) -> [NotificationSlot] {
         var taken: [NotificationSlot] = []
         var left = productions[.unregistered].count
         while left > 0 {
@@ -185,7 +184,7 @@ struct Settlement: ~Copyable {
             productions[.unregistered].removeFirst()
             let slot = production.id.slot
             guard store.isCurrent(production.id) else { continue }
-            guard store[slot].unproduced == 2, store.mayBeHeld(slot, nowMs: nowMs) else {
+            guard store[slot].unproduced == 2 else {
                 productions[.unregistered].append(production)
                 continue
             }
