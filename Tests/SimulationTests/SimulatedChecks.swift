@@ -198,8 +198,9 @@ extension SimulatedWorld {
         if gauges.openBytes > settings.maxOpenBytes + 16_384 { breaks("\(gauges.openBytes) bytes are open") }
     }
 
-    /// With several apps, one has at most half of what may be open, but for what is about to leave, and for the probe
-    /// of its circuit: while that is open everything is read, to be held, and one of it is to find out.
+    /// With several apps, one has at most half of what may be open, but for what is about to leave, for the probe of its
+    /// circuit (while that is open everything is read, to be held, and one of it is to find out), and for what was to
+    /// wait in a tier for its time, which came while it waited for its commit.
     private func checkShares(_ worker: SimulatedWorker) {
         // An app that was alone for a while may have more.
         guard allApps.count > 1, everRemoved.isEmpty else { return }
@@ -207,14 +208,15 @@ extension SimulatedWorld {
         for slot in worker.machine.store.slots {
             let notification = worker.machine.store[slot]
             guard notification.app >= 0, notification.heldFor == nil else { continue }
-            guard !worker.machine.breakers.isProbe(slot, in: worker.machine.store) else { continue }
+            guard !worker.machine.breakers.isProbe(slot, in: worker.machine.store),
+                worker.machine.store.notBeforeMs(slot) == 0
+            else { continue }
             switch notification.state {
             case .queued, .ready, .behindReach, .backingOff, .handed: open[Int(notification.app)] += 1
             case .free, .admitted, .orphaned, .concluded: break
             }
         }
-        // One more: a probe goes on when another's answer closed the circuit.
-        for (app, count) in open.enumerated() where count > (settings.maxOpen + 1) / 2 + 1 {
+        for (app, count) in open.enumerated() where count > (settings.maxOpen + 1) / 2 {
             breaks("app \(app) has \(count) of \(settings.maxOpen)")
         }
     }
