@@ -237,7 +237,7 @@ extension DeliveryMachine {
     mutating func moveToTier(_ slot: NotificationSlot, _ tier: Int, asAttempt: Bool) {
         let record = store[slot].record
         precondition(store.hasBody(record), "what is to be retried has its bytes")
-        if !store.mayBeHeld(slot, nowMs: now.wallMs) {
+        if !mayBeHeld(slot) {
             conclude(slot, .expired)
             return
         }

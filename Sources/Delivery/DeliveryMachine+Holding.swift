@@ -21,7 +21,7 @@ extension DeliveryMachine {
     mutating func hold(_ slot: NotificationSlot, _ cause: HeldCause) {
         takeOut(slot)
         leaveDeviceQueue(slot)
-        if !store.mayBeHeld(slot, nowMs: now.wallMs) {
+        if !mayBeHeld(slot) {
             conclude(slot, .expired)
             return
         }
@@ -42,6 +42,9 @@ extension DeliveryMachine {
     /// Whether it may be sent, as far as its `push-not-before` goes.
     @inline(__always)
     func isDue(_ slot: NotificationSlot) -> Bool { store.notBeforeMs(slot) <= now.wallMs }
+
+    /// Whether it may wait in a tier: all may, but what is to be sent now or never, once its time has come.
+    func mayBeHeld(_ slot: NotificationSlot) -> Bool { !store.isNowOrNever(slot) || !isDue(slot) }
 
     /// To the tier for its cause, without using up an attempt.
     mutating func moveHeld(_ slot: NotificationSlot, _ cause: HeldCause) {

@@ -59,9 +59,8 @@ struct Circuit {
 
     /// The probe was answered by the fault.
     mutating func probeFailed(nowNs: Int64) {
-        probe = nil
         delayNs = min(delayNs * 2, Self.longestDelayNs)
-        nextProbeNs = nowNs + delayNs
+        probePostponed(nowNs: nowNs)
     }
 
     /// The probe was answered by somebody who may not have looked at what it tried: the next one waits as long as it

@@ -139,11 +139,6 @@ struct NotificationStore: ~Copyable {
     /// When it is to be sent, by the wall clock; 0: at once.
     func notBeforeMs(_ slot: NotificationSlot) -> Int64 { self[recordOf: slot].body?.pointee.notBeforeMs ?? 0 }
 
-    /// Whether it may wait in a tier: all may, but what is to be sent now or never, once its time has come.
-    func mayBeHeld(_ slot: NotificationSlot, nowMs: Int64) -> Bool {
-        !isNowOrNever(slot) || notBeforeMs(slot) > nowMs
-    }
-
     /// Copies what is needed of a request into one block, the body of its record.
     ///
     /// - Parameters:
