@@ -59,25 +59,8 @@ final class Rig {
     }
 
     static func name(of token: String) -> String {
-        var token = token
-        // On bytes: tests ask for tens of thousands of names, and are not optimized.
-        return token.withUTF8 { hex in
-            var name: [UInt8] = []
-            var place = hex.firstIndex { $0 != UInt8(ascii: "0") }.map { $0 & ~1 } ?? hex.count
-            while place + 1 < hex.count, let high = nibble(hex[place]), let low = nibble(hex[place + 1]) {
-                name.append(high << 4 | low)
-                place += 2
-            }
-            return String(decoding: name, as: UTF8.self)
-        }
-    }
-
-    private static func nibble(_ digit: UInt8) -> UInt8? {
-        switch digit {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
-        default: nil
-        }
+        let bytes = (try? DeviceToken(hex: token))?.bytes ?? []
+        return String(decoding: bytes.drop { $0 == 0 }, as: UTF8.self)
     }
 
     /// Time passes.
