@@ -80,7 +80,7 @@ extension EndToEnd.Records {
         private func prepare(_ scene: Scene) throws -> [String] {
             let topics = Self.tiers.map { "\(scene.name).tier.\($0)s" }
             scene.configuration.deadLetters = "\(scene.name).short"
-            for topic in topics { try scene.create(topic) }
+            try scene.create(topics)
             try scene.create(
                 scene.configuration.deadLetters,
                 configuration: [KafkaProperty("max.message.bytes", "\(Self.deadLetterBytes)")])

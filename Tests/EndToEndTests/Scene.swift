@@ -28,8 +28,9 @@ final class Scene {
         folder = FileManager.default.temporaryDirectory.appending(path: name)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         configuration = Configuration(servers: broker.bootstrapServers, name: name)
-        try create(configuration.requests, configuration.results, configuration.retry, configuration.deadLetters)
-        try create(configuration.unregistered, configuration: [KafkaProperty("cleanup.policy", "compact")])
+        let plain = [configuration.requests, configuration.results, configuration.retry, configuration.deadLetters]
+        let compacted = [KafkaProperty("cleanup.policy", "compact")]
+        try broker.create(newTopics(plain) + newTopics([configuration.unregistered], configuration: compacted))
     }
 
     /// A scene with a folder of its own that has what the other's has, and its topics and server.
@@ -52,11 +53,19 @@ final class Scene {
 
     /// Creates topics, and waits until they can be written to.
     func create(_ names: String..., partitions: Int? = nil, configuration: [KafkaProperty] = []) throws {
-        try broker.create(
-            names.map {
-                NewTopic(
-                    $0, partitions: partitions ?? self.partitions, replicationFactor: 1, configuration: configuration)
-            })
+        try create(names, partitions: partitions, configuration: configuration)
+    }
+
+    func create(_ names: [String], partitions: Int? = nil, configuration: [KafkaProperty] = []) throws {
+        try broker.create(newTopics(names, partitions: partitions, configuration: configuration))
+    }
+
+    private func newTopics(
+        _ names: [String], partitions: Int? = nil, configuration: [KafkaProperty] = []
+    ) -> [NewTopic] {
+        names.map {
+            NewTopic($0, partitions: partitions ?? self.partitions, replicationFactor: 1, configuration: configuration)
+        }
     }
 
     func file(_ name: String) -> String { folder.appending(path: name).path }

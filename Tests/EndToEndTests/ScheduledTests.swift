@@ -13,7 +13,7 @@ extension EndToEnd.Records {
         private func prepare(_ label: String) throws -> (scene: Scene, tiers: [String]) {
             let scene = try Scene(label, partitions: 4)
             let tiers = ["\(scene.name).retry.4s", "\(scene.name).retry.15s"]
-            for tier in tiers { try scene.create(tier) }
+            try scene.create(tiers)
             scene.configuration.retries =
                 "tiers: {1s: \(scene.configuration.retry), 4s: \(tiers[0]), 15s: \(tiers[1])}, max_attempts: 1"
             return (scene, tiers)
