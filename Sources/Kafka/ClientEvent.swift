@@ -8,7 +8,7 @@ package enum ClientEvent: Sendable, Hashable {
     case error(KafkaError)
     /// The client is of no use any more.
     case fatal(KafkaError)
-    /// librdkafka's statistics (github.com/confluentinc/librdkafka, STATISTICS.md), a JSON object.
+    /// librdkafka's statistics, a JSON object (librdkafka's manual, "Statistics").
     case statistics(String)
     /// A quota of this client's is exceeded, or not any more.
     case delayed(QuotaDelay)

@@ -1,4 +1,4 @@
-/// A property as librdkafka names it (github.com/confluentinc/librdkafka, CONFIGURATION.md), and its value.
+/// A property as librdkafka names it (librdkafka's manual, "Configuration properties"), and its value.
 package struct KafkaProperty: Hashable, Sendable {
     package let name: String
     package let value: String

@@ -36,16 +36,16 @@ final class ReplayTransactions {
         self.reader = reader
         lookup = TopicLookup(reader, watch)
         self.watch = watch
-        producer = try Self.makeProducer(order, cluster, isAlone: false)
+        producer = try Self.makeProducer(order, cluster, isSingle: false)
     }
 
     private static func makeProducer(
-        _ order: ReplayOrder, _ cluster: ClusterSettings, isAlone: Bool
+        _ order: ReplayOrder, _ cluster: ClusterSettings, isSingle: Bool
     ) throws(ReplayFailure) -> Producer {
         let transaction = ProducerSettings.Transaction(id: order.group, timeoutMs: timeoutMs)
         do throws(KafkaError) {
             return try Producer(
-                ProducerSettings(cluster: cluster, sendsSingly: isAlone, transaction: transaction))
+                ProducerSettings(cluster: cluster, sendsSingly: isSingle, transaction: transaction))
         } catch {
             throw ReplayFailure("Kafka: \(error)")
         }
@@ -95,7 +95,7 @@ final class ReplayTransactions {
     func write(_ batch: FetchedBatch, _ after: JobProgress) throws(ReplayFailure) -> FetchedBatch {
         if batch.records.isEmpty, Self.progress(after, batch).entries(since: committed).isEmpty { return batch }
         var batch = batch
-        var isAlone = false
+        var isSingle = false
         var refusals = 0
         while true {
             try watch.check()
@@ -105,7 +105,7 @@ final class ReplayTransactions {
             switch ending {
             case .committed: break
             case .refused(let index, let code):
-                if isAlone {
+                if isSingle {
                     refusals += 1
                     guard refusals <= Self.refusalLimit else {
                         throw ReplayFailure(
@@ -115,16 +115,16 @@ final class ReplayTransactions {
                     batch.refuse(index, code)
                 }
                 // The next producer sends each record by itself, so that who is refused is known.
-                isAlone = true
-                _ = try replaceProducer(isAlone: true, progress)
+                isSingle = true
+                _ = try replaceProducer(isSingle: true, progress)
                 continue
             case .failed(let reason):
                 watch.trouble("\(reason); what was not committed is written again")
                 try watch.pause(ms: 1_000)
-                guard try replaceProducer(isAlone: isAlone, progress) else { continue }
+                guard try replaceProducer(isSingle: isSingle, progress) else { continue }
             }
             committed = progress
-            if isAlone { _ = try replaceProducer(isAlone: false, progress) }
+            if isSingle { _ = try replaceProducer(isSingle: false, progress) }
             return batch
         }
     }
@@ -277,8 +277,8 @@ final class ReplayTransactions {
     // MARK: Another producer
 
     /// Undoes what was not committed, and says whether it was committed all the same.
-    private func replaceProducer(isAlone: Bool, _ progress: JobProgress) throws(ReplayFailure) -> Bool {
-        producer = try Self.makeProducer(order, cluster, isAlone: isAlone)
+    private func replaceProducer(isSingle: Bool, _ progress: JobProgress) throws(ReplayFailure) -> Bool {
+        producer = try Self.makeProducer(order, cluster, isSingle: isSingle)
         topics = [:]
         let found = try begin(progress.partitions.keys.map(\.self))
         if progress.isWhat(found) { return true }

@@ -198,9 +198,9 @@ extension SimulatedWorld {
         if gauges.openBytes > settings.maxOpenBytes + 16_384 { breaks("\(gauges.openBytes) bytes are open") }
     }
 
-    /// With several apps, one has at most half of what may be open, but for what is about to leave, for the probe of its
-    /// circuit (while that is open everything is read, to be held, and one of it is to find out), and for what was to
-    /// wait in a tier for its time, which came while it waited for its commit.
+    /// With several apps, one has at most half of what may be open, but for what is about to leave, for the probe of
+    /// its circuit (while that is open everything is read, to be held, and one of it is to find out), and for what was
+    /// to wait in a tier for its time, which came while it waited for its commit.
     private func checkShares(_ worker: SimulatedWorker) {
         // An app that was alone for a while may have more.
         guard allApps.count > 1, everRemoved.isEmpty else { return }

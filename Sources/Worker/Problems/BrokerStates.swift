@@ -1,7 +1,7 @@
 internal import JSON
 
-/// Whether librdkafka is connected to a broker, by its statistics (`brokers`, an object by broker with `state`;
-/// github.com/confluentinc/librdkafka, STATISTICS.md); `nil`: they do not say.
+/// Whether librdkafka is connected to a broker, by its statistics (`brokers`, an object by broker with `state`:
+/// librdkafka's manual, "Statistics"); `nil`: they do not say.
 func isAnyBrokerUp(inStatistics text: String) -> Bool? {
     var text = text
     return text.withUTF8 { bytes in
