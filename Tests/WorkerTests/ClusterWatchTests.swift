@@ -36,7 +36,7 @@ import Testing
                 // What comes after a round tells that round's once more.
                 reports += batch.filter { $0.leftTiers == nil && $0.leftTiersFailure == nil }
             },
-            batchEnds: Mailbox(loop: loop) { _ in }, logs: Mailbox(loop: loop) { _ in })
+            logs: Mailbox(loop: loop) { _ in })
         defer { watch.stop() }
         func faults(_ report: ClusterReport) -> [Fault] {
             report.faults(bootstrapServers: "").filter { $0.kind == .leaderless }
@@ -90,7 +90,7 @@ import Testing
         let watch = try ClusterWatch(
             configuration, cluster,
             reports: Mailbox<ClusterReport>(loop: loop) { batch in found += batch.compactMap(\.leftTiers) },
-            batchEnds: Mailbox(loop: loop) { _ in }, logs: Mailbox(loop: loop) { _ in })
+            logs: Mailbox(loop: loop) { _ in })
         defer { watch.stop() }
         let startNs = LoopTime.read().monotonicNs
         func run(seconds: Int64, until condition: () -> Bool) {

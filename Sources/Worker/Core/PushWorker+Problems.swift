@@ -151,20 +151,12 @@ extension PushWorker {
         faults +=
             observations.unsafeTopics.map { ClusterReport.fault(of: $0) }
             + observations.lostRecords.faults(nowNs: now.ns)
-        return faults + memoryFaults(now)
+        return faults
     }
 
     func noteOvertaken(_ id: PartitionID, from committed: Int64, to start: Int64, _ now: DeliveryTime) {
         guard let partition = readers.lazy.compactMap({ $0.name(of: id) }).first else { return }
         observations.lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
-    }
-
-    /// Who holds the memory for which large batches wait.
-    private func memoryFaults(_ now: DeliveryTime) -> [Fault] {
-        let victims = readers.reduce(into: Set<String>()) { $0.formUnion($1.topicsPutOff(now)) }
-        guard !victims.isEmpty else { return [] }
-        let unread = readers.reduce(into: [String: UnreadRecords]()) { $0.merge($1.unread) { first, _ in first } }
-        return UnreadRecords.faults(unread, victims: victims)
     }
 
     /// What the worker's own clients met, however the watch's questions are answered.

@@ -56,10 +56,6 @@ package final class PushWorker: @unchecked Sendable {
     var pageState: PageState
     /// What this process died of before.
     private(set) var crashes: CrashHistory
-    /// Whether `kafka.max_batch_bytes` and `kafka.unpack_memory` are in force.
-    var isUnpackingLimited = false
-    /// Whether batches are looked at that librdkafka unpacks by itself, or that are not compressed.
-    var batchCheck = BatchCheck()
     var lastHousekeepingNs: Int64 = 0
     var watch: ClusterWatch?
     /// `nil`: no app's feedback was ever to be read.
@@ -161,7 +157,6 @@ package final class PushWorker: @unchecked Sendable {
             logger.info(
                 .worker, "admin pages", ["address": "\(NetworkAddress(host: listen.host, port: Int(pages.port)))"])
         }
-        limitUnpacking()
         let watchSeconds = handlesSignals ? StartWatch.limitSeconds : 0
         guard try waitForCluster(watchSeconds) else { return .stopped }
         do {
@@ -208,36 +203,6 @@ package final class PushWorker: @unchecked Sendable {
             logger.writeLeftOut()
         }
         return false
-    }
-
-    /// Before librdkafka's first thread.
-    private func limitUnpacking() {
-        let heapBytes = configuration.kafka.unpackMemory + 2 * configuration.delivery.maxOpenBytes
-        isUnpackingLimited = Unpacking.limit(batchBytes: configuration.kafka.maxBatchBytes, heapBytes: heapBytes)
-        let version = String(KafkaLibrary.version, radix: 16)
-        if !isUnpackingLimited {
-            logger.warning(
-                .kafka,
-                "this librdkafka has its decompressors built in: what compressed batches take in memory has no limit",
-                ["librdkafka": "\(version)"])
-        }
-        batchCheck.isSet = Unpacking.watch(protocolName: cluster.consumerProtocolName)
-        if !batchCheck.isSet {
-            logger.warning(
-                .kafka,
-                "this librdkafka has its TLS library built in: damaged batches are not told from whole ones",
-                ["librdkafka": "\(version)"])
-        }
-    }
-
-    /// Says once where nothing is seen of what is read.
-    func lookWhetherBatchesAreSeen() {
-        let hasRead = machine.counters.recordsReceived > 0
-        guard batchCheck.isFoundBlind(hasRead: hasRead, hasSeen: Unpacking.hasSeenBatches) else { return }
-        logger.warning(
-            .kafka,
-            "records came and no batch was seen: damaged batches are not told from whole ones",
-            ["librdkafka": "\(String(KafkaLibrary.version, radix: 16))"])
     }
 
     private func start() throws {
@@ -298,22 +263,15 @@ package final class PushWorker: @unchecked Sendable {
         let reports = Mailbox<ClusterReport>(loop: loop, capacity: 8) { [unowned self] batch in
             for report in batch { take(report) }
         }
-        let batchEnds = Mailbox<BatchEnds.Answer>(loop: loop, capacity: BatchEnds.waitingLimit) {
-            [unowned self] batch in
-            for answer in batch {
-                for reader in self.readers { reader.batchEnded(answer) }
-            }
-        }
         let logs = Mailbox<LogQuestions.Answer>(loop: loop, capacity: LogQuestions.waitingLimit) {
             [unowned self] batch in
             for answer in batch {
                 self.groups?.take(answer, &machine, now: now)
             }
         }
-        watch = try ClusterWatch(configuration, cluster, reports: reports, batchEnds: batchEnds, logs: logs)
+        watch = try ClusterWatch(configuration, cluster, reports: reports, logs: logs)
         for reader in groups.readers {
             reader.onSkipped = { [unowned self] in observations.lostRecords.note($0, offsets: $1, nowNs: now.ns) }
-            reader.onEndUnknown = { [unowned self] in watch?.findEnd($0) }
             reader.onLogDoubted = { [unowned self] in watch?.look(at: $0) }
             reader.onRequestTimeout = { [unowned self] in observations.unansweredRequests.note($0, nowNs: now.ns) }
             reader.onQuotaDelay = { [unowned self] in observations.quotas.note($0, of: .fetch, nowNs: now.ns) }

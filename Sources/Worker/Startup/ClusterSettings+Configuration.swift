@@ -83,7 +83,6 @@ extension WorkerConfiguration {
             cluster: cluster, role: role, groupID: kafka.groupID, groupInstanceID: kafka.groupInstanceID,
             sessionTimeoutMs: Int(kafka.sessionTimeout.milliseconds),
             assignment: kafka.assignment == .eager ? .eager : .cooperative, partitions: partitions)
-        settings.maxBatchBytes = kafka.maxBatchBytes
         settings.ignoredTopics = RequestTopic.internalTopics
         return settings
     }

@@ -13,14 +13,13 @@ internal import Synchronization
 /// one looks like another, two more and what stands at an offset, of 16 partitions and for 3 s at most), and for the
 /// right to read each topic (one to three requests to the coordinator; at most 32 topics in a round, one after the
 /// other). Every other round asks for the configuration of the topics that are named, too. Every question has a limit
-/// of 1.5 s. In between it finds where batches end that a reader cannot unpack (`BatchEnds`), and how logs stand of
+/// of 1.5 s. In between it asks how logs stand of
 /// which a broker said something that would make reading begin anew (`LogQuestions`).
 final class ClusterWatch: Sendable {
     private let thread: LoopThread
     private let read = ReadRecords()
     private let returned: Returned
     private let looksForLeftTiers = Flag()
-    private let questions: Mailbox<BatchEnds.Question>
     private let doubted: Mailbox<TopicPartition>
 
     /// By the core, of each partition the record of the latest time since the watch took them.
@@ -57,10 +56,10 @@ final class ClusterWatch: Sendable {
     /// Where nobody may be told of them, every 5 minutes.
     private static let roundsForUntoldTiers = 60
 
-    /// Starts asking; `reports`, `batchEnds` and `logs` get what came out, from the watch's thread.
+    /// Starts asking; `reports` and `logs` get what came out, from the watch's thread.
     init(
         _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, reports: Mailbox<ClusterReport>,
-        batchEnds: Mailbox<BatchEnds.Answer>, logs: Mailbox<LogQuestions.Answer>
+        logs: Mailbox<LogQuestions.Answer>
     ) throws(SystemError) {
         let returned = Returned()
         self.returned = returned
@@ -68,18 +67,11 @@ final class ClusterWatch: Sendable {
             let rounds = Rounds(configuration, cluster, loop, reports, read, returned, looksForLeftTiers)
             rounds.begin()
         }
-        let finder = BatchEnds(cluster, loop: thread.loop, answers: batchEnds)
-        questions = Mailbox(loop: thread.loop, capacity: BatchEnds.waitingLimit) { batch in
-            for question in batch { finder.find(question) }
-        }
         let logQuestions = LogQuestions(cluster, loop: thread.loop, answers: logs)
         doubted = Mailbox(loop: thread.loop, capacity: LogQuestions.waitingLimit) { batch in
             for partition in batch { logQuestions.ask(partition) }
         }
     }
-
-    /// Begins to find out where a batch ends; where that cannot be told, nothing comes. Any thread.
-    func findEnd(_ question: BatchEnds.Question) { questions.post(question) }
 
     /// Begins to ask how a log stands; where nobody tells, nothing comes. Any thread.
     func look(at partition: TopicPartition) { doubted.post(partition) }
