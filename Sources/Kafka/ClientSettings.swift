@@ -17,11 +17,6 @@ package struct ClusterSettings: Sendable, Equatable {
         self.statisticsIntervalMs = statisticsIntervalMs
     }
 
-    /// A consumer's `security.protocol`.
-    package var consumerProtocolName: String {
-        (properties.common + properties.consumer).last { $0.name == "security.protocol" }?.value ?? "plaintext"
-    }
-
     /// What every client gets; the user's may replace it.
     private var defaults: [KafkaProperty] {
         [
@@ -65,8 +60,6 @@ package struct ConsumerSettings: Sendable, Equatable {
     package var assignment: Assignment
     /// Of all its request topics, as far as one knows: they share `readAheadKilobytes`.
     package var partitions: Int
-    /// What one batch may unpack to, where `Unpacking.limit` says so; `nil`: that limits nothing.
-    package var maxBatchBytes: Int?
     /// Topics that no pattern fits, nor are they read by their names: as if the cluster had none such.
     package var ignoredTopics: [String] = []
 
@@ -113,10 +106,6 @@ package struct ConsumerSettings: Sendable, Equatable {
                 KafkaProperty("max.partition.fetch.bytes", "262144"),
             ]
         }
-        // It bounds what zstd may unpack to, besides: in steps that triple.
-        let unpackBytes = 3 * (maxBatchBytes ?? 0) + 1 << 20
-        ours.append(
-            KafkaProperty("receive.message.max.bytes", "\(min(Int(Int32.max), max(100_000_000, unpackBytes)))"))
         if KafkaLibrary.hasFetchQueueBackOff { ours.append(KafkaProperty("fetch.queue.backoff.ms", "20")) }
         var fixed = [
             KafkaProperty("group.id", memberGroupID),

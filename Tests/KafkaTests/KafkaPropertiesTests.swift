@@ -10,7 +10,7 @@ struct KafkaPropertiesTests {
         "bootstrap.servers", "metadata.broker.list", "topic.blacklist", "plugin.library.paths", "interceptors",
         "log_level", "allow.auto.create.topics", "enable.partition.eof", "enabled_events",
         "internal.termination.signal", "enable.gapless.guarantee", "group.protocol.type", "api.version.request",
-        "broker.version.fallback", "receive.message.max.bytes", "check.crcs",
+        "broker.version.fallback",
     ])
     func `A property that breaks the promise is refused in every section, by name`(name: String) {
         let property = [KafkaProperty(name, "1")]
@@ -50,7 +50,7 @@ struct KafkaPropertiesTests {
     @Test func `Other properties are taken`() throws {
         let properties = try KafkaProperties(
             common: [KafkaProperty("security.protocol", "PLAINTEXT")],
-            consumer: [KafkaProperty("queued.max.messages.kbytes", "4096")],
+            consumer: [KafkaProperty("queued.max.messages.kbytes", "4096"), KafkaProperty("check.crcs", "true")],
             producer: [KafkaProperty("compression.type", "zstd")])
         try properties.validate()
         let cluster = ClusterSettings(bootstrapServers: "127.0.0.1:1", properties: properties)

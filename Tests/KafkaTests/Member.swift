@@ -122,7 +122,7 @@ final class Member {
             if answersRevocations { try answerRevocation() }
         case .committed(let reply): replies.append(reply)
         case .offsetReset(let partition, _): resets.append(partition)
-        case .partitionFailed(_, let error), .batchFailed(_, _, let error): errors.append(error)
+        case .partitionFailed(_, let error): errors.append(error)
         case .client(.log(_, let facility, let text)): log.append("\(facility) \(text)")
         case .client(.error(let error)): errors.append(error)
         case .client(.fatal(let error)): fatal = error

@@ -50,22 +50,6 @@ struct WorkerSnapshot: Sendable {
         }
     }
 
-    /// What became of compressed batches that are no ordinary ones.
-    struct Unpacked: Sendable {
-        /// Whether the limits are in force.
-        var isLimited = true
-        /// Whether their checksums are looked at, and the records of those that are not compressed, or of snappy.
-        var isChecked = true
-        /// How often one was refused as too large, and put off for want of memory.
-        var tooLarge = 0
-        var putOff = 0
-        /// How often one was unpacked in spite of that, so that its topic goes on.
-        var granted = 0
-        /// Gone to the dead letters whole, and the last of them: `topic/partition/first-last`.
-        var unreadableBatches = 0
-        var lastUnreadable: String?
-    }
-
     enum Role: String, CaseIterable, Sendable { case requests, retries }
 
     var phase = Phase.starting
@@ -86,7 +70,6 @@ struct WorkerSnapshot: Sendable {
     var counters: DeliveryCounters
     var gauges: DeliveryGauges
     var crashes = CrashHistory()
-    var unpacking = Unpacked()
     /// Handed to the producer and not acknowledged.
     var unacknowledged = 0
     /// Records refused by Kafka that wait to be written again.

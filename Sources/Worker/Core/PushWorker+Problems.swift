@@ -105,7 +105,7 @@ extension PushWorker {
             faults.append(Fault(subject, problem.trouble.kind, problem.text, problem.advice))
         }
         // After those: they are no other words for the same trouble.
-        return faults + observations.lostRecords.faults(nowNs: now.ns) + memoryFaults(now)
+        return faults + observations.lostRecords.faults(nowNs: now.ns)
     }
 
     /// How the brokers answer each of the clients.
@@ -138,14 +138,6 @@ extension PushWorker {
     func noteOvertaken(_ id: PartitionID, from committed: Int64, to start: Int64, _ now: DeliveryTime) {
         guard let partition = readers.lazy.compactMap({ $0.name(of: id) }).first else { return }
         observations.lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
-    }
-
-    /// Who holds the memory for which large batches wait.
-    private func memoryFaults(_ now: DeliveryTime) -> [Fault] {
-        let victims = readers.reduce(into: Set<String>()) { $0.formUnion($1.topicsPutOff(now)) }
-        guard !victims.isEmpty else { return [] }
-        let unread = readers.reduce(into: [String: UnreadRecords]()) { $0.merge($1.unread) { first, _ in first } }
-        return UnreadRecords.faults(unread, victims: victims)
     }
 
     /// What the worker's own clients met.

@@ -34,12 +34,6 @@ extension PushWorker {
             groupID: configuration.kafka.groupID, startedMs: pageState.startedMs, takenMs: now.wallMs, apps: appRows,
             tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)
         snapshot.crashes = crashes
-        snapshot.unpacking = WorkerSnapshot.Unpacked(
-            isLimited: isUnpackingLimited, isChecked: batchCheck.isLooking, tooLarge: Unpacking.tooLargeCount,
-            putOff: Unpacking.putOffCount,
-            granted: Unpacking.grantedCount,
-            unreadableBatches: readers.reduce(0) { $0 + $1.unreadableBatches },
-            lastUnreadable: readers.compactMap(\.lastUnreadable).last)
         snapshot.phase = phase
         snapshot.waitingFor = pageState.waitingFor
         snapshot.hasBeenReady = pageState.hasBeenReady

@@ -55,10 +55,6 @@ package final class PushWorker: @unchecked Sendable {
     var pageState: PageState
     /// What this process died of before.
     private(set) var crashes: CrashHistory
-    /// Whether `kafka.max_batch_bytes` and `kafka.unpack_memory` are in force.
-    var isUnpackingLimited = false
-    /// Whether batches are looked at that librdkafka unpacks by itself, or that are not compressed.
-    var batchCheck = BatchCheck()
     var lastHousekeepingNs: Int64 = 0
     /// `nil`: no app's feedback was ever to be read.
     var feedback: FeedbackThread?
@@ -159,7 +155,6 @@ package final class PushWorker: @unchecked Sendable {
             logger.info(
                 .worker, "admin pages", ["address": "\(NetworkAddress(host: listen.host, port: Int(pages.port)))"])
         }
-        limitUnpacking()
         let watchSeconds = handlesSignals ? StartWatch.limitSeconds : 0
         guard try waitForCluster(watchSeconds) else { return .stopped }
         do {
@@ -207,36 +202,6 @@ package final class PushWorker: @unchecked Sendable {
             logger.writeLeftOut()
         }
         return false
-    }
-
-    /// Before librdkafka's first thread.
-    private func limitUnpacking() {
-        let heapBytes = configuration.kafka.unpackMemory + 2 * configuration.delivery.maxOpenBytes
-        isUnpackingLimited = Unpacking.limit(batchBytes: configuration.kafka.maxBatchBytes, heapBytes: heapBytes)
-        let version = String(KafkaLibrary.version, radix: 16)
-        if !isUnpackingLimited {
-            logger.warning(
-                .kafka,
-                "this librdkafka has its decompressors built in: what compressed batches take in memory has no limit",
-                ["librdkafka": "\(version)"])
-        }
-        batchCheck.isSet = Unpacking.watch(protocolName: cluster.consumerProtocolName)
-        if !batchCheck.isSet {
-            logger.warning(
-                .kafka,
-                "this librdkafka has its TLS library built in: damaged batches are not told from whole ones",
-                ["librdkafka": "\(version)"])
-        }
-    }
-
-    /// Says once where nothing is seen of what is read.
-    func lookWhetherBatchesAreSeen() {
-        let hasRead = machine.counters.recordsReceived > 0
-        guard batchCheck.isFoundBlind(hasRead: hasRead, hasSeen: Unpacking.hasSeenBatches) else { return }
-        logger.warning(
-            .kafka,
-            "records came and no batch was seen: damaged batches are not told from whole ones",
-            ["librdkafka": "\(String(KafkaLibrary.version, radix: 16))"])
     }
 
     private func start() throws {

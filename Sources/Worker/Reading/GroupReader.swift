@@ -18,8 +18,6 @@ final class GroupReader: CommitSender {
         /// Bytes that the next one may have.
         var room: () -> Int
         var ofRecord: (borrowing Message, RequestPlace, NotificationID, DeadLetterReason, Detail) -> Void
-        /// - Parameter RequestPlace: its offset is the first that the letter stands for.
-        var ofBatch: (UnreadableBatch, RequestPlace, NotificationID, Detail) -> Void
     }
 
     let consumer: Consumer
@@ -74,12 +72,6 @@ final class GroupReader: CommitSender {
     var onLogDoubted: (TopicPartition) -> Void {
         get { context.onLogDoubted }
         set { context.onLogDoubted = newValue }
-    }
-
-    /// Where a batch ends is to be found out, for `batchEnded`.
-    var onEndUnknown: (BatchEnds.Question) -> Void {
-        get { context.onEndUnknown }
-        set { context.onEndUnknown = newValue }
     }
 
     /// Records that are not to be looked at: the worker died at them.
@@ -139,11 +131,6 @@ final class GroupReader: CommitSender {
             if let one = partitions[partition], !one.isStopped { one.refuse(text, now) }
         case .partitionFailed(let partition, let error):
             problems.note(.partition(partition), error.code, of: partition.topic, isOfFetch: true, now)
-        case .batchFailed(let partition, .putOff(let batch), _): partitions.putOff(partition, batch, now)
-        case .batchFailed(let partition, let failure, let error):
-            if partitions[partition]?.failed(failure, machine, now) == true {
-                problems.note(.partition(partition), error.code, of: partition.topic, isOfFetch: true, now)
-            }
         case .client(let event): take(event, now)
         }
     }
@@ -209,7 +196,7 @@ final class GroupReader: CommitSender {
             let one = all[(first + step) % all.count]
             let outcome = one.read(&headers, &letterRoom, into: &machine, now: now, deadLetters)
             if outcome.isAnotherLog { restart(one, from: 0, &machine, now) }
-            if outcome.records > 0 { partitions.isRead(one.partition) }
+            if outcome.records > 0 { problems.isRead(one.partition) }
             if outcome.hasMore { hasMore = true }
             if outcome.records > 0, step + 1 < all.count, ContinuousClock.now - begin > Self.turnLimit {
                 nextToRead = first + step + 1
@@ -217,22 +204,6 @@ final class GroupReader: CommitSender {
             }
         }
         return hasMore
-    }
-
-    /// Topics of which batches were put off lately.
-    func topicsPutOff(_ now: DeliveryTime) -> Set<String> { partitions.topicsPutOff(now) }
-
-    /// What lies unpacked and unread, by topic.
-    var unread: [String: UnreadRecords] { partitions.unread }
-
-    /// How many batches were passed by, and the last of them.
-    var unreadableBatches: Int { context.unreadableBatches }
-    var lastUnreadable: String? { context.lastUnreadable }
-
-    /// Takes the answer to `onEndUnknown`. The batch is passed by in the next `read`, if the partition still waits for
-    /// that.
-    func batchEnded(_ answer: BatchEnds.Answer) {
-        partitions[answer.question.partition]?.batchEnded(answer.question.batch, last: answer.last)
     }
 
     // MARK: The log

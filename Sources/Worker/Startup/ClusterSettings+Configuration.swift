@@ -80,7 +80,6 @@ extension WorkerConfiguration {
             cluster: cluster.withStatistics, role: role, groupID: kafka.groupID, groupInstanceID: kafka.groupInstanceID,
             sessionTimeoutMs: Int(kafka.sessionTimeout.milliseconds),
             assignment: kafka.assignment == .eager ? .eager : .cooperative, partitions: partitions)
-        settings.maxBatchBytes = kafka.maxBatchBytes
         settings.ignoredTopics = RequestTopic.internalTopics
         return settings
     }

@@ -189,25 +189,11 @@ final class RecordPublisher: RecordSink {
             room: { [unowned self] in letterRoom },
             ofRecord: { [unowned self] message, place, id, reason, detail in
                 publishDeadLetter(of: message, at: place, id: id, reason: reason, detail: detail, now: now)
-            },
-            ofBatch: { [unowned self] batch, place, id, detail in
-                publishDeadLetter(of: batch, from: place, id: id, detail: detail, now: now)
             })
     }
 
     /// Bytes that a dead letter may have now.
     var letterRoom: Int { letters.room }
-
-    /// Produces what there is to say of a batch that cannot be read; `from`: the first offset it stands for.
-    private func publishDeadLetter(
-        of batch: UnreadableBatch, from place: RequestPlace, id: NotificationID, detail: Detail, now: DeliveryTime
-    ) {
-        let all = deadLetterWriter.headers(
-            original: UnsafeBufferPointer(start: nil, count: 0), place: place, timestampMs: batch.timestampMs,
-            reason: .unreadableBatch, detail: detail, lastOffset: batch.offsets.upperBound)
-        let none = UnsafeRawBufferPointer(start: nil, count: 0)
-        takeLetter(EncodedRecord(key: none, value: none, headers: all), id, now)
-    }
 
     /// Produces a record that no notification can be read from, as it is, before its bytes are given back. There is to
     /// be room for it (`letterRoom`).
