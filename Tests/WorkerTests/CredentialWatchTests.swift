@@ -11,17 +11,17 @@ import Testing
 extension PushWorker {
     /// Looks for files that changed, and waits until they are read.
     fileprivate func look() {
-        files.watch?.look()
+        files.look()
         finishReading()
     }
 
-    fileprivate func reloadNow(_ reread: @escaping Rereading) {
-        reload(reread)
+    fileprivate func reloadNow(_ reread: @escaping PushWorker.Rereading) {
+        files.reload(reread)
         finishReading()
     }
 
     fileprivate func finishReading() {
-        while isReadingFiles { loop.runOnce(timeoutNs: 100_000_000) }
+        while files.isReading { loop.runOnce(timeoutNs: 100_000_000) }
     }
 }
 
@@ -40,7 +40,7 @@ extension PushWorker {
         let first = worker.apps[0].tokenIdentity
 
         try write(SelfSigned.privateKey())
-        worker.watchFiles()
+        worker.files.watch()
         worker.look()
         let second = worker.apps[0].tokenIdentity
         #expect(second != first)
@@ -85,7 +85,7 @@ extension PushWorker {
             let configuration = try WorkerConfiguration.load(file: file).configuration
             worker = try PushWorker(
                 configuration, logger: Logger(levels: configuration.log.levels, format: configuration.log.format))
-            worker.watchFiles()
+            worker.files.watch()
         }
 
         deinit { try? FileManager.default.removeItem(at: folder) }
@@ -116,14 +116,14 @@ extension PushWorker {
         for (path, name) in [(scene.key, "key.p8"), (scene.authority, "ca.pem")] {
             try scene.displaced(path, by: Scene.pipe) {
                 scene.worker.look()
-                let fault = try #require(scene.worker.refusalFaults().first)
+                let fault = try #require(scene.worker.files.refusalFaults().first)
                 #expect(fault.subject == "app shop" && fault.kind == .refused)
                 #expect(fault.text.contains(name) && fault.text.contains("it is no regular file"), "\(fault.text)")
                 #expect(scene.worker.apps[0].tokenIdentity == identity, "the one before stays")
             }
             // The same as is in force: it is no other credential, and not refused any more.
             scene.worker.look()
-            #expect(scene.worker.refusalFaults().isEmpty)
+            #expect(scene.worker.files.refusalFaults().isEmpty)
         }
         #expect(scene.worker.apps[0].tokenIdentity == identity)
         // What replaces a pipe is taken.
@@ -133,7 +133,7 @@ extension PushWorker {
         try FileManager.default.removeItem(atPath: scene.key)
         try SelfSigned.privateKey().write(toFile: scene.key, atomically: true, encoding: .utf8)
         scene.worker.look()
-        #expect(scene.worker.apps[0].tokenIdentity != identity && scene.worker.refusalFaults().isEmpty)
+        #expect(scene.worker.apps[0].tokenIdentity != identity && scene.worker.files.refusalFaults().isEmpty)
     }
 
     @Test(.timeLimit(.minutes(5)))
@@ -141,19 +141,19 @@ extension PushWorker {
         let scene = try Scene()
         try scene.displaced(scene.file, by: Scene.pipe) {
             scene.reload()
-            let fault = try #require(scene.worker.refusalFaults().first)
+            let fault = try #require(scene.worker.files.refusalFaults().first)
             #expect(fault.subject == "configuration" && fault.kind == .refused)
             #expect(fault.text.contains("worker.yaml: it is no regular file"), "\(fault.text)")
         }
         scene.reload()
-        #expect(scene.worker.refusalFaults().isEmpty)
+        #expect(scene.worker.files.refusalFaults().isEmpty)
         try scene.displaced(scene.key, by: Scene.pipe) {
             scene.worker.look()
             scene.reload()
-            #expect(scene.worker.refusalFaults().map(\.subject) == ["app shop"], "what is in force was taken over")
+            #expect(scene.worker.files.refusalFaults().map(\.subject) == ["app shop"], "what is in force was taken over")
         }
         scene.reload()
-        #expect(scene.worker.refusalFaults().isEmpty)
+        #expect(scene.worker.files.refusalFaults().isEmpty)
     }
 
     @Test(
@@ -175,12 +175,12 @@ extension PushWorker {
             }
         ) {
             scene.reload()
-            #expect(scene.worker.refusalFaults().map(\.subject) == ["configuration"])
+            #expect(scene.worker.files.refusalFaults().map(\.subject) == ["configuration"])
         }
         try FileManager.default.moveItem(atPath: scene.file, toPath: scene.file + ".real")
         symlink("worker.yaml.real", scene.file)
         scene.reload()
-        #expect(scene.worker.refusalFaults().isEmpty)
+        #expect(scene.worker.files.refusalFaults().isEmpty)
     }
 
     /// As on a network file system that does not answer.
@@ -193,34 +193,34 @@ extension PushWorker {
         let worker = scene.worker
         let file = scene.file
         let gate = DispatchSemaphore(value: 0)
-        worker.reload { () throws(ConfigurationError) in
+        worker.files.reload { () throws(ConfigurationError) in
             let loaded = try WorkerConfiguration.load(file: file)
             gate.wait()
             return loaded
         }
-        while worker.files.configuration.underWay?.path != file { worker.loop.runOnce(timeoutNs: 1_000_000) }
-        #expect(worker.hangingFaults(worker.now).isEmpty)
+        while worker.files.configurationUnderWay != file { worker.loop.runOnce(timeoutNs: 1_000_000) }
+        #expect(worker.files.hangingFaults(worker.now).isEmpty)
         var later = worker.now
-        later.ns += PushWorker.readingNs
-        #expect(worker.hangingFaults(later).map(\.subject) == ["file \(file)"])
-        #expect(worker.refusalFaults().isEmpty && worker.apps.count == 1, "the one before stays")
+        later.ns += ConfigurationFiles.readingNs
+        #expect(worker.files.hangingFaults(later).map(\.subject) == ["file \(file)"])
+        #expect(worker.files.refusalFaults().isEmpty && worker.apps.count == 1, "the one before stays")
 
         // A watch of other files goes on meanwhile.
         let identity = worker.apps[0].tokenIdentity
         try SelfSigned.privateKey().write(toFile: scene.key, atomically: true, encoding: .utf8)
-        worker.files.watch?.look()
+        worker.files.look()
         while worker.apps[0].tokenIdentity == identity { worker.loop.runOnce(timeoutNs: 10_000_000) }
 
         // Asked for twice while it hangs: only what the file holds after counts.
         let text = try String(contentsOfFile: file, encoding: .utf8)
         for paused in [false, true] {
             try (text + "    paused: \(paused)\n").write(toFile: file, atomically: true, encoding: .utf8)
-            worker.reload { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) }
+            worker.files.reload { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) }
         }
         #expect(!worker.apps[0].settings.isPaused)
         gate.signal()
         worker.finishReading()
         #expect(worker.apps[0].settings.isPaused)
-        #expect(worker.hangingFaults(later).isEmpty)
+        #expect(worker.files.hangingFaults(later).isEmpty)
     }
 }

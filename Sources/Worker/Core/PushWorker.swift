@@ -21,66 +21,30 @@ package final class PushWorker: @unchecked Sendable {
         case failed(String)
     }
 
-    var configuration: WorkerConfiguration
+    /// Reads the configuration again, as it was read at the start.
+    package typealias Rereading = @Sendable () throws(ConfigurationError) -> LoadedConfiguration
+
+    private var configuration: WorkerConfiguration
     let logger: Logger
     /// Keeps what passes on the connections to Apple.
     private let trace: TraceFile?
     let loop: Loop
     var eventLog: EventLog
-    let cluster: ClusterSettings
-    /// By `AppIndex`; those taken out of the configuration stay in their places.
-    var apps: [LoadedApp]
-    /// Rung by librdkafka whenever one of its queues has something after it was empty.
-    var doorbell: Doorbell?
-
+    private let cluster: ClusterSettings
+    private(set) var apps: ConfiguredApps
+    let files: ConfigurationFiles
     var machine: DeliveryMachine
-    var deliveryTurn = DeliveryTurn()
-    /// What woke the core since the last turn.
-    var wakeUps: DeliveryTurn.WakeUps = [.kafka]
+    var core = CoreTurns()
     /// What the machine is put together with, from `start` on.
-    var groups: ConsumerGroups?
-    var transports: AppTransports?
-    var publisher: RecordPublisher?
-    var removedRetryTopics: RemovedRetryTopics?
-    var alarm: Alarm?
-    /// Each app's row of the pages; what changes by itself is filled in when a snapshot is made.
-    var appRows: [WorkerSnapshot.App]
-    /// Numbers by which the machine knows the apps' credentials.
-    var credentialNumbers: [AppCredential: Int] = [:]
-    var files: ConfiguredFiles
-    var stopping: Stopping?
-    var ending: Ending?
-    let progressBox = Guarded(WorkerProgress())
-    var lastProgressNs: Int64 = 0
-    var pageState: PageState
+    private(set) var parts: WorkerParts?
+    /// `nil`: no app's feedback was ever to be read.
+    private var feedback: FeedbackThread?
+    private let progressBoard = ProgressBoard()
+    var health: WorkerHealth
+    var pages: StatusPages
     /// What this process died of before.
     private(set) var crashes: CrashHistory
-    var lastHousekeepingNs: Int64 = 0
-    /// `nil`: no app's feedback was ever to be read.
-    var feedback: FeedbackThread?
-    var observations = Observations()
-    /// False once `run` has ended and something it started has not: the process is to exit without destructors.
-    package internal(set) var hasEndedWhole = true
-    let stopRequested = Atomic(false)
-    /// Of the request topics that are named, when it started.
-    private var requestPartitions = 8
-
-    /// Every state has a deadline: whatever hangs, the process ends some 20 s after `drain.shutdown` at the latest.
-    enum Stopping {
-        case draining(deadlineNs: Int64)
-        case flushing(deadlineNs: Int64)
-        case closing(deadlineNs: Int64)
-    }
-
-    /// The pages are at most so old.
-    static let snapshotEveryNs: Int64 = 250_000_000
-    /// How long leaving the groups may take after the drain limit, the last commit included (`GroupReader`).
-    static let leaveNs: Int64 = 6_000_000_000
-    static let flushNs: Int64 = 3_000_000_000
-    /// A fence of the binary protocol is waited for 5 s; connections of HTTP/2 have nothing on them by then.
-    static let closeNs: Int64 = 6_000_000_000
-    /// For threads and clients to end.
-    static let dismantleNs: Int64 = 4_000_000_000
+    private let shutdown = Shutdown()
 
     /// - Throws: `StartFailure` when the configuration or a credential cannot be used.
     package init(
@@ -92,39 +56,42 @@ package final class PushWorker: @unchecked Sendable {
         self.trace = trace
         self.crashes = crashes
         cluster = try configuration.cluster()
-        apps = try LoadedApp.load(configuration.apps)
+        apps = ConfiguredApps(try LoadedApp.load(configuration.apps))
         eventLog = EventLog(logger: logger, names: configuration.apps.map(\.name))
-        appRows = apps.map { WorkerSnapshot.App($0) }
-        machine = DeliveryMachine(
-            settings: configuration.machineSettings,
-            apps: [])
+        machine = DeliveryMachine(settings: configuration.machineSettings, apps: [])
         do {
             loop = try Loop()
         } catch {
             throw StartFailure(["\(error)"])
         }
-        files = ConfiguredFiles(loop: loop)
-        let startedMs = loop.now.wallMs
-        pageState = PageState(
-            WorkerSnapshot(
-                groupID: configuration.kafka.groupID, startedMs: startedMs, takenMs: startedMs, apps: [],
-                tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges),
-            nowNs: loop.now.monotonicNs)
-        _ = machine.replaceApps(configuration.apps.map(route), now: now)
+        files = ConfigurationFiles(loop: loop, logger: logger)
+        health = WorkerHealth(logger)
+        let now = DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs)
+        pages = StatusPages(configuration, machine, now: now)
+        _ = machine.replaceApps(configuration.apps.map { apps.route($0) }, now: now)
+        files.apps = { [unowned self] in apps }
+        files.onConfiguration = { [unowned self] in takeOver($0, $1) }
+        files.onCredential = { [unowned self] app, index in
+            replace(index, with: app)
+            readFeedback()
+        }
         postSnapshot(now)
     }
 
     /// Asks `run` to drain and end. Any thread; a second call changes nothing.
     package func stop() {
-        stopRequested.store(true, ordering: .relaxed)
+        shutdown.isRequested.store(true, ordering: .relaxed)
         loop.perform { [weak self] in self?.beginStopping() }
     }
 
     /// Any thread.
-    package var progress: WorkerProgress { progressBox.withLock { $0 } }
+    package var progress: WorkerProgress { progressBoard.newest }
 
-    /// Of the request topics, of the retry topics; none before `start`.
-    var readers: [GroupReader] { groups?.readers ?? [] }
+    /// False once `run` has ended and something it started has not: the process is to exit without destructors.
+    package var hasEndedWhole: Bool { shutdown.hasEndedWhole }
+
+    /// Both clocks, as the loop read them this turn.
+    var now: DeliveryTime { DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs) }
 
     // MARK: Running
 
@@ -149,73 +116,104 @@ package final class PushWorker: @unchecked Sendable {
                 throw StartFailure(of: error)
             }
         }
-        let pages = try AdminPages.serve(configuration.admin, board: pageState.board)
-        defer { dismantle(pages) }
-        if let pages, let listen = configuration.admin.listen {
+        let server = try AdminPages.serve(configuration.admin, board: pages.board)
+        defer { dismantle(server) }
+        if let server, let listen = configuration.admin.listen {
             logger.info(
-                .worker, "admin pages", ["address": "\(NetworkAddress(host: listen.host, port: Int(pages.port)))"])
+                .worker, "admin pages", ["address": "\(NetworkAddress(host: listen.host, port: Int(server.port)))"])
         }
         let watchSeconds = handlesSignals ? StartWatch.limitSeconds : 0
-        guard try waitForCluster(watchSeconds) else { return .stopped }
+        guard let requestPartitions = try waitForCluster(watchSeconds) else { return .stopped }
         do {
-            try StartWatch.run("the Kafka clients", withinSeconds: watchSeconds) { try start() }
+            try StartWatch.run("the Kafka clients", withinSeconds: watchSeconds) {
+                try start(requestPartitions: requestPartitions)
+            }
         } catch {
             throw StartFailure(of: error)
         }
         logger.info(
             .worker, "started", ["group": "\(configuration.kafka.groupID)", "apps": .count(apps.count)])
-        sayPauses(configuration.apps, before: [])
-        if stopRequested.load(ordering: .relaxed) { beginStopping() }
+        logPauses(configuration.apps, before: [])
+        if shutdown.isRequested.load(ordering: .relaxed) { beginStopping() }
         loop.run()
-        return ending ?? .stopped
+        return shutdown.failure.map { .failed($0) } ?? .stopped
     }
 
-    /// False: asked to stop meanwhile.
-    private func waitForCluster(_ watchSeconds: Int32) throws(StartFailure) -> Bool {
+    /// Returns the number of partitions of the request topics, or `nil` when the worker is asked to stop meanwhile.
+    private func waitForCluster(_ watchSeconds: Int32) throws(StartFailure) -> Int? {
         var readiness = try StartWatch.run(
             "the first Kafka client", withinSeconds: watchSeconds
         ) { () throws(StartFailure) in
             try ClusterReadiness(configuration, cluster)
         }
-        while !stopRequested.load(ordering: .relaxed) {
+        while !shutdown.isRequested.load(ordering: .relaxed) {
             switch try readiness.attempt(timeoutMs: 2_000) {
             case .ready(let requestPartitions, let denied, let warnings, _):
                 for line in denied { logger.warning(.kafka, "permission missing", about: line, ["text": .text(line)]) }
                 for line in warnings { logger.warning(.kafka, "topics", about: line, ["text": .text(line)]) }
-                self.requestPartitions = requestPartitions
-                return true
+                return requestPartitions
             case .unreachable(let reason):
-                pageState.waitingFor = "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)"
+                pages.waitingFor = "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)"
                 postSnapshot(now)
                 logger.warning(
                     .kafka, "cannot reach Kafka; trying again",
                     ["bootstrap_servers": "\(configuration.kafka.bootstrapServers)", "reason": "\(reason)"])
             case .uncreated(let lines):
-                pageState.waitingFor = lines.joined(separator: "; ")
+                pages.waitingFor = lines.joined(separator: "; ")
                 postSnapshot(now)
                 for line in lines {
                     logger.warning(.kafka, "topics cannot be made; trying again", about: line, ["text": .text(line)])
                 }
             }
             loop.runOnce(timeoutNs: 500_000_000)
-            pageState.board.turned(nowNs: loop.now.monotonicNs)
+            pages.board.turned(nowNs: loop.now.monotonicNs)
             logger.writeLeftOut()
         }
-        return false
+        return nil
     }
 
-    private func start() throws {
-        let doorbell = try Doorbell(loop: loop) { [unowned self] in wakeUps.insert(.kafka) }
-        self.doorbell = doorbell
+    private func start(requestPartitions: Int) throws {
+        let doorbell = try Doorbell(loop: loop) { [unowned self] in core.wakeUps.insert(.kafka) }
+        core.doorbell = doorbell
         let publisher = try RecordPublisher(
-            configuration, apps: recordApps, cluster: cluster, wakeUpDescriptor: doorbell.descriptor, logger: logger)
+            configuration, apps: apps.recordApps, cluster: cluster, wakeUpDescriptor: doorbell.descriptor,
+            logger: logger)
         do throws(KafkaError) {
             try publisher.warmUp(timeoutMs: 1_500)
         } catch {
             // The topics were just seen: the first record will wait for them instead.
             logger.warning(.kafka, "the producer could not warm up", ["error": "\(error.text)"])
         }
-        self.publisher = publisher
+        let groups = try makeGroups(publisher, doorbell, requestPartitions: requestPartitions)
+        let removed = makeRemovedRetryTopics(groups.retries)
+        for reader in groups.readers {
+            reader.onSkipped = { [unowned self] in health.noteLost($0, offsets: $1, nowNs: now.ns) }
+            reader.onAssignment = { [unowned removed] in removed.look() }
+        }
+        // The last that can fail: it starts a thread.
+        let times = TransportTimes(
+            responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds,
+            longestWindowNs: configuration.drain.rebalance.nanoseconds)
+        let transports = try AppTransports(
+            apps.count, loop: loop, onWakeUp: { [unowned self] in core.wakeUps.insert(.transports) },
+            onNote: { [unowned self] note, app, isReminder in
+                eventLog.write(note, of: app, isReminder: isReminder)
+            },
+            start: { try TransportLink(apps.all, times: times, trace: trace, events: $0) })
+        parts = WorkerParts(
+            groups: groups, publisher: publisher, transports: transports, removedRetryTopics: removed)
+        removed.look()
+        files.watch()
+        readFeedback()
+        health.begin(nowNs: loop.now.monotonicNs)
+        pages.waitingFor = ""
+        core.alarm = Alarm(loop: loop) { [unowned self] in core.wakeUps.insert(.time) }
+        loop.onTurnEnd { [unowned self] in turn() }
+    }
+
+    private func makeGroups(
+        _ publisher: RecordPublisher, _ doorbell: Doorbell, requestPartitions: Int
+    ) throws(KafkaError) -> ConsumerGroups {
         let drainNs = configuration.drain.rebalance.nanoseconds
         let requests = configuration.requestTopics
         let tiers = configuration.retry.tiers
@@ -241,54 +239,209 @@ package final class PushWorker: @unchecked Sendable {
         }
         let groupID = configuration.kafka.groupID
         let sessionMs = Int(clamping: configuration.kafka.sessionTimeout.milliseconds)
-        let groups = ConsumerGroups(
+        return ConsumerGroups(
             requests: requestReader, retries: retryReader,
             committers: [
                 OffsetCommitter(.requests, name: groupID, sessionMs: sessionMs, logger: logger),
                 OffsetCommitter(.retries, name: "\(groupID).retry", sessionMs: sessionMs, logger: logger),
             ],
             publisher: publisher)
-        self.groups = groups
-        // The last that can fail: it starts a thread.
-        let times = TransportTimes(
-            responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds,
-            longestWindowNs: configuration.drain.rebalance.nanoseconds)
-        transports = try AppTransports(
-            apps.count, loop: loop, onWakeUp: { [unowned self] in wakeUps.insert(.transports) },
-            onNote: { [unowned self] note, app, isReminder in
-                eventLog.write(note, of: app, isReminder: isReminder)
-            },
-            start: { try TransportLink(apps, times: times, trace: trace, events: $0) })
-        for reader in groups.readers {
-            reader.onSkipped = { [unowned self] in observations.lostRecords.note($0, offsets: $1, nowNs: now.ns) }
-            reader.onAssignment = { [unowned self] in removedRetryTopics?.look() }
-        }
-        lookForRemovedRetryTopics(retryReader)
-        watchFiles()
-        readFeedback()
-        observations.startedNs = loop.now.monotonicNs
-        pageState.waitingFor = ""
-        alarm = Alarm(loop: loop) { [unowned self] in wakeUps.insert(.time) }
-        loop.onTurnEnd { [unowned self] in turn() }
     }
 
-    private func lookForRemovedRetryTopics(_ retries: GroupReader) {
+    private func makeRemovedRetryTopics(_ retries: GroupReader) -> RemovedRetryTopics {
         let tiers = configuration.retry.tiers.map(\.topic)
-        let removed = RemovedRetryTopics(
+        return RemovedRetryTopics(
             configuration, cluster, loop: loop, logger: logger,
             onChange: { [unowned self, unowned retries] topics in
-                if stopping == nil { retries.subscribe(to: tiers + topics, now: now) }
+                if !shutdown.isUnderWay { retries.subscribe(to: tiers + topics, now: now) }
             },
             onTopics: { [unowned self] topics in
-                for reader in readers { reader.exist(topics) }
+                for reader in parts?.readers ?? [] { reader.exist(topics) }
             })
-        removed.look()
-        removedRetryTopics = removed
     }
 
     /// A topic has the weight and app of the entry with its own name, else of the first pattern that fits it.
     private static func role(of topic: String, among entries: [RequestTopic]) -> PartitionRole {
         let entry = entries.first { $0.name == topic } ?? entries.first { !$0.matching([topic]).isEmpty }
         return .requests(weight: entry?.weight ?? 1, app: entry?.app)
+    }
+
+    // MARK: One turn
+
+    /// One turn of the machine (`DeliveryTurn`), and what the worker does beside.
+    private func turn() {
+        guard let parts else { return }
+        let now = now
+        pages.board.turned(nowNs: now.ns)
+        if shutdown.isUnderWay { core.wakeUps.insert(.leaving) }
+        let end = core.run(&machine, parts, now)
+        for event in end.events { note(event, parts, now) }
+        if !shutdown.isUnderWay, let error = parts.groups.fatalError { stop(because: "Kafka: \(error.text)") }
+        moveStopping(parts, now)
+        progressBoard.post(machine, parts, isStopping: shutdown.isUnderWay, now)
+        if pages.isDue(now) {
+            health.look(
+                shutdown.isUnderWay ? nil : parts, configuration, apps, others: files.faults(now), eventLog, now)
+            postSnapshot(now)
+        }
+        if core.isHousekeepingDue(now) { keepHouse(parts, now) }
+        core.alarm?.set(atNs: end.deadlineNs)
+        if end.hasMore {
+            core.wakeUps.insert(.unread)
+            loop.wantAnotherTurn()
+        }
+    }
+
+    private func note(_ event: DeliveryEvent, _ parts: WorkerParts, _ now: DeliveryTime) {
+        health.note(event)
+        if case .overtaken(let id, let committed, let start) = event, let partition = parts.name(of: id) {
+            health.noteLost(partition, offsets: start - committed, nowNs: now.ns)
+        }
+        eventLog.write(event) { parts.name(of: $0)?.description ?? "unknown" }
+    }
+
+    /// Once a second: lines that were left out, who still cannot be reached, what the groups are waited for, and what
+    /// is to be read again.
+    private func keepHouse(_ parts: WorkerParts, _ now: DeliveryTime) {
+        files.readNextApp()
+        if feedback == nil { readFeedback() }
+        parts.transports.noteUnreachable()
+        parts.groups.keepHouse()
+        health.logWaits(parts, configuration, leavingUntil: shutdown.leavingUntilNs, now)
+        logger.writeLeftOut()
+    }
+
+    private func postSnapshot(_ now: DeliveryTime) {
+        pages.post(
+            machine, &apps, parts, health, crashes: crashes, isStopping: shutdown.isUnderWay, now: now)
+    }
+
+    // MARK: Stopping
+
+    /// - Parameter reason: why the worker cannot go on: what is on connections settles, what can be committed is, and
+    ///   the process ends with an error.
+    private func beginStopping(because reason: String? = nil) {
+        guard let parts else { return }
+        files.stop()
+        shutdown.begin(
+            parts, feedback, &machine, limitNs: configuration.drain.shutdown.nanoseconds, because: reason, now)
+    }
+
+    private func stop(because reason: String) {
+        logger.error(.worker, "cannot go on; what is in flight has time to settle", ["reason": "\(reason)"])
+        beginStopping(because: reason)
+    }
+
+    private func moveStopping(_ parts: WorkerParts, _ now: DeliveryTime) {
+        guard shutdown.isUnderWay else { return }
+        if shutdown.move(parts, feedback, machine, logger, now) { loop.stop() }
+        // What remains is waited for in short steps: leaving a group has no event of its own.
+        loop.schedule(afterNs: 5_000_000) {}
+    }
+
+    /// Ends what `run` started.
+    private func dismantle(_ server: PageServer?) {
+        let remains = WorkerRemains(server, feedback, parts, core.doorbell)
+        let isBusy = files.isReading || parts?.removedRetryTopics.isAsking == true
+        feedback = nil
+        parts = nil
+        core.doorbell = nil
+        remains.end(shutdown, isBusy: isBusy, logger)
+    }
+
+    // MARK: Reloading
+
+    private func hangUp(_ reread: Rereading?) {
+        guard let reread, parts != nil, !shutdown.isUnderWay else {
+            return logger.notice(.worker, "SIGHUP: nothing to reload now")
+        }
+        files.reload(reread)
+    }
+
+    private func takeOver(_ loaded: LoadedConfiguration, _ changed: [String: LoadedApp]) {
+        let new = loaded.configuration
+        for warning in loaded.warnings {
+            logger.warning(.worker, "the configuration is odd", about: warning, ["text": .text(warning)])
+        }
+        for key in configuration.keysThatNeedRestart(new) {
+            logger.warning(.worker, "this change needs a restart", about: key, ["key": "\(key)"])
+        }
+        if new.log.levels != configuration.log.levels { logger.setLevels(new.log.levels) }
+        configuration.log.level = new.log.level
+        configuration.log.parts = new.log.parts
+        take(new.apps, changed)
+        logPauses(new.apps, before: configuration.apps)
+        configuration.apps = new.apps
+        DescriptorNeed.raiseLimit(for: configuration, logger)
+    }
+
+    private func take(_ settings: [AppSettings], _ changed: [String: LoadedApp]) {
+        let mapping = machine.replaceApps(settings.map { apps.route($0) }, now: now)
+        for (app, index) in zip(settings, mapping.indexes) {
+            if mapping.added.contains(index) {
+                guard let loaded = changed[app.name] else { preconditionFailure("a new app was loaded") }
+                if let parts {
+                    precondition(parts.transports.add(loaded) == index, "transports and machine count apps alike")
+                }
+                apps.add(loaded)
+                logger.notice(.worker, "app added", ["app": "\(app.name)"])
+            } else if let loaded = changed[app.name] {
+                replace(index, with: loaded)
+                logger.notice(.worker, "app changed: its connections are made anew", ["app": "\(app.name)"])
+            } else {
+                apps.set(app, of: index)
+            }
+        }
+        for index in mapping.removed {
+            apps.remove(index)
+            health.forget(index)
+            parts?.transports.remove(index)
+            logger.notice(
+                .worker, "app removed; what is left of it is held", ["app": "\(apps.rows[index.value].name)"])
+        }
+        eventLog.names = apps.rows.map(\.name)
+        parts?.publisher.setApps(apps.recordApps)
+        readFeedback()
+    }
+
+    /// New connections are made as it says from now on, and what its credential's fault held up goes on.
+    private func replace(_ index: AppIndex, with loaded: LoadedApp) {
+        apps.replace(index, with: loaded)
+        parts?.transports.replace(index, with: loaded)
+        machine.credentialReplaced(apps.credentialNumber(of: loaded.settings), now: now)
+    }
+
+    /// Says which apps are paused and were not, and the other way round.
+    private func logPauses(_ apps: [AppSettings], before: [AppSettings]) {
+        for app in apps {
+            let wasPaused = before.first { $0.name == app.name }?.isPaused ?? false
+            guard app.isPaused != wasPaused else { continue }
+            if app.isPaused {
+                logger.notice(.worker, "app is paused: nothing of it is sent", ["app": "\(app.name)"])
+            } else {
+                logger.notice(.worker, "app is paused no more", ["app": "\(app.name)"])
+            }
+        }
+    }
+
+    // MARK: Feedback
+
+    /// Has the feedback read of the apps that there are now, as they say now. Starts the thread when the first one asks
+    /// for it; where there is none to be had, a second later.
+    private func readFeedback() {
+        guard !shutdown.isUnderWay, parts != nil else { return }
+        let wanted = apps.beginFeedback()
+        if feedback == nil, wanted.contains(where: { $0.intervalNs > 0 }) {
+            let standings = Mailbox<FeedbackThread.Told>(loop: loop, capacity: 4_096) { [unowned self] batch in
+                for told in batch { apps.show(told) }
+            }
+            do throws(SystemError) {
+                feedback = try FeedbackThread(
+                    cluster, topic: configuration.unregistered.topic, logger: logger, standings: standings)
+            } catch {
+                logger.error(.apns, "feedback cannot be read; trying again", ["error": "\(error)"])
+            }
+        }
+        feedback?.set(wanted)
     }
 }

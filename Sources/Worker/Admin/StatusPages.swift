@@ -1,0 +1,112 @@
+internal import Configuration
+internal import Delivery
+internal import EventLoop
+internal import Kafka
+internal import Synchronization
+
+/// What the pages show of a worker: makes a fresh snapshot a few times a second and leaves it where the threads that
+/// answer requests find it. Core thread.
+struct StatusPages {
+    let board: StatusBoard
+    private let groupID: String
+    private let tiers: [String]
+    private let startedMs: Int64
+    /// Nobody can ask where the pages are turned off.
+    private let isServed: Bool
+    /// Why the worker is still starting.
+    var waitingFor = ""
+    private var hasBeenReady = false
+    private var lastPostNs: Int64 = 0
+
+    /// The pages are at most so old.
+    private static let everyNs: Int64 = 250_000_000
+
+    init(_ configuration: WorkerConfiguration, _ machine: borrowing DeliveryMachine, now: DeliveryTime) {
+        groupID = configuration.kafka.groupID
+        tiers = configuration.retry.tiers.map(\.name)
+        isServed = configuration.admin.listen != nil
+        startedMs = now.wallMs
+        let first = WorkerSnapshot(
+            groupID: groupID, startedMs: startedMs, takenMs: startedMs, apps: [], tiers: tiers,
+            counters: machine.counters, gauges: machine.gauges)
+        board = StatusBoard(first, nowNs: now.ns)
+    }
+
+    func isDue(_ now: DeliveryTime) -> Bool { now.ns - lastPostNs >= Self.everyNs }
+
+    /// Leaves a fresh copy of how things stand.
+    ///
+    /// - Parameters:
+    ///   - apps: their rows are filled in.
+    ///   - parts: `nil` before the start.
+    mutating func post(
+        _ machine: borrowing DeliveryMachine, _ apps: inout ConfiguredApps, _ parts: WorkerParts?, _ health: WorkerHealth,
+        crashes: CrashHistory, isStopping: Bool, now: DeliveryTime
+    ) {
+        lastPostNs = now.ns
+        guard isServed else { return }
+        apps.show(machine.appStatuses, parts?.transports)
+        if let parts, parts.readers.allSatisfy(\.hasJoined) { hasBeenReady = true }
+        var snapshot = WorkerSnapshot(
+            groupID: groupID, startedMs: startedMs, takenMs: now.wallMs, apps: apps.rows, tiers: tiers,
+            counters: machine.counters, gauges: machine.gauges)
+        snapshot.phase =
+            isStopping ? .stopping : parts == nil ? .starting : hasBeenReady ? .running : .joining
+        snapshot.waitingFor = waitingFor
+        snapshot.hasBeenReady = hasBeenReady
+        snapshot.crashes = crashes
+        snapshot.problems = health.problems
+        snapshot.problemsLeftOut = health.leftOut
+        if let parts { snapshot.show(parts, machine) }
+        board.post(snapshot)
+    }
+}
+
+extension WorkerSnapshot {
+    fileprivate mutating func show(_ parts: WorkerParts, _ machine: borrowing DeliveryMachine) {
+        unacknowledged = parts.publisher.unacknowledgedCount
+        refused = parts.publisher.refusedCount
+        tooLarge = parts.publisher.tooLarge
+        rejected = parts.publisher.rejected
+        for (reader, role) in zip(parts.readers, Role.allCases) {
+            reader.forEachAssigned { id, partition in
+                guard let status = machine.status(of: id) else { return }
+                let high = reader.consumer.watermarks(of: partition).high
+                partitions.append(Partition(role: role, status: status, logEnd: high < 0 ? nil : high))
+            }
+        }
+        let read = Set(partitions.map(\.status.topic))
+        for (reader, role) in zip(parts.readers, Role.allCases)
+        where reader.unavailableTopics.contains(where: { !read.contains($0) }) {
+            // There may be records in it.
+            unknownLags.insert(role)
+        }
+        leftTiers = parts.removedRetryTopics.topics.map { topic in
+            let lag = partitions.reduce(Int64(0)) { $0 + ($1.status.topic == topic ? $1.lag ?? 0 : 0) }
+            return (topic, Int(clamping: lag))
+        }
+    }
+}
+
+/// Where the core leaves the newest snapshot and its sign of life for the threads that answer requests. Any thread.
+final class StatusBoard: Sendable {
+    private let snapshot: Guarded<WorkerSnapshot>
+    private let lastTurnNs: Atomic<Int64>
+
+    /// The core is taken for dead when it has not turned for so long.
+    static let stallNs: Int64 = 10_000_000_000
+
+    init(_ first: WorkerSnapshot, nowNs: Int64) {
+        snapshot = Guarded(first)
+        lastTurnNs = Atomic(nowNs)
+    }
+
+    var newest: WorkerSnapshot { snapshot.withLock { $0 } }
+
+    func post(_ new: WorkerSnapshot) { snapshot.withLock { $0 = new } }
+
+    /// The core thread turned.
+    func turned(nowNs: Int64) { lastTurnNs.store(nowNs, ordering: .relaxed) }
+
+    func isAlive(nowNs: Int64) -> Bool { nowNs - lastTurnNs.load(ordering: .relaxed) <= Self.stallNs }
+}

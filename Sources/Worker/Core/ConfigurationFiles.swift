@@ -1,0 +1,245 @@
+internal import Configuration
+internal import Delivery
+internal import EventLoop
+internal import Observability
+
+/// The files that are read while the worker runs: its configuration when SIGHUP asks for it, and the apps' credentials
+/// whenever one changes. Each is read on a thread of its own, since the core must not wait for a file system, and is
+/// taken over whole or not at all. Core thread.
+final class ConfigurationFiles {
+    /// Reads the configuration again, as it was read at the start.
+    typealias Rereading = PushWorker.Rereading
+
+    /// What a thread of its own read.
+    private enum Reread: Sendable {
+        /// A configuration, and by their names the apps of it that connect in another way than those there are.
+        case loaded(LoadedConfiguration, [String: LoadedApp])
+        case refused([String])
+    }
+
+    private let loop: Loop
+    private let logger: Logger
+    private let configuration: FileReading
+    private let credential: FileReading
+    /// Of the credentials' files.
+    private var credentialWatch: FileWatch?
+    /// What SIGHUP asked for while the configuration was being read.
+    private var nextReload: Rereading?
+    /// A file of theirs changed, and is not read yet.
+    private var appsToRead: Set<AppIndex> = []
+    /// Why the last configuration was not taken over; empty: it was.
+    private var refusedReload: [String] = []
+    /// By the app, why a file of it that changed cannot be used.
+    private var refusedFiles: [Int: [String]] = [:]
+    /// Nothing is taken over any more.
+    private var isStopped = false
+
+    /// The apps there are now.
+    var apps: () -> ConfiguredApps = { ConfiguredApps([]) }
+    /// Takes a configuration over, with the apps that were loaded for it.
+    var onConfiguration: (LoadedConfiguration, [String: LoadedApp]) -> Void = { _, _ in }
+    /// Takes over an app whose credential changed.
+    var onCredential: (LoadedApp, AppIndex) -> Void = { _, _ in }
+
+    init(loop: Loop, logger: Logger) {
+        self.loop = loop
+        self.logger = logger
+        configuration = FileReading(loop: loop)
+        credential = FileReading(loop: loop)
+    }
+
+    func stop() { isStopped = true }
+
+    /// Whether a thread is at a file, or about to be.
+    var isReading: Bool { readings.contains(where: \.isBusy) || !appsToRead.isEmpty }
+
+    /// The file of the configuration that is read now.
+    var configurationUnderWay: String? { configuration.underWay?.path }
+
+    private var readings: [FileReading] { [configuration, credential] + [credentialWatch?.reading].compactMap(\.self) }
+
+    // MARK: The configuration
+
+    /// Takes over what may change while the worker runs: apps with their credentials, limits and pauses, and log
+    /// levels. All of it or, when anything is wrong, nothing. Waits for no file: it is read by a thread of its own, and
+    /// taken over once that is done; what is asked for meanwhile is read from the beginning then.
+    func reload(_ reread: @escaping Rereading) {
+        let apps = apps()
+        let living = apps.living.map { apps[$0].settings }
+        let hasBegun = configuration.begin({ Self.read(reread, living) }) { [weak self] found in
+            self?.take(found)
+        }
+        guard !hasBegun else { return }
+        guard configuration.isBusy else { return refuse(["no thread can be had to read it"]) }
+        nextReload = reread
+    }
+
+    /// The thread's part.
+    private static func read(_ reread: Rereading, _ living: [AppSettings]) -> Reread {
+        let loaded: LoadedConfiguration
+        do throws(ConfigurationError) {
+            loaded = try reread()
+        } catch {
+            return .refused(error.lines)
+        }
+        var changed: [String: LoadedApp] = [:]
+        var lines: [String] = []
+        for app in loaded.configuration.apps {
+            let isKnown = living.contains {
+                $0.name == app.name && $0.environment == app.environment && $0.connects(like: app)
+            }
+            if isKnown { continue }
+            do throws(StartFailure) {
+                changed[app.name] = try LoadedApp(app)
+            } catch {
+                lines += error.lines
+            }
+        }
+        return lines.isEmpty ? .loaded(loaded, changed) : .refused(lines)
+    }
+
+    private func take(_ found: Reread) {
+        guard !isStopped else { return }
+        if let again = nextReload {
+            nextReload = nil
+            return reload(again)
+        }
+        switch found {
+        case .refused(let lines): refuse(lines)
+        case .loaded(let loaded, let changed):
+            onConfiguration(loaded, changed)
+            refusedReload = []
+            refusedFiles = [:]
+            watch()
+            // Files that have other contents under the same name.
+            look()
+            logger.notice(.worker, "configuration reloaded", ["apps": .count(loaded.configuration.apps.count)])
+        }
+    }
+
+    private func refuse(_ lines: [String]) {
+        refusedReload = lines
+        for line in lines {
+            logger.error(
+                .worker, "the configuration is refused; the one before stays", about: line, ["text": .text(line)])
+        }
+    }
+
+    // MARK: Credential files
+
+    /// Watches the files that credentials are read from; Kubernetes swaps them under their names.
+    func watch() {
+        let watched = CredentialFiles(apps().settings)
+        // Who hangs at a file that is watched further would only be joined there by another thread.
+        var reading = credentialWatch?.reading
+        if let path = reading?.underWay?.path, !path.isEmpty, !watched.paths.contains(path) { reading = nil }
+        credentialWatch = FileWatch(apps().hashes(of: watched.paths), loop: loop, reading: reading) {
+            [weak self] paths in
+            self?.appsToRead.formUnion(watched.apps(using: paths))
+            self?.readNextApp()
+        }
+    }
+
+    /// Looks for files that changed.
+    func look() { credentialWatch?.look() }
+
+    /// Reads the credential of the next app that has a file with other contents, where none is being read. Once a
+    /// second, too: there may have been no room for a thread.
+    func readNextApp() {
+        guard !isStopped, !credential.isBusy else { return }
+        let apps = apps()
+        appsToRead = appsToRead.filter { !apps.isRemoved($0.value) }
+        guard let index = appsToRead.min(by: { $0.value < $1.value }) else { return }
+        let settings = apps[index.value].settings
+        let hasBegun = credential.begin({
+            Result { () throws(StartFailure) in try LoadedApp(settings) }
+        }) { [weak self] found in
+            self?.take(found, of: index, readBy: settings)
+            self?.readNextApp()
+        }
+        if hasBegun { appsToRead.remove(index) }
+    }
+
+    private func take(_ found: Result<LoadedApp, StartFailure>, of index: AppIndex, readBy settings: AppSettings) {
+        let current = apps()
+        // A reload came in between, and read it as it says.
+        guard !isStopped, !current.isRemoved(index.value), current[index.value].settings.connects(like: settings)
+        else { return }
+        let name = current.rows[index.value].name
+        switch found {
+        case .success(var loaded):
+            loaded.settings = current[index.value].settings
+            onCredential(loaded, index)
+            refusedFiles[index.value] = nil
+            for (path, hash) in apps().hashes(of: Array(loaded.fileHashes.keys)) {
+                credentialWatch?.remember(path, hash: hash)
+            }
+            logger.notice(.apns, "credential read again: its connections are made anew", ["app": "\(name)"])
+        case .failure(let failure):
+            refusedFiles[index.value] = failure.lines
+            for line in failure.lines {
+                logger.error(
+                    .apns, "a credential's file changed and cannot be used; the one before stays", about: line,
+                    ["text": .text(line)])
+            }
+        }
+    }
+
+    // MARK: Faults
+
+    /// What is there and not in force, and files that are waited for.
+    func faults(_ now: DeliveryTime) -> [Fault] { refusalFaults() + hangingFaults(now) }
+
+    /// Of a configuration or a credential that is there and not in force.
+    func refusalFaults() -> [Fault] {
+        let apps = apps()
+        var faults: [Fault] = []
+        if let first = refusedReload.first {
+            let more = refusedReload.count > 1 ? " (and \(refusedReload.count - 1) more)" : ""
+            faults.append(
+                Fault(
+                    "configuration", .refused, "it is refused, and the one before stays: \(first)\(more)",
+                    "mend it and send SIGHUP again"))
+        }
+        for (app, lines) in refusedFiles.sorted(by: { $0.key < $1.key }) where !apps.isRemoved(app) {
+            faults.append(
+                Fault(
+                    "app \(apps.rows[app].name)", .refused,
+                    "a credential's file changed and cannot be used; the one before stays: \(lines.first ?? "")",
+                    "put a file in place that can be used; it is read within 10 s"))
+        }
+        return faults
+    }
+
+    /// How long reading a configuration or a credential may take before that is named.
+    static let readingNs: Int64 = 5_000_000_000
+
+    /// Files that are waited for; what was read before stays in force meanwhile.
+    func hangingFaults(_ now: DeliveryTime) -> [Fault] {
+        var faults: [Fault] = []
+        for case let (path, sinceNs)? in readings.map(\.underWay) where now.ns - sinceNs >= Self.readingNs {
+            let subject = path.isEmpty ? "configuration" : "file \(path)"
+            guard !faults.contains(where: { $0.subject == subject }) else { continue }
+            faults.append(
+                Fault(
+                    subject, .silent, "reading it does not come to an end: what was read before stays in force",
+                    "look at the file system it is on; it goes on by itself once that answers"))
+        }
+        return faults
+    }
+}
+
+extension WorkerConfiguration {
+    /// The sections in which another one differs, and that are read at the start only.
+    func keysThatNeedRestart(_ other: WorkerConfiguration) -> [String] {
+        let sections: [(key: String, isSame: Bool)] = [
+            ("kafka", kafka == other.kafka), ("requests", requestTopics == other.requestTopics),
+            ("results", results == other.results), ("unregistered", unregistered == other.unregistered),
+            ("dead_letters", deadLetters == other.deadLetters), ("retry", retry == other.retry),
+            ("delivery", delivery == other.delivery), ("drain", drain == other.drain),
+            ("admin", admin == other.admin), ("log.format", log.format == other.log.format),
+            ("crash", crash == other.crash),
+        ]
+        return sections.filter { !$0.isSame }.map(\.key)
+    }
+}
