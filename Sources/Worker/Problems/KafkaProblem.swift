@@ -1,3 +1,4 @@
+internal import Delivery
 internal import Kafka
 
 /// Something of Kafka that keeps a part of the worker from its work; the rest goes on.
@@ -97,6 +98,68 @@ enum Advice {
         case .coordinatorNotAvailable, .notCoordinator, .waitingForCoordinator, .timedOut, .transport:
             "look at the broker that coordinates group \(name)"
         default: "look at group \(name) and at the brokers' logs"
+        }
+    }
+}
+
+/// A consumer's client had no room for the thread of a broker. librdkafka tries again when it asks for metadata anew
+/// (`topic.metadata.refresh.interval.ms`, 10 s), and says nothing when that succeeds: so it is named until it would
+/// have failed again. Decides only; no clock, no I/O.
+struct MissingThread {
+    private var times: (sinceNs: Int64, lastNs: Int64)?
+
+    /// How long after the last time: that interval, and as long as the answer may take.
+    static let namedNs: Int64 = 30_000_000_000
+
+    mutating func note(nowNs: Int64) {
+        let sinceNs = times.flatMap { nowNs - $0.lastNs < Self.namedNs ? $0.sinceNs : nil }
+        times = (sinceNs ?? nowNs, nowNs)
+    }
+
+    /// - Parameter group: the consumer's.
+    func problem(ofGroup group: String, nowNs: Int64) -> KafkaProblem? {
+        guard let times, nowNs - times.lastNs < Self.namedNs else { return nil }
+        return KafkaProblem(
+            subject: .group(group), trouble: .unthreaded, code: .noResources,
+            advice: Advice.group(group, .noResources), sinceNs: times.sinceNs)
+    }
+}
+
+/// Records that were gone before they were read: retention took them, or somebody deleted them. What is lost stays
+/// lost, so each partition is named for some time after the last such loss. Decides only; no clock, no I/O.
+struct LostRecords {
+    private struct Loss {
+        var partition: TopicPartition
+        var offsets: Int64
+        var lastNs: Int64
+    }
+
+    private var losses: [Loss] = []
+
+    /// How long a loss is named.
+    static let namedNs: Int64 = 10 * 60 * 1_000_000_000
+    /// Of partitions; the losses longest ago make room.
+    static let limit = 1_000
+
+    /// Reading went on beyond so many offsets; those of transactions' marks and of what compaction took count, too.
+    mutating func note(_ partition: TopicPartition, offsets: Int64, nowNs: Int64) {
+        guard offsets > 0 else { return }
+        var loss = Loss(partition: partition, offsets: 0, lastNs: nowNs)
+        if let index = losses.firstIndex(where: { $0.partition == partition }) { loss = losses.remove(at: index) }
+        if nowNs - loss.lastNs >= Self.namedNs { loss.offsets = 0 }
+        let (sum, isOver) = loss.offsets.addingReportingOverflow(offsets)
+        loss.offsets = isOver ? .max : sum
+        loss.lastNs = nowNs
+        losses.append(loss)
+        if losses.count > Self.limit { losses.removeFirst() }
+    }
+
+    func faults(nowNs: Int64) -> [Fault] {
+        losses.filter { nowNs - $0.lastNs < Self.namedNs }.map { loss in
+            Fault(
+                "partition \(loss.partition)", .lost,
+                "\(loss.offsets) offsets were gone before they were read: their records are lost",
+                "raise retention.ms of topic \(loss.partition.topic), and set its retention.bytes to -1")
         }
     }
 }

@@ -1,4 +1,6 @@
 internal import Delivery
+internal import Glibc
+internal import Observability
 
 /// An app in the metrics. One that was taken out of the configuration and came back is one: its counters go on.
 struct AppRow {
@@ -37,5 +39,37 @@ struct AppRow {
             connections: connections.sum(with: other.connections), inFlight: inFlight + other.inFlight,
             waiting: waiting + other.waiting, window: window.sum(with: other.window),
             feedback: feedback.map { $0.sum(with: other.feedback) } ?? other.feedback, status: other.status ?? status)
+    }
+}
+
+/// What is known of this process as a whole, mostly by the kernel.
+struct ProcessFigures: Sendable {
+    /// User and system time of all threads, in seconds.
+    var cpuSeconds: Double
+    /// Resident memory in bytes; 0: not known.
+    var residentBytes: Int
+    /// Log lines that nobody took.
+    var logLinesLost: Int
+
+    static func read() -> ProcessFigures {
+        var usage = rusage()
+        getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
+        let seconds = Double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
+        let micros = Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec)
+        return ProcessFigures(
+            cpuSeconds: seconds + micros / 1_000_000, residentBytes: residentBytes(), logLinesLost: Logger.linesLost)
+    }
+
+    /// The second number of /proc/self/statm, in pages (proc(5)).
+    private static func residentBytes() -> Int {
+        let descriptor = open("/proc/self/statm", O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return 0 }
+        defer { close(descriptor) }
+        var text = [UInt8](repeating: 0, count: 128)
+        let count = text.withUnsafeMutableBytes { Glibc.read(descriptor, $0.baseAddress, $0.count) }
+        guard count > 0 else { return 0 }
+        let words = String(decoding: text[..<count], as: UTF8.self).split(separator: " ")
+        guard words.count > 1, let pages = Int(words[1]) else { return 0 }
+        return pages * Int(sysconf(Int32(_SC_PAGESIZE)))
     }
 }
