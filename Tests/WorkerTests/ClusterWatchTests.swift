@@ -35,8 +35,7 @@ import Testing
             reports: Mailbox<ClusterReport>(loop: loop) { batch in
                 // What comes after a round tells that round's once more.
                 reports += batch.filter { $0.leftTiers == nil && $0.leftTiersFailure == nil }
-            },
-            logs: Mailbox(loop: loop) { _ in })
+            })
         defer { watch.stop() }
         func faults(_ report: ClusterReport) -> [Fault] {
             report.faults(bootstrapServers: "").filter { $0.kind == .leaderless }
@@ -89,8 +88,7 @@ import Testing
         var found: [[LeftTiers.Tier]] = []
         let watch = try ClusterWatch(
             configuration, cluster,
-            reports: Mailbox<ClusterReport>(loop: loop) { batch in found += batch.compactMap(\.leftTiers) },
-            logs: Mailbox(loop: loop) { _ in })
+            reports: Mailbox<ClusterReport>(loop: loop) { batch in found += batch.compactMap(\.leftTiers) })
         defer { watch.stop() }
         let startNs = LoopTime.read().monotonicNs
         func run(seconds: Int64, until condition: () -> Bool) {

@@ -5,17 +5,13 @@ internal import Observability
 
 // What the watch tells the worker.
 extension PushWorker {
-    /// Takes how things stand at the brokers: what keeps a topic from being read may be over, logs may be other ones,
-    /// and retry topics that were left may be found, or be empty.
+    /// Takes how things stand at the brokers: what keeps a topic from being read may be over, and
+    /// retry topics that were left may be found, or be empty.
     func take(_ report: ClusterReport) {
         observations.clusterReport = report
         for reader in readers { reader.take(report) }
         if let unsafe = report.unsafeTopics { observations.unsafeTopics = unsafe }
         if let failure = report.leftTiersFailure { missLeftTiers(failure) }
-        for change in report.changedLogs {
-            for reader in readers { reader.logIsAnother(change, &machine, now: now) }
-        }
-        for reader in readers { watch?.note(read: reader.takeWitnesses()) }
         guard stopping == nil, let retries = groups?.retries, let found = report.leftTiers else { return }
         let (begun, ended) = leftTiers.take(found: found, existing: report.otherTopics, nowNs: now.ns)
         guard !begun.isEmpty || !ended.isEmpty else { return }

@@ -263,16 +263,9 @@ package final class PushWorker: @unchecked Sendable {
         let reports = Mailbox<ClusterReport>(loop: loop, capacity: 8) { [unowned self] batch in
             for report in batch { take(report) }
         }
-        let logs = Mailbox<LogQuestions.Answer>(loop: loop, capacity: LogQuestions.waitingLimit) {
-            [unowned self] batch in
-            for answer in batch {
-                self.groups?.take(answer, &machine, now: now)
-            }
-        }
-        watch = try ClusterWatch(configuration, cluster, reports: reports, logs: logs)
+        watch = try ClusterWatch(configuration, cluster, reports: reports)
         for reader in groups.readers {
             reader.onSkipped = { [unowned self] in observations.lostRecords.note($0, offsets: $1, nowNs: now.ns) }
-            reader.onLogDoubted = { [unowned self] in watch?.look(at: $0) }
             reader.onRequestTimeout = { [unowned self] in observations.unansweredRequests.note($0, nowNs: now.ns) }
             reader.onQuotaDelay = { [unowned self] in observations.quotas.note($0, of: .fetch, nowNs: now.ns) }
         }

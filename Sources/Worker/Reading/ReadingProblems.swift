@@ -27,7 +27,6 @@ final class ReadingProblems {
     private let group: String
     private let logger: Logger
     private var said: [KafkaProblem.Subject: Said] = [:]
-    private var falseRefusals = FalseRefusals()
     private var missingThread = MissingThread()
 
     init(ofGroup group: String, logger: Logger) {
@@ -37,7 +36,7 @@ final class ReadingProblems {
 
     /// What cannot be read now, or is refused though it is there.
     func all(_ now: DeliveryTime) -> [KafkaProblem] {
-        said.values.filter { !isOver($0, now) }.map(\.problem) + falseRefusals.problems(nowNs: now.ns)
+        said.values.filter { !isOver($0, now) }.map(\.problem)
             + [missingThread.problem(ofGroup: group, nowNs: now.ns)].compactMap(\.self)
     }
 
@@ -123,11 +122,6 @@ final class ReadingProblems {
 
     /// The group can be joined.
     func canJoin() { said[.group(group)] = nil }
-
-    /// A broker refused an offset although the log has it.
-    func refusedFalsely(_ partition: TopicPartition, _ now: DeliveryTime) {
-        falseRefusals.note(partition, nowNs: now.ns)
-    }
 
     /// There was no room for the thread of a broker.
     func missesThread(_ now: DeliveryTime) { missingThread.note(nowNs: now.ns) }

@@ -46,8 +46,6 @@ struct ClusterReport: Sendable {
     var groups: [Group] = []
     /// The next offset of each partition that is to be read.
     var ends: [TopicPartition: Int64] = [:]
-    /// Partitions whose log is another one than a round before.
-    var changedLogs: [LogMarks.Change] = []
     /// Topics whose configuration loses records, or may; `nil`: not asked this time, or not told.
     var unsafeTopics: [TopicCheck.Unsafe]?
     /// Retry topics that hold records of the group and are in no configuration; `nil`: not asked this time.

@@ -9,23 +9,14 @@ internal import Synchronization
 ///
 /// A round asks for the metadata of the topics (of all of them where a pattern is configured), which tell the
 /// partitions without a leader or with too few replicas in sync, too (`LastingPartitions`), for the end of each
-/// partition that is to be read and the first records since some times (`LogMarks`; five requests to each broker; where
-/// one looks like another, two more and what stands at an offset, of 16 partitions and for 3 s at most), and for the
+/// partition that is to be read, and for the
 /// right to read each topic (one to three requests to the coordinator; at most 32 topics in a round, one after the
 /// other). Every other round asks for the configuration of the topics that are named, too. Every question has a limit
-/// of 1.5 s. In between it asks how logs stand of
-/// which a broker said something that would make reading begin anew (`LogQuestions`).
+/// of 1.5 s.
 final class ClusterWatch: Sendable {
     private let thread: LoopThread
-    private let read = ReadRecords()
     private let returned: Returned
     private let looksForLeftTiers = Flag()
-    private let doubted: Mailbox<TopicPartition>
-
-    /// By the core, of each partition the record of the latest time since the watch took them.
-    private final class ReadRecords: Sendable {
-        let byPartition = Mutex<[TopicPartition: LogMarks.Witness]>([:])
-    }
 
     /// When the last question came back, with an answer or without one (monotonic).
     private final class Returned: Sendable {
@@ -56,36 +47,21 @@ final class ClusterWatch: Sendable {
     /// Where nobody may be told of them, every 5 minutes.
     private static let roundsForUntoldTiers = 60
 
-    /// Starts asking; `reports` and `logs` get what came out, from the watch's thread.
+    /// Starts asking; `reports` gets what came out, from the watch's thread.
     init(
-        _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, reports: Mailbox<ClusterReport>,
-        logs: Mailbox<LogQuestions.Answer>
+        _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, reports: Mailbox<ClusterReport>
     ) throws(SystemError) {
         let returned = Returned()
         self.returned = returned
-        thread = try LoopThread(name: "watch") { [read, looksForLeftTiers] loop in
-            let rounds = Rounds(configuration, cluster, loop, reports, read, returned, looksForLeftTiers)
+        thread = try LoopThread(name: "watch") { [looksForLeftTiers] loop in
+            let rounds = Rounds(configuration, cluster, loop, reports, returned, looksForLeftTiers)
             rounds.begin()
         }
-        let logQuestions = LogQuestions(cluster, loop: thread.loop, answers: logs)
-        doubted = Mailbox(loop: thread.loop, capacity: LogQuestions.waitingLimit) { batch in
-            for partition in batch { logQuestions.ask(partition) }
-        }
     }
-
-    /// Begins to ask how a log stands; where nobody tells, nothing comes. Any thread.
-    func look(at partition: TopicPartition) { doubted.post(partition) }
 
     /// Looks for left tiers in the next round: the members of the group have changed, and with them perhaps who writes
     /// to which. Any thread.
     func lookForLeftTiers() { looksForLeftTiers.isSet.store(true, ordering: .relaxed) }
-
-    /// Tells records that were read, by which a log is told from another one. Any thread.
-    func note(read records: [TopicPartition: LogMarks.Witness]) {
-        read.byPartition.withLock { known in
-            known.merge(records) { $0.timeMs >= $1.timeMs ? $0 : $1 }
-        }
-    }
 
     /// Asks no more; returns when the round in hand is over.
     func stop() {
@@ -100,7 +76,6 @@ final class ClusterWatch: Sendable {
         /// Its timers hold this object.
         private unowned let loop: Loop
         private let reports: Mailbox<ClusterReport>
-        private let read: ReadRecords
         private let returned: Returned
         private let looksForLeftTiers: Flag
         private let check: TopicCheck
@@ -109,25 +84,18 @@ final class ClusterWatch: Sendable {
         /// The first round after the start looks for them, too.
         private var roundForLeftTiers = 0
         private var firstTopic = 0
-        private var marks = LogMarks()
         private var leaderless = LastingPartitions()
         private var outOfSync = LastingPartitions()
         /// `min.insync.replicas` of the topics that are written, as far as brokers told it.
         private var leastInSync: [String: Int] = [:]
         private var silentGroups = SilentGroups()
-        /// Not told yet.
-        private var changedLogs: [LogMarks.Change] = []
 
         private static let topicsInARound = 32
-        /// Offsets at which is looked in a round, and how long for all of them.
-        private static let recordsAtLimit = 16
-        private static let recordsAtNs: Int64 = 3_000_000_000
 
         init(
             _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, _ loop: Loop,
-            _ reports: Mailbox<ClusterReport>, _ read: ReadRecords, _ returned: Returned, _ looksForLeftTiers: Flag
+            _ reports: Mailbox<ClusterReport>, _ returned: Returned, _ looksForLeftTiers: Flag
         ) {
-            self.read = read
             self.returned = returned
             self.looksForLeftTiers = looksForLeftTiers
             check = TopicCheck(configuration)
@@ -141,7 +109,7 @@ final class ClusterWatch: Sendable {
             let startNs = LoopTime.read().monotonicNs
             let report = round()
             returned.note()
-            if reports.post(report) { changedLogs = [] }
+            _ = reports.post(report)
             if report.silence == nil {
                 let isWanted = looksForLeftTiers.isSet.exchange(false, ordering: .relaxed)
                 if isWanted || number >= roundForLeftTiers { lookForLeftTiers(report) }
@@ -175,9 +143,6 @@ final class ClusterWatch: Sendable {
                 }
                 report.ends = probe.ends(of: partitions, timeoutMs: ClusterWatch.timeoutMs)
                 returned.note()
-                changedLogs += marks.look(
-                    ends: report.ends, read: takeRead(), nowNs: now.monotonicNs, wallMs: now.wallMs, questions(probe))
-                report.changedLogs = changedLogs
                 askForRights(&report)
                 if number % ClusterWatch.roundsForConfigurations == 1 {
                     report.unsafeTopics = unsafeTopics(probe)
@@ -207,7 +172,6 @@ final class ClusterWatch: Sendable {
         /// Takes four questions, one after the other: nothing else of a round waits for them, nor does the start.
         private func lookForLeftTiers(_ report: ClusterReport) {
             var report = report
-            report.changedLogs = []
             defer { returned.note() }
             var rounds = ClusterWatch.roundsForLeftTiers
             do throws(KafkaError) {
@@ -220,48 +184,6 @@ final class ClusterWatch: Sendable {
             }
             _ = reports.post(report)
             roundForLeftTiers = number + rounds
-        }
-
-        private func takeRead() -> [TopicPartition: LogMarks.Witness] {
-            read.byPartition.withLock { known in
-                defer { known = [:] }
-                return known
-            }
-        }
-
-        private func questions(_ probe: ClusterProbe) -> LogMarks.Questions {
-            let returned = returned
-            return LogMarks.Questions(
-                firstRecords: {
-                    defer { returned.note() }
-                    return probe.firstRecords(since: $0, timeoutMs: ClusterWatch.timeoutMs)
-                },
-                starts: {
-                    defer { returned.note() }
-                    return probe.starts(of: $0, timeoutMs: ClusterWatch.timeoutMs)
-                },
-                uncompacted: { names in
-                    defer { returned.note() }
-                    let configurations = try? probe.configurations(
-                        of: Array(names), timeoutMs: ClusterWatch.timeoutMs)
-                    return names.filter { configurations?[$0]?.isCompacted == false }
-                }, recordsAt: { [cluster] in Self.recordsAt($0, cluster) })
-        }
-
-        /// With a client of its own, which knows nothing of a topic that was made anew.
-        private static func recordsAt(
-            _ places: [(partition: TopicPartition, offset: Int64)], _ cluster: ClusterSettings
-        ) -> [TopicPartition: BatchProbe.RecordAt] {
-            guard let probe = try? BatchProbe(cluster) else { return [:] }
-            let endNs = LoopTime.read().monotonicNs + recordsAtNs
-            var found: [TopicPartition: BatchProbe.RecordAt] = [:]
-            for (partition, offset) in places.prefix(recordsAtLimit) {
-                let leftMs = Int32(clamping: (endNs - LoopTime.read().monotonicNs) / 1_000_000)
-                guard leftMs > 0 else { break }
-                found[partition] = probe.record(
-                    at: offset, of: partition, timeoutMs: min(leftMs, ClusterWatch.timeoutMs))
-            }
-            return found
         }
 
         /// `nil`: the brokers do not tell.
