@@ -76,6 +76,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     private var alarm: Alarm?
     private var alarmNs = Int64.max
     private var isDirty = false
+    private var tracesFrames = false
     /// Unchecked, as the window is.
     @exclusivity(unchecked) private(set) var answers = AnswerRecord()
     private(set) var farewell = Farewell()
@@ -237,6 +238,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         guard let channel, channel.isOpen, let session else { return }
         pass(wholeRecords: false)
         channel.flush()
+        if tracesFrames { noteFrames(session) }
         let nowNs = loop.now.monotonicNs
         window.kernelTook(channel.writtenBytes, nowNs: nowNs)
         _ = keepalive.waits(for: session.isReady ? window.count : 1, nowNs: nowNs)
@@ -320,6 +322,8 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         var options = ClientSessionOptions()
         options.wantedHeaders = RequestHeaders.wantedHeaders
         options.indexAuthorization = configuration.indexAuthorization
+        tracesFrames = configuration.tracesFrames()
+        options.tracesFrames = tracesFrames
         do throws(HTTP2Error) {
             session = try ClientSession(options: options)
         } catch {
@@ -353,7 +357,10 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     func channelClosed(_ end: ChannelEnd) {
         // Output that was passed on may have let more be written: whether a body's end has left decides what is in
         // doubt.
-        if let session { drainEvents(session) }
+        if let session {
+            drainEvents(session)
+            if tracesFrames { noteFrames(session) }
+        }
         window.lost(written: channel?.writtenBytes ?? 0, isSilent: isSilent, into: &closedEntries)
         if isQuarantine, !isSilent { diedUnder = closedEntries.filter(\.connectionDied).map(\.id) }
         let unanswered = closedEntries.count
@@ -365,6 +372,15 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         if wasReady { owner.note(.disconnected(address: address, reason: end.text, unanswered: unanswered)) }
         owner.connectionClosed(self, end)
         self.channel = nil
+    }
+
+    private func noteFrames(_ session: ClientSession) {
+        for head in session.takeFrameHeads() {
+            owner.note(
+                .frame(
+                    address: address, isSent: head.isSent, type: head.typeName, flags: head.flagNames,
+                    stream: Int(head.stream), length: head.length))
+        }
     }
 
     // MARK: Events
