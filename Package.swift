@@ -21,16 +21,22 @@ let tests = strict + [.unsafeFlags(["-Onone"])]
 
 /// A module of the worker and its tests, `Sources/NAME` and `Tests/NAMETests`.
 func module(
-    _ name: String, _ dependencies: [Target.Dependency] = [], settings: [SwiftSetting] = strict,
-    tests testDependencies: [Target.Dependency] = []
+    _ name: String, _ dependencies: [Target.Dependency] = [], resources: [Resource]? = nil,
+    settings: [SwiftSetting] = strict, tests testDependencies: [Target.Dependency] = []
 ) -> [Target] {
     [
-        .target(name: name, dependencies: dependencies, swiftSettings: settings),
+        .target(name: name, dependencies: dependencies, resources: resources, swiftSettings: settings),
         .testTarget(
             name: "\(name)Tests", dependencies: [.byName(name: name)] + dependencies + testDependencies,
             swiftSettings: tests),
     ]
 }
+
+/// The JSON Schemas of the records. They are compiled into the module, because a bundle would need Foundation.
+let schemas: [Resource] = [
+    "asyncapi", "dead-letter-headers", "request-envelope", "request-envelope-headers", "request-headers",
+    "request-payload", "result", "result-headers", "retry-headers", "unregistered",
+].map { .embedInCode("Schemas/\($0).json") }
 
 func library(_ name: String, pkgConfig: String, apt: String) -> Target {
     .systemLibrary(
@@ -77,7 +83,7 @@ let package = Package(
         + module("HTTPServer", ["EventLoop", "CMicrohttpd"], settings: wrapper)
         + module("EventLoop", ["CLinux", "Bytes"], settings: wrapper)
         + module("Network", ["EventLoop", "TLS", "CLinux", "Bytes"], settings: wrapper)
-        + module("PushRecords", ["JSON", "Bytes"], tests: ["TestSupport"])
+        + module("PushRecords", ["JSON", "Bytes"], resources: schemas, tests: ["TestSupport"])
         + module("Delivery", ["PushRecords", "CLinux", "Bytes"])
         + module(
             "APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux", "Bytes"],
