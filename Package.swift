@@ -109,10 +109,10 @@ let package = Package(
             .executableTarget(
                 name: "apns-bench",
                 dependencies: [
-                    "Configuration", "Kafka", "TLS", "HTTP2", "Network", "EventLoop", "JSON", "CLinux", "CRdkafka",
-                    "CNghttp2", "COpenSSL", "APNs", "Delivery", "PushRecords",
+                    "Kafka", "TLS", "HTTP2", "Network", "EventLoop", "CLinux", "CRdkafka", "CNghttp2", "COpenSSL",
+                    "APNs", "Delivery", "PushRecords",
                 ],
-                swiftSettings: strict),
+                exclude: ["driver"], swiftSettings: strict),
             .target(
                 name: "TestSupport", dependencies: ["Kafka", "CLinux", "CRdkafka"], path: "Tests/TestSupport",
                 swiftSettings: tests),
@@ -125,7 +125,9 @@ let package = Package(
                 ],
                 path: "Tests/Fuzz/Targets", swiftSettings: strict),
             .testTarget(name: "FuzzTests", dependencies: ["Fuzz", "Bytes"], swiftSettings: tests),
-            .testTarget(name: "BenchTests", dependencies: ["apns-bench"], swiftSettings: tests),
+            .testTarget(
+                name: "BenchTests", dependencies: ["apns-bench", "TestSupport"], exclude: ["driver_tests.py"],
+                swiftSettings: tests),
             // Optimized: it runs worlds by the thousand.
             .testTarget(
                 name: "SimulationTests", dependencies: ["Delivery", "APNs", "PushRecords", "Bytes", "TestSeeds"],
