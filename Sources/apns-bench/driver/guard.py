@@ -7,7 +7,7 @@ of the build that ./Docker/test makes: run .build/tests/release/apns-bench. --wo
 Exit codes: 0 nothing costs more, 1 something does, or is missing, 64 wrong usage.
 """
 
-import argparse, collections, json, os, platform, re, signal, subprocess, sys, time
+import argparse, collections, json, os, platform, re, shutil, subprocess, sys
 
 import stage as bench
 from stage import OWN, Child, Failure, Form, Scratch, find, progress
@@ -88,7 +88,7 @@ class Profile:
         chosen = [(function, count) for function, count in counts.most_common(limit) if count >= least]
         names = "\n".join(" ".join(filter(None, function)) if isinstance(function, tuple) else function
                           for function, _ in chosen)
-        if swift := bench.shutil.which("swift"):
+        if swift := shutil.which("swift"):
             command = [swift, "demangle", "--simplified"]
             names = subprocess.run(command, input=names, capture_output=True, text=True).stdout
         return "\n".join(["", title, *(f"{count:12.3f}  {name[:110]}" for (_, count), name in
@@ -164,7 +164,7 @@ class Callgrind:
 def toolchain():
     """What decides how many instructions the same source is: compiler, C libraries and processor."""
     versions = dict(line.split() for line in subprocess.check_output([OWN, "versions"], text=True).splitlines())
-    swift = bench.shutil.which("swift")
+    swift = shutil.which("swift")
     said = subprocess.run([swift, "--version"], capture_output=True, text=True).stdout if swift else ""
     found = re.search(r"version (\S+)", said)
     return {"architecture": platform.machine(), "glibc": platform.libc_ver()[1], **versions,
