@@ -18,7 +18,8 @@ extension EndToEnd.Outages {
             let topic = scene.configuration.requests
             try broker.deny(.all, .topic(topic))
             try broker.deny(.all, .topic(scene.configuration.unregistered))
-            try protected.awaitProblem("topic \(topic)", ["cannot be read", "grant READ on topic \(topic)"], worker, pages)
+            try protected.awaitProblem(
+                "topic \(topic)", ["cannot be read", "grant READ on topic \(topic)"], worker, pages)
             worker.signal(SIGTERM)
             let ending = try worker.wait(seconds: 60)
             #expect(ending == .exited(0), "\(worker.text.suffix(4_000))")

@@ -65,14 +65,14 @@ struct ProblemTests {
         _ = update(&list, [Fault("kafka", .silent, "1 record", "look")], atSeconds: 1)
         #expect(update(&list, [Fault("kafka", .silent, "2 records", "look on")], atSeconds: 2) == [])
         #expect(list.problems == [Problem(Fault("kafka", .silent, "2 records", "look on"), sinceMs: 1_001_000)])
-        let other = Fault("kafka", .stuck, "no broker", "look on")
+        let other = Fault("kafka", .unanswered, "no broker", "look on")
         #expect(update(&list, [other], atSeconds: 3) == [.lasts(Problem(other, sinceMs: 1_003_000))])
         #expect(update(&list, [], atSeconds: 4) == [.isOver(subject: "kafka", afterMs: 1_000)])
     }
 
     @Test func `More than can be named are counted`() {
         var list = ProblemList()
-        let faults = (0..<60).map { Fault("topic \($0)", .missing, "gone", "create it") }
+        let faults = (0..<60).map { Fault("topic \($0)", .unreadable, "gone", "create it") }
         #expect(update(&list, faults, atSeconds: 1).count == ProblemList.limit)
         #expect(list.problems.count == ProblemList.limit)
         #expect(list.leftOut == 10)
@@ -82,7 +82,7 @@ struct ProblemTests {
     @Test func `Many faults of one kind hide none of another`() {
         var list = ProblemList()
         func many(_ count: Int) -> [Fault] {
-            (0..<count).map { Fault("topic \($0)", .missing, "gone", "create it") }
+            (0..<count).map { Fault("topic \($0)", .unreadable, "gone", "create it") }
                 + (0..<count).map { Fault("app \($0)", .topicCredential("t\($0)"), "refused", "look") }
         }
         let last = Fault("app shop", .credential, "Apple refuses it", "make a new key")

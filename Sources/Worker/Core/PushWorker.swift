@@ -1,4 +1,3 @@
-package import APNs
 package import Configuration
 internal import Delivery
 internal import EventLoop
@@ -26,8 +25,6 @@ package final class PushWorker: @unchecked Sendable {
 
     private var configuration: WorkerConfiguration
     let logger: Logger
-    /// Keeps what passes on the connections to Apple.
-    private let trace: TraceFile?
     let loop: Loop
     var eventLog: EventLog
     private let cluster: ClusterSettings
@@ -48,12 +45,10 @@ package final class PushWorker: @unchecked Sendable {
 
     /// - Throws: `StartFailure` when the configuration or a credential cannot be used.
     package init(
-        _ configuration: WorkerConfiguration, logger: Logger, crashes: CrashHistory = CrashHistory(),
-        trace: TraceFile? = nil
+        _ configuration: WorkerConfiguration, logger: Logger, crashes: CrashHistory = CrashHistory()
     ) throws(StartFailure) {
         self.configuration = configuration
         self.logger = logger
-        self.trace = trace
         self.crashes = crashes
         cluster = try configuration.cluster()
         apps = ConfiguredApps(try LoadedApp.load(configuration.apps))
@@ -199,7 +194,10 @@ package final class PushWorker: @unchecked Sendable {
             onNote: { [unowned self] note, app, isReminder in
                 eventLog.write(note, of: app, isReminder: isReminder)
             },
-            start: { try TransportLink(apps.all, times: times, trace: trace, events: $0) })
+            start: { [logger, apps] events in
+                try TransportLink(
+                    apps.all, times: times, tracesFrames: { logger.writes(.trace, of: .apns) }, events: events)
+            })
         parts = WorkerParts(
             groups: groups, publisher: publisher, transports: transports, removedRetryTopics: removed)
         removed.look()

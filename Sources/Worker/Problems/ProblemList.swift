@@ -6,26 +6,12 @@ struct Fault: Sendable, Hashable {
     enum Kind: Sendable, Hashable {
         /// Nobody answers, or is connected.
         case silent
-        /// The client that asks does not come back.
-        case stuck
-        case missing
         case denied
-        case unusable
-        /// Some of its partitions have no leader.
-        case leaderless
-        /// Some of its partitions take nothing: too few of their replicas are in sync.
-        case outOfSync
-        /// Its configuration loses records.
-        case unsafe
-        /// Its configuration loses records when many wait.
-        case bounded
         /// Records were gone before they were read.
         case lost
         case unjoined
         case unwritable
         case unreadable
-        /// Records wait for the end of a transaction.
-        case stalled
         case uncommitted
         case credential
         /// A newer one is there and cannot be used.
@@ -41,8 +27,6 @@ struct Fault: Sendable, Hashable {
         case doubtful
         /// Its host, or the broker, takes requests and answers none.
         case unanswered
-        /// A quota of the broker's is exceeded.
-        case throttled
 
         /// The kind, whatever it names.
         fileprivate var family: Self { if case .topicCredential = self { .topicCredential("") } else { self } }
