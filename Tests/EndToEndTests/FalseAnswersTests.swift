@@ -67,27 +67,6 @@ extension EndToEnd.FalseAnswers {
         }
 
         @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(5)))
-        func anOffsetThatIsFalselyOutOfRangeIsReadOnAt() throws {
-            let proxied = try Proxied("outofrange")
-            let scene = proxied.scene
-            try proxied.request(600, "aa", total: 600)
-            try scene.settle(proxied.worker)
-            for round in 1...3 {
-                // OFFSET_OUT_OF_RANGE.
-                try proxied.tell("fetch-error \(scene.configuration.requests) 1 \(round)")
-                let seconds = try proxied.awaitProblem(
-                    "partition \(scene.configuration.requests)/", ["OFFSET_OUT_OF_RANGE", "which its log has"])
-                print("named after \(seconds) s")
-                try proxied.request(40, "b\(round)", total: 600 + 40 * round)
-            }
-            try scene.settle(proxied.worker)
-            try proxied.expectOnce(720)
-            #expect(proxied.proxy.text.contains("changed 1 "))
-            try proxied.pages.await("/status", within: 60) { $0.1.contains(#""health":"fine""#) }
-            try proxied.end()
-        }
-
-        @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(5)))
         func aTopicThatACommitFalselyDoesNotFindIsCommittedAgain() throws {
             let proxied = try Proxied("unfound")
             let scene = proxied.scene
@@ -98,7 +77,7 @@ extension EndToEnd.FalseAnswers {
             try scene.change("requests", scene.configuration.requests, "40", "bb")
             let seconds = try proxied.awaitProblem(
                 "partition \(scene.configuration.requests)/",
-                ["UNKNOWN_TOPIC_OR_PART", "the topic is there"])
+                ["UNKNOWN_TOPIC_OR_PART"])
             print("named after \(seconds) s")
             try proxied.pages.await("/status", within: 60) { $0.1.contains(#""health":"fine""#) }
             try proxied.request(40, "cc", total: 180)

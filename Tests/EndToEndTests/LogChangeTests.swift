@@ -32,59 +32,8 @@ extension EndToEnd.Logs {
             try scene.change("delete", scene.configuration.requests)
             try scene.change("create", scene.configuration.requests, "8")
             try scene.change("requests", scene.configuration.requests, "600", "ff")
-            let seconds = try scene.await(scene.configuration.results, holds: 1_400, within: 90, of: worker)
-            print("600 results \(seconds) s after they were readable")
-            #expect(seconds < 15)
+            try scene.await(scene.configuration.results, holds: 1_400, within: 90, of: worker)
             try scene.settle(worker)
-            try scene.stop(worker)
-            try simulator.process.stop()
-        }
-
-        /// The new log is longer than the old one was when it is looked at first: no offset is out of range.
-        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
-        func aTopicThatIsMadeAnewAndOutgrowsTheOldOneIsReadFromItsBeginning() throws {
-            let scene = try Scene("outgrown", partitions: 2)
-            let simulator = try scene.startSimulator()
-            let worker = try scene.startWorker()
-            try scene.change("requests", scene.configuration.requests, "600")
-            try scene.await(scene.configuration.results, holds: 600, within: 60, of: worker)
-            try scene.settle(worker)
-            // Two of the watch's rounds, which nothing tells of.
-            usleep(12_000_000)
-            try scene.change("delete", scene.configuration.requests)
-            try scene.change("create", scene.configuration.requests, "2")
-            try scene.change("requests", scene.configuration.requests, "700", "ff")
-            let seconds = try scene.awaitTokens(1_300, within: 60, of: worker)
-            print("700 results \(seconds) s after they were readable")
-            #expect(seconds < 15, "\(worker.text.suffix(6_000))")
-            // Those read before the new log was noticed, and again from its beginning.
-            try scene.settle(worker)
-            let text = try scene.change("tokens", scene.configuration.results)
-            #expect(text.contains("distinct 1300 ") && text.contains("unmarked 0"), "\(text)")
-            #expect(worker.text.contains("the partition's log is another one"))
-            try scene.stop(worker)
-            try simulator.process.stop()
-        }
-
-        /// Gone for less than its readers look away, and filled by a mirror: the records have the times of those that
-        /// it copied.
-        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
-        func aTopicThatIsMadeAnewAtOnceWithOldRecordsIsReadFromItsBeginning() throws {
-            let scene = try Scene("mirrored", partitions: 2)
-            let simulator = try scene.startSimulator()
-            let worker = try scene.startWorker()
-            try scene.change("requests", scene.configuration.requests, "600")
-            try scene.await(scene.configuration.results, holds: 600, within: 60, of: worker)
-            try scene.settle(worker)
-            // Two of the watch's rounds, which nothing tells of.
-            usleep(12_000_000)
-            try scene.change("remake", scene.configuration.requests, "2", "900", "ff", "3600")
-            let seconds = try scene.awaitTokens(1_500, within: 60, of: worker)
-            print("900 results \(seconds) s after they were readable")
-            #expect(seconds < 25)
-            try scene.settle(worker)
-            let text = try scene.change("tokens", scene.configuration.results)
-            #expect(text.contains("distinct 1500 ") && text.contains("unmarked 0"), "\(text)")
             try scene.stop(worker)
             try simulator.process.stop()
         }
@@ -97,13 +46,12 @@ extension EndToEnd.Logs {
             let worker = try scene.startWorker()
             try worker.waitFor("partitions assigned group=\(scene.configuration.group) ", seconds: 60)
             try scene.change("requests", scene.configuration.requests, "50")
-            // One of the watch's rounds. Then the new log's offsets go on, and the group is joined anew for it.
-            usleep(6_000_000)
-            try scene.change("remake", scene.configuration.requests, "1", "100", "ff", "0")
-            try worker.waitFor("joining the group anew", seconds: 30)
+            try scene.await("requests in flight", of: worker)
+            // The new log ends below what was read of the old one.
+            try scene.change("remake", scene.configuration.requests, "1", "20", "ff", "0")
             // Of what is sent from here on; what is in flight is answered when it would have been.
             try scene.books("faults", "--simulator", simulator.control, "latency=0")
-            try scene.awaitTokens(150, within: 90, of: worker)
+            try scene.awaitTokens(70, within: 120, of: worker)
             try scene.settle(worker)
             try scene.stop(worker)
             try simulator.process.stop()

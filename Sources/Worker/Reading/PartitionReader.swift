@@ -191,8 +191,9 @@ final class PartitionReader {
             restart(at: offset, &machine, now)
         } else if offset >= refusedOffset {
             self.refusedOffset = nil
-            // What a partition that came back reads again was not lost.
-            let known = max(refusedOffset, (machine.status(of: id)?.highestReceived ?? -1) + 1)
+            // librdkafka drops what it had fetched below the refused offset, so this counts from what was read. What a
+            // partition that came back reads again was not lost.
+            let known = max(next, (machine.status(of: id)?.highestReceived ?? -1) + 1)
             if offset > known {
                 context.logger.error(
                     .kafka, "records deleted before they were read, reading on at the first that is left",
