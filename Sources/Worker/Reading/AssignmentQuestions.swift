@@ -124,7 +124,7 @@ struct AssignmentQuestions {
         let unknown: [Int64?] = committed.map { _ in nil }
         return zip(committed, zip(starts ?? unknown, ends ?? unknown)).map { committed, log in
             var start = AssignedStart(committed: committed, logStart: log.0, logEnd: log.1)
-            switch DeliveryMachine.readingStart(
+            switch ReadingStart(
                 committed: committed.offset, logStart: start.logStart, logEnd: start.logEnd)
             {
             case .at(let offset): start.offset = offset

@@ -143,3 +143,25 @@ package struct VerdictTable: Sendable {
         }
     }
 }
+
+/// What a reason is about, where more than the notification's own fate hangs on it; its verdict does not tell.
+enum ReasonSubject {
+    /// The device token: of the other environment, or of another app (`EnvironmentGuard`).
+    case badToken
+    /// The topic: the key is for others, and may well be accepted for those (`CircuitBreakers`).
+    case topic
+    /// Our provider tokens: a 429 that is about us, not about the device (`SlowedDevices`).
+    case ourTokens
+    case nothingMore
+}
+
+extension ReasonCode {
+    var subject: ReasonSubject {
+        switch self {
+        case .badDeviceToken, .deviceTokenNotForTopic: .badToken
+        case .topicMismatch, .topicDisallowed: .topic
+        case .tooManyProviderTokenUpdates: .ourTokens
+        default: .nothingMore
+        }
+    }
+}
