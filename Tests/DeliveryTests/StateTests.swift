@@ -14,6 +14,6 @@ struct StateTests {
     }
 
     @Test func `A notification takes less than three cache lines, since there are tens of thousands`() {
-        expect(MemoryLayout<Notification>.stride, is: 152)
+        expect(MemoryLayout<Notification>.stride, is: 144)
     }
 }
