@@ -60,7 +60,8 @@ extension DeliveryMachine {
                 last = store[last].queue.next
                 count += 1
                 census.expect(
-                    store[last].state == .queued && store[last].standing == .member, "who waits in a device queue waits")
+                    store[last].state == .queued && store[last].standing == .member, "who waits in a device queue waits"
+                )
             }
             members += count
             census.expect(Int(store[slot].queue.count), is: count, "length of a device queue")
@@ -183,11 +184,15 @@ extension DeliveryMachine {
             }
             census.expect(waiting, is: found.ready, "who waits in the queues of an app")
         }
-        census.expect(check(dispatch.backingOff, "backing off", &census) { if case .backingOff = $0 { true } else { false } }, is: census.backingOff, "who backs off")
+        census.expect(
+            check(dispatch.backingOff, "backing off", &census) { if case .backingOff = $0 { true } else { false } },
+            is: census.backingOff, "who backs off")
     }
 
     /// Walks a list, and says how many are in it.
-    private func check(_ list: NotificationList, _ state: String, _ census: inout Census, _ isInState: (Notification.State) -> Bool) -> Int {
+    private func check(
+        _ list: NotificationList, _ state: String, _ census: inout Census, _ isInState: (Notification.State) -> Bool
+    ) -> Int {
         var count = 0
         var last = NotificationSlot.none
         var next = list.head

@@ -31,18 +31,6 @@ extension DeliveryMachine {
         budget.aboveHorizon(open: ledger[partition].openAboveHorizon(at: offset), partitions: ledger.count)
     }
 
-    /// The highest of these offsets that is not settled; `nil` if the commit that was read back names all as settled.
-    /// For records that are passed over unread: one dead letter, under that offset, stands for them.
-    package func lastUnsettled(_ id: PartitionID, of offsets: ClosedRange<Int64>) -> Int64? {
-        guard let partition = ledger.find(id) else { return nil }
-        if ledger[partition].ledger.highestReceived >= offsets.upperBound {
-            // Of those that were read before the session was lost, only what was dropped then is missing now.
-            let open = ledger.passedOver(partition, below: offsets.upperBound + 1).filter { store[$0].isDropped }
-            if let last = open.map({ store[$0].offset }).max(), last >= offsets.lowerBound { return last }
-        }
-        return ledger[partition].ledger.lastUnsettled(of: offsets)
-    }
-
     /// The place of a partition's records, with an offset of 0; empty if the assignment is gone.
     package func place(of id: PartitionID) -> CrashPlace { ledger.find(id).map { ledger[$0].place } ?? CrashPlace() }
 

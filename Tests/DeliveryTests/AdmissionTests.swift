@@ -44,7 +44,9 @@ struct OpenLimitTests {
         arguments: [
             (0, 1_000), (1, 1_003), (1_000, 4_000), (2_000, 7_000), (8_000, 13_000), (100_000, 20_000),
         ])
-    func `So much may be open as keeps the streams busy, and with many streams little beside them`(_ streams: Int, _ open: Int) {
+    func `So much may be open as keeps the streams busy, and with many streams little beside them`(
+        _ streams: Int, _ open: Int
+    ) {
         #expect(MachineSettings().mostOpen(streams: streams) == open)
         let rig = Rig(capacity: streams)
         #expect(rig.machine.budget.total == open)
@@ -147,7 +149,9 @@ struct RetryTierTests {
             (30_000, 0, 0), (1, 0, 0), (900_000, 0, 1), (30_001, 0, 1), (7_200_001, 0, 2), (30_000, 30_000, 1),
             (30_000, 900_000, 2), (30_000, 7_200_000, 2), (900_000, 30_000, 1), (30_000, 60_000, 1),
         ] as [(Int64, Int64, Int)])
-    func `The first tier of at least the delay asked for, the next one each time, else the longest`(_ delayMs: Int64, _ previousMs: Int64, _ tier: Int) {
+    func `The first tier of at least the delay asked for, the next one each time, else the longest`(
+        _ delayMs: Int64, _ previousMs: Int64, _ tier: Int
+    ) {
         let tiers = RetryTiers([.init(delayMs: 30_000), .init(delayMs: 900_000), .init(delayMs: 7_200_000)])
         #expect(tiers.tier(delayMs: delayMs, previousMs: previousMs) == tier)
     }
@@ -262,7 +266,9 @@ struct AppDirectoryTests {
             Case(expected: "1 com.example.shop", isBroadcast: true, pushType: .liveactivity),
             Case(topic: "com.example.shop", expected: "1", pushType: .liveactivity),
         ])
-    func `A request topic's app is that of requests that name none, unless their topic or environment is another app's`(_ test: Case) {
+    func `A request topic's app is that of requests that name none, unless their topic or environment is another app's`(
+        _ test: Case
+    ) {
         var directory = AppDirectory(Self.routes)
         directory.setDefault("shop-dev", of: 3)
         #expect(Self.find(&directory, test, group: 3) == test.expected)
@@ -315,7 +321,9 @@ struct AppDirectoryTests {
     }
 
     @Test(arguments: PushType.allCases)
-    func `The default topic has the push type's suffix, unless the bundle id ends so; a reload keeps what was lent`(type: PushType) {
+    func `The default topic has the push type's suffix, unless the bundle id ends so; a reload keeps what was lent`(
+        type: PushType
+    ) {
         let suffix = Self.suffix(type)
         let case1 = Case(expected: "0 com.example.shop" + suffix, pushType: type)
         var directory = AppDirectory([Self.routes[0]])

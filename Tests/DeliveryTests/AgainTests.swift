@@ -92,7 +92,9 @@ struct AgainTests {
     @Test(
         arguments: [(403, .unrelatedKeyIdInToken, 0), (429, .tooManyProviderTokenUpdates, 0)]
             as [(UInt16, ReasonCode, Int)])
-    func `Answers that are resent once: what the second one leads to`(_ status: UInt16, _ reason: ReasonCode, _ tier: Int) {
+    func `Answers that are resent once: what the second one leads to`(
+        _ status: UInt16, _ reason: ReasonCode, _ tier: Int
+    ) {
         let rig = Self.ready()
         rig.answer("a", status, reason)
         #expect(rig.send() == ["a"])

@@ -108,7 +108,9 @@ struct MachineCircuitTests {
     }
 
     @Test(arguments: [(200, .none), (410, .none), (400, .badTopic)] as [(UInt16, ReasonCode)])
-    func `One probe tries; any answer but the fault for which the credential was looked at closes it`(_ status: UInt16, _ reason: ReasonCode) {
+    func `One probe tries; any answer but the fault for which the credential was looked at closes it`(
+        _ status: UInt16, _ reason: ReasonCode
+    ) {
         let (rig, partition) = Self.open()
         rig.wait(ms: 1_000)
         rig.receive(partition, 1, "a")
@@ -127,7 +129,9 @@ struct MachineCircuitTests {
     }
 
     @Test(arguments: [(503, .none), (500, .internalServerError), (404, .none)] as [(UInt16, ReasonCode)])
-    func `A probe answered by a host that may not have looked closes nothing: the next one comes after the same pause`(_ status: UInt16, _ reason: ReasonCode) {
+    func `A probe answered by a host that may not have looked closes nothing: the next one comes after the same pause`(
+        _ status: UInt16, _ reason: ReasonCode
+    ) {
         for fault in [ReasonCode.badCertificate, .topicMismatch] {
             let rig = Rig()
             let partition = rig.assignReady()
@@ -329,7 +333,11 @@ struct MachineCircuitTests {
     }
 
     @Test(arguments: [200, 503] as [UInt16])
-    func `Who tries the host of an app that was cut off tries its credential, too, where the answer shows that it was looked at`(status: UInt16) {
+    func
+        `Who tries the host of an app that was cut off tries its credential, too, where the answer shows that it was looked at`(
+            status: UInt16
+        )
+    {
         let rig = Rig(apps: [Rig.app, Rig.news])
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a", headers: Self.shop)

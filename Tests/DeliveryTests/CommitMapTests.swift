@@ -66,7 +66,8 @@ struct CommitMapTests {
     }
 
     @Test
-    func `A map that names nothing settled fits into the least that metadata is cut to, whatever its reach and owner`() {
+    func `A map that names nothing settled fits into the least that metadata is cut to, whatever its reach and owner`()
+    {
         let map = CommitMap(reach: CommitMap.highestReach, reachIndexes: Int32(CommitMap.indexLimit - 1))
         for limit in [0, CommitMapWriter.leastCharacters] {
             var writer = CommitMapWriter()
@@ -166,7 +167,9 @@ struct CommitMapTests {
         #expect(Self.read(text + text, base: 1_000) == nil)
     }
 
-    @Test(arguments: ["", "x", "NO_METADATA", "{\"a\":1}", "AAAA", "AQAAAA", "bm90IG91cnM=", "\0\0\0\0", "AQAAAAAAAAAA"])
+    @Test(arguments: [
+        "", "x", "NO_METADATA", "{\"a\":1}", "AAAA", "AQAAAA", "bm90IG91cnM=", "\0\0\0\0", "AQAAAAAAAAAA",
+    ])
     func `Somebody else's metadata`(_ text: String) {
         #expect(Self.read(Array(text.utf8), base: 0) == nil)
     }

@@ -121,7 +121,9 @@ struct EnvironmentsTests {
     }
 
     @Test
-    func `Trouble there is a retry record for the other app, which names the first one: no dead token on half an answer`() {
+    func
+        `Trouble there is a retry record for the other app, which names the first one: no dead token on half an answer`()
+    {
         let rig = Self.rig(Self.badTokensIncluded())
         rig.receive(rig.assignReady(), 0, "a")
         _ = Self.send(rig)
@@ -218,7 +220,8 @@ struct EnvironmentsTests {
     }
 
     @Test
-    func `The other environment refuses the credential: its circuit opens, with the same key the first one's does not`() {
+    func `The other environment refuses the credential: its circuit opens, with the same key the first one's does not`()
+    {
         var apps = [Self.first, Self.other]
         for app in apps.indices { apps[app].credential = 3 }
         let rig = Rig(apps: apps)

@@ -161,7 +161,8 @@ struct MachineHoldingTests {
 
 struct WeightTests {
     @Test
-    func `Half the room is reserved by weight between topics, all tiers together one of weight 1, the other half free`() {
+    func `Half the room is reserved by weight between topics, all tiers together one of weight 1, the other half free`()
+    {
         var settings = MachineSettings()
         settings.maxOpen = 120
         let rig = Rig(settings, capacity: 0)

@@ -101,7 +101,8 @@ struct ImpossibleCommitTests {
     }
 
     @Test
-    func `Where commits are taken, one app's notifications above the reach hold up another's for five seconds at most`() {
+    func `Where commits are taken, one app's notifications above the reach hold up another's for five seconds at most`()
+    {
         let (rig, partition, _) = Self.deniedLater([Rig.app, LeavingSpanTests.slow])
         let slow = ["apns-topic": "com.example.slow"]
         var offset: Int64 = 0
@@ -128,7 +129,8 @@ struct ImpossibleCommitTests {
     }
 
     @Test
-    func `What waits for its commit leaves the device queue of its device, and joins it again once a commit is taken`() {
+    func `What waits for its commit leaves the device queue of its device, and joins it again once a commit is taken`()
+    {
         let (rig, denied, other) = Self.denied()
         rig.receive(denied, 0, "a")
         #expect(rig.send() == [])

@@ -9,7 +9,8 @@ struct InternedTextsTests {
             ("A", 99, "é", 99), ("A", 100, "", 100), ("A", 101, "", 100), ("A", 98, "é", 100), ("A", 97, "😀", 97),
             ("A", 99, "\u{FFFD}", 99), ("", 0, "", 0),
         ])
-    func `A text that is too long is cut between two characters`(letter: String, count: Int, end: String, expected: Int) {
+    func `A text that is too long is cut between two characters`(letter: String, count: Int, end: String, expected: Int)
+    {
         var texts = InternedTexts()
         let text = String(repeating: letter, count: count) + end
         let number = texts.number(of: text, from: AppIndex(0))

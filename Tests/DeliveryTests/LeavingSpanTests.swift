@@ -62,7 +62,8 @@ struct LeavingSpanTests {
     }
 
     @Test
-    func `Thousands of a rate-limited app wait among settled ones: a successor sends nothing that was accepted`() throws {
+    func `Thousands of a rate-limited app wait among settled ones: a successor sends nothing that was accepted`() throws
+    {
         var settings = MachineSettings()
         settings.ordering = .none
         settings.maxAgeMs = 0

@@ -75,7 +75,8 @@ struct LedgerCommitTests {
     }
 
     @Test
-    func `An error that may be another's: each is asked again alone, at once, and one that is taken joins the others`() {
+    func `An error that may be another's: each is asked again alone, at once, and one that is taken joins the others`()
+    {
         let (rig, ids) = Self.three()
         #expect(rig.takeCommit().count == 3)
         rig.finishCommit([.unattributed, .unattributed, .unattributed])

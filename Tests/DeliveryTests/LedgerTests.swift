@@ -188,7 +188,9 @@ struct LedgerTests {
                 name: "a run beyond the reach", map: CommitMap(reach: 12, settled: [5..<7, 10..<20]), received: [0],
                 reach: 10),
         ])
-    func `The reach of the last commit: one past the highest record that has, or may have, a send in doubt`(_ test: Leaving) {
+    func `The reach of the last commit: one past the highest record that has, or may have, a send in doubt`(
+        _ test: Leaving
+    ) {
         var ledger = Self.ledger(test.received, map: test.map)
         for place in test.settled { ledger.settle(place) }
         expect(ledger.leavingHorizon { test.doubted.contains($0.number) }, is: test.reach)

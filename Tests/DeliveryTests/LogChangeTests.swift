@@ -69,7 +69,9 @@ struct LogChangeTests {
     }
 
     @Test(arguments: [4, 9, 12])
-    func `A log that ends below what the map names was cut and may have grown: its records are sent, all in doubt`(_ logEnd: Int64) {
+    func `A log that ends below what the map names was cut and may have grown: its records are sent, all in doubt`(
+        _ logEnd: Int64
+    ) {
         let rig = Rig()
         let partition = Self.assignNamed(rig, logEnd: logEnd)
         #expect(rig.machine.takeEvents() == [.logChanged(partition, committed: 2, start: 0, end: logEnd)])
@@ -84,7 +86,8 @@ struct LogChangeTests {
     }
 
     @Test(arguments: [13, nil] as [Int64?])
-    func `A log that goes as far as the map names, or whose end is not known, has what the map names`(_ logEnd: Int64?) {
+    func `A log that goes as far as the map names, or whose end is not known, has what the map names`(_ logEnd: Int64?)
+    {
         let rig = Rig()
         let partition = Self.assignNamed(rig, logEnd: logEnd)
         #expect(rig.machine.takeEvents().isEmpty)
@@ -217,7 +220,9 @@ struct LogChangeTests {
     }
 
     @Test(arguments: [nil, 0] as [Int64?])
-    func `Read again without a commit of a worker's: what goes on of the log before is in doubt there`(_ committed: Int64?) {
+    func `Read again without a commit of a worker's: what goes on of the log before is in doubt there`(
+        _ committed: Int64?
+    ) {
         let rig = Rig(capacity: 1)
         let old = rig.assignReady()
         for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(old, Int64(offset), device) }

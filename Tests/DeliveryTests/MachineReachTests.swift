@@ -20,7 +20,9 @@ struct MachineReachTests {
     }
 
     @Test
-    func `While a commit is on its way, and where it is refused, what it names may be sent: of an inherited reach, all`() {
+    func
+        `While a commit is on its way, and where it is refused, what it names may be sent: of an inherited reach, all`()
+    {
         let rig = Rig()
         // The owner before left its oldest open, and had settled more than a margin of what lies above it.
         let partition = rig.assign(committed: 0, map: CommitMap(reach: 5_000, settled: [1..<4_000]))

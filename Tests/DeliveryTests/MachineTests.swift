@@ -392,7 +392,8 @@ struct MachineTests {
     }
 
     @Test
-    func `A request that names no app is for the one of its request topic; one read from a tier for the one it names`() {
+    func `A request that names no app is for the one of its request topic; one read from a tier for the one it names`()
+    {
         let rig = Rig(apps: [Rig.app, Rig.news])
         let named = rig.assign(0, topic: "named", role: .requests(weight: 1, app: "news"))
         let other = rig.assign(0, topic: "other")

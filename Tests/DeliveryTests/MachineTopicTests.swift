@@ -76,7 +76,9 @@ struct MachineTopicTests {
     static func partition(_ rig: Rig) -> PartitionID { PartitionID(slot: PartitionSlot(0), generation: 1) }
 
     @Test
-    func `What waits for a tier that cannot be written any more goes to another; with none, it waits until there is one`() {
+    func
+        `What waits for a tier that cannot be written any more goes to another; with none, it waits until there is one`()
+    {
         let rig = Self.answered([("a", 503, .shutdown), ("b", 503, .shutdown)])
         rig.machine.setWritable(.retry(tier: 1), false, now: rig.now)
         expect(rig.machine.nextProduction(for: .retry(tier: 1)) != nil, is: false)
@@ -134,7 +136,9 @@ struct MachineTopicTests {
     }
 
     @Test
-    func `A dead token held again goes to a longer tier each time, however short the shortest is, and stays in the longest`() {
+    func
+        `A dead token held again goes to a longer tier each time, however short the shortest is, and stays in the longest`()
+    {
         let delays: [Int64] = [1_000, 60_000, 900_000]
         func kinds(readFrom tier: Int?, writable: [Bool] = [true, true, true]) -> [Production.Kind] {
             var settings = MachineSettings()

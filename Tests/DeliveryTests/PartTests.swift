@@ -406,7 +406,8 @@ struct PartitionTableTests {
     private static func partition(_ id: PartitionID) -> Partition {
         Partition(
             id: id, topic: "requests", number: Int32(id.slot.number), group: 0, tierDelayMs: 0,
-            ledger: PartitionLedger(committed: nil, map: CommitMap()), horizon: SendHorizon(minimum: 1), metadataLimit: 100)
+            ledger: PartitionLedger(committed: nil, map: CommitMap()), horizon: SendHorizon(minimum: 1),
+            metadataLimit: 100)
     }
 
     @Test func `A slot is used again, a name is not; and there may be many`() {

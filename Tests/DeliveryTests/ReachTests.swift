@@ -84,7 +84,9 @@ struct ReachTests {
             (6, HorizonEnd(3, indexes: 100), HorizonEnd(5, indexes: 5)),
             (101, HorizonEnd(3, indexes: 100), HorizonEnd(5)),
         ])
-    func `So many notifications ahead: of what is there, then of what is likely to come`(_ amount: Int, of start: HorizonEnd, _ end: HorizonEnd) {
+    func `So many notifications ahead: of what is there, then of what is likely to come`(
+        _ amount: Int, of start: HorizonEnd, _ end: HorizonEnd
+    ) {
         var ledger = PartitionLedger(committed: 0, map: CommitMap())
         // A fan-out between single ones; offset 1 settled.
         for offset in 0..<4 as Range<Int64> { _ = ledger.receive(offset, record: RecordSlot(UInt32(offset))) }

@@ -26,7 +26,9 @@ struct ScheduledTests {
             (869_000, 0, 30_000), (870_000, 1, 870_000), (900_000, 1, 900_000), (1_800_000, 1, 900_000),
             (7_169_000, 1, 900_000), (7_170_000, 2, 7_170_000), (36_000_000, 2, 7_200_000),
         ] as [(Int64, Int, Int64)])
-    func `What is not due goes to the longest tier that is over by then, or within the shortest delay after that`(inMs: Int64, tier: Int, dueMs: Int64) {
+    func `What is not due goes to the longest tier that is over by then, or within the shortest delay after that`(
+        inMs: Int64, tier: Int, dueMs: Int64
+    ) {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: inMs))
@@ -131,7 +133,9 @@ struct ScheduledTests {
     }
 
     @Test
-    func `max_age counts from that time where it is later, else from the record's timestamp; without one it never ends`() {
+    func
+        `max_age counts from that time where it is later, else from the record's timestamp; without one it never ends`()
+    {
         var settings = MachineSettings()
         settings.maxAgeMs = Self.hourMs
         let rig = Rig(settings)
@@ -240,7 +244,8 @@ struct ScheduledTests {
     }
 
     @Test
-    func `It goes to its tier only when a commit has named it; what came to be due meanwhile needs none, and is sent`() {
+    func `It goes to its tier only when a commit has named it; what came to be due meanwhile needs none, and is sent`()
+    {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, "oldest")
@@ -255,7 +260,9 @@ struct ScheduledTests {
     }
 
     @Test
-    func `A partition that is given up sends nothing of it: what waits for a commit is left, what has one is in its tier`() {
+    func
+        `A partition that is given up sends nothing of it: what waits for a commit is left, what has one is in its tier`()
+    {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 1_000))

@@ -27,7 +27,9 @@ struct ScheduledWayTests {
     }
 
     @Test(arguments: [[1_000], [30_000, 900_000, 7_200_000], [1_000, 2_000, 60_000], [5_000, 30_000, 120_000]])
-    func `Behind others that wait for a whole delay it is late by the shortest delay at most, and nobody else is late`(delays: [Int64]) {
+    func `Behind others that wait for a whole delay it is late by the shortest delay at most, and nobody else is late`(
+        delays: [Int64]
+    ) {
         let world = TieredWorld(delays)
         // Every tier has something of each moment, which waits for all of its delay.
         world.traffic = delays
@@ -44,7 +46,9 @@ struct ScheduledWayTests {
     }
 
     @Test
-    func `A tier that a reload takes away is read until it is empty: what comes from it goes on in those that there are`() {
+    func
+        `A tier that a reload takes away is read until it is empty: what comes from it goes on in those that there are`()
+    {
         let world = TieredWorld([1_000, 60_000])
         world.request("a", inMs: 600_000)
         world.run(untilMs: 1_000)

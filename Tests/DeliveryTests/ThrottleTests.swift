@@ -34,7 +34,9 @@ struct EnvironmentGuardTests {
             ([(false, 5_000), (true, 501)], true, true), ([(true, 300), (false, 800), (true, 300)], true, false),
             ([(true, 400), (false, 400), (true, 400)], true, true),
         ] as [([(Bool, Int)], Bool, Bool)])
-    func `All of the first 20, or over half of the last 1,000, are bad`(_ answers: [(Bool, Int)], _ isProven: Bool, _ isTripped: Bool) {
+    func `All of the first 20, or over half of the last 1,000, are bad`(
+        _ answers: [(Bool, Int)], _ isProven: Bool, _ isTripped: Bool
+    ) {
         let (watch, _) = Self.after(answers.map { (bad: $0.0, count: $0.1) }, isProven: isProven)
         #expect(watch.isTripped == isTripped)
         if isTripped, isProven { #expect(watch.limit(of: 1_000) == 100) }

@@ -7,7 +7,9 @@ struct TurnTests {
     private static let ms: Int64 = 1_000_000
 
     @Test
-    func `What ended is told first, Kafka is served before it is read, and what was read can be committed at once`() throws {
+    func `What ended is told first, Kafka is served before it is read, and what was read can be committed at once`()
+        throws
+    {
         let rig = Rig()
         try rig.turn()
         #expect(
@@ -40,7 +42,9 @@ struct TurnTests {
             (DeliveryTurn.WakeUps.kafka, true), (.leaving, true), (.transports, false), (.time, false),
             (.unread, false), ([], false), ([.time, .kafka], true),
         ] as [(DeliveryTurn.WakeUps, Bool)])
-    func `Kafka is served when it rang, when a group is being left, and every half a second`(wakeUps: DeliveryTurn.WakeUps, isServed: Bool) throws {
+    func `Kafka is served when it rang, when a group is being left, and every half a second`(
+        wakeUps: DeliveryTurn.WakeUps, isServed: Bool
+    ) throws {
         let rig = Rig()
         try rig.turn()
         rig.wait(ms: 499)
@@ -89,7 +93,9 @@ struct TurnTests {
     }
 
     @Test
-    func `The next turn comes with the machine's deadline, or after half a second; what is left unread asks for one`() throws {
+    func `The next turn comes with the machine's deadline, or after half a second; what is left unread asks for one`()
+        throws
+    {
         var settings = MachineSettings()
         settings.maxOpen = 2
         let rig = Rig(settings)

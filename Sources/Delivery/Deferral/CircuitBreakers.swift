@@ -295,7 +295,7 @@ struct CircuitBreakers: ~Copyable {
     ) {
         // An overloaded server, or one that is not APNs, may not have looked at the credential.
         let isOfCredential =
-            completion.reason.subject != .ourTokens && !VerdictTable.isOfHost(completion.status, completion.reason)
+            completion.reason.subject != .ourTokens && !AnswerOrigin.isHostFailure(completion.status, completion.reason)
         if let index = circuit(probedBy: slot, in: store) {
             switch verdict {
             case .credentialFault: settleProbe(index, fault: completion.reason, journal: &journal)

@@ -47,7 +47,6 @@ extension CommitLedger {
             && self[partition].wantsCommit
     }
 
-
     // MARK: Replies
 
     /// What a reply means for what waits of a partition.

@@ -58,7 +58,8 @@ struct CommitLedger: ~Copyable {
         partitions.insert(
             Partition(
                 id: id, topic: topic, number: number, group: group, tierDelayMs: tierDelayMs,
-                ledger: PartitionLedger(committed: committed, map: map), horizon: SendHorizon(minimum: settings.reachMargin),
+                ledger: PartitionLedger(committed: committed, map: map),
+                horizon: SendHorizon(minimum: settings.reachMargin),
                 metadataLimit: metadataLimit ?? settings.metadataLimit))
         self[id.slot].lastCommit = lastCommit
     }
@@ -233,8 +234,9 @@ struct CommitLedger: ~Copyable {
     }
 
     /// It waits until an acknowledged commit names a horizon above its record.
-    mutating func waitForHorizon(_ slot: NotificationSlot, _ partition: PartitionSlot, in store: inout NotificationStore)
-    {
+    mutating func waitForHorizon(
+        _ slot: NotificationSlot, _ partition: PartitionSlot, in store: inout NotificationStore
+    ) {
         if self[partition].behindHorizon.isEmpty { advanceHorizon(slot, partition, in: store) }
         queueBehindHorizon(slot, partition, in: &store)
     }
@@ -276,7 +278,8 @@ struct CommitLedger: ~Copyable {
     }
 
     /// It no longer waits for the horizon.
-    mutating func leaveHorizon(_ slot: NotificationSlot, _ partition: PartitionSlot, in store: inout NotificationStore) {
+    mutating func leaveHorizon(_ slot: NotificationSlot, _ partition: PartitionSlot, in store: inout NotificationStore)
+    {
         self[partition].behindHorizon.remove(slot, from: &store)
         guard store[slot].standing == .parked else { return }
         precondition(self[partition].parked > 0, "what was parked is counted")

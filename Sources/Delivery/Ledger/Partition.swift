@@ -171,7 +171,8 @@ struct Partition: ~Copyable {
     var isUrgent: Bool {
         guard pending == nil, let base = ledger.committable else { return false }
         switch phase {
-        case .active: return commits.isAskedAgain || horizon.isShort(from: base) || horizon.isStale && !behindHorizon.isEmpty
+        case .active:
+            return commits.isAskedAgain || horizon.isShort(from: base) || horizon.isStale && !behindHorizon.isEmpty
         // What waits is to be held before the last commit: nothing else may settle that would bring another one.
         case .draining, .leaving: return commits.isAskedAgain || mayLeave || !behindHorizon.isEmpty
         case .left, .detached, .suspended: return false
@@ -224,7 +225,8 @@ extension Partition {
         if isNews {
             journal.events.append(
                 .commitsRefused(
-                    id, refusals: commits.refusals, sinceNs: commits.sinceNs ?? journal.now.ns, isImpossible: isImpossible))
+                    id, refusals: commits.refusals, sinceNs: commits.sinceNs ?? journal.now.ns,
+                    isImpossible: isImpossible))
         }
         if isImpossible, phase == .draining || phase == .leaving {
             // Nobody can be told anything: there is no topic that he could read it of.

@@ -28,7 +28,9 @@ struct PartitionTable: ~Copyable {
         @inline(__always) unsafeMutableAddress { places[Int(slot.number)].unsafelyUnwrapped }
     }
 
-    func address(of slot: PartitionSlot) -> UnsafeMutablePointer<Partition> { places[Int(slot.number)].unsafelyUnwrapped }
+    func address(of slot: PartitionSlot) -> UnsafeMutablePointer<Partition> {
+        places[Int(slot.number)].unsafelyUnwrapped
+    }
 
     /// Where the assignment is, unless it is gone.
     @inline(__always)

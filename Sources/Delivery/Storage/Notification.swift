@@ -39,7 +39,8 @@ struct Notification {
             switch (self, next) {
             case (.free, .admitted), (.orphaned, .free), (.ready, .handed), (.handed, .orphaned): true
             // What waits may be dropped, or decided without being sent.
-            case (.queued, .free), (.ready, .free), (.behindHorizon, .free), (.backingOff, .free), (.handed, .free): true
+            case (.queued, .free), (.ready, .free), (.behindHorizon, .free), (.backingOff, .free), (.handed, .free):
+                true
             case (.admitted, .concluded), (.queued, .concluded), (.ready, .concluded), (.behindHorizon, .concluded),
                 (.backingOff, .concluded), (.handed, .concluded):
                 true
