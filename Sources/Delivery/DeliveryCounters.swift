@@ -24,7 +24,7 @@ package struct DeliveryCounters: Sendable, Equatable {
         package var sentOn: Int
         /// Moved to a tier with an attempt used up, by tier.
         package var retries: [Int]
-        /// Moved to a tier without one, by `HeldCause`'s raw value.
+        /// Moved to a tier without one, by `DeferralReason`'s raw value.
         package var heldByCause: [Int]
         /// From being handed out to the answer.
         package var answerTimes: LatencyCounts
@@ -70,7 +70,7 @@ extension DeliveryCounters.App {
             resends: 0,
             sentOn: 0,
             retries: Array(repeating: 0, count: tiers),
-            heldByCause: Array(repeating: 0, count: HeldCause.allCases.count),
+            heldByCause: Array(repeating: 0, count: DeferralReason.allCases.count),
             answerTimes: LatencyCounts())
     }
 
@@ -89,4 +89,53 @@ extension DeliveryCounters.App {
     }
 
     private static func sums(_ left: [Int], _ right: [Int]) -> [Int] { zip(left, right).map { $0 &+ $1 } }
+}
+
+/// The current time, and what happened, for logs and metrics. The parts of the machine write here; none decides by it.
+struct Journal {
+    var now = DeliveryTime(ns: 0, wallMs: 0)
+    var events: [DeliveryEvent] = []
+    var counters: DeliveryCounters
+
+    init(counters: DeliveryCounters) { self.counters = counters }
+}
+
+/// How long something took, counted in classes: a fixed histogram that costs no allocation.
+package struct LatencyCounts: Sendable, Equatable {
+    package static let bucketCount = 24
+
+    /// How many took a number of milliseconds that is this many bits wide: bucket 0 is below 1 ms, bucket n from
+    /// 2^(n-1) up to, and not with, 2^n ms; all that took longer is in the last.
+    private var buckets = [24 of Int](repeating: 0)
+    /// All their milliseconds.
+    package private(set) var sumMs: Int64 = 0
+
+    package init() {}
+
+    /// Negative durations (the wall clock was set back) count as none.
+    @inline(__always)
+    mutating func count(_ ms: Int64) {
+        let ms = max(0, ms)
+        buckets[min(Self.bucketCount - 1, Int64.bitWidth - ms.leadingZeroBitCount)] &+= 1
+        sumMs &+= ms
+    }
+
+    func sum(with other: LatencyCounts) -> LatencyCounts {
+        var sum = self
+        for bucket in 0..<Self.bucketCount { sum.buckets[bucket] &+= other.buckets[bucket] }
+        sum.sumMs &+= other.sumMs
+        return sum
+    }
+
+    package subscript(bucket: Int) -> Int { buckets[bucket] }
+
+    package var count: Int {
+        var all = 0
+        for bucket in 0..<Self.bucketCount { all += buckets[bucket] }
+        return all
+    }
+
+    package static func == (left: LatencyCounts, right: LatencyCounts) -> Bool {
+        left.sumMs == right.sumMs && (0..<bucketCount).allSatisfy { left.buckets[$0] == right.buckets[$0] }
+    }
 }

@@ -8,7 +8,7 @@ extension DeliveryMachine {
         var census = Census(self)
         checkRecords(&census)
         checkDeviceQueues(&census)
-        for partition in ledger.partitions.slots { check(partition, &census) }
+        for partition in ledger.slots { check(partition, &census) }
         checkLedger(&census)
         checkRoom(&census)
         checkDispatch(&census)
@@ -21,11 +21,11 @@ extension DeliveryMachine {
 
     private func checkRecords(_ census: inout Census) {
         var used = census.records
-        for partition in ledger.partitions.slots {
-            ledger.partitions[partition].ledger.forEachOpen { _, record in
+        for partition in ledger.slots {
+            ledger[partition].ledger.forEachOpen { _, record in
                 if used[record] == nil { used[record] = Census.OfRecord() }
             }
-            var next = ledger.partitions[partition].firstAdmitting
+            var next = ledger[partition].firstAdmitting
             while next != .none {
                 used[next, default: Census.OfRecord()].holders += 1
                 next = store[next].nextAdmitting
@@ -50,23 +50,24 @@ extension DeliveryMachine {
     private func checkDeviceQueues(_ census: inout Census) {
         var heads = 0
         var members = 0
-        for slot in store.slots where store[slot].state != .free && store[slot].isInDeviceQueue {
+        for slot in store.slots where store[slot].state != .free && store[slot].standing == .member {
             // All but the first wait for it.
             guard store[slot].state != .queued else { continue }
             heads += 1
             var count = 1
             var last = slot
-            while store[last].queueNext != .none, count <= census.open {
-                last = store[last].queueNext
+            while store[last].queue.next != .none, count <= census.open {
+                last = store[last].queue.next
                 count += 1
                 census.expect(
-                    store[last].state == .queued && store[last].isInDeviceQueue, "who waits in a device queue waits")
+                    store[last].state == .queued && store[last].standing == .member, "who waits in a device queue waits"
+                )
             }
             members += count
-            census.expect(Int(store[slot].queueCount), is: count, "length of a device queue")
-            census.expect(store[slot].queueTail == last, "a device queue's head knows its tail")
+            census.expect(Int(store[slot].queue.count), is: count, "length of a device queue")
+            census.expect(store[slot].queue.tail == last, "a device queue's head knows its tail")
         }
-        census.expect(devices.count, is: heads, "device queues")
+        census.expect(dispatch.devices.count, is: heads, "device queues")
         census.expect(members, is: census.inDeviceQueues, "members of device queues")
     }
 
@@ -74,51 +75,51 @@ extension DeliveryMachine {
 
     private func check(_ partition: PartitionSlot, _ census: inout Census) {
         let found = census.partitions[Int(partition.number)]
-        census.expect(ledger.partitions[partition].open, is: found.open, "open notifications of a partition")
-        census.expect(ledger.partitions[partition].deadLetters, is: found.deadLetters, "dead letters of a partition")
+        census.expect(ledger[partition].open, is: found.open, "open notifications of a partition")
+        census.expect(ledger[partition].deadLetters, is: found.deadLetters, "dead letters of a partition")
         census.expect(
-            ledger.partitions[partition].besideQueues, is: found.besideQueues, "who waits beside device queues")
-        let behind = check(ledger.partitions[partition].behindReach, .behindReach, &census)
-        census.expect(behind, is: found.behindReach, "who waits for the reach")
+            ledger[partition].parked, is: found.parked, "who waits beside device queues")
+        let behind = check(ledger[partition].behindHorizon, "behind the horizon", &census) { $0 == .behindHorizon }
+        census.expect(behind, is: found.behindHorizon, "who waits for the reach")
 
         var last: Int64 = -1
         var openRecords = 0
         var fanOuts = 0
-        ledger.partitions[partition].ledger.forEachOpen { offset, record in
+        ledger[partition].ledger.forEachOpen { offset, record in
             census.expect(offset > last && offset == store[record].offset, "open records ascend by offset")
             census.expect(store[record].partition == partition, "an open record knows its partition")
             if openRecords == 0 {
                 census.expect(
-                    ledger.partitions[partition].ledger.committable == offset, "the watermark is the oldest open record"
+                    ledger[partition].ledger.committable == offset, "the watermark is the oldest open record"
                 )
             }
             last = offset
             openRecords += 1
             if store[record].count > 1 { fanOuts += 1 }
         }
-        census.expect(ledger.partitions[partition].ledger.openCount, is: openRecords, "open records")
-        census.expect(ledger.partitions[partition].fanOuts, is: fanOuts, "open fan-outs")
-        let watermark = ledger.partitions[partition].ledger.committable
-        census.expect(last <= ledger.partitions[partition].ledger.highestReceived, "what is open was received")
+        census.expect(ledger[partition].ledger.openCount, is: openRecords, "open records")
+        census.expect(ledger[partition].fanOuts, is: fanOuts, "open fan-outs")
+        let watermark = ledger[partition].ledger.committable
+        census.expect(last <= ledger[partition].ledger.highestReceived, "what is open was received")
         census.expect(
-            ledger.partitions[partition].ledger.highestArrived <= ledger.partitions[partition].ledger.highestReceived,
+            ledger[partition].ledger.highestArrived <= ledger[partition].ledger.highestReceived,
             "what arrived was received")
         // After an offset reset the group has what was committed before, until the next commit.
-        if let committed = ledger.partitions[partition].committed, ledger.partitions[partition].lastCommit != nil {
+        if let committed = ledger[partition].committed, ledger[partition].lastCommit != nil {
             census.expect(committed <= watermark ?? -1, "nothing above the watermark is committed")
         }
-        if let pending = ledger.partitions[partition].pending {
+        if let pending = ledger[partition].pending {
             census.expect(pending.offset <= watermark ?? -1, "nothing above the watermark is being committed")
-            let flight = ledger.flights[ledger.partitions[partition].flight]
+            let flight = ledger.commits[ledger[partition].flight]
             census.expect(
-                flight.partitions.contains(ledger.partitions[partition].id), "a commit under way is in its flight")
+                flight.partitions.contains(ledger[partition].id), "a commit under way is in its flight")
         }
         checkAdmission(partition, &census)
     }
 
     private func checkAdmission(_ partition: PartitionSlot, _ census: inout Census) {
         var last = RecordSlot.none
-        var next = ledger.partitions[partition].firstAdmitting
+        var next = ledger[partition].firstAdmitting
         while next != .none {
             census.expect(
                 store[next].partition == partition && !store[next].isDropped,
@@ -126,40 +127,40 @@ extension DeliveryMachine {
             last = next
             next = store[next].nextAdmitting
         }
-        census.expect(ledger.partitions[partition].lastAdmitting == last, "the list of what is admitted knows its end")
+        census.expect(ledger[partition].lastAdmitting == last, "the list of what is admitted knows its end")
     }
 
     private func checkLedger(_ census: inout Census) {
         var admitting = 0
         var beside = 0
         var unassigned = 0
-        for partition in ledger.partitions.slots {
-            if ledger.partitions[partition].firstAdmitting != .none { admitting += 1 }
-            if !ledger.partitions[partition].isAssigned { unassigned += 1 }
-            beside += ledger.partitions[partition].besideQueues
-            if ledger.partitions[partition].isShared {
-                census.groups[ledger.partitions[partition].group].partitions += 1
+        for partition in ledger.slots {
+            if ledger[partition].firstAdmitting != .none { admitting += 1 }
+            if !ledger[partition].isAssigned { unassigned += 1 }
+            beside += ledger[partition].parked
+            if ledger[partition].isShared {
+                census.groups[ledger[partition].group].partitions += 1
             }
         }
         census.expect(ledger.admittingCount, is: admitting, "partitions with something to admit")
         census.expect(ledger.unassignedCount, is: unassigned, "detached and suspended partitions")
-        census.expect(ledger.besideQueues, is: beside, "who waits beside device queues, of all partitions")
+        census.expect(ledger.parked, is: beside, "who waits beside device queues, of all partitions")
     }
 
     // MARK: Room
 
     private func checkRoom(_ census: inout Census) {
         for (app, found) in census.apps.enumerated() {
-            census.expect(room.apps[app].open, is: found.open, "open notifications of an app")
-            census.expect(room.apps[app].bytes, is: found.bytes, "bytes of an app")
+            census.expect(budget.apps[app].open, is: found.open, "open notifications of an app")
+            census.expect(budget.apps[app].bytes, is: found.bytes, "bytes of an app")
         }
         for (group, found) in census.groups.enumerated() {
-            census.expect(room.notifications.groups[group].used, is: found.open, "open notifications of a group")
-            census.expect(room.bytes.groups[group].used, is: found.bytes, "bytes of a group")
-            census.expect(room.notifications.groups[group].partitions, is: found.partitions, "partitions of a group")
+            census.expect(budget.notifications.groups[group].used, is: found.open, "open notifications of a group")
+            census.expect(budget.bytes.groups[group].used, is: found.bytes, "bytes of a group")
+            census.expect(budget.notifications.groups[group].partitions, is: found.partitions, "partitions of a group")
         }
-        census.expect(room.countedBytes, is: census.countedBytes, "counted bytes")
-        for shares in [room.notifications, room.bytes] {
+        census.expect(budget.countedBytes, is: census.countedBytes, "counted bytes")
+        for shares in [budget.notifications, budget.bytes] {
             census.expect(shares.used, is: shares.groups.reduce(0) { $0 + $1.used }, "what all groups use")
             census.expect(
                 shares.sharedUsed, is: shares.groups.reduce(0) { $0 + max(0, $1.used - $1.reserved) },
@@ -176,24 +177,28 @@ extension DeliveryMachine {
             census.expect(dispatch.apps[app].ready.count, is: found.ready, "who waits for an app's streams")
             var waiting = 0
             for (group, queue) in dispatch.apps[app].ready.queues.enumerated() {
-                waiting += check(queue.list, .ready, &census)
+                waiting += check(queue.list, "ready", &census) { $0 == .ready }
                 census.expect(
                     queue.list.isEmpty != dispatch.apps[app].ready.isOccupied(group),
                     "a queue that is not empty is served")
             }
             census.expect(waiting, is: found.ready, "who waits in the queues of an app")
         }
-        census.expect(check(dispatch.backingOff, .backingOff, &census), is: census.backingOff, "who backs off")
+        census.expect(
+            check(dispatch.backingOff, "backing off", &census) { if case .backingOff = $0 { true } else { false } },
+            is: census.backingOff, "who backs off")
     }
 
     /// Walks a list, and says how many are in it.
-    private func check(_ list: NotificationList, _ state: Notification.State, _ census: inout Census) -> Int {
+    private func check(
+        _ list: NotificationList, _ state: String, _ census: inout Census, _ isInState: (Notification.State) -> Bool
+    ) -> Int {
         var count = 0
         var last = NotificationSlot.none
         var next = list.head
         while next != .none, count <= census.open {
             census.expect(store[next].previous == last, "a list leads back")
-            census.expect(store[next].state == state, "who is in a list of \(state) is in that state")
+            census.expect(isInState(store[next].state), "who is in a list of \(state) is in that state")
             count += 1
             last = next
             next = store[next].next
@@ -213,7 +218,7 @@ extension DeliveryMachine {
                 if store.isCurrent(production.id) { unproduced[production.id.slot, default: 0] += 1 }
             }
         }
-        for slot in store.slots where store[slot].state == .concluded {
+        for slot in store.slots where store[slot].state.isConcluded {
             census.expect(unproduced[slot] ?? 0, is: Int(store[slot].unproduced), "productions that wait")
             census.expect(
                 store[slot].unacknowledged > 0 && store[slot].unacknowledged >= store[slot].unproduced,
@@ -224,26 +229,18 @@ extension DeliveryMachine {
     // MARK: Circuits
 
     private func checkCircuits(_ census: inout Census) {
-        for probe in breakers.probes {
+        for probe in dispatch.breakers.probes {
             census.expect(
                 store[probe.slot].generation == probe.generation && store[probe.slot].state != .free
-                    && breakers.isProbe(probe.slot, in: store),
+                    && dispatch.breakers.isProbe(probe.slot, in: store),
                 "a circuit's probe is there, and of an app of the circuit's")
         }
         for app in apps.indices {
             census.expect(
-                breakers.apps[app].openTopics, is: breakers.topics.count { $0.app == app }, "open circuits of topics")
-            census.expect(
-                breakers.isGated(app) == (breakers.isClosed(app) || breakers.apps[app].openTopics > 0),
-                "what may have to be held is looked at")
+                dispatch.breakers.isGated(app)
+                    == (dispatch.breakers.isClosed(app) || dispatch.breakers.openTopics(app) > 0),
+                "what may have to be deferred is looked at")
         }
-    }
-}
-
-extension CircuitBreakers {
-    /// Notifications whose answers circuits wait for.
-    var probes: [NotificationID] {
-        credentials.compactMap(\.circuit.probe) + topics.compactMap(\.circuit.probe) + apps.compactMap(\.host.trial)
     }
 }
 
@@ -266,8 +263,8 @@ private struct Census {
     struct OfPartition {
         var open = 0
         var deadLetters = 0
-        var behindReach = 0
-        var besideQueues = 0
+        var behindHorizon = 0
+        var parked = 0
     }
 
     struct OfRecord {
@@ -291,8 +288,8 @@ private struct Census {
 
     init(_ machine: borrowing DeliveryMachine) {
         apps = Array(repeating: OfApp(), count: machine.apps.count)
-        groups = Array(repeating: OfGroup(), count: machine.room.weights.count)
-        partitions = Array(repeating: OfPartition(), count: machine.ledger.partitions.count)
+        groups = Array(repeating: OfGroup(), count: machine.budget.weights.count)
+        partitions = Array(repeating: OfPartition(), count: machine.ledger.count)
         for slot in machine.store.slots where machine.store[slot].state != .free {
             count(slot, machine.store)
         }
@@ -315,15 +312,15 @@ private struct Census {
         countedBytes += Int(notification.countedBytes)
         blockBytes -= Int(notification.countedBytes)
         take(Int(notification.countedBytes), app: app, group: group)
-        if notification.isInDeviceQueue { inDeviceQueues += 1 }
+        if notification.standing == .member { inDeviceQueues += 1 }
 
         records[notification.record, default: OfRecord()].unsettled += 1
-        if notification.isDoubted { records[notification.record]?.doubts += 1 }
+        if notification.tries.past == .inDoubt { records[notification.record]?.doubts += 1 }
         switch notification.state {
         case .free: break
         case .admitted: broken.append("what is admitted waits for something, or is decided")
         case .queued: hold(notification)
-        case .behindReach: hold(notification)
+        case .behindHorizon: hold(notification)
         case .ready:
             hold(notification)
             apps[app].ready += 1
@@ -341,9 +338,9 @@ private struct Census {
         let partition = store[recordOf: slot].partition
         guard partition != .none else { return }
         partitions[Int(partition.number)].open += 1
-        if notification.isDeadLetter { partitions[Int(partition.number)].deadLetters += 1 }
-        if notification.state == .behindReach { partitions[Int(partition.number)].behindReach += 1 }
-        if notification.isBesideQueue { partitions[Int(partition.number)].besideQueues += 1 }
+        if notification.state == .concluded(.deadLetter) { partitions[Int(partition.number)].deadLetters += 1 }
+        if notification.state == .behindHorizon { partitions[Int(partition.number)].behindHorizon += 1 }
+        if notification.standing == .parked { partitions[Int(partition.number)].parked += 1 }
     }
 
     /// It needs its record's body.

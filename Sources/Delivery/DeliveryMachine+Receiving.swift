@@ -1,37 +1,139 @@
 package import CLinux
 package import PushRecords
 
+// A record is read into a request, and each of its notifications is admitted when there is room for it.
 extension DeliveryMachine {
-    /// How many records may be read from this partition now; 0: none. Ask right before reading: each `receive` changes
-    /// it. No more than this may be given to `receive` before asking again.
+    /// Dead letters of a partition that may wait while their topic cannot be written; then it is read no further.
+    static let unwrittenDeadLetters = 100
+    /// What a header of a dead letter takes in memory beside its name and value, in librdkafka and here.
+    private static let headerBytes = 80
+    /// Tokens of a fan-out admitted before the next record has its turn.
+    private static let admissionPiece = 256
+
+    // MARK: How much
+
+    /// How many records may be read from this partition now. Ask right before reading: each `receive` changes it. No
+    /// more than this may be given to `receive` before asking again.
     package func room(for id: PartitionID) -> Int {
-        guard let partition = ledger.partitions.find(id), ledger.partitions[partition].takesRecords else { return 0 }
-        if ledger.partitions[partition].deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
-        let most = min(recordsBehindCommit(partition), ledger.partitions[partition].isSpanFull ? 1 : .max)
-        return min(room.records(for: ledger.partitions[partition].group), most)
+        guard let partition = ledger.find(id), ledger[partition].takesRecords else { return 0 }
+        if ledger[partition].deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
+        // Behind a commit that may never be taken, only records below the send horizon are read, and a share of those
+        // above. While commits are taken there is one more: a record that waits to be admitted raises the horizon.
+        let next = ledger[partition].nextOffset
+        let below = min(Int(clamping: max(0, ledger[partition].horizon.allowed.offset - next)), budget.total)
+        let least = ledger[partition].commits.refusals == 0 ? 1 : 0
+        let most = max(below + roomAboveHorizon(partition, at: next), least)
+        return min(
+            budget.records(for: ledger[partition].group), most, ledger[partition].isSpanFull ? 1 : .max)
     }
 
-    /// How many records may be read beside a commit that may never be taken: those below the reach, and a share of
-    /// those above. While its commits are taken, one more: what waits to be admitted has the reach raised.
-    private func recordsBehindCommit(_ partition: PartitionSlot) -> Int {
-        let next = ledger.partitions[partition].nextOffset
-        let below = max(0, ledger.partitions[partition].reach.allowed.offset - next)
-        let most = min(Int(clamping: below), room.total) + roomAboveReach(partition, at: next)
-        return max(most, ledger.partitions[partition].commits.refusals == 0 ? 1 : 0)
+    private func roomAboveHorizon(_ partition: PartitionSlot, at offset: Int64) -> Int {
+        budget.aboveHorizon(open: ledger[partition].openAboveHorizon(at: offset), partitions: ledger.count)
     }
 
-    func roomAboveReach(_ partition: PartitionSlot, at offset: Int64) -> Int {
-        room.aboveReach(
-            open: ledger.partitions[partition].openAboveReach(at: offset), partitions: ledger.partitions.count)
+    /// The place of a partition's records, with an offset of 0; empty if the assignment is gone.
+    package func place(of id: PartitionID) -> CrashPlace { ledger.find(id).map { ledger[$0].place } ?? CrashPlace() }
+
+    /// What a dead letter takes in memory until it is written, nearly.
+    package static func letterBytes(
+        _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
+    ) -> Int {
+        headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count + headerBytes }
     }
 
-    /// The place of a partition's records, with an offset of 0; nothing where the assignment is gone.
-    package func place(of id: PartitionID) -> CrashPlace {
-        ledger.partitions.find(id).map { ledger.partitions[$0].place } ?? CrashPlace()
+    // MARK: Received
+
+    /// Takes one record. Key, value and headers are lent for the call; what is needed is copied. A `nil` base address
+    /// says that the record has no key, or no value (a tombstone).
+    ///
+    /// Offsets of a partition come in ascending order; lower ones than before are `.below`.
+    ///
+    /// - Parameters:
+    ///   - unread: the record is not parsed but becomes a dead letter for this reason.
+    ///   - letterRoom: bytes of key, value and headers that a dead letter may have now. A dead letter stays open until
+    ///     it is produced and acknowledged.
+    package mutating func receive(
+        _ id: PartitionID, offset: Int64, timestampMs: Int64, key: UnsafeRawBufferPointer,
+        value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
+        unread: DeadLetterReason? = nil, letterRoom: Int = .max, now: DeliveryTime
+    ) -> Receipt {
+        self.now = now
+        let timestampMs = RecordTime.checked(timestampMs)
+        guard let partition = ledger.find(id), ledger[partition].phase == .active else { return .unassigned }
+        // A commit names one more than the offset once it is settled.
+        guard offset >= 0, offset < OffsetLimit.highest else { return .unassigned }
+        if ledger[partition].ledger.isReset(offset) {
+            let committed = ledger[partition].ledger.committedAtAssignment ?? 0
+            journal.events.append(.offsetReset(id, committed: committed, offset: offset))
+            ledger.reset(partition)
+        }
+        if ledger[partition].ledger.isBelow(offset) { return .below(highest: ledger[partition].ledger.highestArrived) }
+
+        let isRetry = ledger[partition].tierDelayMs > 0
+        let request =
+            unread.map { .unread($0) }
+            ?? requests.parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
+        if let retry = request.retry, timestampMs != RecordTime.unknown {
+            let delayMs = ledger[partition].tierDelayMs
+            // The header is by a worker's clock, the timestamp may be by a broker's (LogAppendTime): what is deferred
+            // by a worker whose clock is off must not come back at once, again and again.
+            if retry.dueMs > now.wallMs, retry.dueMs - now.wallMs <= delayMs { return .notDue(untilMs: retry.dueMs) }
+            // A skewed clock may have written a time that is further ahead than the tier is long. It does not tell when
+            // the record is due, so the timestamp decides.
+            let dueMs = min(retry.dueMs, RecordTime.adding(delayMs, to: timestampMs))
+            if dueMs > now.wallMs, timestampMs - now.wallMs <= delayMs { return .notDue(untilMs: dueMs) }
+        }
+        if request.target == .none, Self.letterBytes(key, value, headers) > letterRoom { return .noLetterRoom }
+        journal.counters.recordsReceived &+= 1
+
+        forgoPassedOver(partition, below: offset)
+        let settledIndexes: [Range<Int64>]
+        switch ledger.receive(partition, offset, in: &store) {
+        case .again(let record):
+            return receiveAgain(record, request, partition, timestampMs, key, value, headers)
+        case .known:
+            return .known
+        case .settledBefore:
+            journal.counters.duplicatesSkipped &+= 1
+            return .known
+        case .open(let indexes):
+            settledIndexes = indexes
+        }
+        let record = ledger[partition].ledger.lastRecord
+        var fresh = Record()
+        fresh.partition = id.slot
+        fresh.group = Int32(ledger[partition].group)
+        fresh.offset = offset
+        fresh.timestampMs = timestampMs
+        let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
+        let isDue = Int64(request.notBefore) &* 1_000 <= now.wallMs
+        fresh.startMs = isDue ? RecordTime.start(firstMs, notBefore: request.notBefore) : RecordTime.unknown
+        fresh.receivedNs = now.ns
+        fresh.position = ledger[partition].ledger.lastPosition
+        fresh.count = 1
+        let isList: Bool
+        switch request.target {
+        case .none:
+            fresh.cursor.index = 1
+            store[record] = fresh
+            return admitDeadLetter(record, request, key, value, headers)
+        case .devices: isList = true
+        case .device, .channel: isList = false
+        }
+
+        fresh.count = Int32(request.tokenCount)
+        fresh.holders += 1
+        fresh.hasSettledIndexes = !settledIndexes.isEmpty
+        if fresh.count > 1 { ledger[partition].fanOuts += 1 }
+        store[record] = fresh
+        if isList { store.makeIndexes(of: record, settled: settledIndexes) }
+        makeBody(of: record, request, partition, timestampMs)
+        admitNew(record, partition)
+        return .taken
     }
 
     /// A record of a partition that came back, which is open since before: what was dropped of it is taken again.
-    mutating func receiveAgain(
+    private mutating func receiveAgain(
         _ record: RecordSlot, _ request: ParsedRequest, _ partition: PartitionSlot, _ timestampMs: Int64,
         _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
     ) -> Receipt {
@@ -40,45 +142,54 @@ extension DeliveryMachine {
             return .known
         }
         guard Int(store[record].count) == request.tokenCount else {
-            // Nobody can read any more what was dropped of it, or another record stands there, which the watch tells:
-            // it must not stay open for ever.
+            // What was dropped cannot be read any more, or another record has that offset now, which the owner finds
+            // out. The record must not stay open for ever.
             store[record].forgo()
-            guard request.target == .none else {
-                ledger.finish(record, in: &store)
-                return .known
-            }
-            let letter = admitDeadLetter(record: record, key, value, headers)
-            return .deadLetter(id: letter, reason: request.deadLetter ?? .badEnvelope, detail: request.detail)
+            if request.target == .none { return admitDeadLetter(record, request, key, value, headers) }
+            ledger.finish(record, in: &store)
+            return .known
         }
         if store.hasBody(record) {
             // Some of it is on connections, and its bytes are lent.
             store[bodyOf: record].inheritedDoubtEnd =
-                request.isInvalid
-                ? 0 : ledger.partitions[partition].ledger.inheritedDoubtEnd(at: store[record].offset)
+                request.isInvalid ? 0 : ledger[partition].ledger.inheritedDoubtEnd(at: store[record].offset)
         } else {
-            makeBody(of: record, request, partition: partition, timestampMs: timestampMs)
+            makeBody(of: record, request, partition, timestampMs)
         }
-        store[record].need()
+        store[record].holders += 1
         store[record].takeAgain()
         if store[record].indexesUnderWay != nil { store[record].hasSettledIndexes = true }
         admitNew(record, partition)
         return .taken
     }
 
-    mutating func makeBody(
-        of record: RecordSlot, _ request: ParsedRequest, partition: PartitionSlot, timestampMs: Int64
+    /// Records that were dropped when the partition was lost and do not come again, since retention or compaction took
+    /// them meanwhile. What is on connections goes on to its end.
+    private mutating func forgoPassedOver(_ partition: PartitionSlot, below offset: Int64) {
+        for record in ledger.passedOver(partition, below: offset) where store[record].isDropped {
+            store[record].forgo()
+            ledger.finish(record, in: &store)
+        }
+    }
+
+    private mutating func makeBody(
+        of record: RecordSlot, _ request: ParsedRequest, _ partition: PartitionSlot, _ timestampMs: Int64
     ) {
         let offset = store[record].offset
         let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
-        let origin = ledger.partitions[partition].origin(of: offset)
+        let origin = ledger[partition].origin(of: offset)
         let startMs = RecordTime.start(firstMs, notBefore: request.notBefore)
         let isExpired = settings.maxAgeMs > 0 && RecordTime.age(of: startMs, nowMs: now.wallMs) > settings.maxAgeMs
-        // What the parser refuses was refused there too; what has no app may have had one.
-        let doubts = request.isInvalid ? 0 : ledger.partitions[partition].ledger.inheritedDoubtEnd(at: offset)
-        let match = findApp(request, of: ledger.partitions[partition].group)
+        // The owner before refused what the parser refuses, so it did not send it.
+        let doubts = request.isInvalid ? 0 : ledger[partition].ledger.inheritedDoubtEnd(at: offset)
+        // A request that is to be sent so late is a mistake rather than a plan. A retry record was taken once.
+        let isTooFarAhead =
+            request.notBefore > 0 && request.retry == nil
+            && Int64(request.notBefore) &* 1_000 - now.wallMs > settings.maxAheadMs
+        let match = requests.findApp(request, of: ledger[partition].group)
         let size =
             switch match {
-            case .app where isTooFarAhead(request):
+            case .app where isTooFarAhead:
                 store.makeBody(
                     of: record,
                     request.refused(
@@ -95,92 +206,187 @@ extension DeliveryMachine {
             }
         if case .app(let app, let defaultTopic) = match {
             store[bodyOf: record].app = Int32(app.value)
-            store[bodyOf: record].firstApp = firstApp(request, foundApp: app)
+            store[bodyOf: record].firstApp = requests.firstApp(request, foundApp: app)
             if request.headers.topic.isEmpty { store[bodyOf: record].headers.topic = defaultTopic }
         }
         store[bodyOf: record].countRepeated()
-        room.takeRecord(size, group: ledger.partitions[partition].group, app: Int(store[bodyOf: record].app))
-    }
-
-    /// Whether a request is to be sent so late that it is a mistake rather than a plan. What was taken once goes on.
-    private func isTooFarAhead(_ request: ParsedRequest) -> Bool {
-        request.notBefore > 0 && request.retry == nil
-            && Int64(request.notBefore) &* 1_000 - now.wallMs > settings.maxAheadMs
-    }
-
-    /// The app that called the token of a retry record bad before, or else the one that was found.
-    private func firstApp(_ request: ParsedRequest, foundApp: AppIndex) -> Int32 {
-        guard let tried = request.retry?.triedApp, !tried.isEmpty else { return Int32(foundApp.value) }
-        return directory.index(named: tried).map { Int32($0.value) } ?? RecordBody.unknownApp
-    }
-
-    private mutating func findApp(_ request: ParsedRequest, of group: Int) -> AppDirectory.Match {
-        let isBroadcast = request.target == .channel
-        if request.app.isEmpty,
-            let match = directory.findDefault(
-                of: group, environment: request.environment, topic: request.headers.topic,
-                pushType: request.headers.pushType, isBroadcast: isBroadcast)
-        {
-            return match
-        }
-        let match = directory.find(
-            name: request.app, environment: request.environment, topic: request.headers.topic,
-            pushType: request.headers.pushType, isBroadcast: isBroadcast)
-        // The worker that wrote a retry record knew the app; here it may have another name, while workers are replaced
-        // or for good.
-        guard case .failure = match, request.retry != nil, !request.app.isEmpty, !request.headers.topic.isEmpty else {
-            return match
-        }
-        let noName = UnsafeRawBufferPointer(start: nil, count: 0)
-        let byTopic = directory.find(
-            name: noName, environment: request.environment, topic: request.headers.topic,
-            pushType: request.headers.pushType, isBroadcast: isBroadcast)
-        // Nobody sends to the other environment here: it is again one of the app that sent it on.
-        guard case .failure = byTopic, let tried = request.retry?.triedApp, !tried.isEmpty else { return byTopic }
-        return directory.find(
-            name: tried, environment: nil, topic: request.headers.topic, pushType: request.headers.pushType,
-            isBroadcast: isBroadcast)
+        budget.takeRecord(size, group: ledger[partition].group, app: Int(store[bodyOf: record].app))
     }
 
     /// A record from which nothing can be read is one notification that is only produced: the publisher holds its bytes
     /// until that is acknowledged.
-    mutating func admitDeadLetter(
-        record: RecordSlot, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
-        _ headers: UnsafeBufferPointer<RecordHeader>
-    ) -> NotificationID {
+    private mutating func admitDeadLetter(
+        _ record: RecordSlot, _ request: ParsedRequest, _ key: UnsafeRawBufferPointer,
+        _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
+    ) -> Receipt {
         journal.counters.deadLetters &+= 1
-        let slot = admitNotification(record: record, index: 0, app: -1)
-        store.move(slot, to: .concluded)
+        let slot = admitNotification(record, index: 0, app: -1)
+        store.move(slot, to: .concluded(.deadLetter))
         store[slot].unacknowledged = 1
-        store[slot].isDeadLetter = true
-        ledger.countDeadLetter(of: record, in: store)
-        room.takeBytes(Self.letterBytes(key, value, headers), for: slot, in: &store)
-        return store.id(of: slot)
+        if let partition = ledger.find(store[record].partition) { ledger[partition].deadLetters += 1 }
+        budget.takeBytes(Self.letterBytes(key, value, headers), for: slot, in: &store)
+        return .deadLetter(id: store.id(of: slot), reason: request.deadLetter ?? .badEnvelope, detail: request.detail)
     }
 
-    /// What it takes in memory until it is written, nearly: a header without a byte of its own is not for nothing.
-    package static func letterBytes(
-        _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
-    ) -> Int {
-        headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count + Self.headerBytes }
-    }
-}
+    // MARK: Admitted
 
-extension ParsedRequest {
-    /// Refused because it has no app, unless it is for something else already: the detail names what was asked for.
-    fileprivate func refused(_ reason: ReasonCode, _ text: StaticString, _ subject: AppDirectory.Subject)
-        -> ParsedRequest
-    {
-        guard !isInvalid else { return self }
-        var refused = self
-        refused.isInvalid = true
-        refused.failureReason = reason
-        refused.detail =
-            switch subject {
-            case .name: Detail(text, app)
-            case .topic: Detail(text, headers.topic)
-            case .nothing: Detail(text)
+    private mutating func admitNew(_ record: RecordSlot, _ partition: PartitionSlot) {
+        if ledger[partition].firstAdmitting != .none || !admit(record, limit: Self.admissionPiece) {
+            ledger.waitForAdmission(record, partition, in: &store)
+        } else {
+            // All of it may be settled already.
+            ledger.finish(record, in: &store)
+        }
+    }
+
+    /// Goes on with the records that are not wholly admitted, as far as there is room; partitions in turn, a piece
+    /// each.
+    mutating func admitWaiting() {
+        var progress = ledger.admittingCount > 0
+        while progress {
+            progress = false
+            for partition in ledger.slots where ledger[partition].firstAdmitting != .none {
+                let record = ledger[partition].firstAdmitting
+                let before = store[record].cursor.index
+                let isWhole = admit(record, limit: Self.admissionPiece)
+                // A record that was admitted and settled at once is gone: its slot must not be read again.
+                if isWhole {
+                    ledger.finishAdmission(partition, in: &store)
+                    ledger.finish(record, in: &store)
+                }
+                if isWhole || store[record].cursor.index > before { progress = true }
             }
-        return refused
+        }
+    }
+
+    /// Admits the next notifications of a record, at most `limit`. Returns whether all of it is admitted now.
+    ///
+    /// With the last one, the body is no longer held for the rest. The record itself is not freed here while it waits
+    /// for admission.
+    private mutating func admit(_ record: RecordSlot, limit: Int) -> Bool {
+        guard store.hasBody(record) else { return true }
+        let group = Int(store[record].group)
+        var left = limit
+        if let partition = ledger.find(store[record].partition), ledger[partition].phase == .active {
+            let offset = store[record].offset
+            let below = ledger[partition].horizon.allowed.indexes(at: offset)
+            if below < store[record].count {
+                let belowHorizon = Int(max(0, below - store[record].cursor.index))
+                left = min(left, belowHorizon + roomAboveHorizon(partition, at: offset))
+                if left == 0 { raiseHorizon(to: record, partition) }
+            }
+        }
+        while !store[record].isAdmitted {
+            guard left > 0, budget.hasRoom(for: group) else { return false }
+            // Each holds bytes of its own. One of a record may always be open, so that it comes to its end.
+            if store[bodyOf: record].isList, store[record].unsettled > 0, !budget.hasBytes(for: group) {
+                return false
+            }
+            left -= 1
+            let app = Int(store[bodyOf: record].app)
+            var isShareFull = false
+            if apps.areMany, app >= 0, !store[bodyOf: record].isInvalid {
+                if !budget.isFull(app: app) || dispatch.breakers.isClosed(app) {
+                    budget.endFull(app: app)
+                } else if budget.hasWaitedForShare(
+                    app: app, oldestNs: dispatch.oldestNs(app, in: store), nowNs: now.ns)
+                {
+                    isShareFull = true
+                } else {
+                    return false
+                }
+            }
+            admitNext(record, isShareFull: isShareFull)
+        }
+        releaseBody(record)
+        return true
+    }
+
+    /// A record that is not admitted because of the send horizon has no notification that could wait for a commit, so
+    /// it asks for one itself: at once if its app has free streams, and after 5 s if other apps' records may be stuck
+    /// behind it.
+    private mutating func raiseHorizon(to record: RecordSlot, _ partition: PartitionSlot) {
+        guard ledger[partition].behindHorizon.isEmpty else { return }
+        let app = store.hasBody(record) ? Int(store[bodyOf: record].app) : -1
+        let isIdle = app < 0 || dispatch.isIdle(app)
+        let hasWaited = now.ns - store[record].receivedNs >= AdmissionBudget.shareWaitNs
+        guard isIdle || apps.areMany && hasWaited else { return }
+        ledger[partition].horizon.advance(to: store[record].offset, store[record].cursor.index)
+    }
+
+    /// When a record that waits for the horizon raises it; `nil` if it waits for something else or the time has come.
+    func horizonRaiseNs(_ record: RecordSlot) -> Int64? {
+        let allowed = ledger.find(store[record].partition).map { ledger[$0].horizon.allowed } ?? .none
+        let raisedNs = store[record].receivedNs + AdmissionBudget.shareWaitNs
+        guard raisedNs > now.ns, allowed.indexes(at: store[record].offset) < store[record].count else { return nil }
+        return raisedNs
+    }
+
+    /// When a record that waits for its app's share is deferred instead.
+    func shareWaitEndNs(_ record: RecordSlot) -> Int64? {
+        guard store.hasBody(record), store[bodyOf: record].app >= 0 else { return nil }
+        let app = Int(store[bodyOf: record].app)
+        return budget.shareWaitEndNs(app: app, oldestNs: dispatch.oldestNs(app, in: store))
+    }
+
+    private mutating func admitNext(_ record: RecordSlot, isShareFull: Bool) {
+        let index = store[record].cursor.index
+        let isList = store[bodyOf: record].isList
+        var token = store[bodyOf: record].tokens
+        var failure = store[bodyOf: record].tokenFailure
+        if isList {
+            (token, failure) = store.nextToken(of: record)
+        } else {
+            store[record].cursor.index = 1
+        }
+        if store[record].hasSettledIndexes, store.isTaken(index, of: record) {
+            journal.counters.duplicatesSkipped &+= 1
+            return
+        }
+
+        let app = store[bodyOf: record].app
+        let slot = admitNotification(record, index: index, app: app)
+        store[record].holders += 1
+        store[slot].tries.sends = store[bodyOf: record].sends
+        store[slot].tries.inDoubt = store[bodyOf: record].inDoubt
+        if index < store[bodyOf: record].inheritedDoubtEnd, failure == .none {
+            store[slot].tries.sends.countUp()
+            store[slot].tries.inDoubt.countUp()
+            journal.counters.apps[app >= 0 ? Int(app) : apps.count].inDoubt &+= 1
+        }
+        if isList {
+            let bytes = store.copyToken(token, for: slot)
+            budget.takeBlock(bytes, group: Int(store[record].group), app: Int(app))
+        } else {
+            store[slot].token = token
+        }
+        if store[bodyOf: record].repeatedBytes > 0 {
+            budget.takeBytes(Int(store[bodyOf: record].repeatedBytes), for: slot, in: &store)
+        }
+
+        if store[bodyOf: record].isInvalid || failure != .none {
+            store[slot].answer.reason =
+                store[bodyOf: record].isInvalid ? store[bodyOf: record].failureReason : failure
+            conclude(slot, .invalid)
+        } else if store[bodyOf: record].isExpired {
+            conclude(slot, .expired)
+        } else if store[bodyOf: record].notBeforeMs > now.wallMs {
+            deferToTier(slot, .scheduled)
+        } else if isShareFull {
+            deferToTier(slot, .share)
+        } else if let reason = reasonToDefer(slot) {
+            deferToTier(slot, reason)
+        } else {
+            waitForTurn(slot)
+        }
+    }
+
+    /// Takes a slot for one notification, and counts it everywhere.
+    private mutating func admitNotification(_ record: RecordSlot, index: Int32, app: Int32) -> NotificationSlot {
+        let slot = store.take(of: record, index: index, app: app)
+        budget.take(group: Int(store[record].group), app: Int(app))
+        if let partition = ledger.find(store[record].partition) { ledger[partition].open += 1 }
+        journal.counters.notificationsAdmitted &+= 1
+        return slot
     }
 }

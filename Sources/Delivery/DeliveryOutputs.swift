@@ -122,7 +122,7 @@ package enum DeliveryEvent: Sendable, Equatable {
     case guardTripped(AppIndex, held: Bool)
     case guardReleased(AppIndex)
     /// Notifications moved to a tier without an attempt (<doc:Held>); their order per device is given up.
-    case held(app: AppIndex, HeldCause)
+    case held(app: AppIndex, DeferralReason)
 }
 
 /// What a circuit stands for.

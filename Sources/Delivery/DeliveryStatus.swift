@@ -88,30 +88,30 @@ package struct DeliveryGauges: Sendable, Equatable {
 extension DeliveryMachine {
     /// How a partition stands; `nil` when the assignment is gone. Costs nothing that grows with what is open.
     package func status(of id: PartitionID) -> PartitionStatus? {
-        guard let partition = ledger.partitions.find(id) else { return nil }
+        guard let partition = ledger.find(id) else { return nil }
         return status(partition)
     }
 
     /// Every assignment, suspended and detached ones included.
-    package var partitionStatuses: [PartitionStatus] { ledger.partitions.slots.map { status($0) } }
+    package var partitionStatuses: [PartitionStatus] { ledger.slots.map { status($0) } }
 
     private func status(_ partition: PartitionSlot) -> PartitionStatus {
         var status = PartitionStatus(
-            topic: ledger.partitions[partition].topicText, partition: ledger.partitions[partition].number,
-            watermark: ledger.partitions[partition].ledger.committable,
-            committed: ledger.partitions[partition].committed,
-            reach: ledger.partitions[partition].reach.acknowledged,
-            highestReceived: ledger.partitions[partition].ledger.highestReceived,
-            highestArrived: ledger.partitions[partition].ledger.highestArrived,
-            span: ledger.partitions[partition].ledger.span, openRecords: ledger.partitions[partition].ledger.openCount,
-            openNotifications: ledger.partitions[partition].open,
-            isDraining: ledger.partitions[partition].phase != .active && ledger.partitions[partition].isAssigned)
-        status.refusedCommits = ledger.partitions[partition].commits.refusals
-        status.refusedSinceNs = ledger.partitions[partition].commits.sinceNs
-        status.isCommitImpossible = ledger.partitions[partition].commits.isImpossible
-        status.isSuspended = ledger.partitions[partition].phase == .suspended
-        status.isDetached = ledger.partitions[partition].phase == .detached
-        if let record = ledger.partitions[partition].ledger.firstOpenRecord {
+            topic: ledger[partition].topicText, partition: ledger[partition].number,
+            watermark: ledger[partition].ledger.committable,
+            committed: ledger[partition].committed,
+            reach: ledger[partition].horizon.acknowledged,
+            highestReceived: ledger[partition].ledger.highestReceived,
+            highestArrived: ledger[partition].ledger.highestArrived,
+            span: ledger[partition].ledger.span, openRecords: ledger[partition].ledger.openCount,
+            openNotifications: ledger[partition].open,
+            isDraining: ledger[partition].phase != .active && ledger[partition].isAssigned)
+        status.refusedCommits = ledger[partition].commits.refusals
+        status.refusedSinceNs = ledger[partition].commits.sinceNs
+        status.isCommitImpossible = ledger[partition].commits.isImpossible
+        status.isSuspended = ledger[partition].phase == .suspended
+        status.isDetached = ledger[partition].phase == .detached
+        if let record = ledger[partition].ledger.firstOpenRecord {
             status.oldestOpenMs = store[record].timestampMs
             status.oldestOpenForNs = now.ns - store[record].receivedNs
         }
@@ -122,20 +122,20 @@ extension DeliveryMachine {
     package var appStatuses: [AppStatus] { apps.indices.map { status(ofApp: $0) } }
 
     private func status(ofApp app: Int) -> AppStatus {
-        let circuit = breakers.openCircuit(app)
+        let circuit = dispatch.breakers.credentialCircuit(app)
         return AppStatus(
             name: apps.route(app).name, isRemoved: apps.isRemoved(app), isPaused: apps.route(app).isPaused,
-            open: room.open(app), ready: dispatch.ready(app), handed: dispatch.handed(app),
+            open: budget.open(app), ready: dispatch.ready(app), handed: dispatch.handed(app),
             capacity: dispatch.capacity(app), concurrency: dispatch.concurrency(app),
             guardState: dispatch.environmentGuard(app).state, credentialOpenNs: circuit?.openedNs,
-            credentialReason: circuit?.reason.text?.description, openTopics: breakers.openTopics(app),
-            isCutOff: breakers.isCutOff(app),
-            heldSinceNs: breakers.heldSinceNs(app, pauseNs: holdingPauseNs, nowNs: now.ns))
+            credentialReason: circuit?.reason.text?.description, openTopics: dispatch.breakers.openTopics(app),
+            isCutOff: dispatch.breakers.isCutOff(app),
+            heldSinceNs: dispatch.breakers.deferredSinceNs(app, pauseNs: deferralPauseNs, nowNs: now.ns))
     }
 
     package var gauges: DeliveryGauges {
         DeliveryGauges(
-            openNotifications: store.count, openBytes: store.blockBytes + room.countedBytes,
+            openNotifications: store.count, openBytes: store.blockBytes + budget.countedBytes,
             inFlight: apps.indices.map { dispatch.handed($0) },
             waiting: apps.indices.map { dispatch.ready($0) }, productions: settlement.count)
     }

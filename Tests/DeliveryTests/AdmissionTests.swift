@@ -3,10 +3,9 @@ import Bytes
 import PushRecords
 import Testing
 
-@Suite("Device queue table")
 struct DeviceTableTests {
-    @Test("Against a dictionary, with many collisions", arguments: 0..<20)
-    func random(_ seed: UInt64) {
+    @Test(arguments: 0..<20)
+    func `Against a dictionary, with many collisions`(_ seed: UInt64) {
         var random = SplitMix64(seed: seed)
         var table = DeviceTable(capacity: 16)
         // Device -> head; devices share hashes, and hashes share places.
@@ -40,35 +39,32 @@ struct DeviceTableTests {
     }
 }
 
-@Suite("Most open")
 struct OpenLimitTests {
     @Test(
-        "So much may be open as keeps the streams busy, and with many streams little beside them",
         arguments: [
             (0, 1_000), (1, 1_003), (1_000, 4_000), (2_000, 7_000), (8_000, 13_000), (100_000, 20_000),
         ])
-    func open(_ streams: Int, _ open: Int) {
+    func `So much may be open as keeps the streams busy, and with many streams little beside them`(
+        _ streams: Int, _ open: Int
+    ) {
         #expect(MachineSettings().mostOpen(streams: streams) == open)
         let rig = Rig(capacity: streams)
-        #expect(rig.machine.room.total == open)
+        #expect(rig.machine.budget.total == open)
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
-        #expect(rig.machine.room.total == 1_000)
+        #expect(rig.machine.budget.total == 1_000)
     }
 
-    @Test("A lower limit is kept with and without streams")
-    func limited() {
+    @Test func `A lower limit is kept with and without streams`() {
         var settings = MachineSettings()
         settings.maxOpen = 50
-        #expect(Rig(settings, capacity: 0).machine.room.total == 50)
-        #expect(Rig(settings).machine.room.total == 50)
+        #expect(Rig(settings, capacity: 0).machine.budget.total == 50)
+        #expect(Rig(settings).machine.budget.total == 50)
     }
 }
 
-@Suite("Shares")
 struct SharesTests {
-    @Test("One topic may use everything")
-    func alone() {
-        var shares = Shares(total: 100)
+    @Test func `One topic may use everything`() {
+        var shares = FairShares(total: 100)
         let group = shares.addGroup(weight: 3)
         shares.addPartitions(2, to: group)
         #expect(shares.room(for: group) == 100)
@@ -78,9 +74,8 @@ struct SharesTests {
         #expect(shares.room(for: group) == 100)
     }
 
-    @Test("A flood of one topic leaves the other its reserve, by weight")
-    func reserve() {
-        var shares = Shares(total: 1_000)
+    @Test func `A flood of one topic leaves the other its reserve, by weight`() {
+        var shares = FairShares(total: 1_000)
         let flood = shares.addGroup(weight: 1)
         let urgent = shares.addGroup(weight: 4)
         shares.addPartitions(1, to: flood)
@@ -96,9 +91,8 @@ struct SharesTests {
         #expect(shares.room(for: urgent) == 1)
     }
 
-    @Test("The reserve of a topic that is not read goes to the others")
-    func leaving() {
-        var shares = Shares(total: 1_000)
+    @Test func `The reserve of a topic that is not read goes to the others`() {
+        var shares = FairShares(total: 1_000)
         let first = shares.addGroup(weight: 1)
         let second = shares.addGroup(weight: 1)
         shares.addPartitions(1, to: first)
@@ -111,9 +105,8 @@ struct SharesTests {
         #expect(shares.room(for: second) == 250)
     }
 
-    @Test("A topic that joins while another uses everything gets what becomes free, up to its reserve")
-    func joining() {
-        var shares = Shares(total: 1_000)
+    @Test func `A topic that joins while another uses everything gets what becomes free, up to its reserve`() {
+        var shares = FairShares(total: 1_000)
         let first = shares.addGroup(weight: 1)
         let second = shares.addGroup(weight: 1)
         shares.addPartitions(1, to: first)
@@ -125,10 +118,10 @@ struct SharesTests {
         #expect(shares.room(for: second) == 100)
     }
 
-    @Test("It adds up, whatever happens", arguments: 0..<20)
-    func random(_ seed: UInt64) {
+    @Test(arguments: 0..<20)
+    func `It adds up, whatever happens`(_ seed: UInt64) {
         var random = SplitMix64(seed: seed)
-        var shares = Shares(total: 240)
+        var shares = FairShares(total: 240)
         for weight in [1, 3, 10] { _ = shares.addGroup(weight: weight) }
         for group in 0..<3 { shares.addPartitions(1, to: group) }
         var used = [0, 0, 0]
@@ -150,21 +143,20 @@ struct SharesTests {
     }
 }
 
-@Suite("Retry tiers")
 struct RetryTierTests {
     @Test(
-        "The first tier of at least the delay asked for, the next one each time, else the longest",
         arguments: [
             (30_000, 0, 0), (1, 0, 0), (900_000, 0, 1), (30_001, 0, 1), (7_200_001, 0, 2), (30_000, 30_000, 1),
             (30_000, 900_000, 2), (30_000, 7_200_000, 2), (900_000, 30_000, 1), (30_000, 60_000, 1),
         ] as [(Int64, Int64, Int)])
-    func tier(_ delayMs: Int64, _ previousMs: Int64, _ tier: Int) {
+    func `The first tier of at least the delay asked for, the next one each time, else the longest`(
+        _ delayMs: Int64, _ previousMs: Int64, _ tier: Int
+    ) {
         let tiers = RetryTiers([.init(delayMs: 30_000), .init(delayMs: 900_000), .init(delayMs: 7_200_000)])
         #expect(tiers.tier(delayMs: delayMs, previousMs: previousMs) == tier)
     }
 
-    @Test("With one tier everything goes there")
-    func one() {
+    @Test func `With one tier everything goes there`() {
         let tiers = RetryTiers([.init(delayMs: 1_000)])
         #expect(tiers.tier(delayMs: 30_000, previousMs: 0) == 0)
         #expect(tiers.tier(delayMs: 900_000, previousMs: 1_000) == 0)
@@ -172,7 +164,6 @@ struct RetryTierTests {
     }
 }
 
-@Suite("App directory")
 struct AppDirectoryTests {
     static let routes = [
         AppRoute(name: "shop", environment: .production, bundleIDs: ["com.example.shop"]),
@@ -213,7 +204,6 @@ struct AppDirectoryTests {
     }
 
     @Test(
-        "By bundle id, suffix, name and environment",
         arguments: [
             Case(topic: "com.example.shop", expected: "0"),
             Case(topic: "com.example.paper", expected: "2"),
@@ -249,7 +239,7 @@ struct AppDirectoryTests {
             Case(topic: "com.example.shop", expected: "0", pushType: .voip),
             Case(topic: "com.example.shop.voip", expected: "0", pushType: .alert),
         ])
-    func find(_ test: Case) {
+    func `By bundle id, suffix, name and environment`(_ test: Case) {
         var directory = AppDirectory(Self.routes)
         #expect(Self.find(&directory, test) == test.expected)
         // Again, now that it may be remembered, and after another one was.
@@ -262,7 +252,6 @@ struct AppDirectoryTests {
     }
 
     @Test(
-        "A request topic's app is that of requests that name none, unless their topic or environment is another app's",
         arguments: [
             Case(expected: "1 com.example.shop"),
             Case(topic: "com.example.shop", expected: "1"),
@@ -277,7 +266,9 @@ struct AppDirectoryTests {
             Case(expected: "1 com.example.shop", isBroadcast: true, pushType: .liveactivity),
             Case(topic: "com.example.shop", expected: "1", pushType: .liveactivity),
         ])
-    func findDefault(_ test: Case) {
+    func `A request topic's app is that of requests that name none, unless their topic or environment is another app's`(
+        _ test: Case
+    ) {
         var directory = AppDirectory(Self.routes)
         directory.setDefault("shop-dev", of: 3)
         #expect(Self.find(&directory, test, group: 3) == test.expected)
@@ -308,8 +299,7 @@ struct AppDirectoryTests {
         }
     }
 
-    @Test("One app with one bundle id is everybody's")
-    func single() {
+    @Test func `One app with one bundle id is everybody's`() {
         var directory = AppDirectory([Self.routes[0]])
         #expect(Self.find(&directory, Case(expected: "")) == "0 com.example.shop")
         #expect(Self.find(&directory, Case(environment: .development, expected: "")) == "badTopic")
@@ -330,10 +320,10 @@ struct AppDirectoryTests {
         }
     }
 
-    @Test(
-        "The default topic has the push type's suffix, unless the bundle id ends so; a reload keeps what was lent",
-        arguments: PushType.allCases)
-    func suffixes(type: PushType) {
+    @Test(arguments: PushType.allCases)
+    func `The default topic has the push type's suffix, unless the bundle id ends so; a reload keeps what was lent`(
+        type: PushType
+    ) {
         let suffix = Self.suffix(type)
         let case1 = Case(expected: "0 com.example.shop" + suffix, pushType: type)
         var directory = AppDirectory([Self.routes[0]])
@@ -353,8 +343,7 @@ struct AppDirectoryTests {
         #expect(Self.find(&directory, broadcast) == broadcast.expected)
     }
 
-    @Test("The same bundle id for two environments, and neither named: the first in the file, topic or not")
-    func twoEnvironments() {
+    @Test func `The same bundle id for two environments, and neither named: the first in the file, topic or not`() {
         var directory = AppDirectory(Array(Self.routes.prefix(2)))
         #expect(Self.find(&directory, Case(expected: "")) == "0 com.example.shop")
         #expect(Self.find(&directory, Case(topic: "com.example.shop", expected: "")) == "0")

@@ -3,7 +3,6 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Machine: nothing is tried for ever")
 struct AgainRefusedTests {
     static func refuse(_ rig: Rig, _ device: String) {
         rig.completion(device) { Completion(id: $0, kind: .notProcessed, unprocessed: .refusedByPeer) }
@@ -29,8 +28,8 @@ struct AgainRefusedTests {
         return (tries, firstAlone)
     }
 
-    @Test("What APNs refuses to process: alone after six times, in a tier after ten, without an attempt or a send")
-    func ladder() {
+    @Test
+    func `What APNs refuses to process: alone after six times, in a tier after ten, without an attempt or a send`() {
         let rig = AgainTests.ready()
         let startNs = rig.now.ns
         let result = Self.refuseAll(rig, "a")
@@ -43,8 +42,8 @@ struct AgainRefusedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("What APNs refused goes behind what it did not: others are answered before it ends the next connection")
-    func behindOthers() {
+    @Test
+    func `What APNs refused goes behind what it did not: others are answered before it ends the next connection`() {
         let rig = Rig(capacity: 1)
         let partition = rig.assignReady()
         for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
@@ -70,8 +69,7 @@ struct AgainRefusedTests {
         #expect(rig.send() == ["a"])
     }
 
-    @Test("What was never sent is nobody's fault: it is tried on, and is no suspect")
-    func neverSent() {
+    @Test func `What was never sent is nobody's fault: it is tried on, and is no suspect`() {
         let rig = AgainTests.ready()
         for _ in 0..<40 {
             rig.giveBack("a")
@@ -82,8 +80,7 @@ struct AgainRefusedTests {
         #expect(rig.settle() == [])
     }
 
-    @Test("Refusals count in a row: an answer, or a send in doubt, begins anew; what was never sent does not")
-    func inARow() {
+    @Test func `Refusals count in a row: an answer, or a send in doubt, begins anew; what was never sent does not`() {
         let rig = AgainTests.ready()
         func again() {
             rig.wait(ms: 1_000)
@@ -110,8 +107,7 @@ struct AgainRefusedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Without a greatest age each holding is an attempt, so that it ends")
-    func attempts() {
+    @Test func `Without a greatest age each holding is an attempt, so that it ends`() {
         for attempt in [0, 5] {
             var settings = MachineSettings()
             settings.maxAgeMs = 0
@@ -131,15 +127,13 @@ struct AgainRefusedTests {
         }
     }
 
-    @Test("Expiration 0: refused ten times it is expired")
-    func nowOrNever() {
+    @Test func `Expiration 0: refused ten times it is expired`() {
         let rig = AgainTests.ready(MachineSettings(), ["apns-expiration": "0"])
         #expect(Self.refuseAll(rig, "a").tries == 10)
         #expect(rig.settle().map(\.outcome) == [.expired])
     }
 
-    @Test("Expiration 0 and no timestamp: tried for 30 s since it came, not expired at once")
-    func noTimestamp() {
+    @Test func `Expiration 0 and no timestamp: tried for 30 s since it came, not expired at once`() {
         let rig = Rig()
         rig.receive(rig.assignReady(), 0, "a", headers: ["apns-expiration": "0"], timestampMs: -1)
         #expect(rig.send() == ["a"])
@@ -153,8 +147,7 @@ struct AgainRefusedTests {
         #expect(rig.machine.counters.settleTimes.count == 0)
     }
 
-    @Test("The last refusal while its partition is given up: dropped, not held")
-    func draining() {
+    @Test func `The last refusal while its partition is given up: dropped, not held`() {
         let rig = AgainTests.ready()
         for _ in 0..<9 {
             Self.refuse(rig, "a")
@@ -167,8 +160,7 @@ struct AgainRefusedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Counts stay at the largest number there is, and count nothing below")
-    func counting() {
+    @Test func `Counts stay at the largest number there is, and count nothing below`() {
         var sends = Int32.max - 1
         sends.countUp()
         expect(sends, is: .max)
@@ -181,8 +173,8 @@ struct AgainRefusedTests {
 
     // MARK: Credentials
 
-    @Test("A GOAWAY that refuses the credential: what it gives back is held, not sent again, with one app as well")
-    func credentialRefused() {
+    @Test
+    func `A GOAWAY that refuses the credential: what it gives back is held, not sent again, with one app as well`() {
         let rig = Rig()
         let partition = rig.assignReady()
         for (offset, device) in ["a", "b", "b"].enumerated() { rig.receive(partition, Int64(offset), device) }

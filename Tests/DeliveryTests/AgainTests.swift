@@ -3,7 +3,6 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Machine: again")
 struct AgainTests {
     static func ready(_ settings: MachineSettings = MachineSettings(), _ headers: [String: String] = [:]) -> Rig {
         let rig = Rig(settings)
@@ -13,8 +12,7 @@ struct AgainTests {
         return rig
     }
 
-    @Test("Not processed: sent again, not in doubt, not counted")
-    func notProcessed() {
+    @Test func `Not processed: sent again, not in doubt, not counted`() {
         let rig = Self.ready()
         rig.giveBack("a")
         #expect(rig.send() == ["a"])
@@ -24,8 +22,7 @@ struct AgainTests {
         #expect(rig.settle().map(\.description) == ["a accepted  sends 1 doubt 0"])
     }
 
-    @Test("A server that takes nothing is asked again once a second")
-    func backOff() {
+    @Test func `A server that takes nothing is asked again once a second`() {
         let rig = Self.ready()
         for _ in 0..<3 {
             rig.giveBack("a")
@@ -40,8 +37,7 @@ struct AgainTests {
         #expect(rig.send() == ["a"])
     }
 
-    @Test("In doubt: sent again and counted; a suspect after three deaths")
-    func inDoubt() {
+    @Test func `In doubt: sent again and counted; a suspect after three deaths`() {
         let rig = Self.ready()
         for death in 1...3 {
             rig.doubt("a")
@@ -52,8 +48,7 @@ struct AgainTests {
         #expect(rig.settle().map(\.description) == ["a accepted  sends 4 doubt 3"])
     }
 
-    @Test("in_doubt: abandon")
-    func abandon() {
+    @Test func `in_doubt: abandon`() {
         var settings = MachineSettings()
         settings.inDoubt = .abandon
         let rig = Self.ready(settings)
@@ -62,8 +57,7 @@ struct AgainTests {
         #expect(rig.settle().map(\.description) == ["a abandoned  sends 1 doubt 1"])
     }
 
-    @Test("resend_max: to the 15m tier, as one attempt")
-    func resendMax() {
+    @Test func `resend_max: to the 15m tier, as one attempt`() {
         let rig = Self.ready()
         for _ in 0..<5 {
             rig.doubt("a")
@@ -79,12 +73,11 @@ struct AgainTests {
     }
 
     @Test(
-        "Verdicts that retry: the tier by the delay asked for",
         arguments: [
             (429, .tooManyRequests, 0), (500, .internalServerError, 1), (503, .serviceUnavailable, 1),
             (503, .shutdown, 1), (403, .invalidProviderToken, 0), (403, .expiredProviderToken, 0), (502, .none, 1),
         ] as [(UInt16, ReasonCode, Int)])
-    func retried(_ status: UInt16, _ reason: ReasonCode, _ tier: Int) {
+    func `Verdicts that retry: the tier by the delay asked for`(_ status: UInt16, _ reason: ReasonCode, _ tier: Int) {
         let rig = Self.ready()
         rig.answer("a", status, reason)
         let written = rig.settle()
@@ -97,10 +90,11 @@ struct AgainTests {
     }
 
     @Test(
-        "Answers that are resent once: what the second one leads to",
         arguments: [(403, .unrelatedKeyIdInToken, 0), (429, .tooManyProviderTokenUpdates, 0)]
             as [(UInt16, ReasonCode, Int)])
-    func twice(_ status: UInt16, _ reason: ReasonCode, _ tier: Int) {
+    func `Answers that are resent once: what the second one leads to`(
+        _ status: UInt16, _ reason: ReasonCode, _ tier: Int
+    ) {
         let rig = Self.ready()
         rig.answer("a", status, reason)
         #expect(rig.send() == ["a"])
@@ -109,8 +103,7 @@ struct AgainTests {
         #expect(rig.settle().map(\.kind) == [.retry(tier: tier)])
     }
 
-    @Test("ExpiredProviderToken: resent while the token was older than ours, else our credential's fault")
-    func olderToken() {
+    @Test func `ExpiredProviderToken: resent while the token was older than ours, else our credential's fault`() {
         let rig = Self.ready()
         rig.completion("a") {
             Completion(id: $0, kind: .answered, status: 403, reason: .expiredProviderToken, carriedOlderToken: true)
@@ -121,10 +114,8 @@ struct AgainTests {
         #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 1 ExpiredProviderToken sends 2 doubt 0"])
     }
 
-    @Test(
-        "TopicDisallowed: resent once where newer connections are there, else its topic waits",
-        arguments: [true, false])
-    func newBundleID(isTwice: Bool) {
+    @Test(arguments: [true, false])
+    func `TopicDisallowed: resent once where newer connections are there, else its topic waits`(isTwice: Bool) {
         let rig = Self.ready()
         rig.completion("a") {
             Completion(id: $0, kind: .answered, status: 400, reason: .topicDisallowed, carriedOlderToken: true)
@@ -140,16 +131,14 @@ struct AgainTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("TopicDisallowed over connections that are new already is no reason to send again")
-    func disallowedTopic() {
+    @Test func `TopicDisallowed over connections that are new already is no reason to send again`() {
         let rig = Self.ready()
         rig.answer("a", 400, .topicDisallowed)
         #expect(rig.send() == [])
         #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 1 TopicDisallowed sends 1 doubt 0"])
     }
 
-    @Test("A reason that nobody knows keeps its text")
-    func unknownReason() {
+    @Test func `A reason that nobody knows keeps its text`() {
         let rig = Self.ready()
         rig.completion(
             "a", { Completion(id: $0, kind: .answered, status: 400, reason: .other, reasonText: 0) },
@@ -157,8 +146,7 @@ struct AgainTests {
         #expect(rig.settle().map(\.description) == ["a rejected NextYear sends 1 doubt 0"])
     }
 
-    @Test("Expiration 0 never goes to a tier: not processed is resent for 30 s, all else expires")
-    func nowOrNever() {
+    @Test func `Expiration 0 never goes to a tier: not processed is resent for 30 s, all else expires`() {
         let now = ["apns-expiration": "0"]
         let retried = Self.ready(MachineSettings(), now)
         retried.answer("a", 503, .shutdown)
@@ -193,8 +181,7 @@ struct AgainTests {
         ]
     }
 
-    @Test("A retry record is not taken before it is due, and its result names the original request")
-    func due() throws {
+    @Test func `A retry record is not taken before it is due, and its result names the original request`() throws {
         let rig = Rig()
         let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
         let firstMs = rig.now.wallMs - 60_000
@@ -216,8 +203,7 @@ struct AgainTests {
         #expect(written.map(\.request) == ["requests/4/1234/7"])
     }
 
-    @Test("Due is the smaller of the header and the timestamp plus the tier's delay")
-    func skewedClock() {
+    @Test func `Due is the smaller of the header and the timestamp plus the tier's delay`() {
         let rig = Rig()
         let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
         let headers = Self.retryHeaders(attempt: 1, dueMs: rig.now.wallMs + 9_000_000, firstMs: rig.now.wallMs)
@@ -228,8 +214,8 @@ struct AgainTests {
         #expect(untilMs == rig.now.wallMs + 30_000)
     }
 
-    @Test("The next tier each time, and abandoned when the attempts are used up", arguments: [1, 4, 5])
-    func attempts(_ attempt: Int) {
+    @Test(arguments: [1, 4, 5])
+    func `The next tier each time, and abandoned when the attempts are used up`(_ attempt: Int) {
         let rig = Rig()
         let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
         let headers = Self.retryHeaders(attempt: attempt, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs)
@@ -247,8 +233,7 @@ struct AgainTests {
         }
     }
 
-    @Test("A tier taken out of the configuration: read with its own delay, and the next tier is a longer one")
-    func oldTier() {
+    @Test func `A tier taken out of the configuration: read with its own delay, and the next tier is a longer one`() {
         for (delayMs, tier) in [(60_000, 1), (30_000, 1), (1_800_000, 2), (4_000_000, 2)] as [(Int64, Int)] {
             let rig = Rig()
             let partition = rig.assignReady(0, topic: "retry.old", role: .retry(delayMs: delayMs))
@@ -268,8 +253,7 @@ struct AgainTests {
         }
     }
 
-    @Test("What is held of a retry record goes to the shortest tier and keeps its attempts")
-    func heldAgain() {
+    @Test func `What is held of a retry record goes to the shortest tier and keeps its attempts`() {
         let rig = Rig(apps: [ReloadTests.changed(Rig.app) { $0.isPaused = true }])
         let partition = rig.assignReady(0, topic: "retry.2h", role: .retry(delayMs: 7_200_000))
         let headers = Self.retryHeaders(attempt: 4, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs)
@@ -277,8 +261,7 @@ struct AgainTests {
         #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 4 held sends 2 doubt 1"])
     }
 
-    @Test("max_age counts from the original request")
-    func maxAge() {
+    @Test func `max_age counts from the original request`() {
         let rig = Rig()
         let partition = rig.assignReady(0, topic: "retry.2h", role: .retry(delayMs: 7_200_000))
         let firstMs = rig.now.wallMs - 24 * 3_600_000 - 1
@@ -288,8 +271,7 @@ struct AgainTests {
         #expect(rig.settle().map(\.outcome) == [.expired])
     }
 
-    @Test("A dead network abandons nobody: connections that fall silent use up neither resends nor attempts")
-    func silence() {
+    @Test func `A dead network abandons nobody: connections that fall silent use up neither resends nor attempts`() {
         let rig = Self.ready()
         for _ in 0..<100 {
             rig.completion("a") {
@@ -305,8 +287,8 @@ struct AgainTests {
     }
 
     /// With `message.timestamp.type=LogAppendTime` the timestamp is by the broker's clock, the header by the worker's.
-    @Test("The tier's delay is kept whatever the broker's clock says", arguments: [-45_000, 45_000])
-    func brokersClock(offMs: Int64) {
+    @Test(arguments: [-45_000, 45_000])
+    func `The tier's delay is kept whatever the broker's clock says`(offMs: Int64) {
         let rig = Rig()
         let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
         let headers = Self.retryHeaders(
@@ -325,8 +307,7 @@ struct AgainTests {
         }
     }
 
-    @Test("A record from a time still to come, further than its tier is long: nobody waits for that time")
-    func clockSetBack() {
+    @Test func `A record from a time still to come, further than its tier is long: nobody waits for that time`() {
         let rig = Rig()
         let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
         let laterMs = rig.now.wallMs + 3 * 3_600_000

@@ -3,14 +3,12 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Circuit")
 struct CircuitTests {
     static func id(_ slot: UInt32) -> NotificationID { NotificationID(slot: NotificationSlot(slot), generation: 1) }
     static let second: Int64 = 1_000_000_000
 
-    @Test("One probe at a time, at intervals that double from one second to a minute")
-    func probes() {
-        var circuit = Circuit()
+    @Test func `One probe at a time, at intervals that double from one second to a minute`() {
+        var circuit = Circuit(.host(app: 0))
         expect(circuit.admits(Self.id(1), nowNs: 0), is: true)
         expect(circuit.fault(.badCertificate, handedNs: 0, nowNs: 10), is: .opened)
         expect(circuit.fault(.badCertificate, handedNs: 0, nowNs: 11), is: .none)
@@ -31,18 +29,17 @@ struct CircuitTests {
         expect(circuit.admits(Self.id(1), nowNs: nowNs + Self.second), is: true)
     }
 
-    @Test("A probe that ends without an answer makes room for the next at once")
-    func unanswered() {
-        var circuit = Circuit()
+    @Test func `A probe that ends without an answer makes room for the next at once`() {
+        var circuit = Circuit(.host(app: 0))
         _ = circuit.fault(.badCertificate, handedNs: 0, nowNs: 0)
         expect(circuit.admits(Self.id(1), nowNs: Self.second), is: true)
         circuit.probeEnded()
         expect(circuit.admits(Self.id(2), nowNs: Self.second), is: true)
     }
 
-    @Test("An answer to a try from before it closed does not open it; from before the replacement it is outdated")
-    func late() {
-        var circuit = Circuit()
+    @Test
+    func `An answer to a try from before it closed does not open it; from before the replacement it is outdated`() {
+        var circuit = Circuit(.host(app: 0))
         _ = circuit.fault(.badCertificate, handedNs: 0, nowNs: 0)
         circuit.close(nowNs: 100)
         expect(circuit.fault(.badCertificate, handedNs: 99, nowNs: 200), is: .none)
@@ -52,7 +49,6 @@ struct CircuitTests {
     }
 }
 
-@Suite("Machine: circuits")
 struct MachineCircuitTests {
     static let shop = ["apns-topic": "com.example.shop"]
     static let news = ["apns-topic": "com.example.news"]
@@ -68,8 +64,7 @@ struct MachineCircuitTests {
     static let opened = DeliveryEvent.circuitOpened(.credential(of: AppIndex(0)), reason: .badCertificate)
     static let closed = DeliveryEvent.circuitClosed(.credential(of: AppIndex(0)))
 
-    @Test("Before anything is resent: the one that was answered uses an attempt, those behind it do not")
-    func opens() {
+    @Test func `Before anything is resent: the one that was answered uses an attempt, those behind it do not`() {
         let rig = Rig(capacity: 3)
         let partition = rig.assignReady()
         for (offset, device) in ["a", "a", "b", "c", "d"].enumerated() {
@@ -112,10 +107,10 @@ struct MachineCircuitTests {
         return (rig, partition)
     }
 
-    @Test(
-        "One probe tries; any answer but the fault for which the credential was looked at closes it",
-        arguments: [(200, .none), (410, .none), (400, .badTopic)] as [(UInt16, ReasonCode)])
-    func closes(_ status: UInt16, _ reason: ReasonCode) {
+    @Test(arguments: [(200, .none), (410, .none), (400, .badTopic)] as [(UInt16, ReasonCode)])
+    func `One probe tries; any answer but the fault for which the credential was looked at closes it`(
+        _ status: UInt16, _ reason: ReasonCode
+    ) {
         let (rig, partition) = Self.open()
         rig.wait(ms: 1_000)
         rig.receive(partition, 1, "a")
@@ -133,10 +128,10 @@ struct MachineCircuitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test(
-        "A probe answered by a host that may not have looked closes nothing: the next one comes after the same pause",
-        arguments: [(503, .none), (500, .internalServerError), (404, .none)] as [(UInt16, ReasonCode)])
-    func unseen(_ status: UInt16, _ reason: ReasonCode) {
+    @Test(arguments: [(503, .none), (500, .internalServerError), (404, .none)] as [(UInt16, ReasonCode)])
+    func `A probe answered by a host that may not have looked closes nothing: the next one comes after the same pause`(
+        _ status: UInt16, _ reason: ReasonCode
+    ) {
         for fault in [ReasonCode.badCertificate, .topicMismatch] {
             let rig = Rig()
             let partition = rig.assignReady()
@@ -166,8 +161,7 @@ struct MachineCircuitTests {
         }
     }
 
-    @Test("A probe that is refused uses an attempt; the next one comes later")
-    func refused() {
+    @Test func `A probe that is refused uses an attempt; the next one comes later`() {
         let (rig, partition) = Self.open()
         var offset: Int64 = 1
         for waitMs in [1_000, 2_000, 4_000] as [Int64] {
@@ -184,8 +178,7 @@ struct MachineCircuitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("A probe that comes back unprocessed or in doubt tries again; dropped, expired or lost it makes room")
-    func unanswered() {
+    @Test func `A probe that comes back unprocessed or in doubt tries again; dropped, expired or lost it makes room`() {
         let (rig, partition) = Self.open()
         let other = rig.assignReady(1)
         rig.wait(ms: 1_000)
@@ -218,8 +211,7 @@ struct MachineCircuitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Apps with one credential and environment share a circuit, others do not")
-    func shared() {
+    @Test func `Apps with one credential and environment share a circuit, others do not`() {
         for (apps, isShared) in [(Self.sharing(7), true), ([Rig.app, Rig.news], false)] {
             let (rig, partition) = Self.open(apps)
             rig.receive(partition, 1, "n", headers: Self.news)
@@ -233,8 +225,7 @@ struct MachineCircuitTests {
         #expect(rig.send() == ["n"])
     }
 
-    @Test("Replacing the credential closes it at once; what was refused with the old one is resent")
-    func replaced() {
+    @Test func `Replacing the credential closes it at once; what was refused with the old one is resent`() {
         let rig = Rig(apps: Self.sharing(7))
         let partition = rig.assignReady()
         rig.receive(partition, 0, "x", headers: Self.shop)
@@ -258,8 +249,7 @@ struct MachineCircuitTests {
         #expect(rig.machine.takeEvents() == [Self.opened])
     }
 
-    @Test("A reload that gives the app another credential leaves the open circuit behind")
-    func reloaded() {
+    @Test func `A reload that gives the app another credential leaves the open circuit behind`() {
         let (rig, partition) = Self.open(Self.sharing(7))
         _ = rig.machine.replaceApps(
             [ReloadTests.changed(Rig.app) { $0.credential = 8 }, Self.sharing(7)[1]], now: rig.now)
@@ -268,8 +258,8 @@ struct MachineCircuitTests {
         #expect(rig.send() == ["a"])
     }
 
-    @Test("A reload that gives the only app of an open circuit another credential closes it, and its probe is none")
-    func left() {
+    @Test
+    func `A reload that gives the only app of an open circuit another credential closes it, and its probe is none`() {
         for hasProbe in [false, true] {
             let (rig, partition) = Self.open([ReloadTests.changed(Rig.app) { $0.credential = 7 }])
             rig.wait(ms: 1_000)
@@ -292,8 +282,7 @@ struct MachineCircuitTests {
         }
     }
 
-    @Test("TopicMismatch: only that topic of the app is held, and a probe of it closes it")
-    func topic() {
+    @Test func `TopicMismatch: only that topic of the app is held, and a probe of it closes it`() {
         let other = ["apns-topic": "com.example.shop.voip", "apns-push-type": "voip"]
         let rig = Rig()
         let partition = rig.assignReady()
@@ -326,8 +315,7 @@ struct MachineCircuitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("The circuits of a removed app close, those of its topics, too, and count towards no limit")
-    func topicsOfARemovedApp() {
+    @Test func `The circuits of a removed app close, those of its topics, too, and count towards no limit`() {
         let rig = Rig(apps: [Rig.app, Rig.news])
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a", headers: Self.shop)
@@ -344,10 +332,12 @@ struct MachineCircuitTests {
         #expect(rig.send() == ["b"])
     }
 
-    @Test(
-        "Who tries the host of an app that was cut off tries its credential, too, where the answer shows that it was looked at",
-        arguments: [200, 503] as [UInt16])
-    func trialOfACredential(status: UInt16) {
+    @Test(arguments: [200, 503] as [UInt16])
+    func
+        `Who tries the host of an app that was cut off tries its credential, too, where the answer shows that it was looked at`(
+            status: UInt16
+        )
+    {
         let rig = Rig(apps: [Rig.app, Rig.news])
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a", headers: Self.shop)
@@ -366,8 +356,7 @@ struct MachineCircuitTests {
         expect(rig.machine.appStatuses[0].credentialOpenNs != nil, is: status == 503)
     }
 
-    @Test("A probe that waits when its circuit closes may be behind the circuit of its topic")
-    func probeBehindTopic() {
+    @Test func `A probe that waits when its circuit closes may be behind the circuit of its topic`() {
         let voip = ["apns-topic": "com.example.shop.voip", "apns-push-type": "voip"]
         let rig = Rig()
         let partition = rig.assignReady()
@@ -388,8 +377,7 @@ struct MachineCircuitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("A reload that gives the probe's app another credential: the old circuit waits for another probe")
-    func strayProbe() {
+    @Test func `A reload that gives the probe's app another credential: the old circuit waits for another probe`() {
         let (rig, partition) = Self.open(Self.sharing(7))
         rig.wait(ms: 1_000)
         rig.receive(partition, 1, "a", headers: Self.shop)
@@ -403,8 +391,7 @@ struct MachineCircuitTests {
         expect(rig.machine.appStatuses.map { $0.credentialOpenNs != nil }, is: [false, true])
     }
 
-    @Test("One app that cannot connect waits; with several, it is held after five seconds, until it can")
-    func unreachable() {
+    @Test func `One app that cannot connect waits; with several, it is held after five seconds, until it can`() {
         for apps in [[Rig.app], [Rig.app, Rig.news]] {
             let rig = Rig(apps: apps, capacity: 0)
             let partition = rig.assignReady()
@@ -437,8 +424,8 @@ struct MachineCircuitTests {
         }
     }
 
-    @Test("Connections that come and end without an answer: held like one that cannot connect, one at a time tries")
-    func flickering() {
+    @Test
+    func `Connections that come and end without an answer: held like one that cannot connect, one at a time tries`() {
         let rig = Rig(apps: [Rig.app, Rig.news], capacity: 0)
         let partition = rig.assignReady()
         func connect(_ capacity: Int) { rig.machine.setCapacity(AppIndex(0), requests: capacity, now: rig.now) }
@@ -481,8 +468,8 @@ struct MachineCircuitTests {
         #expect(rig.send() == ["g"])
     }
 
-    @Test("A connection that comes and stays: not held while its first answer is awaited, nor when nobody asks it")
-    func awaited() {
+    @Test
+    func `A connection that comes and stays: not held while its first answer is awaited, nor when nobody asks it`() {
         let rig = Rig(apps: [Rig.app, Rig.news], capacity: 0)
         let partition = rig.assignReady()
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
@@ -507,17 +494,15 @@ struct MachineCircuitTests {
         expect(rig.machine.appStatuses[0].isCutOff, is: false)
     }
 
-    @Test("A connection counts from when its transport told of it, before the turn's timers")
-    func connectedAt() {
+    @Test func `A connection counts from when its transport told of it, before the turn's timers`() {
         let rig = Rig(apps: [Rig.app, Rig.news], capacity: 0)
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
         rig.now.ns += 400_000_000
         rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)
-        expect(rig.machine.nextDeadlineNs, is: rig.now.ns + HostCircuit.cutOffNs)
+        expect(rig.machine.nextDeadlineNs, is: rig.now.ns + CircuitBreakers.cutOffNs)
     }
 
-    @Test("A connection that is left, or comes within five seconds, keeps it from being held")
-    func reachable() {
+    @Test func `A connection that is left, or comes within five seconds, keeps it from being held`() {
         let rig = Rig(apps: [Rig.app, Rig.news], capacity: 1)
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a", headers: Self.shop)

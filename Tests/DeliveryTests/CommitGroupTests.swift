@@ -3,7 +3,6 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Machine: commits of two groups")
 struct CommitGroupTests {
     static func both() -> (Rig, requests: PartitionID, retries: PartitionID) {
         let rig = Rig()
@@ -20,8 +19,7 @@ struct CommitGroupTests {
         rig.settle()
     }
 
-    @Test("A slow reply to the one does not delay the other")
-    func apart() {
+    @Test func `A slow reply to the one does not delay the other`() {
         let (rig, requests, retries) = Self.both()
         let headers = AgainTests.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs)
         rig.receive(retries, 0, "a", headers: headers)
@@ -40,10 +38,8 @@ struct CommitGroupTests {
         expect(rig.machine.status(of: retries)?.committed, is: 1)
     }
 
-    @Test(
-        "When replies slow down the interval widens by itself, up to a second",
-        arguments: [(5, 15), (15, 15), (40, 40), (400, 400), (5_000, 1_000)] as [(Int64, Int64)])
-    func widens(_ replyMs: Int64, _ pauseMs: Int64) {
+    @Test(arguments: [(5, 15), (15, 15), (40, 40), (400, 400), (5_000, 1_000)] as [(Int64, Int64)])
+    func `When replies slow down the interval widens by itself, up to a second`(_ replyMs: Int64, _ pauseMs: Int64) {
         let (rig, requests, _) = Self.both()
         Self.settleOne(rig, requests, 0, "b")
         #expect(rig.takeCommit(of: .requests).count == 1)
@@ -57,8 +53,7 @@ struct CommitGroupTests {
         #expect(rig.takeCommit(of: .requests).count == 1)
     }
 
-    @Test("A refusal pauses the group that was refused")
-    func refused() {
+    @Test func `A refusal pauses the group that was refused`() {
         let (rig, requests, retries) = Self.both()
         rig.machine.revoke([retries])
         Self.settleOne(rig, requests, 0, "a")

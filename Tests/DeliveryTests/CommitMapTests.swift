@@ -2,7 +2,6 @@ import Bytes
 @testable import Delivery
 import Testing
 
-@Suite("Commit map")
 struct CommitMapTests {
     static func text(base: Int64, _ map: CommitMap, limit: Int = 4_000) -> (text: [UInt8], dropped: Int) {
         var writer = CommitMapWriter()
@@ -25,7 +24,6 @@ struct CommitMapTests {
     }
 
     @Test(
-        "What is written is read",
         arguments: [
             CommitMap(),
             CommitMap(reach: 1_500),
@@ -47,15 +45,14 @@ struct CommitMapTests {
                     .init(offset: 1_003, indexes: [9_999..<10_000]),
                 ]),
         ])
-    func roundTrip(_ map: CommitMap) throws {
+    func `What is written is read`(_ map: CommitMap) throws {
         let (text, dropped) = Self.text(base: 1_000, map)
         #expect(dropped == 0)
         #expect(text.allSatisfy { $0 > 0x20 && $0 < 0x7F })
         #expect(Self.read(text, base: 1_000) == map)
     }
 
-    @Test("Who does not know a reach's indexes takes all of its last record to be below it, and reads the rest")
-    func compatible() {
+    @Test func `Who does not know a reach's indexes takes all of its last record to be below it, and reads the rest`() {
         // As the version before wrote it: all indexes.
         let old = Self.read(Array("AQrYxKhG9AMCZAEAAAKIJw".utf8), base: 1_000)
         #expect(
@@ -68,8 +65,9 @@ struct CommitMapTests {
         #expect(bytes.dropFirst(4) == [5, 0, 0, 1, 3, 0xAC, 2, 0, 0])
     }
 
-    @Test("A map that names nothing settled fits into the least that metadata is cut to, whatever its reach and owner")
-    func least() {
+    @Test
+    func `A map that names nothing settled fits into the least that metadata is cut to, whatever its reach and owner`()
+    {
         let map = CommitMap(reach: CommitMap.highestReach, reachIndexes: Int32(CommitMap.indexLimit - 1))
         for limit in [0, CommitMapWriter.leastCharacters] {
             var writer = CommitMapWriter()
@@ -81,8 +79,7 @@ struct CommitMapTests {
         }
     }
 
-    @Test("Two owners who say the same write it each in their way; what names no owner is read, too")
-    func owners() {
+    @Test func `Two owners who say the same write it each in their way; what names no owner is read, too`() {
         let texts = [nil, 0, 5, CommitMap.ownerLimit - 1].map { (owner: Int64?) -> [UInt8] in
             var writer = CommitMapWriter()
             writer.start(base: 10, limit: 100)
@@ -102,14 +99,13 @@ struct CommitMapTests {
         for text in texts { #expect(Self.read(text, base: 10) == CommitMap(reach: 20, settled: [12..<14])) }
     }
 
-    @Test("A reach at or below the committed offset says nothing")
-    func reachBelow() {
+    @Test func `A reach at or below the committed offset says nothing`() {
         #expect(Self.read(Self.text(base: 10, CommitMap(reach: 10)).text, base: 10)?.reach == nil)
         #expect(Self.read(Self.text(base: 10, CommitMap(reach: 11)).text, base: 10)?.reach == 11)
     }
 
-    @Test("A span of 20,000 with 4,000 open at random fits whole", arguments: 0..<5)
-    func fits(_ seed: UInt64) throws {
+    @Test(arguments: 0..<5)
+    func `A span of 20,000 with 4,000 open at random fits whole`(_ seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         var open = Set((0..<20_000).shuffled(using: &random).prefix(4_000).map { Int64($0) })
         open.insert(0)
@@ -120,8 +116,8 @@ struct CommitMapTests {
         #expect(Self.read(text, base: 5) == map)
     }
 
-    @Test("What does not fit is cut at the end, and counted", arguments: [32, 64, 200, 1_000, 2_000, 4_000])
-    func cut(_ limit: Int) throws {
+    @Test(arguments: [32, 64, 200, 1_000, 2_000, 4_000])
+    func `What does not fit is cut at the end, and counted`(_ limit: Int) throws {
         var random = SplitMix64(seed: UInt64(limit))
         let settled = (1..<60_000).filter { _ in Bool.random(using: &random) }.map { Int64($0) }
         let map = CommitMap(reach: 70_000, settled: runs(of: settled, from: 0))
@@ -136,8 +132,7 @@ struct CommitMapTests {
         if limit >= 200, let end = read.settled.last?.upperBound { #expect(end > Int64(limit - 64) * 6) }
     }
 
-    @Test("A fan-out that does not fit is cut to a prefix of its indexes; nothing after it is kept")
-    func cutPartial() throws {
+    @Test func `A fan-out that does not fit is cut to a prefix of its indexes; nothing after it is kept`() throws {
         let indexes = stride(from: 0, to: 10_000, by: 3).map { Int64($0)..<Int64($0) + 1 }
         let map = CommitMap(partials: [
             .init(offset: 0, indexes: indexes), .init(offset: 1, indexes: indexes), .init(offset: 2, indexes: indexes),
@@ -153,8 +148,7 @@ struct CommitMapTests {
         for partial in read.partials { #expect(partial.indexes == Array(indexes.prefix(partial.indexes.count))) }
     }
 
-    @Test("Metadata of another offset, or with any character changed, dropped or added, is not believed")
-    func damaged() throws {
+    @Test func `Metadata of another offset, or with any character changed, dropped or added, is not believed`() throws {
         let map = CommitMap(
             reach: 9_999, settled: [1_500..<1_600, 1_700..<1_701], partials: [.init(offset: 1_000, indexes: [0..<77])])
         let text = Self.text(base: 1_000, map).text
@@ -173,15 +167,15 @@ struct CommitMapTests {
         #expect(Self.read(text + text, base: 1_000) == nil)
     }
 
-    @Test(
-        "Somebody else's metadata",
-        arguments: ["", "x", "NO_METADATA", "{\"a\":1}", "AAAA", "AQAAAA", "bm90IG91cnM=", "\0\0\0\0", "AQAAAAAAAAAA"])
-    func foreign(_ text: String) {
+    @Test(arguments: [
+        "", "x", "NO_METADATA", "{\"a\":1}", "AAAA", "AQAAAA", "bm90IG91cnM=", "\0\0\0\0", "AQAAAAAAAAAA",
+    ])
+    func `Somebody else's metadata`(_ text: String) {
         #expect(Self.read(Array(text.utf8), base: 0) == nil)
     }
 
-    @Test("Any bytes with a right check are read or refused, never a crash or much memory", arguments: 0..<20)
-    func hostile(_ seed: UInt64) {
+    @Test(arguments: 0..<20)
+    func `Any bytes with a right check are read or refused, never a crash or much memory`(_ seed: UInt64) {
         var random = SplitMix64(seed: seed)
         for _ in 0..<500 {
             let body = (0..<Int.random(in: 0...40, using: &random)).map { _ -> UInt8 in
@@ -198,8 +192,8 @@ struct CommitMapTests {
         }
     }
 
-    @Test("Random maps", arguments: 0..<100)
-    func random(_ seed: UInt64) {
+    @Test(arguments: 0..<100)
+    func `Random maps`(_ seed: UInt64) {
         var random = SplitMix64(seed: seed)
         let base = Int64.random(in: 0...1 << 47, using: &random)
         let openness = Int.random(in: 1...99, using: &random)

@@ -3,7 +3,6 @@ import Testing
 @testable import Delivery
 
 /// After a crash what may have been sent is in doubt: little more than what was.
-@Suite("Machine: how much is in doubt")
 struct DoubtWidthTests {
     struct Case: CustomTestStringConvertible {
         var name: String
@@ -13,13 +12,12 @@ struct DoubtWidthTests {
     }
 
     @Test(
-        "A crash marks at most four times what is sent again, and that wholly",
         arguments: [
             Case(name: "single", tokens: [1]), Case(name: "fan-outs", tokens: [2_000]),
             Case(name: "short fan-outs", tokens: [20]),
             Case(name: "both", tokens: [1, 1, 1, 500, 1, 1, 1_500, 1, 1, 1, 1]),
         ])
-    func crash(_ test: Case) throws {
+    func `A crash marks at most four times what is sent again, and that wholly`(_ test: Case) throws {
         let log = Log(tokens: test.tokens, least: 12_000)
         let rig = Rig(capacity: 200)
         let partition = rig.assignReady()
@@ -44,8 +42,8 @@ struct DoubtWidthTests {
             }
             rig.settle()
             let devices = rig.send()
-            if let slot = rig.machine.ledger.partitions.find(partition),
-                !rig.machine.ledger.partitions[slot].behindReach.isEmpty
+            if let slot = rig.machine.ledger.find(partition),
+                !rig.machine.ledger[slot].behindHorizon.isEmpty
             {
                 waits += 1
             }

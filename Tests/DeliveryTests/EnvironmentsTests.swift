@@ -3,7 +3,6 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Machine: a bad token is tried once in the other environment")
 struct EnvironmentsTests {
     static let first = ReloadTests.changed(Rig.app) { $0.otherEnvironment = "shop-dev" }
     static let other = AppRoute(
@@ -46,8 +45,7 @@ struct EnvironmentsTests {
         return headers
     }
 
-    @Test("Accepted there: the result names the other app, and that the first one refused it")
-    func accepted() {
+    @Test func `Accepted there: the result names the other app, and that the first one refused it`() {
         let rig = Self.rig(Self.badTokensIncluded())
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a")
@@ -69,8 +67,8 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Bad there too: rejected as the first app's, and dead once", arguments: [false, true])
-    func badInBoth(returns: Bool) {
+    @Test(arguments: [false, true])
+    func `Bad there too: rejected as the first app's, and dead once`(returns: Bool) {
         let rig = Self.rig(Self.badTokensIncluded(), returns: returns)
         rig.receive(rig.assignReady(), 0, "a")
         for to in 0..<2 {
@@ -87,8 +85,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("verdicts: {BadDeviceToken: unregister} ends so only once both say it")
-    func overridden() {
+    @Test func `verdicts: {BadDeviceToken: unregister} ends so only once both say it`() {
         var settings = MachineSettings()
         settings.verdicts = ["BadDeviceToken": .unregister]
         let rig = Self.rig(settings)
@@ -101,8 +98,7 @@ struct EnvironmentsTests {
         #expect(rig.settle().map(\.outcome) == [.unregistered, .unregistered])
     }
 
-    @Test("Another reason does not ask the other environment; what that says of it otherwise is its end")
-    func otherReasons() {
+    @Test func `Another reason does not ask the other environment; what that says of it otherwise is its end`() {
         let rig = Self.rig(Self.badTokensIncluded())
         let partition = rig.assignReady()
         for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
@@ -124,9 +120,10 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test(
-        "Trouble there is a retry record for the other app, which names the first one: no dead token on half an answer")
-    func trouble() {
+    @Test
+    func
+        `Trouble there is a retry record for the other app, which names the first one: no dead token on half an answer`()
+    {
         let rig = Self.rig(Self.badTokensIncluded())
         rig.receive(rig.assignReady(), 0, "a")
         _ = Self.send(rig)
@@ -140,8 +137,8 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("A retry record that was tried before goes to its own app only", arguments: [200, 400, 503])
-    func fromTheTier(status: UInt16) {
+    @Test(arguments: [200, 400, 503])
+    func `A retry record that was tried before goes to its own app only`(status: UInt16) {
         let rig = Self.rig(Self.badTokensIncluded(), returns: true)
         let tier = rig.assignReady(0, topic: "tier", role: .retry(delayMs: 30_000))
         rig.receive(tier, 0, "a", headers: Self.retryHeaders(tried: "shop", nowMs: rig.now.wallMs))
@@ -166,8 +163,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Where the app that was tried before is not known here, the notification is still sent on no more")
-    func unknownFirst() {
+    @Test func `Where the app that was tried before is not known here, the notification is still sent on no more`() {
         let rig = Self.rig(returns: true)
         let tier = rig.assignReady(0, topic: "tier", role: .retry(delayMs: 30_000))
         rig.receive(tier, 0, "a", headers: Self.retryHeaders(tried: "gone", nowMs: rig.now.wallMs))
@@ -183,8 +179,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("One that came to the other app by itself is sent on where that app has one, too")
-    func bothWays() {
+    @Test func `One that came to the other app by itself is sent on where that app has one, too`() {
         let rig = Self.rig(returns: true)
         rig.receive(rig.assignReady(), 0, "a", headers: ["push-environment": "development"])
         #expect(Self.send(rig) == ["a to 1"])
@@ -196,8 +191,7 @@ struct EnvironmentsTests {
         #expect(written.map(\.detail) == ["BadDeviceToken in development first"])
     }
 
-    @Test("Nothing connects to the other host: what is sent on is held for it; the first app goes on")
-    func unreachable() {
+    @Test func `Nothing connects to the other host: what is sent on is held for it; the first app goes on`() {
         let rig = Self.rig(Self.badTokensIncluded())
         let partition = rig.assignReady()
         rig.machine.setCapacity(AppIndex(1), requests: 0, now: rig.now)
@@ -225,8 +219,9 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("The other environment refuses the credential: its circuit opens, with the same key the first one's does not")
-    func credentialRefused() {
+    @Test
+    func `The other environment refuses the credential: its circuit opens, with the same key the first one's does not`()
+    {
         var apps = [Self.first, Self.other]
         for app in apps.indices { apps[app].credential = 3 }
         let rig = Rig(apps: apps)
@@ -260,8 +255,7 @@ struct EnvironmentsTests {
         rig.machine.handle(CompletionBatch(app: AppIndex(Int(app)), completions: [completion]), now: rig.now)
     }
 
-    @Test("The notifications of one device keep their order there")
-    func order() {
+    @Test func `The notifications of one device keep their order there`() {
         let rig = Self.rig()
         let partition = rig.assignReady()
         for offset in 0..<3 { rig.receive(partition, Int64(offset), "a") }
@@ -282,8 +276,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("The guard of the first app counts what is bad in both; mixed tokens trip none")
-    func environmentGuard() {
+    @Test func `The guard of the first app counts what is bad in both; mixed tokens trip none`() {
         let rig = Self.rig(guardPolicy: .warn, capacity: 100)
         let partition = rig.assignReady()
         var offset: Int64 = 0
@@ -306,8 +299,7 @@ struct EnvironmentsTests {
         #expect(rig.machine.takeEvents() == [.guardTripped(AppIndex(0), held: false)])
     }
 
-    @Test("environment_guard: hold keeps what is bad in both while it is tripped, as the first app's")
-    func guardHolds() {
+    @Test func `environment_guard: hold keeps what is bad in both while it is tripped, as the first app's`() {
         let rig = Self.rig(guardPolicy: .hold, capacity: 100)
         let partition = rig.assignReady()
         for device in 0..<21 { rig.receive(partition, Int64(device), "d\(device)") }
@@ -323,8 +315,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Half of the room at most is given to the other app; the rest is held for it")
-    func share() {
+    @Test func `Half of the room at most is given to the other app; the rest is held for it`() {
         var settings = MachineSettings()
         settings.maxOpen = 10
         let rig = Self.rig(settings)
@@ -337,15 +328,14 @@ struct EnvironmentsTests {
             held += rig.settle().count { $0.kind == .retry(tier: 0) && $0.app == 1 && $0.triedApp == "shop" }
         }
         expect(held, is: 3)
-        expect(rig.machine.counters.apps[1].heldByCause[Int(HeldCause.share.rawValue)], is: 3)
+        expect(rig.machine.counters.apps[1].heldByCause[Int(DeferralReason.share.rawValue)], is: 3)
         expect(rig.sent.count, is: 5)
         for request in rig.sent { rig.answer(Rig.device(request)) }
         rig.settle()
         #expect(rig.isEmpty)
     }
 
-    @Test("Now or never: sent on at once; where it would have to wait, it is expired and no dead token")
-    func nowOrNever() {
+    @Test func `Now or never: sent on at once; where it would have to wait, it is expired and no dead token`() {
         let rig = Self.rig(Self.badTokensIncluded())
         let partition = rig.assignReady()
         for (offset, device) in ["a", "b"].enumerated() {
@@ -364,8 +354,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("In doubt there: resent there, and the result says so")
-    func inDoubt() {
+    @Test func `In doubt there: resent there, and the result says so`() {
         let rig = Self.rig()
         rig.receive(rig.assignReady(), 0, "a")
         _ = Self.send(rig)
@@ -380,8 +369,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Each of a fan-out goes its own way")
-    func fanOut() {
+    @Test func `Each of a fan-out goes its own way`() {
         let rig = Self.rig()
         rig.receive(rig.assignReady(), 0, envelope: ["a", "b", "c"])
         _ = Self.send(rig)
@@ -399,8 +387,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("In a partition that is given up it is not sent on: the next owner asks again")
-    func leaving() {
+    @Test func `In a partition that is given up it is not sent on: the next owner asks again`() {
         let rig = Self.rig(Self.badTokensIncluded())
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a")
@@ -416,8 +403,8 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("A reload that takes the other app out: what it has is held for it; what is bad from then on is rejected")
-    func removed() {
+    @Test
+    func `A reload that takes the other app out: what it has is held for it; what is bad from then on is rejected`() {
         let rig = Self.rig()
         let partition = rig.assignReady()
         for (offset, device) in ["a", "b"].enumerated() { rig.receive(partition, Int64(offset), device) }
@@ -435,8 +422,7 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Large records whose notifications were all sent on leave the rest of their topic its room")
-    func bytes() {
+    @Test func `Large records whose notifications were all sent on leave the rest of their topic its room`() {
         var settings = MachineSettings()
         settings.maxOpenBytes = 64 * 1_024
         let rig = Self.rig(settings)
@@ -454,11 +440,10 @@ struct EnvironmentsTests {
         }
         // The other app's host answers nothing, and the first one goes on.
         expect(sentOn, is: 40)
-        #expect(rig.machine.counters.apps[1].heldByCause[Int(HeldCause.share.rawValue)] >= 20)
+        #expect(rig.machine.counters.apps[1].heldByCause[Int(DeferralReason.share.rawValue)] >= 20)
     }
 
-    @Test("A reload that renames the first app: what is at its transport is still sent on, and not called dead")
-    func renamed() {
+    @Test func `A reload that renames the first app: what is at its transport is still sent on, and not called dead`() {
         let rig = Self.rig(Self.badTokensIncluded())
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a")
@@ -471,8 +456,7 @@ struct EnvironmentsTests {
         #expect(rig.settle().map(\.description) == ["a accepted  sends 2 doubt 0"])
     }
 
-    @Test("A retry record of the other app, where nobody sends to its environment: the first app's again")
-    func otherUnknown() {
+    @Test func `A retry record of the other app, where nobody sends to its environment: the first app's again`() {
         let rig = Rig(apps: [Rig.app])
         let tier = rig.assignReady(0, topic: "tier", role: .retry(delayMs: 30_000))
         rig.receive(tier, 0, "a", headers: Self.retryHeaders(tried: "shop", nowMs: rig.now.wallMs))

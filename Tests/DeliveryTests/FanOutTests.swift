@@ -3,10 +3,8 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Machine: fan-out")
 struct FanOutTests {
-    @Test("One notification and one result a token, in order; the offset commits after the last")
-    func straight() {
+    @Test func `One notification and one result a token, in order; the offset commits after the last`() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, envelope: ["a", "b", "c"])
@@ -24,8 +22,7 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Ids spell the index")
-    func ids() {
+    @Test func `Ids spell the index`() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 5, envelope: ["a", "b", "c"])
@@ -33,8 +30,7 @@ struct FanOutTests {
         #expect(rig.sent.map { DerivedID.decode($0.headers.apnsID)?.index } == [0, 1, 2])
     }
 
-    @Test("Indexes that the map names are skipped")
-    func inherited() {
+    @Test func `Indexes that the map names are skipped`() {
         let rig = Rig()
         let map = CommitMap(reach: 1, partials: [.init(offset: 0, indexes: [0..<1, 2..<3])])
         let partition = rig.assign(committed: 0, map: map)
@@ -50,8 +46,7 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("A fan-out of which all is settled settles when it comes")
-    func allInherited() {
+    @Test func `A fan-out of which all is settled settles when it comes`() {
         let rig = Rig()
         let map = CommitMap(partials: [.init(offset: 0, indexes: [0..<2])])
         let partition = rig.assign(committed: 0, map: map)
@@ -63,8 +58,7 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("A large one is admitted piece by piece; its partition is not read meanwhile, others are")
-    func pieces() {
+    @Test func `A large one is admitted piece by piece; its partition is not read meanwhile, others are`() {
         var settings = MachineSettings()
         settings.maxOpen = 8
         let rig = Rig(settings)
@@ -91,8 +85,7 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Records read behind a fan-out that waits keep their order, also of one device")
-    func behind() {
+    @Test func `Records read behind a fan-out that waits keep their order, also of one device`() {
         var settings = MachineSettings()
         settings.maxOpen = 4
         let rig = Rig(settings)
@@ -114,8 +107,7 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Bad tokens in a list are invalid, the others are sent")
-    func badTokens() {
+    @Test func `Bad tokens in a list are invalid, the others are sent`() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(
@@ -127,8 +119,7 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("The rest of a list is admitted in one turn, piece by piece, as far as there is room")
-    func restInOneTurn() {
+    @Test func `The rest of a list is admitted in one turn, piece by piece, as far as there is room`() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, envelope: (0..<700).map { "t\($0)" })
@@ -140,8 +131,8 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("What each result of a list repeats counts as bytes, until it is settled; one at a time always goes on")
-    func repeated() {
+    @Test
+    func `What each result of a list repeats counts as bytes, until it is settled; one at a time always goes on`() {
         var settings = MachineSettings()
         settings.maxOpenBytes = 8 * 1_024
         settings.copiedHeaders = ["note"]
@@ -170,8 +161,7 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Dead letters stop the reading by their bytes, until Kafka has them; a retry record by its payload")
-    func deadLetterBytes() {
+    @Test func `Dead letters stop the reading by their bytes, until Kafka has them; a retry record by its payload`() {
         let rig = Rig()
         let partition = rig.assignReady()
         let key = String(repeating: "k", count: 1 << 20)
@@ -195,8 +185,7 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Ten thousand tokens in one record")
-    func largest() {
+    @Test func `Ten thousand tokens in one record`() {
         let rig = Rig(capacity: 20_000)
         let partition = rig.assignReady()
         let devices = (0..<10_000).map { "t\($0)" }

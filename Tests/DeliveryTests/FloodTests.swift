@@ -4,7 +4,6 @@ import Testing
 @testable import Delivery
 
 /// What is held comes back, and what cannot be taken then is written once more.
-@Suite("Machine: held in great numbers")
 struct FloodTests {
     struct Case: CustomTestStringConvertible {
         var tiersMs: [Int64]
@@ -15,12 +14,11 @@ struct FloodTests {
     }
 
     @Test(
-        "10,000 for one device pass few tiers each",
         arguments: [
             Case(tiersMs: [30_000, 900_000, 7_200_000], answerMs: 20, most: 10),
             Case(tiersMs: [1_000, 10_000, 60_000], answerMs: 20, most: 10),
         ])
-    func deviceQueue(_ test: Case) {
+    func `10,000 for one device pass few tiers each`(_ test: Case) {
         let count = 10_000
         let flood = Flood(tiersMs: test.tiersMs, answerMs: test.answerMs)
         flood.rig.receive(flood.requests, 0, envelope: Array(repeating: "a", count: count))
@@ -29,8 +27,7 @@ struct FloodTests {
         #expect(flood.written <= test.most * count, "\(Double(flood.written) / Double(count)) for each")
     }
 
-    @Test("With one tier, as many as a device queue takes pass each time it comes round")
-    func oneTier() {
+    @Test func `With one tier, as many as a device queue takes pass each time it comes round`() {
         let count = 2_000
         let flood = Flood(tiersMs: [30_000], answerMs: 20)
         flood.rig.receive(flood.requests, 0, envelope: Array(repeating: "a", count: count))
@@ -39,8 +36,7 @@ struct FloodTests {
         #expect(flood.written <= count * count / 200)
     }
 
-    @Test("A device queue that was empty turns away anew, the one that goes on counts on")
-    func counts() {
+    @Test func `A device queue that was empty turns away anew, the one that goes on counts on`() {
         var settings = MachineSettings()
         settings.deviceQueueLimit = 2
         settings.tiers = [.init(delayMs: 1_000), .init(delayMs: 6_000), .init(delayMs: 9_000)]
@@ -68,8 +64,7 @@ struct FloodTests {
         #expect(tiers(2 + 2) == [0, 0])
     }
 
-    @Test("What exceeds an app's share by far goes to longer tiers, and anew when a round is over")
-    func share() {
+    @Test func `What exceeds an app's share by far goes to longer tiers, and anew when a round is over`() {
         var settings = MachineSettings()
         settings.maxOpen = 8
         settings.tiers = [.init(delayMs: 1_000), .init(delayMs: 6_000), .init(delayMs: 9_000)]

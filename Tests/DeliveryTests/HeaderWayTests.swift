@@ -6,7 +6,6 @@ import Testing
 /// Apple's headers on their whole way: from a record through the machine's block to a request, and through a retry
 /// record back to a request. Each comes out as it went in, or its notification is refused with its reason and never
 /// sent.
-@Suite("Machine: the way of a header")
 struct HeaderWayTests {
     /// A header's name, and values with what becomes of each; `nil`: it is sent.
     struct Row: CustomTestStringConvertible, Sendable {
@@ -66,8 +65,8 @@ struct HeaderWayTests {
                 .badMessageId),
         ]
 
-    @Test("Each of Apple's headers is sent and retried as it came, or refused with its reason", arguments: rows)
-    func way(row: Row) throws {
+    @Test(arguments: rows)
+    func `Each of Apple's headers is sent and retried as it came, or refused with its reason`(row: Row) throws {
         for (value, refusal) in row.values {
             if let broken = try follow([(row.name, value)], refusal) {
                 Issue.record("\(row.name): \(String(decoding: value.prefix(80), as: UTF8.self)): \(broken)")
@@ -75,16 +74,14 @@ struct HeaderWayTests {
         }
     }
 
-    @Test("All of them together")
-    func together() throws {
+    @Test func `All of them together`() throws {
         let headers = try Self.rows.map { row in
             (row.name, try #require(row.values.last { $0.refusal == nil }).bytes)
         }
         #expect(try follow(headers, nil) == nil)
     }
 
-    @Test("The rows have every header that goes to Apple for a device")
-    func everyHeader() {
+    @Test func `The rows have every header that goes to Apple for a device`() {
         let known = KnownHeader.all.map(\.text.description).filter { $0.hasPrefix("apns-") }
         #expect(Set(Self.rows.map(\.name)) == Set(known).subtracting(["apns-channel-id"]))
     }

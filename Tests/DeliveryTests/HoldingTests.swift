@@ -3,11 +3,9 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Holding")
 struct HoldingTests {
-    @Test("It begins anew after a pause, or when it was ended; it is told once in a while")
-    func pauses() {
-        var holding = Holding()
+    @Test func `It begins anew after a pause, or when it was ended; it is told once in a while`() {
+        var holding = DeferredCounts()
         func note(_ now: Int64, _ pause: Int64?) -> String {
             let noted = holding.note(now, pauseNs: pause, eventPauseNs: 10, roundNs: 10)
             return "\(noted.forNs) \(noted.isNews)"
@@ -22,13 +20,12 @@ struct HoldingTests {
     }
 }
 
-@Suite("Machine: held")
 struct MachineHoldingTests {
     static let shop = ["apns-topic": "com.example.shop"]
     static let news = ["apns-topic": "com.example.news"]
 
-    @Test("What exceeds a share goes to the shortest tier, after five minutes without a pause to 15m, for that cause")
-    func share() {
+    @Test
+    func `What exceeds a share goes to the shortest tier, after five minutes without a pause to 15m, for that cause`() {
         var settings = MachineSettings()
         settings.maxOpen = 2
         let rig = Rig(settings, apps: [Rig.app, Rig.news], capacity: 0)
@@ -53,16 +50,14 @@ struct MachineHoldingTests {
         #expect(tiers(1) == [0])
     }
 
-    @Test("Without a tier of 15 minutes: the longest")
-    func tiers() {
+    @Test func `Without a tier of 15 minutes: the longest`() {
         for (delays, long) in [([1_000], 0), ([1_000, 60_000], 1), ([1_000, 900_000, 7_200_000], 1)] as [([Int64], Int)]
         {
             #expect(RetryTiers(delays.map { .init(delayMs: $0) }).long == long)
         }
     }
 
-    @Test("A share counts bytes too: large payloads of one app leave room for the others")
-    func bytes() {
+    @Test func `A share counts bytes too: large payloads of one app leave room for the others`() {
         var settings = MachineSettings()
         settings.maxOpenBytes = 32 * 1_024
         let rig = Rig(settings, apps: [Rig.app, Rig.news])
@@ -86,8 +81,7 @@ struct MachineHoldingTests {
         expect(rig.machine.room(for: slow) > 0, is: true)
     }
 
-    @Test("An app whose tries come back again and again does not make others wait for longer")
-    func comesBack() {
+    @Test func `An app whose tries come back again and again does not make others wait for longer`() {
         var settings = MachineSettings()
         settings.maxOpen = 4
         let rig = Rig(settings, apps: [Rig.app, Rig.news])
@@ -107,8 +101,8 @@ struct MachineHoldingTests {
         #expect(rig.settle().map(\.description) == ["s2 retry(tier: 0) attempt 0 held sends 0 doubt 0"])
     }
 
-    @Test("An app whose notifications are all in flight, unanswered, makes others wait for five seconds, no longer")
-    func allInFlight() {
+    @Test
+    func `An app whose notifications are all in flight, unanswered, makes others wait for five seconds, no longer`() {
         var settings = MachineSettings()
         settings.maxOpen = 8
         let rig = Rig(settings, apps: [Rig.app, Rig.news])
@@ -133,8 +127,7 @@ struct MachineHoldingTests {
         #expect(rig.send() == ["n"])
     }
 
-    @Test("An app that is full and does not send wakes nobody when something else is waited for")
-    func noDeadline() {
+    @Test func `An app that is full and does not send wakes nobody when something else is waited for`() {
         var settings = MachineSettings()
         settings.maxOpen = 8
         let rig = Rig(settings, apps: [Rig.app, Rig.news], capacity: 0)
@@ -154,8 +147,7 @@ struct MachineHoldingTests {
         expect(rig.machine.nextDeadlineNs, is: nil)
     }
 
-    @Test("With one app there is nobody to protect: it waits, however long")
-    func oneApp() {
+    @Test func `With one app there is nobody to protect: it waits, however long`() {
         var settings = MachineSettings()
         settings.maxOpen = 4
         let rig = Rig(settings, capacity: 0)
@@ -167,10 +159,10 @@ struct MachineHoldingTests {
     }
 }
 
-@Suite("Machine: weights")
 struct WeightTests {
-    @Test("Half the room is reserved by weight between topics, all tiers together one of weight 1, the other half free")
-    func room() {
+    @Test
+    func `Half the room is reserved by weight between topics, all tiers together one of weight 1, the other half free`()
+    {
         var settings = MachineSettings()
         settings.maxOpen = 120
         let rig = Rig(settings, capacity: 0)
@@ -194,8 +186,7 @@ struct WeightTests {
         expect(rig.machine.room(for: urgent), is: 50)
     }
 
-    @Test("Free streams are given out by weight, per app")
-    func streams() {
+    @Test func `Free streams are given out by weight, per app`() {
         let rig = Rig(apps: [Rig.app, Rig.news], capacity: 0)
         let campaign = rig.assignReady(0, topic: "campaign")
         let urgent = rig.assignReady(0, topic: "urgent", role: .requests(weight: 4))

@@ -4,7 +4,6 @@ import Testing
 @testable import Delivery
 
 /// One partition's commits are refused for good: nothing of it can be sent.
-@Suite("Machine: a partition that cannot be committed holds up no other")
 struct ImpossibleCommitTests {
     /// Its first commit is refused for good; `other`'s is taken.
     static func denied(
@@ -23,8 +22,7 @@ struct ImpossibleCommitTests {
         return (rig, denied, other)
     }
 
-    @Test("It leaves half of the room to the others")
-    func room() {
+    @Test func `It leaves half of the room to the others`() {
         let (rig, denied, other) = Self.denied(maxOpen: 100)
         var offset: Int64 = 0
         while rig.machine.room(for: denied) > 0 {
@@ -36,8 +34,7 @@ struct ImpossibleCommitTests {
         #expect(rig.machine.room(for: other) > 50)
     }
 
-    @Test("A fan-out of it is admitted as far as it leaves half of the room to the others")
-    func fanOut() {
+    @Test func `A fan-out of it is admitted as far as it leaves half of the room to the others`() {
         let (rig, denied, other) = Self.denied(maxOpen: 100)
         rig.receive(denied, 0, envelope: (0..<200).map { "d\($0)" })
         #expect(rig.send() == [])
@@ -64,8 +61,7 @@ struct ImpossibleCommitTests {
         }
     }
 
-    @Test("When it turns impossible, what was read above the reach leaves half of the room to the others")
-    func roomReadBefore() {
+    @Test func `When it turns impossible, what was read above the reach leaves half of the room to the others`() {
         let (rig, denied, other) = Self.deniedLater()
         var offset: Int64 = 0
         while rig.machine.room(for: denied) > 0, offset < 1_000 {
@@ -94,8 +90,7 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("So does a fan-out that was being admitted")
-    func fanOutReadBefore() {
+    @Test func `So does a fan-out that was being admitted`() {
         let (rig, denied, other) = Self.deniedLater()
         rig.receive(denied, 10, envelope: (0..<190).map { "d\($0)" })
         #expect(rig.send() == [])
@@ -105,8 +100,9 @@ struct ImpossibleCommitTests {
         #expect(rig.machine.room(for: other) == 60)
     }
 
-    @Test("Where commits are taken, one app's notifications above the reach hold up another's for five seconds at most")
-    func raised() {
+    @Test
+    func `Where commits are taken, one app's notifications above the reach hold up another's for five seconds at most`()
+    {
         let (rig, partition, _) = Self.deniedLater([Rig.app, LeavingSpanTests.slow])
         let slow = ["apns-topic": "com.example.slow"]
         var offset: Int64 = 0
@@ -132,8 +128,9 @@ struct ImpossibleCommitTests {
         #expect((sent + rig.send()).contains("x"))
     }
 
-    @Test("What waits for its commit leaves the device queue of its device, and joins it again once a commit is taken")
-    func deviceQueues() {
+    @Test
+    func `What waits for its commit leaves the device queue of its device, and joins it again once a commit is taken`()
+    {
         let (rig, denied, other) = Self.denied()
         rig.receive(denied, 0, "a")
         #expect(rig.send() == [])
@@ -148,8 +145,7 @@ struct ImpossibleCommitTests {
     }
 
     /// It was taken out of the list of those that wait twice, whose length was wrong from then on.
-    @Test("One that comes back from its commit to a full device queue is held, and those behind it go on")
-    func fullDeviceQueue() {
+    @Test func `One that comes back from its commit to a full device queue is held, and those behind it go on`() {
         let (rig, denied, other) = Self.denied(deviceQueueLimit: 1)
         rig.receive(denied, 0, "a")
         rig.receive(denied, 1, "b")
@@ -162,8 +158,7 @@ struct ImpossibleCommitTests {
         #expect(rig.settle().map(\.kind) == [.retry(tier: 0)])
     }
 
-    @Test("What of one device waits for its commit is sent in its order once that is taken")
-    func order() {
+    @Test func `What of one device waits for its commit is sent in its order once that is taken`() {
         let (rig, denied, other) = Self.denied()
         rig.machine.setCapacity(AppIndex(0), requests: 1, now: rig.now)
         rig.receive(denied, 0, "a", payload: #"{"aps":{"badge":0}}"#)
@@ -185,8 +180,7 @@ struct ImpossibleCommitTests {
         #expect(order == (0..<3).map { #"{"aps":{"badge":\#($0)}}"# })
     }
 
-    @Test("So is what joined the device queue of others meanwhile, or was in it behind others")
-    func orderBehindOthers() {
+    @Test func `So is what joined the device queue of others meanwhile, or was in it behind others`() {
         let rig = Rig()
         let denied = rig.assign(0)
         let other = rig.assign(1)
@@ -218,8 +212,7 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("What comes while one of its partition waits behind others in their device queue goes behind it")
-    func orderBehindOneInItsDeviceQueue() {
+    @Test func `What comes while one of its partition waits behind others in their device queue goes behind it`() {
         let rig = Rig()
         let other = rig.assignReady(1)
         let denied = rig.assign(0)
@@ -252,8 +245,7 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("What comes while a part of its device's is sent again and the rest still waits goes behind the rest")
-    func orderBehindTheRest() {
+    @Test func `What comes while a part of its device's is sent again and the rest still waits goes behind the rest`() {
         var settings = MachineSettings()
         settings.reachMargin = 1
         let rig = Rig(settings)
@@ -284,8 +276,7 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("What passed the reach and was not sent before the lease was over goes before what waits still")
-    func orderAfterALeaseThatEnded() {
+    @Test func `What passed the reach and was not sent before the lease was over goes before what waits still`() {
         var settings = MachineSettings()
         settings.reachMargin = 1
         settings.leaseNs = 1_000_000_000
@@ -317,8 +308,7 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("What waited before its commits became impossible leaves its device queue, too")
-    func lanesOfThoseThatWait() {
+    @Test func `What waited before its commits became impossible leaves its device queue, too`() {
         let rig = Rig()
         let denied = rig.assign(0)
         rig.receive(denied, 0, "a")
@@ -333,8 +323,7 @@ struct ImpossibleCommitTests {
         #expect(rig.send() == ["a"])
     }
 
-    @Test("A circuit's probe that waits for its commit makes room for another's")
-    func probes() {
+    @Test func `A circuit's probe that waits for its commit makes room for another's`() {
         let (rig, denied, other) = Self.denied()
         rig.receive(other, 0, "a")
         #expect(rig.send() == ["a"])

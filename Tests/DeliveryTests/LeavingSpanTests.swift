@@ -3,7 +3,6 @@ import Bytes
 import PushRecords
 import Testing
 
-@Suite("Machine: the map is never cut by a graceful stop")
 struct LeavingSpanTests {
     static let slow = AppRoute(
         name: "slow", environment: .production, bundleIDs: ["com.example.slow"], rateLimit: 1, guardPolicy: .off)
@@ -28,8 +27,7 @@ struct LeavingSpanTests {
         return maps
     }
 
-    @Test("What a device queue held and a map could not name is moved to its tier, not dropped")
-    func heldByDeviceQueue() {
+    @Test func `What a device queue held and a map could not name is moved to its tier, not dropped`() {
         var settings = MachineSettings()
         settings.deviceQueueLimit = 1
         settings.reachMargin = 1
@@ -49,8 +47,8 @@ struct LeavingSpanTests {
         }
         rig.settle()
         rig.machine.revoke([partition])
-        let slot = rig.machine.ledger.partitions.find(partition)
-        expect(slot.map { rig.machine.ledger.partitions[$0].nameableFrom } ?? 0 > 1, is: true)
+        let slot = rig.machine.ledger.find(partition)
+        expect(slot.map { rig.machine.ledger[$0].nameableFrom } ?? 0 > 1, is: true)
         rig.answer("a")
         var tiers: [String] = []
         // With so small a margin each commit raises the reach by one.
@@ -63,8 +61,9 @@ struct LeavingSpanTests {
         expect(rig.machine.isDrained(partition), is: true)
     }
 
-    @Test("Thousands of a rate-limited app wait among settled ones: a successor sends nothing that was accepted")
-    func rateLimited() throws {
+    @Test
+    func `Thousands of a rate-limited app wait among settled ones: a successor sends nothing that was accepted`() throws
+    {
         var settings = MachineSettings()
         settings.ordering = .none
         settings.maxAgeMs = 0
@@ -121,8 +120,7 @@ struct LeavingSpanTests {
         }
     }
 
-    @Test("What a graceful stop's last map could not name is held; that map names the rest")
-    func heldByStop() throws {
+    @Test func `What a graceful stop's last map could not name is held; that map names the rest`() throws {
         var settings = MachineSettings()
         settings.ordering = .none
         settings.metadataLimit = 64
@@ -155,8 +153,7 @@ struct LeavingSpanTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("A cut map raises the reach: what it does not name is marked when it is sent again")
-    func cutMapRaisesReach() {
+    @Test func `A cut map raises the reach: what it does not name is marked when it is sent again`() {
         var settings = MachineSettings()
         settings.metadataLimit = 64
         settings.reachMargin = 1
@@ -183,8 +180,7 @@ struct LeavingSpanTests {
         #expect(reach >= named && reach >= 500)
     }
 
-    @Test("An old notification that waits while the map fills is held, and the map shrinks")
-    func oldOnesAreHeld() {
+    @Test func `An old notification that waits while the map fills is held, and the map shrinks`() {
         var settings = MachineSettings()
         settings.ordering = .none
         settings.metadataLimit = 1_000
@@ -202,12 +198,11 @@ struct LeavingSpanTests {
         }
         #expect(offset > 15_000)
         expect(rig.machine.counters.mapsCut, is: 0)
-        let held = rig.machine.counters.apps[1].heldByCause[Int(HeldCause.span.rawValue)]
+        let held = rig.machine.counters.apps[1].heldByCause[Int(DeferralReason.span.rawValue)]
         #expect(held > 0)
     }
 
-    @Test("What comes back after the lease ended is held by a commit that nothing else asks for")
-    func heldWithoutLease() {
+    @Test func `What comes back after the lease ended is held by a commit that nothing else asks for`() {
         var settings = MachineSettings()
         settings.metadataLimit = 64
         settings.leaseNs = 1_000_000_000
@@ -235,11 +230,10 @@ struct LeavingSpanTests {
         expect(rig.machine.isDrained(partition), is: true)
         rig.machine.release([partition])
         #expect(rig.isEmpty)
-        #expect(rig.machine.counters.apps[0].heldByCause[Int(HeldCause.span.rawValue)] == 1)
+        #expect(rig.machine.counters.apps[0].heldByCause[Int(DeferralReason.span.rawValue)] == 1)
     }
 
-    @Test("A full map that was read back is read through, although nothing is open")
-    func fullMapAtAssignment() {
+    @Test func `A full map that was read back is read through, although nothing is open`() {
         var settings = MachineSettings()
         settings.metadataLimit = 64
         let rig = Rig(settings)

@@ -3,7 +3,6 @@ import Bytes
 import PushRecords
 import Testing
 
-@Suite("Machine: commits and leaving")
 struct LeavingTests {
     /// Four records; `a` is handed out, the others wait for the only stream.
     static func busy() -> (Rig, PartitionID) {
@@ -16,8 +15,7 @@ struct LeavingTests {
 
     // MARK: Commits
 
-    @Test("One in flight, at the interval, and only what changed")
-    func interval() {
+    @Test func `One in flight, at the interval, and only what changed`() {
         let rig = Rig()
         let first = rig.assignReady(0)
         let second = rig.assignReady(1)
@@ -44,8 +42,7 @@ struct LeavingTests {
         expect(rig.machine.nextDeadlineNs, is: nil)
     }
 
-    @Test("A refused commit is replaced by the newest state, after a pause")
-    func refused() {
+    @Test func `A refused commit is replaced by the newest state, after a pause`() {
         let (rig, _) = Self.busy()
         rig.answer("a")
         rig.settle()
@@ -61,8 +58,7 @@ struct LeavingTests {
         #expect(rig.commit().map(\.offset) == [2])
     }
 
-    @Test("Metadata too large: halved, at once, and the reach still says the same")
-    func tooLarge() {
+    @Test func `Metadata too large: halved, at once, and the reach still says the same`() {
         let rig = Rig(capacity: 10_000)
         let partition = rig.assignReady()
         var random = SplitMix64(seed: 1)
@@ -88,8 +84,7 @@ struct LeavingTests {
         expect(rig.machine.counters.mapsCut, is: 1)
     }
 
-    @Test("The broker refuses all partitions for the sake of a long one: only that one is cut")
-    func tooLargeForOne() {
+    @Test func `The broker refuses all partitions for the sake of a long one: only that one is cut`() {
         let rig = Rig(capacity: 10_000)
         let long = rig.assignReady(0)
         let short = rig.assignReady(1)
@@ -119,8 +114,7 @@ struct LeavingTests {
         #expect(rig.commit().map(\.offset) == [0, 2])
     }
 
-    @Test("Nothing at or above the reach is handed out before the commit that names it is acknowledged")
-    func reach() {
+    @Test func `Nothing at or above the reach is handed out before the commit that names it is acknowledged`() {
         let rig = Rig(capacity: 10_000)
         let partition = rig.assignReady()
         for offset in 0..<900 { rig.receive(partition, Int64(offset), "d\(offset)") }
@@ -132,8 +126,7 @@ struct LeavingTests {
         #expect(rig.send().count == 400)
     }
 
-    @Test("A gap in the offsets wider than the reach")
-    func gap() {
+    @Test func `A gap in the offsets wider than the reach`() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 1_000_000, "a")
@@ -142,8 +135,7 @@ struct LeavingTests {
         #expect(rig.send() == ["a"])
     }
 
-    @Test("Below the reach of an owner that died: in doubt, unless the map names it, or it came later")
-    func inheritedReach() {
+    @Test func `Below the reach of an owner that died: in doubt, unless the map names it, or it came later`() {
         let rig = Rig()
         let partition = rig.assign(committed: 0, map: CommitMap(reach: 3, settled: [1..<2]))
         rig.commit()
@@ -156,8 +148,7 @@ struct LeavingTests {
             ])
     }
 
-    @Test("Two deaths in a row: what the first owner may have sent stays below the reach until it is settled")
-    func reachIsInherited() {
+    @Test func `Two deaths in a row: what the first owner may have sent stays below the reach until it is settled`() {
         let rig = Rig()
         let partition = rig.assign(committed: 0, map: CommitMap(reach: 5_000))
         #expect(rig.commit().map(\.map.reach) == [5_000])
@@ -177,8 +168,7 @@ struct LeavingTests {
         #expect(last.allSatisfy { ($0.map.reach ?? 0) > 5_000 })
     }
 
-    @Test("No record beyond the end of the log at assignment can have been sent before")
-    func logEnd() {
+    @Test func `No record beyond the end of the log at assignment can have been sent before`() {
         let rig = Rig()
         let text = CommitMapTests.text(base: 0, CommitMap(reach: 500)).text
         let partition = text.withUnsafeBytes {
@@ -194,8 +184,7 @@ struct LeavingTests {
             rig.settle().map(\.description) == ["a accepted  sends 2 doubt 1", "b accepted  sends 1 doubt 0"])
     }
 
-    @Test("Two deaths in a row: what was beyond the end of the log is not handed on as doubt")
-    func logEndIsHandedOn() {
+    @Test func `Two deaths in a row: what was beyond the end of the log is not handed on as doubt`() {
         let rig = Rig()
         let text = CommitMapTests.text(base: 7, CommitMap(reach: 50_000)).text
         let partition = text.withUnsafeBytes {
@@ -208,8 +197,7 @@ struct LeavingTests {
         #expect(rig.commit().map(\.map.reach) == [12])
     }
 
-    @Test("Foreign metadata is ignored, and told; what its writer may have sent is in doubt")
-    func foreign() {
+    @Test func `Foreign metadata is ignored, and told; what its writer may have sent is in doubt`() {
         let rig = Rig()
         let partition = Array("somebody else's".utf8).withUnsafeBytes {
             rig.machine.assign(
@@ -224,8 +212,7 @@ struct LeavingTests {
         #expect(rig.settle().map(\.description) == ["a accepted  sends 2 doubt 1"])
     }
 
-    @Test("An offset that was reset: everything is sent, and told")
-    func offsetReset() {
+    @Test func `An offset that was reset: everything is sent, and told`() {
         let rig = Rig()
         let partition = rig.assign(committed: 100, map: CommitMap(settled: [101..<200]))
         rig.commit()
@@ -237,8 +224,7 @@ struct LeavingTests {
 
     // MARK: Revoke
 
-    @Test("What is not on a connection is dropped, what is may settle, and the last commit names no reach")
-    func revoke() {
+    @Test func `What is not on a connection is dropped, what is may settle, and the last commit names no reach`() {
         let (rig, partition) = Self.busy()
         rig.machine.revoke([partition])
         expect(rig.machine.isDrained(partition), is: false)
@@ -259,8 +245,7 @@ struct LeavingTests {
         expect(rig.machine.nextDeadlineNs, is: nil)
     }
 
-    @Test("What is handed out is asked back; what comes back unprocessed is dropped")
-    func recall() {
+    @Test func `What is handed out is asked back; what comes back unprocessed is dropped`() {
         let (rig, partition) = Self.busy()
         let id = rig.sent[0].id
         rig.machine.revoke([partition])
@@ -273,8 +258,7 @@ struct LeavingTests {
         expect(rig.machine.isDrained(partition), is: true)
     }
 
-    @Test("A send in doubt during the drain stays below the reach")
-    func doubtWhileDraining() {
+    @Test func `A send in doubt during the drain stays below the reach`() {
         let rig = Rig()
         let partition = rig.assignReady()
         for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
@@ -290,8 +274,8 @@ struct LeavingTests {
         expect(rig.machine.isDrained(partition), is: true)
     }
 
-    @Test("At the limit the last commit does not wait, and its reach covers what is unanswered or unacknowledged")
-    func limit() {
+    @Test
+    func `At the limit the last commit does not wait, and its reach covers what is unanswered or unacknowledged`() {
         let rig = Rig()
         let partition = rig.assignReady()
         for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
@@ -312,8 +296,7 @@ struct LeavingTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("The rest of a fan-out is dropped, and what settled of it is named")
-    func fanOut() {
+    @Test func `The rest of a fan-out is dropped, and what settled of it is named`() {
         var settings = MachineSettings()
         settings.maxOpen = 4
         let rig = Rig(settings)
@@ -332,8 +315,7 @@ struct LeavingTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Revoking one partition lets the device queues of others go on")
-    func deviceQueues() {
+    @Test func `Revoking one partition lets the device queues of others go on`() {
         let rig = Rig(capacity: 10)
         let leaving = rig.assignReady(0)
         let staying = rig.assignReady(1)
@@ -361,8 +343,7 @@ struct LeavingTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("An assignment without a commit or a record leaves at once")
-    func nothing() {
+    @Test func `An assignment without a commit or a record leaves at once`() {
         let rig = Rig()
         let partition = rig.assign(committed: nil)
         rig.machine.revoke([partition])
@@ -370,8 +351,7 @@ struct LeavingTests {
         #expect(rig.commit() == [])
     }
 
-    @Test("An assignment on which nothing happened still takes its reach back")
-    func idle() {
+    @Test func `An assignment on which nothing happened still takes its reach back`() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.machine.revoke([partition])
@@ -379,8 +359,7 @@ struct LeavingTests {
         expect(rig.machine.isDrained(partition), is: true)
     }
 
-    @Test("Nothing was received: what was inherited is handed on")
-    func handedOn() {
+    @Test func `Nothing was received: what was inherited is handed on`() {
         let rig = Rig()
         let map = CommitMap(reach: 40, settled: [3..<9], partials: [.init(offset: 12, indexes: [1..<2])])
         let partition = rig.assign(committed: 2, map: map)
@@ -391,8 +370,7 @@ struct LeavingTests {
 
     // MARK: Lost
 
-    @Test("Lost: dropped by epoch; completions and acknowledgements that come later find nobody")
-    func lost() {
+    @Test func `Lost: dropped by epoch; completions and acknowledgements that come later find nobody`() {
         let rig = Rig()
         let partition = rig.assignReady()
         for (offset, device) in ["a", "b", "a", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
@@ -421,8 +399,7 @@ struct LeavingTests {
         #expect(rig.commit() == [.init(partition: again, offset: 2, map: CommitMap(reach: 502))])
     }
 
-    @Test("A commit in flight of a partition that is lost is nobody's")
-    func lostCommit() {
+    @Test func `A commit in flight of a partition that is lost is nobody's`() {
         let (rig, partition) = Self.busy()
         rig.answer("a")
         rig.settle()

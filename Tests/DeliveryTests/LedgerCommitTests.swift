@@ -2,7 +2,6 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Machine: commits, partition by partition")
 struct LedgerCommitTests {
     /// Partitions 0 to 2, each with one record settled since the first commit.
     static func three() -> (Rig, [PartitionID]) {
@@ -23,8 +22,7 @@ struct LedgerCommitTests {
         rig.settle()
     }
 
-    @Test("A refused partition waits by itself, twice as long each time, up to 10 s")
-    func refused() {
+    @Test func `A refused partition waits by itself, twice as long each time, up to 10 s`() {
         let (rig, ids) = Self.three()
         #expect(rig.takeCommit().count == 3)
         rig.finishCommit([.acknowledged, .refused, .acknowledged])
@@ -55,8 +53,7 @@ struct LedgerCommitTests {
         expect(rig.machine.status(of: ids[1])?.refusedSinceNs, is: nil)
     }
 
-    @Test("Refusals are told once, then every 10 s at most, and when they end")
-    func told() {
+    @Test func `Refusals are told once, then every 10 s at most, and when they end`() {
         let (rig, ids) = Self.three()
         _ = rig.machine.takeEvents()
         var told: [Int64] = []
@@ -77,8 +74,9 @@ struct LedgerCommitTests {
         #expect(rig.machine.takeEvents() == [.commitsResumed(ids[1])])
     }
 
-    @Test("An error that may be another's: each is asked again alone, at once, and one that is taken joins the others")
-    func shared() {
+    @Test
+    func `An error that may be another's: each is asked again alone, at once, and one that is taken joins the others`()
+    {
         let (rig, ids) = Self.three()
         #expect(rig.takeCommit().count == 3)
         rig.finishCommit([.unattributed, .unattributed, .unattributed])
@@ -107,8 +105,7 @@ struct LedgerCommitTests {
         #expect(rig.takeCommit().map(\.partition) == [ids[1]])
     }
 
-    @Test("One asked alone takes turns with the others")
-    func turns() {
+    @Test func `One asked alone takes turns with the others`() {
         let (rig, ids) = Self.three()
         #expect(rig.takeCommit().count == 3)
         rig.finishCommit([.unattributed, .acknowledged, .acknowledged])
@@ -124,8 +121,7 @@ struct LedgerCommitTests {
         #expect(order == [[ids[0]], [ids[1], ids[2]], [ids[0]], [ids[1], ids[2]]])
     }
 
-    @Test("A leave ends when its commit is impossible")
-    func impossibleLeave() {
+    @Test func `A leave ends when its commit is impossible`() {
         let (rig, ids) = Self.three()
         rig.machine.revoke(ids)
         let entries = rig.takeCommit()
@@ -147,8 +143,8 @@ struct LedgerCommitTests {
         return (rig, rig.assignReady())
     }
 
-    @Test("Without a commit acknowledged within the lease nothing is handed out; one goes out at once, and renews it")
-    func lease() {
+    @Test
+    func `Without a commit acknowledged within the lease nothing is handed out; one goes out at once, and renews it`() {
         let (rig, partition) = Self.leased()
         rig.wait(ms: 7_999)
         rig.receive(partition, 0, "a")
@@ -166,8 +162,7 @@ struct LedgerCommitTests {
         #expect(rig.send() == ["b"])
     }
 
-    @Test("It counts from when the commit was sent, and any partition of the group renews it")
-    func leaseOfGroup() {
+    @Test func `It counts from when the commit was sent, and any partition of the group renews it`() {
         let (rig, partition) = Self.leased()
         let other = rig.assign(1)
         rig.wait(ms: 5_000)
@@ -183,8 +178,7 @@ struct LedgerCommitTests {
         #expect(rig.send() == [], "8 s after the commit was sent, 4 s after it was answered")
     }
 
-    @Test("What is to be held waits for the lease as well: the tier would send it")
-    func heldWithinLease() {
+    @Test func `What is to be held waits for the lease as well: the tier would send it`() {
         var settings = MachineSettings()
         settings.leaseNs = 8_000_000_000
         var paused = Rig.app

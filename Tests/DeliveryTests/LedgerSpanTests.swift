@@ -3,10 +3,8 @@ import Bytes
 import PushRecords
 import Testing
 
-@Suite("Ledger: what lies between the oldest open record and the newest")
 struct LedgerSpanTests {
-    @Test("Entries do not grow with what is settled above an open record, and positions follow")
-    func entriesAreBounded() {
+    @Test func `Entries do not grow with what is settled above an open record, and positions follow`() {
         var ledger = PartitionLedger(committed: 0, map: CommitMap())
         var positions: [RecordSlot: UInt64] = [:]
         var most = 0
@@ -29,8 +27,8 @@ struct LedgerSpanTests {
         expect(ledger.entryCount, is: 0)
     }
 
-    @Test("Merged or not, the map says the same", arguments: 0..<20)
-    func mapIsTheSame(_ seed: UInt64) throws {
+    @Test(arguments: 0..<20)
+    func `Merged or not, the map says the same`(_ seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         var ledger = PartitionLedger(committed: 0, map: CommitMap())
         var positions: [RecordSlot: UInt64] = [:]
@@ -57,8 +55,7 @@ struct LedgerSpanTests {
         for offset in open { #expect(!map.settled.contains { $0.contains(offset) }, "\(offset), seed \(seed)") }
     }
 
-    @Test("A record settles once")
-    func once() async {
+    @Test func `A record settles once`() async {
         await #expect(processExitsWith: .failure) {
             var ledger = LedgerTests.ledger(0...2)
             ledger.settle(1)
@@ -67,8 +64,8 @@ struct LedgerSpanTests {
     }
 
     /// Random ledgers, of which some records stay open: from where on a map can name them, whatever else settles.
-    @Test("What is said to be nameable is named whole, whichever of the open records settle", arguments: 0..<60)
-    func nameable(_ seed: UInt64) throws {
+    @Test(arguments: 0..<60)
+    func `What is said to be nameable is named whole, whichever of the open records settle`(_ seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         let limit = [64, 200, 1_000, 4_000][Int(seed % 4)]
         let step = [1, 3, 40, 3_000][Int(seed / 4 % 4)]
@@ -101,8 +98,7 @@ struct LedgerSpanTests {
         #expect(writer.text.count <= limit, "seed \(seed)")
     }
 
-    @Test("All of a short span can be named; of a long one the upper part")
-    func nameableFrom() {
+    @Test func `All of a short span can be named; of a long one the upper part`() {
         let short = LedgerTests.ledger(0..<8_000)
         expect(short.firstNameable(budget: 1_000) { _ in 0 }, is: nil)
         var long = PartitionLedger(committed: 0, map: CommitMap())
@@ -120,8 +116,8 @@ struct LedgerSpanTests {
         OffsetLimit.highest,
     ]
 
-    @Test("No offset that is believed overflows anything", arguments: boundaries)
-    func largeOffsets(_ base: Int64) throws {
+    @Test(arguments: boundaries)
+    func `No offset that is believed overflows anything`(_ base: Int64) throws {
         for reach in [base, base + 1, base + CommitMap.highestReach, base + CommitMap.spanLimit, .max] {
             var writer = CommitMapWriter()
             writer.start(base: base, limit: 4_000)
@@ -133,7 +129,7 @@ struct LedgerSpanTests {
             let map = try #require(writer.text.withUnsafeBytes { CommitMap(metadata: $0, base: base) })
             #expect(map.settled.count == 2 && map.partials.isEmpty)
         }
-        var reach = Reach(minimum: 500)
+        var reach = SendHorizon(minimum: 500)
         reach.advance(to: base)
         let next = reach.next(from: 0)
         #expect(next.offset <= CommitMap.highestReach && next > .none)
@@ -142,10 +138,8 @@ struct LedgerSpanTests {
         #expect(!reach.isShort(from: 0) || next.offset < base + 250)
     }
 
-    @Test(
-        "Offsets and metadata near 2^63 begin the log anew, and nothing traps",
-        arguments: [OffsetLimit.highest + 1, .max - 1, .max, -1, -1_001, .min])
-    func unbelievable(_ committed: Int64) {
+    @Test(arguments: [OffsetLimit.highest + 1, .max - 1, .max, -1, -1_001, .min])
+    func `Offsets and metadata near 2^63 begin the log anew, and nothing traps`(_ committed: Int64) {
         for text in [CommitMapTests.text(base: 5, CommitMap(reach: 500)).text, [], Array("foreign".utf8)] {
             let rig = Rig()
             let partition = text.withUnsafeBytes {
@@ -164,10 +158,8 @@ struct LedgerSpanTests {
         }
     }
 
-    @Test(
-        "An offset that no log has is not received",
-        arguments: [-1, .min, OffsetLimit.highest, OffsetLimit.highest + 1, .max])
-    func impossibleOffsets(_ offset: Int64) {
+    @Test(arguments: [-1, .min, OffsetLimit.highest, OffsetLimit.highest + 1, .max])
+    func `An offset that no log has is not received`(_ offset: Int64) {
         let rig = Rig()
         let partition = rig.assignReady()
         guard case .unassigned = rig.receive(partition, offset, "a") else {
@@ -176,8 +168,7 @@ struct LedgerSpanTests {
         }
     }
 
-    @Test("What is committed behind the highest offset is believed by the next owner")
-    func highestOffset() {
+    @Test func `What is committed behind the highest offset is believed by the next owner`() {
         let rig = Rig()
         let partition = rig.assign(committed: OffsetLimit.highest - 1)
         rig.commit()
@@ -190,12 +181,11 @@ struct LedgerSpanTests {
     }
 
     @Test(
-        "Timestamps of a record: unknown is never expired, and none traps",
         arguments: [
             .min, .min + 400, -1, 0, 1, RecordLimit.now, RecordLimit.latest,
             RecordLimit.latest + 1, .max - 1, .max,
         ])
-    func timestamps(_ timestampMs: Int64) {
+    func `Timestamps of a record: unknown is never expired, and none traps`(_ timestampMs: Int64) {
         let rig = Rig()
         let requests = rig.assignReady(0)
         let retries = rig.assignReady(1, topic: "retries", role: .retry(delayMs: 30_000))

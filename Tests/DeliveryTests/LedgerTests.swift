@@ -9,7 +9,6 @@ func expect<Value: Equatable>(
     #expect(value == expected, comment, sourceLocation: sourceLocation)
 }
 
-@Suite("Ledger")
 struct LedgerTests {
     /// A ledger in which `offsets` were received, each under its own offset as its name.
     static func ledger(
@@ -30,7 +29,6 @@ struct LedgerTests {
     }
 
     @Test(
-        "The watermark is the first unsettled offset, whatever the order",
         arguments: [
             Case(name: "nothing received", received: [], settled: [], committable: 7),
             Case(name: "one open", received: [7], settled: [], committable: 7),
@@ -42,22 +40,20 @@ struct LedgerTests {
             Case(name: "gap at the end is not passed", received: [7, 60], settled: [0, 1], committable: 61),
             Case(name: "the middle stays", received: [7, 8, 9], settled: [0, 2], committable: 8),
         ])
-    func watermark(_ test: Case) {
+    func `The watermark is the first unsettled offset, whatever the order`(_ test: Case) {
         var ledger = Self.ledger(test.received, committed: 7)
         for place in test.settled { ledger.settle(place) }
         expect(ledger.committable, is: test.committable)
     }
 
-    @Test("Nothing committed and nothing received: nothing to commit; then the first record received")
-    func firstCommit() {
+    @Test func `Nothing committed and nothing received: nothing to commit; then the first record received`() {
         var ledger = PartitionLedger(committed: nil, map: CommitMap())
         expect(ledger.committable, is: nil)
         _ = ledger.receive(42, record: RecordSlot(0))
         expect(ledger.committable, is: 42)
     }
 
-    @Test("An offset that was received before is known (librdkafka 2.0.2 may rewind)")
-    func rewind() {
+    @Test func `An offset that was received before is known (librdkafka 2.0.2 may rewind)`() {
         var ledger = Self.ledger(7...9)
         for offset in Int64(5)...9 {
             guard case .known = ledger.receive(offset, record: RecordSlot(0)) else {
@@ -71,8 +67,7 @@ struct LedgerTests {
         }
     }
 
-    @Test("What the map names is settled when it comes, and passes the watermark")
-    func inherited() {
+    @Test func `What the map names is settled when it comes, and passes the watermark`() {
         let map = CommitMap(settled: [8..<10, 12..<13], partials: [.init(offset: 11, indexes: [0..<3])])
         var ledger = PartitionLedger(committed: 7, map: map)
         var standings: [String] = []
@@ -90,8 +85,7 @@ struct LedgerTests {
         expect(ledger.committable, is: 10)
     }
 
-    @Test("Offsets below the committed one, before anything was received: a reset, which forgets no doubt")
-    func reset() {
+    @Test func `Offsets below the committed one, before anything was received: a reset, which forgets no doubt`() {
         var ledger = PartitionLedger(committed: 100, map: CommitMap(reach: 200, settled: [110..<120]))
         expect(ledger.isReset(99), is: true)
         expect(ledger.isReset(100), is: false)
@@ -119,8 +113,7 @@ struct LedgerTests {
         return try #require(writer.text.withUnsafeBytes { CommitMap(metadata: $0, base: base) })
     }
 
-    @Test("The map names what is settled above the watermark, received here or only read back")
-    func mapOfLedger() throws {
+    @Test func `The map names what is settled above the watermark, received here or only read back`() throws {
         var ledger = Self.ledger(
             7...12, committed: 7,
             map: CommitMap(
@@ -134,8 +127,7 @@ struct LedgerTests {
         #expect(map.reach == 50)
     }
 
-    @Test("A gap between two settled records is one run; between settled and open it is nothing")
-    func gapsInMap() throws {
+    @Test func `A gap between two settled records is one run; between settled and open it is nothing`() throws {
         var ledger = Self.ledger([7, 10, 20, 30, 40], committed: 7)
         ledger.settle(1)
         ledger.settle(2)
@@ -144,8 +136,7 @@ struct LedgerTests {
         #expect(map.settled == [10..<21, 40..<41])
     }
 
-    @Test("Indexes of fan-outs that are settled in part")
-    func partials() throws {
+    @Test func `Indexes of fan-outs that are settled in part`() throws {
         let ledger = Self.ledger([7, 8], committed: 7)
         let words: [UInt64] = [0b1011, 1 << 63, 1]
         let text = words.withUnsafeBufferPointer { words in
@@ -171,7 +162,6 @@ struct LedgerTests {
     }
 
     @Test(
-        "The reach of the last commit: one past the highest record that has, or may have, a send in doubt",
         arguments: [
             Leaving(name: "nothing", reach: nil),
             Leaving(name: "open, not in doubt", received: [0, 1], reach: nil),
@@ -198,14 +188,16 @@ struct LedgerTests {
                 name: "a run beyond the reach", map: CommitMap(reach: 12, settled: [5..<7, 10..<20]), received: [0],
                 reach: 10),
         ])
-    func leavingReach(_ test: Leaving) {
+    func `The reach of the last commit: one past the highest record that has, or may have, a send in doubt`(
+        _ test: Leaving
+    ) {
         var ledger = Self.ledger(test.received, map: test.map)
         for place in test.settled { ledger.settle(place) }
-        expect(ledger.leavingReach { test.doubted.contains($0.number) }, is: test.reach)
+        expect(ledger.leavingHorizon { test.doubted.contains($0.number) }, is: test.reach)
     }
 
-    @Test("Settling at random and committing at random: never beyond an unsettled offset", arguments: 0..<10)
-    func random(_ seed: UInt64) throws {
+    @Test(arguments: 0..<10)
+    func `Settling at random and committing at random: never beyond an unsettled offset`(_ seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         var ledger = PartitionLedger(committed: 0, map: CommitMap())
         var open: [Int64] = []

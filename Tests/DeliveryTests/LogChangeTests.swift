@@ -2,12 +2,10 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Machine: a log that changes")
 struct LogChangeTests {
-    @Test("Where a partition is read from")
-    func readingStart() {
+    @Test func `Where a partition is read from`() {
         func start(_ committed: Int64?, _ logStart: Int64?, _ logEnd: Int64?) -> ReadingStart {
-            DeliveryMachine.readingStart(committed: committed, logStart: logStart, logEnd: logEnd)
+            ReadingStart(committed: committed, logStart: logStart, logEnd: logEnd)
         }
         #expect(start(nil, 3, 9) == .beginning(because: .nothingCommitted))
         #expect(start(5, 3, 9) == .at(5))
@@ -36,8 +34,7 @@ struct LogChangeTests {
         return written
     }
 
-    @Test("A log made anew under a running worker: all its records are sent, in doubt below the old reach")
-    func recreated() {
+    @Test func `A log made anew under a running worker: all its records are sent, in doubt below the old reach`() {
         let rig = Rig(capacity: 10_000)
         let old = rig.assignReady()
         #expect(Self.settleAll(rig, old, 0..<600, "a").count == 600)
@@ -71,10 +68,10 @@ struct LogChangeTests {
         }
     }
 
-    @Test(
-        "A log that ends below what the map names was cut and may have grown: its records are sent, all in doubt",
-        arguments: [4, 9, 12])
-    func cutBelowMap(_ logEnd: Int64) {
+    @Test(arguments: [4, 9, 12])
+    func `A log that ends below what the map names was cut and may have grown: its records are sent, all in doubt`(
+        _ logEnd: Int64
+    ) {
         let rig = Rig()
         let partition = Self.assignNamed(rig, logEnd: logEnd)
         #expect(rig.machine.takeEvents() == [.logChanged(partition, committed: 2, start: 0, end: logEnd)])
@@ -88,10 +85,9 @@ struct LogChangeTests {
         #expect(rig.settle().map(\.inDoubt) == offsets.map { $0 < logEnd ? 1 : 0 })
     }
 
-    @Test(
-        "A log that goes as far as the map names, or whose end is not known, has what the map names",
-        arguments: [13, nil] as [Int64?])
-    func wholeMap(_ logEnd: Int64?) {
+    @Test(arguments: [13, nil] as [Int64?])
+    func `A log that goes as far as the map names, or whose end is not known, has what the map names`(_ logEnd: Int64?)
+    {
         let rig = Rig()
         let partition = Self.assignNamed(rig, logEnd: logEnd)
         #expect(rig.machine.takeEvents().isEmpty)
@@ -99,8 +95,7 @@ struct LogChangeTests {
         #expect(receipts == ["taken", "known", "known", "known", "taken"])
     }
 
-    @Test("What is open of the old log goes on to its end, and commits nothing")
-    func detached() {
+    @Test func `What is open of the old log goes on to its end, and commits nothing`() {
         let rig = Rig(capacity: 1)
         let old = rig.assignReady()
         for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(old, Int64(offset), device) }
@@ -127,8 +122,7 @@ struct LogChangeTests {
         #expect(rig.commit().map(\.offset) == [1])
     }
 
-    @Test("What lies above the old reach is sent once a commit of the new beginning names it")
-    func detachedAboveReach() {
+    @Test func `What lies above the old reach is sent once a commit of the new beginning names it`() {
         var settings = MachineSettings()
         settings.reachMargin = 1
         let rig = Rig(settings)
@@ -147,8 +141,7 @@ struct LogChangeTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Where the new beginning cannot be committed, it does not wait for that")
-    func detachedForEver() {
+    @Test func `Where the new beginning cannot be committed, it does not wait for that`() {
         var settings = MachineSettings()
         settings.reachMargin = 1
         let rig = Rig(settings)
@@ -163,8 +156,7 @@ struct LogChangeTests {
         #expect(rig.send() == ["a"])
     }
 
-    @Test("What is open of the old log outlives the partition: its results are written, and what waits is sent")
-    func detachedOutlives() {
+    @Test func `What is open of the old log outlives the partition: its results are written, and what waits is sent`() {
         let rig = Rig(capacity: 2)
         let old = rig.assignReady()
         for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(old, Int64(offset), device) }
@@ -195,8 +187,7 @@ struct LogChangeTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Without a last commit only what is on connections goes on: nobody was told of the rest")
-    func detachedUntold() {
+    @Test func `Without a last commit only what is on connections goes on: nobody was told of the rest`() {
         let rig = Rig(capacity: 1)
         let old = rig.assignReady()
         for (offset, device) in ["a", "b"].enumerated() { rig.receive(old, Int64(offset), device) }
@@ -213,8 +204,8 @@ struct LogChangeTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Without a last commit what comes back of the old log is sent again, though it was lost and resumed before")
-    func detachedComesBack() {
+    @Test
+    func `Without a last commit what comes back of the old log is sent again, though it was lost and resumed before`() {
         let (rig, _, committed) = SuspendedTests.lost()
         let back = SuspendedTests.assign(rig, committed)
         let new = rig.machine.beginAnew(back, from: 0, logEnd: 0, now: rig.now)
@@ -228,10 +219,10 @@ struct LogChangeTests {
         #expect(rig.isEmpty)
     }
 
-    @Test(
-        "Read again without a commit of a worker's: what goes on of the log before is in doubt there",
-        arguments: [nil, 0] as [Int64?])
-    func detachedIsDoubted(_ committed: Int64?) {
+    @Test(arguments: [nil, 0] as [Int64?])
+    func `Read again without a commit of a worker's: what goes on of the log before is in doubt there`(
+        _ committed: Int64?
+    ) {
         let rig = Rig(capacity: 1)
         let old = rig.assignReady()
         for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(old, Int64(offset), device) }
@@ -259,8 +250,7 @@ struct LogChangeTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Of a topic that is gone nothing is left to be told: what waited for a commit is sent")
-    func detachedOfNothing() {
+    @Test func `Of a topic that is gone nothing is left to be told: what waited for a commit is sent`() {
         var settings = MachineSettings()
         settings.reachMargin = 1
         let rig = Rig(settings)
@@ -278,8 +268,7 @@ struct LogChangeTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("What was committed before it was assigned may have been sent, too")
-    func committedBefore() {
+    @Test func `What was committed before it was assigned may have been sent, too`() {
         let rig = Rig()
         let old = rig.assign(committed: 3)
         let new = rig.machine.beginAnew(old, from: 0, logEnd: 9, now: rig.now)
@@ -289,8 +278,7 @@ struct LogChangeTests {
         #expect(rig.settle().map(\.inDoubt) == [1, 1, 1, 0, 0])
     }
 
-    @Test("What the commit that was read named settled was sent, too, although it did not come yet")
-    func namedSettled() {
+    @Test func `What the commit that was read named settled was sent, too, although it did not come yet`() {
         let rig = Rig()
         let old = rig.assign(committed: 3, map: CommitMap(settled: [600..<700]))
         let new = rig.machine.beginAnew(old, from: 0, logEnd: 1_000, now: rig.now)
@@ -306,8 +294,7 @@ struct LogChangeTests {
         #expect(doubts == [1, 1, 0])
     }
 
-    @Test("A log that is read from a known offset: that is committed at once, with what is in doubt of it")
-    func knownStart() {
+    @Test func `A log that is read from a known offset: that is committed at once, with what is in doubt of it`() {
         let rig = Rig(capacity: 10_000)
         let old = rig.assignReady()
         #expect(Self.settleAll(rig, old, 0..<300, "a").count == 300)
@@ -324,8 +311,7 @@ struct LogChangeTests {
         #expect(isDrained)
     }
 
-    @Test("A commit in flight of the old log says nothing of the new one")
-    func commitInFlight() {
+    @Test func `A commit in flight of the old log says nothing of the new one`() {
         let rig = Rig()
         let old = rig.assignReady()
         rig.receive(old, 0, "a")
@@ -342,8 +328,7 @@ struct LogChangeTests {
         #expect(rig.send() == ["b"])
     }
 
-    @Test("An offset that was reset forgets no doubt, and takes no commit in flight for its own")
-    func reset() {
+    @Test func `An offset that was reset forgets no doubt, and takes no commit in flight for its own`() {
         let rig = Rig()
         let partition = rig.assign(committed: 100, map: CommitMap(reach: 120))
         #expect(rig.takeCommit().map(\.offset) == [100])
@@ -360,8 +345,7 @@ struct LogChangeTests {
         #expect(rig.settle().map(\.inDoubt) == [1, 1, 0])
     }
 
-    @Test("Committed beyond the log's end: everything is new, in doubt as far as the log goes")
-    func beyondEnd() {
+    @Test func `Committed beyond the log's end: everything is new, in doubt as far as the log goes`() {
         let rig = Rig()
         let text = CommitMapTests.text(base: 700, CommitMap(reach: 1_200, settled: [701..<720])).text
         let partition = text.withUnsafeBytes {
@@ -376,8 +360,7 @@ struct LogChangeTests {
         #expect(rig.settle().map(\.inDoubt) == [1, 1, 0, 0])
     }
 
-    @Test("Retention was quicker: the offsets that were skipped are told, the map still holds")
-    func overtaken() {
+    @Test func `Retention was quicker: the offsets that were skipped are told, the map still holds`() {
         let rig = Rig()
         let text = CommitMapTests.text(base: 5, CommitMap(settled: [9..<11])).text
         let partition = text.withUnsafeBytes {

@@ -2,10 +2,8 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Machine: how far ahead may be sent")
 struct MachineReachTests {
-    @Test("Each that waits beyond the reach is asked for in its turn, however far apart they are")
-    func farApart() {
+    @Test func `Each that waits beyond the reach is asked for in its turn, however far apart they are`() {
         let rig = Rig()
         let partition = rig.assignReady()
         // The oldest stays open, so no commit begins further up.
@@ -21,9 +19,10 @@ struct MachineReachTests {
         }
     }
 
-    @Test(
-        "While a commit is on its way, and where it is refused, what it names may be sent: of an inherited reach, all")
-    func inheritedWhileCommitting() {
+    @Test
+    func
+        `While a commit is on its way, and where it is refused, what it names may be sent: of an inherited reach, all`()
+    {
         let rig = Rig()
         // The owner before left its oldest open, and had settled more than a margin of what lies above it.
         let partition = rig.assign(committed: 0, map: CommitMap(reach: 5_000, settled: [1..<4_000]))
@@ -42,8 +41,7 @@ struct MachineReachTests {
         #expect(rig.send() == ["b"])
     }
 
-    @Test("A commit that names less allows no more than that from when it is sent, and where it is refused")
-    func lessWhileCommitting() {
+    @Test func `A commit that names less allows no more than that from when it is sent, and where it is refused`() {
         let rig = Rig()
         let partition = rig.assignReady()
         for offset in 0..<300 as Range<Int64> { rig.receive(partition, offset, "d\(offset)") }
@@ -79,8 +77,7 @@ struct MachineReachTests {
         return (rig, partition, runs[399].upperBound)
     }
 
-    @Test("While a commit with a cut map is on its way, what that names may be sent")
-    func cutWhileCommitting() {
+    @Test func `While a commit with a cut map is on its way, what that names may be sent`() {
         let (rig, partition, end) = inheritingTooMuchForTheMap()
         rig.commit()
         rig.receive(partition, 0, "oldest")
@@ -93,8 +90,7 @@ struct MachineReachTests {
         #expect(rig.send() == ["a"])
     }
 
-    @Test("A map cut before anything was read: what the owner before had settled is marked when sent again")
-    func cutAtAssignment() {
+    @Test func `A map cut before anything was read: what the owner before had settled is marked when sent again`() {
         let (rig, _, end) = inheritingTooMuchForTheMap()
         rig.wait(ms: 1_000)
         let said = rig.commit()
@@ -103,8 +99,7 @@ struct MachineReachTests {
         #expect((said[0].map.reach ?? 0) >= end)
     }
 
-    @Test("An offset that came already is below what was received, not one that is new or settled")
-    func again() {
+    @Test func `An offset that came already is below what was received, not one that is new or settled`() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 5, "a")
@@ -119,8 +114,7 @@ struct MachineReachTests {
         #expect(rig.send() == ["a"])
     }
 
-    @Test("What is held moves to its tier only when a commit has named it: the tier will send it")
-    func heldBeyond() {
+    @Test func `What is held moves to its tier only when a commit has named it: the tier will send it`() {
         var settings = MachineSettings()
         settings.deviceQueueLimit = 1
         let rig = Rig(settings)

@@ -3,10 +3,8 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Machine: the way of a notification")
 struct MachineTests {
-    @Test("A record becomes a request, a result and a committed offset, in that order")
-    func straight() {
+    @Test func `A record becomes a request, a result and a committed offset, in that order`() {
         let rig = Rig()
         let partition = rig.assign()
         let first = rig.takeCommit()
@@ -31,8 +29,7 @@ struct MachineTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("With no commit yet, the first record's offset is committed with the reach before it is sent")
-    func firstEver() {
+    @Test func `With no commit yet, the first record's offset is committed with the reach before it is sent`() {
         let rig = Rig()
         let partition = rig.assign(committed: nil)
         #expect(rig.takeCommit() == [])
@@ -42,8 +39,7 @@ struct MachineTests {
         #expect(rig.send() == ["a"])
     }
 
-    @Test("What is lent to the transport is what the producer wrote")
-    func outgoing() throws {
+    @Test func `What is lent to the transport is what the producer wrote`() throws {
         let rig = Rig()
         let partition = rig.assignReady(3)
         rig.receive(
@@ -65,8 +61,7 @@ struct MachineTests {
         #expect(place.offset == 9 && place.partition == 3 && place.index == 0)
     }
 
-    @Test("A request that names no topic goes to the one of its push type, from a retry record, too")
-    func defaultTopic() throws {
+    @Test func `A request that names no topic goes to the one of its push type, from a retry record, too`() throws {
         let rig = Rig()
         let requests = rig.assignReady()
         let tier = rig.assignReady(topic: "retry.30s", role: .retry(delayMs: 30_000))
@@ -91,8 +86,7 @@ struct MachineTests {
         #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop", "com.example.shop.voip"])
     }
 
-    @Test("Per device one in flight, in order; others pass")
-    func deviceQueues() {
+    @Test func `Per device one in flight, in order; others pass`() {
         let rig = Rig()
         let partition = rig.assignReady()
         for (offset, device) in ["a", "b", "a", "a", "b", "c"].enumerated() {
@@ -113,8 +107,7 @@ struct MachineTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Upper and lower case are one device")
-    func deviceQueueCase() {
+    @Test func `Upper and lower case are one device`() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, key: Rig.token("~~").uppercased(), value: #"{"aps":{}}"#)
@@ -122,8 +115,7 @@ struct MachineTests {
         #expect(rig.send() == ["~~"])
     }
 
-    @Test("ordering: none sends them all at once")
-    func unordered() {
+    @Test func `ordering: none sends them all at once`() {
         var settings = MachineSettings()
         settings.ordering = .none
         let rig = Rig(settings)
@@ -132,8 +124,7 @@ struct MachineTests {
         #expect(rig.send() == ["a", "a", "a"])
     }
 
-    @Test("A notification that moves to a tier does not hold back its successors")
-    func deviceQueueAfterRetry() {
+    @Test func `A notification that moves to a tier does not hold back its successors`() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a")
@@ -143,8 +134,7 @@ struct MachineTests {
         #expect(rig.send() == ["a"])
     }
 
-    @Test("What is held moves to its tier once a commit names its record as sent, and not before")
-    func heldBehindReach() {
+    @Test func `What is held moves to its tier once a commit names its record as sent, and not before`() {
         var settings = MachineSettings()
         settings.deviceQueueLimit = 1
         let rig = Rig(settings)
@@ -167,8 +157,7 @@ struct MachineTests {
         #expect(next.settle().map(\.inDoubt) == [1])
     }
 
-    @Test("What is held and not moved yet is dropped when its partition is revoked")
-    func heldBehindReachRevoked() {
+    @Test func `What is held and not moved yet is dropped when its partition is revoked`() {
         var settings = MachineSettings()
         settings.deviceQueueLimit = 1
         let rig = Rig(settings)
@@ -184,8 +173,7 @@ struct MachineTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("What was moved to a tier stays below the reach, which a later commit would not have named so high")
-    func movedStaysBelowReach() {
+    @Test func `What was moved to a tier stays below the reach, which a later commit would not have named so high`() {
         var settings = MachineSettings()
         settings.deviceQueueLimit = 1
         let rig = Rig(settings, capacity: 10)
@@ -197,11 +185,10 @@ struct MachineTests {
         rig.answer("d1")
         rig.settle()
         rig.wait(ms: 50)
-        #expect(rig.commit().allSatisfy { $0.map.reachEnd.indexes(at: 5) > 0 })
+        #expect(rig.commit().allSatisfy { $0.map.horizonEnd.indexes(at: 5) > 0 })
     }
 
-    @Test("What exceeds a device queue is held: shortest tier, no attempt, its place in the order given up")
-    func deviceQueueLimit() {
+    @Test func `What exceeds a device queue is held: shortest tier, no attempt, its place in the order given up`() {
         var settings = MachineSettings()
         settings.deviceQueueLimit = 3
         let rig = Rig(settings)
@@ -221,8 +208,7 @@ struct MachineTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("No more is handed out than the app's capacity")
-    func capacity() {
+    @Test func `No more is handed out than the app's capacity`() {
         let rig = Rig(capacity: 2)
         let partition = rig.assignReady()
         for (offset, device) in ["a", "b", "c", "d"].enumerated() { rig.receive(partition, Int64(offset), device) }
@@ -237,8 +223,7 @@ struct MachineTests {
         #expect(rig.send() == ["d"])
     }
 
-    @Test("Streams are given out by the topics' weights")
-    func weights() {
+    @Test func `Streams are given out by the topics' weights`() {
         let rig = Rig(capacity: 0)
         let flood = rig.assignReady(0, topic: "flood")
         let urgent = rig.assignReady(0, topic: "urgent", role: .requests(weight: 3))
@@ -252,8 +237,7 @@ struct MachineTests {
         #expect((29...31).contains(sent.filter { $0.hasPrefix("u") }.count))
     }
 
-    @Test("An unregistered token goes to both topics, when Apple says since when")
-    func unregistered() {
+    @Test func `An unregistered token goes to both topics, when Apple says since when`() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a")
@@ -273,8 +257,7 @@ struct MachineTests {
         #expect(rig.commit().map(\.offset) == [1])
     }
 
-    @Test("unregistered.include_bad_tokens")
-    func badTokens() {
+    @Test func `unregistered.include_bad_tokens`() {
         var settings = MachineSettings()
         settings.includesBadTokens = true
         let rig = Rig(settings)
@@ -285,8 +268,7 @@ struct MachineTests {
         #expect(rig.settle().map(\.kind) == [.unregistered, .result])
     }
 
-    @Test("publish: failures counts an accepted without doubt, and settles it with its verdict")
-    func onlyFailures() {
+    @Test func `publish: failures counts an accepted without doubt, and settles it with its verdict`() {
         var settings = MachineSettings()
         settings.publishesOnlyFailures = true
         let rig = Rig(settings)
@@ -306,8 +288,7 @@ struct MachineTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("What cannot be sent is invalid, with Apple's reason, and never sent")
-    func invalid() {
+    @Test func `What cannot be sent is invalid, with Apple's reason, and never sent`() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, key: nil, value: #"{"aps":{}}"#, headers: [("push-device-token", "xyz")])
@@ -323,8 +304,7 @@ struct MachineTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("A dead letter settles when it is acknowledged")
-    func deadLetter() throws {
+    @Test func `A dead letter settles when it is acknowledged`() throws {
         let rig = Rig()
         let partition = rig.assignReady()
         guard case .deadLetter(let id, .tombstone, _) = rig.receive(partition, 0, key: "x", value: nil) else {
@@ -339,8 +319,7 @@ struct MachineTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("The same offset twice, and offsets the map names, are taken once or not at all")
-    func known() {
+    @Test func `The same offset twice, and offsets the map names, are taken once or not at all`() {
         let rig = Rig()
         let partition = rig.assign(committed: 5, map: CommitMap(settled: [6..<8]))
         rig.commit()
@@ -351,8 +330,7 @@ struct MachineTests {
         expect(rig.machine.counters.duplicatesSkipped, is: 2)
     }
 
-    @Test("Expired: the record too old, the expiration past before it is sent")
-    func expired() {
+    @Test func `Expired: the record too old, the expiration past before it is sent`() {
         let rig = Rig(capacity: 1)
         let partition = rig.assignReady()
         let soon = "\(rig.now.wallMs / 1_000 + 10)"
@@ -378,8 +356,7 @@ struct MachineTests {
         #expect(rig.commit().map(\.offset) == [5])
     }
 
-    @Test("Room shrinks with what is open, and comes back")
-    func room() {
+    @Test func `Room shrinks with what is open, and comes back`() {
         var settings = MachineSettings()
         settings.maxOpen = 10
         let rig = Rig(settings)
@@ -393,8 +370,7 @@ struct MachineTests {
         expect(rig.machine.room(for: partition), is: 1)
     }
 
-    @Test("Bytes are a limit of their own, and go as soon as they are produced")
-    func bytes() {
+    @Test func `Bytes are a limit of their own, and go as soon as they are produced`() {
         var settings = MachineSettings()
         settings.maxOpenBytes = 20_000
         let rig = Rig(settings)
@@ -415,8 +391,9 @@ struct MachineTests {
         expect(rig.machine.room(for: partition) > 0, is: true)
     }
 
-    @Test("A request that names no app is for the one of its request topic; one read from a tier for the one it names")
-    func appOfTopic() {
+    @Test
+    func `A request that names no app is for the one of its request topic; one read from a tier for the one it names`()
+    {
         let rig = Rig(apps: [Rig.app, Rig.news])
         let named = rig.assign(0, topic: "named", role: .requests(weight: 1, app: "news"))
         let other = rig.assign(0, topic: "other")
@@ -430,8 +407,7 @@ struct MachineTests {
         #expect(topics.sorted() == ["com.example.news", "com.example.shop", "com.example.shop"])
     }
 
-    @Test("With several apps, one holds at most half; the rest waits five seconds, then it is held")
-    func appShare() {
+    @Test func `With several apps, one holds at most half; the rest waits five seconds, then it is held`() {
         var settings = MachineSettings()
         settings.maxOpen = 8
         let rig = Rig(settings, apps: [Rig.app, Rig.news])

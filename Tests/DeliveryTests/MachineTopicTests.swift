@@ -3,7 +3,6 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Machine: topics that cannot be written")
 struct MachineTopicTests {
     /// What waits for a topic, handed to Kafka.
     static func take(_ rig: Rig, _ target: ProductionTarget) -> [NotificationID] {
@@ -26,8 +25,7 @@ struct MachineTopicTests {
         return rig
     }
 
-    @Test("Each topic has a queue: what waits for results holds up neither retry records nor dead tokens")
-    func queues() {
+    @Test func `Each topic has a queue: what waits for results holds up neither retry records nor dead tokens`() {
         let rig = Self.answered([("a", 200, .none), ("b", 503, .shutdown), ("c", 410, .unregistered)])
         rig.machine.setWritable(.results, false, now: rig.now)
         for target in [.results, .unregistered, .retry(tier: 1)] as [ProductionTarget] {
@@ -46,8 +44,7 @@ struct MachineTopicTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("A tier that cannot be written: the next longer one, else the next shorter one, else itself")
-    func tiers() {
+    @Test func `A tier that cannot be written: the next longer one, else the next shorter one, else itself`() {
         var tiers = RetryTiers((1...4).map { .init(delayMs: $0 * 1_000) })
         func choices(_ writable: [Bool]) -> [Int] {
             tiers.setWritable(writable)
@@ -65,8 +62,8 @@ struct MachineTopicTests {
         #expect(tiers.tier(delayMs: 1_000, previousMs: 0) == 3)
     }
 
-    @Test("What is to be tried again passes over a tier that cannot be written, and is due as that other tier says")
-    func passedOver() {
+    @Test
+    func `What is to be tried again passes over a tier that cannot be written, and is due as that other tier says`() {
         let rig = AgainTests.ready()
         rig.machine.setWritable(.retry(tier: 1), false, now: rig.now)
         rig.answer("a", 503, .shutdown)
@@ -78,9 +75,10 @@ struct MachineTopicTests {
     /// The only one that is assigned.
     static func partition(_ rig: Rig) -> PartitionID { PartitionID(slot: PartitionSlot(0), generation: 1) }
 
-    @Test(
-        "What waits for a tier that cannot be written any more goes to another; with none, it waits until there is one")
-    func emptied() {
+    @Test
+    func
+        `What waits for a tier that cannot be written any more goes to another; with none, it waits until there is one`()
+    {
         let rig = Self.answered([("a", 503, .shutdown), ("b", 503, .shutdown)])
         rig.machine.setWritable(.retry(tier: 1), false, now: rig.now)
         expect(rig.machine.nextProduction(for: .retry(tier: 1)) != nil, is: false)
@@ -100,8 +98,8 @@ struct MachineTopicTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("A dead token that cannot be written down is held without an attempt, and so is one that waits for it")
-    func deadTokens() {
+    @Test
+    func `A dead token that cannot be written down is held without an attempt, and so is one that waits for it`() {
         let rig = Self.answered([("a", 410, .unregistered), ("b", 200, .none)])
         rig.receive(Self.partition(rig), 2, "c")
         rig.send()
@@ -113,7 +111,7 @@ struct MachineTopicTests {
                 "c retry(tier: 0) attempt 0 held sends 1 doubt 0",
             ])
         #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .unwritable)])
-        expect(rig.machine.counters.apps[0].heldByCause[Int(HeldCause.unwritable.rawValue)], is: 2)
+        expect(rig.machine.counters.apps[0].heldByCause[Int(DeferralReason.unwritable.rawValue)], is: 2)
         #expect(rig.isEmpty)
         rig.machine.setWritable(.unregistered, true, now: rig.now)
         expect(rig.machine.appStatuses[0].heldSinceNs, is: nil)
@@ -124,8 +122,8 @@ struct MachineTopicTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("A dead token of what is now or never does not wait for its topic", arguments: [false, true])
-    func deadTokensNowOrNever(isToldBefore: Bool) {
+    @Test(arguments: [false, true])
+    func `A dead token of what is now or never does not wait for its topic`(isToldBefore: Bool) {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a", headers: ["apns-expiration": "0"])
@@ -137,10 +135,10 @@ struct MachineTopicTests {
         #expect(rig.isEmpty)
     }
 
-    @Test(
-        "A dead token held again goes to a longer tier each time, however short the shortest is, and stays in the longest"
-    )
-    func deadTokensAgain() {
+    @Test
+    func
+        `A dead token held again goes to a longer tier each time, however short the shortest is, and stays in the longest`()
+    {
         let delays: [Int64] = [1_000, 60_000, 900_000]
         func kinds(readFrom tier: Int?, writable: [Bool] = [true, true, true]) -> [Production.Kind] {
             var settings = MachineSettings()
@@ -170,8 +168,7 @@ struct MachineTopicTests {
         #expect(kinds(readFrom: 0, writable: [true, false, false]) == [.retry(tier: 0)])
     }
 
-    @Test("A dead token whose result was produced already waits; so does one that has no tier to go to")
-    func halfWritten() {
+    @Test func `A dead token whose result was produced already waits; so does one that has no tier to go to`() {
         let rig = Self.answered([("a", 410, .unregistered), ("b", 410, .unregistered)])
         let production = rig.machine.nextProduction(for: .results)!
         rig.machine.produced(production)
@@ -188,8 +185,7 @@ struct MachineTopicTests {
         expect(rig.machine.gauges.openNotifications, is: 1)
     }
 
-    @Test("include_bad_tokens: a bad token is held like a dead one; without it its result is written")
-    func badTokens() {
+    @Test func `include_bad_tokens: a bad token is held like a dead one; without it its result is written`() {
         for isIncluded in [false, true] {
             var settings = MachineSettings()
             settings.includesBadTokens = isIncluded
@@ -203,8 +199,7 @@ struct MachineTopicTests {
         }
     }
 
-    @Test("A dead token of a partition that drains is held, and the partition can be given up")
-    func draining() {
+    @Test func `A dead token of a partition that drains is held, and the partition can be given up`() {
         let rig = Self.answered([("a", 410, .unregistered)])
         rig.machine.revoke([Self.partition(rig)])
         rig.machine.setWritable(.unregistered, false, now: rig.now)
@@ -213,8 +208,7 @@ struct MachineTopicTests {
         expect(rig.machine.isDrained(Self.partition(rig)), is: true)
     }
 
-    @Test("Dead letters that cannot be written: only a partition with a hundred of them is read no further")
-    func deadLetters() {
+    @Test func `Dead letters that cannot be written: only a partition with a hundred of them is read no further`() {
         let rig = Rig()
         let bad = rig.assignReady(0)
         let good = rig.assignReady(1)

@@ -5,7 +5,6 @@ import Testing
 
 // Each part of the machine by itself, as far as the tests of the machine do not name it.
 
-@Suite("Device queues")
 struct DeviceQueuesTests {
     private static func enter(
         _ slot: NotificationSlot, _ queues: inout DeviceQueues, _ store: inout NotificationStore
@@ -14,8 +13,7 @@ struct DeviceQueuesTests {
         return "\(queues.enter(slot, behind: head, in: &store))"
     }
 
-    @Test("The first has its turn, and each one after it when the one before has left")
-    func turns() {
+    @Test func `The first has its turn, and each one after it when the one before has left`() {
         var store = NotificationStore.forTests()
         var queues = DeviceQueues(seed: 1, limit: 10)
         queues.addApp(sharing: nil)
@@ -33,8 +31,7 @@ struct DeviceQueuesTests {
         expect(queues.count, is: 0)
     }
 
-    @Test("A full queue says how many it has turned away, also when its first one has left")
-    func full() {
+    @Test func `A full queue says how many it has turned away, also when its first one has left`() {
         var store = NotificationStore.forTests()
         var queues = DeviceQueues(seed: 1, limit: 2)
         queues.addApp(sharing: nil)
@@ -47,8 +44,7 @@ struct DeviceQueuesTests {
         expect(Self.enter(slots[4], &queues, &store), is: "full(turnedAway: 2)")
     }
 
-    @Test("Two apps have queues of their own for one device, unless the second is the first, come back")
-    func apps() {
+    @Test func `Two apps have queues of their own for one device, unless the second is the first, come back`() {
         var store = NotificationStore.forTests()
         var queues = DeviceQueues(seed: 1, limit: 10)
         queues.addApp(sharing: nil)
@@ -61,8 +57,7 @@ struct DeviceQueuesTests {
         expect(entries, is: ["first", "first", "behind"])
     }
 
-    @Test("A slowed device is one until its time is over")
-    func slowed() {
+    @Test func `A slowed device is one until its time is over`() {
         var store = NotificationStore.forTests()
         var queues = DeviceQueues(seed: 1, limit: 10)
         queues.addApp(sharing: nil)
@@ -78,122 +73,132 @@ struct DeviceQueuesTests {
     }
 }
 
-@Suite("Circuit breakers")
 struct CircuitBreakersTests {
-    private static func journal() -> Journal { Journal(counters: DeliveryCounters(apps: 1, tiers: 1)) }
+    private static func journal(ns: Int64 = 0) -> Journal {
+        var journal = Journal(counters: DeliveryCounters(apps: 1, tiers: 1))
+        journal.now.ns = ns
+        return journal
+    }
 
-    @Test("A refused credential holds all but one probe, which closes the circuit")
-    func credential() {
+    private static func answer(_ slot: NotificationSlot, _ store: borrowing NotificationStore) -> Completion {
+        Completion(id: store.id(of: slot), kind: .answered, status: 200)
+    }
+
+    @Test func `A refused credential stops all but one probe, which closes the circuit`() {
         var store = NotificationStore.forTests()
         var breakers = CircuitBreakers()
         var journal = Self.journal()
         breakers.addApp(.named("shop"))
         let first = store.add("a")
         let second = store.add("b")
-        expect(breakers.causeToHold(first, in: store, nowNs: 0), is: nil)
+        expect(breakers.reasonToDefer(first, in: store, nowNs: 0), is: nil)
         expect(
-            breakers.credentialFault(0, .invalidProviderToken, handedNs: 0, nowNs: 0, journal: &journal), is: .opened)
-        expect(breakers.causeToHold(first, in: store, nowNs: 0), is: .credential)
+            breakers.fault(first, .invalidProviderToken, handedNs: 0, in: store, journal: &journal), is: .opened)
+        expect(breakers.takeOpened(), is: true)
+        expect(breakers.takeOpened(), is: false)
+        expect(breakers.reasonToDefer(first, in: store, nowNs: 0), is: .credential)
         let later = Circuit.firstDelayNs
-        expect(breakers.causeToHold(first, in: store, nowNs: later), is: nil)
+        expect(breakers.reasonToDefer(first, in: store, nowNs: later), is: nil)
         expect([first, second].map { breakers.isProbe($0, in: store) }, is: [true, false])
         expect(breakers.probes, is: [store.id(of: first)])
-        expect(breakers.causeToHold(second, in: store, nowNs: later), is: .credential)
+        expect(breakers.reasonToDefer(second, in: store, nowNs: later), is: .credential)
         // A probe that ends without an answer gives its place to another.
         breakers.endProbe(first, in: store)
         expect(breakers.isProbe(first, in: store), is: false)
-        expect(breakers.causeToHold(second, in: store, nowNs: later), is: nil)
-        let probe = breakers.settleProbe(
-            second, fault: nil, in: store, ofMany: false, nowNs: later, journal: &journal)
-        expect(probe, is: store.id(of: second))
+        expect(breakers.reasonToDefer(second, in: store, nowNs: later), is: nil)
+        breakers.note(
+            Self.answer(second, store), .accept, for: second, handedNs: later, in: store, journal: &journal)
+        expect(breakers.takeFormerProbe(), is: store.id(of: second))
+        expect(breakers.takeFormerProbe(), is: nil)
         expect(breakers.isClosed(0) || !breakers.probes.isEmpty || breakers.isGated(0), is: false)
         expect(journal.counters.circuitsOpened, is: 1)
-        expect(journal.events.count, is: 2)
+        // The fault, the circuit's opening and its closing.
+        expect(journal.events.count, is: 3)
     }
 
-    @Test("An app without a connection is cut off after its time, where there are others, until it has one")
-    func cutOff() {
+    @Test func `An app without a connection is cut off after its time if there are others, until it has one`() {
         var store = NotificationStore.forTests()
         var breakers = CircuitBreakers()
-        var journal = Self.journal()
+        var journal = Self.journal(ns: 10)
+        breakers.addApp(.named("shop"))
+        breakers.setReachable(0, false, journal: &journal)
+        expect(breakers.nextCutOffNs, is: .max)
+        breakers.addApp(.named("news"))
+        breakers.setReachable(0, false, journal: &journal)
+        expect(breakers.nextCutOffNs, is: 10 + CircuitBreakers.cutOffNs)
+        journal.now.ns = breakers.nextCutOffNs - 1
+        breakers.cutOff(isBusy: [false, false], journal: &journal)
+        expect([breakers.isCutOff(0), breakers.takeOpened()], is: [false, false])
+        journal.now.ns += 1
+        breakers.cutOff(isBusy: [false, false], journal: &journal)
+        expect([breakers.isCutOff(0), breakers.isCutOff(1), breakers.takeOpened()], is: [true, false, true])
+        let slot = store.add("a")
+        expect(breakers.reasonToDefer(slot, in: store, nowNs: journal.now.ns), is: .unreachable)
+        breakers.setReachable(0, true, journal: &journal)
+        expect(breakers.reasonToDefer(slot, in: store, nowNs: journal.now.ns), is: nil)
+    }
+
+    /// Two apps; the first is out of reach from 0 on, with a connection from the third second on.
+    private static func connectedLate(_ journal: inout Journal) -> CircuitBreakers {
+        var breakers = CircuitBreakers()
         breakers.addApp(.named("shop"))
         breakers.addApp(.named("news"))
-        _ = breakers.setReachable(0, false, ofMany: true, nowNs: 10, journal: &journal)
-        expect(breakers.nextCutOffNs, is: 10 + HostCircuit.cutOffNs)
-        let nowNs = breakers.nextCutOffNs
-        expect(breakers.cutOff(isBusy: [false, false], nowNs: nowNs - 1, journal: &journal), is: [false, false])
-        expect(breakers.cutOff(isBusy: [false, false], nowNs: nowNs, journal: &journal), is: [true, false])
-        let slot = store.add("a")
-        expect(breakers.causeToHold(slot, in: store, nowNs: nowNs), is: .unreachable)
-        _ = breakers.setReachable(0, true, ofMany: true, nowNs: nowNs, journal: &journal)
-        expect(breakers.causeToHold(slot, in: store, nowNs: nowNs), is: nil)
+        breakers.setReachable(0, false, journal: &journal)
+        journal.now.ns = 3_000_000_000
+        breakers.setConnected(0, true, journal: &journal)
+        return breakers
     }
 
-    @Test("How long an app has been held counts per cause, until that ends")
-    func holding() {
+    @Test func `A connection has its time, however long there was none; with nothing to answer it is enough`() {
+        var journal = Self.journal()
+        var breakers = Self.connectedLate(&journal)
+        let dueNs = journal.now.ns + CircuitBreakers.cutOffNs
+        expect(breakers.nextCutOffNs, is: dueNs)
+        journal.now.ns = dueNs
+        breakers.cutOff(isBusy: [false, false], journal: &journal)
+        expect(breakers.nextCutOffNs, is: .max)
+        expect(breakers.isCutOff(0), is: false)
+    }
+
+    @Test func `While an app is cut off one tries the connection that there is, and the transport's word ends it`() {
+        var store = NotificationStore.forTests()
+        let (first, second) = (store.add("a"), store.add("b"))
+        var journal = Self.journal()
+        var breakers = Self.connectedLate(&journal)
+        journal.now.ns = 20_000_000_000
+        breakers.cutOff(isBusy: [true, false], journal: &journal)
+        expect(breakers.isCutOff(0), is: true)
+        let laterNs = journal.now.ns + Circuit.firstDelayNs
+        expect(
+            [first, second].map { breakers.reasonToDefer($0, in: store, nowNs: laterNs) }, is: [nil, .unreachable])
+        expect(breakers.probes, is: [store.id(of: first)])
+        // Without a connection there is nothing to try.
+        breakers.setConnected(0, false, journal: &journal)
+        expect(breakers.reasonToDefer(first, in: store, nowNs: laterNs), is: .unreachable)
+        breakers.setReachable(0, true, journal: &journal)
+        expect([breakers.isCutOff(0), breakers.probes.isEmpty], is: [false, true])
+        expect(breakers.takeFormerProbe(), is: store.id(of: first))
+        expect(breakers.reasonToDefer(second, in: store, nowNs: laterNs), is: nil)
+    }
+
+    @Test func `How long an app has been deferred counts per reason, until that ends`() {
         var breakers = CircuitBreakers()
         var journal = Self.journal()
         breakers.addApp(.named("shop"))
-        func note(_ cause: HeldCause, _ nowNs: Int64) -> Int64 {
-            breakers.note(cause, of: 0, pauseNs: 100, roundNs: 50, nowNs: nowNs, journal: &journal).forNs
+        func note(_ reason: DeferralReason, _ nowNs: Int64) -> Int64 {
+            journal.now.ns = nowNs
+            return breakers.note(reason, of: 0, pauseNs: 100, roundNs: 50, journal: &journal).forNs
         }
         expect([note(.paused, 10), note(.paused, 1_000), note(.device, 1_000)], is: [0, 990, 0])
-        // What is told one by one begins anew after a pause.
+        // A sporadic reason begins anew after a pause.
         expect([note(.device, 1_100), note(.device, 1_201)], is: [100, 0])
-        expect(breakers.heldSinceNs(0, pauseNs: 100, nowNs: 1_201), is: 10)
-        breakers.endHolding(.paused)
-        expect(breakers.heldSinceNs(0, pauseNs: 100, nowNs: 1_201), is: 1_201)
-        expect(breakers.heldSinceNs(0, pauseNs: 100, nowNs: 1_302), is: nil)
+        expect(breakers.deferredSinceNs(0, pauseNs: 100, nowNs: 1_201), is: 10)
+        breakers.endDeferral(.paused, of: 0)
+        expect(breakers.deferredSinceNs(0, pauseNs: 100, nowNs: 1_201), is: 1_201)
+        expect(breakers.deferredSinceNs(0, pauseNs: 100, nowNs: 1_302), is: nil)
     }
 }
 
-@Suite("Circuit of a host")
-struct HostCircuitTests {
-    private static let second: Int64 = 1_000_000_000
-
-    /// Out of reach from 0 on, with a connection from the third second on.
-    private static func connectedLate() -> HostCircuit {
-        var host = HostCircuit()
-        host.setReachable(false)
-        expect(host.refresh(ofMany: true, nowNs: 0), is: false)
-        expect(host.cutOffDueNs, is: HostCircuit.cutOffNs)
-        host.setConnected(true, nowNs: 3 * second)
-        expect(host.refresh(ofMany: true, nowNs: 3 * second), is: false)
-        return host
-    }
-
-    @Test("A connection has its time, however long there was none; without anything to answer it is enough")
-    func young() {
-        var host = Self.connectedLate()
-        let dueNs = 3 * Self.second + HostCircuit.cutOffNs
-        expect(host.cutOffDueNs, is: dueNs)
-        expect(host.cutOff(isBusy: true, nowNs: dueNs - 1), is: false)
-        expect(host.cutOff(isBusy: false, nowNs: dueNs), is: false)
-        expect(host.cutOffDueNs, is: nil)
-        expect(host.isCutOff, is: false)
-    }
-
-    @Test("While it is cut off one tries the connection that there is; what the transport says then ends it")
-    func trial() {
-        var store = NotificationStore.forTests()
-        let (first, second) = (store.id(of: store.add("a")), store.id(of: store.add("b")))
-        var host = Self.connectedLate()
-        let nowNs = 20 * Self.second
-        expect(host.cutOff(isBusy: true, nowNs: nowNs), is: true)
-        expect([host.isCutOff, host.isShut], is: [true, false])
-        expect([first, second].map { host.admits($0, nowNs: nowNs + Circuit.firstDelayNs) }, is: [true, false])
-        expect(host.trial, is: first)
-        host.setConnected(false, nowNs: nowNs)
-        expect(host.refresh(ofMany: true, nowNs: nowNs), is: false)
-        expect(host.isShut, is: true)
-        host.setReachable(true)
-        expect(host.refresh(ofMany: true, nowNs: nowNs), is: true)
-        expect([host.isCutOff, host.trial != nil], is: [false, false])
-        expect(host.admits(second, nowNs: nowNs), is: true)
-    }
-}
-
-@Suite("Dispatch")
 struct DispatchTests {
     private static func make(_ route: AppRoute, capacity: Int) -> Dispatch {
         var dispatch = Dispatch()
@@ -202,8 +207,7 @@ struct DispatchTests {
         return dispatch
     }
 
-    @Test("As many as the transport takes, suspects beside them; what was sent before goes first")
-    func capacity() {
+    @Test func `As many as the transport takes, suspects beside them; what was sent before goes first`() {
         var store = NotificationStore.forTests()
         var dispatch = Self.make(.named("shop"), capacity: 2)
         expect(dispatch.freeStreams(0, nowNs: 0) == nil, is: true)
@@ -213,7 +217,7 @@ struct DispatchTests {
         expect(dispatch.freeStreams(0, nowNs: 0)?.free, is: 2)
         expect(dispatch.next(0, from: &store), is: slots[0])
         expect(dispatch.next(0, from: &store), is: slots[1])
-        for slot in slots[..<2] { store.move(slot, to: .handed) }
+        for slot in slots[..<2] { store.move(slot, to: .handed(atMs: 0)) }
         dispatch.handed(0, 2, suspects: 1, nowNs: 0)
         expect(dispatch.handed(0), is: 2)
         expect(dispatch.freeStreams(0, nowNs: 0)?.free, is: 1)
@@ -225,8 +229,8 @@ struct DispatchTests {
         expect(dispatch.ready(0), is: 0)
     }
 
-    @Test("Streams go round the topics by weight, however many there are; only those with something ready count")
-    func shares() {
+    @Test
+    func `Streams go round the topics by weight, however many there are; only those with something ready count`() {
         var store = NotificationStore.forTests()
         var ready = ReadyQueues()
         let groups = 150
@@ -254,8 +258,7 @@ struct DispatchTests {
         expect(ready.removeFirst(from: &store), is: slot)
     }
 
-    @Test("A pause is over in the order in which pauses began, and wakes the machine")
-    func backOff() {
+    @Test func `A pause is over in the order in which pauses began, and wakes the machine`() {
         var store = NotificationStore.forTests()
         var dispatch = Self.make(.named("shop"), capacity: 2)
         let slots = [store.add("a"), store.add("b"), store.add("c")]
@@ -268,8 +271,7 @@ struct DispatchTests {
         expect(dispatch.nextDeadlineNs(in: store, nowNs: 0), is: nil)
     }
 
-    @Test("A rate limit gives no more than its burst, suspects included, and says when the next may go")
-    func rateLimit() {
+    @Test func `A rate limit gives no more than its burst, suspects included, and says when the next may go`() {
         var store = NotificationStore.forTests()
         var dispatch = Self.make(.named("shop", rateLimit: 100), capacity: 1_000)
         let slots = (0..<20).map { _ in store.add("a") }
@@ -284,12 +286,10 @@ struct DispatchTests {
     }
 }
 
-@Suite("Room")
 struct RoomTests {
-    @Test("What is taken is given back, whatever it was")
-    func givenBack() {
+    @Test func `What is taken is given back, whatever it was`() {
         var store = NotificationStore.forTests()
-        var room = Room(mostOpen: 10, mostBytes: 10_000)
+        var room = AdmissionBudget(mostOpen: 10, mostBytes: 10_000)
         room.addApp()
         let group = room.group(of: "requests", weight: 3)
         expect(group.isNew, is: true)
@@ -310,9 +310,8 @@ struct RoomTests {
         expect(room.isEmpty, is: true)
     }
 
-    @Test("Topics that come and go share as many groups as there are at once, and none that is needed")
-    func recycled() {
-        var room = Room(mostOpen: 10, mostBytes: 10_000)
+    @Test func `Topics that come and go share as many groups as there are at once, and none that is needed`() {
+        var room = AdmissionBudget(mostOpen: 10, mostBytes: 10_000)
         room.addApp()
         for round in 0..<1_000 {
             let (group, isNew) = room.group(of: "topic\(round)", weight: round % 7 + 1)
@@ -334,9 +333,8 @@ struct RoomTests {
         expect(room.group(of: "other", weight: 9).group, is: 2)
     }
 
-    @Test("An app is full with half of the room, and its share is waited for so long")
-    func full() {
-        var room = Room(mostOpen: 4, mostBytes: 10_000)
+    @Test func `An app is full with half of the room, and its share is waited for so long`() {
+        var room = AdmissionBudget(mostOpen: 4, mostBytes: 10_000)
         room.addApp()
         room.take(group: 0, app: 0)
         expect(room.isFull(app: 0), is: false)
@@ -345,23 +343,21 @@ struct RoomTests {
         expect(room.isFull(app: 0), is: true)
         expect(room.shareWaitEndNs(app: 0, oldestNs: nil), is: nil)
         expect(room.hasWaitedForShare(app: 0, oldestNs: nil, nowNs: 10), is: false)
-        expect(room.shareWaitEndNs(app: 0, oldestNs: nil), is: 10 + Room.shareWaitNs)
-        expect(room.hasWaitedForShare(app: 0, oldestNs: nil, nowNs: 10 + Room.shareWaitNs), is: true)
+        expect(room.shareWaitEndNs(app: 0, oldestNs: nil), is: 10 + AdmissionBudget.shareWaitNs)
+        expect(room.hasWaitedForShare(app: 0, oldestNs: nil, nowNs: 10 + AdmissionBudget.shareWaitNs), is: true)
         room.endFull(app: 0)
-        expect(room.hasWaitedForShare(app: 0, oldestNs: nil, nowNs: 10 + Room.shareWaitNs), is: false)
+        expect(room.hasWaitedForShare(app: 0, oldestNs: nil, nowNs: 10 + AdmissionBudget.shareWaitNs), is: false)
         // The oldest that waits for a stream is what counts, where one does.
-        expect(room.hasWaitedForShare(app: 0, oldestNs: 0, nowNs: Room.shareWaitNs), is: true)
+        expect(room.hasWaitedForShare(app: 0, oldestNs: 0, nowNs: AdmissionBudget.shareWaitNs), is: true)
     }
 }
 
-@Suite("Settlement")
 struct SettlementTests {
-    @Test("A notification is settled once all of its records are acknowledged")
-    func settled() {
+    @Test func `A notification is settled once all of its records are acknowledged`() {
         var store = NotificationStore.forTests()
         var settlement = Settlement(MachineSettings())
         let slot = store.add("a")
-        store.move(slot, to: .concluded)
+        store.move(slot, to: .concluded(.result(.unregistered)))
         let id = store.id(of: slot)
         settlement.produce(slot, .unregistered, in: &store)
         settlement.produce(slot, .result, in: &store)
@@ -375,13 +371,12 @@ struct SettlementTests {
         expect(settlement.acknowledged(id, in: &store), is: nil)
     }
 
-    @Test("A dead token is taken back where its result waits as well, and what was queued for it is void")
-    func deadTokens() {
+    @Test func `A dead token is taken back where its result waits as well, and what was queued for it is void`() {
         var store = NotificationStore.forTests()
         var settlement = Settlement(MachineSettings())
         let slots = [store.add("a"), store.add("b")]
         for slot in slots {
-            store.move(slot, to: .concluded)
+            store.move(slot, to: .concluded(.result(.unregistered)))
             settlement.produce(slot, .unregistered, in: &store)
             settlement.produce(slot, .result, in: &store)
         }
@@ -393,31 +388,29 @@ struct SettlementTests {
         expect(settlement.next(for: .results, in: store), is: nil)
     }
 
-    @Test("What waits for a tier that cannot be written goes to one that can")
-    func tiers() {
+    @Test func `What waits for a tier that cannot be written goes to one that can`() {
         var store = NotificationStore.forTests()
         var settlement = Settlement(MachineSettings())
         let slot = store.add("a")
-        store.move(slot, to: .concluded)
+        store.move(slot, to: .concluded(.retry(dueMs: 0, isAttempt: true)))
         settlement.produce(slot, .retry(tier: 0), in: &store)
         _ = settlement.setWritable(.retry(tier: 0), false)
         settlement.emptyUnwritableTiers(in: &store, nowMs: 1_000)
         expect(settlement.next(for: .retry(tier: 0), in: store), is: nil)
         expect(settlement.next(for: .retry(tier: 1), in: store)?.id.slot, is: slot)
-        expect(store[slot].dueMs, is: 901_000)
+        expect(store[slot].state, is: .concluded(.retry(dueMs: 901_000, isAttempt: true)))
     }
 }
 
-@Suite("Assignments")
 struct PartitionTableTests {
     private static func partition(_ id: PartitionID) -> Partition {
         Partition(
             id: id, topic: "requests", number: Int32(id.slot.number), group: 0, tierDelayMs: 0,
-            ledger: PartitionLedger(committed: nil, map: CommitMap()), reach: Reach(minimum: 1), metadataLimit: 100)
+            ledger: PartitionLedger(committed: nil, map: CommitMap()), horizon: SendHorizon(minimum: 1),
+            metadataLimit: 100)
     }
 
-    @Test("A slot is used again, a name is not; and there may be many")
-    func names() {
+    @Test func `A slot is used again, a name is not; and there may be many`() {
         var table = PartitionTable()
         var ids: [PartitionID] = []
         for _ in 0..<40 {

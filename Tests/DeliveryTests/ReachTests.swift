@@ -2,25 +2,22 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Reach")
 struct ReachTests {
-    @Test("Nothing is allowed before a commit is acknowledged; then what it named")
-    func firstCommit() {
-        var reach = Reach(minimum: 500)
+    @Test func `Nothing is allowed before a commit is acknowledged; then what it named`() {
+        var reach = SendHorizon(minimum: 500)
         #expect(!reach.allows(0))
         #expect(reach.isShort(from: 0))
-        #expect(reach.next(from: 100) == ReachEnd(600))
-        reach.sent(naming: ReachEnd(600))
+        #expect(reach.next(from: 100) == HorizonEnd(600))
+        reach.sent(naming: HorizonEnd(600))
         #expect(!reach.allows(100))
-        reach.acknowledge(ReachEnd(600))
+        reach.acknowledge(HorizonEnd(600))
         #expect(reach.allows(599))
         #expect(!reach.allows(600))
         #expect(!reach.isShort(from: 100))
     }
 
-    @Test("It is short when less than half of the margin is left")
-    func half() {
-        var reach = Reach(minimum: 500)
+    @Test func `It is short when less than half of the margin is left`() {
+        var reach = SendHorizon(minimum: 500)
         reach.acknowledge(reach.next(from: 0))
         reach.advance(to: 249)
         #expect(!reach.isShort(from: 0))
@@ -28,40 +25,37 @@ struct ReachTests {
         #expect(reach.isShort(from: 0))
     }
 
-    @Test("It keeps ahead by four commits' worth, and falls back slowly")
-    func pace() {
-        var reach = Reach(minimum: 500)
+    @Test func `It keeps ahead by four commits' worth, and falls back slowly`() {
+        var reach = SendHorizon(minimum: 500)
         reach.acknowledge(reach.next(from: 0))
         reach.advance(to: 299)
-        #expect(reach.next(from: 0) == ReachEnd(300 + 1_200))
-        reach.acknowledge(ReachEnd(1_500))
+        #expect(reach.next(from: 0) == HorizonEnd(300 + 1_200))
+        reach.acknowledge(HorizonEnd(1_500))
         reach.advance(to: 1_299)
-        #expect(reach.next(from: 0) == ReachEnd(1_300 + 4_000))
-        reach.acknowledge(ReachEnd(5_300))
+        #expect(reach.next(from: 0) == HorizonEnd(1_300 + 4_000))
+        reach.acknowledge(HorizonEnd(5_300))
         // Nothing is handed out any more: the margin shrinks, and what is not named any more is not allowed from then
         // on.
         for _ in 0..<100 { reach.sent(naming: reach.next(from: 1_300)) }
         #expect(reach.margin == 500)
-        #expect(reach.next(from: 1_300) == ReachEnd(1_800))
+        #expect(reach.next(from: 1_300) == HorizonEnd(1_800))
         expect(reach.allows(1_799), is: true)
         expect(reach.allows(1_800), is: false)
     }
 
-    @Test("A gap in the offsets does not stretch it without limit")
-    func gap() {
-        var reach = Reach(minimum: 500)
+    @Test func `A gap in the offsets does not stretch it without limit`() {
+        var reach = SendHorizon(minimum: 500)
         reach.acknowledge(reach.next(from: 0))
         reach.advance(to: 50_000_000)
         #expect(!reach.allows(50_000_000))
         #expect(reach.isShort(from: 0))
-        #expect(reach.next(from: 0) == ReachEnd(50_000_001 + Reach.maximum))
+        #expect(reach.next(from: 0) == HorizonEnd(50_000_001 + SendHorizon.maximum))
     }
 
-    @Test("Of its last record it allows some indexes, and is short when half of what was counted is handed out")
-    func counted() {
-        var reach = Reach(minimum: 100)
-        _ = reach.next(from: 7, counted: ReachEnd(8, indexes: 100))
-        reach.acknowledge(ReachEnd(8, indexes: 100))
+    @Test func `Of its last record it allows some indexes, and is short when half of what was counted is handed out`() {
+        var reach = SendHorizon(minimum: 100)
+        _ = reach.next(from: 7, counted: HorizonEnd(8, indexes: 100))
+        reach.acknowledge(HorizonEnd(8, indexes: 100))
         expect(reach.allows(6, 9_999), is: true)
         expect(reach.allows(7, 99), is: true)
         expect(reach.allows(7, 100), is: false)
@@ -73,25 +67,26 @@ struct ReachTests {
         reach.advance(to: 7, 49)
         expect(reach.isShort(from: 7), is: true)
         #expect(reach.countedMargin == 200)
-        #expect(reach.start(from: 7) == ReachEnd(8, indexes: 50))
+        #expect(reach.start(from: 7) == HorizonEnd(8, indexes: 50))
         // Named by nobody yet, and no more than that from now on.
-        reach.sent(naming: reach.next(from: 7, counted: ReachEnd(8, indexes: 90)))
+        reach.sent(naming: reach.next(from: 7, counted: HorizonEnd(8, indexes: 90)))
         expect(reach.allows(7, 90), is: false)
-        reach.acknowledge(ReachEnd(8, indexes: 90))
+        reach.acknowledge(HorizonEnd(8, indexes: 90))
         // What waits beyond it cannot wait.
         reach.advance(to: 7, 90)
         expect(reach.isShort(from: 7), is: true)
     }
 
     @Test(
-        "So many notifications ahead: of what is there, then of what is likely to come",
         arguments: [
-            (10, ReachEnd(1), ReachEnd(3, indexes: 10)), (4, ReachEnd(3, indexes: 96), ReachEnd(3)),
-            (5, ReachEnd(3, indexes: 96), ReachEnd(4)), (1, ReachEnd(3, indexes: 100), ReachEnd(4)),
-            (6, ReachEnd(3, indexes: 100), ReachEnd(5, indexes: 5)),
-            (101, ReachEnd(3, indexes: 100), ReachEnd(5)),
+            (10, HorizonEnd(1), HorizonEnd(3, indexes: 10)), (4, HorizonEnd(3, indexes: 96), HorizonEnd(3)),
+            (5, HorizonEnd(3, indexes: 96), HorizonEnd(4)), (1, HorizonEnd(3, indexes: 100), HorizonEnd(4)),
+            (6, HorizonEnd(3, indexes: 100), HorizonEnd(5, indexes: 5)),
+            (101, HorizonEnd(3, indexes: 100), HorizonEnd(5)),
         ])
-    func ahead(_ amount: Int, of start: ReachEnd, _ end: ReachEnd) {
+    func `So many notifications ahead: of what is there, then of what is likely to come`(
+        _ amount: Int, of start: HorizonEnd, _ end: HorizonEnd
+    ) {
         var ledger = PartitionLedger(committed: 0, map: CommitMap())
         // A fan-out between single ones; offset 1 settled.
         for offset in 0..<4 as Range<Int64> { _ = ledger.receive(offset, record: RecordSlot(UInt32(offset))) }
@@ -99,12 +94,12 @@ struct ReachTests {
         #expect(ledger.end(ahead: Int64(amount), of: start) { $0.number == 2 ? 100 : 1 } == end)
     }
 
-    @Test("However far apart the offsets are, what is likely to come is a number, and no further than a map can name")
-    func farApart() {
+    @Test
+    func `However far apart the offsets are, what is likely to come is a number, and no further than a map can name`() {
         var ledger = PartitionLedger(committed: 0, map: CommitMap())
         _ = ledger.receive(0, record: RecordSlot(0))
         _ = ledger.receive(OffsetLimit.highest - 1, record: RecordSlot(1))
-        let end = ledger.end(ahead: Reach.maximum, of: ReachEnd(0)) { _ in 1 }
-        #expect(end == ReachEnd(OffsetLimit.highest + CommitMap.highestReach))
+        let end = ledger.end(ahead: SendHorizon.maximum, of: HorizonEnd(0)) { _ in 1 }
+        #expect(end == HorizonEnd(OffsetLimit.highest + CommitMap.highestReach))
     }
 }

@@ -3,7 +3,6 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Machine: reload")
 struct ReloadTests {
     static func changed(_ route: AppRoute, _ change: (inout AppRoute) -> Void) -> AppRoute {
         var changed = route
@@ -14,8 +13,7 @@ struct ReloadTests {
     static let shop = ["apns-topic": "com.example.shop"]
     static let news = ["apns-topic": "com.example.news"]
 
-    @Test("Names keep their index, new ones are appended, a removed one's index is never used again")
-    func mapping() {
+    @Test func `Names keep their index, new ones are appended, a removed one's index is never used again`() {
         let rig = Rig(apps: [Rig.app, Rig.news])
         let paper = Self.changed(Rig.app) { $0.name = "paper" }
         let first = rig.machine.replaceApps([paper, Rig.news], now: rig.now)
@@ -27,16 +25,15 @@ struct ReloadTests {
         #expect(third == AppMapping(indexes: [AppIndex(3), AppIndex(2)], added: [], removed: []))
     }
 
-    @Test("An app whose environment changed is another app")
-    func environment() {
+    @Test func `An app whose environment changed is another app`() {
         let rig = Rig()
         let moved = Self.changed(Rig.app) { $0.environment = .development }
         let mapping = rig.machine.replaceApps([moved], now: rig.now)
         #expect(mapping == AppMapping(indexes: [AppIndex(1)], added: [AppIndex(1)], removed: [AppIndex(0)]))
     }
 
-    @Test("What is at the transport of a removed app ends as it does; the rest is held, new records are invalid")
-    func removed() {
+    @Test
+    func `What is at the transport of a removed app ends as it does; the rest is held, new records are invalid`() {
         let rig = Rig(apps: [Rig.app, Rig.news], capacity: 1)
         let partition = rig.assignReady()
         for (offset, device) in ["a", "b", "a", "c"].enumerated() {
@@ -46,7 +43,7 @@ struct ReloadTests {
         #expect(rig.send() == ["a", "n"])
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
         rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)  // Came too late.
-        #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .removed)])
+        #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .paused)])
         #expect(
             rig.settle().map(\.description) == [
                 "b retry(tier: 0) attempt 0 held sends 0 doubt 0", "a retry(tier: 0) attempt 0 held sends 0 doubt 0",
@@ -66,8 +63,7 @@ struct ReloadTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("The rest of a fan-out of a removed app is held as it is admitted")
-    func removedFanOut() {
+    @Test func `The rest of a fan-out of a removed app is held as it is admitted`() {
         var settings = MachineSettings()
         settings.maxOpen = 4
         let rig = Rig(settings, apps: [Rig.app])
@@ -88,8 +84,7 @@ struct ReloadTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Sent, perhaps, by an owner that died, and now its app is gone: invalid, and in doubt")
-    func removedInDoubt() {
+    @Test func `Sent, perhaps, by an owner that died, and now its app is gone: invalid, and in doubt`() {
         let rig = Rig()
         let partition = rig.assign(committed: 0, map: CommitMap(reach: 9))
         rig.commit()
@@ -101,8 +96,7 @@ struct ReloadTests {
             ])
     }
 
-    @Test("A topic that the app of a record gave it stays valid when the app is gone")
-    func lentTopic() {
+    @Test func `A topic that the app of a record gave it stays valid when the app is gone`() {
         let rig = Rig(capacity: 0)
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a")
@@ -112,8 +106,8 @@ struct ReloadTests {
         #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop"])
     }
 
-    @Test("Paused: what waits and what comes is held, what is under way goes on; and not paused, it is sent again")
-    func paused() {
+    @Test
+    func `Paused: what waits and what comes is held, what is under way goes on; and not paused, it is sent again`() {
         let rig = Rig(capacity: 1)
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a")
@@ -129,7 +123,7 @@ struct ReloadTests {
                 "b retry(tier: 0) attempt 0 held sends 0 doubt 0", "never expired  sends 0 doubt 0",
                 "c retry(tier: 0) attempt 0 held sends 0 doubt 0", "a accepted  sends 1 doubt 0",
             ])
-        expect(rig.machine.counters.apps[0].heldByCause[Int(HeldCause.paused.rawValue)], is: 2)
+        expect(rig.machine.counters.apps[0].heldByCause[Int(DeferralReason.paused.rawValue)], is: 2)
         _ = rig.machine.replaceApps([Rig.app], now: rig.now)
         rig.receive(partition, 4, "d")
         #expect(rig.send() == ["d"])
@@ -138,8 +132,7 @@ struct ReloadTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Paused from the start")
-    func pausedFromTheStart() {
+    @Test func `Paused from the start`() {
         let rig = Rig(apps: [Self.changed(Rig.app) { $0.isPaused = true }])
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a")
@@ -147,8 +140,8 @@ struct ReloadTests {
         #expect(rig.settle().map(\.kind) == [.retry(tier: 0)])
     }
 
-    @Test("Held for five minutes: from then on to the tier of 15 minutes; a new beginning is the shortest again")
-    func longHolding() {
+    @Test
+    func `Held for five minutes: from then on to the tier of 15 minutes; a new beginning is the shortest again`() {
         let paused = Self.changed(Rig.app) { $0.isPaused = true }
         let rig = Rig(apps: [paused])
         let partition = rig.assignReady()
@@ -167,8 +160,7 @@ struct ReloadTests {
         #expect(tier(afterMs: 1) == [.retry(tier: 0)])
     }
 
-    @Test("Removed and there again: its devices wait for what is in flight since before")
-    func removedAndBack() {
+    @Test func `Removed and there again: its devices wait for what is in flight since before`() {
         let shop = ["apns-topic": "com.example.shop"]
         let rig = Rig(apps: [Rig.app])
         let partition = rig.assignReady()

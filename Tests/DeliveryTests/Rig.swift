@@ -315,7 +315,8 @@ final class Rig {
     var isEmpty: Bool {
         let gauges = machine.gauges
         return gauges.openNotifications == 0 && gauges.openBytes == 0 && gauges.inFlight.allSatisfy { $0 == 0 }
-            && gauges.waiting.allSatisfy { $0 == 0 } && machine.devices.count == 0 && machine.ledger.admittingCount == 0
+            && gauges.waiting.allSatisfy { $0 == 0 } && machine.dispatch.devices.count == 0
+            && machine.ledger.admittingCount == 0
     }
 }
 

@@ -3,7 +3,6 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Machine: push-not-before")
 struct ScheduledTests {
     static let hourMs: Int64 = 3_600_000
 
@@ -22,13 +21,14 @@ struct ScheduledTests {
     }
 
     @Test(
-        "What is not due goes to the longest tier that is over by then, or within the shortest delay after that",
         arguments: [
             (1_000, 0, 1_000), (29_000, 0, 29_000), (30_000, 0, 30_000), (31_000, 0, 30_000), (840_000, 0, 30_000),
             (869_000, 0, 30_000), (870_000, 1, 870_000), (900_000, 1, 900_000), (1_800_000, 1, 900_000),
             (7_169_000, 1, 900_000), (7_170_000, 2, 7_170_000), (36_000_000, 2, 7_200_000),
         ] as [(Int64, Int, Int64)])
-    func tier(inMs: Int64, tier: Int, dueMs: Int64) {
+    func `What is not due goes to the longest tier that is over by then, or within the shortest delay after that`(
+        inMs: Int64, tier: Int, dueMs: Int64
+    ) {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: inMs))
@@ -40,14 +40,13 @@ struct ScheduledTests {
         rig.wait(ms: 50)
         #expect(rig.commit().map(\.offset) == [1])
         // Nothing is wrong: it is counted, and nobody is told.
-        expect(rig.machine.counters.apps[0].heldByCause[Int(HeldCause.scheduled.rawValue)], is: 1)
+        expect(rig.machine.counters.apps[0].heldByCause[Int(DeferralReason.scheduled.rawValue)], is: 1)
         #expect(rig.machine.takeEvents() == [])
         expect(rig.machine.appStatuses[0].heldSinceNs, is: nil)
         #expect(rig.isEmpty)
     }
 
-    @Test("A tier that cannot be written: the next shorter one, from which it goes on, else the next longer")
-    func unwritableTiers() {
+    @Test func `A tier that cannot be written: the next shorter one, from which it goes on, else the next longer`() {
         var tiers = RetryTiers([1_000, 10_000, 100_000].map { .init(delayMs: $0) })
         func choices(_ writable: [Bool]) -> [Int] {
             tiers.setWritable(writable)
@@ -60,8 +59,7 @@ struct ScheduledTests {
         #expect(choices([false, false, false]) == [0, 0, 0, 1, 1, 2, 2])
     }
 
-    @Test("In the past, or 0: sent at once, in its place among the others of its device")
-    func atOnce() {
+    @Test func `In the past, or 0: sent at once, in its place among the others of its device`() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a", headers: ["push-not-before": "0"])
@@ -76,8 +74,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Never a millisecond early, wherever it is read; then it is sent, and its result is the request's")
-    func toTheMillisecond() {
+    @Test func `Never a millisecond early, wherever it is read; then it is sent, and its result is the request's`() {
         let rig = Rig()
         let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
         rig.wait(ms: 4_001)
@@ -97,8 +94,8 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("A clock that is set back between reading and sending: it waits again, and so does what is sent again")
-    func clockSetBack() {
+    @Test
+    func `A clock that is set back between reading and sending: it waits again, and so does what is sent again`() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 0))
@@ -124,8 +121,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Those that wait give up their order: a newer one of their device goes first, and waits for none")
-    func order() {
+    @Test func `Those that wait give up their order: a newer one of their device goes first, and waits for none`() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 60_000))
@@ -136,9 +132,10 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test(
-        "max_age counts from that time where it is later, else from the record's timestamp; without one it never ends")
-    func age() {
+    @Test
+    func
+        `max_age counts from that time where it is later, else from the record's timestamp; without one it never ends`()
+    {
         var settings = MachineSettings()
         settings.maxAgeMs = Self.hourMs
         let rig = Rig(settings)
@@ -163,8 +160,7 @@ struct ScheduledTests {
         #expect(rig.send() == ["b"])
     }
 
-    @Test("Now or never: it waits for its time in a tier, and is tried for 30 s from then on")
-    func nowOrNever() {
+    @Test func `Now or never: it waits for its time in a tier, and is tried for 30 s from then on`() {
         let rig = Rig(capacity: 1)
         let requests = rig.assignReady()
         let now = ["apns-expiration": "0"]
@@ -187,8 +183,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Further ahead than max_ahead it is invalid, and says what to do; what was taken once goes on")
-    func tooFarAhead() {
+    @Test func `Further ahead than max_ahead it is invalid, and says what to do; what was taken once goes on`() {
         var settings = MachineSettings()
         settings.maxAheadMs = Self.hourMs
         let rig = Rig(settings)
@@ -208,8 +203,7 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("An envelope's is for all its tokens; what is wrong is told at once")
-    func envelopes() {
+    @Test func `An envelope's is for all its tokens; what is wrong is told at once`() {
         let rig = Rig()
         let partition = rig.assignReady()
         let later = rig.now.wallMs / 1_000 + 60
@@ -235,8 +229,7 @@ struct ScheduledTests {
         #expect(rig.settle().map(\.reason) == ["scheduled"])
     }
 
-    @Test("Before its time it is not looked at whether its app is paused: it goes where its time says")
-    func paused() {
+    @Test func `Before its time it is not looked at whether its app is paused: it goes where its time says`() {
         var app = Rig.app
         app.isPaused = true
         let rig = Rig(apps: [app])
@@ -250,8 +243,9 @@ struct ScheduledTests {
             ])
     }
 
-    @Test("It goes to its tier only when a commit has named it; what came to be due meanwhile needs none, and is sent")
-    func beyondReach() {
+    @Test
+    func `It goes to its tier only when a commit has named it; what came to be due meanwhile needs none, and is sent`()
+    {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, "oldest")
@@ -265,10 +259,10 @@ struct ScheduledTests {
         #expect(rig.send() == ["b"])
     }
 
-    @Test(
-        "A partition that is given up sends nothing of it: what waits for a commit is left, what has one is in its tier"
-    )
-    func givenUp() {
+    @Test
+    func
+        `A partition that is given up sends nothing of it: what waits for a commit is left, what has one is in its tier`()
+    {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 1_000))
@@ -284,8 +278,7 @@ struct ScheduledTests {
         expect(rig.machine.isDrained(partition), is: true)
     }
 
-    @Test("How long a request took counts from its time; a stay in a tier until then took none")
-    func settleTimes() {
+    @Test func `How long a request took counts from its time; a stay in a tier until then took none`() {
         let rig = Rig()
         let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
         let firstMs = rig.now.wallMs - Self.hourMs
@@ -300,8 +293,8 @@ struct ScheduledTests {
         expect(rig.machine.counters.settleTimes.sumMs, is: 5_000)
     }
 
-    @Test("Where no tier can be written it waits, and goes to the first that can be, due no later than its time")
-    func noTier() {
+    @Test
+    func `Where no tier can be written it waits, and goes to the first that can be, due no later than its time`() {
         let rig = Rig()
         let partition = rig.assignReady()
         for tier in 0..<3 { rig.machine.setWritable(.retry(tier: tier), false, now: rig.now) }

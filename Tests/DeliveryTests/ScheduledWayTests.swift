@@ -5,10 +5,8 @@ import Testing
 
 /// Notifications on their whole way through tiers, by a clock that jumps to whatever comes next: hours of it take no
 /// time.
-@Suite("Machine: the way to push-not-before")
 struct ScheduledWayTests {
-    @Test("Due in 1 to 90 minutes: none is early, and none late by more than the shortest delay")
-    func alone() {
+    @Test func `Due in 1 to 90 minutes: none is early, and none late by more than the shortest delay`() {
         let world = TieredWorld()
         let dueMs =
             (1...90).map { Int64($0) * 60_000 } + [1_000, 29_000, 30_000, 31_000, 61_000, 7_201_000, 36_000_000]
@@ -28,10 +26,10 @@ struct ScheduledWayTests {
         expect(world.rig.isEmpty, is: true)
     }
 
-    @Test(
-        "Behind others that wait for a whole delay it is late by the shortest delay at most, and nobody else is late",
-        arguments: [[1_000], [30_000, 900_000, 7_200_000], [1_000, 2_000, 60_000], [5_000, 30_000, 120_000]])
-    func busy(delays: [Int64]) {
+    @Test(arguments: [[1_000], [30_000, 900_000, 7_200_000], [1_000, 2_000, 60_000], [5_000, 30_000, 120_000]])
+    func `Behind others that wait for a whole delay it is late by the shortest delay at most, and nobody else is late`(
+        delays: [Int64]
+    ) {
         let world = TieredWorld(delays)
         // Every tier has something of each moment, which waits for all of its delay.
         world.traffic = delays
@@ -47,9 +45,10 @@ struct ScheduledWayTests {
         #expect(world.trafficCount > 300)
     }
 
-    @Test(
-        "A tier that a reload takes away is read until it is empty: what comes from it goes on in those that there are")
-    func leftTier() {
+    @Test
+    func
+        `A tier that a reload takes away is read until it is empty: what comes from it goes on in those that there are`()
+    {
         let world = TieredWorld([1_000, 60_000])
         world.request("a", inMs: 600_000)
         world.run(untilMs: 1_000)
@@ -60,8 +59,7 @@ struct ScheduledWayTests {
         #expect(next.written["a"] ?? 0 > 500)
     }
 
-    @Test("An envelope of 10,000 becomes as many retry records, within the limits, and all are sent in time")
-    func fanOut() {
+    @Test func `An envelope of 10,000 becomes as many retry records, within the limits, and all are sent in time`() {
         let inMs: Int64 = 45_000
         var settings = MachineSettings()
         settings.maxOpen = 1_000
@@ -80,7 +78,6 @@ struct ScheduledWayTests {
 
     /// The table of the article.
     @Test(
-        "Written as often as is said",
         arguments: [
             ([30_000, 900_000, 7_200_000], [1, 20, 1, 4, 5, 84], 32, 47),
             ([30_000, 120_000, 900_000, 7_200_000, 43_200_000], [1, 5, 1, 4, 5, 14], 12, 22),
@@ -89,7 +86,7 @@ struct ScheduledWayTests {
             ),
             ([5_000, 30_000, 900_000, 7_200_000], [4, 20, 1, 4, 5, 123], 37, 52),
         ] as [([Int64], [Int], Int, Int)])
-    func cost(delays: [Int64], counts: [Int], hour: Int, day: Int) {
+    func `Written as often as is said`(delays: [Int64], counts: [Int], hour: Int, day: Int) {
         let hourMs: Int64 = 3_600_000
         let tiers = RetryTiers(delays.map { .init(delayMs: $0) })
         let waits = [20_000, 600_000, 900_000, hourMs, 10 * hourMs, 168 * hourMs].map { Self.stays($0 - 200, tiers) }

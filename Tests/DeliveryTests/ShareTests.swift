@@ -2,7 +2,6 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Machine: what topics share")
 struct ShareTests {
     /// Records of one size that are read before there is no room for their bytes.
     private static func taken(_ rig: Rig, _ partition: PartitionID) -> Int {
@@ -15,8 +14,7 @@ struct ShareTests {
         return count
     }
 
-    @Test("A topic that is read no longer leaves its share of the bytes to the others")
-    func leftTopic() {
+    @Test func `A topic that is read no longer leaves its share of the bytes to the others`() {
         var settings = MachineSettings()
         settings.maxOpenBytes = 256 * 1_024
         let alone = Rig(settings)

@@ -3,15 +3,13 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Latency counts")
 struct LatencyCountsTests {
     @Test(
-        "By the bit width of milliseconds",
         arguments: [
             (-5, 0), (0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (1_023, 10), (1_024, 11), (4_194_303, 22), (4_194_304, 23),
             (Int64.max / 2, 23),
         ] as [(Int64, Int)])
-    func bucket(_ ms: Int64, _ bucket: Int) {
+    func `By the bit width of milliseconds`(_ ms: Int64, _ bucket: Int) {
         var counts = LatencyCounts()
         counts.count(ms)
         for each in 0..<LatencyCounts.bucketCount { #expect(counts[each] == (each == bucket ? 1 : 0)) }
@@ -27,10 +25,8 @@ struct LatencyCountsTests {
     }
 }
 
-@Suite("Machine: what can be seen")
 struct StatusTests {
-    @Test("A partition: what is open, since when, and what is committed")
-    func partition() {
+    @Test func `A partition: what is open, since when, and what is committed`() {
         let rig = Rig()
         let partition = rig.assign(committed: 5)
         let fresh = rig.machine.status(of: partition)
@@ -64,8 +60,7 @@ struct StatusTests {
         expect(rig.machine.partitionStatuses, is: [])
     }
 
-    @Test("An app: what waits, what is handed out, and what limits it")
-    func app() {
+    @Test func `An app: what waits, what is handed out, and what limits it`() {
         let rig = Rig(apps: [Rig.app, ReloadTests.changed(Rig.news) { $0.guardPolicy = .warn }], capacity: 30)
         let partition = rig.assignReady()
         for offset in 0..<32 {
@@ -86,8 +81,7 @@ struct StatusTests {
         expect(rig.machine.appStatuses[0].heldSinceNs, is: rig.now.ns)
     }
 
-    @Test("Counters: times, commits, doubts of owners that died, what was held and retried")
-    func counters() {
+    @Test func `Counters: times, commits, doubts of owners that died, what was held and retried`() {
         let rig = Rig()
         let partition = rig.assign(committed: 0, map: CommitMap(reach: 1))
         rig.commit()
@@ -118,8 +112,7 @@ struct StatusTests {
         expect(rig.machine.counters.notificationsSettled, is: 3)
     }
 
-    @Test("A retry record's time counts from the original request")
-    func retryTime() {
+    @Test func `A retry record's time counts from the original request`() {
         let rig = Rig()
         let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
         rig.receive(

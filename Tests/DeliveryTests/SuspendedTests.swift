@@ -3,7 +3,6 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Machine: lost partitions that come back")
 struct SuspendedTests {
     /// What the group has of a partition.
     struct Committed {
@@ -46,8 +45,7 @@ struct SuspendedTests {
         ["a", "b", "c", "b"].enumerated().map { "\(rig.receive(partition, Int64($0.offset), $0.element))" }
     }
 
-    @Test("A dead token that cannot be written down when its session is lost goes to a tier")
-    func unwritable() {
+    @Test func `A dead token that cannot be written down when its session is lost goes to a tier`() {
         let (rig, _, _) = Self.lost()
         rig.machine.setWritable(.unregistered, false, now: rig.now)
         rig.wait(ms: 60_000)
@@ -56,8 +54,7 @@ struct SuspendedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Another record where one was dropped leaves nothing open for ever")
-    func another() {
+    @Test func `Another record where one was dropped leaves nothing open for ever`() {
         let (rig, _, committed) = Self.lost()
         let back = Self.assign(rig, committed, logEnd: 4)
         rig.receive(back, 2, "c")
@@ -72,8 +69,7 @@ struct SuspendedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Nothing that settled or is in flight is sent again; the rest is, in doubt below the reach")
-    func resumed() {
+    @Test func `Nothing that settled or is in flight is sent again; the rest is, in doubt below the reach`() {
         let (rig, lost, committed) = Self.lost()
         expect(rig.machine.status(of: lost)?.isSuspended, is: true)
         #expect(rig.send() == [])
@@ -101,8 +97,7 @@ struct SuspendedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("It settles what is in flight while it is away")
-    func settlesMeanwhile() {
+    @Test func `It settles what is in flight while it is away`() {
         let (rig, _, committed) = Self.lost()
         rig.answer("b")
         #expect(rig.settle().count == 1)
@@ -110,8 +105,7 @@ struct SuspendedTests {
         #expect(Self.receipts(rig, back) == ["known", "known", "taken", "taken"])
     }
 
-    @Test("What comes back unprocessed while it is away is taken again")
-    func unprocessedMeanwhile() {
+    @Test func `What comes back unprocessed while it is away is taken again`() {
         let (rig, _, committed) = Self.lost()
         var recalled = 0
         rig.machine.recalls { recalled += $1.count }
@@ -121,8 +115,7 @@ struct SuspendedTests {
         #expect(Self.receipts(rig, back) == ["known", "taken", "taken", "taken"])
     }
 
-    @Test("A record that was read again once is known from then on")
-    func readTwice() {
+    @Test func `A record that was read again once is known from then on`() {
         let (rig, _, committed) = Self.lost()
         let back = Self.assign(rig, committed)
         _ = Self.receipts(rig, back)
@@ -130,8 +123,7 @@ struct SuspendedTests {
         #expect("\(rig.receive(back, 4, "d"))" == "taken")
     }
 
-    @Test("Somebody else committed meanwhile: it is released, and everything is read anew")
-    func ownedMeanwhile() {
+    @Test func `Somebody else committed meanwhile: it is released, and everything is read anew`() {
         let (rig, lost, committed) = Self.lost()
         var other = committed
         other?.text = CommitMapTests.text(base: 0, CommitMap(reach: 501)).text
@@ -157,10 +149,8 @@ struct SuspendedTests {
         return found
     }
 
-    @Test(
-        "The group has nothing of its commits any more: what may have been sent is marked",
-        arguments: [nil, 2, 9] as [Int64?])
-    func committedNothing(_ logEnd: Int64?) {
+    @Test(arguments: [nil, 2, 9] as [Int64?])
+    func `The group has nothing of its commits any more: what may have been sent is marked`(_ logEnd: Int64?) {
         let (rig, lost, _) = Self.lost()
         let empty = UnsafeRawBufferPointer(start: nil, count: 0)
         let back = rig.machine.assign(
@@ -174,16 +164,14 @@ struct SuspendedTests {
             ])
     }
 
-    @Test("Its offset was set by no worker: what may have been sent is marked")
-    func committedByHand() {
+    @Test func `Its offset was set by no worker: what may have been sent is marked`() {
         let (rig, _, _) = Self.lost()
         let back = Self.assign(rig, Committed(offset: 0, text: []))
         #expect(Self.doubts(rig, back).values.allSatisfy { $0 == 1 })
     }
 
     /// As an offsets log that was cut by an unclean election of its leader gives it back.
-    @Test("An older commit of its own: what was sent since is marked, since nobody else knows")
-    func committedBefore() {
+    @Test func `An older commit of its own: what was sent since is marked, since nobody else knows`() {
         let rig = Rig(capacity: 2)
         let partition = Self.assign(rig, nil)
         Self.commit(rig)
@@ -197,15 +185,14 @@ struct SuspendedTests {
         // The group has what was committed first, as its owner wrote it, but for a reach that was lower then.
         var older = CommitMapWriter()
         older.start(base: 0, limit: 1_000)
-        older.finish(reach: nil, owner: rig.machine.ledger.owner(of: partition))
+        older.finish(reach: nil, owner: rig.machine.ledger.writer.owner(of: partition))
         let back = Self.assign(rig, Committed(offset: 0, text: older.text))
         #expect(rig.machine.takeEvents().contains(.suspendedReleased(partition)))
         let doubts = Self.doubts(rig, back)
         #expect(doubts["requests/0/0/0"] == 1 && doubts["requests/0/1/0"] == 1)
     }
 
-    @Test("Another worker's commit says itself what may have been sent")
-    func committedByAnother() {
+    @Test func `Another worker's commit says itself what may have been sent`() {
         let (rig, _, _) = Self.lost()
         let back = Self.assign(
             rig, Committed(offset: 0, text: CommitMapTests.text(base: 0, CommitMap(reach: 2)).text))
@@ -215,8 +202,7 @@ struct SuspendedTests {
             ])
     }
 
-    @Test("Nothing was committed before it was lost, so nothing was sent: nothing is marked")
-    func neverCommitted() {
+    @Test func `Nothing was committed before it was lost, so nothing was sent: nothing is marked`() {
         let rig = Rig()
         let empty = UnsafeRawBufferPointer(start: nil, count: 0)
         func assign() -> PartitionID {
@@ -235,8 +221,8 @@ struct SuspendedTests {
         #expect(rig.settle().map(\.inDoubt) == [0])
     }
 
-    @Test("The commit in flight when it was lost may have been taken", arguments: [true, false])
-    func commitInFlight(_ isAnswered: Bool) {
+    @Test(arguments: [true, false])
+    func `The commit in flight when it was lost may have been taken`(_ isAnswered: Bool) {
         let rig = Rig(capacity: 2)
         let partition = Self.assign(rig, nil)
         Self.commit(rig)
@@ -258,8 +244,7 @@ struct SuspendedTests {
         #expect(rig.send() == [], "its reach is to be named first")
     }
 
-    @Test("A fan-out: only the indexes that are neither settled nor in flight are taken again")
-    func fanOut() {
+    @Test func `A fan-out: only the indexes that are neither settled nor in flight are taken again`() {
         let rig = Rig(capacity: 3)
         let partition = Self.assign(rig, nil)
         let committed = Self.commit(rig)
@@ -283,8 +268,7 @@ struct SuspendedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("A fan-out whose rest was not admitted yet")
-    func restOfFanOut() {
+    @Test func `A fan-out whose rest was not admitted yet`() {
         var settings = MachineSettings()
         settings.maxOpen = 4
         let rig = Rig(settings)
@@ -312,8 +296,7 @@ struct SuspendedTests {
         #expect(rig.commit().map(\.offset) == [1])
     }
 
-    @Test("What was dropped and does not come again, because retention took it, holds nothing back")
-    func overtaken() {
+    @Test func `What was dropped and does not come again, because retention took it, holds nothing back`() {
         let (rig, _, committed) = Self.lost()
         rig.answer("b")
         rig.settle()
@@ -329,8 +312,7 @@ struct SuspendedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("A record below the offset that was committed is of another log: it is not taken for a known one")
-    func lowerOffset() {
+    @Test func `A record below the offset that was committed is of another log: it is not taken for a known one`() {
         let rig = Rig()
         let partition = Self.assign(rig, Committed(offset: 10, text: []))
         let committed = Self.commit(rig)
@@ -342,8 +324,7 @@ struct SuspendedTests {
         #expect("\(rig.receive(back, 10, "d10"))" == "taken")
     }
 
-    @Test("A log that ends below what was received was cut: its records are not taken for known ones")
-    func cutMeanwhile() {
+    @Test func `A log that ends below what was received was cut: its records are not taken for known ones`() {
         let (rig, lost, committed) = Self.lost()
         let back = Self.assign(rig, committed, logEnd: 3)
         #expect(rig.machine.takeEvents().contains(.suspendedReleased(lost)))
@@ -354,8 +335,7 @@ struct SuspendedTests {
         #expect(whole.machine.takeEvents().contains(.resumed(resumed)))
     }
 
-    @Test("A log that was cut and grew: no record there is the one that our own commit names settled")
-    func grownPastTheCut() throws {
+    @Test func `A log that was cut and grew: no record there is the one that our own commit names settled`() throws {
         let (rig, lost, committed) = try Self.lostNaming(2)
         // It was cut at 1, say, and has two new records, the second at the offset that the map names.
         let back = Self.assign(rig, committed, logEnd: 3)
@@ -392,8 +372,8 @@ struct SuspendedTests {
         return (rig, partition, committed)
     }
 
-    @Test("One that took its log for new and was lost before its first commit does not go on from the commit before")
-    func lostBeforeItBegan() {
+    @Test
+    func `One that took its log for new and was lost before its first commit does not go on from the commit before`() {
         let rig = Rig()
         let committed = Committed(offset: 605, text: CommitMapTests.text(base: 605, CommitMap(reach: 610)).text)
         func assign(logEnd: Int64?) -> PartitionID {
@@ -416,8 +396,8 @@ struct SuspendedTests {
         #expect(rig.settle().map(\.inDoubt) == [1])
     }
 
-    @Test("One whose offset was reset and that was lost before its next commit does not go on from the commit before")
-    func lostAfterReset() {
+    @Test
+    func `One whose offset was reset and that was lost before its next commit does not go on from the commit before`() {
         let rig = Rig()
         let committed = Committed(offset: 605, text: CommitMapTests.text(base: 605, CommitMap(reach: 610)).text)
         let partition = Self.assign(rig, committed)
@@ -429,8 +409,7 @@ struct SuspendedTests {
         #expect("\(rig.receive(back, 3, "a"))" == "taken")
     }
 
-    @Test("It is kept for ten minutes, or until it is released")
-    func limits() {
+    @Test func `It is kept for ten minutes, or until it is released`() {
         let (rig, lost, committed) = Self.lost()
         rig.answer("b")
         rig.settle()
@@ -456,8 +435,7 @@ struct SuspendedTests {
         return Rig(settings)
     }
 
-    @Test("Another owner's commits differ from the one that it read: nobody takes them for his own")
-    func commitsOfAnother() throws {
+    @Test func `Another owner's commits differ from the one that it read: nobody takes them for his own`() throws {
         let (rig, _, committed) = Self.lost()
         let reach = try #require(
             committed?.text.withUnsafeBytes { CommitMap(metadata: $0, base: committed?.offset ?? 0)?.reach })

@@ -3,7 +3,6 @@ import Bytes
 import PushRecords
 import Testing
 
-@Suite("Environment guard")
 struct EnvironmentGuardTests {
     static func after(_ answers: [(bad: Bool, count: Int)], isProven: Bool) -> (EnvironmentGuard, [String]) {
         var watch = EnvironmentGuard(isOff: false)
@@ -18,8 +17,7 @@ struct EnvironmentGuardTests {
         return (watch, changes)
     }
 
-    @Test("At most 20 in flight until a token was good once")
-    func unproven() {
+    @Test func `At most 20 in flight until a token was good once`() {
         var watch = EnvironmentGuard(isOff: false)
         #expect(watch.limit(of: 1_000) == 20)
         #expect(watch.limit(of: 3) == 3)
@@ -30,22 +28,22 @@ struct EnvironmentGuardTests {
     }
 
     @Test(
-        "All of the first 20, or over half of the last 1,000, are bad",
         arguments: [
             ([(true, 19)], false, false), ([(true, 20)], false, true), ([(false, 1), (true, 19)], false, false),
             ([(true, 500)], true, false), ([(true, 501)], true, true), ([(false, 5_000), (true, 500)], true, false),
             ([(false, 5_000), (true, 501)], true, true), ([(true, 300), (false, 800), (true, 300)], true, false),
             ([(true, 400), (false, 400), (true, 400)], true, true),
         ] as [([(Bool, Int)], Bool, Bool)])
-    func trips(_ answers: [(Bool, Int)], _ isProven: Bool, _ isTripped: Bool) {
+    func `All of the first 20, or over half of the last 1,000, are bad`(
+        _ answers: [(Bool, Int)], _ isProven: Bool, _ isTripped: Bool
+    ) {
         let (watch, _) = Self.after(answers.map { (bad: $0.0, count: $0.1) }, isProven: isProven)
         #expect(watch.isTripped == isTripped)
         if isTripped, isProven { #expect(watch.limit(of: 1_000) == 100) }
         if isTripped { #expect(watch.limit(of: 5) == 1) }
     }
 
-    @Test("Under half of the last 100 bad: released, and the count begins anew")
-    func released() {
+    @Test func `Under half of the last 100 bad: released, and the count begins anew`() {
         let (half, changes) = Self.after([(true, 501), (false, 50)], isProven: true)
         #expect(half.isTripped)
         #expect(changes == ["tripped"])
@@ -55,8 +53,8 @@ struct EnvironmentGuardTests {
         #expect(Self.after([(true, 501), (false, 51), (true, 501)], isProven: true).0.isTripped)
     }
 
-    @Test("Against a list of all answers", arguments: 0..<20)
-    func random(_ seed: UInt64) {
+    @Test(arguments: 0..<20)
+    func `Against a list of all answers`(_ seed: UInt64) {
         var random = SplitMix64(seed: seed)
         var watch = EnvironmentGuard(isOff: false)
         _ = watch.answered(isBad: false, isProof: true)
@@ -81,15 +79,13 @@ struct EnvironmentGuardTests {
         }
     }
 
-    @Test("Off: it never does")
-    func off() {
+    @Test func `Off: it never does`() {
         var watch = EnvironmentGuard(isOff: true)
         for _ in 0..<2_000 { expect(watch.answered(isBad: true, isProof: false), is: .none) }
         #expect(watch.limit(of: 1_000) == 1_000)
     }
 }
 
-@Suite("Throttle")
 struct ThrottleTests {
     /// Rounds of answers, all requests in flight each time.
     static func run(_ throttle: inout Throttle, rounds: Int, capacity: Int, failuresIn1000: Int) {
@@ -103,8 +99,7 @@ struct ThrottleTests {
         }
     }
 
-    @Test("Half for each round in which all fails, down to one and not below")
-    func halves() {
+    @Test func `Half for each round in which all fails, down to one and not below`() {
         var throttle = Throttle()
         var limits: [Int] = []
         for _ in 0..<12 {
@@ -114,8 +109,7 @@ struct ThrottleTests {
         #expect(limits == [500, 250, 125, 62, 31, 15, 7, 3, 1, 1, 1, 1])
     }
 
-    @Test("A sixty-fourth for each round without a failure, until it limits no more")
-    func grows() {
+    @Test func `A sixty-fourth for each round without a failure, until it limits no more`() {
         var throttle = Throttle()
         Self.run(&throttle, rounds: 10, capacity: 1_000, failuresIn1000: 1_000)
         #expect(throttle.limit == 1)
@@ -127,8 +121,7 @@ struct ThrottleTests {
         #expect(throttle.limit == .max)
     }
 
-    @Test("A healthy app is never limited: a failure now and then, in a thousand or in a quiet hour")
-    func healthy() {
+    @Test func `A healthy app is never limited: a failure now and then, in a thousand or in a quiet hour`() {
         var throttle = Throttle()
         Self.run(&throttle, rounds: 50, capacity: 1_000, failuresIn1000: 10)
         #expect(throttle.limit == .max)
@@ -138,15 +131,13 @@ struct ThrottleTests {
         }
     }
 
-    @Test("A tenth of failures takes a twentieth")
-    func share() {
+    @Test func `A tenth of failures takes a twentieth`() {
         var throttle = Throttle()
         Self.run(&throttle, rounds: 1, capacity: 1_000, failuresIn1000: 100)
         #expect(throttle.limit == 950)
     }
 
-    @Test("A small limit finds its way up and down")
-    func small() {
+    @Test func `A small limit finds its way up and down`() {
         var throttle = Throttle()
         Self.run(&throttle, rounds: 16, capacity: 2, failuresIn1000: 1_000)
         #expect(throttle.limit == 1)
@@ -155,12 +146,9 @@ struct ThrottleTests {
     }
 }
 
-@Suite("Rate limit")
 struct RateLimitTests {
-    @Test(
-        "Over ten seconds exactly the rate, whenever one looks",
-        arguments: [1, 3, 7, 10, 100, 1_000, 33_333, 250_000], [1, 4, 50, 333] as [Int64])
-    func rate(_ perSecond: Int, _ everyMs: Int64) {
+    @Test(arguments: [1, 3, 7, 10, 100, 1_000, 33_333, 250_000], [1, 4, 50, 333] as [Int64])
+    func `Over ten seconds exactly the rate, whenever one looks`(_ perSecond: Int, _ everyMs: Int64) {
         var limit = RateLimit(perSecond: perSecond)
         var sent = 0
         var nowNs: Int64 = 5
@@ -177,8 +165,7 @@ struct RateLimitTests {
         if everyMs <= 50 { #expect(sent >= perSecond * 10 - burst - perSecond * 10 / 1_000) }
     }
 
-    @Test("The time to look again is when the next one may go, and not too often")
-    func due() {
+    @Test func `The time to look again is when the next one may go, and not too often`() {
         var slow = RateLimit(perSecond: 2)
         slow.take(1, 0)
         #expect(slow.dueNs(0) == 450_000_000)
@@ -190,14 +177,11 @@ struct RateLimitTests {
         #expect(fast.allowance(fast.dueNs(0)) == 500)
     }
 
-    @Test("Before anything was sent")
-    func fresh() { #expect(RateLimit(perSecond: 10).dueNs(7) == 7 + RateLimit.pauseNs) }
+    @Test func `Before anything was sent`() { #expect(RateLimit(perSecond: 10).dueNs(7) == 7 + RateLimit.pauseNs) }
 
-    @Test("None")
-    func none() { #expect(RateLimit(perSecond: 0).allowance(0) == .max) }
+    @Test func `None`() { #expect(RateLimit(perSecond: 0).allowance(0) == .max) }
 }
 
-@Suite("Machine: throttling")
 struct MachineThrottleTests {
     static func guarded(_ policy: AppRoute.GuardPolicy) -> Rig {
         let rig = Rig(apps: [ReloadTests.changed(Rig.app) { $0.guardPolicy = policy }], capacity: 100)
@@ -206,8 +190,7 @@ struct MachineThrottleTests {
         return rig
     }
 
-    @Test("The guard: 20 in flight; all bad: a tenth, told; good ones: everything again")
-    func guardTrips() {
+    @Test func `The guard: 20 in flight; all bad: a tenth, told; good ones: everything again`() {
         let rig = Self.guarded(.warn)
         #expect(rig.send().count == 20)
         expect(rig.machine.appStatuses[0].guardState, is: .unproven)
@@ -228,8 +211,7 @@ struct MachineThrottleTests {
         #expect(rig.send().count == 10)
     }
 
-    @Test("environment_guard: hold sends them to the tiers while it is tripped")
-    func guardHolds() {
+    @Test func `environment_guard: hold sends them to the tiers while it is tripped`() {
         let rig = Self.guarded(.hold)
         rig.send()
         for device in 0..<20 { rig.answer("d\(device)", 400, .badDeviceToken) }
@@ -240,8 +222,7 @@ struct MachineThrottleTests {
         #expect(kinds == Array(repeating: .result, count: 20) + [.retry(tier: 0), .retry(tier: 0)])
     }
 
-    @Test("environment_guard: off")
-    func guardOff() {
+    @Test func `environment_guard: off`() {
         let rig = Self.guarded(.off)
         #expect(rig.send().count == 60)
         for device in 0..<60 { rig.answer("d\(device)", 400, .badDeviceToken) }
@@ -249,8 +230,7 @@ struct MachineThrottleTests {
         expect(rig.machine.appStatuses[0].concurrency, is: 100)
     }
 
-    @Test("A 5xx or a lost connection slows the app down; 410, 429 and GOAWAY do not")
-    func slowsDown() {
+    @Test func `A 5xx or a lost connection slows the app down; 410, 429 and GOAWAY do not`() {
         for ending in ["503", "lost", "410", "429", "back"] {
             let rig = Rig(capacity: 20)
             let partition = rig.assignReady()
@@ -270,8 +250,7 @@ struct MachineThrottleTests {
         }
     }
 
-    @Test("A lost connection that leaves none does not count the capacity as none")
-    func lastConnection() {
+    @Test func `A lost connection that leaves none does not count the capacity as none`() {
         let rig = Rig(capacity: 20)
         let partition = rig.assignReady()
         for offset in 0..<20 { rig.receive(partition, Int64(offset), "d\(offset)") }
@@ -282,8 +261,7 @@ struct MachineThrottleTests {
         #expect(rig.send().count == 10)
     }
 
-    @Test("rate_limit: so many a second, woken by the deadline; a reload changes it")
-    func rateLimit() {
+    @Test func `rate_limit: so many a second, woken by the deadline; a reload changes it`() {
         let rig = Rig(apps: [ReloadTests.changed(Rig.app) { $0.rateLimit = 100 }])
         let partition = rig.assignReady()
         for offset in 0..<200 { rig.receive(partition, Int64(offset), "d\(offset)") }
@@ -303,8 +281,7 @@ struct MachineThrottleTests {
         #expect(rig.send().count == 94)
     }
 
-    @Test("429 TooManyRequests slows its device down, nobody else")
-    func slowDeviceQueue() {
+    @Test func `429 TooManyRequests slows its device down, nobody else`() {
         let rig = Rig()
         let partition = rig.assignReady()
         for (offset, device) in ["a", "a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
@@ -328,8 +305,7 @@ struct MachineThrottleTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("429 about our provider tokens slows no device down")
-    func providerTokens() {
+    @Test func `429 about our provider tokens slows no device down`() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a")

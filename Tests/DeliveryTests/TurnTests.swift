@@ -3,20 +3,20 @@ import Testing
 
 @testable import Delivery
 
-@Suite("The turn of a machine's owner")
 struct TurnTests {
     private static let ms: Int64 = 1_000_000
 
-    @Test("What ended is told first, Kafka is served before it is read, and what was read can be committed at once")
-    func order() throws {
+    @Test
+    func `What ended is told first, Kafka is served before it is read, and what was read can be committed at once`()
+        throws
+    {
         let rig = Rig()
         try rig.turn()
         #expect(
             rig.play.steps == ["deliver", "serve", "acknowledge", "read", "send", "recall", "publish", "commit"])
     }
 
-    @Test("A notification needs four turns, each as soon as it is told of the one before")
-    func way() throws {
+    @Test func `A notification needs four turns, each as soon as it is told of the one before`() throws {
         let rig = Rig()
         let partition = rig.assign()
         // The reach is committed, and what was read waits for it.
@@ -38,12 +38,13 @@ struct TurnTests {
     }
 
     @Test(
-        "Kafka is served when it rang, when a group is being left, and every half a second",
         arguments: [
             (DeliveryTurn.WakeUps.kafka, true), (.leaving, true), (.transports, false), (.time, false),
             (.unread, false), ([], false), ([.time, .kafka], true),
         ] as [(DeliveryTurn.WakeUps, Bool)])
-    func serving(wakeUps: DeliveryTurn.WakeUps, isServed: Bool) throws {
+    func `Kafka is served when it rang, when a group is being left, and every half a second`(
+        wakeUps: DeliveryTurn.WakeUps, isServed: Bool
+    ) throws {
         let rig = Rig()
         try rig.turn()
         rig.wait(ms: 499)
@@ -56,8 +57,8 @@ struct TurnTests {
         #expect(rig.play.steps.contains("serve"))
     }
 
-    @Test("So is it when something is due without news", arguments: [true, false])
-    func due(isOfRequests: Bool) throws {
+    @Test(arguments: [true, false])
+    func `So is it when something is due without news`(isOfRequests: Bool) throws {
         let rig = Rig()
         try rig.turn()
         let dueNs = rig.now.ns + 10 * Self.ms
@@ -71,8 +72,7 @@ struct TurnTests {
         #expect(rig.play.steps.contains("serve"))
     }
 
-    @Test("Nothing is read while what was read before is not written; everything else goes on")
-    func backedUp() throws {
+    @Test func `Nothing is read while what was read before is not written; everything else goes on`() throws {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.play.records = [(partition, 0, "a")]
@@ -85,16 +85,17 @@ struct TurnTests {
         #expect(rig.play.sent == ["a"])
     }
 
-    @Test("A client that cannot go on ends the turn: nothing more is read, sent or committed")
-    func stop() throws {
+    @Test func `A client that cannot go on ends the turn: nothing more is read, sent or committed`() throws {
         let rig = Rig()
         rig.play.stops = true
         #expect(throws: Rig.Stop.self) { try rig.turn() }
         #expect(rig.play.steps == ["deliver", "serve"])
     }
 
-    @Test("The next turn comes with the machine's deadline, or after half a second; what is left unread asks for one")
-    func deadline() throws {
+    @Test
+    func `The next turn comes with the machine's deadline, or after half a second; what is left unread asks for one`()
+        throws
+    {
         var settings = MachineSettings()
         settings.maxOpen = 2
         let rig = Rig(settings)

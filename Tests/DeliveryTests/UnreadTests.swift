@@ -5,8 +5,10 @@ import Testing
 
 /// Records that the worker does not look at, and apps that it knows under another name.
 struct UnreadTests {
-    @Test("A record that is not to be read is a dead letter, whatever it holds, and settles once that is written")
-    func unread() throws {
+    @Test
+    func `A record that is not to be read is a dead letter, whatever it holds, and settles once that is written`()
+        throws
+    {
         let rig = Rig()
         let partition = rig.assignReady(0)
         // Bytes that nobody may look at: reading them would be a fault.
@@ -32,17 +34,16 @@ struct UnreadTests {
     }
 
     @Test(
-        "A dead letter says why its record was not looked at",
         arguments: [
             (DeadLetterReason.workerCrashed, "the worker died at this record twice"),
             (.unreadableHeaders, "its headers cannot be read"),
         ])
-    func words(reason: DeadLetterReason, words: String) {
+    func `A dead letter says why its record was not looked at`(reason: DeadLetterReason, words: String) {
         #expect(ParsedRequest.unread(reason).detail.text.description == words)
     }
 
-    @Test("A retry record of an app with another name here is found by its topic; a request that names one is told")
-    func renamed() {
+    @Test
+    func `A retry record of an app with another name here is found by its topic; a request that names one is told`() {
         let rig = Rig()
         let tier = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
         let requests = rig.assignReady(0)
@@ -63,8 +64,7 @@ struct UnreadTests {
         #expect(Set(rig.settle().compactMap(\.outcome)) == [.accepted, .invalid])
     }
 
-    @Test("Whose app is not in this worker's configuration ends invalid: never sent as another's, and named")
-    func appOfOthers() {
+    @Test func `Whose app is not in this worker's configuration ends invalid: never sent as another's, and named`() {
         let rig = Rig()
         let requests = rig.assignReady(0)
         let cases: [(headers: [String: String], detail: String)] = [
@@ -94,8 +94,7 @@ struct UnreadTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Whoever dies at a record finds its place: a body begins with it")
-    func place() {
+    @Test func `Whoever dies at a record finds its place: a body begins with it`() {
         #expect(MemoryLayout<RecordBody>.offset(of: \.place) == 0)
     }
 }

@@ -3,7 +3,6 @@ import Testing
 
 @testable import Delivery
 
-@Suite("Verdicts")
 struct VerdictTests {
     struct Row: CustomTestStringConvertible {
         var reason: String
@@ -55,8 +54,8 @@ struct VerdictTests {
         Array(reason.utf8).withUnsafeBytes { ReasonCode(text: $0) ?? .other }
     }
 
-    @Test("Apple's page and what is known beside it", arguments: apple + more)
-    func table(_ row: Row) {
+    @Test(arguments: apple + more)
+    func `Apple's page and what is known beside it`(_ row: Row) {
         let code = Self.code(row.reason)
         #expect(code != .other)
         let found = VerdictTable().row(reason: code, text: nil, status: row.status)
@@ -67,21 +66,19 @@ struct VerdictTests {
         #expect(VerdictTable().row(reason: code, text: nil, status: 418) == found)
     }
 
-    @Test("All of Apple's reasons are in the test, and every code in the table")
-    func complete() {
+    @Test func `All of Apple's reasons are in the test, and every code in the table`() {
         #expect(Set(Self.apple.map { Self.code($0.reason).rawValue }) == Set(1...32))
         let named = Set((Self.apple + Self.more).map { Self.code($0.reason) })
         #expect(Set(ReasonCode.allCases).subtracting(named) == [.none, .other])
     }
 
     @Test(
-        "With a reason that nobody knows the status decides",
         arguments: [
             (200, Verdict.accept, 0), (410, .unregister, 0), (403, .credentialFault, 30_000), (429, .retry, 30_000),
             (500, .retry, 900_000), (503, .retry, 900_000), (599, .retry, 900_000), (400, .reject, 0),
             (404, .reject, 0), (413, .reject, 0), (302, .reject, 0),
         ] as [(UInt16, Verdict, Int64)])
-    func status(_ status: UInt16, _ verdict: Verdict, _ delayMs: Int64) {
+    func `With a reason that nobody knows the status decides`(_ status: UInt16, _ verdict: Verdict, _ delayMs: Int64) {
         let row = VerdictTable().row(reason: .other, text: "NobodyKnows", status: status)
         #expect(row.verdict == verdict)
         if delayMs > 0 { #expect(row.delayMs == delayMs) }
@@ -89,16 +86,14 @@ struct VerdictTests {
         #expect(without == (verdict == .reject ? VerdictRow(.retry, delayMs: 900_000) : row))
     }
 
-    @Test(
-        "What gives no reason is hardly APNs: it ends no notification",
-        arguments: [100, 204, 301, 302, 400, 404, 405, 407, 408, 413, 421, 499, 600] as [UInt16])
-    func foreign(_ status: UInt16) {
+    @Test(arguments: [100, 204, 301, 302, 400, 404, 405, 407, 408, 413, 421, 499, 600] as [UInt16])
+    func `What gives no reason is hardly APNs: it ends no notification`(_ status: UInt16) {
         #expect(AnswerOrigin.isForeign(status, .none) && !AnswerOrigin.isForeign(status, .badTopic))
         #expect(VerdictTable().row(reason: .none, text: nil, status: status).verdict == .retry)
     }
 
-    @Test("Every row can be overridden, also of a reason that nobody knows yet", arguments: Verdict.allCases)
-    func overrides(_ verdict: Verdict) {
+    @Test(arguments: Verdict.allCases)
+    func `Every row can be overridden, also of a reason that nobody knows yet`(_ verdict: Verdict) {
         let table = VerdictTable(overrides: ["Shutdown": verdict, "BadDeviceToken": verdict, "NextYear": verdict])
         #expect(table.row(reason: .shutdown, text: nil, status: 503) == VerdictRow(verdict, delayMs: 900_000))
         #expect(table.row(reason: .badDeviceToken, text: nil, status: 400).verdict == verdict)

@@ -10,19 +10,19 @@ extension SimulatedWorld {
     ) {
         // The reach: a commit that Kafka has names it.
         let log = logs[place.log]
-        let known = log.commit?.life == log.life ? log.commit?.map.reachEnd ?? .none : .none
-        let reach = assignment.fenced?.reach ?? (assignment.life == log.life ? known : ReachEnd(.max))
+        let known = log.commit?.life == log.life ? log.commit?.map.horizonEnd ?? .none : .none
+        let reach = assignment.fenced?.reach ?? (assignment.life == log.life ? known : HorizonEnd(.max))
         if place.index >= reach.indexes(at: place.offset) { breaks("\(place) was sent at or above the reach \(reach)") }
         if let fenced = assignment.fenced {
             if fenced.isExpired { breaks("\(place) was sent by one that cannot be a member any more") }
-            if let end = fenced.successorEnd, place.offset >= end, notification.inDoubt == 0 {
+            if let end = fenced.successorEnd, place.offset >= end, notification.tries.inDoubt == 0 {
                 breaks("\(place) was sent unmarked by one whose successor saw the log's end at \(end)")
             }
         }
         if settings.ordering == .device {
             checkDeviceQueue(place, deviceKey, assignment.number, worker)
             // First sends in order, in one assignment, but for those that wait for their time.
-            if !notification.isResend, assignment.life >= 0, books[original]?.notBeforeMs == 0 {
+            if !(notification.tries.past != .untried), assignment.life >= 0, books[original]?.notBeforeMs == 0 {
                 let key = OrderKey(assignment: assignment.number, deviceQueue: deviceKey)
                 if let last = lastFirstSend[key], (last.offset, last.index) >= (place.offset, place.index) {
                     breaks("\(place) was sent first after \(last)")
@@ -39,10 +39,10 @@ extension SimulatedWorld {
         }
         // What was settled or refused may be sent again when a map was cut, or damaged, or a drain cut short; it says
         // so. A retry record need not: it is the request beside it that is sent again, and says so.
-        let isForgotten = (wasMapCut || logs[place.log].wasDamaged) && notification.inDoubt > 0
+        let isForgotten = (wasMapCut || logs[place.log].wasDamaged) && notification.tries.inDoubt > 0
         let isReadAgain = logs[original.log].wasDamaged || books[original]?.isReadAgain == true
         let mayBeTwice = wasMapCut || limitCount > 0 || remakesProducers || isReadAgain || isForgotten
-        let mayBeForgotten = mayBeTwice && (notification.inDoubt > 0 || place.log >= 3)
+        let mayBeForgotten = mayBeTwice && (notification.tries.inDoubt > 0 || place.log >= 3)
         // What is settled is sent again only when no commit since could say so. What is open of a log that is gone goes
         // on beside what was left of it, which says that it may have been sent.
         if assignment.fenced == nil, assignment.life >= 0, let known = settledAt[place],
@@ -57,7 +57,7 @@ extension SimulatedWorld {
             isDecided(book), book.doubts == 0, crashCount == 0, !mayBeForgotten,
             !(wereTokensDenied && (book.rule == .unregistered || settings.includesBadTokens))
         {
-            breaks("\(original) was refused for good, and sent again: \(book), doubts \(notification.inDoubt)")
+            breaks("\(original) was refused for good, and sent again: \(book), doubts \(notification.tries.inDoubt)")
         }
     }
 
@@ -166,15 +166,15 @@ extension SimulatedWorld {
             }
         }
         for worker in workers {
-            for partition in worker.machine.ledger.partitions.slots
-            where worker.machine.ledger.partitions[partition].besideQueues != 0 {
+            for partition in worker.machine.ledger.slots
+            where worker.machine.ledger[partition].parked != 0 {
                 breaks("something is beside its device queue")
             }
             for app in worker.machine.apps.indices where worker.machine.dispatch.handed(app) != 0 {
                 breaks("something is at a transport")
             }
-            if !worker.machine.breakers.probes.isEmpty { breaks("a probe is left") }
-            if !worker.machine.room.isEmpty { breaks("room is not given back") }
+            if !worker.machine.dispatch.breakers.probes.isEmpty { breaks("a probe is left") }
+            if !worker.machine.budget.isEmpty { breaks("room is not given back") }
         }
     }
 
@@ -207,12 +207,12 @@ extension SimulatedWorld {
         var open = [Int](repeating: 0, count: worker.machine.apps.count)
         for slot in worker.machine.store.slots {
             let notification = worker.machine.store[slot]
-            guard notification.app >= 0, notification.heldFor == nil else { continue }
-            guard !worker.machine.breakers.isProbe(slot, in: worker.machine.store),
+            guard notification.app >= 0, notification.deferral == nil else { continue }
+            guard !worker.machine.dispatch.breakers.isProbe(slot, in: worker.machine.store),
                 worker.machine.store.notBeforeMs(slot) == 0
             else { continue }
             switch notification.state {
-            case .queued, .ready, .behindReach, .backingOff, .handed: open[Int(notification.app)] += 1
+            case .queued, .ready, .behindHorizon, .backingOff, .handed: open[Int(notification.app)] += 1
             case .free, .admitted, .orphaned, .concluded: break
             }
         }
@@ -226,16 +226,16 @@ extension SimulatedWorld {
         var waiting: [PartitionSlot: Int] = [:]
         for slot in worker.machine.store.slots {
             let notification = worker.machine.store[slot]
-            guard notification.state == .behindReach else { continue }
+            guard notification.state == .behindHorizon else { continue }
             waiting[worker.machine.store[notification.record].partition, default: 0] += 1
         }
         for (slot, count) in waiting where count > max(1, settings.maxOpen / 2) {
             // What was under way when the partition was lost and came back is more; so is a fan-out that lay below the
             // reach before a commit counted it, and named less.
-            guard let partition = worker.machine.ledger.partitions.find(slot),
-                worker.machine.ledger.partitions[partition].phase == .active,
-                !worker.machine.ledger.partitions[partition].reach.isStale,
-                worker.machine.ledger.partitions[partition].fanOuts == 0,
+            guard let partition = worker.machine.ledger.find(slot),
+                worker.machine.ledger[partition].phase == .active,
+                !worker.machine.ledger[partition].horizon.isStale,
+                worker.machine.ledger[partition].fanOuts == 0,
                 worker.assignments.values.contains(where: { $0.id.slot == slot && $0.number == worker.chains[slot] })
             else { continue }
             breaks("\(count) of \(settings.maxOpen) wait for the commit of one partition")

@@ -4,10 +4,10 @@
 extension SimulatedWorld {
     func checkCost(_ worker: SimulatedWorker) {
         guard step % 4 == 0 else { return }
-        for partition in worker.machine.ledger.partitions.slots {
-            let entries = worker.machine.ledger.partitions[partition].ledger.entryCount
-            let open = worker.machine.ledger.partitions[partition].ledger.openCount
-            longestSpan = max(longestSpan, worker.machine.ledger.partitions[partition].ledger.span)
+        for partition in worker.machine.ledger.slots {
+            let entries = worker.machine.ledger[partition].ledger.entryCount
+            let open = worker.machine.ledger[partition].ledger.openCount
+            longestSpan = max(longestSpan, worker.machine.ledger[partition].ledger.span)
             // Settled neighbours are merged when there are 64 entries beside four for each open one.
             if entries > 4 * open + 65 { breaks("\(entries) entries for \(open) open records") }
         }
@@ -29,16 +29,16 @@ extension SimulatedWorld {
         _ entry: PartitionCommit, _ log: Int, _ worker: SimulatedWorker, _ machine: borrowing DeliveryMachine
     ) {
         if entry.metadata.count > settings.metadataLimit { breaks("\(entry.metadata.count) characters of metadata") }
-        guard let partition = machine.ledger.partitions.find(entry.partition) else { return }
-        if machine.ledger.partitions[partition].isMapCut { happened["map cut", default: 0] += 1 }
-        guard machine.ledger.partitions[partition].pending?.isLast == true,
-            machine.ledger.partitions[partition].isMapCut
+        guard let partition = machine.ledger.find(entry.partition) else { return }
+        if machine.ledger[partition].isMapCut { happened["map cut", default: 0] += 1 }
+        guard machine.ledger[partition].pending?.isLast == true,
+            machine.ledger[partition].isMapCut
         else { return }
         wasMapCut = true
         // Unless the broker takes less than it should, nothing can be held, or what is on connections is not waited
         // for.
         let isWhole =
-            machine.ledger.partitions[partition].metadataLimit == settings.metadataLimit && !wereTiersDenied
+            machine.ledger[partition].metadataLimit == settings.metadataLimit && !wereTiersDenied
         if isWhole, worker.assignments[log]?.isLate == false { breaks("a map was cut in a graceful stop") }
     }
 }

@@ -128,8 +128,8 @@ extension SimulatedWorld {
                 logs[log].commit = nil
             } else if let cutAt = commit.cutAt {
                 // So does what somebody knows of the records that are gone, where as many came since.
-                let suspended = worker.suspended[log].flatMap { worker.machine.ledger.partitions.find($0.id) }
-                let received = suspended.map { worker.machine.ledger.partitions[$0].ledger.highestReceived } ?? -1
+                let suspended = worker.suspended[log].flatMap { worker.machine.ledger.find($0.id) }
+                let received = suspended.map { worker.machine.ledger[$0].ledger.highestReceived } ?? -1
                 let known = max(named, received + 1)
                 if known > cutAt {
                     if logs[log].nextOffset >= known { logs[log].commit = nil } else { knowsEnds = true }
@@ -156,9 +156,9 @@ extension SimulatedWorld {
         let end = knowsEnds ? logs[log].nextOffset : nil
         let metadata = readBack(commit, of: log)
         // Of many commits that came to nothing the first are forgotten, one of which may have been taken.
-        let suspended = worker.suspended[log].flatMap { worker.machine.ledger.partitions.find($0.id) }
-        let unsure = suspended.map { worker.machine.ledger.partitions[$0].unconfirmed.count } ?? 0
-        let isSame = metadata == commit?.metadata && unsure < CommitMark.unconfirmedLimit
+        let suspended = worker.suspended[log].flatMap { worker.machine.ledger.find($0.id) }
+        let unsure = suspended.map { worker.machine.ledger[$0].unconfirmed.count } ?? 0
+        let isSame = metadata == commit?.metadata && unsure < LastCommit.unconfirmedLimit
         let id = metadata.withUnsafeBytes {
             worker.machine.assign(
                 topic: logs[log].topic, partition: logs[log].partition, role: logs[log].role,
@@ -179,7 +179,7 @@ extension SimulatedWorld {
         var assignment = SimulatedWorker.Assignment(
             id: id, number: assignmentCount, position: logs[log].start, life: logs[log].life)
         if let commit,
-            case .at(let offset) = DeliveryMachine.readingStart(
+            case .at(let offset) = ReadingStart(
                 committed: commit.offset, logStart: start, logEnd: end)
         {
             assignment.position = offset
@@ -195,7 +195,7 @@ extension SimulatedWorld {
     /// Those that had the partition before, and may not know.
     private func tellOthers(_ log: Int, _ worker: SimulatedWorker, end: Int64?) {
         // What one knew that lost it for too long is gone.
-        if let suspended = worker.suspended[log], worker.machine.ledger.partitions.find(suspended.id) == nil {
+        if let suspended = worker.suspended[log], worker.machine.ledger.find(suspended.id) == nil {
             forgetUntold(by: worker, log: log)
         }
         for other in workers where other !== worker {
@@ -245,10 +245,10 @@ extension SimulatedWorld {
             beginAnew(log, &assignment, worker, &machine, from: logs[log].start)
             return true
         }
-        guard let partition = machine.ledger.partitions.find(assignment.id) else { return false }
+        guard let partition = machine.ledger.find(assignment.id) else { return false }
         let tells =
-            machine.ledger.partitions[partition].ledger.isBelow(first.offset)
-            || machine.ledger.partitions[partition].ledger.isReset(first.offset)
+            machine.ledger[partition].ledger.isBelow(first.offset)
+            || machine.ledger[partition].ledger.isReset(first.offset)
         // Otherwise the client announced that its position was none.
         if !tells || random.chance(30) { beginAnew(log, &assignment, worker, &machine, from: logs[log].start) }
         return true

@@ -109,7 +109,7 @@ extension SimulatedWorld {
         _ machine: inout DeliveryMachine, moreDoubts: Int32
     ) -> SimulatedRecord {
         // Whatever the clock said when it was sent.
-        let wasSent = machine.store[production.id.slot].isResend
+        let wasSent = machine.store[production.id.slot].tries.past != .untried
         return machine.withRetry(production.id) { content, order -> SimulatedRecord in
             let isScheduled = RetryOrder.scheduled.lentBytes.elementsEqual(order.reason)
             if isScheduled {
@@ -244,7 +244,7 @@ extension SimulatedWorld {
         worker.commits[place].entries = []
     }
 
-    private func apply(_ flight: SimulatedWorker.CommitFlight) {
+    private func apply(_ flight: SimulatedWorker.InFlightCommit) {
         for each in flight.entries where each.isTaken { apply(each) }
     }
 

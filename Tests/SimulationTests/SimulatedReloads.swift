@@ -70,14 +70,14 @@ extension SimulatedWorld {
         let notification = machine.store[id.slot]
         let app = Int(notification.app)
         let route = machine.apps.route(app)
-        if machine.apps.isRemoved(app) || route.isPaused || machine.breakers.isCutOff(app) {
+        if machine.apps.isRemoved(app) || route.isPaused || machine.dispatch.breakers.isCutOff(app) {
             breaks("something was sent for an app that is removed, paused or cut off")
         }
-        let isProbe = machine.breakers.isProbe(id.slot, in: machine.store)
-        if machine.breakers.openCircuit(app) != nil, !isProbe {
+        let isProbe = machine.dispatch.breakers.isProbe(id.slot, in: machine.store)
+        if machine.dispatch.breakers.credentialCircuit(app) != nil, !isProbe {
             breaks("something that is no probe was sent behind an open circuit")
         }
-        if machine.breakers.topicCircuit(of: id.slot, in: machine.store) != nil, !isProbe {
+        if machine.dispatch.breakers.topicCircuit(of: id.slot, in: machine.store) != nil, !isProbe {
             breaks("something that is no probe was sent behind the open circuit of its topic")
         }
         let rate = route.rateLimit

@@ -200,8 +200,8 @@ extension SimulatedWorld {
         }
         // One whose log is gone goes on.
         let slot = machine.store[notification.record].partition
-        let found = machine.ledger.partitions.find(slot)
-        let isDetached = found.map { machine.ledger.partitions[$0].phase == .detached } ?? false
+        let found = machine.ledger.find(slot)
+        let isDetached = found.map { machine.ledger[$0].phase == .detached } ?? false
         guard
             let assignment = worker.assignment(of: request.id, in: machine)
                 ?? (isDetached ? .init(detached: slot) : nil)
@@ -219,7 +219,7 @@ extension SimulatedWorld {
         if worker.flights[request.id] != nil { breaks("\(place) was sent while it is in flight") }
         let isOther = machine.apps.route(Int(notification.app)).environment == .development
         let deviceKey = Array(request.token) + Array(request.headers.topic) + (isOther ? [0] : [])
-        trace(place.log) { "\(name(worker)) sends \(place) of \(original), in doubt \(notification.inDoubt)" }
+        trace(place.log) { "\(name(worker)) sends \(place) of \(original), in doubt \(notification.tries.inDoubt)" }
         checkSend(request, place, original, deviceKey, assignment, worker, notification)
         checkApp(request.id, worker, machine)
         if request.isSuspect { happened["suspect", default: 0] += 1 }
@@ -280,7 +280,9 @@ extension SimulatedWorld {
         _ machine: borrowing DeliveryMachine
     ) {
         let notification = machine.store[id.slot]
-        guard notification.generation == id.generation, notification.state == .handed, notification.inDoubt == 0 else {
+        guard notification.generation == id.generation, case .handed = notification.state,
+            notification.tries.inDoubt == 0
+        else {
             return
         }
         books[flight.original]?.countedAsAccepted += 1

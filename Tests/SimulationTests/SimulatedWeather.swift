@@ -80,11 +80,11 @@ extension SimulatedWorld {
         deadAssignments.insert(assignment.number)
         logs[log].isOwned = false
         let commit = logs[log].commit
-        let reach = commit?.life == logs[log].life ? commit?.map.reachEnd ?? .none : .none
+        let reach = commit?.life == logs[log].life ? commit?.map.horizonEnd ?? .none : .none
         // Those in its hands, and those that it may still take from what it fetched, as far as it may send.
         worker.assignments[log]?.fenced = .init(
             untilStep: step + .random(in: 1...15, using: &random), end: isExpired ? .max : logs[log].nextOffset,
-            reach: assignment.life == logs[log].life ? reach : ReachEnd(.max), isExpired: isExpired)
+            reach: assignment.life == logs[log].life ? reach : HorizonEnd(.max), isExpired: isExpired)
         doubtFlights(of: worker, log: log)
     }
 

@@ -41,7 +41,7 @@ final class SimulatedWorker {
         var untilStep: Int
         /// What it had fetched; `Int64.max`: it goes on fetching. And the reach that it knew to be committed.
         var end: Int64
-        var reach: ReachEnd
+        var reach: HorizonEnd
         /// The log's end as its successor asked for it.
         var successorEnd: Int64?
         /// Its proof of being a member is older than its session.
@@ -123,7 +123,7 @@ final class SimulatedWorker {
     func log(of id: PartitionID) -> Int? { assignments.first { $0.value.id == id }?.key }
 
     /// The commit of one group that is under way.
-    struct CommitFlight {
+    struct InFlightCommit {
         var entries: [Committing] = []
         var appliesMs: Int64 = 0
         var replyMs: Int64 = 0
@@ -157,7 +157,7 @@ final class SimulatedWorker {
     var completions: [(dueMs: Int64, completion: Completion)] = []
     var producing: [Producing] = []
     /// By `CommitGroup`.
-    var commits = [CommitFlight(), CommitFlight()]
+    var commits = [InFlightCommit(), InFlightCommit()]
     var retryWriter: RetryWriter
     /// By app, as the machine counts them; 0: cannot be reached.
     var capacities: [Int]
@@ -200,7 +200,7 @@ final class SimulatedWorker {
     var isIdle: Bool {
         let gauges = machine.gauges
         return flights.isEmpty && producing.isEmpty && commits.allSatisfy(\.entries.isEmpty)
-            && gauges.openNotifications == 0 && gauges.openBytes == 0 && machine.devices.count == 0
+            && gauges.openNotifications == 0 && gauges.openBytes == 0 && machine.dispatch.devices.count == 0
             && assignments.values.allSatisfy { $0.fenced == nil }
     }
 }

@@ -101,7 +101,7 @@ final class SimulatedWorld {
 
     /// What is to happen in some world of a few dozen.
     static let kinds =
-        HeldCause.allCases.filter { $0 != .scheduled }.map { "held: \($0)" }
+        DeferralReason.allCases.filter { $0 != .scheduled }.map { "held: \($0)" }
         + [
             "credential circuit", "topic circuit", "connection circuit", "guard tripped", "GOAWAY", "another GOAWAY",
             "silent connection", "lost connection", "suspect", "metadata refused", "metadata ignored",
@@ -491,8 +491,8 @@ final class SimulatedWorld {
         _ id: NotificationID, _ place: SimulatedPlace, _ worker: SimulatedWorker, _ machine: borrowing DeliveryMachine
     ) {
         let slot = machine.store[machine.store[id.slot].record].partition
-        guard let partition = machine.ledger.partitions.find(slot),
-            machine.ledger.partitions[partition].phase == .detached
+        guard let partition = machine.ledger.find(slot),
+            machine.ledger[partition].phase == .detached
         else { return }
         let assignment = worker.assignments[place.log]
         let isImpossible =

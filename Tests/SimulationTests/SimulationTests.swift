@@ -5,7 +5,6 @@ import Testing
 @testable import Delivery
 
 /// A seed decides everything: what may go wrong (`SimulatedFaults`), and what does.
-@Suite("Simulation")
 struct SimulationTests {
     /// `SIMULATION_SEEDS=20000` runs so many, one after the other; `SIMULATION_SEEDS=4711..4712` runs one again.
     static let asked = Seeds.asked(by: "SIMULATION_SEEDS")
@@ -16,23 +15,19 @@ struct SimulationTests {
     static let piece: UInt64 = 50
 
     @Test(
-        "The promise, under every fault",
         .enabled(if: SimulationTests.asked == nil, "SIMULATION_SEEDS asks for others"),
         arguments: (0..<8).map { $0 * piece })
-    func promise(from first: UInt64) {
+    func `The promise, under every fault`(from first: UInt64) {
         for seed in first..<first + Self.piece { run(seed) }
     }
 
-    @Test(
-        "The promise, seed by seed", .enabled(if: SimulationTests.asked != nil, "SIMULATION_SEEDS says how many"))
-    func manySeeds() throws {
+    @Test(.enabled(if: SimulationTests.asked != nil, "SIMULATION_SEEDS says how many"))
+    func `The promise, seed by seed`() throws {
         Seeds.run(try #require(Self.asked), of: "simulation", piece: 5_000) { run($0) }
     }
 
-    @Test(
-        "It comes to everything that it is to test",
-        .enabled(if: SimulationTests.asked == nil, "SIMULATION_SEEDS asks for others"))
-    func coverage() throws {
+    @Test(.enabled(if: SimulationTests.asked == nil, "SIMULATION_SEEDS asks for others"))
+    func `It comes to everything that it is to test`() throws {
         var happened: [String: Int] = [:]
         var limited = 0
         // Some of it is rare: until everything was there.

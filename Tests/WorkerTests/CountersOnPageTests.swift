@@ -33,7 +33,7 @@ struct CountersOnPageTests {
             DeliveryCounters.App(
                 handed: one(), outcomes: several(Outcome.allCases.count), reasons: reasons(), inDoubt: one(),
                 resends: one(), sentOn: one(), retries: several(tiers),
-                heldByCause: several(HeldCause.allCases.count), answerTimes: time())
+                heldByCause: several(DeferralReason.allCases.count), answerTimes: time())
         }
 
         mutating func counters(tiers: Int) -> DeliveryCounters {

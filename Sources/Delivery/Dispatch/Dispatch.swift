@@ -3,6 +3,11 @@ import PushRecords
 /// What waits to be sent, and what is at the transports: of each app how many requests may be unanswered at once, how
 /// many are, the queues for a free one, and what is asked back. And what is sent again after a pause.
 struct Dispatch: ~Copyable {
+    /// Who has its turn among the notifications of a device.
+    var devices: DeviceQueues
+    /// What may be sent now.
+    var breakers = CircuitBreakers()
+
     /// How long what came back too often waits.
     static let backOffNs: Int64 = 1_000_000_000
 
@@ -44,10 +49,18 @@ struct Dispatch: ~Copyable {
     /// Apps with a `rate_limit`.
     private var rateLimitedApps = 0
 
+    init(_ settings: MachineSettings = MachineSettings()) {
+        devices = DeviceQueues(seed: settings.hashSeed, limit: settings.deviceQueueLimit)
+    }
+
     // MARK: Apps
 
-    /// - Parameter weights: of the share groups that there are.
-    mutating func addApp(_ route: AppRoute, weights: [Int]) {
+    /// - Parameters:
+    ///   - queueApp: an app of before whose device queues it shares; `nil` if it has its own.
+    ///   - weights: those of the share groups that there are.
+    mutating func addApp(_ route: AppRoute, sharingQueuesOf queueApp: Int? = nil, weights: [Int]) {
+        devices.addApp(sharing: queueApp)
+        breakers.addApp(route)
         apps.append(App(route))
         for weight in weights { apps[apps.count - 1].ready.addGroup(weight: weight) }
         refreshRateLimits()
@@ -55,6 +68,7 @@ struct Dispatch: ~Copyable {
 
     /// A reload has this for it.
     mutating func replace(_ app: Int, by route: AppRoute) {
+        breakers.replace(app, by: route)
         if apps[app].environmentGuard.isOff != route.guardIsOff { apps[app].environmentGuard.isOff = route.guardIsOff }
         apps[app].holdsBadTokens = route.guardHolds
         if apps[app].rateLimit.perSecond != route.rateLimit {
@@ -67,6 +81,7 @@ struct Dispatch: ~Copyable {
 
     /// A reload took it out of the configuration, and so its transport away.
     mutating func remove(_ app: Int) {
+        breakers.remove(app)
         apps[app].capacity = 0
         apps[app].isRateLimited = false
         refreshRateLimits()
@@ -119,9 +134,17 @@ struct Dispatch: ~Copyable {
     @inline(__always)
     mutating func watchToken(_ app: Int, isBad: Bool, isProof: Bool, journal: inout Journal) {
         let change = apps[app].environmentGuard.answered(isBad: isBad, isProof: isProof)
+        if change != .none { follow(change, of: app, journal: &journal) }
+    }
+
+    private mutating func follow(_ change: EnvironmentGuard.Change, of app: Int, journal: inout Journal) {
+        refreshConcurrency(of: app)
         switch change {
-        case .none: break
-        case .proven, .tripped, .released: tellGuard(change, of: app, journal: &journal)
+        case .tripped:
+            journal.counters.guardsTripped &+= 1
+            journal.events.append(.guardTripped(AppIndex(app), held: apps[app].holdsBadTokens))
+        case .released: journal.events.append(.guardReleased(AppIndex(app)))
+        case .none, .proven: break
         }
     }
 
@@ -131,19 +154,6 @@ struct Dispatch: ~Copyable {
         let isChanged = apps[app].throttle.answered(
             isFailure: isFailure, outstanding: apps[app].outstanding + 1, capacity: apps[app].lastCapacity)
         if isChanged { refreshConcurrency(of: app) }
-    }
-
-    private mutating func tellGuard(_ change: EnvironmentGuard.Change, of app: Int, journal: inout Journal) {
-        refreshConcurrency(of: app)
-        switch change {
-        case .tripped:
-            journal.counters.guardsTripped &+= 1
-            journal.events.append(.guardTripped(AppIndex(app), held: apps[app].holdsBadTokens))
-        case .released:
-            journal.events.append(.guardReleased(AppIndex(app)))
-        case .none, .proven:
-            break
-        }
     }
 
     /// Whether a bad token of this app may be one of the other environment, and is tried again.
@@ -166,17 +176,21 @@ struct Dispatch: ~Copyable {
 
     /// It waits before it is ready. All wait equally long, so that the list is in the order of their times.
     mutating func backOff(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
-        store.move(slot, to: .backingOff)
-        store[slot].dueNs = nowNs + Self.backOffNs
+        store.move(slot, to: .backingOff(untilNs: nowNs + Self.backOffNs))
         backingOff.append(slot, in: &store)
     }
 
     /// One whose pause is over; `nil`: none's is. It waits nowhere any more.
     mutating func nextBackedOff(in store: inout NotificationStore, nowNs: Int64) -> NotificationSlot? {
-        guard !backingOff.isEmpty, store[backingOff.head].dueNs <= nowNs else { return nil }
+        guard let untilNs = nextBackedOffNs(in: store), untilNs <= nowNs else { return nil }
         let slot = backingOff.head
         backingOff.remove(slot, from: &store)
         return slot
+    }
+
+    private func nextBackedOffNs(in store: borrowing NotificationStore) -> Int64? {
+        guard !backingOff.isEmpty, case .backingOff(let untilNs) = store[backingOff.head].state else { return nil }
+        return untilNs
     }
 
     /// Out of the list it waits in: it is ready, or backs off.
@@ -249,7 +263,7 @@ struct Dispatch: ~Copyable {
 
     /// When something that waits may go by itself; `nil`: never.
     func nextDeadlineNs(in store: borrowing NotificationStore, nowNs: Int64) -> Int64? {
-        var next = backingOff.isEmpty ? nil : store[backingOff.head].dueNs
+        var next = nextBackedOffNs(in: store)
         guard rateLimitedApps > 0 else { return next }
         for app in apps.indices
         where apps[app].isRateLimited && apps[app].ready.count > 0 && apps[app].outstanding < apps[app].concurrency {
@@ -266,17 +280,6 @@ struct Dispatch: ~Copyable {
 }
 
 extension AppRoute {
-    fileprivate var guardIsOff: Bool {
-        switch guardPolicy {
-        case .off: true
-        case .warn, .hold: false
-        }
-    }
-
-    var guardHolds: Bool {
-        switch guardPolicy {
-        case .hold: true
-        case .warn, .off: false
-        }
-    }
+    fileprivate var guardIsOff: Bool { guardPolicy == .off }
+    var guardHolds: Bool { guardPolicy == .hold }
 }

@@ -40,7 +40,7 @@ package struct CommitMap: Equatable {
     /// Ascending by offset.
     package var partials: [Partial]
 
-    package var reachEnd: ReachEnd { reach.map { ReachEnd($0, indexes: reachIndexes) } ?? .none }
+    package var horizonEnd: HorizonEnd { reach.map { HorizonEnd($0, indexes: reachIndexes) } ?? .none }
 
     package static let version: UInt8 = 1
     /// Nothing further above the committed offset is believed.

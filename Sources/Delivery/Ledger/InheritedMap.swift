@@ -9,14 +9,14 @@ struct InheritedMap {
     }
 
     /// What lies below it and is not named by the map may have been sent by the owner before.
-    var reach: ReachEnd
+    var reach: HorizonEnd
     private let map: CommitMap
     private var nextRun = 0
     private var nextPartial = 0
 
     init(_ map: CommitMap) {
         self.map = map
-        reach = map.reachEnd
+        reach = map.horizonEnd
     }
 
     /// One past the highest offset it names; 0: none.

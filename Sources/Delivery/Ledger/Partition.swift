@@ -1,7 +1,7 @@
 internal import CLinux
 import PushRecords
 
-/// One assignment of a partition: its ledger, its reach, and how far it is on its way in and out.
+/// One assignment of a partition: its ledger, its horizon, and how far it is on its way in and out.
 struct Partition: ~Copyable {
     enum Phase: Equatable {
         /// Records are read and sent.
@@ -21,10 +21,10 @@ struct Partition: ~Copyable {
     /// What a commit in flight says of this partition.
     struct Pending {
         var offset: Int64
-        var reach: ReachEnd
+        var horizon: HorizonEnd
         var isLast: Bool
         var characters: Int
-        var mark: CommitMark
+        var mark: LastCommit
     }
 
     private let inPlace = InPlace()
@@ -45,14 +45,14 @@ struct Partition: ~Copyable {
 
     var phase = Phase.active
     var ledger: PartitionLedger
-    var reach: Reach
+    var horizon: SendHorizon
     /// Something settled, or became known to be, since the last commit was sent.
     var isDirty = false
     var pending: Pending?
     /// What the group has committed: as read at the assignment, then as acknowledged.
-    var lastCommit: CommitMark?
+    var lastCommit: LastCommit?
     /// What it may have instead: commits sent since that were not acknowledged, the latest ones.
-    var unconfirmed: [CommitMark] = []
+    var unconfirmed: [LastCommit] = []
     /// When its session was lost. Monotonic.
     var suspendedNs: Int64 = 0
     /// Counts as one that is read, where the room is shared.
@@ -67,7 +67,7 @@ struct Partition: ~Copyable {
     var nameableFrom: Int64 = 0
     /// Acknowledged by the group; `nil`: nothing in this assignment.
     var committed: Int64?
-    var commits = CommitStanding()
+    var commits = CommitBackoff()
     var metadataLimit: Int
     var isMapCut = false
     /// Notifications admitted, neither settled nor dropped.
@@ -76,10 +76,10 @@ struct Partition: ~Copyable {
     var fanOuts = 0
     /// Dead letters among them.
     var deadLetters = 0
-    /// Those that wait for the reach.
-    var behindReach = NotificationList()
+    /// Those that wait for the horizon.
+    var behindHorizon = NotificationList()
     /// Of these, those that are in no device queue meanwhile.
-    var besideQueues = 0
+    var parked = 0
     /// Records that are not wholly admitted, in offset order; `.none`: none. Nothing is read meanwhile.
     var firstAdmitting = RecordSlot.none
     var lastAdmitting = RecordSlot.none
@@ -87,7 +87,7 @@ struct Partition: ~Copyable {
     init(
         id: PartitionID, topic: String, number: Int32, group: Int, tierDelayMs: Int64,
         ledger: consuming PartitionLedger,
-        reach: Reach, metadataLimit: Int
+        horizon: SendHorizon, metadataLimit: Int
     ) {
         self.id = id
         topicText = topic
@@ -103,7 +103,7 @@ struct Partition: ~Copyable {
         self.tierDelayMs = tierDelayMs
         flight = (tierDelayMs > 0 ? CommitGroup.retries : .requests).rawValue
         self.ledger = ledger
-        self.reach = reach
+        self.horizon = horizon
         self.metadataLimit = metadataLimit
     }
 
@@ -117,13 +117,13 @@ struct Partition: ~Copyable {
     }
 
     /// The commit of ours that was read back; `nil`: it is somebody else's.
-    func mark(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> CommitMark? {
+    func mark(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> LastCommit? {
         if let lastCommit, lastCommit.isOf(offset, metadata) { return lastCommit }
         return unconfirmed.last { $0.isOf(offset, metadata) }
     }
 
-    mutating func keepUnconfirmed(_ mark: CommitMark) {
-        if unconfirmed.count == CommitMark.unconfirmedLimit { unconfirmed.removeFirst() }
+    mutating func keepUnconfirmed(_ mark: LastCommit) {
+        if unconfirmed.count == LastCommit.unconfirmedLimit { unconfirmed.removeFirst() }
         unconfirmed.append(mark)
     }
 
@@ -138,18 +138,18 @@ struct Partition: ~Copyable {
     /// What is read next, or later.
     var nextOffset: Int64 { max(ledger.highestArrived + 1, ledger.committable ?? 0) }
 
-    /// How many notifications that are open may lie above the reach, where `offset` is the next. A commit may name less
-    /// than the one before, and what was below the reach is above it then.
-    func openAboveReach(at offset: Int64) -> Int {
-        // Each offset is one at most, and nothing waits for the reach that was below it before.
-        guard fanOuts == 0, behindReach.isEmpty else { return open }
-        return min(open, Int(clamping: max(0, offset - reach.allowed.offset)))
+    /// How many notifications that are open may lie above the horizon, where `offset` is the next. A commit may name less
+    /// than the one before, and what was below the horizon is above it then.
+    func openAboveHorizon(at offset: Int64) -> Int {
+        // Each offset is one at most, and nothing waits for the horizon that was below it before.
+        guard fanOuts == 0, behindHorizon.isEmpty else { return open }
+        return min(open, Int(clamping: max(0, offset - horizon.allowed.offset)))
     }
 
     /// One past the last offset that may have been sent, or is known to be settled: in this assignment, or before it.
     var sentEnd: Int64 {
         max(
-            reach.acknowledged ?? 0, ledger.inheritedReach.offset, ledger.inheritedEnd,
+            horizon.acknowledged ?? 0, ledger.inheritedHorizon.offset, ledger.inheritedEnd,
             ledger.committedAtAssignment ?? 0)
     }
 
@@ -171,9 +171,10 @@ struct Partition: ~Copyable {
     var isUrgent: Bool {
         guard pending == nil, let base = ledger.committable else { return false }
         switch phase {
-        case .active: return commits.isAskedAgain || reach.isShort(from: base) || reach.isStale && !behindReach.isEmpty
+        case .active:
+            return commits.isAskedAgain || horizon.isShort(from: base) || horizon.isStale && !behindHorizon.isEmpty
         // What waits is to be held before the last commit: nothing else may settle that would bring another one.
-        case .draining, .leaving: return commits.isAskedAgain || mayLeave || !behindReach.isEmpty
+        case .draining, .leaving: return commits.isAskedAgain || mayLeave || !behindHorizon.isEmpty
         case .left, .detached, .suspended: return false
         }
     }
@@ -184,5 +185,60 @@ struct Partition: ~Copyable {
         case .active, .draining, .leaving: pending == nil && ledger.committable != nil && (isDirty || isUrgent)
         case .left, .detached, .suspended: false
         }
+    }
+}
+
+/// What the reply to its commit means for a partition.
+extension Partition {
+    /// The broker took it.
+    ///
+    /// - Returns: whether what waits for the horizon may go on.
+    mutating func acknowledge(_ commit: Pending, journal: inout Journal) -> Bool {
+        journal.counters.commitsAcknowledged &+= 1
+        if let before = committed ?? ledger.committedAtAssignment {
+            journal.counters.offsetsCommitted &+= commit.offset - before
+        }
+        committed = commit.offset
+        lastCommit = commit.mark
+        unconfirmed.removeAll(keepingCapacity: true)
+        if commits.acknowledge() { journal.events.append(.commitsResumed(id)) }
+        guard phase != .suspended else { return false }
+        if commit.isLast {
+            phase = .left
+            return false
+        }
+        horizon.acknowledge(commit.horizon)
+        return true
+    }
+
+    /// - Parameter longestPauseNs: of what a pause after refusals grows to.
+    mutating func refuse(
+        isImpossible: Bool, longestPauseNs: Int64 = CommitBackoff.longestPauseNs, journal: inout Journal
+    ) {
+        journal.counters.commitsRefused &+= 1
+        isDirty = true
+        let isLeaving = phase != .active
+        let isNews = commits.refuse(
+            isImpossible: isImpossible,
+            longestPauseNs: isLeaving ? min(CommitBackoff.leavingPauseNs, longestPauseNs) : longestPauseNs,
+            nowNs: journal.now.ns)
+        if isNews {
+            journal.events.append(
+                .commitsRefused(
+                    id, refusals: commits.refusals, sinceNs: commits.sinceNs ?? journal.now.ns,
+                    isImpossible: isImpossible))
+        }
+        if isImpossible, phase == .draining || phase == .leaving {
+            // Nobody can be told anything: there is no topic that he could read it of.
+            phase = .left
+        }
+    }
+
+    /// Its metadata was too large: the next is half as long.
+    mutating func halveMetadata(of commit: Pending, journal: inout Journal) {
+        let half = min(metadataLimit, commit.characters) / 2
+        // With less there would be no room for the horizon and the owner.
+        if half < CommitMapWriter.leastCharacters { refuse(isImpossible: false, journal: &journal) }
+        metadataLimit = max(half, CommitMapWriter.leastCharacters)
     }
 }

@@ -69,7 +69,7 @@ package struct PartitionLedger: ~Copyable {
     /// Begins anew after an offset reset: no record is known to be settled, but those below the offset that was
     /// committed for, or its reach, may have been sent.
     package mutating func reset() {
-        let end = max(inherited.reach, ReachEnd(committedAtAssignment ?? 0))
+        let end = max(inherited.reach, HorizonEnd(committedAtAssignment ?? 0))
         inherited = InheritedMap(CommitMap(reach: end.offset, reachIndexes: end.indexes))
         committedAtAssignment = nil
     }
@@ -82,7 +82,7 @@ package struct PartitionLedger: ~Copyable {
     /// - Parameters:
     ///   - offset: the committed one. What comes from below is of a log that changed.
     ///   - reach: what lies below it and is not known to be settled may have been sent meanwhile.
-    package mutating func resume(from offset: Int64, doubtBelow reach: ReachEnd) {
+    package mutating func resume(from offset: Int64, doubtBelow reach: HorizonEnd) {
         highestArrived = min(offset - 1, highestReceived)
         inherited.reach = max(inherited.reach, reach)
     }
@@ -166,7 +166,7 @@ package struct PartitionLedger: ~Copyable {
     package var lastRecord: RecordSlot { entries[entries.tail - 1].record }
 
     /// What lies below it may have been sent by the owner before.
-    package var inheritedReach: ReachEnd { inherited.reach }
+    package var inheritedHorizon: HorizonEnd { inherited.reach }
 
     /// One past the highest offset that the map read back names; 0: none.
     package var inheritedEnd: Int64 { inherited.end }
@@ -176,7 +176,7 @@ package struct PartitionLedger: ~Copyable {
 
     /// So many notifications further than `start`: of records received, each as `count` says, then of as many offsets
     /// as have the rest when they are like these, `CommitMap.highestReach` at most.
-    package func end(ahead amount: Int64, of start: ReachEnd, count: (_ record: RecordSlot) -> Int32) -> ReachEnd {
+    package func end(ahead amount: Int64, of start: HorizonEnd, count: (_ record: RecordSlot) -> Int32) -> HorizonEnd {
         var left = amount
         var seen: Int64 = 0
         let first = start.offset - (start.indexes == .max ? 0 : 1)
@@ -190,7 +190,7 @@ package struct PartitionLedger: ~Copyable {
             seen += Int64(all)
             if Int64(all - begun) >= left {
                 let indexes = begun + Int32(left)
-                return ReachEnd(entry.offset + 1, indexes: indexes == all ? .max : indexes)
+                return HorizonEnd(entry.offset + 1, indexes: indexes == all ? .max : indexes)
             }
             left -= Int64(all - begun)
         }
@@ -198,7 +198,7 @@ package struct PartitionLedger: ~Copyable {
         // Between offsets may be any gap.
         let likely = Double(left) * Double(next - first) / Double(seen)
         let further = seen == 0 ? left : Int64(min(likely, Double(CommitMap.highestReach)))
-        return further > 0 ? ReachEnd(next + further) : ReachEnd(next + 1, indexes: Int32(clamping: left))
+        return further > 0 ? HorizonEnd(next + further) : HorizonEnd(next + 1, indexes: Int32(clamping: left))
     }
 
     /// One past the highest offset that a commit's map can name.
@@ -313,7 +313,7 @@ package struct PartitionLedger: ~Copyable {
     /// One past the highest record that has, or may have, a send in doubt; `nil`: none has.
     ///
     /// - Parameter isInDoubt: of a record received in this assignment that is not settled.
-    package func leavingReach(isInDoubt: (_ record: RecordSlot) -> Bool) -> Int64? {
+    package func leavingHorizon(isInDoubt: (_ record: RecordSlot) -> Bool) -> Int64? {
         let next = max(highestReceived + 1, committable ?? 0)
         if let end = inherited.doubtEnd(from: next) { return end }
         var reach: Int64?

@@ -28,6 +28,10 @@ struct PartitionTable: ~Copyable {
         @inline(__always) unsafeMutableAddress { places[Int(slot.number)].unsafelyUnwrapped }
     }
 
+    func address(of slot: PartitionSlot) -> UnsafeMutablePointer<Partition> {
+        places[Int(slot.number)].unsafelyUnwrapped
+    }
+
     /// Where the assignment is, unless it is gone.
     @inline(__always)
     func find(_ id: PartitionID) -> PartitionSlot? {

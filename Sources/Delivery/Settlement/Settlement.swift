@@ -30,19 +30,18 @@ struct Settlement: ~Copyable {
     ) -> VerdictRow {
         let text = completion.reasonText >= 0 ? batch.texts[Int(completion.reasonText)] : nil
         let row = verdicts.row(reason: completion.reason, text: text, status: completion.status)
-        store[slot].sends.countUp()
-        store[slot].returns = 0
-        store[slot].refusals = 0
-        store[slot].status = completion.status
-        store[slot].reason = completion.reason
+        store[slot].tries.sends.countUp()
+        store[slot].tries.returns = 0
+        store[slot].tries.refusals = 0
+        store[slot].answer = Notification.Answer(
+            apnsID: completion.apnsID, unregisteredAtMs: RecordTime.checked(completion.unregisteredAtMs),
+            status: completion.status, reason: completion.reason, remark: completion.isPresumed ? .presumed : .none)
         if row.verdict != .accept, completion.reason == .none || completion.reason == .other {
-            store[slot].reasonText =
+            store[slot].answer.reasonText =
                 text.map { texts.number(of: $0, from: batch.app) }
                 ?? texts.number(ofStatus: completion.status, from: batch.app)
-            store[slot].reason = .other
+            store[slot].answer.reason = .other
         }
-        store[slot].answeredID = completion.apnsID
-        store[slot].unregisteredAtMs = RecordTime.checked(completion.unregisteredAtMs)
         if completion.uniqueIDText >= 0 {
             uniqueIDs[slot] = batch.texts[Int(completion.uniqueIDText)]
         } else if !uniqueIDs.isEmpty {
@@ -59,12 +58,12 @@ struct Settlement: ~Copyable {
 
     /// Since when its token is dead, where a dead-token record is due; `nil`: none is. A 410 without a time gets none;
     /// where a verdict or `include_bad_tokens` says dead, the time is that of the send.
-    func deadSinceMs(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Int64? {
-        switch store[slot].outcome {
-        case .unregistered where store[slot].status == 410:
-            store[slot].unregisteredAtMs != 0 ? store[slot].unregisteredAtMs : nil
+    func deadSinceMs(_ slot: NotificationSlot, _ outcome: Outcome, in store: borrowing NotificationStore) -> Int64? {
+        switch outcome {
+        case .unregistered where store[slot].answer.status == 410:
+            store[slot].answer.unregisteredAtMs != 0 ? store[slot].answer.unregisteredAtMs : nil
         case .rejected:
-            store[slot].reason.subject == .badToken && includesBadTokens ? store[slot].sentAtMs : nil
+            store[slot].answer.reason.subject == .badToken && includesBadTokens ? store[slot].sentAtMs : nil
         case .unregistered: store[slot].sentAtMs
         case .accepted, .invalid, .expired, .abandoned: nil
         }
@@ -149,11 +148,16 @@ struct Settlement: ~Copyable {
             productions[target].removeFirst()
             guard store.isCurrent(production.id) else { continue }
             let slot = production.id.slot
+            guard case .concluded(.retry(_, let isAttempt)) = store[slot].state else {
+                preconditionFailure("what waits for a tier is on its way there")
+            }
             let notBeforeMs = store.notBeforeMs(slot)
             let isScheduled = isScheduled(slot, in: store)
             let other = isScheduled ? tiers.tier(dueInMs: notBeforeMs - nowMs) : tiers.writable(tier)
             let dueMs = RecordTime.adding(tiers.delayMs(of: other), to: nowMs)
-            store[slot].dueMs = isScheduled ? min(dueMs, notBeforeMs) : dueMs
+            store.move(
+                slot,
+                to: .concluded(.retry(dueMs: isScheduled ? min(dueMs, notBeforeMs) : dueMs, isAttempt: isAttempt)))
             let moved = Production(id: production.id, kind: .retry(tier: other))
             productions[moved.target].append(moved)
         }
@@ -169,8 +173,9 @@ struct Settlement: ~Copyable {
 
     /// Whether what is on its way to a tier only waits there for when it is to be sent: it is due no later than that.
     private func isScheduled(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
+        guard case .concluded(.retry(let dueMs, _)) = store[slot].state else { return false }
         let notBeforeMs = store.notBeforeMs(slot)
-        return notBeforeMs > 0 && store[slot].dueMs <= notBeforeMs
+        return notBeforeMs > 0 && dueMs <= notBeforeMs
     }
 
     /// Takes back what waits for the dead-token topic, and whose result waits as well, to be moved to a tier: either
@@ -206,11 +211,15 @@ struct Settlement: ~Copyable {
         _ slot: NotificationSlot, in store: borrowing NotificationStore, nowMs: Int64, tried: PushEnvironment?,
         _ body: (borrowing NotificationContent, borrowing Ending) -> R
     ) -> R {
+        guard case .concluded(.result(let outcome)) = store[slot].state else {
+            preconditionFailure("what has a result is decided")
+        }
+        let answer = store[slot].answer
         var ending = Ending(
-            outcome: store[slot].outcome, status: store[slot].status, reason: store[slot].reason,
-            reasonText: texts[store[slot].reasonText], detail: detail(slot, in: store, tried: tried),
-            unregisteredAtMs: store[slot].unregisteredAtMs, attempts: store[slot].sends, inDoubt: store[slot].inDoubt,
-            sentAtMs: store[slot].sentAtMs, settledAtMs: nowMs)
+            outcome: outcome, status: answer.status, reason: answer.reason, reasonText: texts[answer.reasonText],
+            detail: detail(slot, outcome, in: store, tried: tried), unregisteredAtMs: answer.unregisteredAtMs,
+            attempts: store[slot].tries.sends, inDoubt: store[slot].tries.inDoubt, sentAtMs: store[slot].sentAtMs,
+            settledAtMs: nowMs)
         let content = content(slot, in: store)
         guard !uniqueIDs.isEmpty, var uniqueID = uniqueIDs[slot] else { return body(content, ending) }
         return uniqueID.withUTF8 { bytes in
@@ -226,36 +235,37 @@ struct Settlement: ~Copyable {
         _ slot: NotificationSlot, in store: borrowing NotificationStore, triedApp: UnsafeRawBufferPointer,
         _ body: (borrowing NotificationContent, borrowing RetryOrder) -> R
     ) -> R {
-        let isAttempt = store[slot].isRetryAttempt
+        guard case .concluded(.retry(let dueMs, let isAttempt)) = store[slot].state else {
+            preconditionFailure("what has a retry record is on its way to a tier")
+        }
         var reason = (isScheduled(slot, in: store) ? RetryOrder.scheduled : RetryOrder.held).lentBytes
-        if isAttempt { reason = store[slot].reason.text?.lentBytes ?? texts[store[slot].reasonText] }
+        if isAttempt { reason = store[slot].answer.reason.text?.lentBytes ?? texts[store[slot].answer.reasonText] }
         let order = RetryOrder(
-            attempt: store[bodyOf: store[slot].record].attempt + (isAttempt ? 1 : 0), dueMs: store[slot].dueMs,
-            notBefore: store[bodyOf: store[slot].record].notBefore, reason: reason, sends: store[slot].sends,
-            inDoubt: store[slot].inDoubt,
-            triedApp: triedApp)
+            attempt: store[bodyOf: store[slot].record].attempt + (isAttempt ? 1 : 0), dueMs: dueMs,
+            notBefore: store[bodyOf: store[slot].record].notBefore, reason: reason, sends: store[slot].tries.sends,
+            inDoubt: store[slot].tries.inDoubt, triedApp: triedApp)
         return body(content(slot, in: store), order)
     }
 
     private func detail(
-        _ slot: NotificationSlot, in store: borrowing NotificationStore, tried: PushEnvironment?
+        _ slot: NotificationSlot, _ outcome: Outcome, in store: borrowing NotificationStore, tried: PushEnvironment?
     ) -> Detail {
-        if store[slot].outcome != .invalid {
-            if store[slot].isPresumed { return Detail("presumed") }
-            if store[slot].isBadInBoth { return Detail("the device token is bad in both environments") }
-            return switch tried {
-            case .production: Detail("BadDeviceToken in production first")
-            case .development: Detail("BadDeviceToken in development first")
-            case nil: store[slot].outcome == .expired ? Self.expiry(store[slot].record, in: store) : .none
-            }
-        }
         let record = store[slot].record
-        if store[bodyOf: record].isInvalid { return store[bodyOf: record].detail }
-        return Detail("the device token is not 1 to 100 bytes in hex")
-    }
-
-    /// Why nobody wants it any more.
-    private static func expiry(_ record: RecordSlot, in store: borrowing NotificationStore) -> Detail {
+        if outcome == .invalid {
+            return store[bodyOf: record].isInvalid
+                ? store[bodyOf: record].detail : Detail("the device token is not 1 to 100 bytes in hex")
+        }
+        switch store[slot].answer.remark {
+        case .presumed: return Detail("presumed")
+        case .badInBoth: return Detail("the device token is bad in both environments")
+        case .none: break
+        }
+        switch tried {
+        case .production: return Detail("BadDeviceToken in production first")
+        case .development: return Detail("BadDeviceToken in development first")
+        case nil: break
+        }
+        guard outcome == .expired else { return .none }
         if store[bodyOf: record].isExpired { return Detail("the request is older than delivery.max_age") }
         return store[bodyOf: record].expiration == 0
             ? Detail("apns-expiration is 0, and it could not be delivered at once")
@@ -268,7 +278,7 @@ struct Settlement: ~Copyable {
         place.index &+= store[slot].index
         var headers = store[bodyOf: record].headers
         headers.apnsID = store[bodyOf: record].requestID(index: store[slot].index, isDerived: derivesIDs)
-        if headers.apnsID == .none { headers.apnsID = store[slot].answeredID }
+        if headers.apnsID == .none { headers.apnsID = store[slot].answer.apnsID }
         return NotificationContent(
             token: store[slot].token, isBroadcast: store[bodyOf: record].isBroadcast, headers: headers,
             app: Int(store[slot].app), payload: store[bodyOf: record].payload, request: place,
@@ -287,6 +297,64 @@ extension Outcome {
         case .invalid: 3
         case .expired: 4
         case .abandoned: 5
+        }
+    }
+}
+
+/// What waits for its producer: a queue for each topic that records are written to, so that a topic that cannot be
+/// written holds up nothing that goes elsewhere.
+struct ProductionQueues: ~Copyable {
+    private let queues: UnsafeMutablePointer<RingBuffer<Production>>
+    private let tiers: Int
+    /// By place; all are until said otherwise.
+    private var writable: [Bool]
+
+    private static let firstTier = 2
+
+    init(tiers: Int) {
+        self.tiers = tiers
+        let count = Self.firstTier + tiers
+        queues = .allocate(capacity: count)
+        for index in 0..<count { (queues + index).initialize(to: RingBuffer(capacity: index == 0 ? 1_024 : 64)) }
+        writable = Array(repeating: true, count: count + 1)
+    }
+
+    deinit {
+        queues.deinitialize(count: Self.firstTier + tiers)
+        queues.deallocate()
+    }
+
+    /// All that waits, what became void since it was queued included.
+    var count: Int {
+        var sum = 0
+        for index in 0..<Self.firstTier + tiers { sum += queues[index].count }
+        return sum
+    }
+
+    /// The queue of a target that has one: dead letters have none.
+    subscript(target: ProductionTarget) -> RingBuffer<Production> {
+        @inline(__always) unsafeAddress { UnsafePointer(queues + index(of: target)) }
+        @inline(__always) unsafeMutableAddress { queues + index(of: target) }
+    }
+
+    func isWritable(_ target: ProductionTarget) -> Bool { writable[index(of: target)] }
+
+    mutating func setWritable(_ target: ProductionTarget, _ isWritable: Bool) {
+        writable[index(of: target)] = isWritable
+    }
+
+    /// Of the tiers, in their order.
+    var writableTiers: ArraySlice<Bool> { writable[Self.firstTier..<Self.firstTier + tiers] }
+
+    @inline(__always)
+    private func index(of target: ProductionTarget) -> Int {
+        switch target {
+        case .results: return 0
+        case .unregistered: return 1
+        case .retry(let tier):
+            precondition(tier >= 0 && tier < tiers, "there is no such retry tier")
+            return Self.firstTier + tier
+        case .deadLetters: return Self.firstTier + tiers
         }
     }
 }

@@ -1,182 +1,194 @@
 import PushRecords
 
-/// One notification in the slab: what is needed on its way, in less than three cache lines. What it shares with its
-/// record's other notifications is in the record and its body.
+/// One notification in the slab, in less than three cache lines. What it shares with its record's other notifications
+/// is in the record and its body.
 struct Notification {
-    enum State: UInt8, CaseIterable {
+    enum State: Equatable {
         case free
-        /// In no list yet, or no more: before the call of the machine is over that admitted it, or that saw the reach
-        /// pass its record, it waits for something or is decided.
+        /// In no list. Before the call of the machine is over that admitted it, or that saw the send horizon pass its
+        /// record, it waits for something or is decided.
         case admitted
         /// Behind another notification of its device.
         case queued
         /// In its app's queue for a free stream.
         case ready
-        /// Waits for the reach to pass its record, to be sent or moved to a tier.
-        case behindReach
-        /// To be sent again after a pause.
-        case backingOff
-        /// Given to a transport: its bytes are lent until the completion comes.
-        case handed
+        /// Waits for the send horizon to pass its record, to be sent or moved to a tier.
+        case behindHorizon
+        /// To be sent again after a pause, which ends then (monotonic).
+        case backingOff(untilNs: Int64)
+        /// Given to a transport, at that millisecond of the monotonic clock, which wraps. The bytes are lent until the
+        /// completion comes.
+        case handed(atMs: UInt32)
         /// Handed, and its assignment is gone: freed by its completion.
         case orphaned
         /// Decided: its productions are under way.
-        case concluded
+        case concluded(Ending)
 
-        /// The states that a notification of this one may come into: the table of <doc:StatesOfANotification>.
-        var followers: [State] {
+        /// Whether it is neither decided nor at a transport.
+        var isWaiting: Bool {
             switch self {
-            case .free: [.admitted]
-            case .admitted: [.queued, .ready, .behindReach, .backingOff, .concluded]
-            case .queued: [.ready, .behindReach, .backingOff, .concluded, .free]
-            case .ready: [.behindReach, .handed, .concluded, .free]
-            // Held while it waits, it may have to wait there again, behind the others.
-            case .behindReach: [.admitted, .behindReach, .concluded, .free]
-            case .backingOff: [.ready, .behindReach, .concluded, .free]
-            case .handed: [.queued, .ready, .behindReach, .backingOff, .orphaned, .concluded, .free]
-            case .orphaned: [.free]
+            case .queued, .ready, .behindHorizon, .backingOff: true
+            case .free, .admitted, .handed, .orphaned, .concluded: false
+            }
+        }
+
+        var isConcluded: Bool { if case .concluded = self { true } else { false } }
+
+        /// The transitions that there are: the table of <doc:StatesOfANotification>.
+        func mayBecome(_ next: State) -> Bool {
+            switch (self, next) {
+            case (.free, .admitted), (.orphaned, .free), (.ready, .handed), (.handed, .orphaned): true
+            // What waits may be dropped, or decided without being sent.
+            case (.queued, .free), (.ready, .free), (.behindHorizon, .free), (.backingOff, .free), (.handed, .free):
+                true
+            case (.admitted, .concluded), (.queued, .concluded), (.ready, .concluded), (.behindHorizon, .concluded),
+                (.backingOff, .concluded), (.handed, .concluded):
+                true
+            case (.admitted, .queued), (.handed, .queued): true
+            case (.admitted, .ready), (.queued, .ready), (.backingOff, .ready), (.handed, .ready): true
+            case (.admitted, .backingOff), (.queued, .backingOff), (.handed, .backingOff): true
+            // One that was deferred while it waits may have to wait there again, behind the others.
+            case (.admitted, .behindHorizon), (.queued, .behindHorizon), (.ready, .behindHorizon),
+                (.behindHorizon, .behindHorizon), (.backingOff, .behindHorizon), (.handed, .behindHorizon),
+                (.behindHorizon, .admitted):
+                true
             // A dead token that cannot be written is decided anew.
-            case .concluded: [.concluded, .free]
+            case (.concluded, .concluded), (.concluded, .free): true
+            default: false
             }
         }
     }
 
-    /// Whether it is neither decided nor at a transport.
-    var isWaiting: Bool {
-        switch state {
-        case .queued, .ready, .behindReach, .backingOff: true
-        case .free, .admitted, .handed, .orphaned, .concluded: false
+    /// What is written for a notification that is decided.
+    enum Ending: Equatable {
+        case result(Outcome)
+        /// A retry record, due by the wall clock.
+        case retry(dueMs: Int64, isAttempt: Bool)
+        /// A dead letter, since nothing could be read of its record: the publisher has its bytes.
+        case deadLetter
+    }
+
+    /// Where it stands towards the queue of its device.
+    enum DeviceStanding: UInt8 {
+        case outside
+        /// In the queue.
+        case member
+        /// Waits for the send horizon, and left the queue meanwhile or never joined it.
+        case parked
+    }
+
+    /// Its place in the queue of its device. `tail` and the counts are those of the queue, kept by its head.
+    struct DeviceLink {
+        var hash: UInt32 = 0
+        var next = NotificationSlot.none
+        var tail = NotificationSlot.none
+        var count: UInt16 = 0
+        /// How many the queue turned away since it formed, because it was full.
+        var turnedAway: UInt16 = 0
+    }
+
+    /// It goes to a tier, not to a connection, once the send horizon has passed its record.
+    struct Deferral: Equatable {
+        var reason: DeferralReason
+        /// With `.device`: the tier in which its turn comes.
+        var deviceTier: UInt8 = 0
+    }
+
+    struct Tries {
+        enum Past: UInt8 {
+            case untried
+            /// It came back from a transport of this worker before.
+            case tried
+            /// As `tried`, and a send is in doubt, which its record counts.
+            case inDoubt
         }
+
+        // Of all workers.
+        var sends: Int32 = 0
+        var inDoubt: Int32 = 0
+        // Of this worker.
+        var resends: UInt8 = 0
+        /// Returned unprocessed, one after the other.
+        var returns: UInt8 = 0
+        /// Refused by APNs unprocessed, one after the other.
+        var refusals: UInt8 = 0
+        /// Connections that died under it.
+        var deaths: UInt8 = 0
+        /// The reason for which it was resent last.
+        var resentFor = ReasonCode.none
+        var past = Past.untried
+
+        /// Whether it goes over the quarantine connection: connections died under it, or APNs would not process it.
+        @inline(__always)
+        var isSuspect: Bool { deaths >= 3 || refusals >= 6 }
     }
 
-    /// As `NotificationStore.move`.
-    @inline(__always)
-    mutating func move(to next: State) {
-        assert(state.followers.contains(next), "what is \(state) does not become \(next)")
-        state = next
+    /// What APNs answered last, or why it was refused here.
+    struct Answer {
+        enum Remark: UInt8 {
+            case none
+            /// The peer's silence accepted it.
+            case presumed
+            /// Both environments called its token bad.
+            case badInBoth
+        }
+
+        /// Where none was sent.
+        var apnsID = NotificationUUID.none
+        var unregisteredAtMs: Int64 = 0
+        var status: UInt16 = 0
+        /// In `InternedTexts`, of a reason not known by name; 0 if there is none.
+        var reasonText: UInt16 = 0
+        var reason = ReasonCode.none
+        var remark = Remark.none
     }
-
-    /// What was queued under its name is void: it has another one.
-    mutating func renew() { generation &+= 1 }
-
-    /// As `NotificationStore.doubt` and `leaveDoubt`.
-    mutating func setDoubted(_ isDoubted: Bool) { self.isDoubted = isDoubted }
-
-    /// Whether it goes over the quarantine connection: connections died under it, or APNs would not process it.
-    @inline(__always)
-    var isSuspect: Bool { deaths >= Self.suspectDeaths || refusals >= Self.suspectRefusals }
-
-    /// Connections that died under a notification before it is a suspect.
-    private static let suspectDeaths: UInt8 = 3
-    /// Refusals by APNs to process it, in a row, before it is one.
-    private static let suspectRefusals: UInt8 = 6
 
     /// Counts the uses of this slot.
     private(set) var generation: UInt32
-    private(set) var state = State.free
-    var isInDeviceQueue = false
-    /// Whether it was handed to a transport in this worker before.
-    var isResend = false
-    /// Counted in its record's doubts.
-    private(set) var isDoubted = false
-    /// Goes to a tier, not to a connection, when the reach has passed its record.
-    var heldFor: HeldCause?
-    /// Bytes of the block of its own that holds the token; 0: it is in the record's block.
-    var tokenBlockSize: Int16 = 0
-
     var record = RecordSlot.none
-    /// Place in the record's list of tokens.
-    var index: Int32 = 0
-    /// -1: none. Another one than its record's once that called the token bad (`AppRoute.otherEnvironment`).
-    var app: Int32 = -1
-
-    // The list it is in: its app's queue, behind the reach, or backing off.
-    var previous = NotificationSlot.none
-    var next = NotificationSlot.none
-
-    // Its device queue; tail and counts are the head's only.
-    var deviceHash: UInt32 = 0
-    var queueNext = NotificationSlot.none
-    var queueTail = NotificationSlot.none
-    var queueCount: UInt16 = 0
-    /// How many the device queue turned away since it formed, because it was full.
-    var queueTurnedAway: UInt16 = 0
-
-    var token = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// What else it holds or will write, counted until it is settled (`takeBytes`).
-    var countedBytes: Int32 = 0
-
-    // Of all workers that tried.
-    var sends: Int32 = 0
-    var inDoubt: Int32 = 0
-
-    // Of this worker.
-    var resends: UInt8 = 0
-    /// Returned unprocessed, one after the other.
-    var returns: UInt8 = 0
-    var deaths: UInt8 = 0
-    /// The reason it was resent for last.
-    var resentFor = ReasonCode.none
-    /// When it joined its app's queue first. Monotonic.
-    var sinceNs: Int64 = 0
-    /// Wall clock; 0: never.
-    var sentAtMs: Int64 = 0
-
-    // The ending.
-    var outcome = Outcome.accepted
-    var reason = ReasonCode.none
-    var status: UInt16 = 0
-    /// In `InternedTexts`: a reason not known by name; 0: none.
-    var reasonText: UInt16 = 0
+    private(set) var state = State.free
+    var standing = DeviceStanding.outside
+    var deferral: Deferral?
     /// Productions not yet copied by the producer, and not yet acknowledged by Kafka.
     var unproduced: UInt8 = 0
     var unacknowledged: UInt8 = 0
-    var isRetryAttempt = false
-    /// Nothing could be read of it: the publisher has it.
-    var isDeadLetter = false
-    /// It waits for the reach, and left its device queue or never joined it.
-    var isBesideQueue = false
-    /// Refused by APNs unprocessed, one after the other.
-    var refusals: UInt8 = 0
-    /// Held by its device queue: the tier in which its turn comes.
-    var heldTier: UInt8 = 0
-    /// Both environments called its token bad.
-    var isBadInBoth = false
-    /// The peer's silence accepted it.
-    var isPresumed = false
-    /// When it was handed out last: milliseconds of the monotonic clock, which wrap.
-    var handedMs: UInt32 = 0
-    var unregisteredAtMs: Int64 = 0
-    /// Of Apple's answer, when none was sent.
-    var answeredID = NotificationUUID.none
-    /// `dueNs` while it backs off, `dueMs` once it is on its way to a tier: one word, since it is never both.
-    private var due: Int64 = 0
+    /// Size of the token's own block; 0 if the token is in the record's block.
+    var tokenBlockSize: Int16 = 0
+
+    /// Place in the record's list of tokens.
+    var index: Int32 = 0
+    /// -1 if there is none. It changes when an app of the other environment is tried (`AppRoute.otherEnvironment`).
+    var app: Int32 = -1
+
+    // The list it is in: its app's queue, behind the horizon, or backing off.
+    var previous = NotificationSlot.none
+    var next = NotificationSlot.none
+    var queue = DeviceLink()
+
+    var token = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// What else it holds or will write, counted until it is settled (`AdmissionBudget.takeBytes`).
+    var countedBytes: Int32 = 0
+    /// When it joined its app's queue first. Monotonic.
+    var sinceNs: Int64 = 0
+    /// Wall clock; 0 if it was never sent.
+    var sentAtMs: Int64 = 0
+    var tries = Tries()
+    var answer = Answer()
 
     init(generation: UInt32 = 0) { self.generation = generation }
 
-    /// Until when it backs off. Monotonic.
-    var dueNs: Int64 {
-        @inline(__always) get {
-            assert(state == .backingOff, "what backs off has the end of its pause")
-            return due
-        }
-        @inline(__always) set {
-            assert(state == .backingOff, "what backs off has the end of its pause")
-            due = newValue
-        }
+    @inline(__always)
+    var isSuspect: Bool { tries.isSuspect }
+
+    /// Changes the state for `NotificationStore.move`.
+    @inline(__always)
+    mutating func move(to next: State) {
+        assert(state.mayBecome(next), "what is \(state) does not become \(next)")
+        state = next
     }
 
-    /// When it is due in the tier that it is on its way to, by the wall clock.
-    var dueMs: Int64 {
-        @inline(__always) get {
-            assert(state == .concluded, "what is on its way to a tier is decided")
-            return due
-        }
-        @inline(__always) set {
-            assert(state == .concluded, "what is on its way to a tier is decided")
-            due = newValue
-        }
-    }
+    /// Voids what was queued under its name, by giving it another one.
+    mutating func renew() { generation &+= 1 }
 }
 
 /// A list through `previous` and `next` of notifications; each is in at most one.
@@ -208,7 +220,7 @@ struct NotificationList {
         let next = store[slot].next
         if previous == .none { head = next } else { store[previous].next = next }
         if next == .none { tail = previous } else { store[next].previous = previous }
-        precondition(count > 0, "who leaves a list was in it")
+        precondition(count > 0, "what leaves a list was in it")
         count -= 1
     }
 }

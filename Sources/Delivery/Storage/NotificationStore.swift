@@ -17,8 +17,7 @@ struct NotificationStore: ~Copyable {
     init(idleLimit: Int) { blocks = BlockStore(idleLimit: idleLimit) }
 
     deinit {
-        for slot in slots where notifications[slot].state != .free {
-            guard notifications[slot].tokenBlockSize > 0 else { continue }
+        for slot in slots where notifications[slot].state != .free && notifications[slot].tokenBlockSize > 0 {
             UnsafeMutableRawPointer(mutating: notifications[slot].token.baseAddress)?.deallocate()
         }
         for record in recordSlots {
@@ -58,11 +57,11 @@ struct NotificationStore: ~Copyable {
 
     /// Whether this notification is decided, and its productions are under way.
     func isCurrent(_ id: NotificationID) -> Bool {
-        self[id.slot].generation == id.generation && self[id.slot].state == .concluded
+        self[id.slot].generation == id.generation && self[id.slot].state.isConcluded
     }
 
     /// A notification comes into another state: the one place where that happens. Lists and counts are the caller's
-    /// matter. A debug build looks whether it may (`Notification.State.followers`).
+    /// matter. A debug build looks whether it may (`Notification.State.mayBecome`).
     @inline(__always)
     mutating func move(_ slot: NotificationSlot, to state: Notification.State) { notifications[slot].move(to: state) }
 
@@ -82,20 +81,22 @@ struct NotificationStore: ~Copyable {
     mutating func giveBack(_ slot: NotificationSlot) {
         let record = notifications[slot].record
         records[record].unsettled -= 1
-        if notifications[slot].isDoubted { records[record].countDoubtSettled() }
+        if notifications[slot].tries.past == .inDoubt { records[record].doubts -= 1 }
         notifications[slot].move(to: .free)
         notifications.giveBack(slot)
     }
 
     /// A send of it is in doubt: counted once in its record.
     mutating func doubt(_ slot: NotificationSlot) {
-        guard !notifications[slot].isDoubted else { return }
-        notifications[slot].setDoubted(true)
-        records[notifications[slot].record].countDoubt()
+        guard notifications[slot].tries.past != .inDoubt else { return }
+        notifications[slot].tries.past = .inDoubt
+        records[notifications[slot].record].doubts += 1
     }
 
     /// It is dropped: its doubt stays with its record, for the last commit's reach.
-    mutating func leaveDoubt(_ slot: NotificationSlot) { notifications[slot].setDoubted(false) }
+    mutating func leaveDoubt(_ slot: NotificationSlot) {
+        if notifications[slot].tries.past == .inDoubt { notifications[slot].tries.past = .tried }
+    }
 
     // MARK: Records
 
@@ -214,7 +215,8 @@ struct NotificationStore: ~Copyable {
     /// One who needs the record's body less. Returns the bytes that became free with it, and its app.
     mutating func releaseBody(_ record: RecordSlot) -> (bytes: Int, app: Int)? {
         guard let body = records[record].body else { return nil }
-        guard records[record].needLess() else { return nil }
+        records[record].holders -= 1
+        guard records[record].holders == 0 else { return nil }
         let size = body.pointee.blockSize
         let app = Int(body.pointee.app)
         records[record].body = nil

@@ -27,11 +27,11 @@ struct Record {
     /// Admitted and not settled.
     var unsettled: Int32 = 0
     /// Notifications, or the rest of a fan-out, that need the body.
-    private(set) var holders: Int32 = 0
+    var holders: Int32 = 0
     /// Unsettled notifications with a send in doubt.
-    private(set) var doubts: Int32 = 0
+    var doubts: Int32 = 0
     /// Notifications handed to a transport and unanswered.
-    private(set) var handed: Int32 = 0
+    var handed: Int32 = 0
     /// Some are settled, or were under way when it was read again: its indexes are to be looked at.
     var hasSettledIndexes = false
     /// Something of it was dropped: it does not settle in this assignment.
@@ -41,33 +41,6 @@ struct Record {
 
     var indexWordCount: Int { Int(count + 63) / 64 }
     var isAdmitted: Bool { cursor.index >= count }
-
-    // Each of these is the one place where its field changes.
-
-    /// One more needs the body.
-    @inline(__always)
-    mutating func need() { holders += 1 }
-
-    /// One less does. Returns whether nobody does any more.
-    @inline(__always)
-    mutating func needLess() -> Bool {
-        holders -= 1
-        return holders == 0
-    }
-
-    /// One of it was given to a transport.
-    @inline(__always)
-    mutating func handedOut() { handed += 1 }
-
-    /// A transport is done with one of it.
-    @inline(__always)
-    mutating func cameBack() { handed -= 1 }
-
-    /// One of it more is in doubt: `NotificationStore.doubt`.
-    mutating func countDoubt() { doubts += 1 }
-
-    /// One that was in doubt is settled: `NotificationStore.giveBack`.
-    mutating func countDoubtSettled() { doubts -= 1 }
 
     /// Something of it is not sent, and has to be read again.
     mutating func drop() { isDropped = true }

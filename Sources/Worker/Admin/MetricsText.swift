@@ -112,7 +112,7 @@ struct MetricsText {
             "apns_worker_held_total", .counter,
             "Moved to a retry tier without an attempt being used up, by cause; scheduled: to wait for push-not-before.")
         for app in apps {
-            for cause in HeldCause.allCases {
+            for cause in DeferralReason.allCases {
                 out.sample(
                     ["app": app.name, "cause": cause.word], app.counters.heldByCause[Int(cause.rawValue)])
             }

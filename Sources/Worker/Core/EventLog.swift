@@ -126,15 +126,13 @@ struct EventLog {
         }
     }
 
-    private func text(of cause: HeldCause) -> String {
+    private func text(of cause: DeferralReason) -> String {
         switch cause {
         case .span: "too much is settled above them"
         case .device: "one device has too many"
         case .share: "the app has too many"
-        case .paused: "the app is paused"
-        case .removed: "the app was removed"
-        case .credential: "Apple refuses the credential"
-        case .topic: "Apple refuses the credential for the topic"
+        case .paused: "the app is paused, or was removed"
+        case .credential: "Apple refuses the credential, or refuses it for the topic"
         case .unreachable: "no connection can be made, or none is of use"
         case .unprocessed: "APNs refuses to process them"
         case .unwritable: "the dead-token topic cannot be written"

@@ -117,7 +117,7 @@ struct AssignmentQuestions {
             if let end = start.logEnd, let offset = committed.offset, OffsetLimit.holds(offset), offset > end {
                 start.logEnd = nil
             }
-            if case .at(let offset) = DeliveryMachine.readingStart(
+            if case .at(let offset) = ReadingStart(
                 committed: committed.offset, logStart: start.logStart, logEnd: start.logEnd)
             {
                 start.offset = offset

@@ -81,7 +81,7 @@ final class ResultsPart: PartRun {
 final class LedgerPart: PartRun {
     private(set) var count = 0
     private var ledger = PartitionLedger(committed: 0, map: CommitMap())
-    private var reach = Reach(minimum: 500)
+    private var reach = SendHorizon(minimum: 500)
     private var map = CommitMapWriter()
     private var nextOffset: Int64 = 0
     /// Records that are open since the last turn.

@@ -1,24 +1,38 @@
 import PushRecords
 
-/// Keeps what would only be refused from being sent while a credential is at fault: a value machine.
+/// What a circuit breaker protects.
+enum CircuitKey: Hashable {
+    /// The host of one app, from which no answer comes: what is sent to it would take the room of other apps.
+    case host(app: Int)
+    /// A credential in one environment, of all apps that share it. `AppRoute.ownCredential` is that of `soleApp`; for
+    /// any other number `soleApp` is -1.
+    case credential(Int, PushEnvironment, soleApp: Int)
+    /// One topic of an app, which Apple says the app's key is not for.
+    case topic([UInt8], app: Int)
+}
+
+/// A circuit breaker, as a value machine: it stops what would only be refused.
 ///
 /// A fault opens it. While it is open one notification at a time may try (the probe), at growing intervals; its answer
-/// closes it, unless that is the fault again.
+/// closes the circuit, unless it is the fault again.
 struct Circuit {
     static let firstDelayNs: Int64 = 1_000_000_000
     static let longestDelayNs: Int64 = 60_000_000_000
 
     enum Effect: Equatable {
         case opened
-        /// It is open, or the try began before it was closed last.
+        /// It is open already, or the try began before it was closed last.
         case none
         /// The try carried a credential that has been replaced since.
         case outdated
     }
 
+    let key: CircuitKey
+    /// The app by which log and events name a credential: the first that had it when the circuit opened.
+    var namingApp: Int
     private(set) var isOpen = false
     private(set) var openedNs: Int64 = 0
-    /// Apple's word for it.
+    /// Apple's word for the fault.
     private(set) var reason = ReasonCode.none
     private(set) var probe: NotificationID?
     private var delayNs = Circuit.firstDelayNs
@@ -28,7 +42,12 @@ struct Circuit {
     /// When the latest try that met the fault was handed out.
     private var faultHandedNs = Int64.min
 
-    /// - Parameter handedNs: when the try that was answered so was handed out.
+    init(_ key: CircuitKey, namingApp: Int = 0) {
+        self.key = key
+        self.namingApp = namingApp
+    }
+
+    /// - Parameter handedNs: when the try that met the fault was handed out.
     mutating func fault(_ reason: ReasonCode, handedNs: Int64, nowNs: Int64) -> Effect {
         if handedNs < replacedNs { return .outdated }
         if isOpen { faultHandedNs = max(faultHandedNs, handedNs) }
@@ -50,27 +69,26 @@ struct Circuit {
         return true
     }
 
-    /// Whether another answer than the fault, come just now, says that the credential is good: its try was handed out
-    /// no earlier than the one that met the fault (to the millisecond). So one notification that Apple answers so,
-    /// among many that it takes, costs those that waited just then a stay in the shortest tier, and the others nothing.
+    /// Whether a good answer that came just now proves the fault wrong: its try was handed out no earlier than the one
+    /// that met the fault (to the millisecond). One notification that Apple refuses, among many that it takes, then
+    /// costs those that waited just then a stay in the shortest tier, and the others nothing.
     func isDisproved(byTryHandedNs handedNs: Int64) -> Bool {
         isOpen && handedNs > faultHandedNs - 1_000_000
     }
 
-    /// The probe was answered by the fault.
+    /// The probe met the fault: the next one comes later.
     mutating func probeFailed(nowNs: Int64) {
         delayNs = min(delayNs * 2, Self.longestDelayNs)
         probePostponed(nowNs: nowNs)
     }
 
-    /// The probe was answered by somebody who may not have looked at what it tried: the next one waits as long as it
-    /// did.
+    /// The answer to the probe tells nothing of what it tried: the next one comes after the same delay.
     mutating func probePostponed(nowNs: Int64) {
         probe = nil
         nextProbeNs = nowNs + delayNs
     }
 
-    /// The probe was not answered, and will not be.
+    /// The probe will not be answered: another one may try at once.
     mutating func probeEnded() { probe = nil }
 
     mutating func close(nowNs: Int64) {
@@ -79,7 +97,7 @@ struct Circuit {
         closedNs = nowNs
     }
 
-    /// The credential is another one from now on.
+    /// The credential is a new one from now on: faults of the old one are outdated.
     mutating func replaced(nowNs: Int64) {
         close(nowNs: nowNs)
         replacedNs = nowNs

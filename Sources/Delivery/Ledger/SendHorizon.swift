@@ -4,9 +4,9 @@
 /// It is kept ahead of the highest one handed out by four commits' worth, at least `minimum`, at most `maximum` (a gap
 /// in the offsets is no pace): in offsets, or, while fan-outs are open, in notifications, which the owner counts. What
 /// a commit names may be less than the one before did: from then on no more is allowed.
-package struct Reach: Equatable {
+package struct SendHorizon: Equatable {
     /// Named by the last acknowledged commit, or less, by one sent since; `nil`: none was acknowledged.
-    private(set) var end: ReachEnd?
+    private(set) var end: HorizonEnd?
     /// Offsets below it may be handed out, and of the one at it the indexes below `limitIndexes`: as `end`, or nothing
     /// while that is stale.
     private var limit = Int64.min
@@ -14,7 +14,7 @@ package struct Reach: Equatable {
     /// The last acknowledged commit of the group is so old that another may own the partition by now.
     package var isStale = false { didSet { refresh() } }
     private let minimum: Int64
-    /// The highest one handed to a connection, or the first of those that wait for the reach.
+    /// The highest one handed to a connection, or the first of those that wait for the horizon.
     private var front: Int64 = -1
     private var frontIndex: Int32 = -1
     /// How often the front moved on.
@@ -25,7 +25,7 @@ package struct Reach: Equatable {
     /// Offsets, and notifications, handed out from one commit to the next, falling slowly.
     private var pace: Int64 = 0
     private var countedPace: Int64 = 0
-    /// Of a reach that was counted: how far `advances` comes before it is short; `nil`: it was told in offsets.
+    /// Of a horizon that was counted: how far `advances` comes before it is short; `nil`: it was told in offsets.
     private var shortAt: Int64?
     private var nextShortAt: Int64?
 
@@ -36,7 +36,7 @@ package struct Reach: Equatable {
     package var acknowledged: Int64? { end?.offset }
 
     /// What lies above it waits for a commit; `.none`: everything does.
-    package var allowed: ReachEnd { isStale ? .none : end ?? .none }
+    package var allowed: HorizonEnd { isStale ? .none : end ?? .none }
 
     package var margin: Int64 { margin(pace) }
 
@@ -63,19 +63,19 @@ package struct Reach: Equatable {
     package func isShort(from base: Int64) -> Bool {
         guard let end else { return true }
         if let shortAt { return advances >= shortAt || end < Self.nameable(start(from: base), from: base) }
-        return end.offset < Self.nameable(ReachEnd(max(front + 1, base) + margin / 2), from: base).offset
+        return end.offset < Self.nameable(HorizonEnd(max(front + 1, base) + margin / 2), from: base).offset
     }
 
     /// Where what was not handed out begins.
-    package func start(from base: Int64) -> ReachEnd {
-        max(ReachEnd(front + 1, indexes: frontIndex + 1), ReachEnd(base))
+    package func start(from base: Int64) -> HorizonEnd {
+        max(HorizonEnd(front + 1, indexes: frontIndex + 1), HorizonEnd(base))
     }
 
     /// What the commit that is made now is to name at least.
     ///
     /// - Parameter counted: `countedMargin` notifications from `start`; `nil`: there are no fan-outs, each offset is
     ///   one.
-    package mutating func next(from base: Int64, counted: ReachEnd? = nil) -> ReachEnd {
+    package mutating func next(from base: Int64, counted: HorizonEnd? = nil) -> HorizonEnd {
         let start = max(front + 1, base)
         let ahead = countedMargin
         if hasCommitted {
@@ -86,18 +86,18 @@ package struct Reach: Equatable {
         startAtCommit = start
         advancesAtCommit = advances
         nextShortAt = counted == nil ? nil : advances + ahead - ahead / 2
-        return Self.nameable(counted ?? ReachEnd(start + margin), from: base)
+        return Self.nameable(counted ?? HorizonEnd(start + margin), from: base)
     }
 
     /// A commit is sent that names `named`; no more than that is allowed from now on. It may be more than `next` said,
     /// for the sake of what was sent or settled before: all of that may be sent meanwhile.
-    package mutating func sent(naming named: ReachEnd) {
+    package mutating func sent(naming named: HorizonEnd) {
         guard let end, named < end else { return }
         self.end = named
         refresh()
     }
 
-    package mutating func acknowledge(_ end: ReachEnd) {
+    package mutating func acknowledge(_ end: HorizonEnd) {
         self.end = end
         shortAt = nextShortAt
         refresh()
@@ -105,7 +105,7 @@ package struct Reach: Equatable {
 
     /// Everything may be handed out: whoever comes after us and could read it was told.
     package mutating func allowAll() {
-        end = ReachEnd(.max)
+        end = HorizonEnd(.max)
         isStale = false
     }
 
@@ -119,7 +119,37 @@ package struct Reach: Equatable {
     }
 
     /// A map names no offset further above the one committed with it.
-    private static func nameable(_ end: ReachEnd, from base: Int64) -> ReachEnd {
+    private static func nameable(_ end: HorizonEnd, from base: Int64) -> HorizonEnd {
         end.cut(at: base + CommitMap.highestReach)
     }
+}
+
+/// Where a send horizon ends: all of the offsets below the last one of it, and of that one some indexes, or all.
+package struct HorizonEnd: Equatable, Comparable, Sendable {
+    /// One past the last offset; 0: none.
+    package var offset: Int64
+    /// Of the last offset, only indexes below it; `.max`: all.
+    package var indexes: Int32
+
+    package init(_ offset: Int64, indexes: Int32 = .max) {
+        self.offset = offset
+        self.indexes = indexes
+    }
+
+    /// Nothing.
+    package static let none = HorizonEnd(0)
+
+    @inline(__always)
+    package static func < (left: HorizonEnd, right: HorizonEnd) -> Bool {
+        left.offset < right.offset || left.offset == right.offset && left.indexes < right.indexes
+    }
+
+    /// Of the record at `offset`, indexes below it.
+    package func indexes(at offset: Int64) -> Int32 {
+        if offset >= self.offset { return 0 }
+        return offset == self.offset - 1 ? indexes : .max
+    }
+
+    /// No further than `offset`, which is one past the last.
+    package func cut(at offset: Int64) -> HorizonEnd { min(self, HorizonEnd(offset)) }
 }

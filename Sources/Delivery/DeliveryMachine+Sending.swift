@@ -1,0 +1,459 @@
+internal import CLinux
+import PushRecords
+
+// A notification has its turn among those of its device, is handed to a transport, and comes back with a completion.
+extension DeliveryMachine {
+    /// How long a notification with expiration 0 may be tried.
+    static let nowOrNeverMs: Int64 = 30_000
+    /// Refusals by APNs to process it, in a row, before it is deferred, those that it met alone included.
+    static let deferredRefusals: UInt8 = 10
+    /// Tries again at once before the next one waits.
+    static let quickTries: UInt8 = 3
+
+    // MARK: In turn
+
+    /// Waits behind the others of its device, or has its turn.
+    mutating func waitForTurn(_ slot: NotificationSlot) {
+        guard settings.ordering == .device else {
+            return dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
+        }
+        let head = dispatch.devices.head(for: slot, in: &store)
+        if ledger.parked > 0, let partition = partitionToWaitFor(slot, beside: head) {
+            return waitForHorizon(slot, partition)
+        }
+        switch dispatch.devices.enter(slot, behind: head, in: &store) {
+        case .first:
+            takeTurn(slot)
+        case .behind:
+            break
+        case .full(let turnedAway):
+            deferToTier(slot, .device, deviceTier: deviceTier(turnedAway))
+        }
+    }
+
+    /// The partition for whose commit it must wait outside of its device queue: some of that partition's notifications
+    /// are parked and come before it. `nil` if it may join its queue: it does not have to wait for a commit, or it goes
+    /// behind another one of its partition that waits in the queue.
+    private func partitionToWaitFor(_ slot: NotificationSlot, beside head: NotificationSlot?) -> PartitionSlot? {
+        guard let partition = ledger.find(store[recordOf: slot].partition), ledger[partition].parked > 0,
+            !ledger.allows(slot, partition, in: store)
+        else { return nil }
+        var member = head ?? NotificationSlot.none
+        while member != .none {
+            if store[recordOf: member].partition == partition, !ledger.allows(member, partition, in: store) {
+                return nil
+            }
+            member = store[member].queue.next
+        }
+        return partition
+    }
+
+    /// Takes a notification out of its device queue; if it was the first, the next one has its turn. Its token must
+    /// still be there.
+    mutating func leaveDeviceQueue(_ slot: NotificationSlot) {
+        if let next = dispatch.devices.leave(slot, in: &store) { takeTurn(next) }
+    }
+
+    /// The first of its device queue is ready, or waits if Apple had too many notifications for the device.
+    private mutating func takeTurn(_ slot: NotificationSlot) {
+        if dispatch.devices.isSlowed(slot, in: store) {
+            store[slot].sinceNs = now.ns
+            dispatch.backOff(slot, in: &store, nowNs: now.ns)
+        } else {
+            dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
+        }
+    }
+
+    /// Waits until an acknowledged commit names a send horizon above its record.
+    mutating func waitForHorizon(_ slot: NotificationSlot, _ partition: PartitionSlot) {
+        ledger.waitForHorizon(slot, partition, in: &store)
+        // The commit may never come, and a circuit waits for its probe: another one may try.
+        dispatch.breakers.endProbe(slot, in: store)
+        if ledger[partition].commits.isImpossible || ledger[partition].parked > 0 { park(slot, partition) }
+    }
+
+    /// It waits for a commit that is impossible, and lets others of its device go first, which other partitions
+    /// brought. Those of its own partition leave the device queue with it: they come back in their order.
+    mutating func park(_ slot: NotificationSlot, _ partition: PartitionSlot) {
+        if store[slot].standing == .member {
+            var next = store[slot].queue.next
+            while next != .none {
+                let other = next
+                next = store[other].queue.next
+                guard store[recordOf: other].partition == partition else { continue }
+                leaveDeviceQueue(other)
+                ledger.queueBehindHorizon(other, partition, in: &store)
+                ledger.park(other, partition, in: &store)
+            }
+            leaveDeviceQueue(slot)
+        }
+        ledger.park(slot, partition, in: &store)
+    }
+
+    /// What waited for the send horizon goes on, as far as that allows it now.
+    mutating func passHorizon(_ partition: PartitionSlot) {
+        guard !ledger[partition].horizon.isStale else { return }
+        // Those of one device go in this order.
+        if ledger[partition].parked > 0 { ledger.orderBehindHorizon(partition, in: &store) }
+        var next = ledger[partition].behindHorizon.head
+        while next != .none {
+            let slot = next
+            next = store[slot].next
+            guard ledger.allows(slot, partition, in: store) else {
+                ledger.advanceHorizon(slot, partition, in: store)
+                break
+            }
+            // What came to be due while it waited needs no tier.
+            if store[slot].deferral?.reason == .scheduled, isDue(slot), isSending(slot) { store[slot].deferral = nil }
+            // It was a probe when it began to wait.
+            if store[slot].deferral == nil, let reason = reasonToDefer(slot) {
+                deferToTier(slot, reason)
+                continue
+            }
+            ledger.leaveHorizon(slot, partition, in: &store)
+            // It waits nowhere, as when it was admitted: if its device queue turns it away, it must not be taken out of
+            // a list twice.
+            store.move(slot, to: .admitted)
+            if let deferral = store[slot].deferral {
+                moveDeferred(slot, deferral)
+            } else if store[slot].standing == .member {
+                dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
+            } else {
+                waitForTurn(slot)
+            }
+        }
+    }
+
+    // MARK: Sent
+
+    /// Hands out what may be sent now, at most one batch per app, to be posted as `TransportCommand.send`. The bytes in
+    /// it stay valid until the completion of each came back through `handle`.
+    package mutating func sends(now: DeliveryTime, _ body: (AppIndex, [OutgoingRequest]) -> Void) {
+        self.now = now
+        renewLeases()
+        if ledger.admittingCount > 0 { admitWaiting() }
+        let handedMs = UInt32(truncatingIfNeeded: now.ns / 1_000_000)
+        for app in dispatch.indices {
+            guard let (free, most) = dispatch.freeStreams(app, nowNs: now.ns) else { continue }
+            var batch: [OutgoingRequest] = []
+            var suspects = 0
+            batch.reserveCapacity(min(free, dispatch.ready(app)))
+            while batch.count - suspects < free, batch.count < most, let slot = dispatch.next(app, from: &store) {
+                guard let partition = ledger.find(store[recordOf: slot].partition) else {
+                    preconditionFailure("what is ready has an assignment")
+                }
+                guard mayBeSent(slot, partition) else { continue }
+                if store[slot].isSuspect { suspects += 1 }
+                batch.append(handOut(slot, handedMs))
+            }
+            if !batch.isEmpty {
+                dispatch.handed(app, batch.count, suspects: suspects, nowNs: now.ns)
+                journal.counters.apps[app].handed &+= batch.count
+                body(AppIndex(app), batch)
+            }
+        }
+    }
+
+    /// Below the send horizon, and in time.
+    @inline(__always)
+    private mutating func mayBeSent(_ slot: NotificationSlot, _ partition: PartitionSlot) -> Bool {
+        guard ledger.allows(slot, partition, in: store) else {
+            waitForHorizon(slot, partition)
+            return false
+        }
+        let record = store[slot].record
+        precondition(store.hasBody(record), "what is ready has its bytes")
+        guard store[bodyOf: record].notBeforeMs <= now.wallMs else {
+            // The clock was set back since it was read.
+            moveDeferred(slot, Notification.Deferral(reason: .scheduled))
+            return false
+        }
+        guard let expiration = store[bodyOf: record].expiration else {
+            ledger.advanceHorizon(slot, partition, in: store)
+            return true
+        }
+        guard expiration == 0 ? isLate(record) : now.wallMs >= Int64(expiration) * 1_000 else {
+            ledger.advanceHorizon(slot, partition, in: store)
+            return true
+        }
+        conclude(slot, .expired)
+        return false
+    }
+
+    /// Whether a notification with expiration 0 was tried for long enough: since its record was written or its time
+    /// came, or, when that is not known, since it came here.
+    private func isLate(_ record: RecordSlot) -> Bool {
+        let startMs = RecordTime.start(store[bodyOf: record].firstMs, notBefore: store[bodyOf: record].notBefore)
+        if startMs != RecordTime.unknown { return RecordTime.age(of: startMs, nowMs: now.wallMs) > Self.nowOrNeverMs }
+        return now.ns - store[record].receivedNs > Self.nowOrNeverMs * 1_000_000
+    }
+
+    private mutating func handOut(_ slot: NotificationSlot, _ handedMs: UInt32) -> OutgoingRequest {
+        let record = store[slot].record
+        guard let place = store.place(of: record) else { preconditionFailure("what is ready has its bytes") }
+        store.move(slot, to: .handed(atMs: handedMs))
+        store[record].handed += 1
+        var headers = store[bodyOf: record].headers
+        headers.apnsID = store[bodyOf: record].requestID(index: store[slot].index, isDerived: settings.derivesIDs)
+        return OutgoingRequest(
+            id: store.id(of: slot), token: store[slot].token, payload: store[bodyOf: record].payload, headers: headers,
+            isBroadcast: store[bodyOf: record].isBroadcast, isSuspect: store[slot].isSuspect, place: place)
+    }
+
+    /// Hands out what is to be taken back from transports, to be posted as `TransportCommand.recall`.
+    package mutating func recalls(_ body: (AppIndex, [NotificationID]) -> Void) { dispatch.takeRecalls(body) }
+
+    // MARK: Back
+
+    /// What became of requests that were handed out.
+    package mutating func handle(_ batch: CompletionBatch, now: DeliveryTime) {
+        self.now = now
+        for completion in batch.completions { handle(completion, batch) }
+        crash_nowhere()
+    }
+
+    private mutating func handle(_ completion: Completion, _ batch: CompletionBatch) {
+        let slot = completion.id.slot
+        guard store.has(slot), store[slot].generation == completion.id.generation else {
+            journal.counters.late &+= 1
+            return
+        }
+        var handedMs: UInt32?
+        switch store[slot].state {
+        case .handed(let atMs): handedMs = atMs
+        case .orphaned: break
+        case .free, .admitted, .queued, .ready, .behindHorizon, .backingOff, .concluded:
+            journal.counters.late &+= 1
+            return
+        }
+        if let place = store.place(of: store[slot].record) { crash_at(place) }
+        dispatch.cameBack(Int(store[slot].app), isSuspect: store[slot].isSuspect)
+        store[recordOf: slot].handed -= 1
+        guard let handedMs else {
+            journal.counters.late &+= 1
+            return forgetOrphan(slot)
+        }
+        if completion.sentAtMs != 0 { store[slot].sentAtMs = completion.sentAtMs }
+        if store[slot].tries.past == .untried { store[slot].tries.past = .tried }
+        if completion.kind != .answered { dispatch.breakers.failHostProbe(slot, in: store, nowNs: now.ns) }
+        switch completion.kind {
+        case .notProcessed:
+            handleReturn(slot, completion)
+        case .inDoubt:
+            handleDoubt(slot, completion)
+        case .answered:
+            handleAnswer(slot, completion, batch, handedMs: handedMs)
+        }
+    }
+
+    /// It was not processed, and is tried again for as long as no peer ever saw it: that is the network's fault.
+    ///
+    /// What APNs itself refuses is not tried for ever: three times at once, then once a second, after six in a row
+    /// alone over the quarantine connection, and after `deferredRefusals` it is deferred. So it holds its partition's
+    /// watermark back for six pauses of a second and ten tries, the quarantine connection's dialling (at most a minute)
+    /// among them. Deferred, it uses up no attempt: what APNs refuses from everyone for an hour must not be abandoned.
+    /// It ends by its expiration or `maxAgeMs`; if that is 0, each time is an attempt.
+    private mutating func handleReturn(_ slot: NotificationSlot, _ completion: Completion) {
+        switch completion.unprocessed {
+        case .neverSent: break
+        case .refusedByPeer: store[slot].tries.refusals.countUp()
+        case .discarded: return sendAgain(slot, tries: 0)
+        case .discardedForGood: return conclude(slot, .abandoned)
+        }
+        if store[slot].tries.refusals < Self.deferredRefusals {
+            sendAgainReturned(slot)
+        } else if isSending(slot) {
+            deferToTier(slot, .unprocessed)
+        } else {
+            giveUp(slot)
+        }
+    }
+
+    private mutating func handleDoubt(_ slot: NotificationSlot, _ completion: Completion) {
+        store[slot].tries.sends.countUp()
+        store[slot].tries.inDoubt.countUp()
+        journal.counters.apps[Int(store[slot].app)].inDoubt &+= 1
+        // What happens in quarantine says nothing about the other connections.
+        if completion.connectionDied, !store[slot].isSuspect {
+            dispatch.watchTry(Int(store[slot].app), isFailure: true)
+        }
+        if completion.connectionDied, !completion.connectionWasSilent { store[slot].tries.deaths.countUp() }
+        store.doubt(slot)
+        if settings.inDoubt == .abandon {
+            conclude(slot, .abandoned)
+        } else if store.isNowOrNever(slot) {
+            conclude(slot, .expired)
+        } else if completion.connectionWasSilent {
+            // A dead network is not the notification's fault: it uses up neither resends nor attempts.
+            sendAgainReturned(slot)
+        } else {
+            store[slot].tries.returns = 0
+            store[slot].tries.refusals = 0
+            resend(slot)
+        }
+    }
+
+    private mutating func handleAnswer(
+        _ slot: NotificationSlot, _ completion: Completion, _ batch: CompletionBatch, handedMs: UInt32
+    ) {
+        let row = settlement.note(completion, in: batch, for: slot, in: &store)
+        if completion.uniqueIDText >= 0 {
+            budget.takeBytes(batch.texts[Int(completion.uniqueIDText)].utf8.count, for: slot, in: &store)
+        }
+        let app = Int(store[slot].app)
+        let tookMs = Int64(UInt32(truncatingIfNeeded: now.ns / 1_000_000) &- handedMs)
+        let handedNs = now.ns - tookMs * 1_000_000
+        journal.counters.apps[app].answerTimes.count(tookMs)
+        var isUndecided = false
+        if row.verdict != .accept {
+            journal.counters.apps[app].reasons[Int(completion.reason.rawValue)] &+= 1
+            isUndecided =
+                completion.reason == .badDeviceToken && (row.verdict == .reject || row.verdict == .unregister)
+                && hasOtherEnvironment(slot)
+        }
+        dispatch.watchAnswer(
+            app, status: completion.status, reason: completion.reason, isUndecided: isUndecided, journal: &journal)
+
+        var verdict = row.verdict
+        // If the credential was replaced since, or its token renewed, the new one may do.
+        if completion.carriedOlderToken, verdict == .credentialFault {
+            verdict = .resend
+        } else if verdict == .resend,
+            store[slot].tries.resentFor == completion.reason || (row.needsNewer && !completion.carriedOlderToken)
+        {
+            verdict = row.again
+        }
+        if completion.status == 429, completion.reason.subject != .ourTokens {
+            dispatch.devices.slow(slot, untilNs: now.ns + Dispatch.backOffNs, in: store)
+        }
+        if dispatch.breakers.isGated(app) {
+            dispatch.breakers.note(completion, verdict, for: slot, handedNs: handedNs, in: store, journal: &journal)
+            followCircuits()
+        }
+        if isUndecided, sendToOtherEnvironment(slot) { return }
+        switch verdict {
+        case .accept:
+            conclude(slot, .accepted)
+        case .unregister:
+            conclude(slot, .unregistered)
+        case .reject:
+            if completion.reason.subject == .badToken, dispatch.doubtsBadTokens(Int(store[slot].app)) {
+                retry(slot, delayMs: VerdictTable.shortDelayMs)
+            } else {
+                conclude(slot, .rejected)
+            }
+        case .resend:
+            store[slot].tries.resentFor = completion.reason
+            resend(slot)
+        case .retry:
+            retry(slot, delayMs: row.delayMs)
+        case .credentialFault:
+            // Nothing more of this credential, or topic, is resent before a probe went well.
+            let effect = dispatch.breakers.fault(
+                slot, completion.reason, handedNs: handedNs, in: store, journal: &journal)
+            if effect == .outdated { resend(slot) } else { retry(slot, delayMs: VerdictTable.shortDelayMs) }
+            followCircuits()
+        }
+    }
+
+    // MARK: The other environment
+
+    // A device token belongs to one environment, and only APNs can tell which: the other one calls it bad. An app whose
+    // tokens are mixed has a companion, an app of the other environment (`AppRoute.otherEnvironment`), to which such a
+    // notification goes once. From then on it belongs to that app: its connections, circuits and retry tiers. Its
+    // record names the app that it was sent to first.
+
+    /// Whether another environment has been asked about the token, or can be.
+    private func hasOtherEnvironment(_ slot: NotificationSlot) -> Bool {
+        let record = store[slot].record
+        if store[slot].app != store[bodyOf: record].firstApp { return true }
+        return apps.other(Int(store[slot].app)) != nil && !store[bodyOf: record].isBroadcast
+    }
+
+    /// Sends what its app calls a bad token to the other environment, and returns whether it did. If both call it bad,
+    /// it belongs to the first app again, and is decided there.
+    private mutating func sendToOtherEnvironment(_ slot: NotificationSlot) -> Bool {
+        let app = Int(store[slot].app)
+        let first = store[bodyOf: store[slot].record].firstApp
+        guard store[slot].app == first else {
+            store[slot].answer.remark = .badInBoth
+            if first >= 0 { change(slot, to: Int(first)) }
+            dispatch.watchToken(Int(store[slot].app), isBad: true, isProof: false, journal: &journal)
+            return false
+        }
+        guard let other = apps.other(app) else { return false }
+        journal.counters.apps[app].sentOn &+= 1
+        // The records' bytes stay the first app's: with what waits for the other they would fill its topic's budget.
+        let isFull = apps.areMany && (budget.isFull(app: other) || budget.areBytesFull(of: app))
+        change(slot, to: other)
+        store[slot].tries.resends = 0
+        store[slot].tries.resentFor = .none
+        if !isSending(slot) {
+            giveUp(slot)
+        } else if let reason = reasonToDefer(slot) {
+            deferToTier(slot, reason)
+        } else if isFull {
+            // What an app is given by another must not take the budget of all.
+            deferToTier(slot, .share)
+        } else {
+            waitForTurn(slot)
+        }
+        return true
+    }
+
+    /// It belongs to another app from now on, and is in no device queue.
+    private mutating func change(_ slot: NotificationSlot, to app: Int) {
+        dispatch.breakers.endProbe(slot, in: store)
+        leaveDeviceQueue(slot)
+        budget.move(slot, to: app, in: store)
+        store[slot].app = Int32(app)
+    }
+
+    // MARK: Again
+
+    /// Whether what waits of its partition is sent.
+    func isSending(_ slot: NotificationSlot) -> Bool {
+        ledger.find(store[recordOf: slot].partition).map { ledger[$0].isSending } ?? false
+    }
+
+    /// Through no fault of its own.
+    private mutating func sendAgainReturned(_ slot: NotificationSlot) {
+        store[slot].tries.returns.countUp()
+        sendAgain(slot, tries: store[slot].tries.returns)
+    }
+
+    /// At once, or after a pause when quick tries came to nothing.
+    private mutating func sendAgain(_ slot: NotificationSlot, tries: UInt8) {
+        journal.counters.apps[Int(store[slot].app)].resends &+= 1
+        if !isSending(slot) {
+            giveUp(slot)
+        } else if let reason = reasonToDefer(slot) {
+            deferToTier(slot, reason)
+        } else if tries <= Self.quickTries {
+            becomeReadyAgain(slot)
+        } else {
+            dispatch.backOff(slot, in: &store, nowNs: now.ns)
+        }
+    }
+
+    /// It goes before what was never sent, unless APNs refused it: if its refusal ends the connection, others have been
+    /// answered first.
+    mutating func becomeReadyAgain(_ slot: NotificationSlot) {
+        dispatch.becomeReady(slot, first: store[slot].tries.refusals == 0, in: &store, nowNs: now.ns)
+    }
+
+    /// After an answer or in doubt; too often is one attempt.
+    private mutating func resend(_ slot: NotificationSlot) {
+        if Int(store[slot].tries.resends) >= settings.resendMax {
+            retry(slot, delayMs: VerdictTable.longDelayMs)
+        } else {
+            store[slot].tries.resends += 1
+            sendAgain(slot, tries: store[slot].tries.resends)
+        }
+    }
+
+    private mutating func retry(_ slot: NotificationSlot, delayMs: Int64) {
+        let previousMs = store[bodyOf: store[slot].record].tierDelayMs
+        moveToTier(slot, settlement.tiers.tier(delayMs: delayMs, previousMs: previousMs), asAttempt: true)
+    }
+}

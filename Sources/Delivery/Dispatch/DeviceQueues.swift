@@ -1,0 +1,269 @@
+import PushRecords
+
+/// The queues of devices, with `ordering: device`: one notification of a device is under way, the next one when that
+/// has ended. It says who is first, and so has its turn; what then becomes of it is the machine's.
+///
+/// A queue is a list through the notifications (`DeviceLink`), whose first one knows its end and its length.
+struct DeviceQueues: ~Copyable {
+    /// What became of a notification that asked for its place.
+    enum Entry {
+        /// The first of its device: it has its turn.
+        case first
+        /// It waits for those before it.
+        case behind
+        /// The queue is full, and has turned away so many before since it formed.
+        case full(turnedAway: UInt16)
+    }
+
+    private var heads = DeviceTable()
+    private var slowed = SlowedDevices()
+    /// Of each app, the one whose queues its devices have: the first with its name and environment, so that one that
+    /// was taken out of the configuration and came back waits for what is in flight since before.
+    private var queueApps: [Int32] = []
+    private let seed: UInt64
+    private let limit: Int
+
+    /// - Parameters:
+    ///   - seed: of the hash of devices.
+    ///   - limit: notifications of one device.
+    init(seed: UInt64, limit: Int) {
+        self.seed = seed
+        self.limit = min(limit, Int(UInt16.max))
+    }
+
+    /// Queues with somebody in them.
+    var count: Int { heads.count }
+
+    /// The next app, which has its queues with this one of before; `nil`: it has its own.
+    mutating func addApp(sharing queueApp: Int?) { queueApps.append(Int32(queueApp ?? queueApps.count)) }
+
+    // MARK: In and out
+
+    /// The first in the queue of this notification's device, which is hashed for it; `nil`: nobody is there.
+    mutating func head(for slot: NotificationSlot, in store: inout NotificationStore) -> NotificationSlot? {
+        let queueApp = queueApps[Int(store[slot].app)]
+        let seed = seed ^ UInt64(truncatingIfNeeded: queueApp) &* 0x9E37_79B9_7F4A_7C15
+        let hash = UInt32(truncatingIfNeeded: BytesHash.hash(store[slot].token, seed: seed) >> 16)
+        store[slot].queue.hash = hash
+        return head(hash: hash, token: store[slot].token, queueApp: queueApp, in: store)
+    }
+
+    private func head(
+        hash: UInt32, token: UnsafeRawBufferPointer, queueApp: Int32, in store: borrowing NotificationStore
+    ) -> NotificationSlot? {
+        heads.head(hash: hash) { head in
+            queueApps[Int(store[head].app)] == queueApp && BytesHash.isEqual(store[head].token, token)
+        }
+    }
+
+    /// Enters a notification behind the head that was found for it, unless the queue is full.
+    mutating func enter(_ slot: NotificationSlot, behind head: NotificationSlot?, in store: inout NotificationStore)
+        -> Entry
+    {
+        guard let head else {
+            store[slot].standing = .member
+            store[slot].queue.tail = slot
+            store[slot].queue.count = 1
+            heads.insert(hash: store[slot].queue.hash, head: slot)
+            return .first
+        }
+        guard Int(store[head].queue.count) < limit else {
+            defer { store[head].queue.turnedAway.countUp() }
+            return .full(turnedAway: store[head].queue.turnedAway)
+        }
+        store[slot].standing = .member
+        store.move(slot, to: .queued)
+        store[store[head].queue.tail].queue.next = slot
+        store[head].queue.tail = slot
+        store[head].queue.count += 1
+        return .behind
+    }
+
+    /// Takes a notification out of its queue, if it is in one. Its token must still be there.
+    ///
+    /// - Returns: whose turn it is now; `nil`: nobody's, or it is still the same one's.
+    mutating func leave(_ slot: NotificationSlot, in store: inout NotificationStore) -> NotificationSlot? {
+        guard store[slot].standing == .member else { return nil }
+        store[slot].standing = .outside
+        let hash = store[slot].queue.hash
+        let next = store[slot].queue.next
+        if store[slot].state == .queued {
+            leaveMiddle(slot, hash: hash, next: next, in: &store)
+            return nil
+        }
+        guard next != .none else {
+            heads.remove(hash: hash, head: slot)
+            return nil
+        }
+        store[next].queue.tail = store[slot].queue.tail
+        store[next].queue.count = store[slot].queue.count - 1
+        store[next].queue.turnedAway = store[slot].queue.turnedAway
+        store[slot].queue.next = .none
+        heads.replace(hash: hash, head: slot, by: next)
+        return next
+    }
+
+    /// A queue has at most `limit` notifications, and this happens when a partition is given up only.
+    private mutating func leaveMiddle(
+        _ slot: NotificationSlot, hash: UInt32, next: NotificationSlot, in store: inout NotificationStore
+    ) {
+        let queueApp = queueApps[Int(store[slot].app)]
+        guard let head = head(hash: hash, token: store[slot].token, queueApp: queueApp, in: store) else {
+            preconditionFailure("a device queue has a head")
+        }
+        var previous = head
+        while store[previous].queue.next != slot { previous = store[previous].queue.next }
+        store[previous].queue.next = next
+        if next == .none { store[head].queue.tail = previous }
+        store[head].queue.count -= 1
+        store[slot].queue.next = .none
+    }
+
+    // MARK: Slowed
+
+    /// Apple has had too many notifications for this device: its next one waits.
+    ///
+    /// - Parameter untilNs: not before any given before.
+    mutating func slow(_ slot: NotificationSlot, untilNs: Int64, in store: borrowing NotificationStore) {
+        guard store[slot].standing == .member else { return }
+        slowed.slow(store[slot].queue.hash, untilNs: untilNs)
+    }
+
+    @inline(__always)
+    func isSlowed(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
+        !slowed.isEmpty && slowed.contains(store[slot].queue.hash)
+    }
+
+    /// Forgets who was slowed for long enough.
+    mutating func expire(_ nowNs: Int64) {
+        if !slowed.isEmpty { slowed.expire(nowNs) }
+    }
+}
+
+/// Finds the first notification of a device queue by the hash of the device: open addressing with linear probing,
+/// eight bytes an entry, at most half full. An empty device queue leaves no trace: entries behind it move up.
+package struct DeviceTable: ~Copyable {
+    struct Entry {
+        var hash: UInt32
+        /// `.none`: empty.
+        var head: NotificationSlot
+    }
+
+    private var entries: UnsafeMutablePointer<Entry>
+    private var mask: UInt32
+    package private(set) var count = 0
+
+    package init(capacity: Int = 1_024) {
+        precondition(capacity > 0 && capacity & (capacity - 1) == 0, "a table's capacity is a power of two")
+        entries = .allocate(capacity: capacity)
+        entries.initialize(repeating: Entry(hash: 0, head: .none), count: capacity)
+        mask = UInt32(capacity - 1)
+    }
+
+    deinit { entries.deallocate() }
+
+    /// The head of the device queue with this hash for which `isSame` holds.
+    @inline(__always)
+    package func head(hash: UInt32, isSame: (NotificationSlot) -> Bool) -> NotificationSlot? {
+        var index = hash & mask
+        while true {
+            let entry = entries[Int(index)]
+            if entry.head == .none { return nil }
+            if entry.hash == hash, isSame(entry.head) { return entry.head }
+            index = (index + 1) & mask
+        }
+    }
+
+    package mutating func insert(hash: UInt32, head: NotificationSlot) {
+        if (count + 1) * 2 > Int(mask) + 1 { grow() }
+        put(Entry(hash: hash, head: head))
+        count += 1
+    }
+
+    /// The device queue's next notification takes the place of `head`.
+    package mutating func replace(hash: UInt32, head: NotificationSlot, by next: NotificationSlot) {
+        entries[Int(index(hash: hash, head: head))].head = next
+    }
+
+    package mutating func remove(hash: UInt32, head: NotificationSlot) {
+        var hole = index(hash: hash, head: head)
+        count -= 1
+        var index = hole
+        while true {
+            index = (index + 1) & mask
+            let entry = entries[Int(index)]
+            if entry.head == .none { break }
+            // It may move up unless its own place lies between the hole and where it stands.
+            let home = entry.hash & mask
+            if (index &- home) & mask >= (index &- hole) & mask {
+                entries[Int(hole)] = entry
+                hole = index
+            }
+        }
+        entries[Int(hole)].head = .none
+    }
+
+    private func index(hash: UInt32, head: NotificationSlot) -> UInt32 {
+        var index = hash & mask
+        while entries[Int(index)].head != head {
+            precondition(entries[Int(index)].head != .none, "a device queue's head is in the table")
+            index = (index + 1) & mask
+        }
+        return index
+    }
+
+    private mutating func put(_ entry: Entry) {
+        var index = entry.hash & mask
+        while entries[Int(index)].head != .none { index = (index + 1) & mask }
+        entries[Int(index)] = entry
+    }
+
+    private mutating func grow() {
+        let old = entries
+        let oldCapacity = Int(mask) + 1
+        entries = .allocate(capacity: oldCapacity * 2)
+        entries.initialize(repeating: Entry(hash: 0, head: .none), count: oldCapacity * 2)
+        mask = UInt32(oldCapacity * 2 - 1)
+        for index in 0..<oldCapacity where old[index].head != .none { put(old[index]) }
+        old.deallocate()
+    }
+}
+
+/// Devices that Apple has had too many notifications for (429 TooManyRequests), for a while each. By the hash of the
+/// device queue: a device with the same hash waits with it, which harms nobody.
+struct SlowedDevices: ~Copyable {
+    /// More are not remembered.
+    static let limit = 10_000
+
+    // Not private: Swift 6.3.1 crashes on a private type inside a ~Copyable one.
+    struct Entry {
+        var hash: UInt32
+        var untilNs: Int64
+    }
+
+    private var untilByHash: [UInt32: Int64] = [:]
+    /// In the order of their times.
+    private var order = RingBuffer<Entry>()
+
+    init() {}
+
+    var isEmpty: Bool { untilByHash.isEmpty }
+
+    func contains(_ hash: UInt32) -> Bool { untilByHash[hash] != nil }
+
+    /// - Parameter untilNs: not before any given before.
+    mutating func slow(_ hash: UInt32, untilNs: Int64) {
+        guard order.count < Self.limit else { return }
+        untilByHash[hash] = untilNs
+        order.append(Entry(hash: hash, untilNs: untilNs))
+    }
+
+    mutating func expire(_ nowNs: Int64) {
+        while !order.isEmpty {
+            let first = order[order.head]
+            guard first.untilNs <= nowNs else { return }
+            order.removeFirst()
+            if let untilNs = untilByHash[first.hash], untilNs <= nowNs { untilByHash[first.hash] = nil }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+// The machine's commands and events are in the vocabulary of the transports, so a module that drives the machine gets
+// both with one import.
+@_exported public import PushTransport
+import Synchronization
+
+/// The number of an entry of one of the machine's tables. Each table has a type of its own for it, so that the compiler
+/// finds who takes one for another's.
+package protocol Slot: Hashable, Comparable, Sendable {
+    var number: UInt32 { get }
+    init(_ number: UInt32)
+}
+
+extension Slot {
+    /// No slot.
+    @inlinable package static var none: Self { Self(.max) }
+
+    @inlinable package static func < (left: Self, right: Self) -> Bool { left.number < right.number }
+}
+
+/// Where a notification is in the `NotificationStore`.
+package struct NotificationSlot: Slot {
+    package let number: UInt32
+
+    @inlinable package init(_ number: UInt32) { self.number = number }
+}
+
+extension NotificationID {
+    package init(slot: NotificationSlot, generation: UInt32) {
+        self.init(number: slot.number, generation: generation)
+    }
+
+    package var slot: NotificationSlot { NotificationSlot(number) }
+}
+
+/// Where a record with something open is in the `NotificationStore`.
+package struct RecordSlot: Slot {
+    package let number: UInt32
+
+    @inlinable package init(_ number: UInt32) { self.number = number }
+}
+
+/// Where an assignment is in the `PartitionTable`.
+package struct PartitionSlot: Slot {
+    package let number: UInt32
+
+    @inlinable package init(_ number: UInt32) { self.number = number }
+}
+
+/// The slots of a table from the first on, in their order, used or not.
+struct SlotWalk<ElementSlot: Slot>: Sequence, IteratorProtocol {
+    private var number: UInt32 = 0
+    private let end: UInt32
+
+    /// - Parameter count: slots of the table.
+    init(count: Int) { end = UInt32(count) }
+
+    @inline(__always)
+    mutating func next() -> ElementSlot? {
+        guard number < end else { return nil }
+        number += 1
+        return ElementSlot(number - 1)
+    }
+}
+
+/// Keeps a large value that holds it where it is.
+///
+/// The compiler copies a value that it may load to the stack for each call that only reads it, also one that cannot be
+/// copied in the language (Swift 6.3: 1,752 bytes of the machine for each record read, seen under callgrind). A value
+/// with an atomic in it has an address of its own, and calls get that.
+struct InPlace: ~Copyable {
+    private let atomic = Atomic(false)
+}
+
+/// Slots of plain values, named by a type of their own, given out and taken back in constant time; memory doubles when
+/// all are taken and never shrinks. Slots are reused most recent first, so that a small working set stays in the cache.
+///
+/// The slab does not clear what it gives out: the caller initializes it, and may leave a generation in place.
+struct Slab<Element, ElementSlot: Slot>: ~Copyable {
+    /// Valid until the next `take`.
+    private(set) var base: UnsafeMutablePointer<Element>
+    private var free: UnsafeMutablePointer<UInt32>
+    private var freeCount: Int
+    private(set) var capacity: Int
+    private let empty: Element
+
+    init(capacity: Int, empty: Element) {
+        precondition(_isPOD(Element.self), "a slab holds plain values only")
+        precondition(capacity > 0, "a slab has room for at least one")
+        base = .allocate(capacity: capacity)
+        base.initialize(repeating: empty, count: capacity)
+        free = .allocate(capacity: capacity)
+        for index in 0..<capacity { free[index] = UInt32(capacity - 1 - index) }
+        freeCount = capacity
+        self.capacity = capacity
+        self.empty = empty
+    }
+
+    deinit {
+        base.deallocate()
+        free.deallocate()
+    }
+
+    var count: Int { capacity - freeCount }
+
+    subscript(slot: ElementSlot) -> Element {
+        @inline(__always) unsafeAddress { UnsafePointer(base + Int(slot.number)) }
+        @inline(__always) unsafeMutableAddress { base + Int(slot.number) }
+    }
+
+    mutating func take() -> ElementSlot {
+        if freeCount == 0 { grow() }
+        freeCount -= 1
+        return ElementSlot(free[freeCount])
+    }
+
+    mutating func giveBack(_ slot: ElementSlot) {
+        precondition(freeCount < capacity, "no more slots are given back than were taken")
+        free[freeCount] = slot.number
+        freeCount += 1
+    }
+
+    private mutating func grow() {
+        let wider = UnsafeMutablePointer<Element>.allocate(capacity: capacity * 2)
+        wider.moveInitialize(from: base, count: capacity)
+        (wider + capacity).initialize(repeating: empty, count: capacity)
+        base.deallocate()
+        base = wider
+        free.deallocate()
+        free = .allocate(capacity: capacity * 2)
+        for index in 0..<capacity { free[index] = UInt32(capacity * 2 - 1 - index) }
+        freeCount = capacity
+        capacity *= 2
+    }
+}
+
+/// A queue of plain values in one block of memory that doubles when it is full and never shrinks.
+///
+/// Every element keeps its position for life: the number of elements appended before it.
+struct RingBuffer<Element>: ~Copyable {
+    private var base: UnsafeMutablePointer<Element>
+    private var mask: UInt64
+    /// Position of the first element.
+    private(set) var head: UInt64 = 0
+    /// Position that the next element gets.
+    private(set) var tail: UInt64 = 0
+
+    /// - Parameter capacity: a power of two.
+    init(capacity: Int = 64) {
+        precondition(_isPOD(Element.self), "a ring holds plain values only")
+        precondition(capacity > 0 && capacity & (capacity - 1) == 0, "a ring's capacity is a power of two")
+        base = .allocate(capacity: capacity)
+        mask = UInt64(capacity - 1)
+    }
+
+    deinit { base.deallocate() }
+
+    var count: Int { Int(tail &- head) }
+    var isEmpty: Bool { head == tail }
+
+    subscript(position: UInt64) -> Element {
+        get {
+            precondition(position &- head < tail &- head, "a position is inside the ring")
+            return base[Int(position & mask)]
+        }
+        set {
+            precondition(position &- head < tail &- head, "a position is inside the ring")
+            base[Int(position & mask)] = newValue
+        }
+    }
+
+    mutating func append(_ element: Element) {
+        if tail &- head > mask { grow() }
+        (base + Int(tail & mask)).initialize(to: element)
+        tail &+= 1
+    }
+
+    mutating func removeFirst() {
+        precondition(head != tail, "what is removed is in the ring")
+        head &+= 1
+    }
+
+    private mutating func grow() {
+        let wider = UnsafeMutablePointer<Element>.allocate(capacity: Int(mask + 1) * 2)
+        let widerMask = mask << 1 | 1
+        var position = head
+        while position != tail {
+            (wider + Int(position & widerMask)).initialize(to: base[Int(position & mask)])
+            position &+= 1
+        }
+        base.deallocate()
+        base = wider
+        mask = widerMask
+    }
+}
+
+/// Blocks of memory for the bytes of records, in classes of 64 bytes up to 8 KB, each with a free list; larger ones
+/// come from malloc. What lies idle in free lists is limited.
+struct BlockStore: ~Copyable {
+    private static let step = 64
+    private static let classCount = 128
+
+    /// The first free block of each class; its first word leads to the next.
+    private var free: UnsafeMutablePointer<UnsafeMutableRawPointer?>
+    private var idleBytes = 0
+    private let idleLimit: Int
+    /// Bytes given out, rounded up to the class.
+    private(set) var openBytes = 0
+
+    init(idleLimit: Int) {
+        free = .allocate(capacity: Self.classCount)
+        free.initialize(repeating: nil, count: Self.classCount)
+        self.idleLimit = idleLimit
+    }
+
+    deinit {
+        for index in 0..<Self.classCount {
+            while let block = free[index] {
+                free[index] = block.load(as: UnsafeMutableRawPointer?.self)
+                block.deallocate()
+            }
+        }
+        free.deallocate()
+    }
+
+    /// What a block of this many bytes takes.
+    static func rounded(_ size: Int) -> Int { max(step, (size + step - 1) & ~(step - 1)) }
+
+    /// A block of at least `size` bytes, aligned to 16; it must be given back with the same size.
+    mutating func take(_ size: Int) -> UnsafeMutableRawPointer {
+        let bytes = Self.rounded(size)
+        openBytes += bytes
+        let index = bytes / Self.step - 1
+        if index < Self.classCount, let block = free[index] {
+            free[index] = block.load(as: UnsafeMutableRawPointer?.self)
+            idleBytes -= bytes
+            return block
+        }
+        return .allocate(byteCount: bytes, alignment: 16)
+    }
+
+    mutating func giveBack(_ block: UnsafeMutableRawPointer, size: Int) {
+        let bytes = Self.rounded(size)
+        openBytes -= bytes
+        let index = bytes / Self.step - 1
+        guard index < Self.classCount, idleBytes + bytes <= idleLimit else {
+            block.deallocate()
+            return
+        }
+        block.storeBytes(of: free[index], as: UnsafeMutableRawPointer?.self)
+        free[index] = block
+        idleBytes += bytes
+    }
+}
