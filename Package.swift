@@ -77,10 +77,12 @@ let package = Package(
         + module("EventLoop", ["CLinux", "Bytes"], settings: wrapper)
         + module("Network", ["EventLoop", "TLS", "CLinux", "Bytes"], settings: wrapper)
         + module("PushRecords", ["JSON", "Bytes"], tests: ["TestSupport"])
-        + module("Delivery", ["PushRecords", "CLinux", "Bytes"])
+        + [.target(name: "PushTransport", dependencies: ["PushRecords", "CLinux"], swiftSettings: strict)]
+        + module("Delivery", ["PushTransport", "PushRecords", "CLinux", "Bytes"])
         + module(
-            "APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux", "Bytes"],
-            tests: ["APNsSimulator", "TestSeeds"])
+            "APNs",
+            ["PushTransport", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux", "Bytes"],
+            tests: ["Delivery", "APNsSimulator", "TestSeeds"])
         + module(
             "APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer", "Bytes"])
         + module("Observability", ["CLinux"], settings: wrapper)

@@ -74,7 +74,6 @@ import Glibc
                 handler(event)
             }
         }
-        for delay in client.quotaDelays.take() { handler(.client(.delayed(delay))) }
         if !sink.halted.isEmpty { seekBack() }
         if !sink.pending.isEmpty {
             let pending = sink.pending

@@ -364,20 +364,8 @@ import Testing
         }
         later.ns = scene.now.ns + ReadingProblems.namedNs
         #expect(scene.reader.problems(later).count == 1, "said once")
-        func report(_ atNs: Int64, _ reading: KafkaCode?) -> ClusterReport {
-            var report = ClusterReport(atNs: atNs)
-            report.topics = [
-                ClusterReport.Topic(
-                    name: scene.topic, path: "", use: .requests, metadata: KafkaCode.none, reading: reading)
-            ]
-            return report
-        }
-        scene.reader.take(report(0, KafkaCode.none))
-        scene.reader.take(report(later.ns, nil))
-        scene.reader.take(report(later.ns, .topicAuthorizationFailed))
-        #expect(scene.reader.problems(scene.now).count == 1, "asked before, not told, or denied still")
-        scene.reader.take(report(later.ns, KafkaCode.none))
-        #expect(scene.reader.problems(scene.now).isEmpty)
+        try scene.write(value: nil)
+        try scene.run("the next record") { scene.reader.problems(scene.now).isEmpty }
     }
 
     // MARK: Leaving

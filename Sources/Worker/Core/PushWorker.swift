@@ -41,8 +41,7 @@ package final class PushWorker: @unchecked Sendable {
     var groups: ConsumerGroups?
     var transports: AppTransports?
     var publisher: RecordPublisher?
-    /// Retry topics that are not in the configuration, as far as the watch found them.
-    var leftTiers = LeftTierList()
+    var removedRetryTopics: RemovedRetryTopics?
     var alarm: Alarm?
     /// Each app's row of the pages; what changes by itself is filled in when a snapshot is made.
     var appRows: [WorkerSnapshot.App]
@@ -57,7 +56,6 @@ package final class PushWorker: @unchecked Sendable {
     /// What this process died of before.
     private(set) var crashes: CrashHistory
     var lastHousekeepingNs: Int64 = 0
-    var watch: ClusterWatch?
     /// `nil`: no app's feedback was ever to be read.
     var feedback: FeedbackThread?
     var observations = Observations()
@@ -181,7 +179,8 @@ package final class PushWorker: @unchecked Sendable {
         }
         while !stopRequested.load(ordering: .relaxed) {
             switch try readiness.attempt(timeoutMs: 2_000) {
-            case .ready(let requestPartitions, let warnings, _):
+            case .ready(let requestPartitions, let denied, let warnings, _):
+                for line in denied { logger.warning(.kafka, "permission missing", about: line, ["text": .text(line)]) }
                 for line in warnings { logger.warning(.kafka, "topics", about: line, ["text": .text(line)]) }
                 self.requestPartitions = requestPartitions
                 return true
@@ -231,7 +230,7 @@ package final class PushWorker: @unchecked Sendable {
             drainNs: drainNs,
             wakeUpDescriptor: doorbell.descriptor, logger: logger,
             roleOfTopic: { topic in
-                .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? LeftTiers.delayMs)
+                .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? RemovedRetryTopics.delayMs)
             })
         for reader in [requestReader, retryReader] {
             reader.condemned = crashes.condemned
@@ -260,24 +259,31 @@ package final class PushWorker: @unchecked Sendable {
                 eventLog.write(note, of: app, isReminder: isReminder)
             },
             start: { try TransportLink(apps, times: times, trace: trace, events: $0) })
-        let reports = Mailbox<ClusterReport>(loop: loop, capacity: 8) { [unowned self] batch in
-            for report in batch { take(report) }
-        }
-        watch = try ClusterWatch(configuration, cluster, reports: reports)
         for reader in groups.readers {
             reader.onSkipped = { [unowned self] in observations.lostRecords.note($0, offsets: $1, nowNs: now.ns) }
-            reader.onRequestTimeout = { [unowned self] in observations.unansweredRequests.note($0, nowNs: now.ns) }
-            reader.onQuotaDelay = { [unowned self] in observations.quotas.note($0, of: .fetch, nowNs: now.ns) }
+            reader.onAssignment = { [unowned self] in removedRetryTopics?.look() }
         }
-        groups.retries.onAssignment = { [unowned self] in watch?.lookForLeftTiers() }
-        publisher.onRequestTimeout = { [unowned self] in observations.unansweredRequests.note($0, nowNs: now.ns) }
-        publisher.onQuotaDelay = { [unowned self] in observations.quotas.note($0, of: .produce, nowNs: now.ns) }
+        lookForRemovedRetryTopics(retryReader)
         watchFiles()
         readFeedback()
         observations.startedNs = loop.now.monotonicNs
         pageState.waitingFor = ""
         alarm = Alarm(loop: loop) { [unowned self] in wakeUps.insert(.time) }
         loop.onTurnEnd { [unowned self] in turn() }
+    }
+
+    private func lookForRemovedRetryTopics(_ retries: GroupReader) {
+        let tiers = configuration.retry.tiers.map(\.topic)
+        let removed = RemovedRetryTopics(
+            configuration, cluster, loop: loop, logger: logger,
+            onChange: { [unowned self, unowned retries] topics in
+                if stopping == nil { retries.subscribe(to: tiers + topics, now: now) }
+            },
+            onTopics: { [unowned self] topics in
+                for reader in readers { reader.exist(topics) }
+            })
+        removed.look()
+        removedRetryTopics = removed
     }
 
     /// A topic has the weight and app of the entry with its own name, else of the first pattern that fits it.

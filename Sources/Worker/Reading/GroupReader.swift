@@ -32,16 +32,12 @@ final class GroupReader: CommitSender {
     /// Topics that may have been recreated.
     private var topicsToCheck: Set<String> = []
     private var headers: [RecordHeader] = []
-    /// A broker did not answer a request in time.
-    var onRequestTimeout: (RequestTimeout) -> Void = { _ in }
-    /// A broker holds reading back for a quota.
-    var onQuotaDelay: (QuotaDelay) -> Void = { _ in }
     /// The client is of no use any more: what it read is given up.
     private(set) var fatalError: KafkaError?
     /// What its client said last, which may be over.
     private(set) var lastError: KafkaError?
-    /// Whether a broker is connected, as far as the last statistics told (where they are asked for).
-    private(set) var isBrokerReached = true
+    /// How the brokers answer its client.
+    private(set) var brokers = BrokerHealth()
 
     init(
         _ settings: ConsumerSettings, topics: [String], drainNs: Int64, wakeUpDescriptor: Int32, logger: Logger,
@@ -148,22 +144,24 @@ final class GroupReader: CommitSender {
         case .fatal(let error):
             fatalError = error
             return
-        case .delayed(let delay):
-            return onQuotaDelay(delay)
         case .statistics(let text):
-            if let isReached = isAnyBrokerUp(inStatistics: text) { isBrokerReached = isReached }
+            if let statistics = ClientStatistics(text) { brokers.take(statistics, nowNs: now.ns) }
             return
-        default: break
+        case .log: break
         }
-        if let timeout = event.requestTimeout { onRequestTimeout(timeout) }
         EventLog.write(event, of: name, to: logger)
     }
 
     /// What cannot be read now, or is refused though it is there.
-    func problems(_ now: DeliveryTime) -> [KafkaProblem] { problems.all(now) }
+    func problems(_ now: DeliveryTime) -> [KafkaProblem] {
+        problems.all(now) { [context] in context.logEnd(of: $0) }
+    }
 
-    /// Takes what the watch was told of the topics: what kept one from being read may be over.
-    func take(_ report: ClusterReport) { problems.take(report) }
+    /// Takes all topics that the cluster has: one that was missing may be there again.
+    func exist(_ topics: Set<String>) { problems.exist(topics) }
+
+    /// Topics of the group that cannot be read as a whole.
+    var unavailableTopics: [String] { problems.unavailableTopics }
 
     // MARK: Records
 
@@ -233,15 +231,6 @@ final class GroupReader: CommitSender {
     /// The partitions that are read, or drain, now.
     func forEachAssigned(_ body: (PartitionID, TopicPartition) -> Void) {
         for one in partitions.all { body(one.id, one.partition) }
-    }
-
-    /// Where the partitions end that are read, as the watch told it and the last fetch did.
-    func ends(lastStable: [TopicPartition: Int64]) -> [OpenTransactions.Ends] {
-        partitions.all.map { one in
-            OpenTransactions.Ends(
-                partition: one.partition, lastStable: lastStable[one.partition],
-                highWatermark: problems.isUnknown(one.partition) ? -1 : context.logEnd(of: one.partition))
-        }
     }
 
     /// When `serve` or `read` has something to do without a wake-up (monotonic).

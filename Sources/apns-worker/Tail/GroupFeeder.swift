@@ -228,7 +228,7 @@ final class GroupFeeder {
             case .client(.error(let error)), .partitionFailed(_, let error):
                 if let denial = denial(error.code) { failure = denial } else { troubles.say(error) }
             case .offsetReset(let reset): complain(reset.text)
-            case .client(.log), .client(.statistics), .client(.delayed): break
+            case .client(.log), .client(.statistics): break
             }
         }
         if isRevoked, batch.records == 0 { unassign() }
