@@ -1,3 +1,4 @@
+internal import CLinux
 internal import Glibc
 internal import Synchronization
 
@@ -32,5 +33,67 @@ package final class LoopThread: Sendable {
     package func join() {
         guard !isJoined.exchange(true, ordering: .relaxed) else { return }
         pthread_join(thread, nil)
+    }
+}
+
+/// Starts a thread for a body, with a stack to die on where deaths are contained. It is to be joined or detached.
+///
+/// - Parameter name: as `top -H` shows it; 15 bytes are kept.
+package func startThread(
+    _ name: String, _ body: @escaping @Sendable () -> Void
+) throws(SystemError) -> UInt {
+    // `pthread_t`, which is of CLinux or of Glibc, whichever the compiler loads first.
+    var thread: UInt = 0
+    let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
+    let code = unsafe pthread_create(&thread, nil, { unsafe run($0) }, start.toOpaque())
+    guard code == 0 else {
+        unsafe start.release()
+        throw SystemError(call: "pthread_create", code: code)
+    }
+    return thread
+}
+
+private final class Start: Sendable {
+    let name: String
+    let body: @Sendable () -> Void
+
+    init(name: String, body: @escaping @Sendable () -> Void) {
+        self.name = name
+        self.body = body
+    }
+}
+
+/// Called by pthread_create on the new thread.
+private func run(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
+    let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
+    unsafe start.name.withCString { unsafe linux_name_thread($0) }
+    let stack = unsafe crash_stack_begin()
+    start.body()
+    unsafe crash_stack_end(stack)
+    return nil
+}
+
+/// What must not hold its caller, however long it takes.
+package enum Bounded {
+    private final class End: Sendable {
+        let hasCome = Atomic(false)
+    }
+
+    /// Runs a body on a thread of its own, and waits for its end at most `atMostNs`; false: it goes on by itself, or no
+    /// thread could be had for it.
+    package static func run(atMostNs: Int64, _ body: @escaping @Sendable () -> Void) -> Bool {
+        let end = End()
+        let thread = try? startThread("bounded") {
+            body()
+            end.hasCome.store(true, ordering: .releasing)
+        }
+        guard let thread else { return false }
+        pthread_detach(thread)
+        let startNs = LoopTime.read().monotonicNs
+        while !end.hasCome.load(ordering: .acquiring) {
+            guard LoopTime.read().monotonicNs - startNs < atMostNs else { return false }
+            usleep(1_000)
+        }
+        return true
     }
 }

@@ -1,6 +1,7 @@
 import CMicrohttpd
 import EventLoop
 import Glibc
+import Synchronization
 
 /// A small HTTP/1.1 server for admin pages and control endpoints, on GNU libmicrohttpd with one thread of its own.
 ///
@@ -146,4 +147,11 @@ final class Pending {
     let next: @Sendable (UnsafeMutableRawBufferPointer) -> HTTPResponse.Step
 
     init(_ next: @escaping @Sendable (UnsafeMutableRawBufferPointer) -> HTTPResponse.Step) { unsafe self.next = next }
+}
+
+/// Says `true` to the first who asks, on whatever thread.
+final class StopOnce: Sendable {
+    private let asked = Atomic(false)
+
+    func first() -> Bool { !asked.exchange(true, ordering: .acquiringAndReleasing) }
 }

@@ -56,3 +56,66 @@ package struct LevelTable: Hashable, Sendable {
         level.rank >= (bits >> (part.index * 4)) & 0xF
     }
 }
+
+/// The `name=value` pairs of a log line, in the order they were given.
+///
+/// A name is never `time`, `level`, `part`, `message`, or one that begins with `repeated`: JSON lines hold those beside
+/// the fields.
+package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
+    package enum Value: Hashable, Sendable {
+        /// Cut to 1,000 bytes; control characters are escaped.
+        case text(String)
+        case integer(Int64)
+        case boolean(Bool)
+        /// Written so short that it names no device.
+        case token(ShortToken)
+    }
+
+    package private(set) var pairs: [(name: StaticString, value: Value)]
+
+    package init(dictionaryLiteral elements: (StaticString, Value)...) {
+        pairs = elements.map { (name: $0.0, value: $0.1) }
+    }
+
+    /// Without what counted from the line's own time (`retry_in_ms`), for a line that is written later.
+    var withoutCountdowns: Fields {
+        var fields = self
+        fields.pairs.removeAll { $0.name.description.hasPrefix("retry_in") }
+        return fields
+    }
+
+    package mutating func append(_ name: StaticString, _ value: Value) {
+        pairs.append((name: name, value: value))
+    }
+}
+
+extension Fields.Value: ExpressibleByStringInterpolation, ExpressibleByIntegerLiteral, ExpressibleByBooleanLiteral {
+    package init(stringLiteral value: String) { self = .text(value) }
+    package init(integerLiteral value: Int64) { self = .integer(value) }
+    package init(booleanLiteral value: Bool) { self = .boolean(value) }
+
+    package static func count(_ value: some BinaryInteger) -> Self { .integer(Int64(clamping: value)) }
+}
+
+/// A device token as logs may show it: enough to find it again beside the full one, too little to send to.
+package struct ShortToken: Hashable, Sendable, CustomStringConvertible {
+    package let description: String
+
+    /// Eight digits of a token of 32 and more, a quarter of a shorter one; a byte that is no ASCII letter or digit
+    /// becomes `?`.
+    package init(_ token: some Collection<UInt8>) {
+        let shown = token.prefix(min(8, token.count / 4))
+        description =
+            String(
+                shown.map { byte in
+                    let scalar = Unicode.Scalar(byte)
+                    return scalar.properties.isASCIIHexDigit || scalar.isASCIILetter ? Character(scalar) : "?"
+                }) + "…"
+    }
+
+    package init(_ token: String) { self.init(token.utf8) }
+}
+
+extension Unicode.Scalar {
+    fileprivate var isASCIILetter: Bool { ("a"..."z").contains(self) || ("A"..."Z").contains(self) }
+}

@@ -1,3 +1,5 @@
+import Glibc
+
 /// How a log line is written.
 package enum LineFormat: String, CaseIterable, Sendable {
     /// `2026-01-31T12:00:00.000Z warning kafka: message name=value`, for people.
@@ -122,5 +124,86 @@ extension [UInt8] {
             }
         }
         append(UInt8(ascii: "\""))
+    }
+}
+
+/// A moment as RFC 3339 has it, in UTC with milliseconds: `2026-01-31T12:00:00.000Z`.
+package struct Timestamp: Hashable, Sendable {
+    /// Milliseconds since the epoch.
+    package var wallMs: Int64
+
+    package init(wallMs: Int64) { self.wallMs = wallMs }
+
+    package static func now() -> Timestamp {
+        var time = timespec()
+        unsafe clock_gettime(CLOCK_REALTIME, &time)
+        return Timestamp(wallMs: Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000)
+    }
+
+    package var text: String {
+        var bytes: [UInt8] = []
+        write(to: &bytes)
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    func write(to output: inout [UInt8]) {
+        // Rounded down, before the epoch too.
+        var (quotient, milliseconds) = wallMs.quotientAndRemainder(dividingBy: 1_000)
+        if milliseconds < 0 {
+            milliseconds += 1_000
+            quotient -= 1
+        }
+        var seconds = time_t(quotient)
+        var parts = unsafe tm()
+        guard unsafe gmtime_r(&seconds, &parts) != nil else {
+            output.append(contentsOf: String(wallMs).utf8)
+            return
+        }
+        unsafe output.append(parts.tm_year + 1_900, digits: 4)
+        for (separator, number) in unsafe [
+            ("-", parts.tm_mon + 1), ("-", parts.tm_mday), ("T", parts.tm_hour), (":", parts.tm_min),
+            (":", parts.tm_sec),
+        ] as [(StaticString, Int32)] {
+            unsafe output.append(separator.utf8Start.pointee)
+            output.append(number, digits: 2)
+        }
+        output.append(UInt8(ascii: "."))
+        output.append(Int32(milliseconds), digits: 3)
+        output.append(UInt8(ascii: "Z"))
+    }
+}
+
+extension [UInt8] {
+    fileprivate mutating func append(_ number: Int32, digits: Int) {
+        let text = String(number)
+        for _ in text.utf8.count..<Swift.max(digits, text.utf8.count) { append(UInt8(ascii: "0")) }
+        append(contentsOf: text.utf8)
+    }
+}
+
+/// A message whose parts put names before each other's causes, `kafka: kafka: …`, `localhost:443 cannot be reached:
+/// localhost:443: …`, with each name once.
+///
+/// Who passes an error on names the thing it is about, and so did who found it; neither can know of the other. So this
+/// runs where messages leave: what stands before a `: `, but for the last part, is left out when it stood before it
+/// already.
+package func namesOnce(_ message: String) -> String {
+    let separator = ": "
+    var kept: [Substring] = []
+    var rest = message[...]
+    while let found = rest.firstRange(of: separator) {
+        let part = rest[..<found.lowerBound]
+        rest = rest[found.upperBound...]
+        if !kept.contains(where: { $0.names(part) }) { kept.append(part) }
+    }
+    return (kept + [rest]).joined(separator: separator)
+}
+
+extension Substring {
+    /// Whether `part` is all of it, its end, or one of its words.
+    fileprivate func names(_ part: Substring) -> Bool {
+        guard !part.isEmpty else { return false }
+        if part.contains(" ") { return self == part || hasSuffix(" \(part)") }
+        return split(separator: " ").contains(part)
     }
 }

@@ -156,9 +156,6 @@ import Testing
     private static func mayRenew(_ age: TokenAge, _ nowNs: Int64, step: Int64 = 0) -> Bool {
         age.mayRenew(nowNs: nowNs, wallMs: wallMs(nowNs, step))
     }
-    private static func mayReturn(_ age: TokenAge, _ nowNs: Int64, step: Int64 = 0) -> Bool {
-        age.mayReturn(nowNs: nowNs, wallMs: wallMs(nowNs, step))
-    }
     private static func make(_ age: inout TokenAge, _ nowNs: Int64, step: Int64 = 0) {
         let wallMs = wallMs(nowNs, step)
         age.made(nowNs: nowNs, wallMs: wallMs, issuedMs: age.nextIssuedMs(wallMs: wallMs))
@@ -172,10 +169,7 @@ import Testing
         #expect(Self.isDue(age, 5 * Self.minute, step: 60 * Self.minute))
         Self.make(&age, 5 * Self.minute, step: 60 * Self.minute)
         #expect(!Self.isDue(age, 6 * Self.minute, step: 60 * Self.minute))
-        // The clock jumps again and again: no more than one in 20 minutes of the monotonic clock.
-        #expect(!Self.isDue(age, 6 * Self.minute, step: 200 * Self.minute))
-        #expect(!Self.mayRenew(age, 24 * Self.minute, step: 200 * Self.minute))
-        #expect(Self.isDue(age, 25 * Self.minute, step: 200 * Self.minute))
+        #expect(Self.isDue(age, 6 * Self.minute, step: 200 * Self.minute), "it was stepped again")
     }
 
     /// The clock was ahead when the token was made: its `iat` lies in the future, and APNs refuses it until then.
@@ -187,35 +181,7 @@ import Testing
         #expect(Self.isDue(age, 2 * Self.minute, step: -180 * Self.minute))
         Self.make(&age, 2 * Self.minute, step: -180 * Self.minute)
         #expect(!Self.isDue(age, 3 * Self.minute, step: -180 * Self.minute))
-        // A second one within 20 minutes only where it would be refused for long.
-        #expect(!Self.isDue(age, 3 * Self.minute, step: -204 * Self.minute - 59_000_000_000))
         #expect(Self.isDue(age, 3 * Self.minute, step: -400 * Self.minute))
-    }
-
-    /// Two hours ahead for 20 seconds, as a bad time server does: what was made meanwhile lies in the future.
-    @Test(arguments: [120, -120] as [Int64])
-    func aClockThatIsWrongForAWhileFindsTheTokenFromBefore(minutes: Int64) {
-        var age = TokenAge()
-        Self.make(&age, 0)
-        var nowNs = Self.minute
-        for round in 0..<20 as Range<Int64> {
-            let wrong = minutes * Self.minute
-            if round == 0 {
-                #expect(Self.isDue(age, nowNs, step: wrong))
-                Self.make(&age, nowNs, step: wrong)
-            } else {
-                #expect(Self.mayReturn(age, nowNs, step: wrong))
-                age.returned(nowNs: nowNs, wallMs: Self.wallMs(nowNs, wrong))
-            }
-            nowNs += 20_000_000_000
-            #expect(!Self.mayReturn(age, nowNs, step: wrong))
-            #expect(Self.mayReturn(age, nowNs), "the clock is back")
-            age.returned(nowNs: nowNs, wallMs: Self.wallMs(nowNs, 0))
-            #expect(!Self.isDue(age, nowNs) && !Self.mayReturn(age, nowNs))
-            nowNs += Self.minute
-        }
-        #expect(age.generation == 41)
-        #expect(Self.isDue(age, 40 * Self.minute))
     }
 
     /// Started while the clock was ahead, which is set right in two steps.
@@ -224,122 +190,7 @@ import Testing
         Self.make(&age, 0, step: 120 * Self.minute)
         #expect(Self.isDue(age, Self.minute, step: 60 * Self.minute))
         Self.make(&age, Self.minute, step: 60 * Self.minute)
-        #expect(!Self.mayReturn(age, 2 * Self.minute))
         #expect(Self.isDue(age, 2 * Self.minute))
-    }
-
-    @Test func aTokenThatIsTooOldIsNotReturnedTo() {
-        var age = TokenAge()
-        Self.make(&age, 0)
-        Self.make(&age, 48 * Self.minute, step: 120 * Self.minute)
-        #expect(Self.mayReturn(age, 49 * Self.minute - 1_000_000))
-        #expect(!Self.mayReturn(age, 49 * Self.minute))
-        #expect(Self.isDue(age, 49 * Self.minute))
-    }
-
-    /// The header is the one from before, not one that is made anew.
-    @Test func theTokenFromBeforeIsSentAgain() throws {
-        let token = ProviderToken(
-            keyID: "ABC123DEFG", teamID: "TEAM123456", key: try SigningKey(pem: SelfSigned.privateKey()))
-        func time(_ seconds: Int64, step: Int64 = 0) -> LoopTime {
-            LoopTime(monotonicNs: seconds * 1_000_000_000, wallMs: Self.epochMs + (seconds + step) * 1_000)
-        }
-        #expect(token.refresh(now: time(0)))
-        let first = Array(token.headerValue)
-        #expect(token.refresh(now: time(60, step: 7_200)))
-        let second = Array(token.headerValue)
-        #expect(second != first)
-        #expect(token.refresh(now: time(80)))
-        #expect(Array(token.headerValue) == first && token.generation == 3)
-        #expect(!token.refresh(now: time(81)) && !token.renewIfAllowed(now: time(82)))
-        #expect(token.renewIfAllowed(now: time(100, step: 7_200)))
-        #expect(Array(token.headerValue) == second)
-    }
-
-    /// A request each second, with a wall clock that is sometimes wrong, to an APNs whose clock never is. At 0 a token
-    /// of the grid comes into use.
-    private struct Sending {
-        let token: ProviderToken
-        var second: Int64
-        /// `iat` of the token that is sent, in seconds after `epochMs`.
-        private(set) var issued: Int64 = 0
-        /// Of the tokens that APNs took.
-        private(set) var accepted: Set<Int64> = []
-
-        init(key: SigningKey, startedAt second: Int64) {
-            token = ProviderToken(keyID: "ABC123DEFG", teamID: "TEAM123456", key: key)
-            self.second = second
-        }
-
-        var isValid: Bool { issued <= second && second - issued < 3_600 }
-
-        mutating func send(seconds: Int64, step: Int64 = 0) throws {
-            for _ in 0..<seconds {
-                second += 1
-                let now = LoopTime(
-                    monotonicNs: second * 1_000_000_000, wallMs: ProviderTokenTests.epochMs + (second + step) * 1_000)
-                if token.refresh(now: now) || issued == 0 { try look() }
-                if isValid { accepted.insert(issued) }
-                if second - issued >= 3_600, token.renewIfAllowed(now: now) { try look() }
-            }
-        }
-
-        private mutating func look() throws {
-            let parts = String(decoding: token.headerValue, as: UTF8.self).split(separator: ".").map(String.init)
-            let claims = try JSONSerialization.jsonObject(with: ProviderTokenTests.decode(parts[1])) as? [String: Any]
-            issued = try #require(claims?["iat"] as? Int64) - ProviderTokenTests.epochMs / 1_000
-        }
-
-        /// None that APNs took was issued sooner than 20 minutes after the last.
-        var isTwentyMinutesApart: Bool {
-            let times = accepted.sorted()
-            return zip(times, times.dropFirst()).allSatisfy { $1 - $0 >= 1_200 }
-        }
-    }
-
-    /// Wherever in the grid it happens, in what was just started too. What is made while the clock is an hour behind
-    /// has expired for APNs, which may have another one made: neither takes the place of the good one.
-    @Test(
-        arguments: [
-            (20, [-60]), (300, [-60]), (20, [60]), (300, [60]), (20, [-120]), (300, [120]), (20, [-60, -120]),
-            (20, [60, 120]), (20, [120, 60]), (20, [-60, 60]), (20, [60, -60, 120, -120]),
-            (20, [-60, 0, -120, 0, -180]),
-            (5, [-60, -120, -180, -240, -300, -360, -420, -480]), (5, [60, 120, 180, 240, 300, 360, 420, 480]),
-        ] as [(Int64, [Int64])])
-    func aClockThatIsRightAgainHasAValidTokenAtOnce(seconds: Int64, steps: [Int64]) throws {
-        let key = try SigningKey(pem: SelfSigned.privateKey())
-        for minute in 0..<40 as Range<Int64> {
-            for start in [0, max(minute - 1, 0)] {
-                var sending = Sending(key: key, startedAt: start * 60)
-                try sending.send(seconds: max((minute - start) * 60, 30))
-                for step in steps { try sending.send(seconds: seconds, step: step * 60) }
-                try sending.send(seconds: 2)
-                #expect(sending.isValid, "minute \(minute), started at \(start)")
-                // It stays so.
-                for _ in 0..<30 {
-                    try sending.send(seconds: 60)
-                    #expect(sending.isValid, "minute \(minute), started at \(start)")
-                }
-                #expect(sending.isTwentyMinutesApart, "minute \(minute), started at \(start)")
-            }
-        }
-    }
-
-    /// For a day, by other amounts and for other times: each time that the clock is right again, the token is.
-    @Test(arguments: 0..<20 as Range<UInt64>)
-    func aClockThatIsWrongAgainAndAgain(seed: UInt64) throws {
-        var random = SplitMix64(seed: seed)
-        var sending = Sending(key: try SigningKey(pem: SelfSigned.privateKey()), startedAt: 0)
-        while sending.second < 86_400 {
-            try sending.send(seconds: .random(in: 60..<900, using: &random))
-            for _ in 0..<Int.random(in: 1...3, using: &random) {
-                let hours = Int64.random(in: 1...6, using: &random) * (Bool.random(using: &random) ? 1 : -1)
-                try sending.send(seconds: .random(in: 1...60, using: &random), step: hours * 3_600)
-            }
-            try sending.send(seconds: 2)
-            #expect(sending.isValid, "second \(sending.second)")
-        }
-        #expect(sending.isTwentyMinutesApart)
     }
 
     /// APNs says that it expired: a clock that was stepped by minutes allows another one, a clock that was not does
@@ -367,10 +218,8 @@ import Testing
             age.made(nowNs: 1, wallMs: wallMs, issuedMs: age.nextIssuedMs(wallMs: wallMs))
             _ = age.isDue(nowNs: 2, wallMs: otherMs)
             _ = age.mayRenew(nowNs: 2, wallMs: otherMs)
-            _ = age.mayReturn(nowNs: 2, wallMs: otherMs)
             age.made(nowNs: 3, wallMs: otherMs, issuedMs: age.nextIssuedMs(wallMs: otherMs))
             #expect(age.generation == 2)
-            _ = age.mayReturn(nowNs: 4, wallMs: wallMs)
         }
     }
 

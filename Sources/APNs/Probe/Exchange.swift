@@ -37,28 +37,36 @@ package final class Exchange {
         case answer(String?)
     }
 
-    private let loop: Loop
-    private let resolver: Resolver
+    private let own: ProbeLoop
     private let errand = Errand()
     /// After so long a caller hears what is waited for, and then each time after that.
     private static let firstDelayNs: Int64 = 2_000_000_000
     private static let laterDelayNs: Int64 = 10_000_000_000
     private let transport: APNsTransport
 
+    /// One request over a connection of its own; the parameters are those of `send`.
+    package static func sendOne(
+        _ request: OutgoingRequest, _ configuration: APNsConfiguration, token: ProviderToken?, isPatient: Bool,
+        timeoutNs: Int64, onDelay: (Delay) -> Void = { _ in }
+    ) throws(Failure) -> Answer {
+        let exchange = try Exchange(configuration, token: token)
+        defer { exchange.close() }
+        return try exchange.send(request, isPatient: isPatient, timeoutNs: timeoutNs, onDelay: onDelay)
+    }
+
     /// Dials at once.
     package init(_ configuration: APNsConfiguration, token: ProviderToken?) throws(Failure) {
         var configuration = configuration
         configuration.minimumConnections = 1
         configuration.maximumConnections = 1
-        do {
-            loop = try Loop()
-            resolver = try Resolver()
+        do throws(ChannelEnd) {
+            own = try ProbeLoop(DialTarget.text(configuration.host, configuration.port))
         } catch {
-            throw .notSent("\(error)")
+            throw .notSent(error.text)
         }
         transport = APNsTransport(
-            app: AppIndex(0), configuration: configuration, token: token, loop: loop,
-            dialer: Dialer(loop: loop, resolver: resolver),
+            app: AppIndex(0), configuration: configuration, token: token, loop: own.loop,
+            dialer: own.dialer,
             emit: { [errand] in errand.take($0) })
     }
 
@@ -84,7 +92,7 @@ package final class Exchange {
                 transport.handle(.send([request]))
             }
             let leftNs = deadlineNs - LoopTime.read().monotonicNs
-            if leftNs <= 0 { errand.timeIsOver() } else { loop.runOnce(timeoutNs: min(leftNs, 100_000_000)) }
+            if leftNs <= 0 { errand.timeIsOver() } else { own.loop.runOnce(timeoutNs: min(leftNs, 100_000_000)) }
         }
         return try errand.result!.get()
     }
@@ -94,8 +102,7 @@ package final class Exchange {
         // A request's completion comes before the end, unless its time was over anyway.
         transport.handle(.close)
         let closedNs = LoopTime.read().monotonicNs + 1_000_000_000
-        while !errand.isClosed, LoopTime.read().monotonicNs < closedNs { loop.runOnce(timeoutNs: 50_000_000) }
-        resolver.stop()
+        while !errand.isClosed, LoopTime.read().monotonicNs < closedNs { own.loop.runOnce(timeoutNs: 50_000_000) }
     }
 
     /// What a transport's events come to.

@@ -37,35 +37,20 @@ package final class GatewayProbe: SecureChannelDelegate {
         timeoutNs: Int64 = 10_000_000_000
     ) throws(ChannelEnd) -> Answer {
         let name = DialTarget.text(host, port)
-        let loop: Loop
-        let resolver: Resolver
-        do {
-            loop = try Loop()
-            resolver = try Resolver()
-        } catch {
-            throw ChannelEnd(.unreachable, "\(name): \(error)")
-        }
-        defer { resolver.stop() }
+        let own = try ProbeLoop(name)
         let probe = GatewayProbe(format)
-        let channel = SecureChannel(
-            dialing: DialTarget(host: host, port: port, proxy: proxy), context: context,
-            dialer: Dialer(loop: loop, resolver: resolver), loop: loop, delegate: probe)
-        let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
-        while probe.result == nil {
-            let nowNs = LoopTime.read().monotonicNs
-            if let openedNs = probe.openedNs, let answer = probe.answer,
-                nowNs - openedNs >= (format == nil ? patienceNs : answerNs)
-            {
-                probe.result = .success(answer)
-            } else if nowNs >= deadlineNs {
-                probe.result = .failure(
-                    ChannelEnd(.handshakeTimedOut, "\(name): no TLS connection within \(timeoutNs / 1_000_000) ms"))
-            }
-            loop.runOnce(timeoutNs: 50_000_000)
-        }
-        channel.abort()
-        loop.runOnce()
-        return try probe.result!.get()
+        return try own.exchange(
+            DialTarget(host: host, port: port, proxy: proxy), context, probe, timeoutNs: timeoutNs,
+            for: { probe.found }
+        ) { ChannelEnd(.handshakeTimedOut, "\(name): no TLS connection within \(timeoutNs / 1_000_000) ms") }
+    }
+
+    /// The result, or that the gateway said nothing for long enough.
+    private var found: Result<Answer, ChannelEnd>? {
+        if let result { return result }
+        guard let openedNs, let answer else { return nil }
+        let patienceNs = format == nil ? Self.patienceNs : Self.answerNs
+        return LoopTime.read().monotonicNs - openedNs >= patienceNs ? .success(answer) : nil
     }
 
     package func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {

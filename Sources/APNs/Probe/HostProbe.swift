@@ -1,4 +1,3 @@
-internal import EventLoop
 internal import HTTP2
 package import Network
 package import TLS
@@ -26,34 +25,17 @@ package final class HostProbe: SecureChannelDelegate {
         timeoutNs: Int64 = 10_000_000_000
     ) throws(ChannelEnd) -> Answer {
         let name = DialTarget.text(host, port)
-        let target = DialTarget(host: host, port: port, proxy: proxy)
-        let loop: Loop
-        let resolver: Resolver
+        let own = try ProbeLoop(name)
         let probe: HostProbe
-        do {
-            loop = try Loop()
-            resolver = try Resolver()
+        do throws(HTTP2Error) {
             probe = try HostProbe()
         } catch {
             throw ChannelEnd(.unreachable, "\(name): \(error)")
         }
-        defer { resolver.stop() }
-        let channel = SecureChannel(
-            dialing: target, context: context, dialer: Dialer(loop: loop, resolver: resolver), loop: loop,
-            delegate: probe)
-        let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
-        while probe.result == nil {
-            let leftNs = deadlineNs - LoopTime.read().monotonicNs
-            if leftNs <= 0 {
-                probe.result = .failure(
-                    ChannelEnd(
-                        .handshakeTimedOut, "\(name): no HTTP/2 SETTINGS within \(timeoutNs / 1_000_000) ms"))
-            }
-            loop.runOnce(timeoutNs: min(max(leftNs, 0), 100_000_000))
-        }
-        channel.abort()
-        loop.runOnce()
-        return try probe.result!.get()
+        return try own.exchange(
+            DialTarget(host: host, port: port, proxy: proxy), context, probe, timeoutNs: timeoutNs,
+            for: { probe.result }
+        ) { ChannelEnd(.handshakeTimedOut, "\(name): no HTTP/2 SETTINGS within \(timeoutNs / 1_000_000) ms") }
     }
 
     package func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) { flush(channel) }

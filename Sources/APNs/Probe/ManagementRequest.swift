@@ -85,17 +85,14 @@ package final class ManagementRequest: SecureChannelDelegate {
         timeoutNs: Int64
     ) throws(ChannelEnd) -> Answer {
         let name = DialTarget.text(configuration.host, configuration.port)
-        let loop: Loop
-        let resolver: Resolver
-        let request: ManagementRequest
+        let own = try ProbeLoop(name)
         var authorization: [UInt8]?
         if let token {
             _ = token.refresh(now: LoopTime.read())
             authorization = Array(token.headerValue)
         }
-        do {
-            loop = try Loop()
-            resolver = try Resolver()
+        let request: ManagementRequest
+        do throws(HTTP2Error) {
             request = try ManagementRequest(
                 LentFields(
                     operation, bundleID: bundleID, authority: configuration.authority, authorization: authorization),
@@ -103,25 +100,12 @@ package final class ManagementRequest: SecureChannelDelegate {
         } catch {
             throw ChannelEnd(.unreachable, "\(name): \(error)")
         }
-        defer { resolver.stop() }
-        let channel = SecureChannel(
-            dialing: DialTarget(host: configuration.host, port: configuration.port, proxy: configuration.proxy),
-            context: configuration.tls, dialer: Dialer(loop: loop, resolver: resolver), loop: loop, delegate: request)
-        let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
-        while request.result == nil {
-            let leftNs = deadlineNs - LoopTime.read().monotonicNs
-            if leftNs <= 0 {
-                request.end(
-                    .failure(
-                        ChannelEnd(
-                            .lost, "\(name): no answer within \(timeoutNs / 1_000_000) ms\(request.farewell)")))
-            }
-            loop.runOnce(timeoutNs: min(max(leftNs, 0), 100_000_000))
+        return try own.exchange(
+            DialTarget(host: configuration.host, port: configuration.port, proxy: configuration.proxy),
+            configuration.tls, request, timeoutNs: timeoutNs, for: { request.result }
+        ) {
+            ChannelEnd(.lost, "\(name): no answer within \(timeoutNs / 1_000_000) ms\(request.farewell)")
         }
-        channel.abort()
-        loop.runOnce()
-        guard let result = request.result else { throw ChannelEnd(.lost, "\(name): no answer") }
-        return try result.get()
     }
 
     package func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) { flush(channel) }

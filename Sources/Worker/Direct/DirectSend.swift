@@ -73,7 +73,7 @@ package enum DirectSend {
         let place = DialTarget.text(order.settings.host, UInt16(clamping: order.settings.port))
         do {
             return Answer(
-                try SingleRequest.send(
+                try Exchange.sendOne(
                     order.request, app.transportConfiguration(timeoutNs), token: ProviderTokens().token(of: app),
                     isPatient: true,
                     timeoutNs: timeoutNs,
@@ -94,7 +94,7 @@ package enum DirectSend {
 }
 
 extension DirectSend.Answer {
-    fileprivate init(_ answer: SingleRequest.Answer, to order: DirectOrder, requestedAtMs: Int64) {
+    fileprivate init(_ answer: Exchange.Answer, to order: DirectOrder, requestedAtMs: Int64) {
         let completion = answer.completion
         let reason = completion.reason.reason ?? answer.reasonText.map { Reason(rawValue: $0) }
         let status = Int(completion.status)
@@ -119,7 +119,7 @@ extension DirectSend.Answer {
 }
 
 extension DirectSend.Failure {
-    fileprivate init(_ failure: SingleRequest.Failure, at place: String) {
+    fileprivate init(_ failure: Exchange.Failure, at place: String) {
         func cause(_ reason: String?) -> String { reason.map { ": \($0)" } ?? "" }
         switch failure {
         case .notSent(let reason): self.init("\(place) could not be reached in time\(cause(reason))")

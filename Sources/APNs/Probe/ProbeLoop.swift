@@ -1,0 +1,70 @@
+internal import EventLoop
+package import Network
+internal import TLS
+
+/// A loop on the calling thread, for a command that waits for one answer. Not for a thread that has a loop already.
+final class ProbeLoop {
+    let loop: Loop
+    let dialer: Dialer
+    private let resolver: Resolver
+
+    /// - Parameter name: the host, for errors.
+    init(_ name: String) throws(ChannelEnd) {
+        do {
+            loop = try Loop()
+            resolver = try Resolver()
+        } catch {
+            throw ChannelEnd(.unreachable, "\(name): \(error)")
+        }
+        dialer = Dialer(loop: loop, resolver: resolver)
+    }
+
+    deinit { resolver.stop() }
+
+    /// Runs the loop until something has come.
+    ///
+    /// - Returns: it, or `nil` if the time is over.
+    func wait<Value>(timeoutNs: Int64, for value: () -> Value?) -> Value? {
+        let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
+        while true {
+            if let value = value() { return value }
+            let leftNs = deadlineNs - LoopTime.read().monotonicNs
+            guard leftNs > 0 else { return nil }
+            loop.runOnce(timeoutNs: min(leftNs, 50_000_000))
+        }
+    }
+
+    /// Dials, waits until the delegate has a result, and closes the connection.
+    func exchange<Value>(
+        _ target: DialTarget, _ context: ClientContext, _ delegate: any SecureChannelDelegate, timeoutNs: Int64,
+        for result: () -> Result<Value, ChannelEnd>?, timedOut: () -> ChannelEnd
+    ) throws(ChannelEnd) -> Value {
+        let channel = SecureChannel(
+            dialing: target, context: context, dialer: dialer, loop: loop, delegate: delegate)
+        let found = wait(timeoutNs: timeoutNs, for: result)
+        let end = found ?? .failure(timedOut())
+        channel.abort()
+        loop.runOnce()
+        return try end.get()
+    }
+}
+
+/// Connects to a host, through its proxy where it has one, and closes again without a word: TLS is not begun.
+///
+/// For a service that must not be asked without need: the feedback service forgets what it told a client that
+/// completed a handshake.
+package enum ReachProbe {
+    /// - Returns: the address that was reached, which is that of the proxy where there is one.
+    /// - Throws: `ChannelEnd`, whose text names host, address and cause.
+    package static func run(_ target: DialTarget, timeoutNs: Int64 = 10_000_000_000) throws(ChannelEnd) -> String {
+        let own = try ProbeLoop(DialTarget.text(target.host, target.port))
+        var result: Result<String, ChannelEnd>?
+        let attempt = own.dialer.dial(target, timeoutNs: timeoutNs) { result = $0.map { "\($0.address)" } }
+        defer { attempt.cancel() }
+        // The dial ends by itself.
+        while true {
+            if let result { return try result.get() }
+            own.loop.runOnce(timeoutNs: 100_000_000)
+        }
+    }
+}
