@@ -81,7 +81,7 @@ let package = Package(
         + module("Delivery", ["PushRecords", "CLinux", "Bytes"])
         + module(
             "APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux", "Bytes"],
-            tests: ["APNsSimulator", "TestSeeds"])
+            tests: ["APNsSimulator", "TestSeeds", "TestSupport"])
         + module(
             "APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer", "Bytes"])
         + module("Observability", ["CLinux"], settings: wrapper)

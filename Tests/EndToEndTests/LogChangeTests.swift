@@ -102,7 +102,7 @@ extension EndToEnd.Logs {
             try scene.change("remake", scene.configuration.requests, "1", "100", "ff", "0")
             try worker.waitFor("joining the group anew", seconds: 30)
             // Of what is sent from here on; what is in flight is answered when it would have been.
-            try scene.books("faults", "--simulator", simulator.control, "latency=0")
+            try simulator.set("latency=0")
             try scene.awaitTokens(150, within: 90, of: worker)
             try scene.settle(worker)
             try scene.stop(worker)

@@ -8,8 +8,8 @@ extension EndToEnd.Troubles {
     /// notification, what is written of it, and what of its app.
     @Suite(.serialized) struct ReasonTests {
         /// One run for all of it: each case has an app, and one that is about a credential a key of its own.
-        @Test(.needs(.worker, .broker, .python, .kcat, .curl, .openssl), .timeLimit(.minutes(2)))
-        func everythingThatAPNsMaySayEndsAsItsTableSays() throws {
+        @Test(.needs(.worker, .broker, .kcat, .openssl))
+        func `Everything that APNs may say ends as its table says`() throws {
             let scene = try Scene("reasons", partitions: 4)
             let cases = try Case.all(codes: codes(scene))
             var keys: [String] = []
@@ -18,31 +18,27 @@ extension EndToEnd.Troubles {
                 try scene.makeSigningKey("\(id).p8")
                 keys += ["--key", "\(id)=\(scene.file("\(id).p8"))"]
             }
-            let simulator = try scene.startSimulator(arguments: keys)
+            _ = try scene.startSimulator(arguments: keys)
             scene.configuration.apps = cases.enumerated().map { place, each in
                 Self.app(each, key: each.circuit == nil ? "SIMULATOR1" : Self.keyID(place), scene)
             }.joined(separator: "\n")
-            scene.configuration.admin = "127.0.0.1:0"
             scene.configuration.more = "delivery: {resend_max: 1}"
-            let began = Date()
-            let worker = try scene.startWorker()
-            let pages = try Pages(of: worker)
-            try pages.await("/status", within: 60) { $0.1.contains(#""health":"fine""#) }
+            let (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
 
-            try produce(cases.map { $0.record(of: $0.token) }, scene)
-            try awaitResults(cases.count, scene, worker)
+            try scene.kcat(cases.map { $0.record(of: $0.token) }, options: [])
+            try scene.await(scene.configuration.results, holds: cases.count, of: worker)
             try expectRefused(cases.filter { $0.circuit?.stays == true }, cases, pages)
 
             // A good one closes each circuit that is still open, and shows that a host is of use.
             let open = cases.filter { $0.circuit?.stays == true || $0.isOutOfReach }
-            try produce(open.map { $0.record(of: $0.goodToken) }, scene)
-            try awaitResults(cases.count + open.count, scene, worker)
+            try scene.kcat(open.map { $0.record(of: $0.goodToken) }, options: [])
+            try scene.await(scene.configuration.results, holds: cases.count + open.count, of: worker)
             try expectRefused([], cases, pages)
-            try pages.await("/status", within: 20) { $0.1.contains(#""health":"fine""#) }
-            let metrics = try pages.get("/metrics").1
+            try pages.await("/status") { $0.1.contains(#""health":"fine""#) }
+            let metrics = try pages.await("/metrics") {
+                Pages.sum("apns_worker_notifications_total", in: $0.1) == cases.count + open.count
+            }
             try scene.stop(worker)
-            print("\(cases.count) cases in \(String(format: "%.1f", Date().timeIntervalSince(began))) s")
-            try simulator.process.stop()
 
             var found = try Found(scene)
             for each in cases { compare(each, &found, metrics) }
@@ -94,35 +90,17 @@ extension EndToEnd.Troubles {
                 """
         }
 
-        private func produce(_ records: [String], _ scene: Scene) throws {
-            try scene.write(records.joined(separator: "\n") + "\n", to: "records.txt")
-            let ended = try Scene.run(
-                Tool.kcat.path(),
-                ["-P", "-b", scene.servers, "-t", scene.configuration.requests, "-l", scene.file("records.txt")])
-            guard ended.ending == .exited(0) else { throw Unexpected("kcat: \(ended.text)") }
-        }
-
-        private func awaitResults(_ count: Int, _ scene: Scene, _ worker: ChildProcess) throws {
-            do {
-                try scene.books(
-                    "count", "--topic", scene.configuration.results, "--at-least", "\(count)", "--timeout", "40",
-                    within: 60)
-            } catch {
-                throw Unexpected("\(error)\n\(worker.text.suffix(8_000))")
-            }
-        }
-
         /// Waits until the pages say of these apps, and of no other, that their credential is refused, and why.
         private func expectRefused(_ refused: [Case], _ cases: [Case], _ pages: Pages) throws {
             let names = Set(refused.map(\.app))
-            try pages.await("/metrics", within: 30) { answer in
+            try pages.await("/metrics") { answer in
                 cases.allSatisfy { each in
                     if each.mayRenew, each.way != .answer { return true }
                     let value = names.contains(each.app) ? 1 : 0
                     return answer.1.contains("apns_worker_credential_refused{app=\"\(each.app)\"} \(value)\n")
                 }
             }
-            try pages.await("/status", within: 20) { answer in
+            try pages.await("/status") { answer in
                 let status = try? JSONSerialization.jsonObject(with: Data(answer.1.utf8)) as? [String: Any]
                 let problems = (status?["problems"] as? [[String: Any]] ?? []).filter {
                     ($0["text"] as? String)?.hasPrefix("Apple refuses the credential") == true
@@ -181,22 +159,15 @@ private struct Found {
     var deadTokens: Set<String> = []
 
     init(_ scene: Scene) throws {
-        func read(_ topic: String, _ format: String) throws -> [Substring] {
-            try Scene.run(
-                Tool.kcat.path(),
-                ["-C", "-q", "-e", "-b", scene.servers, "-t", topic, "-o", "beginning", "-f", format + "\n"]
-            ).text.split(separator: "\n")
-        }
-        for line in try read(scene.configuration.results, "%s") {
-            let value = try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any] ?? [:]
+        for value in try scene.resultObjects() {
             results[value["device_token"] as? String ?? "", default: []].append(value)
         }
-        for line in try read(scene.configuration.retry, "%k %h") {
+        for line in try scene.records(of: scene.configuration.retry, "%k %h") {
             let words = line.split(separator: " ", maxSplits: 1)
             let reason = words.last?.firstMatch(of: /push-retry-reason=([^,]*)/).map { String($0.1) }
             retries[String(words[0]), default: []].append(reason ?? "")
         }
-        deadTokens = Set(try read(scene.configuration.unregistered, "%k").map(String.init))
+        deadTokens = Set(try scene.records(of: scene.configuration.unregistered, "%k").map(String.init))
     }
 }
 

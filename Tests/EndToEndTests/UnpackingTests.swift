@@ -218,7 +218,7 @@ extension EndToEnd.Batches {
             let scene = try Scene("damage", partitions: 3)
             let simulator = try scene.startSimulator()
             let topic = scene.configuration.requests
-            let port = KafkaBroker.freePorts(1)[0]
+            let port = Ports.claim()
             let script = URL(fileURLWithPath: Scene.program).deletingLastPathComponent().appending(path: "damage.py")
             let proxy = try ChildProcess(
                 Tool.python.path(),

