@@ -9,8 +9,7 @@ extension EndToEnd.FalseAnswers {
         func `A connection that answers nothing is named`(kind: String) throws {
             let scene = try Scene("stalled", partitions: 2)
             let proxy = try scene.startBook("kafka_proxy.py", [scene.servers])
-            let said = try proxy.waitFor("listening ")
-            let port = try #require(said.firstMatch(of: /listening (\d+)/)).1
+            let port = try scene.port(of: proxy)
             func tell(_ words: String) throws {
                 proxy.write("\(words)\n")
                 try proxy.waitFor("done \(words)\n")

@@ -173,8 +173,7 @@ extension EndToEnd.Outages {
             // A service that waits after half of its list.
             let service = try scene.startBook(
                 "feedback.py", [scene.file("server.pem"), scene.file("server.key"), "\(Self.count)"])
-            let port = try #require(try service.waitFor("listening ").firstMatch(of: /listening (\d+)/)).1
-            scene.configuration.apps = scene.feedbackApp(port: try #require(Int(port)), interval: "24h")
+            scene.configuration.apps = scene.feedbackApp(port: try scene.port(of: service), interval: "24h")
             scene.configuration.more = "drain: {shutdown: \(drain)}"
             let process = try scene.startWorker(command)
             try service.waitFor("half is told")

@@ -92,6 +92,16 @@ final class Scene {
         try start(Tool.python.path(), [Self.book(name)] + arguments)
     }
 
+    /// The port at which a program of `Books` says that it listens.
+    func port(of process: ChildProcess) throws -> Int {
+        var port: Int?
+        try eventually("its port", of: process) {
+            port = process.text.firstMatch(of: /listening (\d+)\n/).flatMap { Int($0.1) }
+            return port != nil
+        }
+        return port ?? 0
+    }
+
     // MARK: Programs that end
 
     struct Finished {
@@ -178,6 +188,8 @@ final class Scene {
 
     /// SIGTERM; the worker must drain and exit 0.
     func stop(_ worker: ChildProcess) throws {
+        // Before its first line it may not be the worker yet, but the program that starts it.
+        try eventually("its first line", of: worker) { !worker.text.isEmpty }
         guard try worker.stop() == .exited(0) else {
             throw Unexpected("the worker did not stop cleanly:\n\(worker.text.suffix(4000))")
         }

@@ -5,7 +5,7 @@ import TestSupport
 struct RunningSimulator {
     let process: ChildProcess
     let port: Int
-    /// The address of the control endpoint.
+    /// The address of the control endpoint, where the host is 127.0.0.1.
     let control: String
 
     /// Starts it with its authority, its signing key and its books in the folder.
@@ -19,7 +19,7 @@ struct RunningSimulator {
     ) throws {
         process = try ChildProcess(
             Tool.worker.path(),
-            ["simulate", "--listen", "\(host):\(port)", "--control", "127.0.0.1:0", "--directory", folder.path] + more,
+            ["simulate", "--listen", "\(host):\(port)", "--control", "0", "--directory", folder.path] + more,
             environment: environment)
         try process.waitFor("listening;")
         self.port = try Self.port(of: "APNs simulator on", process)
