@@ -41,7 +41,9 @@ extension EndToEnd.Gateways {
                 name: "it shuts down in order", faults: ["shutdown@1000", "split"], badEvery: 700,
                 says: [#"reason="status 10""#]),
             // The fence decides what is open at each stop, long before its window has closed.
-            Run(name: "a rolling restart", binary: "window: {duration: 5s}", badEvery: 1_000, records: 10_000, ends: [0.2, 0.5]),
+            Run(
+                name: "a rolling restart", binary: "window: {duration: 5s}", badEvery: 1_000, records: 10_000,
+                ends: [0.2, 0.5]),
             Run(
                 name: "the worker is killed", faults: ["error-delay=50ms"], binary: "window: {duration: 500ms}",
                 badEvery: 500, records: 10_000, ends: [0.2, 0.5], isKilled: true, repeats: "crashed"),

@@ -83,7 +83,8 @@ extension EndToEnd.Services {
             // What the proxy cannot reach is not the proxy's fault.
             proxy = try Proxy(in: folder, allowing: closedPort)
             try expectRefused(
-                /refused to connect to localhost:\d+: 50.*\(it could not reach that host itself\)/, through: proxy.url(),
+                /refused to connect to localhost:\d+: 50.*\(it could not reach that host itself\)/,
+                through: proxy.url(),
                 to: closedPort)
             try proxy.process.killNow()
 

@@ -64,7 +64,7 @@ extension EndToEnd.Outages {
             let topic = scene.configuration.requests
             try broker.deny(.all, .topic(topic))
             try broker.deny(.all, .topic(scene.configuration.unregistered))
-            try protected.awaitProblem("topic \(topic)", ["may not be used"], worker, pages)
+            try pages.await("/status") { $0.1.contains(topic) && $0.1.contains("cannot be read") }
             worker.signal(SIGTERM)
             let ending = try worker.wait()
             #expect(ending == .exited(0), "\(worker.text.suffix(4_000))")

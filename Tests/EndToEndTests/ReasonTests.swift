@@ -118,7 +118,7 @@ extension EndToEnd.Troubles {
         }
 
         private func compare(_ each: Case, _ found: inout Found, _ metrics: String) {
-            let what = Comment(rawValue: "\(each.app): \(each.words)")
+            let what = Comment(rawValue: each.app)
             let results = found.results.removeValue(forKey: each.token) ?? []
             #expect(results.count == 1, what)
             guard let result = results.first else { return }
@@ -202,8 +202,6 @@ private struct Case {
     static let unknown = "ReasonOfTomorrow"
 
     var app: String
-    /// Apple's, of what it says.
-    var words = ""
     var way: Way
     var token: String
     var pushType: PushType?
@@ -258,13 +256,13 @@ private struct Case {
     static func all(codes: [String: String]) throws -> [Case] {
         var cases: [Case] = []
         for reason in ReasonCode.allCases {
-            guard let row = Reasons.row(reason), let word = reason.text?.description else { continue }
+            guard reason != .none, reason != .other, let word = reason.text?.description else { continue }
+            let row = try Reasons.row(reason)
             guard let code = codes[word] else { throw Unexpected("the simulator has no device token for \(word)") }
             func add(_ make: (_ number: Int) -> Case) { cases.append(make(cases.count)) }
             add {
                 var each = Case(
                     "answer-\(reason)", code: code, number: $0, status: row.status, reason: word, ending: row.ending)
-                each.words = row.words
                 each.isDated = row.ending == .unregistered
                 each.mayRenew = reason == .expiredProviderToken
                 return each
@@ -380,19 +378,6 @@ private enum Reasons {
         var isOfCredentialAtOnce: Bool { self == .credential }
     }
 
-    struct Row {
-        var status: Int
-        /// Apple's description.
-        var words: String
-        var ending: Ending
-
-        init(_ status: Int, _ words: String, _ ending: Ending) {
-            self.status = status
-            self.words = words
-            self.ending = ending
-        }
-    }
-
     /// The table of status codes, "Handling notification responses from APNs": what comes of one with a reason that
     /// nobody knows; and of one with none, which is a proxy's or another server's where the notification itself is
     /// found fault with.
@@ -409,67 +394,50 @@ private enum Reasons {
         (503, .retried, .retried),  // "The server is shutting down and unavailable."
     ]
 
-    /// `nil`: it is no reason. The first 32 with the words of Apple's page "Handling notification responses from APNs",
-    /// which also says: "After 15 minutes, you can retry JSON payloads that receive response status codes that begin
-    /// with 5XX. […] Don't retry notification responses with the error code BadDeviceToken, DeviceTokenNotForTopic,
-    /// Forbidden, ExpiredToken, Unregistered, or PayloadTooLarge. You can retry with a delay, if you get the error code
-    /// TooManyRequests."
-    static func row(_ reason: ReasonCode) -> Row? {
-        switch reason {
-        case .none, .other: nil
-        case .badCollapseId: Row(400, "The collapse identifier exceeds the maximum allowed size.", .rejected)
-        case .badDeviceToken: Row(400, "The specified device token is invalid.", .rejected)
-        case .badExpirationDate: Row(400, "The apns-expiration value is invalid.", .rejected)
-        case .badMessageId: Row(400, "The apns-id value is invalid.", .rejected)
-        case .badPriority: Row(400, "The apns-priority value is invalid.", .rejected)
-        case .badTopic: Row(400, "The apns-topic value is invalid.", .rejected)
-        case .deviceTokenNotForTopic: Row(400, "The device token doesn't match the specified topic.", .rejected)
-        case .duplicateHeaders: Row(400, "One or more headers are repeated.", .rejected)
-        case .idleTimeout: Row(400, "Idle timeout.", .resent)
-        case .invalidPushType: Row(400, "The apns-push-type value is invalid.", .rejected)
-        case .missingDeviceToken: Row(400, "The device token isn't specified in the request :path.", .rejected)
-        case .missingTopic: Row(400, "The apns-topic header of the request isn't specified and is required.", .rejected)
-        case .payloadEmpty: Row(400, "The message payload is empty.", .rejected)
-        case .topicDisallowed: Row(400, "Pushing to this topic is not allowed.", .topic)
-        case .badCertificate: Row(403, "The certificate is invalid.", .credential)
-        case .badCertificateEnvironment:
-            Row(403, "The client certificate doesn't match the environment.", .credential)
-        case .expiredProviderToken:
-            Row(403, "The provider token is stale and a new token should be generated.", .credential)
-        case .forbidden: Row(403, "The specified action is not allowed.", .rejected)
-        case .invalidProviderToken:
-            Row(403, "The provider token is not valid, or the token signature can't be verified.", .credential)
-        case .missingProviderToken:
-            Row(
-                403,
-                "No provider certificate was used to connect to APNs, and the authorization header is missing or no provider token is specified.",
-                .credential)
-        case .unrelatedKeyIdInToken:
-            Row(
-                403,
-                "The key ID in the provider token isn't related to the key ID of the token used in the first push of this connection. To use this token, open a new connection.",
-                .resentThenCredential)
-        case .badEnvironmentKeyIdInToken:
-            Row(403, "The key ID in the provider token doesn't match the environment.", .credential)
-        case .badPath: Row(404, "The request contained an invalid :path value.", .rejected)
-        case .methodNotAllowed: Row(405, "The specified :method value isn't POST.", .rejected)
-        case .expiredToken: Row(410, "The device token has expired.", .unregistered)
-        case .unregistered: Row(410, "The device token is inactive for the specified topic.", .unregistered)
-        case .payloadTooLarge: Row(413, "The message payload is too large.", .rejected)
-        case .tooManyProviderTokenUpdates:
-            Row(429, "The provider's authentication token is being updated too often.", .resent)
-        case .tooManyRequests: Row(429, "Too many requests were made consecutively to the same device token.", .retried)
-        case .internalServerError: Row(500, "An internal server error occurred.", .retried)
-        case .serviceUnavailable: Row(503, "The service is unavailable.", .retried)
-        case .shutdown: Row(503, "The APNs server is shutting down.", .retried)
+    /// By Apple's page "Handling notification responses from APNs", which also says: "After 15 minutes, you can retry JSON
+    /// payloads that receive response status codes that begin with 5XX. […] Don't retry notification responses with the
+    /// error code BadDeviceToken, DeviceTokenNotForTopic, Forbidden, ExpiredToken, Unregistered, or PayloadTooLarge. You
+    /// can retry with a delay, if you get the error code TooManyRequests."
+    private static let rows: [(status: Int, ending: Ending, reasons: [ReasonCode])] = [
+        (
+            400, .rejected,
+            [
+                .badCollapseId, .badDeviceToken, .badExpirationDate, .badMessageId, .badPriority, .badTopic,
+                .deviceTokenNotForTopic, .duplicateHeaders, .invalidPushType, .missingDeviceToken, .missingTopic,
+                .payloadEmpty,
+            ]
+        ),
+        (400, .resent, [.idleTimeout]), (400, .topic, [.topicDisallowed]),
+        (
+            403, .credential,
+            [
+                .badCertificate, .badCertificateEnvironment, .expiredProviderToken, .invalidProviderToken,
+                .missingProviderToken, .badEnvironmentKeyIdInToken,
+            ]
+        ),
+        (403, .rejected, [.forbidden]), (403, .resentThenCredential, [.unrelatedKeyIdInToken]),
+        (404, .rejected, [.badPath]), (405, .rejected, [.methodNotAllowed]),
+        (410, .unregistered, [.expiredToken, .unregistered]), (413, .rejected, [.payloadTooLarge]),
+        (429, .resent, [.tooManyProviderTokenUpdates]), (429, .retried, [.tooManyRequests]),
+        (500, .retried, [.internalServerError]), (503, .retried, [.serviceUnavailable, .shutdown]),
         // Seen live in place of BadEnvironmentKeyIdInToken.
-        case .badEnvironmentKeyInToken: Row(403, "", .credential)
+        (403, .credential, [.badEnvironmentKeyInToken]),
         // Apple's page "Handling error responses from Apple Push Notification service", of broadcasts.
-        case .featureNotEnabled, .missingChannelId, .badChannelId, .channelNotRegistered, .badRequestParams,
-            .badRequestPayload, .missingPushType, .cannotCreateChannelConfig:
-            Row(400, "", .rejected)
-        case .topicMismatch: Row(403, "", .credential)
-        case .serviceUnavailableSpaced: Row(503, "", .retried)
+        (
+            400, .rejected,
+            [
+                .featureNotEnabled, .missingChannelId, .badChannelId, .channelNotRegistered, .badRequestParams,
+                .badRequestPayload, .missingPushType, .cannotCreateChannelConfig,
+            ]
+        ),
+        (403, .credential, [.topicMismatch]), (503, .retried, [.serviceUnavailableSpaced]),
+    ]
+
+    /// Throws where the table lacks a reason.
+    static func row(_ reason: ReasonCode) throws -> (status: Int, ending: Ending) {
+        guard let row = rows.first(where: { $0.reasons.contains(reason) }) else {
+            throw Unexpected("the table lacks \(reason)")
         }
+        return (row.status, row.ending)
     }
 }

@@ -246,7 +246,7 @@ def main():
     made.add_argument("--group", default="apns-worker")
     made.add_argument("--topics", nargs="+", default=["apns.requests"])
     made.add_argument("--retry-topics", nargs="*", default=[])
-    made.add_argument("--stall", type=float, default=30)
+    made.add_argument("--stall", type=float, default=180)
 
     made = command(compare, "audit", "compares what was produced, what the server saw and what the topics say")
     made.add_argument("--topic", default="apns.requests")
@@ -290,12 +290,12 @@ def main():
     made.add_argument("--tiers", nargs="+", required=True, help="MS=TOPIC, shortest first")
     made.add_argument("--other", action="store_true", help="the cases of the other configuration")
     made.add_argument("--max-message", type=int, help="max.message.bytes of the dead-letter topic")
-    made.add_argument("--stall", type=float, default=60)
+    made.add_argument("--stall", type=float, default=180)
 
     made = command(watch, "watch", "looks whether scheduled notifications come to the server before their time")
     made.add_argument("--simulator", required=True)
     made.add_argument("--book", required=True)
-    made.add_argument("--timeout", type=float, default=120)
+    made.add_argument("--timeout", type=float, default=180)
 
     made = command(midway, "midway", "signals a process in the middle of a large fan-out")
     made.add_argument("--topic", default="apns.requests")
@@ -305,7 +305,7 @@ def main():
     made.add_argument("--signal", choices=["TERM", "KILL"], default="TERM")
     made.add_argument("--partitions", type=int, nargs="+", required=True, help="those that the process reads")
     made.add_argument("--least", type=int, default=100, help="device tokens of a large fan-out (%(default)s)")
-    made.add_argument("--timeout", type=float, default=60)
+    made.add_argument("--timeout", type=float, default=180)
 
     command(selftest, "selftest", "shows that the audit finds each kind of fault")
 

@@ -12,13 +12,11 @@ import argparse
 import json
 import os
 import sys
-import time
 import urllib.request
 from collections import Counter
 
-import confluent_kafka
-
 import topics
+from records import Record
 
 # Answered with status 8, always.
 BAD = "fa174001"
@@ -42,38 +40,14 @@ def number_of(token):
 
 
 def produce(options):
-    producer = confluent_kafka.Producer({
-        "bootstrap.servers": options.servers, "acks": "all", "enable.idempotence": True, "linger.ms": 10,
-        "max.in.flight.requests.per.connection": 1, "queue.buffering.max.messages": 200_000, "compression.type": "lz4",
-    })
-    failures = []
-
-    def delivered(error, message):
-        if error is not None or message.offset() is None or message.offset() < 0:
-            failures.append(error or "acknowledged without an offset")
-
-    started = time.monotonic()
-    headers = [("push-app", options.app.encode())] if options.app else None
-    for number in range(options.first, options.first + options.count):
-        value = '{"aps":{"alert":"Hi %d"}}' % number
-        while True:
-            try:
-                producer.produce(options.topic, key=token(number, options), value=value, headers=headers,
-                                 on_delivery=delivered)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        if number % 1_000 == 0:
-            producer.poll(0)
-        if options.rate and number % 20 == 0:
-            ahead = (number - options.first) / options.rate - (time.monotonic() - started)
-            if ahead > 0:
-                time.sleep(ahead)
-    if producer.flush(120) or failures:
-        print(f"not all were written: {failures[:3]}", file=sys.stderr)
-        return False
-    print(f"produced {options.count} in {time.monotonic() - started:.1f} s")
-    return True
+    headers = [("push-app", options.app.encode())] if options.app else []
+    stream = (
+        Record(token(number, options).encode(), b'{"aps":{"alert":"Hi %d"}}' % number, headers, {})
+        for number in range(options.first, options.first + options.count))
+    with open(os.devnull, "w") as book:
+        written = topics.produce(options.servers, options.topic, stream, book, options.rate)
+    print(f"produced {written}")
+    return written == options.count
 
 
 def audit(options):
