@@ -1,6 +1,7 @@
 import Delivery
 import Foundation
 import TLS
+import TestSupport
 import Testing
 
 @testable import APNs
@@ -12,7 +13,7 @@ final class Nghttpd {
     }
 
     let port: UInt16
-    private var process: pid_t = 0
+    private let process: ChildProcess
     private let directory: URL
 
     /// Serves an empty file for each of `known`; others get 404.
@@ -26,46 +27,18 @@ final class Nghttpd {
         let certificate = directory.appending(path: "cert.pem")
         try Data(issued.keyPEM.utf8).write(to: key)
         try Data(issued.certificatePEM.utf8).write(to: certificate)
-        port = Self.freePort()
-        let arguments = [
-            Self.path!, "-a", "127.0.0.1", "-m", "\(streams)", "-d", directory.appending(path: "www").path, "\(port)",
-            key.path, certificate.path,
-        ]
-        // Not Foundation's Process: its `waitUntilExit` was seen to hang.
-        var strings = arguments.map { strdup($0) } + [nil]
-        defer { strings.forEach { free($0) } }
-        var actions = posix_spawn_file_actions_t()
-        posix_spawn_file_actions_init(&actions)
-        defer { posix_spawn_file_actions_destroy(&actions) }
-        for descriptor in 1...2 as ClosedRange<Int32> {
-            posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_WRONLY, 0)
-        }
-        let result = posix_spawn(&process, Self.path!, &actions, nil, &strings, environ)
-        try #require(result == 0)
+        port = UInt16(Ports.claim())
+        process = try ChildProcess(
+            Self.path!,
+            [
+                "-a", "127.0.0.1", "-m", "\(streams)", "-d", directory.appending(path: "www").path, "\(port)", key.path,
+                certificate.path,
+            ])
     }
 
     deinit {
-        kill(process, SIGKILL)
-        var status: Int32 = 0
-        waitpid(process, &status, 0)
+        try? process.killNow()
         try? FileManager.default.removeItem(at: directory)
-    }
-
-    /// A port that was free a moment ago.
-    private static func freePort() -> UInt16 {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        defer { close(descriptor) }
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
-        withUnsafeMutablePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { raw in
-                _ = bind(descriptor, raw, size)
-                _ = getsockname(descriptor, raw, &size)
-            }
-        }
-        return UInt16(bigEndian: address.sin_port)
     }
 }
 

@@ -6,34 +6,23 @@ extension EndToEnd.Commands {
     /// Broadcasts to Live Activities: channels by `channels`, records by kcat.
     @Suite(.serialized) struct BroadcastTests {
         private static func run(_ arguments: [String]) throws -> Scene.Finished {
-            try Scene.run(Tool.worker.path(), arguments, within: 60)
-        }
-
-        private static func object(_ text: some StringProtocol) throws -> [String: Any] {
-            try #require(try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any], "\(text)")
+            try Scene.run(Tool.worker.path(), arguments)
         }
 
         /// From the making of a channel, through Kafka, to what the simulator got on it.
-        @Test(.needs(.worker, .broker, .python, .kcat, .curl), .timeLimit(.minutes(3)))
-        func aBroadcastFromKcat() throws {
+        @Test(.needs(.worker, .broker, .kcat))
+        func `A broadcast from kcat`() throws {
             let scene = try Scene("broadcast", partitions: 4)
-            let managePort = KafkaBroker.freePorts(1)[0]
-            let simulator = try scene.startSimulator("--manage", "\(managePort)")
+            let simulator = try scene.startSimulator()
+            let managePort = try simulator.managePort()
             scene.configuration.broadcast = "{manage_host: localhost, manage_port: \(managePort)}"
             let worker = try scene.startWorker()
             let channels = ["--config", scene.file("worker.yaml")]
             let made = try Self.run(["channels", "create", "--storage", "none", "--format", "json"] + channels)
-            let channel = try #require(try Self.object(made.text)["channel_id"] as? String, "\(made.text)")
+            let channel = try #require(try jsonObject(made.text)["channel_id"] as? String, "\(made.text)")
 
             func produce(_ value: String, _ headers: String...) throws {
-                try scene.write(value + "\n", to: "broadcast.txt")
-                let options = headers.flatMap { ["-H", $0] }
-                let produced = try Scene.run(
-                    Tool.kcat.path(),
-                    ["-P", "-b", scene.servers, "-t", scene.configuration.requests] + options + [
-                        "-l", scene.file("broadcast.txt"),
-                    ])
-                #expect(produced.ending == .exited(0), "\(produced.text)")
+                try scene.kcat([value], headers: headers, options: [])
             }
             let update = #"{"aps":{"timestamp":1,"event":"update","content-state":{"score":1}}}"#
             try produce(update, "apns-channel-id=\(channel)", "apns-expiration=0")
@@ -45,10 +34,7 @@ extension EndToEnd.Commands {
             try scene.awaitResults(5)
             try scene.stop(worker)
 
-            let results = try Scene.run(
-                Tool.kcat.path(),
-                ["-C", "-q", "-e", "-b", scene.servers, "-t", scene.configuration.results, "-o", "beginning"]
-            ).text.split(separator: "\n").map { try Self.object($0) }
+            let results = try scene.resultObjects()
             func count(_ outcome: String, _ reason: String?) -> Int {
                 results.count { $0["outcome"] as? String == outcome && $0["reason"] as? String == reason }
             }
@@ -56,21 +42,20 @@ extension EndToEnd.Commands {
             #expect(count("accepted", nil) == 2 && count("rejected", "BadExpirationDate") == 1)
             #expect(count("rejected", "ChannelNotRegistered") == 1 && count("invalid", "TopicDisallowed") == 1)
             #expect(results.allSatisfy { $0["channel_id"] is String && $0["device_token"] == nil })
-            let seen = try Scene.run(Tool.curl.path(), ["-s", "\(simulator.control)/channels"])
-            #expect(seen.text == "com.example.shop \(channel) 0 3 2\n", "\(seen.text)")
-            try simulator.process.stop()
+            let seen = LocalHTTP.request("\(simulator.control)/channels").body
+            #expect(seen == "com.example.shop \(channel) 0 3 2\n", "\(seen)")
         }
 
-        /// No broker is there.
-        @Test(.needs(.worker), .timeLimit(.minutes(2)))
-        func allCommandsOfChannels() throws {
+        /// There is no broker.
+        @Test(.needs(.worker))
+        func `All commands of channels`() throws {
             let folder = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("channels"))
             try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
             defer { try? FileManager.default.removeItem(at: folder) }
             let file = folder.appending(path: "worker.yaml").path
-            let managePort = KafkaBroker.freePorts(1)[0]
-            let simulator = try RunningSimulator(
-                in: folder, ["--manage", "127.0.0.1:\(managePort)", "--no-broadcast", "com.example.plain"])
+            let simulator = try RunningSimulator(in: folder, ["--no-broadcast", "com.example.plain"])
+            defer { try? simulator.process.killNow() }
+            let managePort = try simulator.managePort()
             #expect(simulator.process.text.contains("broadcast: {manage_host: localhost, manage_port: \(managePort)}"))
             var configuration = Configuration(servers: "127.0.0.1:1", name: "channels")
             configuration.port = simulator.port
@@ -92,13 +77,13 @@ extension EndToEnd.Commands {
                 "--team-id", "TEAM123456", "--bundle-id", "com.example.shop", "--manage-host", "localhost",
                 "--manage-port", "\(managePort)", "--ca-file", folder.appending(path: "ca.pem").path,
             ]
-            let other = try Self.object(
+            let other = try jsonObject(
                 Self.run(["channels", "create", "--storage", "none", "--format", "json"] + flags).text)
             let second = try #require(other["channel_id"] as? String)
             #expect(other["status"] as? Int == 201 && other["message_storage_policy"] as? Int == 0)
             #expect(other["bundle_id"] as? String == "com.example.shop" && other["request_id"] is String)
             #expect(try channels("list").text == "\(id)\n\(second)\n")
-            let list = try Self.object(channels("list", "--format", "json").text)
+            let list = try jsonObject(channels("list", "--format", "json").text)
             #expect(list["channels"] as? [String] == [id, second])
             let read = try channels("read", "--channel", second)
             #expect(read.ending == .exited(0) && read.text == "\(second) \(place) storage=none\n")
@@ -109,7 +94,7 @@ extension EndToEnd.Commands {
             #expect(gone.ending == .exited(1), "\(gone.text)")
             #expect(gone.text.hasPrefix("apns-worker channels: 400 ChannelNotRegistered: com.example.shop has no such"))
             let refusal = try channels("read", "--channel", id, "--format", "json")
-            let object = try Self.object(refusal.text)
+            let object = try jsonObject(refusal.text)
             #expect(refusal.ending == .exited(1) && object["reason"] as? String == "ChannelNotRegistered")
             #expect(object["advice"] is String)
             let plain = try Self.run(["channels", "list", "-c", file, "--app", "plain"])

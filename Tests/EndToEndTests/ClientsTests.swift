@@ -12,17 +12,17 @@ extension EndToEnd.Services {
 
         // MARK: A service in each language
 
-        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(3)))
-        func aServiceInPython() throws { try run(Tool.python.path(), [Self.file("python/shop.py")]) }
+        @Test(.needs(.worker, .broker, .python, .kcat))
+        func `A service in Python`() throws { try run(Tool.python.path(), [Self.file("python/shop.py")]) }
 
-        @Test(.needs(.worker, .broker, .python, .kcat, .jq), .timeLimit(.minutes(3)))
-        func aServiceInAShellWithKcat() throws { try run("sh", [Self.file("kcat/shop.sh")]) }
+        @Test(.needs(.worker, .broker, .kcat, .jq))
+        func `A service in a shell with kcat`() throws { try run("sh", [Self.file("kcat/shop.sh")]) }
 
-        @Test(.needsJavaClient, .needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(3)))
-        func aServiceInJava() throws { try run(Tool.javaClient.path(), Self.java([Self.file("java/Shop.java")])) }
+        @Test(.needsJavaClient, .needs(.worker, .broker, .kcat))
+        func `A service in Java`() throws { try run(Tool.javaClient.path(), Self.java([Self.file("java/Shop.java")])) }
 
-        @Test(.needsGo, .needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(10)))
-        func aServiceInGo() throws {
+        @Test(.needsGo, .needs(.worker, .broker, .kcat))
+        func `A service in Go`() throws {
             let folder = URL(fileURLWithPath: try Tool.worker.path()).deletingLastPathComponent().appending(path: "go")
             try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
             let program = folder.appending(path: "shop").path
@@ -44,28 +44,26 @@ extension EndToEnd.Services {
         /// Runs a shop beside a worker and another service; it has to find its own results and forget its dead device.
         private func run(_ program: String, _ arguments: [String]) throws {
             let scene = try Scene("shop", partitions: 4)
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let worker = try scene.startWorker()
-            try scene.write("00000009" + String(repeating: "0", count: 56) + #":{"aps":{}}"# + "\n", to: "another.txt")
-            try scene.produceWithKcat("another.txt")
+            try scene.send(to: ["00000009" + String(repeating: "0", count: 56)])
             try scene.awaitResults(1)
             let topics = [scene.configuration.requests, scene.configuration.results, scene.configuration.unregistered]
-            let ended = try Scene.run(program, arguments + [scene.servers] + topics, within: 120)
+            let ended = try Scene.run(program, arguments + [scene.servers] + topics)
             #expect(ended.ending == .exited(0), "\(ended.text)")
             #expect(ended.text.contains("unregistered Unregistered fa174101"), "\(ended.text)")
             #expect(ended.text.contains("forgotten: fa174101…, gone since 16"), "\(ended.text)")
             #expect(ended.text.contains("all is well"), "\(ended.text)")
             #expect(try scene.resultsWithKcat().count == 6)
             try scene.stop(worker)
-            try simulator.process.stop()
         }
 
         // MARK: Partitions
 
         /// One device has one partition whoever writes, as long as all hash by murmur2. What librdkafka does by itself
         /// agrees with Java's client by chance only.
-        @Test(.needsJavaClient, .needs(.broker, .python, .kcat), .timeLimit(.minutes(3)))
-        func theSameKeyGoesToTheSamePartition() throws {
+        @Test(.needsJavaClient, .needs(.broker, .python, .kcat))
+        func `The same key goes to the same partition`() throws {
             let broker = try #require(KafkaBroker.shared)
             let keys = (0..<200).map { hex($0 * 2_654_435_761, digits: 64) }
             let lines = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("keys")).path
@@ -79,7 +77,7 @@ extension EndToEnd.Services {
                 let writer = try ChildProcess(program, arguments(topic))
                 if let input { writer.write(input) }
                 writer.closeInput()
-                #expect(try writer.wait(seconds: 60) == .exited(0), "\(writer.text)")
+                #expect(try writer.wait() == .exited(0), "\(writer.text)")
                 let read = try Scene.run(
                     Tool.kcat.path(),
                     ["-C", "-q", "-e", "-b", broker.bootstrapServers, "-t", topic, "-o", "beginning", "-f", "%k %p\n"])
@@ -131,11 +129,11 @@ extension EndToEnd.Services {
         /// CloudEvents in binary mode need nothing: the payload is the value. In structured mode the event is the
         /// value, and is taken for the payload. What a serializer put before a value or around a key leaves no
         /// notification.
-        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(3)))
-        func cloudEventsAndSerializers() throws {
+        @Test(.needs(.worker, .broker, .kcat))
+        func `CloudEvents and serializers`() throws {
             let scene = try Scene("events", partitions: 1)
             scene.configuration.resultKeys = "copy_headers: [ce_id]"
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let worker = try scene.startWorker()
             func token(_ number: Int) -> String { hex(number, digits: 64) }
             let payload = #"{"aps":{"alert":"Hi"}}"#
@@ -161,30 +159,23 @@ extension EndToEnd.Services {
             #expect(results.count == 2)
             #expect(results.contains { $0.hasPrefix("\(token(1)) outcome=accepted") && $0.contains("ce_id=A234-1234") })
             #expect(results.contains { $0.hasPrefix("\(token(2)) outcome=accepted") && !$0.contains("ce_id") })
-            let letters = try Scene.run(
-                Tool.kcat.path(),
-                [
-                    "-C", "-q", "-e", "-b", scene.servers, "-t", scene.configuration.deadLetters, "-o", "beginning",
-                    "-f", "%k %h\n",
-                ]
-            ).text.split(separator: "\n")
+            let letters = try scene.records(of: scene.configuration.deadLetters, "%k %h")
             #expect(letters.count == 2)
             #expect(letters.contains { $0.hasPrefix("\(token(3)) push-dlq-reason=not-json") }, "\(letters)")
             #expect(letters.contains { $0.hasPrefix("\"\(token(4))\" push-dlq-reason=no-device-token") }, "\(letters)")
             try scene.stop(worker)
-            try simulator.process.stop()
         }
 
         // MARK: What the articles say
 
         /// The pipe in the article for users of pusher makes requests of pusher's messages.
-        @Test(.needs(.worker, .broker, .python, .kcat, .jq), .timeLimit(.minutes(3)))
-        func pushersMessagesAreTranslated() throws {
+        @Test(.needs(.worker, .broker, .kcat, .jq))
+        func `pusher's messages are translated`() throws {
             let article = try String(
                 contentsOfFile: Self.file("../../Sources/Worker/Worker.docc/ComingFromPusher.md"), encoding: .utf8)
             let pipe = try #require(article.split(separator: "```sh\n").last?.split(separator: "```").first)
             let scene = try Scene("pusher", partitions: 2)
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let worker = try scene.startWorker()
             let topic = "\(scene.name).push-game_apns-single"
             try scene.create(topic, partitions: 1)
@@ -195,10 +186,7 @@ extension EndToEnd.Services {
                 #"{"DeviceToken":"\#(token("00000003"))","Payload":{"aps":{}},"push_expiry":1500000000999}"#,
                 #"{"DeviceToken":"\#(token("fa174101"))","Payload":{"aps":{}},"push_expiry":4000000000000}"#,
             ]
-            try scene.write(messages.joined(separator: "\n") + "\n", to: "messages.txt")
-            let produced = try Scene.run(
-                Tool.kcat.path(), ["-P", "-b", scene.servers, "-t", topic, "-l", scene.file("messages.txt")])
-            #expect(produced.ending == .exited(0), "\(produced.text)")
+            try scene.kcat(messages, to: topic, options: [])
             // As it stands there, but for the names, and that it ends.
             let line = pipe.replacing("localhost:9092", with: scene.servers)
                 .replacing("push-game_apns-single", with: topic).replacing("-G translate", with: "-e -G \(scene.name)")
@@ -212,11 +200,10 @@ extension EndToEnd.Services {
                     "00000001outcome=accep", "00000002outcome=accep", "00000003outcome=expir", "fa174101outcome=unreg",
                 ])
             try scene.stop(worker)
-            try simulator.process.stop()
         }
 
         /// Each line of code in the article stands in the program of its language.
-        @Test func theArticleShowsThePrograms() throws {
+        @Test func `The article shows the programs`() throws {
             let article = try String(
                 contentsOfFile: Self.file("../../Sources/Worker/Worker.docc/AnyLanguage.md"), encoding: .utf8)
             let programs = ["python": "python/shop.py", "java": "java/Shop.java", "go": "go/shop.go"]

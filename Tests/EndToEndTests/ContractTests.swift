@@ -12,36 +12,34 @@ extension EndToEnd.Records {
             .split(separator: " ").compactMap { Int($0) }
         private static let deadLetterBytes = 20_000
 
-        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
-        func everyMemberAndHeaderIsAsTheContractSays() throws {
+        @Test(.needs(.worker, .broker, .python))
+        func `Every member and header is as the contract says`() throws {
             let scene = try Scene("contract")
             let tiers = try prepare(scene)
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             scene.configuration.apps = scene.configuration.app(named: "annex")
             scene.configuration.resultKeys = "copy_headers: [x-tenant]"
             scene.configuration.more = "delivery: {response_timeout: 1s, resend_max: 1, max_age: 240s}"
             try compare(scene, tiers)
-            try simulator.process.stop()
         }
 
-        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
-        func theOtherSettingsToo() throws {
+        @Test(.needs(.worker, .broker, .python))
+        func `The other settings too`() throws {
             let scene = try Scene("other")
             let tiers = try prepare(scene)
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             scene.configuration.apps = scene.configuration.app(named: "annex")
             scene.configuration.resultKeys = "copy_headers: [x-tenant], publish: failures"
             scene.configuration.unregisteredKeys = "include_bad_tokens: true"
             scene.configuration.more = "delivery: {in_doubt: abandon, apns_id: apple}"
             try compare(scene, tiers, "--other")
-            try simulator.process.stop()
         }
 
         /// What waits in a tier that the configuration no longer names is still sent when it is due.
-        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(3)))
-        func aTierTakenOutIsReadUntilItIsEmpty() throws {
+        @Test(.needs(.worker, .broker, .python, .kcat))
+        func `A tier taken out is read until it is empty`() throws {
             let scene = try Scene("left", partitions: 4)
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let left = "\(scene.name).left"
             try scene.create(left)
             let kept = scene.configuration.retries
@@ -49,31 +47,32 @@ extension EndToEnd.Records {
             let first = try scene.startWorker()
             // Each is answered TooManyRequests once.
             let tokens = (0..<100).map { "fa1742911" + hex($0, digits: 55) }
-            try scene.write(
-                tokens.map { #"\#($0):{"aps":{"alert":"Hi"}}"# }.joined(separator: "\n") + "\n", to: "lines.txt")
-            try scene.produceWithKcat("lines.txt")
-            do {
-                try scene.books("count", "--topic", left, "--at-least", "\(tokens.count)", "--timeout", "30")
-            } catch {
-                throw Unexpected("\(error)\nthe worker, \(String(describing: first.ended)), said:\n\(first.text)")
-            }
+            try scene.send(to: tokens)
+            try scene.await(left, holds: tokens.count, of: first)
             try scene.stop(first)
-            let written = Date()
 
             scene.configuration.retries = kept
             let second = try scene.startWorker()
-            try second.waitFor("is read until it is empty topic=\(left)", seconds: 30)
+            try second.waitFor("is read until it is empty topic=\(left)")
             try scene.settle(second, retryTopics: [left])
-            // Not by the delays that are still configured.
-            #expect(Date().timeIntervalSince(written) > 3)
             try scene.stop(second)
-            #expect(try scene.resultsWithKcat().filter { $0.hasSuffix(" outcome=accepted") }.count == tokens.count)
+            // Not by the delays that are still configured: none was sent before its own was over.
+            let due = try scene.records(of: left, "%k %h").compactMap { line in
+                try #require(line.firstMatch(of: /^(\S+) .*push-retry-due-ms=(\d+)/)).output
+            }
+            let dueByToken = Dictionary(due.map { ($0.1, Int($0.2) ?? .max) }, uniquingKeysWith: max)
+            let results = try scene.resultObjects()
+            #expect(results.count == tokens.count)
+            for result in results {
+                let token = result["device_token"] as? String ?? ""
+                #expect(result["outcome"] as? String == "accepted", "\(result)")
+                #expect(result["sent_at_ms"] as? Int ?? 0 >= dueByToken[token[...]] ?? .max, "\(result)")
+            }
 
             let third = try scene.startWorker()
-            try third.waitFor("partitions assigned", seconds: 30)
+            try third.waitFor("partitions assigned")
             try scene.stop(third)
             #expect(!third.text.contains(left), "\(third.text)")
-            try simulator.process.stop()
         }
 
         /// Makes the tiers' topics, and a topic for dead letters that takes short ones only.
@@ -90,8 +89,7 @@ extension EndToEnd.Records {
         }
 
         private func compare(_ scene: Scene, _ tiers: [String], _ more: String...) throws {
-            let worker = try scene.startWorker()
-            try worker.waitFor("partitions assigned group=\(scene.configuration.group) ", seconds: 60)
+            let worker = try scene.startAssignedWorker()
             let configuration = scene.configuration
             do {
                 try scene.books(

@@ -17,7 +17,7 @@ extension EndToEnd.Troubles {
             let library = try Self.library(in: scene)
             var workers: [(process: ChildProcess, port: Int)] = []
             for name in ["first", "second", "third"] {
-                let port = KafkaBroker.freePorts(1)[0]
+                let port = Ports.claim()
                 scene.configuration.admin = "127.0.0.1:\(port)"
                 let worker = try scene.startWorker(
                     named: name, kafka: "group_instance_id: \(name)", environment: poison(library, at: "read"))

@@ -4,9 +4,9 @@ import Testing
 
 extension EndToEnd.Deliveries {
     @Suite(.serialized) struct DeliveryTests {
-        /// Both forms, fan-outs up to 10,000, each of Apple's 32 reasons, 1 % malformed.
-        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
-        func everyRecordEndsInOneResultForEachNotificationOrOneDeadLetter() throws {
+        /// Both forms, fan-outs (up to 10,000 in a long run), each of Apple's 32 reasons, 1 % malformed.
+        @Test(.needs(.worker, .broker, .python))
+        func `Every record ends in one result for each notification or one dead letter`() throws {
             let scene = try Scene("delivery")
             let simulator = try scene.startSimulator()
             let worker = try scene.startWorker()
@@ -20,53 +20,81 @@ extension EndToEnd.Deliveries {
                 "audit", scene.auditArguments + ["--simulator", simulator.control, "--withhold", "77"])
             #expect(withheld.ending == .exited(1))
             #expect(withheld.text.contains("FOUND 1 x LOST: no result"))
-            try simulator.process.stop()
+        }
+
+        /// Books that agree are altered, one fault at a time.
+        @Test(.needs(.python), arguments: [["books.py", "selftest"], ["chaos.py", "--selftest"]])
+        func `The audits find each kind of fault`(program: [String]) throws {
+            let ended = try Scene.run(Tool.python.path(), [Scene.book(program[0]), program[1]])
+            #expect(ended.ending == .exited(0), "\(ended.text)")
         }
 
         /// Some requests make the server close, cut or reset its connections, or leave them unanswered: all are resent,
         /// and what may have been accepted twice says so.
-        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
-        func lostConnectionsLoseNothing() throws {
+        @Test(.needs(.worker, .broker, .python))
+        func `Lost connections lose nothing`() throws {
             let scene = try Scene("faults")
             let simulator = try scene.startSimulator()
             scene.configuration.more = "delivery: {response_timeout: 2s}"
             let worker = try scene.startWorker()
-            try scene.produce(max(200, Scene.records / 20), "--prefixes", scene.prefixes(), "--faults", "--calm")
+            try scene.produce(max(600, Scene.records / 20), "--prefixes", scene.prefixes(), "--faults", "--calm")
             try scene.settle(worker)
             try scene.stop(worker)
             try scene.audit("--simulator", simulator.control, "--doubtful")
-            try simulator.process.stop()
         }
 
         /// nghttp2's own server knows some device tokens and answers 404 to others.
-        @Test(.needs(.worker, .broker, .python, .nghttpd, .openssl), .timeLimit(.minutes(5)))
-        func aServerThatIsNotOursGetsWhatItUnderstands() throws {
+        @Test(.needs(.worker, .broker, .python, .nghttpd, .openssl))
+        func `A server of another project gets what it understands`() throws {
             let scene = try Scene("foreign")
-            let server = try scene.startForeignServer(knownTokens: max(10, Scene.records / 20))
+            try scene.startForeignServer(knownTokens: Scene.records / 20)
             let worker = try scene.startWorker()
-            try scene.produce(Scene.records, "--known", scene.file("known.txt"))
+            try scene.produce(Scene.records / 4, "--known", scene.file("known.txt"))
             try scene.settle(worker)
             try scene.stop(worker)
             try scene.audit()
-            try server.stop()
         }
 
-        /// The README's smallest producer and consumer: kcat, and nothing else.
-        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(2)))
-        func kcatIsEnough() throws {
+        /// The README's smallest producer and consumer.
+        @Test(.needs(.worker, .broker, .kcat))
+        func `kcat is enough`() throws {
             let scene = try Scene("kcat")
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let worker = try scene.startWorker()
             let tokens = (0..<1000).map { hex($0, digits: 8) + String(repeating: "c4", count: 28) }
-            try scene.write(
-                tokens.map { #"\#($0):{"aps":{"alert":"Hi"}}"# }.joined(separator: "\n") + "\n", to: "lines.txt")
-            try scene.produceWithKcat("lines.txt")
+            try scene.send(to: tokens)
             try scene.settle(worker)
             try scene.stop(worker)
             let lines = try scene.resultsWithKcat()
             #expect(lines.map { String($0.prefix { $0 != " " }) }.sorted() == tokens)
             #expect(lines.allSatisfy { $0.hasSuffix(" outcome=accepted") }, "\(lines.first ?? "no result")")
-            try simulator.process.stop()
+        }
+
+        /// The worker ends midway, well or badly, and another takes over.
+        @Test(.needs(.worker, .broker, .python), arguments: ["killed", "stopped"])
+        func `Nothing is lost when the worker ends midway`(_ how: String) throws {
+            let scene = try Scene(how)
+            let simulator = try scene.startSimulator()
+            let records = Scene.records / 2
+            try scene.produce(records, "--prefixes", scene.prefixes(), "--calm")
+            var repeatable = 0
+            for share in [0.2, 0.5] {
+                let worker = try scene.startWorker()
+                try scene.awaitResults(Int(share * Double(records)))
+                if how == "stopped" {
+                    try scene.stop(worker)
+                } else {
+                    try worker.killNow()
+                    repeatable += try scene.repeatable(simulator)
+                }
+            }
+            let worker = try scene.startWorker()
+            try scene.settle(worker)
+            try scene.stop(worker)
+            // After an orderly stop nothing is sent twice.
+            try scene.audit(
+                ["--simulator", simulator.control]
+                    + (how == "stopped" ? ["--restarted"] : ["--crashed", "--repeats-at-most", "\(repeatable)"]))
         }
     }
 }

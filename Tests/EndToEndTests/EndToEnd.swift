@@ -5,9 +5,8 @@ import Testing
 /// The built worker as a process, between a real broker and a real server, with producers that are not ours. Rows of
 /// tests side by side, in each one after the other. None should be much longer than the rest: the run takes at least as
 /// long as the longest.
-@Suite(.places) enum EndToEnd {
-    /// Their processes take three fifths of two cores while nine rows run; the other rows stand in line. Some tests
-    /// measure times.
+@Suite(.places, .timeLimit(.minutes(20))) enum EndToEnd {
+    /// So many tests at once keep two cores busy: most of them wait for a broker, a server or the clock.
     fileprivate static let places = Waiting(atOnce: 11)
 
     /// What becomes of notifications, at load; each run ends in the audit of three books.
@@ -34,10 +33,13 @@ import Testing
     /// What a broker says falsely, or does not say.
     @Suite(.serialized) enum FalseAnswers {}
 
-    /// At a broker that tests stop, freeze and take rights away at (`KafkaBroker.expendable`).
+    /// At a broker that tests stop and freeze (`KafkaBroker.expendable`).
     @Suite(.serialized) enum Outages {}
 
-    /// The feedback service, also while the broker is away.
+    /// What a worker may not do, and topics that are not as they should be.
+    @Suite(.serialized) enum Rights {}
+
+    /// The feedback service.
     @Suite(.serialized) enum Feedback {}
 
     /// Programs of others: clients in other languages, one with our library, proxies, a database.

@@ -6,8 +6,8 @@ extension EndToEnd.Starts {
     /// What an operator sees when something is wrong at the start: one line that names it.
     @Suite(.serialized) struct FaultyStartTests {
         /// Before the worker itself takes signals; here it waits for its configuration, from a pipe that nobody writes.
-        @Test(.needs(.worker), .timeLimit(.minutes(1)), arguments: [SIGHUP, SIGTERM, SIGINT])
-        func aSignalDuringTheStart(number: Int32) throws {
+        @Test(.needs(.worker), arguments: [SIGHUP, SIGTERM, SIGINT])
+        func `A signal during the start`(number: Int32) throws {
             let pipe = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("pipe")).path
             try #require(mkfifo(pipe, 0o600) == 0)
             defer { unlink(pipe) }
@@ -18,36 +18,32 @@ extension EndToEnd.Starts {
                 let line = try #require(text.split(separator: "\n").first { $0.hasPrefix(name) })
                 return UInt64(line.split(separator: "\t")[1], radix: 16) ?? 0
             }
-            let deadline = Date(timeIntervalSinceNow: 20)
-            while try mask("SigBlk:") & 1 == 0 || mask("SigCgt:") & (1 << 14 | 1 << 1) != 1 << 14 | 1 << 1 {
-                try #require(Date() < deadline)
-                usleep(2_000)
+            try eventually("its handlers", of: run) {
+                try mask("SigBlk:") & 1 == 1 && mask("SigCgt:") & (1 << 14 | 1 << 1) == 1 << 14 | 1 << 1
             }
             run.signal(number)
             if number == SIGHUP {
                 // What it waits for comes, and is no configuration.
                 try "kafka: [".write(toFile: pipe, atomically: false, encoding: .utf8)
-                #expect(try run.wait(seconds: 20) == .exited(78))
+                #expect(try run.wait() == .exited(78))
             } else {
-                #expect(try run.wait(seconds: 20) == .exited(0))
+                #expect(try run.wait() == .exited(0))
             }
         }
 
         /// Long before its first line, while libraries are initialized. As process 1 of a container it would not hear
         /// of it.
-        @Test(.needs(.worker), .needsClang, .timeLimit(.minutes(1)), arguments: [SIGHUP, SIGTERM, SIGINT])
-        func aSignalBeforeTheStart(number: Int32) throws {
+        @Test(.needs(.worker), .needsClang, arguments: [SIGHUP, SIGTERM, SIGINT])
+        func `A signal before the start`(number: Int32) throws {
             let name = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("early")).path
-            let source = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "Books/early.c")
-                .path
             defer { unlink(name) }
-            let built = try Scene.run("clang", ["-shared", "-fPIC", "-w", "-o", name, source])
+            let built = try Scene.run("clang", ["-shared", "-fPIC", "-w", "-o", name, Scene.book("early.c")])
             try #require(built.ending == .exited(0), "\(built.text)")
             func run(_ command: String) throws -> ChildProcess.Ending? {
                 try ChildProcess(
                     Tool.worker.path(), [command, "--config", "/no/such/file.yaml"],
                     environment: ["LD_PRELOAD": name, "EARLY_SIGNAL": "\(number)"]
-                ).wait(seconds: 20)
+                ).wait()
             }
             // SIGHUP waits until there is something to reload; one to stop ends it in order.
             #expect(try run("run") == .exited(number == SIGHUP ? 78 : 0))
@@ -63,8 +59,7 @@ extension EndToEnd.Starts {
             var arrange: @Sendable (Scene) throws -> Void
         }
 
-        /// Nothing listens on the port of tcpmux.
-        static let deadPort = 1
+        static let deadPort = Ports.claim()
 
         static let faults = [
             Fault(name: "a key that does not exist", words: ["conections", "connections"]) { scene in
@@ -115,35 +110,34 @@ extension EndToEnd.Starts {
         ]
 
         /// As far as the hard limit goes; where that is too low, a line says so. Nothing is sent meanwhile.
-        @Test(.needs(.worker, .broker), .timeLimit(.minutes(2)), arguments: [true, false])
-        func theLimitOfDescriptorsIsRaised(isEnough: Bool) throws {
+        @Test(.needs(.worker, .broker), arguments: [true, false])
+        func `The limit of descriptors is raised`(isEnough: Bool) throws {
             let scene = try Scene("descriptors", partitions: 1)
             try scene.makeCertificate()
             try scene.makeSigningKey(scene.configuration.keyFile)
             scene.configuration.caFile = "server.pem"
             scene.configuration.admin = "127.0.0.1:0"
             try scene.write(scene.configuration.text, to: "worker.yaml")
-            let worker = try ChildProcess(
+            let worker = try scene.start(
                 "bash",
                 [
                     "-c", #"ulimit -Sn 80; ulimit -Hn $0; exec "$@""#, isEnough ? "1000" : "100", Tool.worker.path(),
                     "run", "--config", scene.file("worker.yaml"),
                 ])
-            try worker.waitFor("admin pages", seconds: 30)
+            try worker.waitFor("admin pages")
             let limits = try String(contentsOfFile: "/proc/\(worker.processID)/limits", encoding: .utf8)
             let match = try #require(limits.firstMatch(of: /Max open files +([0-9]+) +([0-9]+)/))
             #expect(match.1 == match.2 && match.1 == (isEnough ? "1000" : "100"))
             #expect(worker.text.contains("too few descriptors") != isEnough)
-            try worker.killNow()
         }
 
         /// All of them at once: most of the time is spent in waiting for the next try.
-        @Test(.needs(.worker, .broker, .python, .openssl), .timeLimit(.minutes(4)))
-        func oneLineNamesWhatIsWrong() throws {
+        @Test(.needs(.worker, .broker, .python, .openssl))
+        func `One line names what is wrong`() throws {
             let sound = try Scene("sound")
-            let simulator = try sound.startSimulator()
+            _ = try sound.startSimulator()
             let check = try sound.startWorker("check")
-            #expect(try check.wait(seconds: 60) == .exited(0), "\(check.text)")
+            #expect(try check.wait() == .exited(0), "\(check.text)")
 
             // The scenes are kept: their folders go with them.
             let started = try Self.faults.map { fault in
@@ -151,34 +145,98 @@ extension EndToEnd.Starts {
                 try fault.arrange(scene)
                 return (fault, scene, try scene.startWorker("check"), try scene.startWorker("run"))
             }
-            for (fault, scene, check, run) in started {
-                defer { withExtendedLifetime(scene) {} }
+            for (fault, _, check, run) in started {
                 let name = fault.name
-                let checked = try check.wait(seconds: 60)
+                let checked = try check.wait()
                 #expect(checked == .exited(1), "check, \(name): \(check.text)")
                 #expect(Self.lines(of: check, naming: fault.words).count == 1, "check, \(name): \(check.text)")
                 if fault.keepsTrying {
-                    let deadline = Date(timeIntervalSinceNow: 40)
-                    while Self.lines(of: run, naming: fault.words).count < 2, run.ended == nil, Date() < deadline {
-                        usleep(50_000)
+                    try eventually("two lines of run, \(name),", of: run) {
+                        Self.lines(of: run, naming: fault.words).count >= 2
                     }
-                    #expect(Self.lines(of: run, naming: fault.words).count >= 2, "run, \(name): \(run.text)")
-                    #expect(run.ended == nil, "run, \(name) gave up: \(run.text)")
-                    #expect(try run.stop(seconds: 30) == .exited(0), "run, \(name): \(run.text)")
+                    #expect(try run.stop() == .exited(0), "run, \(name): \(run.text)")
                 } else {
-                    let ended = try run.wait(seconds: 60)
+                    let ended = try run.wait()
                     #expect(ended == .exited(78), "run, \(name): \(run.text)")
                     #expect(Self.lines(of: run, naming: fault.words).count == 1, "run, \(name): \(run.text)")
                 }
             }
-            try simulator.process.stop()
         }
 
         @Test(.needs(.worker))
-        func wrongUsageExits64() throws {
+        func `Wrong usage exits 64`() throws {
             let ended = try Scene.run(Tool.worker.path(), ["run", "--no-such-option"])
             #expect(ended.ending == .exited(64))
             #expect(ended.text.contains("--no-such-option"))
+        }
+
+        // MARK: What a newcomer is told while something does not work yet
+
+        @Test(.needs(.worker, .broker, .python))
+        func `Topics that are missing are one line of the log`() throws {
+            let scene = try Scene("missing", partitions: 1)
+            _ = try scene.startSimulator()
+            let names = ["requests", "results", "unregistered", "dead-letters", "retry"].map {
+                "\(scene.name).no.\($0)"
+            }
+            scene.configuration.requests = names[0]
+            scene.configuration.results = names[1]
+            scene.configuration.unregistered = names[2]
+            scene.configuration.deadLetters = names[3]
+            scene.configuration.retries = "tiers: {1s: \(names[4])}"
+            let worker = try scene.startWorker()
+            #expect(try worker.wait() == .exited(78), "\(worker.text)")
+            let lines = worker.text.split(separator: "\n").filter { $0.contains("do not exist") }
+            #expect(lines.count == 1 && names.allSatisfy { lines[0].contains($0) }, "\(worker.text)")
+            #expect(lines[0].contains("Z critical worker: cannot start reason="), "\(worker.text)")
+        }
+
+        /// The group keeps the place of a worker that was killed until its session is over.
+        @Test(.needs(.worker, .broker, .python))
+        func `A successor of one that was killed says what it waits for`() throws {
+            let scene = try Scene("successor", partitions: 1)
+            _ = try scene.startSimulator()
+            try scene.startAssignedWorker().killNow()
+            let second = try scene.startAssignedWorker()
+            let waits = second.text.split(separator: "\n").filter {
+                $0.contains(
+                    "waiting for partitions groups=\(scene.configuration.group),\(scene.configuration.group).retry ")
+            }
+            #expect(waits.count == 1 && waits[0].contains("until its session is over (6 s at most)"), "\(second.text)")
+            try scene.stop(second)
+        }
+
+        /// Where APNs cannot be reached, a result does not come: `send` asks the worker why.
+        @Test(.needs(.worker, .broker, .python))
+        func `send says what keeps its worker from sending`() throws {
+            let scene = try Scene("cutoff", partitions: 1)
+            _ = try scene.startSimulator()
+            // `send` finds the pages by the configuration.
+            let admin = Ports.claim()
+            scene.configuration.port = Ports.claim()
+            scene.configuration.admin = "127.0.0.1:\(admin)"
+            let worker = try scene.startWorker()
+            let pages = try Pages(of: worker)
+            try pages.await("/status", says: "cannot connect to localhost")
+            func send() throws -> String {
+                let sent = try Scene.run(
+                    Tool.worker.path(),
+                    [
+                        "send", "-c", scene.file("worker.yaml"), "-t", String(repeating: "0", count: 64), "-a", "Hi",
+                        "--deadline", "2s",
+                    ])
+                #expect(sent.ending == .exited(1), "\(sent.text)")
+                return sent.text
+            }
+            let text = try send()
+            #expect(
+                text.contains(
+                    "apns-worker send: the worker at 127.0.0.1:\(admin) says: app shop: cannot connect to localhost"),
+                "\(text)")
+            #expect(text.contains("look at the network, the proxy and the app's host"), "\(text)")
+            try scene.stop(worker)
+            let alone = try send()
+            #expect(alone.contains("no worker answers at 127.0.0.1:\(admin) (admin.listen)"), "\(alone)")
         }
 
         private static func lines(of process: ChildProcess, naming words: [String]) -> [Substring] {

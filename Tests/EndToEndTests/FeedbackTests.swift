@@ -24,21 +24,16 @@ extension Scene {
 
     /// Starts a simulator whose feedback service tells so many tokens, the first one made of a number.
     fileprivate func startFeedback(_ count: Int, from first: Int = 0, port: Int) throws -> RunningSimulator {
-        try startSimulator(
+        try startOtherSimulator(
             arguments: ["--feedback", "\(port)"]
                 + (first..<first + count).flatMap { ["--feedback-token", "\(token($0))@\(1_700_000_000 + $0)"] })
     }
 
     /// The dead tokens there are, as objects.
     fileprivate func deadTokens() throws -> [[String: Any]] {
-        try Self.run(
-            Tool.kcat.path(),
-            ["-C", "-q", "-e", "-b", servers, "-t", configuration.unregistered, "-o", "beginning", "-f", "%k %s\n"]
-        ).text.split(separator: "\n").map { line in
+        try records(of: configuration.unregistered, "%k %s").map { line in
             let parts = line.split(separator: " ", maxSplits: 1)
-            var object = try JSONSerialization.jsonObject(with: Data(parts[1].utf8)) as? [String: Any] ?? [:]
-            object["key"] = String(parts[0])
-            return object
+            return try jsonObject(parts[1]).merging(["key": String(parts[0])]) { $1 }
         }
     }
 
@@ -72,66 +67,68 @@ extension EndToEnd.Feedback {
                 Tool.worker.path(), ["feedback", "--config", scene.file("worker.yaml")] + more, within: 60)
         }
 
-        @Test(.needs(.worker, .broker, .python, .kcat, .curl), .timeLimit(.minutes(3)))
-        func aWorkerWritesWhatItIsTold() throws {
+        @Test(.needs(.worker, .broker, .kcat))
+        func `A worker writes what it is told`() throws {
             let scene = try Scene("feedback", partitions: 4)
-            let port = KafkaBroker.freePorts(1)[0]
-            let simulator = try scene.startFeedback(10_000, port: port)
-            scene.configuration.admin = "127.0.0.1:0"
+            _ = try scene.startSimulator()
+            let count = 2_000
+            // It comes back at its port.
+            let port = Ports.claim()
+            let first = try scene.startFeedback(count, port: port)
             scene.configuration.apps = scene.feedbackApp(port: port, interval: "1s")
-            let worker = try scene.startWorker()
-            let pages = try Pages(of: worker)
+            let (worker, pages) = try scene.startWorkerWithPages()
             let tokens = "apns_worker_feedback_tokens_total{app=\"old\"}"
-            try pages.await("/metrics") { $0.1.contains("\(tokens) 10000\n") }
-            try scene.expectDeadTokens(10_000, from: 1_700_000_000)
+            try pages.await("/metrics", says: "\(tokens) \(count)\n")
+            try scene.expectDeadTokens(count, from: 1_700_000_000)
             // Read again each second, and told nothing.
-            try pages.await("/metrics") {
+            let again = try pages.await("/metrics") {
                 $0.1.contains(/feedback_reads_total\{app="old",outcome="complete"\} ([3-9]|\d\d)/)
             }
-            #expect(try pages.get("/metrics").1.contains("\(tokens) 10000\n"))
+            #expect(again.contains("\(tokens) \(count)\n"))
 
-            // Gone, and back at the same port with more.
-            try simulator.process.stop()
+            try first.process.stop()
             try pages.await("/status") {
                 $0.1.contains("app old") && $0.1.contains("feedback cannot be read: localhost:\(port)")
             }
-            let second = try scene.startFeedback(10, from: 10_000, port: port)
-            try pages.await("/metrics") { $0.1.contains("\(tokens) 10010\n") }
+            _ = try scene.startFeedback(10, from: count, port: port)
+            try pages.await("/metrics", says: "\(tokens) \(count + 10)\n")
             try pages.await("/status") { !$0.1.contains("feedback cannot be read") }
 
             // Another service, by SIGHUP, and then none.
-            let other = KafkaBroker.freePorts(1)[0]
-            let third = try RunningSimulator(
-                in: scene.folder,
-                ["--feedback", "\(other)", "--feedback-token", "\(token(10_010))@\(1_700_010_010)"])
-            scene.configuration.apps = scene.feedbackApp(port: other, interval: "1s")
+            let other = try scene.startFeedback(1, from: count + 10, port: 0)
+            scene.configuration.apps = scene.feedbackApp(port: try other.feedbackPort(), interval: "1s")
             try scene.reload(worker, saying: "configuration reloaded")
             #expect(!worker.text.contains("its connections are made anew app=old"), "connections to the gateway go on")
-            try pages.await("/metrics") { $0.1.contains("\(tokens) 10011\n") }
+            try pages.await("/metrics", says: "\(tokens) \(count + 11)\n")
             scene.configuration.apps = ""
             try scene.reload(worker, saying: "app removed")
-            let reads = try pages.get("/metrics").1.components(separatedBy: "\n")
-                .filter { $0.contains("feedback_reads_total{") }
-            usleep(2_500_000)
-            #expect(
-                try pages.get("/metrics").1.components(separatedBy: "\n")
-                    .filter { $0.contains("feedback_reads_total{") } == reads)
-            try scene.expectDeadTokens(10_011, from: 1_700_000_000)
+            // The page is a second old at most.
+            Thread.sleep(forTimeInterval: 1.5)
+            func reads() throws -> [String] {
+                try pages.get("/metrics").1.components(separatedBy: "\n").filter {
+                    $0.contains("feedback_reads_total{")
+                }
+            }
+            let before = try reads()
+            Thread.sleep(forTimeInterval: 2.5)
+            #expect(try reads() == before)
+            try scene.expectDeadTokens(count + 11, from: 1_700_000_000)
             try scene.stop(worker)
-            for process in [second.process, third.process] { try process.stop() }
         }
 
-        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(2)))
-        func theCommandReadsOnce() throws {
+        @Test(.needs(.worker, .broker, .kcat))
+        func `The command reads once`() throws {
             let scene = try Scene("feedback", partitions: 4)
             let none = try feedback(scene)
             #expect(none.ending == .exited(78) && none.text.contains("no app of the configuration has binary.feedback"))
-            let port = KafkaBroker.freePorts(1)[0]
+            _ = try scene.startSimulator()
+            // Nothing listens there in the end.
+            let port = Ports.claim()
             let simulator = try scene.startFeedback(1_000, port: port)
             scene.configuration.apps = scene.feedbackApp(port: port, interval: "0")
             // Looked at, and not asked: nothing of the list is gone.
             let checked = try scene.startWorker("check")
-            _ = try checked.wait(seconds: 60)
+            _ = try checked.wait()
             let words =
                 "fine: app old: its feedback service localhost:\(port) reached at 127.0.0.1:\(port), and not asked"
             #expect(checked.text.contains(words), "\(checked.text)")
@@ -143,11 +140,11 @@ extension EndToEnd.Feedback {
             try scene.expectDeadTokens(1_000, from: 1_700_000_000)
             let second = try feedback(scene)
             #expect(second.ending == .exited(0) && second.text.hasPrefix("old: 0 dead tokens"), "\(second.text)")
-            // Nobody listens; and Kafka is not there, so nobody is asked.
+            // The service is gone; then Kafka is not there, so that no service is asked.
             try simulator.process.stop()
             let refused = try feedback(scene)
             #expect(refused.ending == .exited(1) && refused.text.contains("Connection refused"), "\(refused.text)")
-            scene.configuration.servers = "127.0.0.1:\(KafkaBroker.freePorts(1)[0])"
+            scene.configuration.servers = "127.0.0.1:\(Ports.claim())"
             let unheard = try feedback(scene, "--deadline", "3s")
             #expect(unheard.ending == .exited(1), "\(unheard.text)")
             #expect(unheard.text.contains("nothing is read before Kafka can take it"), "\(unheard.text)")
@@ -156,53 +153,48 @@ extension EndToEnd.Feedback {
     }
 }
 
-extension EndToEnd.Feedback {
+extension EndToEnd.Outages {
     /// The broker goes while the list is read, of which the service keeps nothing.
-    @Suite(.serialized) struct FeedbackOutageTests {
-        /// Away for most of the time: others would wait for it.
-        private static let broker = Result<KafkaBroker, any Error> {
-            try KafkaBroker(home: try #require(KafkaBroker.home))
-        }
-
+    @Suite(.serialized, .ownBroker) struct FeedbackOutageTests {
         private static let count = 40_000
 
-        /// A service that waits after half of its list (`Books/feedback.py`).
-        private func startService(_ scene: Scene) throws -> (process: ChildProcess, port: Int) {
+        /// What becomes of a worker, or of the command, whose broker goes while half of the list is read.
+        ///
+        /// - Parameter drain: how long it may go on at its end.
+        private func interrupt(_ command: String, _ broker: KafkaBroker, drain: String) throws -> (Scene, ChildProcess)
+        {
+            let scene = try Scene("feedback", partitions: 4, on: broker)
+            try scene.makeSigningKey(scene.configuration.keyFile)
             try scene.makeCertificate()
             for (from, to) in [("server.pem", "client.pem"), ("server.key", "client-key.pem")] {
                 try FileManager.default.copyItem(atPath: scene.file(from), toPath: scene.file(to))
             }
             scene.configuration.caFile = "server.pem"
-            let port = KafkaBroker.freePorts(1)[0]
-            let program = URL(fileURLWithPath: Scene.program).deletingLastPathComponent().appending(path: "feedback.py")
-            let process = try ChildProcess(
-                Tool.python.path(),
-                [program.path, "\(port)", scene.file("server.pem"), scene.file("server.key"), "\(Self.count)"])
-            try process.waitFor("listening", seconds: 20)
-            return (process, port)
+            // A service that waits after half of its list.
+            let service = try scene.startBook(
+                "feedback.py", [scene.file("server.pem"), scene.file("server.key"), "\(Self.count)"])
+            scene.configuration.apps = scene.feedbackApp(port: try scene.port(of: service), interval: "24h")
+            scene.configuration.more = "drain: {shutdown: \(drain)}"
+            let process = try scene.startWorker(command)
+            try service.waitFor("half is told")
+            try broker.stop(kill: true)
+            service.write("go on\n")
+            try service.waitFor("all is told")
+            return (scene, process)
         }
 
         @Test(
-            .needs(.worker, .broker, .python, .kcat), .ownBroker, .timeLimit(.minutes(4)),
-            arguments: ["run", "feedback"])
-        func whatWasReadArrivesWhenItIsBack(_ command: String) throws {
-            let broker = try Self.broker.get()
-            let scene = try Scene("feedback", partitions: 4, on: broker)
-            try scene.makeSigningKey(scene.configuration.keyFile)
-            let service = try startService(scene)
-            scene.configuration.apps = scene.feedbackApp(port: service.port, interval: "24h")
-            scene.configuration.more = "drain: {shutdown: 90s}"
-            let process = try scene.startWorker(command)
-            try service.process.waitFor("half is told", seconds: 60)
-            try broker.stop(kill: true)
-            service.process.write("go on\n")
-            try service.process.waitFor("all is told", seconds: 20)
-            usleep(3_000_000)
+            .needs(.worker, .broker, .python, .kcat, .openssl),
+            arguments: Long.isWanted ? ["run", "feedback"] : ["run"])
+        func `What was read arrives when the broker is back`(_ command: String) throws {
+            let broker = try KafkaBroker.expendable.get()
+            let (scene, process) = try interrupt(command, broker, drain: "10m")
+            Thread.sleep(forTimeInterval: 2)
             #expect(process.ended == nil, "\(process.text)")
             // The worker is asked to end meanwhile, and has `drain.shutdown` to write the rest.
             if command == "run" { process.signal(SIGTERM) }
             try broker.start()
-            #expect(try process.wait(seconds: 120) == .exited(0), "\(process.text)")
+            #expect(try process.wait() == .exited(0), "\(process.text)")
             if command == "feedback" {
                 #expect(process.text.contains("old: \(Self.count) dead tokens written to "), "\(process.text)")
             }
@@ -210,26 +202,20 @@ extension EndToEnd.Feedback {
             try scene.expectDeadTokens(Self.count, from: 0)
         }
 
-        /// Where the broker does not come back in time, it is said how many nobody has.
-        @Test(.needs(.worker, .broker, .python), .ownBroker, .timeLimit(.minutes(4)), arguments: ["run", "feedback"])
-        func whatIsLostIsSaid(_ command: String) throws {
-            let broker = try Self.broker.get()
-            let scene = try Scene("feedback", partitions: 4, on: broker)
-            try scene.makeSigningKey(scene.configuration.keyFile)
-            let service = try startService(scene)
-            scene.configuration.apps = scene.feedbackApp(port: service.port, interval: "24h")
-            scene.configuration.more = "drain: {shutdown: 1s}"
-            let process = try scene.startWorker(command)
-            try service.process.waitFor("half is told", seconds: 60)
-            try broker.stop(kill: true)
-            service.process.write("go on\n")
-            try service.process.waitFor("all is told", seconds: 20)
+        /// Where the broker does not come back in time, it is said how many tokens are lost.
+        @Test(
+            .needs(.worker, .broker, .python, .openssl), arguments: Long.isWanted ? ["run", "feedback"] : ["feedback"])
+        func `What is lost is said`(_ command: String) throws {
+            let broker = try KafkaBroker.expendable.get()
+            let (scene, process) = try interrupt(command, broker, drain: "1s")
+            defer { withExtendedLifetime(scene) {} }
             process.signal(SIGTERM)
             if command == "feedback" {
-                usleep(1_000_000)
+                Thread.sleep(forTimeInterval: 1)
                 process.signal(SIGTERM)
             }
-            let ending = try process.wait(seconds: 60)
+            let ending = try? process.wait()
+            // Other tests need it, too.
             try broker.start()
             #expect(ending == .exited(command == "run" ? 0 : 1), "\(process.text)")
             #expect(process.text.contains("DEAD TOKENS ARE LOST"), "\(process.text)")

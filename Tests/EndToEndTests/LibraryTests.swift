@@ -16,34 +16,31 @@ extension EndToEnd.Services {
 
         /// It builds, produces both forms with PushRecords, and reads results and dead tokens. Building takes some 20 s
         /// the first time.
-        @Test(.needs(.worker, .broker, .python, .kcat), .needsSwift, .timeLimit(.minutes(10)))
-        func aProgramOfItsOwn() throws {
+        @Test(.needs(.worker, .broker), .needsSwift)
+        func `A program of its own`() throws {
             let scene = try Scene("library", partitions: 2)
-            let started = Date()
             let scratch = try Self.scratch()
             let arguments = [
                 "build", "--package-path", Self.package, "--scratch-path", scratch, "--disable-sandbox",
                 "--disable-index-store", "--quiet",
             ]
-            let built = try Scene.run("swift", arguments, within: 540)
+            let built = try Scene.run("swift", arguments, within: 900)
             try #require(built.ending == .exited(0), "\(built.text)")
-            print("built in \(Int(Date().timeIntervalSince(started))) s")
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let worker = try scene.startWorker()
-            let program = try ChildProcess(
+            let program = try scene.start(
                 "\(scratch)/debug/shop",
                 [
                     scene.servers, scene.configuration.requests, scene.configuration.results,
                     scene.configuration.unregistered,
                 ])
-            let ending = try program.wait(seconds: 60)
+            let ending = try program.wait()
             print(program.text)
             #expect(ending == .exited(0))
             #expect(program.text.contains("refused: PayloadTooLarge: the payload has more than 4096 bytes"))
             #expect(program.text.contains("forgotten: fa174101…, gone since 1600000000000"))
             #expect(program.text.contains("all is well"))
             try scene.stop(worker)
-            try simulator.process.stop()
         }
     }
 }

@@ -54,8 +54,8 @@ extension EndToEnd.Logs {
             // The new log ends below what was read of the old one.
             try scene.change("remake", scene.configuration.requests, "1", "20", "ff", "0")
             // Of what is sent from here on; what is in flight is answered when it would have been.
-            try scene.books("faults", "--simulator", simulator.control, "latency=0")
-            try scene.awaitTokens(70, within: 120, of: worker)
+            try simulator.set("latency=0")
+            try scene.awaitTokens(70, of: worker)
             try scene.settle(worker)
             try scene.stop(worker)
             try simulator.process.stop()

@@ -32,18 +32,18 @@ final class PostgreSQL {
         let made = try start(
             "initdb",
             ["--pgdata", data, "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"])
-        guard try made.wait(seconds: 60) == .exited(0) else { throw Unexpected("initdb: \(made.text)") }
+        guard try made.wait() == .exited(0) else { throw Unexpected("initdb: \(made.text)") }
         // Without fsync: what a crash of the machine leaves is nobody's business here.
         server = try start(
             "postgres",
             ["-D", data, "-k", folder.path, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=20"])
-        try server.waitFor("database system is ready to accept connections", seconds: 60)
+        try server.waitFor("database system is ready to accept connections")
     }
 
     deinit {
         // SIGINT: connections are closed, and it ends in order.
         server.signal(SIGINT)
-        _ = try? server.wait(seconds: 10)
+        _ = try? server.wait()
         try? FileManager.default.removeItem(at: folder)
     }
 
@@ -53,7 +53,7 @@ final class PostgreSQL {
         let session = try session(["--no-align", "--tuples-only", "--quiet"] + variables.map { "-v\($0)=\($1)" })
         session.write(statements)
         session.closeInput()
-        guard try session.wait(seconds: 60) == .exited(0) else { throw Unexpected("psql: \(session.text)") }
+        guard try session.wait() == .exited(0) else { throw Unexpected("psql: \(session.text)") }
         return session.text.trimmingCharacters(in: .newlines)
     }
 

@@ -126,8 +126,7 @@ extension EndToEnd.Deliveries {
             let began = Date()
             let first = try ChildProcess(Tool.worker.path(), command + ["--rate", "40/s"])
             // It has written something.
-            try scene.books(
-                "count", "--topic", scene.configuration.results, "--at-least", "3020", "--timeout", "60")
+            try scene.awaitResults(3_020)
             let rate = Double(20) / Date().timeIntervalSince(began)
             #expect(rate < 80, "\(rate)/s")
             let second = try scene.replay("results", "--reason", "BadCollapseId")

@@ -5,25 +5,88 @@ import TestSupport
 struct RunningSimulator {
     let process: ChildProcess
     let port: Int
-    /// Of the control endpoint.
+    /// The address of the control endpoint, where the host is 127.0.0.1.
     let control: String
 
     /// Starts it with its authority, its signing key and its books in the folder.
     ///
-    /// - Parameter port: `nil`: one that is free.
+    /// - Parameters:
+    ///   - host: an address of the loopback interface.
+    ///   - port: 0: any that is free. One that is to come back at its port has claimed it (`Ports`).
     init(
-        in folder: URL, port: Int? = nil, _ more: [String] = [], environment: [String: String] = [:]
+        in folder: URL, host: String = "127.0.0.1", port: Int = 0, _ more: [String] = [],
+        environment: [String: String] = [:]
     ) throws {
-        let ports = KafkaBroker.freePorts(2)
-        self.port = port ?? ports[0]
-        control = "http://127.0.0.1:\(ports[1])"
         process = try ChildProcess(
             Tool.worker.path(),
-            [
-                "simulate", "--listen", "127.0.0.1:\(self.port)", "--control", "127.0.0.1:\(ports[1])", "--directory",
-                folder.path,
-            ] + more, environment: environment)
-        try process.waitFor("listening", seconds: 20)
+            ["simulate", "--listen", "\(host):\(port)", "--control", "0", "--directory", folder.path] + more,
+            environment: environment)
+        try process.waitFor("listening;")
+        self.port = try Self.port(of: "APNs simulator on", process)
+        control = "http://127.0.0.1:\(try Self.port(of: "control endpoint:", process))"
+    }
+
+    /// Where it manages channels.
+    func managePort() throws -> Int { try Self.port(of: "channel management on", process) }
+
+    /// Where it speaks the binary protocol (`--gateway 0`).
+    func gatewayPort() throws -> Int { try Self.port(of: "binary gateway on", process) }
+
+    /// Where its feedback service is (`--feedback 0`).
+    func feedbackPort() throws -> Int { try Self.port(of: "feedback service on", process) }
+
+    private static func port(of service: String, _ process: ChildProcess) throws -> Int {
+        let line = process.text.split(separator: "\n").first { $0.hasPrefix(service) }
+        guard let port = line?.firstMatch(of: /:(\d+)\/?$/).flatMap({ Int($0.1) }) else {
+            throw Unexpected("no port of “\(service)”:\n\(process.text)")
+        }
+        return port
+    }
+
+    // MARK: Its control endpoint
+
+    /// Changes what it does from now on: `latency=50ms`, `fault=goaway@100&streams=1`.
+    @discardableResult
+    func set(_ faults: String) throws -> String {
+        let answer = LocalHTTP.request("\(control)/faults?\(faults)", method: "POST")
+        guard answer.status == 200 else { throw Unexpected("\(faults): \(answer)\n\(process.text.suffix(2_000))") }
+        return answer.body
+    }
+
+    struct Totals: Decodable {
+        var requests: Int
+        var accepted: Int
+    }
+
+    func totals() throws -> Totals {
+        let answer = LocalHTTP.request("\(control)/totals")
+        guard answer.status == 200 else { throw Unexpected("\(answer)\n\(process.text.suffix(2_000))") }
+        return try JSONDecoder().decode(Totals.self, from: Data(answer.body.utf8))
+    }
+
+    /// Waits until it has seen so many requests.
+    func awaitRequests(_ count: Int) throws {
+        try eventually("\(count) requests at the server", of: process) { try totals().requests >= count }
+    }
+
+    /// Waits until it has accepted so many notifications more than now.
+    func awaitAccepted(more count: Int) throws {
+        let wanted = try totals().accepted + count
+        try eventually("\(wanted) notifications accepted", of: process) { try totals().accepted >= wanted }
+    }
+}
+
+/// Asks again and again until something holds.
+///
+/// - Parameter process: what it says is part of the failure, and with its end there is nothing to wait for.
+func eventually(_ what: String, of process: ChildProcess? = nil, _ holds: () throws -> Bool) throws {
+    let deadline = Date(timeIntervalSinceNow: ChildProcess.patience)
+    while try !holds() {
+        guard Date() < deadline, process?.ended == nil else {
+            let ending = process?.ended.map { ", and it ended (\($0))" } ?? ""
+            throw Unexpected("\(what) did not come\(ending):\n\(process?.text.suffix(8_000) ?? "")")
+        }
+        usleep(50_000)
     }
 }
 
@@ -32,10 +95,22 @@ extension Scene {
     func startSimulator(_ more: String...) throws -> RunningSimulator { try startSimulator(arguments: more) }
 
     func startSimulator(arguments more: [String], environment: [String: String] = [:]) throws -> RunningSimulator {
-        let simulator = try RunningSimulator(in: folder, more, environment: environment)
+        let simulator = try startOtherSimulator(arguments: more, environment: environment)
         configuration.port = simulator.port
         return simulator
     }
+
+    /// Starts one that the configuration does not point at.
+    func startOtherSimulator(
+        port: Int = 0, arguments more: [String], environment: [String: String] = [:]
+    ) throws -> RunningSimulator {
+        let simulator = try RunningSimulator(in: folder, port: port, more, environment: environment)
+        keep(simulator.process)
+        return simulator
+    }
+
+    /// How many notifications the server accepted.
+    func accepted(_ simulator: RunningSimulator) throws -> Int { try simulator.totals().accepted }
 
     /// The file with the simulator's table of token prefixes, as its help prints it.
     func prefixes() throws -> String {
@@ -46,57 +121,26 @@ extension Scene {
 
     /// Starts nghttp2's own server, with an empty file for each device token it is to know, and points the
     /// configuration at it. It accepts any provider token.
-    func startForeignServer(knownTokens count: Int) throws -> ChildProcess {
+    func startForeignServer(knownTokens count: Int) throws {
         let root = folder.appending(path: "htdocs/3/device")
         try FileManager.default.createDirectory(at: root, withIntermediateDirectories: true)
-        var tokens = ""
-        for number in 0..<count {
-            let token = hex(number, digits: 8) + String(repeating: "5a", count: 28)
-            guard FileManager.default.createFile(atPath: root.appending(path: token).path, contents: nil) else {
-                throw Unexpected("no file can be made in \(root.path)")
-            }
-            tokens += token + "\n"
-        }
-        try write(tokens, to: "known.txt")
+        let tokens = (0..<count).map { hex($0, digits: 8) + String(repeating: "5a", count: 28) }
+        for token in tokens { try Data().write(to: root.appending(path: token)) }
+        try write(tokens.joined(separator: "\n"), to: "known.txt")
         try makeCertificate()
         try makeSigningKey(configuration.keyFile)
-        let port = KafkaBroker.freePorts(1)[0]
-        let server = try ChildProcess(
+        configuration.port = Ports.claim()
+        configuration.caFile = "server.pem"
+        // That it listens shows when the worker has connected: nghttpd says so only once its output fills a buffer.
+        _ = try start(
             Tool.nghttpd.path(),
             [
-                "-a", "127.0.0.1", "-m", "1000", "-d", folder.appending(path: "htdocs").path, "\(port)",
+                "-a", "127.0.0.1", "-m", "1000", "-d", folder.appending(path: "htdocs").path, "\(configuration.port)",
                 file("server.key"), file("server.pem"),
             ])
-        try awaitListener(port, of: server)
-        configuration.port = port
-        configuration.caFile = "server.pem"
-        return server
     }
 
-    /// Until something accepts connections on the port: nghttpd says so only once its output fills a buffer.
-    private func awaitListener(_ port: Int, of server: ChildProcess) throws {
-        let deadline = Date(timeIntervalSinceNow: 20)
-        while !canConnect(port) {
-            guard server.ended == nil, Date() < deadline else {
-                throw Unexpected("nothing listens on port \(port): \(server.text)")
-            }
-            usleep(20_000)
-        }
-    }
-
-    private func canConnect(_ port: Int) -> Bool {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        defer { close(descriptor) }
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = in_port_t(port).bigEndian
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        return withUnsafePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
-            }
-        }
-    }
+    // MARK: Keys and certificates
 
     /// A certificate for localhost that signs itself: `server.pem` and `server.key`.
     func makeCertificate() throws {
@@ -105,15 +149,119 @@ extension Scene {
             "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", file("server.key"), "-out", file("server.pem"))
     }
 
+    /// An app's certificate that an authority of the folder signed: `NAME.pem` and `NAME-key.pem`.
+    func makeAppCertificate(_ name: String, by authority: String = "ca", days: Int = 90) throws {
+        try openssl(
+            "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "\(days)", "-CA",
+            file("\(authority).pem"), "-CAkey", file("\(authority)-key.pem"), "-subj",
+            "/UID=com.example.\(name)/CN=\(name)", "-keyout", file("\(name)-key.pem"), "-out", file("\(name).pem"))
+    }
+
     /// A key as Apple gives them out: P-256, PKCS#8, PEM.
     func makeSigningKey(_ name: String) throws {
         try openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", file(name))
     }
 
-    private func openssl(_ arguments: String...) throws {
+    func openssl(_ arguments: String...) throws {
         let ended = try Self.run(Tool.openssl.path(), arguments)
         guard ended.ending == .exited(0) else { throw Unexpected(ended.text) }
     }
+}
+
+/// The admin pages of a running worker.
+struct Pages {
+    let address: String
+    private let worker: ChildProcess
+
+    /// Waits until the worker said where they are.
+    init(of worker: ChildProcess) throws {
+        try worker.waitFor("admin pages address=")
+        guard let match = worker.text.firstMatch(of: /admin pages address=(\S+)/) else {
+            throw Unexpected("no address of the admin pages:\n\(worker.text)")
+        }
+        address = "http://\(match.1)"
+        self.worker = worker
+    }
+
+    /// Status and text of a page as it is now. What it says may be a second old: to see a state, wait for it.
+    func get(_ path: String) throws -> (Int, String) { LocalHTTP.request(address + path) }
+
+    /// Asks again and again until a page is as it should be, and returns its text; throws with what it said last.
+    @discardableResult
+    func await(
+        _ path: String, within seconds: Double = 0, _ isAsItShouldBe: ((Int, String)) throws -> Bool
+    ) throws -> String {
+        let deadline = Date(timeIntervalSinceNow: ChildProcess.patience)
+        while true {
+            let last = try get(path)
+            if try isAsItShouldBe(last) { return last.1 }
+            guard Date() < deadline, worker.ended == nil else {
+                throw Unexpected("\(path) said \(last.0): \(last.1)\nthe worker:\n\(worker.text.suffix(4_000))")
+            }
+            usleep(100_000)
+        }
+    }
+
+    /// The same until a page contains a text.
+    @discardableResult
+    func await(_ path: String, says text: String) throws -> String {
+        try self.await(path) { $0.1.contains(text) }
+    }
+
+    /// The sum of a metric's samples, or of those with a label: `app="shop"`.
+    static func sum(_ name: String, _ label: String = "", in metrics: String) -> Int {
+        metrics.split(separator: "\n").filter { $0.hasPrefix(name + "{") && (label.isEmpty || $0.contains(label)) }
+            .compactMap { $0.split(separator: " ").last.flatMap { Int($0) } }.reduce(0, +)
+    }
+}
+
+/// A listener that accepts nothing by itself.
+final class DeadListener {
+    let port: Int
+    private var descriptors: [Int32] = []
+
+    /// - Parameters:
+    ///   - host: an address of the loopback interface, such as `127.0.0.9` or `::1`.
+    ///   - port: 0: any free one.
+    ///   - connects: its kernel takes connections, and nothing reads from them. Otherwise it answers no SYN, as a host
+    ///     behind a firewall: its queue is full (listen(2)).
+    init(_ host: String, port: Int = 0, connects: Bool = false) throws {
+        var hints = addrinfo()
+        hints.ai_flags = AI_NUMERICHOST
+        hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+        var list: UnsafeMutablePointer<addrinfo>?
+        guard getaddrinfo(host, "\(port)", &hints, &list) == 0, let address = list else {
+            throw Unexpected("\(host) is no address")
+        }
+        defer { freeaddrinfo(list) }
+        let listener = socket(address.pointee.ai_family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        descriptors.append(listener)
+        guard bind(listener, address.pointee.ai_addr, address.pointee.ai_addrlen) == 0,
+            listen(listener, connects ? 1_000 : 0) == 0
+        else {
+            throw Unexpected("nothing can listen on \(host):\(port): \(String(cString: strerror(errno)))")
+        }
+        var bound = sockaddr_storage()
+        var size = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        self.port = withUnsafeMutablePointer(to: &bound) { bound in
+            bound.withMemoryRebound(to: sockaddr.self, capacity: 1) { _ = getsockname(listener, $0, &size) }
+            // Where the port stands is the same for both families.
+            return bound.withMemoryRebound(to: sockaddr_in.self, capacity: 1) {
+                Int(in_port_t(bigEndian: $0.pointee.sin_port))
+            }
+        }
+        // The queue takes one more than it says; what comes after it gets no answer.
+        for _ in 0..<(connects ? 0 : 4) {
+            let client = socket(
+                address.pointee.ai_family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue) | O_NONBLOCK, 0)
+            descriptors.append(client)
+            withUnsafeMutablePointer(to: &bound) { bound in
+                bound.withMemoryRebound(to: sockaddr.self, capacity: 1) { _ = connect(client, $0, size) }
+            }
+        }
+    }
+
+    deinit { for descriptor in descriptors { close(descriptor) } }
 }
 
 func hex(_ number: Int, digits: Int) -> String {

@@ -11,11 +11,8 @@ enum Tool: String {
     case kcat, jq, nghttpd, openssl, curl, tinyproxy
     /// Kafka's own client, in Java, which comes with the broker.
     case javaClient = "Kafka's libs, which KAFKA_HOME names, and java"
-    /// Not installed by `Docker/setup`: its tests are run by hand.
-    case squid
-    /// Debian's library that has a program live at another time; not installed by `Docker/setup` either.
-    case faketime
-    /// Go with confluent-kafka-go, and PostgreSQL's server; not installed by `Docker/setup` either.
+    /// Go with confluent-kafka-go, and PostgreSQL's server. `Docker/setup` does not install them: their tests are run by
+    /// hand.
     case go, postgres
 
     /// Where it is (nothing to know of a broker before it is started); `nil`: it is missing.
@@ -25,16 +22,14 @@ enum Tool: String {
         var places: [Tool: String] = [:]
         places[.worker] = Self.builtWorker
         places[.broker] = KafkaBroker.isAvailable ? "" : nil
-        places[.python] = Self.pythonWithModules
-        for tool in [Tool.kcat, .jq, .nghttpd, .openssl, .curl, .tinyproxy, .squid] {
+        places[.python] = Self.python()
+        for tool in [Tool.kcat, .jq, .nghttpd, .openssl, .curl, .tinyproxy] {
             places[tool] = Self.command(tool.rawValue)
         }
         places[.javaClient] = KafkaBroker.home == nil ? nil : Self.command("java")
         let goClient = "/usr/share/gocode/src/github.com/confluentinc/confluent-kafka-go"
         places[.go] = FileManager.default.fileExists(atPath: goClient) ? Self.command("go") : nil
         places[.postgres] = Self.postgresServer
-        places[.faketime] = ["x86_64", "aarch64"].map { "/usr/lib/\($0)-linux-gnu/faketime/libfaketimeMT.so.1" }
-            .first { FileManager.default.fileExists(atPath: $0) }
         return places
     }()
 
@@ -59,9 +54,6 @@ enum Tool: String {
         return versions.sorted(by: >).map { "\(root)/\($0)/bin/postgres" }
             .first { FileManager.default.isExecutableFile(atPath: $0) }
     }
-
-    /// The one that `Docker/setup` saw to.
-    private static var pythonWithModules: String? { python() }
 
     /// One that has these modules; without any named, those that the books need.
     static func python(with modules: String...) -> String? { Python.place(with: modules) }
@@ -91,4 +83,43 @@ extension Tool {
 struct Unexpected: Error, CustomStringConvertible {
     let description: String
     init(_ description: String) { self.description = description }
+}
+
+/// A newer librdkafka than the distribution's, as PyPI's package confluent-kafka carries it: self-contained, and with
+/// the same binary interface.
+enum NewerClientLibrary {
+    private static let package = "confluent-kafka==2.16.0"
+
+    /// The folder with its `librdkafka.so.1`, for LD_LIBRARY_PATH; fetched once. Cancels the test, with the reason,
+    /// where it cannot be had.
+    static func folder() throws -> String {
+        do {
+            return try fetched.get()
+        } catch {
+            try Test.cancel("the newer client library cannot be had: \(error)")
+        }
+    }
+
+    private static let fetched = Result<String, any Error> {
+        if let chosen = ProcessInfo.processInfo.environment["APNS_WORKER_NEWER_LIBRARY"] { return chosen }
+        // Beside the built program, to be there the next time.
+        let target = try URL(fileURLWithPath: Tool.worker.path()).deletingLastPathComponent()
+            .appending(path: package.replacing("==", with: "-"))
+        let libraries = target.appending(path: "confluent_kafka.libs")
+        let link = libraries.appending(path: "librdkafka.so.1")
+        if FileManager.default.fileExists(atPath: link.path) { return libraries.path }
+        guard let python = Tool.python(with: "pip") else { throw Unexpected("missing: a Python with pip") }
+        let ended = try Scene.run(
+            python,
+            [
+                "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target", target.path,
+                package,
+            ], within: 120)
+        guard ended.ending == .exited(0) else { throw Unexpected(String(ended.text.suffix(300))) }
+        let found = try FileManager.default.contentsOfDirectory(atPath: libraries.path)
+            .first { $0.hasPrefix("librdkafka-") }
+        guard let found else { throw Unexpected("no librdkafka in \(libraries.path)") }
+        try FileManager.default.createSymbolicLink(atPath: link.path, withDestinationPath: found)
+        return libraries.path
+    }
 }

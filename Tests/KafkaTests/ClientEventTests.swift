@@ -30,7 +30,7 @@ struct ClientEventTests {
     @Test(.timeLimit(.minutes(5))) func `That no broker is connected is no error beside what is wrong with each`()
         throws
     {
-        let port = KafkaBroker.freePorts(1)[0]
+        let port = Ports.claim()
         let topics = try Topics(ClusterSettings(bootstrapServers: "127.0.0.1:\(port)"))
         var errors: [KafkaError] = []
         var log: [String] = []

@@ -120,7 +120,7 @@ extension KafkaBroker {
         defer { rd_kafka_DeleteTopic_destroy_array(&list, list.count) }
         try administer { client, queue in rd_kafka_DeleteTopics(client, &list, list.count, nil, queue) }
         let asking = try Topics(ClusterSettings(bootstrapServers: bootstrapServers))
-        let deadline = Date(timeIntervalSinceNow: 20)
+        let deadline = Date(timeIntervalSinceNow: ChildProcess.patience)
         while try asking.all(timeoutMs: 5_000).keys.contains(where: { topics.contains($0) }) {
             guard Date() < deadline else { throw Failure.refused("topics do not go: \(topics)") }
             usleep(20_000)
@@ -141,7 +141,7 @@ extension KafkaBroker {
         guard let queue = rd_kafka_queue_new(client) else { throw Failure.refused("no queue") }
         defer { rd_kafka_queue_destroy(queue) }
         request(client, queue)
-        guard let event = rd_kafka_queue_poll(queue, 30_000) else { throw Failure.refused("no answer in 30 s") }
+        guard let event = rd_kafka_queue_poll(queue, 120_000) else { throw Failure.refused("no answer in 120 s") }
         defer { rd_kafka_event_destroy(event) }
         guard rd_kafka_event_error(event) == RD_KAFKA_RESP_ERR_NO_ERROR else {
             throw Failure.refused(String(cString: rd_kafka_event_error_string(event)))

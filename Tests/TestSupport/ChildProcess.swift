@@ -23,6 +23,10 @@ package final class ChildProcess: @unchecked Sendable {
         case signalled(Int32)
     }
 
+    /// How long a wait may take, in seconds. It only decides how long a broken test hangs: on a busy machine a sound one
+    /// must not fail by it.
+    package static let patience = 180.0
+
     package let processID: pid_t
     private let state = NSCondition()
     private var output: [UInt8] = []
@@ -119,7 +123,7 @@ package final class ChildProcess: @unchecked Sendable {
 
     /// Waits until the output contains `text`, and returns the whole output; throws when the process ended without it.
     @discardableResult
-    package func waitFor(_ text: String, seconds: Double) throws -> String {
+    package func waitFor(_ text: String, seconds: Double = ChildProcess.patience) throws -> String {
         try wait(for: "“\(text)”", seconds: seconds) {
             let output = String(decoding: self.output, as: UTF8.self)
             if output.contains(text) { return output }
@@ -139,23 +143,23 @@ package final class ChildProcess: @unchecked Sendable {
 
     /// Waits for the end and for all output.
     @discardableResult
-    package func wait(seconds: Double) throws -> Ending {
+    package func wait(seconds: Double = ChildProcess.patience) throws -> Ending {
         try wait(for: "its end", seconds: seconds) { self.openPipes == 0 ? self.ending : nil }
     }
 
     /// Asks it to end (SIGTERM), then kills it; returns how it ended.
     @discardableResult
-    package func stop(seconds: Double = 10) throws -> Ending {
+    package func stop(seconds: Double = ChildProcess.patience) throws -> Ending {
         signal(SIGTERM)
         if let ending = try? wait(seconds: seconds) { return ending }
         signal(SIGKILL)
-        return try wait(seconds: 5)
+        return try wait()
     }
 
     /// Kills it (SIGKILL) and waits until it is gone.
     package func killNow() throws {
         signal(SIGKILL)
-        try wait(for: "its end", seconds: 5) { self.ending }
+        try wait(for: "its end", seconds: Self.patience) { self.ending }
     }
 
     private func reap() {
@@ -181,6 +185,22 @@ package final class ChildProcess: @unchecked Sendable {
             }
         }
     }
+
+    // MARK: What it takes
+
+    /// A figure of /proc/PID/status in KiB: `VmRSS`, the resident memory now, or `VmHWM`, the most so far (proc(5)).
+    package func kilobytes(_ name: String) throws -> Int {
+        let status = try String(contentsOfFile: "/proc/\(processID)/status", encoding: .utf8)
+        let line = status.split(separator: "\n").first { $0.hasPrefix("\(name):") }
+        guard let value = line?.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap({ Int($0) }) else {
+            throw Failure.timedOut(waitingFor: name, output: status)
+        }
+        return value
+    }
+
+    package func residentKilobytes() throws -> Int { try kilobytes("VmRSS") }
+
+    package func largestResidentKilobytes() throws -> Int { try kilobytes("VmHWM") }
 
     // MARK: Nothing is left behind
 

@@ -11,14 +11,14 @@ package final class KafkaBroker: @unchecked Sendable {
         if let servers = environment("KAFKA_BOOTSTRAP_SERVERS") { return KafkaBroker(servers: servers) }
         guard let home else { return nil }
         do {
-            return try KafkaBroker(home: home)
+            return try KafkaBroker(home: home, hasRights: true)
         } catch {
             fatalError("KAFKA_HOME is set to \(home), but no broker could be started from it: \(error)")
         }
     }()
 
-    /// One that tests stop, freeze and take rights away at, one test after the other; each leaves it as it found it. A
-    /// broker takes longer to start than most of them to run.
+    /// One that tests stop and freeze, one test after the other; each leaves it as it found it. A broker takes longer to
+    /// start than most of them to run.
     package static let expendable = Result<KafkaBroker, any Error> {
         guard let home else { throw Failure.notStarted("it needs KAFKA_HOME") }
         return try KafkaBroker(home: home, hasRights: true)
@@ -69,7 +69,7 @@ package final class KafkaBroker: @unchecked Sendable {
         // Registered before the process is, so that it runs after the process was killed (atexit(3)).
         Self.removeAtExit
         Self.folders.withLock { _ = $0.insert(folder) }
-        let ports = Self.freePorts(3)
+        let ports = (0..<3).map { _ in Ports.claim() }
         bootstrapServers = "127.0.0.1:\(ports[0])"
         protectedServers = hasRights ? "127.0.0.1:\(ports[2])" : nil
         try Self.properties(
@@ -84,7 +84,7 @@ package final class KafkaBroker: @unchecked Sendable {
                 "-cp", "\(home)/libs/*", "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c",
                 folder.appending(path: "server.properties").path, "--standalone",
             ])
-        guard try format.wait(seconds: 60) == .exited(0) else { throw Failure.format(format.text) }
+        guard try format.wait() == .exited(0) else { throw Failure.format(format.text) }
         try start()
         if hasRights { try grantAll() }
     }
@@ -124,12 +124,13 @@ package final class KafkaBroker: @unchecked Sendable {
                 "-cp", "\(home)/libs/*", "kafka.Kafka", folder.appending(path: "server.properties").path,
             ])
         process.withLock { $0 = broker }
-        let deadline = Date(timeIntervalSinceNow: 90)
+        let deadline = Date(timeIntervalSinceNow: ChildProcess.patience)
         let topics = try Topics(ClusterSettings(bootstrapServers: bootstrapServers))
         while (try? topics.all(timeoutMs: 1000)) == nil {
             let ended = broker.ended
             guard ended == nil, Date() < deadline else {
-                throw Failure.notStarted("\(ended.map { "\($0)" } ?? "no answer within 90 s"): \(broker.text)")
+                throw Failure.notStarted(
+                    "\(ended.map { "\($0)" } ?? "no answer within \(ChildProcess.patience) s"): \(broker.text)")
             }
         }
     }
@@ -137,7 +138,7 @@ package final class KafkaBroker: @unchecked Sendable {
     /// Ends the broker: at once (kill -9), or after it wrote its data and told its clients.
     package func stop(kill: Bool) throws {
         guard let broker = process.withLock({ $0 }) else { return }
-        if kill { try broker.killNow() } else { try broker.stop(seconds: 30) }
+        if kill { try broker.killNow() } else { try broker.stop() }
     }
 
     /// Stops it in its tracks (SIGSTOP): connections stay, and nothing answers.
@@ -174,7 +175,7 @@ package final class KafkaBroker: @unchecked Sendable {
         let topics = try Topics(ClusterSettings(bootstrapServers: bootstrapServers))
         for (_, result) in try topics.create(new, timeoutMs: 20_000) where result.code != .none { throw result }
         // The broker answers before every part of it knows the topic.
-        let deadline = Date(timeIntervalSinceNow: 20)
+        let deadline = Date(timeIntervalSinceNow: ChildProcess.patience)
         while true {
             let all = try topics.all(timeoutMs: 5000)
             let isReady = new.allSatisfy { wanted in
@@ -193,7 +194,7 @@ package final class KafkaBroker: @unchecked Sendable {
             Self.jvm(folder ?? FileManager.default.temporaryDirectory) + [
                 "-cp", "\(home)/libs/*", program, "--bootstrap-server", bootstrapServers,
             ] + arguments)
-        guard try command.wait(seconds: 60) == .exited(0) else { throw Failure.refused(command.text) }
+        guard try command.wait() == .exited(0) else { throw Failure.refused(command.text) }
     }
 
     // MARK: What a broker needs
@@ -203,27 +204,6 @@ package final class KafkaBroker: @unchecked Sendable {
             "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.io.tmpdir=\(folder.path)",
             "-Dlog4j2.configurationFile=\(folder.appending(path: "log4j2.properties").path)",
         ]
-    }
-
-    /// Ports that nobody listens on right now.
-    package static func freePorts(_ count: Int) -> [Int] {
-        var sockets: [Int32] = []
-        defer { for socket in sockets { close(socket) } }
-        return (0..<count).map { _ in
-            let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-            sockets.append(descriptor)
-            var address = sockaddr_in()
-            address.sin_family = sa_family_t(AF_INET)
-            address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-            var size = socklen_t(MemoryLayout<sockaddr_in>.size)
-            withUnsafeMutablePointer(to: &address) {
-                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    precondition(bind(descriptor, $0, size) == 0, "no free port")
-                    getsockname(descriptor, $0, &size)
-                }
-            }
-            return Int(UInt16(bigEndian: address.sin_port))
-        }
     }
 
     private static let logging = """

@@ -185,7 +185,7 @@ import Testing
 
     @Test func nobodyListens() throws {
         let world = try World()
-        let port = UInt16(KafkaBroker.freePorts(1)[0])
+        let port = UInt16(Ports.claim())
         try world.reads.begin(try world.app(port: port))
         try world.run { !world.outcomes.isEmpty }
         let outcome = try #require(world.outcomes.first)

@@ -59,18 +59,7 @@ def watch(options):
     """Looks into the server's book until it has all that was written with times of their own; fails when one was early."""
     import scheduled
 
-    return scheduled.report(*scheduled.watch(options.simulator, options.book, options.timeout))
-
-
-def punctual(options):
-    """Compares when results say that their notifications were sent with when they were to be."""
-    import scheduled
-    import topics
-
-    values = (json.loads(message.value()) for message in topics.read(options.servers, options.results))
-    early, latest = scheduled.sent_early(options.book, options.topic, values)
-    print(f"sent early {early}, late by {latest} ms at most")
-    return early == 0 and latest <= options.late_ms
+    return scheduled.watch(options.simulator, options.book, options.timeout)
 
 
 def settle(options):
@@ -97,60 +86,6 @@ def settle(options):
             print(f"lag did not move for {options.stall} s: {lags}")
             return False
         time.sleep(0.25)
-
-
-def count(options):
-    """Waits until the topic holds --at-least records; prints how many it holds."""
-    import topics
-
-    consumer = topics.reader(options.servers)
-    deadline = time.monotonic() + options.timeout
-    while True:
-        held = sum(topics.ends(consumer, options.topic).values())
-        if held >= options.at_least or time.monotonic() > deadline:
-            consumer.close()
-            print(held)
-            return held >= options.at_least
-        time.sleep(0.1)
-
-
-def measure(options):
-    """Prints how long notifications took, by app or request topic, as JSON."""
-    import pace
-    import topics
-
-    found, outcomes = pace.measure(topics.read(options.servers, options.results), options.by, options.while_topic,
-                                   options.skip_ms)
-    print(json.dumps(outcomes))
-    for name in sorted(found):
-        print(json.dumps({"name": name} | found[name]))
-    return True
-
-
-def keep_silent(options):
-    import pace
-
-    pace.keep_silent(options.port)
-
-
-def faults(options):
-    import simulator
-
-    print(simulator.set_faults(options.simulator, options.settings))
-    return True
-
-
-def seen(options):
-    """Waits until the server has seen some number of requests."""
-    import simulator
-
-    deadline = time.monotonic() + options.timeout
-    while (requests := simulator.totals(options.simulator)["requests"]) < options.at_least:
-        if time.monotonic() > deadline:
-            break
-        time.sleep(0.05)
-    print(f"the server saw {requests} requests")
-    return requests >= options.at_least
 
 
 def midway(options):
@@ -311,12 +246,7 @@ def main():
     made.add_argument("--group", default="apns-worker")
     made.add_argument("--topics", nargs="+", default=["apns.requests"])
     made.add_argument("--retry-topics", nargs="*", default=[])
-    made.add_argument("--stall", type=float, default=30)
-
-    made = command(count, "count", "waits until a topic holds some number of records")
-    made.add_argument("--topic", default="apns.results")
-    made.add_argument("--at-least", type=int, default=0)
-    made.add_argument("--timeout", type=float, default=60)
+    made.add_argument("--stall", type=float, default=180)
 
     made = command(compare, "audit", "compares what was produced, what the server saw and what the topics say")
     made.add_argument("--topic", default="apns.requests")
@@ -360,36 +290,12 @@ def main():
     made.add_argument("--tiers", nargs="+", required=True, help="MS=TOPIC, shortest first")
     made.add_argument("--other", action="store_true", help="the cases of the other configuration")
     made.add_argument("--max-message", type=int, help="max.message.bytes of the dead-letter topic")
-    made.add_argument("--stall", type=float, default=60)
-
-    made = command(measure, "measure", "prints how long notifications took from their records to the answers, in ms")
-    made.add_argument("--results", default="apns.results")
-    made.add_argument("--by", choices=["app", "topic"], default="app")
-    made.add_argument("--skip-ms", type=int, default=0, help="leave out what was requested so soon after the first")
-    made.add_argument("--while-topic", help="only what was requested while this topic had notifications to send")
-
-    made = command(keep_silent, "silent", "listens on a port and never answers")
-    made.add_argument("--port", type=int, required=True)
-
-    made = command(faults, "faults", "changes what the simulator does")
-    made.add_argument("--simulator", required=True)
-    made.add_argument("settings", help="latency=50ms, as the control endpoint takes it")
-
-    made = command(seen, "seen", "waits until the server has seen some number of requests")
-    made.add_argument("--simulator", required=True)
-    made.add_argument("--at-least", type=int, default=0)
-    made.add_argument("--timeout", type=float, default=120)
+    made.add_argument("--stall", type=float, default=180)
 
     made = command(watch, "watch", "looks whether scheduled notifications come to the server before their time")
     made.add_argument("--simulator", required=True)
     made.add_argument("--book", required=True)
-    made.add_argument("--timeout", type=float, default=120)
-
-    made = command(punctual, "punctual", "compares the results of scheduled notifications with their times")
-    made.add_argument("--topic", default="apns.requests")
-    made.add_argument("--results", default="apns.results")
-    made.add_argument("--book", required=True)
-    made.add_argument("--late-ms", type=int, required=True, help="how late one may be sent")
+    made.add_argument("--timeout", type=float, default=180)
 
     made = command(midway, "midway", "signals a process in the middle of a large fan-out")
     made.add_argument("--topic", default="apns.requests")
@@ -399,7 +305,7 @@ def main():
     made.add_argument("--signal", choices=["TERM", "KILL"], default="TERM")
     made.add_argument("--partitions", type=int, nargs="+", required=True, help="those that the process reads")
     made.add_argument("--least", type=int, default=100, help="device tokens of a large fan-out (%(default)s)")
-    made.add_argument("--timeout", type=float, default=60)
+    made.add_argument("--timeout", type=float, default=180)
 
     command(selftest, "selftest", "shows that the audit finds each kind of fault")
 

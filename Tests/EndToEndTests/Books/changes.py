@@ -5,13 +5,9 @@
     changes.py create     SERVERS TOPIC PARTITIONS
     changes.py remake     SERVERS TOPIC PARTITIONS COUNT PREFIX AGE   deleted, made and filled within a moment, with
                                                     records stamped so many seconds ago; prints how long it was gone
-    changes.py transaction SERVERS TOPIC PARTITION COUNT TIMEOUT-MS   writes, and dies with the transaction open
     changes.py transactions SERVERS TOPIC PARTITION COUNT   writes so many of five requests, and aborts each fourth
-    changes.py abort      SERVERS TOPIC PARTITION           ends that transaction, as one that begins anew does
-    changes.py alter      SERVERS TOPIC NAME=VALUE          of the topic's configuration
     changes.py requests   SERVERS TOPIC COUNT [PREFIX]      one notification each, partition after partition
     changes.py tombstones SERVERS TOPIC COUNT KEY-BYTES     partition after partition
-    changes.py await      SERVERS TOPIC COUNT SECONDS [FROM]   waits for so many records; prints how long that took
     changes.py await-tokens SERVERS TOPIC COUNT SECONDS   waits for so many distinct keys of results
     changes.py tokens     SERVERS TOPIC                     the distinct keys of a topic of results, and how many of
                                                     their repeats say nothing of a doubt
@@ -23,20 +19,13 @@ import sys
 import time
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import topics
 
 
 def delete(servers, *names):
-    admin = AdminClient({"bootstrap.servers": servers})
-    for future in admin.delete_topics(list(names), operation_timeout=20).values():
-        future.result(30)
-    deadline = time.monotonic() + 20
-    while set(names) & set(admin.list_topics(timeout=10).topics):
-        if time.monotonic() > deadline:
-            raise TimeoutError("topics do not go")
-        time.sleep(0.02)
+    topics.delete(servers, names)
 
 
 def create(servers, name, partitions):
@@ -53,7 +42,7 @@ def producer(servers):
 def write(servers, topic, records):
     client = producer(servers)
     failures = []
-    count = len(client.list_topics(topic, timeout=20).topics[topic].partitions)
+    count = len(client.list_topics(topic, timeout=60).topics[topic].partitions)
     for number, (key, value) in enumerate(records):
         client.produce(topic, key=key, value=value, partition=number % count,
                        on_delivery=lambda error, _: error and failures.append(error))
@@ -73,7 +62,7 @@ def await_empty(servers, topic, partitions, deadline):
     for partition in range(partitions):
         while True:
             try:
-                if client.get_watermark_offsets(TopicPartition(topic, partition), timeout=5) == (0, 0):
+                if client.get_watermark_offsets(TopicPartition(topic, partition), timeout=60) == (0, 0):
                     break
             except KafkaException:
                 pass
@@ -85,20 +74,20 @@ def await_empty(servers, topic, partitions, deadline):
 
 def remake(servers, topic, partitions, count, prefix, age):
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.list_topics(timeout=10)
+    admin.list_topics(timeout=60)
     client = producer(servers)
-    client.list_topics(timeout=10)
+    client.list_topics(timeout=60)
     stamp = int((time.time() - float(age)) * 1000)
     began = time.monotonic()
-    admin.delete_topics([topic], operation_timeout=20)[topic].result(30)
+    admin.delete_topics([topic], operation_timeout=60)[topic].result(180)
     while True:
         try:
-            admin.create_topics([NewTopic(topic, int(partitions), 1)], operation_timeout=20)[topic].result(30)
+            admin.create_topics([NewTopic(topic, int(partitions), 1)], operation_timeout=60)[topic].result(180)
             break
         except Exception:
-            if time.monotonic() - began > 20:
+            if time.monotonic() - began > 180:
                 raise
-    await_empty(servers, topic, int(partitions), began + 20)
+    await_empty(servers, topic, int(partitions), began + 180)
     made = time.monotonic()
     body = b'{"aps":{"alert":"changes"}}'
     failures = []
@@ -111,25 +100,9 @@ def remake(servers, topic, partitions, count, prefix, age):
     print(f"{topic} was made anew within {made - began:.2f} s, and full after {time.monotonic() - began:.2f} s")
 
 
-def transactional(servers, topic, partition, timeout_ms="60000"):
-    client = Producer({"bootstrap.servers": servers, "transactional.id": f"{topic}/{partition}",
-                       "transaction.timeout.ms": int(timeout_ms)})
-    client.init_transactions(30)
-    return client
-
-
-def transaction(servers, topic, partition, count, timeout_ms):
-    client = transactional(servers, topic, partition, timeout_ms)
-    client.begin_transaction()
-    for number in range(int(count)):
-        client.produce(topic, key=f"ee{number:062x}".encode(), value=b'{"aps":{}}', partition=int(partition))
-    if client.flush(60):
-        raise RuntimeError("not all was written")
-    # As one that is killed: `main` ends with _exit.
-
-
 def transactions(servers, topic, partition, count):
-    client = transactional(servers, topic, partition)
+    client = Producer({"bootstrap.servers": servers, "transactional.id": f"{topic}/{partition}"})
+    client.init_transactions(60)
     for number in range(int(count)):
         client.begin_transaction()
         for index in range(5):
@@ -143,34 +116,8 @@ def transactions(servers, topic, partition, count):
             client.commit_transaction(60)
 
 
-def abort(servers, topic, partition):
-    transactional(servers, topic, partition)
-
-
-def alter(servers, topic, setting):
-    name, _, value = setting.partition("=")
-    admin = AdminClient({"bootstrap.servers": servers})
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, set_config={name: value})
-    for future in admin.alter_configs([resource]).values():
-        future.result(30)
-
-
 def tombstones(servers, topic, count, size):
     write(servers, topic, ((os.urandom(int(size)), None) for _ in range(int(count))))
-
-
-def await_records(servers, topic, count, seconds, start="0"):
-    consumer = topics.reader(servers)
-    began = time.monotonic()
-    while True:
-        held = sum(topics.ends(consumer, topic).values()) - int(start)
-        spent = time.monotonic() - began
-        if held >= int(count):
-            print(f"{held} records of {topic} after {spent:.2f} s")
-            return
-        if spent > float(seconds):
-            raise TimeoutError(f"{held} of {count} records of {topic} within {spent:.1f} s")
-        time.sleep(0.1)
 
 
 def await_tokens(servers, topic, count, seconds):
@@ -197,9 +144,8 @@ def tokens(servers, topic):
 
 
 def main():
-    actions = {"delete": delete, "create": create, "remake": remake, "transaction": transaction,
-               "transactions": transactions, "abort": abort, "alter": alter, "requests": requests, "tombstones": tombstones,
-               "await": await_records, "await-tokens": await_tokens, "tokens": tokens}
+    actions = {"delete": delete, "create": create, "remake": remake, "transactions": transactions, "requests": requests, "tombstones": tombstones,
+               "await-tokens": await_tokens, "tokens": tokens}
     try:
         actions[sys.argv[1]](*sys.argv[2:])
         status = 0

@@ -1,8 +1,7 @@
 """The audit of a chaos run, a process of its own that reads the topics while they are written:
 `chaos_audit.py OPTIONS`, a JSON text with servers, topics, group, partitions, simulator, calm and withhold.
 
-Told on its standard input, a line of JSON each: `{"do": "killed", …}` right after a kill (it notes what is there, and says
-so), `{"do": "started", …}` when the next worker was started, `{"do": "close"}` some seconds later, and
+Told on its standard input, a line of JSON each: `{"do": "silent", …}` while the gateway reads nothing, and
 `{"do": "finish", "book": FILE}` at the end. It answers, and says twice a second how far it is, in lines of JSON.
 """
 
@@ -22,29 +21,20 @@ from confluent_kafka import TopicPartition
 import topics
 from audit import derived_place
 from chaos_bits import Bits
-from chaos_book import ChaosBook, Kill
+from chaos_book import ChaosBook
 import chaos_gateway
 from chaos_poison import RETRIED_TOPIC
-from commits import Committed, commit_content, commit_place
 
 PLACE = re.compile(rb'"request":\{"topic":"([^"]*)","partition":(\d+),"offset":(\d+),"index":(\d+)')
 ID = re.compile(rb'"apns_id":"([^"]+)"')
 OUTCOME = re.compile(rb'"outcome":"(\w+)"')
 WHOLE_ROW = re.compile(rb"^(\S+) (\S+) (\d+)\n", re.MULTILINE)
-AGAIN = re.compile(rb"^(\S+) \S+ (?!1\n)(\d+)\n", re.MULTILINE)
-ROW = re.compile(rb"^(\S+) \S+ (\d+)\n", re.MULTILINE)
-OFFSETS = "__consumer_offsets"
 
 
 def place(id):
     """(partition, offset, index) that a derived apns-id spells; None: it is one of its own (chaos_beside, poison)."""
     found = derived_place(id.decode())
     return found and (found[2], found[0], found[1])
-
-
-def places(rows):
-    """place -> count, of rows (id, count) with derived ids."""
-    return {at: int(count) for id, count in rows if (at := place(id)) is not None}
 
 
 class Tail:
@@ -74,27 +64,6 @@ class Tail:
         return all(self.next[p] >= end for p, end in ends.items())
 
 
-class Window:
-    """What is awaited after a kill."""
-
-    def __init__(self, kill, told, ends, commit_ends, retry_ends, start, before):
-        self.kill = kill
-        self.killed_ms, self.started_ms = told["killed_ms"], None
-        self.ends, self.commit_ends, self.retry_ends = ends, commit_ends, retry_ends
-        self.start = start  # the row of the server's book from which it is read
-        self.before = before
-        self.first_ms = self.first_written_ms = None
-
-    def result(self, message, place, is_new, is_moved, now_ms):
-        """Of the killed worker's partitions, since the kill was told: before that nobody had taken over."""
-        if message.offset() < self.ends[message.partition()]:
-            return
-        if is_new:
-            self.kill.later.add(place)
-        if self.first_ms is None and not is_moved:  # another worker may have had it from a retry topic
-            self.first_ms, self.first_written_ms = now_ms, message.timestamp()[1]
-
-
 class ChaosAudit:
     def __init__(self, options):
         self.options = options
@@ -103,22 +72,16 @@ class ChaosAudit:
         self.gateways = chaos_gateway.GatewayBook(options["calm"], options["once"])
         servers = options["servers"]
         self.results = Tail(servers, options["results"])
-        self.retries = Tail(servers, options["retry"])
-        self.offsets = Tail(servers, OFFSETS)
-        self.commits = {}  # partition -> (offset, metadata, time)
         self.expected = {}  # partition of the result topic -> offset of its next record
-        self.window = None
         self.orders = deque()
-        self.accepted = deque()  # (time, rows that the server had then at least)
         self.totals = {}
 
     # What comes from the topics.
 
     def read_results(self):
-        book, match, withhold, window = self.book, PLACE.match, self.options["withhold"], self.window
+        book, match, withhold = self.book, PLACE.match, self.options["withhold"]
         main = self.options["requests"].encode()
         messages = list(self.results.read(5_000, 0.02))
-        now_ms = time.time() * 1000
         for message in messages:
             number = message.partition()
             wanted = self.expected.get(number, 0)
@@ -135,7 +98,7 @@ class ChaosAudit:
             if topic != main:
                 book.beside_result(ID.search(value).group(1).decode(), b'"in_doubt":0' not in value)
                 continue
-            at = partition, offset, index = [int(number) for number in at]
+            partition, offset, index = [int(number) for number in at]
             outcome = b"accepted" if b'"outcome":"accepted"' in value else OUTCOME.search(value).group(1)
             # One that the server's book has: a gateway's has words of its own, and the dead have no row there.
             if withhold and outcome == b"accepted" and not chaos_gateway.is_one(message.key()):
@@ -143,91 +106,10 @@ class ChaosAudit:
                 if withhold == 0:
                     continue
             in_doubt = b'"in_doubt":0' not in value
-            is_new = book.result(partition, offset, index, message.key(), outcome, in_doubt)
+            book.result(partition, offset, index, message.key(), outcome, in_doubt)
             if chaos_gateway.is_one(message.key()):
                 self.gateways.result(chaos_gateway.number_of(message.key()), outcome, in_doubt, value)
-            if window and partition in window.kill.partitions:
-                window.result(message, tuple(at), is_new, offset in book.moved[partition], now_ms)
         return len(messages)
-
-    def read_retries(self):
-        for message in self.retries.read(2_000, 0):
-            names = dict(message.headers())
-            topic, partition, offset, _ = names["push-retry-request"].decode().rsplit("/", 3)
-            if topic != self.options["requests"]:
-                continue
-            self.book.moved[int(partition)].add(int(offset))
-
-    def read_offsets(self):
-        for message in self.offsets.read(2_000, 0):
-            if not message.value() or not message.key():
-                continue
-            group_place = commit_place(message.key())
-            if not group_place or group_place[:2] != (self.options["group"], self.options["requests"]):
-                continue
-            commit = commit_content(message.value())
-            self.commits[group_place[2]] = commit
-            window = self.window
-            if window and group_place[2] in window.kill.partitions and (
-                    message.offset() < window.commit_ends[message.partition()]):
-                window.kill.commits[group_place[2]] = commit
-
-    # Kills.
-
-    def fetch(self, start):
-        """The server's book from a row on; the server may just have been killed, and comes back with its book."""
-        deadline = time.monotonic() + 240  # it reads the whole book first: 8 s for 6 million requests, more under load
-        while True:
-            try:
-                with urllib.request.urlopen(f"{self.simulator}/accepted?from={start}", timeout=60) as answer:
-                    return answer.read()
-            except (OSError, http.client.HTTPException):
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
-
-    def killed(self, order):
-        """Nobody has taken over, and what the worker wrote has arrived."""
-        try:
-            ends, commit_ends, retry_ends = self.results.ends(), self.offsets.ends(), self.retries.ends()
-        except Exception as error:  # the broker is away
-            self.say({"kill": order["number"], "unmeasured": str(error)})
-            return
-        while len(self.accepted) > 1 and self.accepted[1][0] < time.monotonic() - 2.5:
-            self.accepted.popleft()
-        start = self.accepted[0][1] if self.accepted else 0
-        before = self.fetch(start)
-        kill = Kill(self.book, order["number"], order["name"], set(order["partitions"]),
-                    {p: self.commits[p] for p in order["partitions"] if p in self.commits}, order["is_exact"])
-        self.window = Window(kill, order, ends, commit_ends, retry_ends, start, before)
-        self.say({"frozen": order["number"]})
-
-    def close(self):
-        window, self.window = self.window, None
-        if window is None:
-            return
-        kill = window.kill
-        # What goes through a retry topic is repeated by that: tens of thousands wait there when the server was away.
-        if not (self.results.is_past(window.ends) and self.offsets.is_past(window.commit_ends)
-                and self.retries.is_past(window.retry_ends)):
-            self.say({"kill": kill.number, "unmeasured": "the audit is behind"})
-            return
-        try:
-            kill.commits = {p: Committed(*commit) for p, commit in kill.commits.items()}
-        except ValueError as error:
-            self.book.found("commit metadata that is damaged", error)
-            return
-        before = places(ROW.findall(window.before))
-        after = places(AGAIN.findall(self.fetch(window.start)))
-        kill.evaluate(before, after)
-        age = [window.killed_ms - commit.at_ms for commit in kill.commits.values()]
-        self.say({
-            "kill": kill.number, "name": kill.name, "partitions": len(kill.partitions), "in_flight": kill.in_flight,
-            "uncommitted": kill.uncommitted, "repeats": kill.repeats, "through_retries": kill.through_retries,
-            "is_exact": kill.is_exact, "commit_age_ms": min(age, default=None),
-            "first_ms": window.first_ms and round(window.first_ms - window.started_ms),
-            "first_written_ms": window.first_written_ms and round(window.first_written_ms - window.started_ms),
-        })
 
     # The end.
 
@@ -237,7 +119,6 @@ class ChaosAudit:
         deadline = time.monotonic() + 120
         while not self.results.is_past(ends) and time.monotonic() < deadline:
             self.read_results()
-            self.read_retries()
         if not self.results.is_past(ends):
             self.book.found("the result topic cannot be read to its end", f"{self.results.next} of {ends}")
         with open(order["book"], "rb") as file:
@@ -332,7 +213,6 @@ class ChaosAudit:
     def read_totals(self):
         with urllib.request.urlopen(f"{self.simulator}/totals", timeout=10) as answer:
             self.totals = json.load(answer)
-        self.accepted.append((time.monotonic(), self.totals["accepted_distinct"]))
 
     def follow_totals(self):
         while True:
@@ -346,7 +226,7 @@ class ChaosAudit:
         book = self.book
         return {"results": book.results, "distinct": book.distinct, "duplicates": book.results - book.distinct,
                 "in_doubt": book.in_doubt, "found": {kind: [count, book.examples[kind][0]] for kind, count in book.findings.items()},
-                "retries": sum(self.retries.next.values()), "sent": self.totals.get("requests", 0),
+                "sent": self.totals.get("requests", 0),
                 "accepted again": self.totals.get("accepted_again", 0)}
 
     def run(self):
@@ -358,19 +238,8 @@ class ChaosAudit:
                 order = self.orders.popleft()
                 if order["do"] == "finish":
                     return self.finish(order)
-                if order["do"] == "killed":
-                    self.killed(order)
-                elif order["do"] == "silent":
-                    self.gateways.is_silent = order["is_silent"]
-                elif order["do"] == "started":
-                    if self.window:
-                        self.window.started_ms = order["at_ms"]
-                        self.window.kill.is_exact &= order["is_noted"]
-                else:
-                    self.close()
+                self.gateways.is_silent = order["is_silent"]
             self.read_results()
-            self.read_retries()
-            self.read_offsets()
             if time.monotonic() - said > 0.5:
                 said = time.monotonic()
                 self.say(self.summary())

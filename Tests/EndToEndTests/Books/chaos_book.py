@@ -36,7 +36,6 @@ class ChaosBook:
         self.poison = Counter()  # outcomes
         self.answered = [Bits() for _ in range(partitions)]  # by offset: index 0 has a result
         self.doubtful = [Bits() for _ in range(partitions)]  # ... that says in_doubt
-        self.moved = [Bits() for _ in range(partitions)]  # some of the record's notifications went through a retry topic
         self.envelopes = {}  # (partition, offset) -> Envelope
         self.results = self.distinct = self.in_doubt = self.outside = 0
         self.outcomes = Counter()  # of first results
@@ -51,7 +50,7 @@ class ChaosBook:
     # The topics' book.
 
     def result(self, partition, offset, index, token, outcome, in_doubt):
-        """Of one result; token and outcome as bytes. Returns whether it is the notification's first."""
+        """Of one result; token and outcome as bytes."""
         self.results += 1
         size = 0 if token.endswith(b"0000") else int(token[-4:], 16)
         if in_doubt:
@@ -79,21 +78,20 @@ class ChaosBook:
         if not is_new:
             if self.calm:
                 self.found("more than one result without a fault", (partition, offset, index))
-            return False
+            return
         self.distinct += 1
         if chaos_gateway.is_one(token):
-            return True  # has a book of its own
+            return  # has a book of its own
         if token.startswith(CLOSED):
             self.poison[b"gateway: " + outcome] += 1  # the server takes none
-            return True
+            return
         self.outcomes[outcome] += 1
         if is_poison(token):
             self.poison[outcome] += 1  # any will do
-            return True
+            return
         wanted = b"unregistered" if token.startswith(DEAD_TOKEN) else b"accepted"
         if outcome != wanted:
             self.found("result other than expected", f"{(partition, offset, index)}: {outcome}, not {wanted}")
-        return True
 
     def beside_result(self, id, in_doubt):
         """Of a request that is known by its id only."""
@@ -108,24 +106,10 @@ class ChaosBook:
         if not is_poison(key):
             self.found("dead letter of a good record", f"{partition}/{offset}")
 
-    def is_answered(self, partition, offset, index):
-        if (envelope := self.envelopes.get((partition, offset))) is not None:
-            return bool(envelope.answered >> index & 1)
-        return index == 0 and offset in self.answered[partition]
-
     def says_doubt(self, partition, offset, index):
         if (envelope := self.envelopes.get((partition, offset))) is not None:
             return bool(envelope.doubtful >> index & 1)
         return index == 0 and offset in self.doubtful[partition]
-
-    def answered_above(self, partition, first):
-        """Places with a result, from an offset on."""
-        for offset in self.answered[partition].numbers(first):
-            if (partition, offset) not in self.envelopes:
-                yield partition, offset, 0
-        for (p, offset), envelope in self.envelopes.items():
-            if p == partition and offset >= first:
-                yield from ((p, offset, index) for index in range(envelope.size) if envelope.answered >> index & 1)
 
     # The ends.
 
@@ -182,50 +166,3 @@ class ChaosBook:
     def report(self):
         return [f"FOUND {count} x {kind}: " + "; ".join(self.examples[kind])
                 for kind, count in self.findings.most_common()]
-
-
-class Kill:
-    """One kill -9: what may be repeated after it, and what is.
-
-    Repeatable is, of the partitions that the killed worker had: what the server had accepted and had no result in the
-    topic (in flight), and what had one but is not settled by the last commit that the broker has. `is_exact`: the server
-    had read all that the worker wrote when it was asked, and nobody had taken over.
-    """
-
-    def __init__(self, book, number, name, partitions, commits, is_exact=True):
-        self.book, self.number, self.name, self.partitions, self.is_exact = book, number, name, partitions, is_exact
-        self.commits = commits  # partition -> Committed
-        self.later = set()  # places whose first result came after the kill
-        self.in_flight = self.uncommitted = self.repeats = self.through_retries = 0
-
-    def had_result(self, place):
-        return place not in self.later and self.book.is_answered(*place)
-
-    def evaluate(self, before, after):
-        """`before`: place -> how often the server had accepted it at the kill, for what came shortly before it; `after`:
-        the same some seconds later, for what was accepted more than once. Other partitions' places are left out."""
-        self.in_flight = sum(not self.had_result(place) for place in before if place[0] in self.partitions)
-        for partition in self.partitions:
-            commit = self.commits.get(partition)
-            if commit is None:
-                continue
-            self.uncommitted += sum(
-                place not in self.later and not commit.is_settled(*place[1:])
-                for place in self.book.answered_above(partition, max(0, commit.offset)))
-        for place, count in after.items():
-            more = count - max(1, before.get(place, 0))
-            if place[0] not in self.partitions or more <= 0:
-                continue
-            if place[1] in self.book.moved[place[0]]:
-                self.through_retries += more
-                continue
-            self.repeats += more
-            commit = self.commits.get(place[0])
-            if commit is not None and commit.is_settled(*place[1:]):
-                self.book.found("sent again after a kill, though its settling was committed",
-                                f"kill {self.number} ({self.name}): {place}")
-        if self.is_exact and self.repeats > self.in_flight + self.uncommitted:
-            self.book.found(
-                "sent again after a kill beyond what was in flight",
-                f"kill {self.number} ({self.name}): {self.repeats}, not {self.in_flight} + {self.uncommitted}",
-                self.repeats - self.in_flight - self.uncommitted)

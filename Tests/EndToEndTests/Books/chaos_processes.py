@@ -24,12 +24,28 @@ def die_with_parent():
     LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
+CLAIMS = []
+
+
+def claim_ports(count):
+    """Ports that are this process's until it ends, as `Ports` of the Swift tests claims them: outside of the range from which
+    the kernel takes any, and named by a socket that goes with the process."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as limits:
+        least, most = map(int, limits.read().split())
+    claimed = []
+    for port in range(10_000, least) if least > 11_000 else range(most + 1, 65_536):
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            claim.bind(f"\0apns-worker-test-port-{port}")
+            socket.create_server(("0.0.0.0", port)).close()
+        except OSError:
+            claim.close()
+            continue
+        CLAIMS.append(claim)
+        claimed.append(port)
+        if len(claimed) == count:
+            return claimed
+    raise RuntimeError("no port is free")
 
 
 class Program:
@@ -75,7 +91,7 @@ class Broker(Program):
 
     def __init__(self, home, folder):
         super().__init__("broker", folder)
-        port, controller, protected = free_ports(3)
+        port, controller, protected = claim_ports(3)
         self.servers, self.protected = f"127.0.0.1:{port}", f"127.0.0.1:{protected}"
         listeners = f"PLAINTEXT://{self.servers},CONTROLLER://127.0.0.1:{controller},WORKER://{self.protected}"
         self.properties = os.path.join(folder, "server.properties")
@@ -135,7 +151,7 @@ log.retention.check.interval.ms=10000
 class Simulator(Program):
     def __init__(self, worker, folder):
         super().__init__("simulator", folder)
-        self.port, control, self.gateway = free_ports(3)
+        self.port, control, self.gateway = claim_ports(3)
         self.control = f"http://127.0.0.1:{control}"
         # Its book is in a file: it outlives a kill -9.
         self.words = [worker, "simulate", "--listen", f"127.0.0.1:{self.port}", "--control", f"127.0.0.1:{control}",
@@ -146,16 +162,6 @@ class Simulator(Program):
         begin = os.path.getsize(self.log) if os.path.exists(self.log) else 0
         self.launch(*self.words)
         self.await_text("listening", 240, begin)
-
-    def has_open(self, ports):
-        """Whether it has not read all that came from one of these ports of this machine: its end of the connection is there
-        until then, whatever became of the other."""
-        with open("/proc/net/tcp") as table:
-            for row in map(str.split, table):
-                # proc(5), net/tcp: 01 established, 08 the other end is closed.
-                if row[3] in ("01", "08") and row[1].endswith(":%04X" % self.port) and int(row[2][-4:], 16) in ports:
-                    return True
-        return False
 
     def post(self, request):
         """`/now?fault=goaway`, `/faults?latency=50ms`."""
@@ -170,7 +176,7 @@ class Worker(Program):
         self.group, self.topic, self.program = names.group, names.requests, program
         self.file = os.path.join(folder, f"worker-{name}.yaml")
         self.names, self.port, self.gateway, self.static = names, port, gateway, name if is_static else None
-        self.admin = free_ports(1)[0]
+        self.admin = claim_ports(1)[0]
         self.write()
         self.starts = []
         self.started = 0  # where the log of its latest process begins
@@ -237,14 +243,6 @@ apps:
         self.endings = []  # what is expected of this process
         self.launch(self.program, "run", "--config", self.file)
 
-    def partitions(self):
-        """Of the request topic, that it was told to be its own; none while they are being taken from it."""
-        found = re.findall(rf"partitions (assigned|revoked|lost)\S* .*?group={re.escape(self.group)} (.*)",
-                           self.text(self.started))
-        if not found or found[-1][0] != "assigned":
-            return []
-        return sorted(int(number) for number in re.findall(rf"{re.escape(self.topic)}/(\d+)", found[-1][1]))
-
     def has_joined(self):
         return "partitions assigned" in self.text(self.started)
 
@@ -256,19 +254,6 @@ apps:
             return
         if found:
             self.resident.append((at, int(found.group(1))))
-
-    def connections(self, port):
-        """The ports of its own that it has connected to a port of this machine."""
-        sockets = set()
-        folder = f"/proc/{self.process.pid}/fd"
-        for name in os.listdir(folder):
-            try:
-                sockets.add(os.readlink(f"{folder}/{name}"))
-            except OSError:
-                pass  # closed meanwhile
-        with open("/proc/net/tcp") as table:
-            return {int(row[1][-4:], 16) for row in map(str.split, table)
-                    if row[3] == "01" and row[2].endswith(":%04X" % port) and f"socket:[{row[9]}]" in sockets}
 
     def calm_resident(self, begin, end):
         """In kilobytes, what it took at most in the calmest fifth of a span of time; None: nothing is known of it."""
@@ -287,15 +272,12 @@ class Partner:
         self.errors = errors.name
         self.state = {}
         self.answers = []
-        self.frozen = 0  # the number of the last kill of which the audit has noted all that was there
         threading.Thread(target=self.listen, daemon=True).start()
 
     def listen(self):
         for line in self.process.stdout:
             said = json.loads(line)
-            if "frozen" in said:
-                self.frozen = said["frozen"]
-            elif "kill" in said or "finished" in said or "done" in said:
+            if "finished" in said or "done" in said:
                 self.answers.append(said)
             else:
                 self.state = said

@@ -2,9 +2,8 @@
 
 import chaos_gateway
 from chaos_bits import Bits
-from chaos_book import DEAD_PREFIX, ChaosBook, Kill
+from chaos_book import DEAD_PREFIX, ChaosBook
 from chaos_poison import MARK
-from commits import Committed
 
 RECORDS = 40
 PLAIN = b"ab" * 30 + b"0000"
@@ -34,7 +33,6 @@ class Scene:
         self.ends = [RECORDS, RECORDS]
         self.distinct = 2 * (RECORDS - 1)
         self.again = []
-        self.kill = None
 
     def line(self, *place):
         return next(line for line in self.lines if tuple(line[:3]) == place)
@@ -48,9 +46,6 @@ class Scene:
             self.book.beside_result(id, in_doubt)
         for id in self.again_beside:
             self.book.beside_again(id, 2)
-        if self.kill:
-            kill = Kill(self.book, 1, "first", {1}, {1: Committed(30, "", 0)})
-            kill.evaluate(*self.kill)
         produced = [Bits(), Bits()]
         for bits in produced:
             for offset in range(RECORDS):
@@ -109,9 +104,6 @@ FAULTS = [
     ("the broker lost records", lambda s: s.ends.__setitem__(0, 30), "the broker lost"),
     ("the server accepted fewer", lambda s: setattr(s, "distinct", 2), "accepted another number"),
     ("sent again, and nothing says so", lambda s: repeat(s, False), "no result says in_doubt"),
-    ("sent again beyond what was in flight", lambda s: setattr(s, "kill", ({}, {(1, o, 0): 2 for o in range(29, 40)})),
-     "beyond what was in flight"),
-    ("sent again though committed", lambda s: setattr(s, "kill", ({}, {(1, 29, 0): 2})), "settling was committed"),
 ]
 CALM_FAULTS = [
     ("a result stands twice", lambda s: s.lines.append(s.lines[5]), "more than one result"),
@@ -158,12 +150,11 @@ def run():
             kinds = scene.findings()
             if not any(word in kind for kind in kinds):
                 failures.append(f"{name}: not found ({', '.join(kinds) or 'no finding'})")
-    # After a kill: what was in flight (accepted, no result yet), or not committed, may be sent again, and says so.
+    # After a kill something may be sent again, and says so.
     scene = Scene()
     repeat(scene, True)
     scene.answered_beside["b"] = True
     scene.again_beside.append("b")
-    scene.kill = ({(1, 35, 0): 1}, {(1, 35, 0): 2, (0, 3, 0): 2})
     if found := scene.findings():
         failures.append(f"a repeat that may be is called a fault: {dict(found)}")
     # What was told to be lost may be, and what says that it was in doubt may be taken again.

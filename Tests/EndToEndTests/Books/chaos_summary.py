@@ -1,6 +1,5 @@
 """What came out of a chaos run, for people."""
 
-import statistics
 from collections import Counter
 
 GROWTH = 1.05  # at most, of the untouched worker's memory from the second third of a long run to its last
@@ -24,34 +23,6 @@ def resident(chaos):
     return memory
 
 
-def spread(values, unit=""):
-    return (f"median {statistics.median(values):.0f}{unit}, least {min(values):.0f}, most {max(values):.0f}, of "
-            f"{len(values)}") if values else "none"
-
-
-def kills(chaos):
-    measured = [k for k in chaos.kills if "repeats" in k]
-    yield f"kills: {len(chaos.kills)}, measured {len(measured)}, noted in time to be exact " \
-          f"{sum(k['is_exact'] for k in measured)}"
-    for name, text in (
-            ("repeats", "sent again"), ("in_flight", "in flight at the kill"),
-            ("uncommitted", "answered, and not committed, at the kill"),
-            ("through_retries", "sent again from a retry topic"),
-            ("commit_age_ms", "ms from the last commit to the kill"), ("pause_ms", "ms from the kill to the restart")):
-        yield f"  {text}: " + spread([k[name] for k in measured if k[name] is not None])
-    # Not where it held a backlog's tail, or the broker had just come back: those are in the second line.
-    least = min(10, chaos.options.every / 2)
-    for label, chosen in (
-            (f"with broker and simulator up for {least:.0f} s", [k for k in measured if k["quiet"] >= least]),
-            ("all", measured)):
-        for name, text in (("first_ms", "read"), ("first_written_ms", "written")):
-            values = [k[name] for k in chosen if k[name] is not None]
-            yield f"  ms from the restart until its first result was {text}, {label}: " + spread(values)
-            if name == "first_ms" and chaos.options.first_within and values and label != "all" and (
-                    statistics.median(values) > chaos.options.first_within):
-                chaos.found(f"the first result after a kill came {statistics.median(values):.0f} ms after the restart")
-
-
 def show(chaos, answer):
     """Prints everything; the findings of the audit become the run's."""
     load = chaos.load.state
@@ -64,7 +35,7 @@ def show(chaos, answer):
     lines.append("memory of the worker never touched, kB: " + ", ".join(
         f"{name} {value:.0f}" for name, value in chaos.memory.items() if value))
     if not chaos.options.calm:
-        lines += kills(chaos)
+        lines.append(f"kills: {chaos.kills}")
     said = Counter()
     for worker in chaos.workers.values():
         for line in worker.text().splitlines() if worker.process else ():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A feedback service of Apple's binary protocol that says when it goes on.
 
-feedback.py PORT CERT KEY COUNT: tells COUNT device tokens over one TLS connection, the number each is made of as its time too.
+feedback.py CERT KEY COUNT: says at which port it listens, and tells COUNT device tokens over one TLS connection, the number each is made of as its time too.
 Half of them at once; the rest when a line comes on standard input. Then it closes the socket, without a word of TLS.
 """
 
@@ -16,11 +16,11 @@ def items(numbers):
 
 
 def main():
-    port, certificate, key, count = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
+    certificate, key, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    listener = socket.create_server(("127.0.0.1", port))
-    print("listening", flush=True)
+    listener = socket.create_server(("127.0.0.1", 0))
+    print("listening", listener.getsockname()[1], flush=True)
     connection, _ = listener.accept()
     with context.wrap_socket(connection, server_side=True) as channel:
         channel.sendall(items(range(count // 2)))

@@ -16,7 +16,7 @@ LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 def read(address):
     """Metric -> {labels, as a sorted tuple of pairs: value}. Raises ValueError for what is not the text format."""
-    with urllib.request.urlopen(address + "/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(address + "/metrics", timeout=60) as answer:
         if not answer.headers["Content-Type"].startswith("text/plain; version=0.0.4"):
             raise ValueError("content type " + answer.headers["Content-Type"])
         text = answer.read().decode()
@@ -57,8 +57,8 @@ def ends(options, names):
 
 
 def check(options):
-    """Compares; true when every number is right. The page may be some 100 ms behind: it is read until it is, for 5 s."""
-    deadline = time.monotonic() + 5
+    """Compares; true when every number is right. The page may be some 100 ms behind: it is read until it is."""
+    deadline = time.monotonic() + 180
     while True:
         lines, isFine = compare(options)
         if isFine or time.monotonic() > deadline:

@@ -16,12 +16,6 @@ def read(address):
     return seen
 
 
-def set_faults(address, settings):
-    """As the control endpoint's help has it: `latency=50ms`."""
-    with urllib.request.urlopen(f"{address}/faults?{settings}", data=b"", timeout=60) as answer:
-        return answer.read().decode()
-
-
 def totals(address):
     """Its counts, by name."""
     with urllib.request.urlopen(f"{address}/totals", timeout=60) as text:

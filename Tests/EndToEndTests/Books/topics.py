@@ -17,11 +17,11 @@ def create(servers, topics):
     wanted = [
         NewTopic(name, partitions, 1, config=configuration) for name, (partitions, configuration) in topics.items()
     ]
-    for name, future in admin.create_topics(wanted, operation_timeout=30).items():
-        future.result(30)
-    deadline = time.monotonic() + 30
+    for name, future in admin.create_topics(wanted, operation_timeout=60).items():
+        future.result(180)
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
-        known = admin.list_topics(timeout=10).topics
+        known = admin.list_topics(timeout=60).topics
         if all(
             name in known and len(known[name].partitions) == partitions
             and all(p.leader >= 0 for p in known[name].partitions.values())
@@ -29,18 +29,18 @@ def create(servers, topics):
         ):
             return
         time.sleep(0.05)
-    raise TimeoutError("topics have no leader after 30 s: " + ", ".join(topics))
+    raise TimeoutError("topics have no leader in time: " + ", ".join(topics))
 
 
 def delete(servers, names):
     """Waits until none of them shows any more."""
     admin = AdminClient({"bootstrap.servers": servers})
-    for future in admin.delete_topics(list(names), operation_timeout=30).values():
-        future.result(30)
-    deadline = time.monotonic() + 30
-    while any(name in admin.list_topics(timeout=10).topics for name in names):
+    for future in admin.delete_topics(list(names), operation_timeout=60).values():
+        future.result(180)
+    deadline = time.monotonic() + 180
+    while any(name in admin.list_topics(timeout=60).topics for name in names):
         if time.monotonic() > deadline:
-            raise TimeoutError("topics do not go within 30 s: " + ", ".join(names))
+            raise TimeoutError("topics do not go in time: " + ", ".join(names))
         time.sleep(0.05)
 
 
@@ -100,7 +100,7 @@ def produce(servers, topic, records, book, rate=0, progress=lambda count: None):
 
 
 def partitions(client, topic):
-    known = client.list_topics(topic, timeout=10).topics[topic]
+    known = client.list_topics(topic, timeout=60).topics[topic]
     if known.error:
         raise RuntimeError(f"topic {topic}: {known.error}")
     return sorted(known.partitions)
@@ -121,10 +121,10 @@ def ends(consumer, topic):
 
 def end(consumer, partition):
     """The offset after a partition's last record. Of a topic that was just made its leader may not know of it yet."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 180
     while True:
         try:
-            return consumer.get_watermark_offsets(partition, timeout=10)[1]
+            return consumer.get_watermark_offsets(partition, timeout=60)[1]
         except confluent_kafka.KafkaException as error:
             code = error.args[0].code()
             passing = (confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -140,12 +140,12 @@ def read(servers, topic):
     try:
         until = {p: end for p, end in ends(consumer, topic).items() if end > 0}
         consumer.assign([TopicPartition(topic, p, 0) for p in until])
-        silent = time.monotonic() + 30
+        silent = time.monotonic() + 180
         while until:
             for message in consumer.consume(10_000, timeout=0.2):
                 if message.error():
                     raise RuntimeError(f"reading {topic}: {message.error()}")
-                silent = time.monotonic() + 30
+                silent = time.monotonic() + 180
                 p = message.partition()
                 if p in until:
                     yield message
@@ -155,7 +155,7 @@ def read(servers, topic):
                     [TopicPartition(topic, p) for p in until]) if position.offset >= until[position.partition]]:
                 del until[p]  # ended in records that readers do not see (a transaction's marker)
             if time.monotonic() > silent:
-                raise TimeoutError(f"reading {topic}: nothing for 30 s, short of {until}")
+                raise TimeoutError(f"reading {topic}: nothing for 180 s, short of {until}")
     finally:
         consumer.close()
 
@@ -184,11 +184,11 @@ def committed(consumer, topic):
 
     A broker that has just been started may not lead the group yet: it is asked again for a while.
     """
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 180
     asked = [TopicPartition(topic, p) for p in partitions(consumer, topic)]
     while True:
         try:
-            places = consumer.committed(asked, timeout=10)
+            places = consumer.committed(asked, timeout=60)
             break
         except confluent_kafka.KafkaException as failure:
             if not failure.args[0].retriable() and failure.args[0].code() not in LOADING:
@@ -197,7 +197,7 @@ def committed(consumer, topic):
                 raise
             time.sleep(0.2)
     return {
-        place.partition: place.offset if place.offset >= 0 else consumer.get_watermark_offsets(place, timeout=10)[0]
+        place.partition: place.offset if place.offset >= 0 else consumer.get_watermark_offsets(place, timeout=60)[0]
         for place in places
     }
 

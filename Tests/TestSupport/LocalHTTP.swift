@@ -1,0 +1,47 @@
+import Foundation
+import Glibc
+
+/// Requests to pages of this machine: the admin pages of a worker, the control endpoint of the simulator.
+package enum LocalHTTP {
+    /// Returns the status and the body; status 0: no answer, because nothing listens or the connection ended.
+    ///
+    /// - Parameter url: `http://127.0.0.1:2198/totals`.
+    package static func request(_ url: String, method: String = "GET") -> (status: Int, body: String) {
+        guard let parts = url.firstMatch(of: /http:\/\/127\.0\.0\.1:(\d+)(\/.*)?/), let port = in_port_t(parts.1) else {
+            return (0, "")
+        }
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        defer { close(descriptor) }
+        var wait = timeval(tv_sec: 60, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &wait, socklen_t(MemoryLayout<timeval>.size))
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        let isConnected = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+            }
+        }
+        guard isConnected else { return (0, "") }
+        // HTTP/1.0: the body ends with the connection.
+        let head = "\(method) \(parts.2 ?? "/") HTTP/1.0\r\nHost: 127.0.0.1:\(port)\r\nContent-Length: 0\r\n\r\n"
+        var rest = Array(head.utf8)[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes {
+                send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
+            }
+            guard count > 0 else { return (0, "") }
+            rest = rest.dropFirst(count)
+        }
+        var answer: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while case let count = read(descriptor, &buffer, buffer.count), count > 0 { answer += buffer[..<count] }
+        let text = String(decoding: answer, as: UTF8.self)
+        guard let end = text.firstRange(of: "\r\n\r\n"), let status = text.firstMatch(of: /^HTTP\/1\.[01] (\d{3})/)
+        else {
+            return (0, "")
+        }
+        return (Int(status.1) ?? 0, String(text[end.upperBound...]))
+    }
+}
