@@ -150,7 +150,8 @@ extension PushWorker {
         try scene.displaced(scene.key, by: Scene.pipe) {
             scene.worker.look()
             scene.reload()
-            #expect(scene.worker.files.refusalFaults().map(\.subject) == ["app shop"], "what is in force was taken over")
+            let subjects = scene.worker.files.refusalFaults().map(\.subject)
+            #expect(subjects == ["app shop"], "what is in force was taken over")
         }
         scene.reload()
         #expect(scene.worker.files.refusalFaults().isEmpty)

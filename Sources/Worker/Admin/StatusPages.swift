@@ -40,8 +40,8 @@ struct StatusPages {
     ///   - apps: their rows are filled in.
     ///   - parts: `nil` before the start.
     mutating func post(
-        _ machine: borrowing DeliveryMachine, _ apps: inout ConfiguredApps, _ parts: WorkerParts?, _ health: WorkerHealth,
-        crashes: CrashHistory, isStopping: Bool, now: DeliveryTime
+        _ machine: borrowing DeliveryMachine, _ apps: inout ConfiguredApps, _ parts: WorkerParts?,
+        _ health: WorkerHealth, crashes: CrashHistory, isStopping: Bool, now: DeliveryTime
     ) {
         lastPostNs = now.ns
         guard isServed else { return }
