@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import TestSeeds
 import Testing
 
@@ -12,13 +13,24 @@ struct SimulationTests {
     /// `SIMULATION_ONLY=binary`: only worlds with a transport of the binary protocol.
     static let isBinaryOnly = ProcessInfo.processInfo.environment["SIMULATION_ONLY"] == "binary"
 
-    static let piece: UInt64 = 50
+    /// Processor time that every run of the tests gives to worlds.
+    static let budgetNs: UInt64 = 50_000_000_000
 
-    @Test(
-        .enabled(if: SimulationTests.asked == nil, "SIMULATION_SEEDS asks for others"),
-        arguments: (0..<8).map { $0 * piece })
-    func `The promise, under every fault`(from first: UInt64) {
-        for seed in first..<first + Self.piece { run(seed) }
+    private static var threadTimeNs: UInt64 {
+        var time = timespec()
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
+    }
+
+    @Test(.enabled(if: SimulationTests.asked == nil, "SIMULATION_SEEDS asks for others"))
+    func `The promise, under every fault, in as many worlds as fit the budget`() {
+        let startNs = Self.threadTimeNs
+        var seed: UInt64 = 0
+        repeat {
+            run(seed)
+            seed += 1
+        } while Self.threadTimeNs - startNs < Self.budgetNs
+        print("simulation: \(seed) seeds")
     }
 
     @Test(.enabled(if: SimulationTests.asked != nil, "SIMULATION_SEEDS says how many"))
@@ -26,7 +38,8 @@ struct SimulationTests {
         Seeds.run(try #require(Self.asked), of: "simulation", piece: 5_000) { run($0) }
     }
 
-    @Test(.enabled(if: SimulationTests.asked == nil, "SIMULATION_SEEDS asks for others"))
+    /// On demand only: what is rare needs thousands of worlds.
+    @Test(.enabled(if: (SimulationTests.asked?.count ?? 0) >= 1_000, "SIMULATION_SEEDS asks for a thousand or more"))
     func `It comes to everything that it is to test`() throws {
         var happened: [String: Int] = [:]
         var limited = 0
