@@ -1,7 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-/// Starts a thread for a body, with a stack to die on where deaths are contained. It is to be joined or detached.
+/// Starts a thread for a body. It is to be joined or detached.
 ///
 /// - Parameter name: as `top -H` shows it; 15 bytes are kept.
 package func startThread(
@@ -32,8 +32,6 @@ private final class Start: Sendable {
 private func run(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
     let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
     unsafe start.name.withCString { unsafe linux_name_thread($0) }
-    let stack = unsafe crash_stack_begin()
     start.body()
-    unsafe crash_stack_end(stack)
     return nil
 }

@@ -101,7 +101,7 @@ extension EndToEnd.Refusals {
                 ])
             var descriptors = 0
             while load.ended == nil {
-                let open = try FileManager.default.contentsOfDirectory(atPath: "/proc/\(worker.processID)/fd").count
+                let open = try FileManager.default.contentsOfDirectory(atPath: "/proc/\(worker.workerID)/fd").count
                 descriptors = max(descriptors, open)
                 usleep(200_000)
             }

@@ -5,7 +5,7 @@ import TestSupport
 extension ChildProcess {
     /// User and system time, in seconds.
     func processorSeconds() throws -> Double {
-        let text = try String(contentsOfFile: "/proc/\(processID)/stat", encoding: .utf8)
+        let text = try String(contentsOfFile: "/proc/\(workerID)/stat", encoding: .utf8)
         guard let end = text.lastIndex(of: ")") else { throw Unexpected(text) }
         let fields = text[end...].split(separator: " ")
         guard fields.count > 13, let user = Double(fields[12]), let system = Double(fields[13]) else {
@@ -21,7 +21,7 @@ extension ChildProcess {
     func largestResidentKilobytes() throws -> Int { try kilobytes("VmHWM") }
 
     private func kilobytes(_ name: String) throws -> Int {
-        let status = try String(contentsOfFile: "/proc/\(processID)/status", encoding: .utf8)
+        let status = try String(contentsOfFile: "/proc/\(workerID)/status", encoding: .utf8)
         guard let line = status.split(separator: "\n").first(where: { $0.hasPrefix("\(name):") }),
             let kilobytes = line.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap({ Int($0) })
         else { throw Unexpected("no \(name) in \(status)") }

@@ -1,7 +1,7 @@
 import APNs
 import Delivery
 
-/// A worker's configuration.
+/// A worker's configuration. It runs without a supervisor, so that what is measured is the worker.
 struct WorkerFile {
     var address: PushAddress
     var requests: RequestTopic
@@ -56,6 +56,7 @@ struct WorkerFile {
             apps:
             \(entries.joined(separator: "\n"))
             admin: {listen: off}
+            crash: core
 
             """
     }
