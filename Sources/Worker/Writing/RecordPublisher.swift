@@ -29,7 +29,7 @@ final class RecordPublisher: RecordSink {
     @exclusivity(unchecked) private var unregisteredWriter: UnregisteredWriter
     @exclusivity(unchecked) private var retryWriter: RetryWriter
     private var deadLetterWriter = DeadLetterWriter()
-    private let smaller: SmallerForms
+    private let reducedForms: ReducedForms
     private var headers: [RecordHeader] = []
     private var letters = UnacknowledgedLetters()
     /// A broker did not answer a request in time.
@@ -62,7 +62,7 @@ final class RecordPublisher: RecordSink {
         var tiers: [ProducerTopic] = []
         for tier in configuration.retry.tiers { tiers.append(try producer.topic(tier.topic)) }
         self.tiers = tiers
-        smaller = SmallerForms(
+        reducedForms = ReducedForms(
             results: results, deadLetters: deadLetters, tiers: tiers, names: producer.topicNames)
         targets = producer.topicNames.map { TargetTopic($0) }
         saidOpen = targets.map { _ in true }
@@ -269,7 +269,7 @@ final class RecordPublisher: RecordSink {
     ///
     /// - Parameter isNew: it was not tried to.
     private func refuse(_ record: UndeliveredRecord, _ code: KafkaCode, isNew: Bool, _ now: DeliveryTime) {
-        targets[record.topic.index].take(record, .single, isNew: isNew)
+        targets[record.topic.index].take(record, .alone, isNew: isNew)
         if code != .messageTooLarge { targets[record.topic.index].block(code, nowNs: now.ns) }
     }
 
@@ -328,7 +328,7 @@ final class RecordPublisher: RecordSink {
         let code = report.code
         unacknowledged.reported(report.tag, topic: topic.index, nowNs: now.ns)
         guard code != .none else {
-            if isWatching { targets[topic.index].noteTaken(partition: report.partition) }
+            if isWatching { targets[topic.index].noteTaken() }
             if wasSingle { targets[topic.index].written(report.tag) }
             if topic == deadLetters { letters.acknowledged(report.tag) }
             machine.acknowledged(NotificationID(tag: report.tag), now: now)
@@ -349,13 +349,13 @@ final class RecordPublisher: RecordSink {
         }
         switch code {
         case _ where isPurged:
-            targets[topic.index].dropped(record, nowNs: now.ns)
+            targets[topic.index].dropped(record)
         case .messageTooLarge:
-            replace(record, form, code, .reported(partition), now)
+            replace(record, form, code, partition: partition, now)
         default:
             guard targets[topic.index].refused(record, code, partition: partition, nowNs: now.ns) else { return }
             noteRejected(record, code)
-            replace(record, form, code, .reported(partition), now)
+            replace(record, form, code, partition: partition, now)
         }
     }
 
@@ -365,7 +365,7 @@ final class RecordPublisher: RecordSink {
             .kafka, "a topic refuses a record for the record's own sake; what it says is written elsewhere",
             about: name,
             [
-                "topic": "\(name)", "error": "\(code)", "request": "\(smaller.request(of: record) ?? "unknown")",
+                "topic": "\(name)", "error": "\(code)", "request": "\(reducedForms.request(of: record) ?? "unknown")",
                 "advice": "\(Advice.writing(name, code))",
             ])
     }
@@ -378,38 +378,23 @@ final class RecordPublisher: RecordSink {
             ["topic": "\(targets[topic.index].name)", "advice": "raise its max.message.bytes"])
     }
 
-    /// How it is known that a record is to be replaced.
-    private enum Refusal {
-        /// By its report, from this partition; negative: none was asked.
-        case reported(Int32)
-        /// The producer did not take it, as its topic's `next` had named it.
-        case atOnce
-    }
-
-    /// A record by itself was too large, or refused for its own sake: what is there in its place is written, until
-    /// nothing is.
+    /// A record alone was too large, or refused for its own sake: what there is in its place is written.
+    ///
+    /// - Parameter partition: the partition that refused it; negative if no broker was asked.
     private func replace(
-        _ record: UndeliveredRecord, _ form: TargetTopic.Form, _ code: KafkaCode, _ refusal: Refusal,
+        _ record: UndeliveredRecord, _ form: TargetTopic.Form, _ code: KafkaCode, partition: Int32,
         _ now: DeliveryTime
     ) {
         let index = record.topic.index
         if code == .messageTooLarge { noteTooLarge(record.topic, form) }
-        switch (smaller.form(after: form, of: record, because: code, nowMs: now.wallMs), refusal) {
-        case (.same(let smaller, let form), .reported):
-            targets[index].shrunk(to: smaller, form, nowNs: now.ns)
-        case (.same(let smaller, let form), .atOnce):
-            targets[index].replaceNamed(by: smaller, form)
-        case (.other(let other), _):
-            if case .atOnce = refusal {
-                targets[index].removeNamed()
-            } else {
-                targets[index].handedOn(record.tag, nowNs: now.ns)
-            }
-            targets[other.topic.index].take(other, .single)
-        case (nil, .reported(let partition)):
-            targets[index].refused(record, code, partition: partition, nowNs: now.ns)
-        case (nil, .atOnce):
-            targets[index].couldNotWrite(code, nowNs: now.ns)
+        switch reducedForms.next(after: form, of: record, because: code, nowMs: now.wallMs) {
+        case .same(let smaller):
+            targets[index].reduced(to: smaller)
+        case .other(let other):
+            targets[index].handedOn(record.tag)
+            targets[other.topic.index].take(other, .alone)
+        case nil:
+            targets[index].refused(record, code, partition: partition, isLast: true, nowNs: now.ns)
         }
     }
 
@@ -447,7 +432,9 @@ final class RecordPublisher: RecordSink {
                 if isSingle { singleHealth.noteFatal() } else { health.noteFatal() }
                 return
             case .messageTooLarge:
-                replace(refused.record, max(refused.form, .single), .messageTooLarge, .atOnce, now)
+                // As if a broker had refused it alone.
+                targets[index].wrote(isSingle: true)
+                replace(refused.record, max(refused.form, .alone), .messageTooLarge, partition: -1, now)
             case let code:
                 targets[index].couldNotWrite(code, nowNs: now.ns)
             }
