@@ -207,47 +207,36 @@ final class RecordPublisher: RecordSink {
             letters.add(id.tag, bytes: DeliveryMachine.letterBytes(message.key, message.value, original))
             let all = deadLetterWriter.headers(
                 original: original, place: place, timestampMs: message.timestampMs, reason: reason, detail: detail)
-            takeLetter(EncodedRecord(key: message.key, value: message.value, headers: all), id, now)
+            hand(
+                EncodedRecord(key: message.key, value: message.value, headers: all), to: deadLetters, id, isKept: true,
+                now)
         }
     }
 
-    /// Hands a dead letter over. What the producer does not take now is kept, since nobody else has it.
-    private func takeLetter(_ record: EncodedRecord, _ id: NotificationID, _ now: DeliveryTime) {
-        let wasClear = targets[deadLetters.index].isClear
-        let code = produce(record, to: deadLetters, id, now)
-        guard code != .none else { return }
-        let kept = UndeliveredRecord(
-            copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: deadLetters, tag: id.tag,
-            code: code)
-        switch code {
-        case .queueFull: targets[deadLetters.index].take(kept, .together)
-        case .fatal:
-            health.noteFatal()
-            targets[deadLetters.index].take(kept, .together)
-        default: refuse(kept, code, isNew: !wasClear, now)
-        }
-    }
-
-    /// Hands a record over; false: the producer's queue is full, or it is to be made anew. A topic that refuses it at
-    /// once keeps it among what it refused, and so does one that is to be tried with it.
-    @inline(__always)
+    /// Hands a record over. A topic that refuses it at once keeps it among what it refused, and so does one that is to be
+    /// tried with it.
+    ///
+    /// - Parameter isKept: nothing else has the record, so a full queue keeps it, too.
+    /// - Returns: false when the producer's queue is full, or it is to be made anew, and the record is not kept.
+    @inline(__always) @discardableResult
     private func hand(
-        _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, _ now: DeliveryTime
+        _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, isKept: Bool = false,
+        _ now: DeliveryTime
     ) -> Bool {
         let wasClear = targets[topic.index].isClear
         let code = produce(record, to: topic, id, now)
-        switch code {
-        case .none: return true
-        case .queueFull: return false
-        case .fatal:
-            health.noteFatal()
-            return false
-        default: break
-        }
-        let refused = UndeliveredRecord(
+        if code == .none { return true }
+        if code == .fatal { health.noteFatal() }
+        let isRefused = code != .queueFull && code != .fatal
+        guard isRefused || isKept else { return false }
+        let kept = UndeliveredRecord(
             copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: topic, tag: id.tag,
             code: code)
-        refuse(refused, code, isNew: !wasClear, now)
+        if isRefused {
+            refuse(kept, code, isNew: !wasClear, now)
+        } else {
+            targets[topic.index].take(kept, .together)
+        }
         return true
     }
 
