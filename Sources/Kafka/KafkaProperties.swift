@@ -129,6 +129,7 @@ package struct KafkaProperties: Sendable, Equatable {
         "message.send.max.retries": waiting,
         "transactional.id": transactions,
         "isolation.level": "records of aborted transactions must not be sent (read_committed)",
+        "statistics.interval.ms": "the worker's own clients report them as often as its health needs",
         "log.queue": "librdkafka's log goes to the worker's",
         "log_level": "the worker reads librdkafka's log; use log.parts (kafka: warning)",
         "topic.blacklist":

@@ -1,4 +1,3 @@
-import APNs
 import CLinux
 import Configuration
 import Glibc
@@ -55,24 +54,14 @@ private func work(_ options: RunOptions, _ command: String, isSupervised: Bool) 
         }
         DescriptorNeed.raiseLimit(for: loaded.configuration, logger)
         if isSupervised, loaded.configuration.crash == .core { Supervisor.leave() }
-        // One that is full, or cannot be written, keeps no worker from starting: not after the crash that it was to
-        // explain.
-        var trace: TraceFile?
-        do throws(TraceFile.Failure) {
-            trace = try openTrace(options.configuration.trace, of: command) {
-                logger.warning(.apns, "the trace ended", ["reason": .text($0)])
-            }
-        } catch {
-            logger.warning(.apns, "nothing is traced", ["reason": "\(error)"])
-        }
-        return work(
-            loaded.configuration, logger, trace, isSupervised: isSupervised, reread: options.read)
+        if let failure = startKeyLog(options.configuration.keyLog, command: command) { return failure }
+        return work(loaded.configuration, logger, isSupervised: isSupervised, reread: options.read)
     }
 }
 
 /// Runs the worker until it is told to stop.
 private func work(
-    _ configuration: WorkerConfiguration, _ logger: Logger, _ trace: TraceFile?, isSupervised: Bool,
+    _ configuration: WorkerConfiguration, _ logger: Logger, isSupervised: Bool,
     reread: @escaping PushWorker.Rereading
 ) -> ExitCode {
     let crashes = CrashHistory.ofPage
@@ -86,7 +75,7 @@ private func work(
     }
     let worker: PushWorker
     do throws(StartFailure) {
-        worker = try PushWorker(configuration, logger: logger, crashes: crashes, trace: trace)
+        worker = try PushWorker(configuration, logger: logger, crashes: crashes)
     } catch {
         for line in error.lines { complain(line) }
         return error.isPassing ? .failed : .wrongConfiguration

@@ -146,8 +146,8 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.kafka.createTopics?.replicationFactor == 1)
         #expect(c.kafka.properties.map(\.name) == ["security.protocol", "retries"])
         #expect(c.kafka.properties.map(\.value) == ["SASL_SSL", "7"])
-        #expect(c.kafka.properties[1].place == "/etc/w/w.yaml:10:54: kafka.librdkafka.retries")
-        #expect(c.kafka.place(ofProperty: "compression.type") == "/etc/w/w.yaml:12:32: kafka.producer.compression.type")
+        #expect(c.kafka.properties[1].place == "/etc/w/w.yaml:8:54: kafka.librdkafka.retries")
+        #expect(c.kafka.place(ofProperty: "compression.type") == "/etc/w/w.yaml:10:32: kafka.producer.compression.type")
         #expect(c.kafka.place(ofProperty: "acks") == nil)
         #expect(c.kafka.consumerProperties.map(\.value) == ["1000"])
         #expect(c.kafka.producerProperties.map(\.value) == ["lz4"])
@@ -207,7 +207,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.log.levels == LevelTable(.warning, parts: [.kafka: .debug]))
         #expect(
             it.warnings == [
-                "/etc/w/w.yaml:50:36: apps[1].tls.verify: anyone who answers for 127.0.0.1 gets this app's notifications"
+                "/etc/w/w.yaml:48:36: apps[1].tls.verify: anyone who answers for 127.0.0.1 gets this app's notifications"
             ])
     }
 

@@ -317,13 +317,6 @@ struct MetricsText {
             "apns_worker_rejected_records_total", .counter,
             "Records that a topic refused for their own sake while it took others, by topic.")
         for (topic, records) in snapshot.rejected { out.sample(["topic": topic], records) }
-        out.family(
-            "apns_worker_kafka_throttled_seconds_total", .counter,
-            "What brokers said that they hold this client back for exceeding a quota, by kind of request.")
-        for request in Quotas.Request.allCases {
-            out.sample(
-                ["request": request.rawValue], Double(snapshot.quotaDelaysMs[request] ?? 0) / 1_000)
-        }
     }
 
     // MARK: Process

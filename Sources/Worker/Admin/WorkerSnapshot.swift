@@ -78,10 +78,9 @@ struct WorkerSnapshot: Sendable {
     var tooLarge: [(topic: String, records: Int)] = []
     /// Records that a topic refused for their own sake, by topic, since the start.
     var rejected: [(topic: String, records: Int)] = []
-    /// Retry topics that the configuration does not name and that held records of the group a minute ago or less.
+    /// Retry topics that the configuration does not name and that are read all the same, with what is left in the
+    /// partitions of this worker.
     var leftTiers: [(topic: String, records: Int)] = []
-    /// For which brokers held this client back, in milliseconds since the start, by kind of request.
-    var quotaDelaysMs: [Quotas.Request: Int64] = [:]
 
     /// Whether the groups have answered once, which an empty assignment does too.
     var isReady: Bool { phase == .running || phase == .stopping && hasBeenReady }

@@ -1,4 +1,3 @@
-package import APNs
 package import Configuration
 internal import Delivery
 internal import EventLoop
@@ -23,8 +22,6 @@ package final class PushWorker: @unchecked Sendable {
 
     var configuration: WorkerConfiguration
     let logger: Logger
-    /// Keeps what passes on the connections to Apple.
-    private let trace: TraceFile?
     let loop: Loop
     var eventLog: EventLog
     let cluster: ClusterSettings
@@ -41,8 +38,7 @@ package final class PushWorker: @unchecked Sendable {
     var groups: ConsumerGroups?
     var transports: AppTransports?
     var publisher: RecordPublisher?
-    /// Retry topics that are not in the configuration, as far as the watch found them.
-    var leftTiers = LeftTierList()
+    var removedRetryTopics: RemovedRetryTopics?
     var alarm: Alarm?
     /// Each app's row of the pages; what changes by itself is filled in when a snapshot is made.
     var appRows: [WorkerSnapshot.App]
@@ -57,7 +53,6 @@ package final class PushWorker: @unchecked Sendable {
     /// How the workers before this one died.
     private(set) var crashes: CrashHistory
     var lastHousekeepingNs: Int64 = 0
-    var watch: ClusterWatch?
     /// `nil`: no app's feedback was ever to be read.
     var feedback: FeedbackThread?
     var observations = Observations()
@@ -86,12 +81,10 @@ package final class PushWorker: @unchecked Sendable {
 
     /// - Throws: `StartFailure` when the configuration or a credential cannot be used.
     package init(
-        _ configuration: WorkerConfiguration, logger: Logger, crashes: CrashHistory = CrashHistory(),
-        trace: TraceFile? = nil
+        _ configuration: WorkerConfiguration, logger: Logger, crashes: CrashHistory = CrashHistory()
     ) throws(StartFailure) {
         self.configuration = configuration
         self.logger = logger
-        self.trace = trace
         self.crashes = crashes
         cluster = try configuration.cluster()
         apps = try LoadedApp.load(configuration.apps)
@@ -186,7 +179,8 @@ package final class PushWorker: @unchecked Sendable {
         }
         while !stopRequested.load(ordering: .relaxed) {
             switch try readiness.attempt(timeoutMs: 2_000) {
-            case .ready(let requestPartitions, let warnings, _):
+            case .ready(let requestPartitions, let denied, let warnings, _):
+                for line in denied { logger.warning(.kafka, "permission missing", about: line, ["text": .text(line)]) }
                 for line in warnings { logger.warning(.kafka, "topics", about: line, ["text": .text(line)]) }
                 self.requestPartitions = requestPartitions
                 return true
@@ -236,7 +230,7 @@ package final class PushWorker: @unchecked Sendable {
             drainNs: drainNs,
             wakeUpDescriptor: doorbell.descriptor, logger: logger,
             roleOfTopic: { topic in
-                .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? LeftTiers.delayMs)
+                .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? RemovedRetryTopics.delayMs)
             })
         for reader in [requestReader, retryReader] {
             reader.condemned = crashes.condemned
@@ -263,32 +257,35 @@ package final class PushWorker: @unchecked Sendable {
             onNote: { [unowned self] note, app, isReminder in
                 eventLog.write(note, of: app, isReminder: isReminder)
             },
-            start: { try TransportLink(apps, times: times, trace: trace, events: $0) })
-        let reports = Mailbox<ClusterReport>(loop: loop, capacity: 8) { [unowned self] batch in
-            for report in batch { take(report) }
-        }
-        let logs = Mailbox<LogQuestions.Answer>(loop: loop, capacity: LogQuestions.waitingLimit) {
-            [unowned self] batch in
-            for answer in batch {
-                self.groups?.take(answer, &machine, now: now)
-            }
-        }
-        watch = try ClusterWatch(configuration, cluster, reports: reports, logs: logs)
+            start: { [logger] events in
+                try TransportLink(
+                    apps, times: times, tracesFrames: { logger.writes(.trace, of: .apns) }, events: events)
+            })
         for reader in groups.readers {
             reader.onSkipped = { [unowned self] in observations.lostRecords.note($0, offsets: $1, nowNs: now.ns) }
-            reader.onLogDoubted = { [unowned self] in watch?.look(at: $0) }
-            reader.onRequestTimeout = { [unowned self] in observations.unansweredRequests.note($0, nowNs: now.ns) }
-            reader.onQuotaDelay = { [unowned self] in observations.quotas.note($0, of: .fetch, nowNs: now.ns) }
+            reader.onAssignment = { [unowned self] in removedRetryTopics?.look() }
         }
-        groups.retries.onAssignment = { [unowned self] in watch?.lookForLeftTiers() }
-        publisher.onRequestTimeout = { [unowned self] in observations.unansweredRequests.note($0, nowNs: now.ns) }
-        publisher.onQuotaDelay = { [unowned self] in observations.quotas.note($0, of: .produce, nowNs: now.ns) }
+        lookForRemovedRetryTopics(retryReader)
         watchFiles()
         readFeedback()
         observations.startedNs = loop.now.monotonicNs
         pageState.waitingFor = ""
         alarm = Alarm(loop: loop) { [unowned self] in wakeUps.insert(.time) }
         loop.onTurnEnd { [unowned self] in turn() }
+    }
+
+    private func lookForRemovedRetryTopics(_ retries: GroupReader) {
+        let tiers = configuration.retry.tiers.map(\.topic)
+        let removed = RemovedRetryTopics(
+            configuration, cluster, loop: loop, logger: logger,
+            onChange: { [unowned self, unowned retries] topics in
+                if stopping == nil { retries.subscribe(to: tiers + topics, now: now) }
+            },
+            onTopics: { [unowned self] topics in
+                for reader in readers { reader.exist(topics) }
+            })
+        removed.look()
+        removedRetryTopics = removed
     }
 
     /// A topic has the weight and app of the entry with its own name, else of the first pattern that fits it.

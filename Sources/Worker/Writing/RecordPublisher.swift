@@ -1,5 +1,6 @@
 internal import Configuration
 internal import Delivery
+internal import EventLoop
 internal import Kafka
 internal import Observability
 internal import PushRecords
@@ -32,10 +33,8 @@ final class RecordPublisher: RecordSink {
     private let reducedForms: ReducedForms
     private var headers: [RecordHeader] = []
     private var letters = UnacknowledgedLetters()
-    /// A broker did not answer a request in time.
-    var onRequestTimeout: (RequestTimeout) -> Void = { _ in }
-    /// A broker holds writing back for a quota.
-    var onQuotaDelay: (QuotaDelay) -> Void = { _ in }
+    /// How the brokers answer the producer.
+    private(set) var brokers = BrokerHealth()
     private var health = ProducerHealth()
     private var singleHealth = ProducerHealth()
     /// Reports of one turn that say "written" without an offset.
@@ -55,7 +54,8 @@ final class RecordPublisher: RecordSink {
         self.cluster = cluster
         self.wakeUpDescriptor = wakeUpDescriptor
         outstandingLimit = 2 * configuration.delivery.maxOpen
-        producer = try Producer(ProducerSettings(cluster: cluster), wakeUpDescriptor: wakeUpDescriptor)
+        producer = try Producer(
+            ProducerSettings(cluster: cluster.withStatistics), wakeUpDescriptor: wakeUpDescriptor)
         results = try producer.topic(configuration.results.topic)
         unregistered = try producer.topic(configuration.unregistered.topic)
         deadLetters = try producer.topic(configuration.deadLetters.topic)
@@ -437,10 +437,11 @@ final class RecordPublisher: RecordSink {
         switch event {
         case .fatal, .error:
             health.take(event, of: "producer", logger)
-        case .delayed(let delay):
-            onQuotaDelay(delay)
-        case .log, .statistics:
-            if let timeout = event.requestTimeout { onRequestTimeout(timeout) }
+        case .statistics(let text):
+            if let statistics = ClientStatistics(text) {
+                brokers.take(statistics, nowNs: LoopTime.read().monotonicNs)
+            }
+        case .log:
             EventLog.write(event, of: "producer", to: logger)
         }
     }
