@@ -67,9 +67,7 @@ private final class Start: Sendable {
 private func run(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
     let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
     unsafe start.name.withCString { unsafe linux_name_thread($0) }
-    let stack = unsafe crash_stack_begin()
     start.body()
-    unsafe crash_stack_end(stack)
     return nil
 }
 

@@ -1,4 +1,3 @@
-internal import CLinux
 internal import Glibc
 
 /// Signals as events of a loop, taken by a thread of their own (sigwait(3)): so that a second one to stop ends the
@@ -39,7 +38,6 @@ package final class Signals {
         _ signals: [Int32], stopping: [Int32] = [], loop: Loop, handler: @escaping (_ signal: Int32) -> Void
     ) throws(SystemError) {
         Self.block(signals)
-        Self.handOnPending(signals)
         let box = Box(signals, stopping: stopping, Mailbox(loop: loop, capacity: 64) { $0.forEach(handler) })
         thread = try startThread("signals") { Signals.take(box) }
         pthread_detach(thread)
@@ -55,21 +53,9 @@ package final class Signals {
                 // Before anything that takes a lock or memory.
                 if stops > 0 { _exit(128 + signal) }
                 stops += 1
-                crash_stopping(signal)
             }
             box.mailbox.post(signal)
         }
-    }
-
-    /// What is pending for the calling thread alone, as after a death (`crash_contain`), is for the whole process.
-    private static func handOnPending(_ signals: [Int32]) {
-        var set = Self.set(signals), atOnce = timespec(), pending: [Int32] = []
-        while true {
-            let signal = unsafe sigtimedwait(&set, nil, &atOnce)
-            guard signal > 0 else { break }
-            pending.append(signal)
-        }
-        for signal in pending { kill(getpid(), signal) }
     }
 
     private static func set(_ signals: [Int32]) -> sigset_t {

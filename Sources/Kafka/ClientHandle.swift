@@ -1,4 +1,3 @@
-internal import CLinux
 import CRdkafka
 import Glibc
 
@@ -26,7 +25,6 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     init(_ kind: Kind, _ properties: [KafkaProperty], events: Int32) throws(KafkaError) {
         let configuration = unsafe try Self.configuration(properties)
         unsafe rd_kafka_conf_set_events(configuration, events)
-        unsafe Self.containDeaths(of: configuration)
         var text = [CChar](repeating: 0, count: 512)
         // On success the client owns the configuration, else it is still ours (rdkafka.h, rd_kafka_new). It is left
         // where it is, some 10 KB: a failure may have freed our interceptors in it, and rd_kafka_conf_destroy would do
@@ -65,27 +63,6 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
             throw KafkaError(.invalidArgument, error.text)
         }
         return unsafe configuration
-    }
-
-    /// A death on one of librdkafka's threads, which block every signal, is contained as one on ours is.
-    private static func containDeaths(of configuration: OpaquePointer) {
-        unsafe rd_kafka_conf_interceptor_add_on_new(
-            configuration, "crash",
-            { client, _, _, _, _ in
-                unsafe rd_kafka_interceptor_add_on_thread_start(
-                    client, "crash",
-                    { _, _, _, _ in
-                        crash_thread_begin()
-                        return RD_KAFKA_RESP_ERR_NO_ERROR
-                    }, nil)
-                unsafe rd_kafka_interceptor_add_on_thread_exit(
-                    client, "crash",
-                    { _, _, _, _ in
-                        crash_thread_end()
-                        return RD_KAFKA_RESP_ERR_NO_ERROR
-                    }, nil)
-                return RD_KAFKA_RESP_ERR_NO_ERROR
-            }, nil)
     }
 
     private static func set(_ property: KafkaProperty, in configuration: OpaquePointer) throws(InvalidProperty) {

@@ -15,13 +15,11 @@ private struct RunOptions {
 
 /// `apns-worker run`.
 func runWorker(_ arguments: [String]) -> ExitCode {
-    EarlySignals.hold()
-    // Core, net and librdkafka's threads hand memory to each other: two heaps serve them, and hold far less.
-    linux_tune_malloc(2)
     let table = OptionTable<RunOptions>(
         command: "apns-worker run", usage: ConfigurationOptions.usage,
         about: [
             "Reads push requests from Kafka, sends them to APNs, publishes a result for each and every dead token, and commits an offset once all of its notifications are settled.",
+            "A supervisor starts the worker as a child process, forwards signals to it, and starts it again when it dies by a signal (crash: contain).",
             "SIGTERM or SIGINT: stop reading, let what is in flight settle, commit, exit 0; a second one exits at once (130 or 143).",
             "SIGHUP: read the configuration again: apps, credentials, limits, pauses and log levels; all of it or nothing. What --log-level and --log-part say stays in force.",
         ],
@@ -35,7 +33,17 @@ func runWorker(_ arguments: [String]) -> ExitCode {
     case .failure(let exit): return exit.code
     case .success(let given): options = given
     }
-    switch options.configuration.load(command: table.command) {
+    switch Supervisor.role() {
+    case .supervisor: exit(Supervisor { complain("apns-worker run: \($0)") }.run())
+    case .worker: return work(options, table.command, isSupervised: true)
+    case .alone: return work(options, table.command, isSupervised: false)
+    }
+}
+
+private func work(_ options: RunOptions, _ command: String, isSupervised: Bool) -> ExitCode {
+    // Core, net and librdkafka's threads hand memory to each other: two heaps serve them, and hold far less.
+    linux_tune_malloc(2)
+    switch options.configuration.load(command: command) {
     case .failure(let exit): return exit.code
     case .success(let read):
         let loaded = options.log.applied(to: read)
@@ -45,32 +53,24 @@ func runWorker(_ arguments: [String]) -> ExitCode {
             logger.warning(.worker, "the configuration is odd", about: warning, ["text": .text(warning)])
         }
         DescriptorNeed.raiseLimit(for: loaded.configuration, logger)
-        let crashes = loaded.configuration.crash == .contain ? CrashContainment.history : CrashHistory()
-        if let excess = crashes.excess(nowMs: CrashContainment.nowMs) {
-            complain("apns-worker run: \(excess): ending, so that it is seen")
-            return .failed
-        }
-        if let failure = startKeyLog(options.configuration.keyLog, command: table.command) { return failure }
-        if loaded.configuration.crash == .contain {
-            CrashContainment.begin(crashes, name: "apns-worker run")
-        }
-        return work(loaded.configuration, logger, crashes, reread: options.read)
+        if isSupervised, loaded.configuration.crash == .core { Supervisor.leave() }
+        if let failure = startKeyLog(options.configuration.keyLog, command: command) { return failure }
+        return work(loaded.configuration, logger, isSupervised: isSupervised, reread: options.read)
     }
 }
 
 /// Runs the worker until it is told to stop.
 private func work(
-    _ configuration: WorkerConfiguration, _ logger: Logger, _ crashes: CrashHistory,
+    _ configuration: WorkerConfiguration, _ logger: Logger, isSupervised: Bool,
     reread: @escaping PushWorker.Rereading
 ) -> ExitCode {
+    let crashes = CrashHistory.ofPage
     if let death = crashes.deaths.last {
-        let place = death.place?.description ?? "none that is known"
-        let isCondemned = death.place.map(crashes.condemned.contains) ?? false
         logger.error(
-            .worker, "died and replaced itself",
+            .worker, "the worker died and was started again",
             [
-                "signal": "\(death.signalName)", "record": "\(place)", "crashes": .count(crashes.total),
-                "to_dead_letters": .boolean(isCondemned),
+                "signal": "\(death.signalName)", "record": "\(death.record)", "crashes": .count(crashes.total),
+                "to_dead_letters": .boolean(death.places.contains(where: crashes.condemned.contains)),
             ])
     }
     let worker: PushWorker
@@ -82,7 +82,7 @@ private func work(
     }
     do throws(StartFailure) {
         let code: ExitCode
-        switch try worker.run(handlesSignals: true, reread: reread) {
+        switch try worker.run(handlesSignals: true, isSupervised: isSupervised, reread: reread) {
         case .stopped: code = .fine
         case .failed(let reason):
             complain("apns-worker run: \(reason)")

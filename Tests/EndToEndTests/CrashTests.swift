@@ -40,7 +40,7 @@ extension EndToEnd.Troubles {
             #expect(letters.count == 1, "\(letters)")
             let letter = try #require(letters.first)
             #expect(letter.contains("push-dlq-reason=worker-crashed") && letter.contains(Self.word))
-            // Who died said where, twice, and is the same process; nobody else died.
+            // The supervisor of the worker that died said where, twice, and lives on; no other worker died.
             let place = try #require(died.text.firstMatch(of: /died of SIG\w+ at record (\S+);/)).1
             #expect(died.text.ranges(of: "died of").count == 2)
             #expect(place.hasPrefix("\(scene.configuration.requests)/"))
@@ -67,11 +67,12 @@ extension EndToEnd.Troubles {
             try simulator.process.stop()
         }
 
-        /// However it dies, and on whichever thread.
         @Test(
             .needs(.worker, .broker, .python, .kcat), .needsClang, .timeLimit(.minutes(4)),
-            arguments: [("read", "abort"), ("read", "stack"), ("send", "segv"), ("send", "stack")])
-        func aRecordThatKillsTwiceIsADeadLetter(at place: String, by way: String) throws {
+            arguments: [("read", "abort"), ("read", "stack"), ("read", "kill"), ("send", "segv"), ("send", "kill")])
+        func `A record that kills twice is a dead letter, however and on whichever thread`(
+            at place: String, by way: String
+        ) throws {
             let scene = try Scene("died-\(place)-\(way)", partitions: 1)
             let simulator = try scene.startSimulator()
             let library = try Self.library(in: scene)
@@ -107,33 +108,60 @@ extension EndToEnd.Troubles {
             try simulator.process.stop()
         }
 
-        /// One that was told to stop, and dies before it has, stops in its next life.
         @Test(.needs(.worker, .broker, .python, .kcat), .needsClang, .timeLimit(.minutes(4)))
-        func aStopIsNotForgottenInADeath() throws {
+        func `A worker that dies while it stops is not started again`() throws {
             let scene = try Scene("stopped", partitions: 1)
             let simulator = try scene.startSimulator()
             let library = try Self.library(in: scene)
             let worker = try scene.startWorker(
                 kafka: "group_instance_id: one", environment: poison(library, at: "read", by: "stop"))
             try write(20, poisonAt: 10, in: scene)
-            #expect(try worker.wait(seconds: 60) == .exited(0))
+            #expect(try worker.wait(seconds: 60) == .exited(1))
+            #expect(worker.text.contains("; while it was stopping\n"), "\(worker.text.suffix(4_000))")
             #expect(worker.text.ranges(of: "died of").count == 1, "\(worker.text.suffix(4_000))")
             try simulator.process.stop()
         }
 
-        /// What no record is known for is given up soon.
+        /// No record is to blame, so restarts back off until something changes. A stop ends the waiting.
         @Test(
             .needs(.worker, .broker, .python), .needsClang, .timeLimit(.minutes(4)),
-            arguments: [("dial", "trap"), ("broker", "segv"), ("broker", "abort"), ("broker", "stack")])
-        func deathsAtNoRecordEndTheProcess(at place: String, by way: String) throws {
+            arguments: [("dial", "trap"), ("broker", "segv"), ("broker", "kill")])
+        func `Deaths at no record back off`(at place: String, by way: String) throws {
             let scene = try Scene("unknown", partitions: 1)
             let simulator = try scene.startSimulator()
             let library = try Self.library(in: scene)
             let worker = try scene.startWorker(
                 kafka: "group_instance_id: one", environment: poison(library, at: place, by: way))
-            #expect(try worker.wait(seconds: 60) == .exited(1))
-            #expect(worker.text.ranges(of: "died of").count == 3, "\(worker.text.suffix(4_000))")
-            #expect(worker.text.contains("died 3 times within 60 s at no record that is known"))
+            for next in ["starting it again\n", "starting it again in 1 s\n", "in 2 s\n", "in 4 s\n"] {
+                try worker.waitFor("at no known record; starting it again", seconds: 60)
+                try worker.waitFor(next, seconds: 60)
+            }
+            worker.signal(SIGTERM)
+            #expect(try worker.wait(seconds: 20) == .exited(0), "\(worker.text.suffix(4_000))")
+            #expect(worker.text.ranges(of: "died of").count == 4, "\(worker.text.suffix(4_000))")
+            try simulator.process.stop()
+        }
+
+        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(4)))
+        func `A worker that is killed is started again, and dies with its supervisor`() throws {
+            let scene = try Scene("killed", partitions: 1)
+            let simulator = try scene.startSimulator("--latency", "20ms")
+            let worker = try scene.startWorker(kafka: "group_instance_id: one")
+            try worker.waitFor("partitions assigned group=\(scene.configuration.group) ", seconds: 60)
+            let first = try worker.workerID
+            try #require(first != worker.processID)
+            try write(500, poisonAt: nil, in: scene)
+            try scene.awaitResults(50)
+            kill(first, SIGKILL)
+            try worker.waitFor("the worker died of SIGKILL", seconds: 20)
+            try scene.settle(worker)
+            #expect(Set(try scene.resultsWithKcat().compactMap { $0.split(separator: " ").first }).count == 500)
+            #expect(try deadLetters(of: scene).isEmpty)
+            let second = try worker.workerID
+            #expect(second != first && second != worker.processID)
+            worker.signal(SIGKILL)
+            // All output has ended: the worker is gone as well.
+            #expect(try worker.wait(seconds: 20) == .signalled(SIGKILL))
             try simulator.process.stop()
         }
 

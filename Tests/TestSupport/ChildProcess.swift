@@ -156,10 +156,26 @@ package final class ChildProcess: @unchecked Sendable {
         return try wait()
     }
 
-    /// Kills it (SIGKILL) and waits until it is gone.
+    /// Kills it (SIGKILL) and waits until it is gone, and with it a worker whose supervisor it is.
     package func killNow() throws {
+        let isSupervisor = (try? workerID).map { $0 != processID } ?? false
         signal(SIGKILL)
-        try wait(for: "its end", seconds: Self.patience) { self.ending }
+        // A worker dies a moment after its supervisor, and its end of the pipe closes with it.
+        try wait(for: "its end", seconds: Self.patience) { isSupervisor && self.openPipes > 0 ? nil : self.ending }
+    }
+
+    /// The process that does the work: of `apns-worker run` the supervisor's child, of other programs the process
+    /// itself.
+    package var workerID: pid_t {
+        get throws {
+            let children = try String(
+                contentsOfFile: "/proc/\(processID)/task/\(processID)/children", encoding: .utf8)
+            for child in children.split(separator: " ").compactMap({ pid_t($0) }) {
+                let name = try? String(contentsOfFile: "/proc/\(child)/comm", encoding: .utf8)
+                if name == "apns-worker\n" { return child }
+            }
+            return processID
+        }
     }
 
     private func reap() {
@@ -190,7 +206,7 @@ package final class ChildProcess: @unchecked Sendable {
 
     /// A figure of /proc/PID/status in KiB: `VmRSS`, the resident memory now, or `VmHWM`, the most so far (proc(5)).
     package func kilobytes(_ name: String) throws -> Int {
-        let status = try String(contentsOfFile: "/proc/\(processID)/status", encoding: .utf8)
+        let status = try String(contentsOfFile: "/proc/\(workerID)/status", encoding: .utf8)
         let line = status.split(separator: "\n").first { $0.hasPrefix("\(name):") }
         guard let value = line?.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap({ Int($0) }) else {
             throw Failure.timedOut(waitingFor: name, output: status)

@@ -103,10 +103,10 @@ import Testing
         #expect(try scene.count(scene.results) == 5)
     }
 
-    @Test func `A dead letter that is refused as too large loses all but its reason and place`() throws {
+    @Test func `A dead letter that is refused as too large is written in its reduced form`() throws {
         let scene = try PublisherScene()
-        // The result's three forms, then the dead letter's first three.
-        scene.cluster.fail(0, with: Array(repeating: .messageTooLarge, count: 6))
+        // The result among others, alone and reduced, then the dead letter.
+        scene.cluster.fail(0, with: Array(repeating: .messageTooLarge, count: 4))
         scene.request(1)
         try scene.run("the dead letter") { scene.settled == 1 && scene.publisher.isIdle }
         #expect(try scene.count(scene.results) == 0)

@@ -37,7 +37,7 @@ struct PublisherTopicTests {
 
     @Test func `A blocked topic is tried by one record at a time, with pauses that double to their limit`() throws {
         var topic = TargetTopic("results")
-        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .single) }
+        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
         topic.block(.topicAuthorizationFailed, nowNs: 0)
         #expect(!topic.isOpen)
         #expect(topic.cause?.code == .topicAuthorizationFailed)
@@ -57,7 +57,7 @@ struct PublisherTopicTests {
 
     @Test func `When a probe is taken, all that was refused goes before anything new`() throws {
         var topic = TargetTopic("results")
-        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .single) }
+        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
         topic.block(.unknownTopicOrPartition, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
         topic.written(1)
@@ -71,10 +71,10 @@ struct PublisherTopicTests {
 
     @Test func `What a failing topic gives back while a probe is under way waits for the probe's answer`() throws {
         var topic = TargetTopic("results")
-        topic.take(record(1), .single)
+        topic.take(record(1), .alone)
         topic.block(.unknownTopicOrPartition, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
-        topic.take(record(2), .single)
+        topic.take(record(2), .alone)
         topic.block(.unknownTopicOrPartition, nowNs: second)
         #expect(write(&topic, at: 2 * second) == [])
         topic.written(1)
@@ -83,7 +83,7 @@ struct PublisherTopicTests {
 
     @Test func `A topic that refuses while others are under way is not due before their reports`() throws {
         var topic = TargetTopic("results")
-        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .single) }
+        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
         topic.block(.unknownTopicOrPartition, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
         topic.written(1)
@@ -98,12 +98,12 @@ struct PublisherTopicTests {
 
     @Test func `Records that come back while many are under way keep the order of their production`() throws {
         var topic = TargetTopic("results")
-        for tag in 1...5 as ClosedRange<UInt64> { topic.take(record(tag), .single) }
+        for tag in 1...5 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
         topic.block(.topicAuthorizationFailed, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
         topic.written(1)
         #expect(write(&topic, at: second) == [2, 3, 4, 5])
-        topic.take(record(6), .single)
+        topic.take(record(6), .alone)
         for tag in [2, 4, 3, 5] as [UInt64] {
             topic.refused(record(tag), .topicAuthorizationFailed, partition: 0, nowNs: second)
         }
@@ -112,17 +112,15 @@ struct PublisherTopicTests {
         #expect(write(&topic, at: 9 * second) == [3, 4, 5, 6])
     }
 
-    @Test func `A record that is too large closes nothing, and takes each form once`() throws {
+    @Test func `A record that is too large closes nothing, and is written in its reduced form`() throws {
         var topic = TargetTopic("results")
-        topic.take(record(1), .single)
+        topic.take(record(1), .alone)
         #expect(topic.isOpen && topic.nextTryNs == nil)
         #expect(write(&topic, at: 0) == [1])
-        #expect(topic.form(of: 1) == .single)
-        topic.shrunk(to: record(1), .reduced, nowNs: 0)
+        #expect(topic.form(of: 1) == .alone)
+        topic.reduced(to: record(1))
         #expect(write(&topic, at: 0) == [1])
         #expect(topic.form(of: 1) == .reduced)
-        topic.shrunk(to: record(1), .least, nowNs: 0)
-        #expect(write(&topic, at: 0) == [1])
         topic.written(1)
         #expect(topic.isOpen && topic.isIdle)
     }
@@ -130,10 +128,10 @@ struct PublisherTopicTests {
     @Test func `What a new producer dropped goes on among others, and one that was by itself again so`() throws {
         var topic = TargetTopic("results")
         topic.take(record(1), .together)
-        topic.take(record(2), .single)
+        topic.take(record(2), .alone)
         #expect(write(&topic, at: 0) == [1, 2])
-        #expect(topic.form(of: 1) == nil && topic.form(of: 2) == .single)
-        topic.dropped(record(2), nowNs: 0)
+        #expect(topic.form(of: 1) == nil && topic.form(of: 2) == .alone)
+        topic.dropped(record(2))
         #expect(write(&topic, at: 0) == [2])
         topic.written(2)
         #expect(topic.isIdle)
@@ -141,7 +139,7 @@ struct PublisherTopicTests {
 
     @Test func `Above a number or a size of refused records nothing new is written until they are`() throws {
         var topic = TargetTopic("results")
-        topic.take(record(1, bytes: TargetTopic.refusedBytesLimit), .single)
+        topic.take(record(1, bytes: TargetTopic.refusedBytesLimit), .alone)
         #expect(!topic.isOpen)
         #expect(write(&topic, at: 0) == [1])
         #expect(topic.isOpen)
@@ -156,7 +154,7 @@ struct PublisherTopicTests {
 
     @Test func `While a topic is blocked, one more is tried beside each silent one`() throws {
         var topic = TargetTopic("results")
-        for tag in 1...4 as ClosedRange<UInt64> { topic.take(record(tag), .single) }
+        for tag in 1...4 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
         topic.block(.topicAuthorizationFailed, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
         #expect(write(&topic, at: 3 * second - 1) == [])
@@ -177,7 +175,7 @@ struct PublisherTopicTests {
 
     @Test func `The report of a silent record counts as that of any other`() throws {
         var topic = TargetTopic("results")
-        for tag in 1...2 as ClosedRange<UInt64> { topic.take(record(tag), .single) }
+        for tag in 1...2 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
         topic.block(.topicAuthorizationFailed, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
         #expect(write(&topic, at: 3 * second) == [2])
@@ -193,7 +191,7 @@ struct PublisherTopicTests {
     @Test func `Silent records have a limit of their own, in number and in size`() throws {
         var topic = TargetTopic("results")
         let half = TargetTopic.refusedBytesLimit / 2
-        for tag in 1...4 as ClosedRange<UInt64> { topic.take(record(tag, bytes: half), .single) }
+        for tag in 1...4 as ClosedRange<UInt64> { topic.take(record(tag, bytes: half), .alone) }
         #expect(write(&topic, at: 0) == [1, 2], "the size counts those that are under way")
         #expect(write(&topic, at: 10 * second) == [] && topic.nextTryNs == nil)
         topic.written(1)
@@ -203,7 +201,7 @@ struct PublisherTopicTests {
         topic.written(4)
         #expect(topic.isIdle)
         let count = UInt64(TargetTopic.refusedLimit)
-        for tag in 1...count + 10 { topic.take(record(tag), .single) }
+        for tag in 1...count + 10 { topic.take(record(tag), .alone) }
         var now = 20 * second
         var tags: [UInt64] = []
         for _ in 0..<100 {
@@ -217,10 +215,10 @@ struct PublisherTopicTests {
 
     @Test func `A topic with nothing left to try is open again: the next record shows`() throws {
         var topic = TargetTopic("tier")
-        topic.take(record(1), .single)
+        topic.take(record(1), .alone)
         topic.block(.unknownTopicOrPartition, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
-        topic.handedOn(1, nowNs: second)
+        topic.handedOn(1)
         #expect(topic.isOpen)
     }
 
@@ -232,7 +230,7 @@ struct PublisherTopicTests {
         #expect(topic.nextTryNs == second)
         topic.take(record(2), .together)
         topic.block(.invalidRecord, nowNs: second / 2)
-        #expect(topic.nextTryNs == second / 2)
+        #expect(write(&topic, at: second / 2) == [1, 2])
     }
 
     @Test func `The pause after records that were tried together begins with the last of their reports`() throws {
@@ -249,9 +247,9 @@ struct PublisherTopicTests {
     /// A topic that refused a record by itself once, after it had taken another.
     private func topicWithOneApart(_ record: UndeliveredRecord) -> TargetTopic {
         var topic = TargetTopic("results")
-        topic.take(record, .single)
+        topic.take(record, .alone)
         #expect(write(&topic, at: 0) == [record.tag])
-        topic.noteTaken(partition: 0)
+        topic.noteTaken()
         topic.refused(record, .invalidRecord, partition: 0, nowNs: 0)
         return topic
     }
@@ -277,11 +275,11 @@ struct PublisherTopicTests {
         for isItsOwn in [false, true] {
             now += 10 * second
             #expect(write(&topic, at: now) == [1])
-            topic.noteTaken(partition: 0)
+            topic.noteTaken()
             let verdict = topic.refused(record(1), .invalidRecord, partition: 0, nowNs: now)
             #expect(verdict == isItsOwn)
         }
-        topic.shrunk(to: record(1), .reduced, nowNs: now)
+        topic.reduced(to: record(1))
         #expect(write(&topic, at: now) == [1])
         topic.refused(record(1), .invalidRecord, partition: 0, nowNs: now)
         #expect(topic.isClear, "nothing was taken since, and it blocks nothing")

@@ -26,6 +26,8 @@ const char *linux_error_text(int code) {
 
 const char *linux_error_name(int code) { return strerrorname_np(code); }
 
+const char *linux_signal_name(int signal) { return sigabbrev_np(signal); }
+
 void linux_name_thread(const char *name) {
     // pthread_setname_np(3): at most 16 bytes including the terminating NUL, or it fails with ERANGE.
     char short_name[16] = {0};

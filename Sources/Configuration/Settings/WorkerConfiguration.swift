@@ -33,9 +33,9 @@ package struct WorkerConfiguration: Hashable, Sendable {
 
 /// `crash`: what a death by a signal does.
 package enum CrashHandling: String, CaseIterable, Sendable {
-    /// The process replaces itself, and a record that it died at twice becomes a dead letter.
+    /// A supervisor starts the worker again, and a record that it died at twice becomes a dead letter.
     case contain
-    /// It ends, and leaves a core dump where the system makes one: for developers.
+    /// The worker runs without a supervisor, for developers: the first death ends it.
     case core
 }
 

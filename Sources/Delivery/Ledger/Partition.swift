@@ -97,8 +97,7 @@ struct Partition: ~Copyable {
         topicHash = DerivedID.topicHash(UnsafeRawBufferPointer(bytes))
         self.number = number
         place = CrashPlace(
-            topic: crash_topic(bytes.baseAddress, Int32(bytes.count)), topic_count: Int32(bytes.count),
-            partition: number, offset: 0)
+            offset: 0, partition: number, topic: crash_topic(bytes.baseAddress, Int32(bytes.count)))
         self.group = group
         self.tierDelayMs = tierDelayMs
         flight = (tierDelayMs > 0 ? CommitGroup.retries : .requests).rawValue

@@ -91,21 +91,9 @@ package enum ReducedRecord {
             ])
     }
 
-    /// What a dead letter cannot do without: its reason and its coordinates, which are its key, too: a compacted topic
-    /// takes no record without one.
-    package static func bareDeadLetter(_ refused: OwnedRecord) -> OwnedRecord {
-        var bare = deadLetter(refused)
-        let place = ["push-dlq-topic", "push-dlq-partition", "push-dlq-offset"].compactMap { name in
-            bare.headers.first { $0.name.elementsEqual(name.utf8) }?.value
-        }
-        bare.key = Array(place.joined(separator: Array("/".utf8)))
-        bare.value = nil
-        bare.headers.removeAll { $0.name.elementsEqual("push-dlq-detail".utf8) }
-        return bare
-    }
-
     /// The small form of a dead letter: its coordinates and reason, and the first bytes of key and value with the sizes
-    /// that they had. The record's own headers are left out.
+    /// that they had. The record's own headers are left out. Without a key it has its coordinates as one, since a
+    /// compacted topic takes no record without a key.
     package static func deadLetter(_ refused: OwnedRecord) -> OwnedRecord {
         let isReason = { (header: OwnedRecord.Header) in header.name.elementsEqual("push-dlq-reason".utf8) }
         let said = refused.headers[(refused.headers.lastIndex(where: isReason) ?? refused.headers.endIndex)...]
@@ -134,8 +122,12 @@ package enum ReducedRecord {
         if keySize > RecordLimits.reducedBytes {
             headers.append(OwnedRecord.Header("push-dlq-key-truncated", "\(keySize)"))
         }
+        let place = ["push-dlq-topic", "push-dlq-partition", "push-dlq-offset"].compactMap { name in
+            headers.first { $0.name.elementsEqual(name.utf8) }?.value
+        }
         return OwnedRecord(
-            key: refused.key.map { Array($0.prefix(RecordLimits.reducedBytes)) },
+            key: Array(
+                (refused.key ?? Array(place.joined(separator: Array("/".utf8)))).prefix(RecordLimits.reducedBytes)),
             value: refused.value.map { Array($0.prefix(RecordLimits.reducedBytes)) }, headers: headers)
     }
 

@@ -32,7 +32,7 @@ struct MetricsText {
         out.sample(snapshot.problems.isEmpty ? 0 : 1)
         out.family(
             "apns_worker_crashes_total", .counter,
-            "Deaths after which the process replaced itself; /status says at which record the last was.")
+            "Deaths after which the worker was started again; /status says at which record the last was.")
         out.sample(snapshot.crashes.total)
         out.family(
             "apns_worker_problems", .gauge, "Problems, by what they are about (empty: more than are named).")

@@ -70,7 +70,7 @@ struct StatusText: ~Copyable {
             json.member("total", crashes.total)
             if let last = crashes.deaths.last {
                 json.member("last_signal", last.signalName)
-                json.member("last_record", last.place?.description)
+                json.member("last_record", last.places.isEmpty ? nil : last.record)
             }
             json.name("condemned")
             json.beginArray()

@@ -39,7 +39,7 @@ package final class PushWorker: @unchecked Sendable {
     private let progressBoard = ProgressBoard()
     var health: WorkerHealth
     var pages: StatusPages
-    /// What this process died of before.
+    /// How the workers before this one died.
     private(set) var crashes: CrashHistory
     private let shutdown = Shutdown()
 
@@ -93,17 +93,22 @@ package final class PushWorker: @unchecked Sendable {
     /// Runs the worker on the calling thread until `stop`, or until it cannot go on.
     ///
     /// - Parameters:
-    ///   - handlesSignals: SIGTERM and SIGINT stop it in order, a second one ends the process at once.
+    ///   - handlesSignals: SIGTERM and SIGINT stop it in order.
+    ///   - isSupervised: leaves it to the supervisor to end the process at once on a second SIGTERM or SIGINT.
     ///   - reread: what SIGHUP does.
     /// - Throws: `StartFailure` when Kafka answers and something is missing or unsafe.
-    package func run(handlesSignals: Bool = false, reread: Rereading? = nil) throws(StartFailure) -> Ending {
+    package func run(
+        handlesSignals: Bool = false, isSupervised: Bool = false, reread: Rereading? = nil
+    ) throws(StartFailure) -> Ending {
         if handlesSignals {
             do {
                 _ = try Signals(
-                    [SIGTERM, SIGINT, SIGHUP], stopping: [SIGTERM, SIGINT], loop: loop
+                    [SIGTERM, SIGINT, SIGHUP], stopping: isSupervised ? [] : [SIGTERM, SIGINT], loop: loop
                 ) { [weak self] signal in
                     guard let self else { return }
                     if signal == SIGHUP { return hangUp(reread) }
+                    // A terminal's Ctrl-C reaches this process as well as its supervisor, which forwards it.
+                    guard !stopRequested.load(ordering: .relaxed) else { return }
                     logger.notice(.worker, "stopping: draining what is in flight")
                     stop()
                 }
@@ -231,8 +236,7 @@ package final class PushWorker: @unchecked Sendable {
         for reader in [requestReader, retryReader] {
             reader.condemned = crashes.condemned
             reader.onAnotherLog = { [unowned self] partition in
-                guard crashes.forgetOffsets(topic: partition.topic, partition: partition.partition) else { return }
-                CrashContainment.change(crashes)
+                crashes.forgetOffsets(topic: partition.topic, partition: partition.partition)
             }
         }
         let groupID = configuration.kafka.groupID

@@ -105,7 +105,7 @@ final class PartitionReader {
             }
             guard room > 0 else { return false }
             room -= 1
-            crash_next(place, message.offset)
+            place.pointee.offset = message.offset
             crash_at(place)
             defer { crash_nowhere() }
             return take(message, &headers, &letterRoom, &machine, now, deadLetters)

@@ -1,3 +1,4 @@
+internal import CLinux
 internal import Delivery
 internal import EventLoop
 internal import Synchronization
@@ -33,7 +34,7 @@ final class TransportLink: Sendable {
     init(
         _ apps: [LoadedApp], events: Mailbox<TransportEvent>, maker: (Loop) throws -> any TransportMaker
     ) throws {
-        let thread = try LoopThread(name: "net")
+        let thread = try LoopThread(name: "net") { _ in crash_enter_thread(1) }
         let net = Net(loop: thread.loop, maker: try maker(thread.loop), events: events)
         self.thread = thread
         appCount = Atomic(apps.count)

@@ -30,7 +30,7 @@ final class RecordPublisher: RecordSink {
     @exclusivity(unchecked) private var unregisteredWriter: UnregisteredWriter
     @exclusivity(unchecked) private var retryWriter: RetryWriter
     private var deadLetterWriter = DeadLetterWriter()
-    private let smaller: SmallerForms
+    private let reducedForms: ReducedForms
     private var headers: [RecordHeader] = []
     private var letters = UnacknowledgedLetters()
     /// How the brokers answer the producer.
@@ -62,7 +62,7 @@ final class RecordPublisher: RecordSink {
         var tiers: [ProducerTopic] = []
         for tier in configuration.retry.tiers { tiers.append(try producer.topic(tier.topic)) }
         self.tiers = tiers
-        smaller = SmallerForms(
+        reducedForms = ReducedForms(
             results: results, deadLetters: deadLetters, tiers: tiers, names: producer.topicNames)
         targets = producer.topicNames.map { TargetTopic($0) }
         saidOpen = targets.map { _ in true }
@@ -207,47 +207,36 @@ final class RecordPublisher: RecordSink {
             letters.add(id.tag, bytes: DeliveryMachine.letterBytes(message.key, message.value, original))
             let all = deadLetterWriter.headers(
                 original: original, place: place, timestampMs: message.timestampMs, reason: reason, detail: detail)
-            takeLetter(EncodedRecord(key: message.key, value: message.value, headers: all), id, now)
+            hand(
+                EncodedRecord(key: message.key, value: message.value, headers: all), to: deadLetters, id, isKept: true,
+                now)
         }
     }
 
-    /// Hands a dead letter over. What the producer does not take now is kept, since nobody else has it.
-    private func takeLetter(_ record: EncodedRecord, _ id: NotificationID, _ now: DeliveryTime) {
-        let wasClear = targets[deadLetters.index].isClear
-        let code = produce(record, to: deadLetters, id, now)
-        guard code != .none else { return }
-        let kept = UndeliveredRecord(
-            copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: deadLetters, tag: id.tag,
-            code: code)
-        switch code {
-        case .queueFull: targets[deadLetters.index].take(kept, .together)
-        case .fatal:
-            health.noteFatal()
-            targets[deadLetters.index].take(kept, .together)
-        default: refuse(kept, code, isNew: !wasClear, now)
-        }
-    }
-
-    /// Hands a record over; false: the producer's queue is full, or it is to be made anew. A topic that refuses it at
-    /// once keeps it among what it refused, and so does one that is to be tried with it.
-    @inline(__always)
+    /// Hands a record over. A topic that refuses it at once keeps it among what it refused, and so does one that is to be
+    /// tried with it.
+    ///
+    /// - Parameter isKept: nothing else has the record, so a full queue keeps it, too.
+    /// - Returns: false when the producer's queue is full, or it is to be made anew, and the record is not kept.
+    @inline(__always) @discardableResult
     private func hand(
-        _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, _ now: DeliveryTime
+        _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, isKept: Bool = false,
+        _ now: DeliveryTime
     ) -> Bool {
         let wasClear = targets[topic.index].isClear
         let code = produce(record, to: topic, id, now)
-        switch code {
-        case .none: return true
-        case .queueFull: return false
-        case .fatal:
-            health.noteFatal()
-            return false
-        default: break
-        }
-        let refused = UndeliveredRecord(
+        if code == .none { return true }
+        if code == .fatal { health.noteFatal() }
+        let isRefused = code != .queueFull && code != .fatal
+        guard isRefused || isKept else { return false }
+        let kept = UndeliveredRecord(
             copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: topic, tag: id.tag,
             code: code)
-        refuse(refused, code, isNew: !wasClear, now)
+        if isRefused {
+            refuse(kept, code, isNew: !wasClear, now)
+        } else {
+            targets[topic.index].take(kept, .together)
+        }
         return true
     }
 
@@ -269,7 +258,7 @@ final class RecordPublisher: RecordSink {
     ///
     /// - Parameter isNew: it was not tried to.
     private func refuse(_ record: UndeliveredRecord, _ code: KafkaCode, isNew: Bool, _ now: DeliveryTime) {
-        targets[record.topic.index].take(record, .single, isNew: isNew)
+        targets[record.topic.index].take(record, .alone, isNew: isNew)
         if code != .messageTooLarge { targets[record.topic.index].block(code, nowNs: now.ns) }
     }
 
@@ -328,7 +317,7 @@ final class RecordPublisher: RecordSink {
         let code = report.code
         unacknowledged.reported(report.tag, topic: topic.index, nowNs: now.ns)
         guard code != .none else {
-            if isWatching { targets[topic.index].noteTaken(partition: report.partition) }
+            if isWatching { targets[topic.index].noteTaken() }
             if wasSingle { targets[topic.index].written(report.tag) }
             if topic == deadLetters { letters.acknowledged(report.tag) }
             machine.acknowledged(NotificationID(tag: report.tag), now: now)
@@ -349,13 +338,13 @@ final class RecordPublisher: RecordSink {
         }
         switch code {
         case _ where isPurged:
-            targets[topic.index].dropped(record, nowNs: now.ns)
+            targets[topic.index].dropped(record)
         case .messageTooLarge:
-            replace(record, form, code, .reported(partition), now)
+            replace(record, form, code, partition: partition, now)
         default:
             guard targets[topic.index].refused(record, code, partition: partition, nowNs: now.ns) else { return }
             noteRejected(record, code)
-            replace(record, form, code, .reported(partition), now)
+            replace(record, form, code, partition: partition, now)
         }
     }
 
@@ -365,7 +354,7 @@ final class RecordPublisher: RecordSink {
             .kafka, "a topic refuses a record for the record's own sake; what it says is written elsewhere",
             about: name,
             [
-                "topic": "\(name)", "error": "\(code)", "request": "\(smaller.request(of: record) ?? "unknown")",
+                "topic": "\(name)", "error": "\(code)", "request": "\(reducedForms.request(of: record) ?? "unknown")",
                 "advice": "\(Advice.writing(name, code))",
             ])
     }
@@ -378,38 +367,23 @@ final class RecordPublisher: RecordSink {
             ["topic": "\(targets[topic.index].name)", "advice": "raise its max.message.bytes"])
     }
 
-    /// How it is known that a record is to be replaced.
-    private enum Refusal {
-        /// By its report, from this partition; negative: none was asked.
-        case reported(Int32)
-        /// The producer did not take it, as its topic's `next` had named it.
-        case atOnce
-    }
-
-    /// A record by itself was too large, or refused for its own sake: what is there in its place is written, until
-    /// nothing is.
+    /// A record alone was too large, or refused for its own sake: what there is in its place is written.
+    ///
+    /// - Parameter partition: the partition that refused it; negative if no broker was asked.
     private func replace(
-        _ record: UndeliveredRecord, _ form: TargetTopic.Form, _ code: KafkaCode, _ refusal: Refusal,
+        _ record: UndeliveredRecord, _ form: TargetTopic.Form, _ code: KafkaCode, partition: Int32,
         _ now: DeliveryTime
     ) {
         let index = record.topic.index
         if code == .messageTooLarge { noteTooLarge(record.topic, form) }
-        switch (smaller.form(after: form, of: record, because: code, nowMs: now.wallMs), refusal) {
-        case (.same(let smaller, let form), .reported):
-            targets[index].shrunk(to: smaller, form, nowNs: now.ns)
-        case (.same(let smaller, let form), .atOnce):
-            targets[index].replaceNamed(by: smaller, form)
-        case (.other(let other), _):
-            if case .atOnce = refusal {
-                targets[index].removeNamed()
-            } else {
-                targets[index].handedOn(record.tag, nowNs: now.ns)
-            }
-            targets[other.topic.index].take(other, .single)
-        case (nil, .reported(let partition)):
-            targets[index].refused(record, code, partition: partition, nowNs: now.ns)
-        case (nil, .atOnce):
-            targets[index].couldNotWrite(code, nowNs: now.ns)
+        switch reducedForms.next(after: form, of: record, because: code, nowMs: now.wallMs) {
+        case .same(let smaller):
+            targets[index].reduced(to: smaller)
+        case .other(let other):
+            targets[index].handedOn(record.tag)
+            targets[other.topic.index].take(other, .alone)
+        case nil:
+            targets[index].refused(record, code, partition: partition, isLast: true, nowNs: now.ns)
         }
     }
 
@@ -447,7 +421,9 @@ final class RecordPublisher: RecordSink {
                 if isSingle { singleHealth.noteFatal() } else { health.noteFatal() }
                 return
             case .messageTooLarge:
-                replace(refused.record, max(refused.form, .single), .messageTooLarge, .atOnce, now)
+                // As if a broker had refused it alone.
+                targets[index].wrote(isSingle: true)
+                replace(refused.record, max(refused.form, .alone), .messageTooLarge, partition: -1, now)
             case let code:
                 targets[index].couldNotWrite(code, nowNs: now.ns)
             }

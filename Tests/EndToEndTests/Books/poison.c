@@ -1,7 +1,8 @@
 // Preloaded into a worker (LD_PRELOAD) by CrashTests: it dies where a record holds POISON_WORD, which no product does.
 // POISON_AT: `read` (as the record is read), `send` (as its request is encoded, on the net thread), `dial` (at no record),
-// `broker` (on a thread of librdkafka's, which blocks every signal).
-// POISON_BY: `trap`, `segv`, `abort`, `stack` (which runs out) or `stop` (by a trap soon after a SIGTERM).
+// `broker` (on a thread of librdkafka's).
+// POISON_BY: `trap`, `segv`, `abort`, `stack` (which runs out), `kill` (as the OOM killer does)
+// or `stop` (by a trap after a SIGTERM to its supervisor).
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <librdkafka/rdkafka.h>
@@ -30,13 +31,9 @@ static void die_at(const char *place) {
     if (strcmp(by, "segv") == 0) *(volatile int *)8 = 1;
     if (strcmp(by, "abort") == 0) abort();
     if (strcmp(by, "stack") == 0) depth = deeper(0);
+    if (strcmp(by, "kill") == 0) kill(getpid(), SIGKILL);
     if (strcmp(by, "stop") == 0) {
-        kill(getpid(), SIGTERM);
-        // Until another thread took it.
-        sigset_t pending;
-        do usleep(1000);
-        while (sigpending(&pending) == 0 && sigismember(&pending, SIGTERM) == 1);
-        usleep(100000);
+        kill(getppid(), SIGTERM);
         __builtin_trap();
     }
 }

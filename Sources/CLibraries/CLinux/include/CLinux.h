@@ -23,6 +23,9 @@ const char *linux_error_text(int code);
 /// "ECONNRESET" and the like; NULL for a number without a name.
 const char *linux_error_name(int code);
 
+/// "SEGV" and the like; NULL for a number that is no signal.
+const char *linux_signal_name(int signal);
+
 /// Names the calling thread (at most 15 bytes are kept), as `top -H` shows it.
 void linux_name_thread(const char *name);
 

@@ -1,69 +1,82 @@
-// Which record a thread is at, and what becomes of a process that dies at one.
+// The page of memory that a worker shares with its supervisor: which record each thread is working on, and where earlier
+// workers died.
 #pragma once
 #include <stdint.h>
 
-/// A record as it was read. `topic` is from `crash_topic`: a place may outlive the partition it is of.
+/// A record's position. `topic` is a number from `crash_topic`; 0 means no record.
 struct crash_place {
-    const void *topic;
-    int32_t topic_count;
-    int32_t partition;
     int64_t offset;
+    int32_t partition;
+    int32_t topic;
 } __attribute__((swift_name("CrashPlace")));
 
-/// What the thread works on; NULL: nothing, or nothing of one record.
-extern _Thread_local const struct crash_place *volatile crash_current __attribute__((tls_model("initial-exec")));
+enum {
+    /// The threads that work on records: the core (0) and the net thread (1).
+    CRASH_THREADS = 2,
+    /// How many deaths are remembered. The oldest are overwritten.
+    CRASH_DEATH_LIMIT = 64,
+    CRASH_TOPIC_LIMIT = 1024,
+};
 
-/// The calling thread works on this record until it says otherwise. The place stays where it is meanwhile.
-static inline void crash_at(const struct crash_place *place) { crash_current = place; }
+/// How a worker died, and the record that each of its threads was working on.
+struct crash_death {
+    int32_t signal;
+    struct crash_place places[CRASH_THREADS];
+} __attribute__((swift_name("CrashDeath")));
 
-/// The calling thread works on nothing of one record any more.
-static inline void crash_nowhere(void) { crash_current = 0; }
+/// The calling thread's entry in the shared page, or NULL for a thread that has none and a process without a supervisor.
+extern _Thread_local struct crash_place *crash_current __attribute__((tls_model("initial-exec")));
 
-/// This place ends now: the calling thread is at it no more.
-static inline void crash_left(const struct crash_place *place) {
-    if (crash_current == place) crash_current = 0;
-}
-
-/// The next record of the place that the thread is at. (The fence: a store is not put off beyond what may die.)
-static inline void crash_next(struct crash_place *place, int64_t offset) {
-    place->offset = offset;
+/// Notes that the calling thread now works on this record.
+static inline void crash_at(const struct crash_place *place) {
+    struct crash_place *current = crash_current;
+    if (!current) return;
+    *current = *place;
+    // The compiler must not move the store behind the work that may end the process.
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-/// So many names are kept.
-#define CRASH_TOPIC_LIMIT 4096
+/// Notes that the calling thread no longer works on a single record.
+static inline void crash_nowhere(void) {
+    struct crash_place *current = crash_current;
+    if (current) current->topic = 0;
+}
 
-/// A topic's name that stays where it is for ever, for places; the same for the same name. NULL, which no line names, where
-/// `CRASH_TOPIC_LIMIT` others were asked for before.
-const void *crash_topic(const void *bytes, int32_t count);
+/// Gives the calling thread an entry in the shared page: 0 for the core, 1 for the net thread.
+void crash_enter_thread(int thread);
 
-/// From now on a death by SIGILL, SIGTRAP, SIGSEGV, SIGBUS or SIGABRT writes a line that names the record, and a
-/// backtrace, and replaces the process by its program, started again with the same arguments, PID and working directory.
-/// Descriptors other than the standard ones are closed; SIGTERM, SIGINT and SIGHUP are blocked, other signals as they were;
-/// a signal to stop that came before is pending (`crash_stopping`). Once, on the main thread.
-///
-/// What another process sends with kill(2) does what it always does. Does nothing where a sanitizer is at work.
-///
-/// - `arguments`: of the program, NULL at the end; copied.
-/// - `variable`: `NAME=TEXT` of the environment it is started with; `;SIGNAL,MS,PARTITION,OFFSET,TOPIC` is appended (MS:
-///   CLOCK_MONOTONIC; without a record the last three are `-`), and cut off where it does not fit.
-/// - `prefix`: what the line begins with.
-/// - Returns 1; 0: a sanitizer is at work, or there is no memory.
-int crash_contain(const char *const *arguments, const char *variable, const char *prefix);
+/// Returns the number of a topic's name, which stays the same for all workers of one supervisor. Returns 0 without a
+/// supervisor, and once `CRASH_TOPIC_LIMIT` other names were asked for: deaths at such a topic have no known record.
+int32_t crash_topic(const void *bytes, int32_t count);
 
-/// `variable` of `crash_contain` is another one from now on, under the same name. Does nothing where no death is contained,
-/// or there is no memory. Any thread. Each call keeps its text for ever: not for what happens often.
-void crash_remember(const char *variable);
+/// Returns the name of a topic by its number, or NULL for 0.
+const char *crash_topic_name(int32_t topic);
 
-/// A signal to stop was taken: what replaces the process after a death is sent it again. Any thread.
-void crash_stopping(int signal);
+// Supervisor
 
-/// For a thread that a library started, which blocks every signal and has no other stack: it dies as ours do. At its
-/// beginning, and its end.
-void crash_thread_begin(void);
-void crash_thread_end(void);
+/// Makes the shared page. Returns its descriptor, which child processes inherit, or -1 with errno.
+int crash_page_make(void);
 
-/// A stack for the calling thread to die on, so that running out of its own can be told; NULL: none is needed.
-void *crash_stack_begin(void);
-/// Gives it back; by the same thread, at its end.
-void crash_stack_end(void *stack);
+/// Adds a death to the page, at the records that the dead worker's threads were working on.
+void crash_add_death(int signal);
+
+/// Whether the worker asked to run without a supervisor.
+int crash_is_alone(void);
+
+// Worker
+
+/// Maps the page of the supervisor behind `descriptor`, and asks the kernel to kill this process when the supervisor dies.
+/// Returns 0, or -1 when the descriptor is no such page or the supervisor is dead already.
+int crash_page_adopt(int descriptor);
+
+/// Asks the supervisor to step aside once this process has exited.
+void crash_run_alone(void);
+
+/// How many workers died under this supervisor; 0 without one.
+int64_t crash_death_count(void);
+
+/// The death with this number, counted from 0. Only the last `CRASH_DEATH_LIMIT` are there.
+struct crash_death crash_death(int64_t number);
+
+/// Removes the records of a partition from all deaths, because other records now have their offsets.
+void crash_forget(const void *topic, int32_t count, int32_t partition);

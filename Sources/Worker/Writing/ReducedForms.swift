@@ -2,11 +2,11 @@ internal import Kafka
 internal import PushRecords
 
 /// What is written in the place of a record that its topic refuses for the record's own sake: mostly it is too large
-/// even by itself.
-struct SmallerForms {
+/// even alone.
+struct ReducedForms {
     enum Next {
-        /// For the same topic.
-        case same(UndeliveredRecord, TargetTopic.Form)
+        /// The reduced form, for the same topic.
+        case same(UndeliveredRecord)
         /// For the topic that it names, under the same tag.
         case other(UndeliveredRecord)
     }
@@ -17,15 +17,15 @@ struct SmallerForms {
     /// By the topics' indices.
     let names: [String]
 
-    /// The form after `form`; `nil`: nothing smaller says what it must.
+    /// What follows on `form`; `nil` when nothing can be written in its place.
     ///
-    /// - A dead letter: without its value; then its place, its reason and the first bytes; then without these.
-    /// - A result: if it is too large, what became of which notification; then a dead letter.
-    /// - A retry record: its notification is abandoned, since there is no place where it could wait.
-    /// - A dead token: a dead letter.
+    /// - A dead letter has a reduced form.
+    /// - A result that is too large has a reduced form; then, and otherwise, a dead letter.
+    /// - The notification of a retry record is abandoned, since there is no place where it could wait.
+    /// - A dead token becomes a dead letter.
     ///
     /// - Parameter code: why it was refused.
-    func form(
+    func next(
         after form: TargetTopic.Form, of record: UndeliveredRecord, because code: KafkaCode, nowMs: Int64
     ) -> Next? {
         let refusal: ReducedRecord.Refusal = code == .messageTooLarge ? .tooLarge : .named(code.name)
@@ -40,22 +40,10 @@ struct SmallerForms {
             }
         }
         if record.topic == deadLetters {
-            switch form {
-            case .together, .single:
-                guard let value = owned.value else { break }
-                var bare = owned
-                bare.value = nil
-                bare.headers.append(
-                    OwnedRecord.Header(Array("push-dlq-truncated".utf8), Array("\(value.count)".utf8)))
-                return .same(made(bare, for: deadLetters), .reduced)
-            case .reduced: break
-            case .least: return .same(made(ReducedRecord.bareDeadLetter(owned), for: deadLetters), .bare)
-            case .bare: return nil
-            }
-            return .same(made(ReducedRecord.deadLetter(owned), for: deadLetters), .least)
+            return form < .reduced ? .same(made(ReducedRecord.deadLetter(owned), for: deadLetters)) : nil
         }
-        if record.topic == results, refusal == .tooLarge, form < .least, let reduced = ReducedRecord.result(owned) {
-            return .same(made(reduced, for: results), .least)
+        if record.topic == results, refusal == .tooLarge, form < .reduced, let reduced = ReducedRecord.result(owned) {
+            return .same(made(reduced, for: results))
         }
         if tiers.contains(record.topic),
             let result = ReducedRecord.abandonedResult(ofRetry: owned, because: refusal, settledAtMs: nowMs)

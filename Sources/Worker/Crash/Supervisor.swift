@@ -1,0 +1,220 @@
+internal import CLinux
+internal import EventLoop
+internal import Glibc
+
+/// The process that starts the worker as its child and starts it again when a signal ends it, the kernel's OOM killer
+/// included. It does nothing else, so that nothing can happen to it.
+///
+/// It has one thread, on which all signals are blocked and taken by sigtimedwait(2). As process 1 of a container it also
+/// reaps orphans.
+package struct Supervisor: ~Copyable {
+    /// What a process is, by its environment.
+    package enum Role {
+        case supervisor, worker
+        /// A worker without a supervisor (`crash: core`).
+        case alone
+    }
+
+    private static let variable = "APNS_WORKER_PAGE"
+    private static let alone = "none"
+
+    private let complain: (String) -> Void
+    /// How many signals to stop came so far.
+    private var stops = 0
+    private var child: pid_t = 0
+
+    package init(complain: @escaping (String) -> Void) { self.complain = complain }
+
+    // MARK: Worker
+
+    /// Finds out what this process is. In a worker it maps the shared page; call it on the main thread, before other
+    /// threads are started.
+    package static func role() -> Role {
+        guard let value = getenv(variable).map({ String(cString: $0) }) else { return .supervisor }
+        unsetenv(variable)
+        guard value != alone else { return .alone }
+        // Otherwise `exe`, after the path it was started from.
+        linux_name_thread("apns-worker")
+        guard let descriptor = Int32(value), crash_page_adopt(descriptor) == 0 else { _exit(1) }
+        crash_enter_thread(0)
+        // Until the worker takes signals itself, a stop ends it at once: it has begun nothing. SIGHUP stays blocked.
+        var stops = signals([SIGTERM, SIGINT])
+        pthread_sigmask(SIG_UNBLOCK, &stops, nil)
+        return .worker
+    }
+
+    /// Ends this worker, for it to be started again without a supervisor.
+    package static func leave() -> Never {
+        crash_run_alone()
+        _exit(0)
+    }
+
+    // MARK: Supervisor
+
+    private enum Ending {
+        case exited(Int32)
+        case died(signal: Int32)
+        /// A second signal to stop came; the child was killed.
+        case stopped(signal: Int32)
+    }
+
+    /// Runs the worker until it exits, or until it is told to stop. Returns the exit code.
+    package consuming func run() -> Int32 {
+        Signals.block([SIGHUP, SIGINT, SIGTERM, SIGCHLD])
+        let descriptor = crash_page_make()
+        guard descriptor >= 0 else {
+            complain("cannot make a page of shared memory: \(SystemError(call: "memfd_create", code: errno))")
+            return 1
+        }
+        setenv(Self.variable, "\(descriptor)", 1)
+        var backoff = RestartBackoff()
+        while true {
+            let startedMs = Self.nowMs
+            let ending: Ending
+            let code = spawn()
+            if code == 0 {
+                ending = waitForEnd()
+            } else {
+                complain("cannot start the worker: \(SystemError(call: "posix_spawn", code: code))")
+                ending = .died(signal: 0)
+            }
+            switch ending {
+            case .exited(let code):
+                guard crash_is_alone() != 0, stops == 0 else { return code }
+                return becomeWorker()
+            case .stopped(let signal):
+                return 128 + signal
+            case .died(SIGTERM), .died(SIGINT):
+                complain("stopped before it had started")
+                return 0
+            case .died(let signal):
+                let delayMs = backoff.delayMs(livedMs: Self.nowMs - startedMs)
+                if signal > 0 { tell(signal, delayMs) }
+                guard stops == 0 else { return 1 }
+                guard pause(delayMs) else { return 0 }
+            }
+        }
+    }
+
+    private func tell(_ signal: Int32, _ delayMs: Int64) {
+        crash_add_death(signal)
+        guard let death = CrashHistory.ofPage.deaths.last else { return }
+        let place = death.places.isEmpty ? death.record : "record \(death.record)"
+        let next =
+            stops > 0
+            ? "while it was stopping" : "starting it again" + (delayMs > 0 ? " in \(delayMs / 1_000) s" : "")
+        complain("the worker died of \(death.signalName) at \(place); \(next)")
+    }
+
+    /// Starts the child; returns 0 or an error number.
+    private mutating func spawn() -> Int32 {
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        // A shell starts background jobs with SIGINT ignored.
+        var stops = Self.signals([SIGTERM, SIGINT]), blocked = Self.signals([SIGHUP])
+        posix_spawnattr_setsigdefault(&attributes, &stops)
+        posix_spawnattr_setsigmask(&attributes, &blocked)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK))
+        return posix_spawn(
+            &child, "/proc/self/exe", nil, &attributes, CommandLine.unsafeArgv, linux_environment())
+    }
+
+    /// Forwards signals until the child has ended.
+    private mutating func waitForEnd() -> Ending {
+        while true {
+            switch Self.nextSignal(withinMs: nil) {
+            case SIGCHLD:
+                if let ending = reap() { return ending }
+            case SIGHUP:
+                kill(child, SIGHUP)
+            case let signal? where stops > 0:
+                // A terminal's Ctrl-C and a service manager reach the worker, too. So the supervisor alone counts.
+                kill(child, SIGKILL)
+                waitpid(child, nil, 0)
+                return .stopped(signal: signal)
+            case let signal?:
+                stops += 1
+                kill(child, signal)
+            case nil: break
+            }
+        }
+    }
+
+    /// Reaps all children that have ended, orphans included, and returns how the worker did.
+    private func reap() -> Ending? {
+        var ending: Ending?
+        var status: Int32 = 0
+        while case let process = waitpid(-1, &status, WNOHANG), process > 0 {
+            guard process == child else { continue }
+            let signal = status & 0x7f
+            ending = signal == 0 ? .exited((status >> 8) & 0xff) : .died(signal: signal)
+        }
+        return ending
+    }
+
+    /// Waits before the next start; false when a signal to stop came.
+    private mutating func pause(_ delayMs: Int64) -> Bool {
+        let endMs = Self.nowMs + delayMs
+        while case let restMs = endMs - Self.nowMs, restMs > 0 {
+            switch Self.nextSignal(withinMs: restMs) {
+            case SIGCHLD: _ = reap()
+            case SIGTERM, SIGINT: return false
+            default: break
+            }
+        }
+        return true
+    }
+
+    /// Replaces this process by a worker without a supervisor; pending signals stay pending.
+    private func becomeWorker() -> Int32 {
+        setenv(Self.variable, Self.alone, 1)
+        execve("/proc/self/exe", CommandLine.unsafeArgv, linux_environment())
+        complain("cannot start the worker: \(SystemError(call: "execve", code: errno))")
+        return 1
+    }
+
+    // MARK: Parts
+
+    /// `nil`: none came in time.
+    private static func nextSignal(withinMs milliseconds: Int64?) -> Int32? {
+        var set = signals([SIGHUP, SIGINT, SIGTERM, SIGCHLD])
+        guard let milliseconds else {
+            let signal = sigwaitinfo(&set, nil)
+            return signal > 0 ? signal : nil
+        }
+        var time = timespec(tv_sec: Int(milliseconds / 1_000), tv_nsec: Int(milliseconds % 1_000) * 1_000_000)
+        let signal = sigtimedwait(&set, nil, &time)
+        return signal > 0 ? signal : nil
+    }
+
+    private static func signals(_ numbers: [Int32]) -> sigset_t {
+        var set = sigset_t()
+        sigemptyset(&set)
+        for number in numbers { sigaddset(&set, number) }
+        return set
+    }
+
+    private static var nowMs: Int64 {
+        var time = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &time)
+        return Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000
+    }
+}
+
+/// How long the supervisor waits before it starts the worker again.
+struct RestartBackoff {
+    /// A worker that lived this long did not die of what its start consists of.
+    static let soundMs: Int64 = 60_000
+    static let longestMs: Int64 = 30_000
+
+    private var nextMs: Int64 = 0
+
+    /// The first restart is at once. As long as workers die soon after their start, the following ones wait 1 s, 2 s, 4 s
+    /// and so on, up to 30 s.
+    mutating func delayMs(livedMs: Int64) -> Int64 {
+        let delayMs = livedMs < Self.soundMs ? nextMs : 0
+        nextMs = min(max(1_000, delayMs * 2), Self.longestMs)
+        return delayMs
+    }
+}
