@@ -2,284 +2,329 @@ internal import EventLoop
 internal import Kafka
 internal import PushRecords
 
-/// A record to be written, and what for.
-struct ReplayedRecord {
+/// A record to be produced.
+struct ReplayRecord {
     var record: OwnedRecord
-    /// Where the request stands.
-    var log: TopicPartition
-    /// For people.
-    var place: String
-    var source: TopicPartition
+    var topic: String
+    /// -1 to let the key decide.
+    var partition: Int32
 }
 
-/// What became of a batch before anything is written.
-struct FetchedBatch {
-    /// In the order in which they are to be written.
-    var records: [ReplayedRecord] = []
-    var bytes = 0
-    /// Of what is not to be written, by partition of the results or dead letters.
+/// What became of some items before anything is produced.
+struct FetchedItems {
+    var records: [ReplayRecord] = []
+    /// By partition of the results or dead letters; the records count as produced.
     var counts: [TopicPartition: ReplayCounts] = [:]
-    /// What is to be said of single requests.
+    /// Lines about single requests.
     var remarks: [String] = []
+    var byteCount = 0
 
-    mutating func append(_ record: ReplayedRecord) {
-        bytes += record.record.byteCount + 300
-        records.append(record)
-    }
-
-    mutating func count(_ item: ReplayBatch.Item, _ count: WritableKeyPath<ReplayCounts, Int64>) {
-        counts[item.source, default: ReplayCounts()][keyPath: count] += 1
+    mutating func count(_ item: ReplayItem, _ kind: ReplayCounts.Kind, _ remark: String? = nil) {
+        counts[item.source, default: ReplayCounts()][kind] += 1
+        if let remark { remarks.append(remark) }
     }
 }
 
-/// Reads the requests that a batch is about where they stand, and makes of them the records to be written. One thread.
+/// How the wanted records of one partition are read: one after the other where they are near to each other, by seeking
+/// where they are not. Decides only; no I/O.
+struct LogFetch {
+    enum Step: Hashable {
+        case seek(Int64)
+        case goOn
+        case done
+    }
+
+    /// Reading a few records that are not wanted costs less than a seek: beside a busy broker 280 records of 250 bytes
+    /// were read in the time of one.
+    static let gap: Int64 = 250
+
+    /// Ascending.
+    private(set) var wanted: ArraySlice<Int64>
+    /// The end of the log when its bounds were asked for last.
+    private var end: Int64 = 0
+
+    init(_ wanted: some Sequence<Int64>) { self.wanted = wanted.sorted()[...] }
+
+    /// Where reading begins in a log that has these offsets. To be called again when the broker says that it does not
+    /// have an offset.
+    mutating func begin(_ bounds: Range<Int64>) -> (missing: [Int64], step: Step) {
+        end = bounds.upperBound
+        let missing = wanted.filter { !bounds.contains($0) }
+        wanted.removeAll { !bounds.contains($0) }
+        return (missing, wanted.first.map { .seek($0) } ?? .done)
+    }
+
+    /// The record at this offset was read.
+    mutating func read(_ offset: Int64) -> (missing: [Int64], isFound: Bool, step: Step) {
+        let missing = Array(wanted.prefix { $0 < offset })
+        wanted.removeFirst(missing.count)
+        let isFound = wanted.first == offset
+        if isFound { wanted.removeFirst() }
+        guard let next = wanted.first else { return (missing, isFound, .done) }
+        return (missing, isFound, next - offset <= Self.gap ? .goOn : .seek(next))
+    }
+
+    /// The next wanted record cannot be read.
+    mutating func skip() -> Step {
+        wanted = wanted.dropFirst()
+        return wanted.first.map { .seek($0) } ?? .done
+    }
+
+    /// Whether a log that ends at this offset has none of the wanted records. It has to be asked for its bounds again
+    /// where it ended later before, as another broker may just have begun to lead it.
+    func isPassed(_ offset: Int64) -> Bool { offset >= end }
+}
+
+/// Fetches the requests of items from where they stand, and makes the records that ask for them again. One thread.
 final class OriginalFetcher {
     private let order: ReplayOrder
+    private let wait: BrokerWait
     private let reader: OffsetReader
-    private let watch: ReplayWatch
-    private var lookup: TopicLookup
     private var writer: ReplayWriter
+    /// Topics that were looked for in vain.
+    private var absent: Set<String> = []
 
-    /// More than that is not held in memory: a batch of several requests is done in two halves then.
+    private var fetched = FetchedItems()
+    private var items: [TopicPartition: [Int64: [ReplayItem]]] = [:]
+    /// The partitions of which something is still wanted.
+    private var fetches: [TopicPartition: LogFetch] = [:]
+    private var partitionCounts: [String: Int] = [:]
+
+    /// The most that is held in memory, unless a single request is larger.
     private static let byteLimit = 32 << 20
-    /// How long one question to the brokers may take.
-    private static let questionMs: Int32 = 10_000
 
-    init(_ order: ReplayOrder, _ cluster: ClusterSettings, _ watch: ReplayWatch) throws(KafkaError) {
+    init(_ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait) throws(KafkaError) {
         self.order = order
-        self.watch = watch
+        self.wait = wait
         reader = try OffsetReader(cluster, fetchKilobytes: 64)
-        lookup = TopicLookup(reader, watch)
         writer = ReplayWriter(copyHeaders: order.copyHeaders)
     }
 
-    /// `nil`: together they take too much memory.
-    func fetch(_ batch: ReplayBatch) throws(ReplayFailure) -> FetchedBatch? {
-        var fetched = FetchedBatch()
-        for item in batch.items {
-            guard case .letter(let record) = item.kind else { continue }
-            fetched.append(
-                ReplayedRecord(record: record, log: item.log, place: item.place, source: item.source))
+    /// Throws if the topic that all goes to is not there.
+    func checkTarget() throws(CommandFailure) {
+        guard let target = order.target else { return }
+        let found = try partitionCounts(of: [target]) { Denial.writing([$0], $1) }
+        guard found[target] != nil else {
+            throw CommandFailure("topic \(target) cannot be written: create it, or give --to TOPIC")
         }
-        var round = Round(batch: batch, fetches: batch.wanted().mapValues { LogFetch($0) }, fetched: fetched)
-        defer { for log in round.fetches.keys { reader.stop(log) } }
-        try begin(round.fetches.keys.map(\.self), &round)
-        while !round.fetches.isEmpty {
-            try watch.check()
-            watch.trouble(reader.events())
-            var failure: ReplayFailure?
-            var lost: TopicPartition?
-            var short: TopicPartition?
-            _ = reader.next(timeoutMs: 100) { log, message in
-                failure = took(log, message, &round)
-            } trouble: { log, trouble in
-                switch trouble {
-                case .end(let offset): if !ended(log, at: offset, &round) { short = log }
-                case .outOfRange: lost = log
-                case .unreadable(_, let error): failure = cannotRead(log, error.text, &round)
-                // Deleted, or made anew with fewer partitions, since it was begun.
-                case .failed(let error) where error.code.isUnknownTopic: short = log
-                case .failed(let error):
-                    failure = ReplayFailure.reading(log.topic, error.code)
-                    if failure == nil { watch.trouble(error.text) }
-                }
-            }
-            if let short {
-                try watch.pause(ms: 200)
-                lost = short
-            }
-            if let lost { try begin([lost], &round) }
-            if let failure { throw failure }
-            if round.fetched.bytes > Self.byteLimit, batch.items.count > 1 { return nil }
-        }
-        return round.fetched
     }
 
-    /// What is being fetched.
-    private struct Round {
-        let batch: ReplayBatch
-        /// Logs of which something is still wanted.
-        var fetches: [TopicPartition: LogFetch]
-        var fetched: FetchedBatch
+    /// Returns `nil` if the requests of these items, which are several, take too much memory together.
+    func fetch(_ batch: ArraySlice<ReplayItem>) throws(CommandFailure) -> FetchedItems? {
+        fetched = FetchedItems()
+        items = [:]
+        var topics: Set<String> = []
+        for item in batch {
+            if case .skipped = item.kind { continue }
+            topics.insert(item.log.topic)
+        }
+        partitionCounts = try partitionCounts(of: topics, denial: Denial.reading)
+        for item in batch { sort(item) }
+        fetches = items.mapValues { LogFetch($0.keys) }
+        defer { for log in fetches.keys { reader.stop(log) } }
+        try begin(Array(fetches.keys))
+        while !fetches.isEmpty {
+            try wait.check()
+            try wait.say(reader.events())
+            try read()
+            if fetched.byteCount > Self.byteLimit, batch.count > 1 { return nil }
+        }
+        return fetched
+    }
+
+    private func sort(_ item: ReplayItem) {
+        var isMatch = true
+        switch item.kind {
+        case .skipped(let kind, let remark):
+            fetched.count(item, kind, remark)
+            // A result that cannot be read may not have been meant.
+            isMatch = kind != .unreadable
+        case .letter(let record):
+            if order.target == nil, partitionCounts[item.log.topic] == nil {
+                miss([item], "there is no topic \(item.log.topic) any more")
+            } else {
+                append(record, item)
+            }
+        case .notification, .truncatedLetter:
+            if item.log.partition < partitionCounts[item.log.topic] ?? 0 {
+                items[item.log, default: [:]][item.offset, default: []].append(item)
+            } else {
+                miss([item], "there is no such topic or partition any more")
+            }
+        }
+        if isMatch { fetched.count(item, .matched) }
+    }
+
+    private func append(_ record: OwnedRecord, _ item: ReplayItem) {
+        // Back in its partition it stands among the others of its device, whatever partitioner chose it.
+        let isThere = order.target == nil && item.log.partition < partitionCounts[item.log.topic] ?? 0
+        fetched.byteCount += record.byteCount + 300
+        fetched.records.append(
+            ReplayRecord(
+                record: record, topic: order.target ?? item.log.topic, partition: isThere ? item.log.partition : -1))
+        fetched.count(item, .produced)
+    }
+
+    private func miss(_ items: [ReplayItem], _ why: String) {
+        for item in items { fetched.count(item, .gone, "\(item.place) is gone: \(why)") }
+    }
+
+    private func miss(_ offsets: [Int64], of log: TopicPartition, _ why: String) {
+        for offset in offsets { miss(items[log]?[offset] ?? [], why) }
     }
 
     // MARK: Reading
 
-    /// Starts reading these logs, where they are there.
-    private func begin(_ logs: [TopicPartition], _ round: inout Round) throws(ReplayFailure) {
-        guard !logs.isEmpty else { return }
-        let topics = try lookup.topics(Set(logs.map(\.topic)))
-        var there: [TopicPartition] = []
-        for log in logs {
-            let topic = topics[log.topic]
-            if topic?.code == KafkaCode.none, Int(log.partition) < topic?.partitions ?? 0 {
-                there.append(log)
-            } else if topic?.code == KafkaCode.none || topic?.code.isUnknownTopic != false {
-                let findings = round.fetches[log]?.giveUp("there is no such topic or partition any more") ?? []
-                reader.stop(log)
-                round.fetches[log] = nil
-                note(findings, &round)
-            } else if let code = topic?.code {
-                throw ReplayFailure.reading(log.topic, code)
-                    ?? ReplayFailure("topic \(log.topic) cannot be read: \(code.text)")
+    /// Returns how many partitions these topics have; those that are not there are left out. A topic may just be
+    /// recreated, or its broker have started a moment ago, so that each is looked for several times.
+    private func partitionCounts(
+        of names: Set<String>, denial: (String, KafkaCode) -> String?
+    ) throws(CommandFailure) -> [String: Int] {
+        var found: [String: Int] = [:]
+        for attempt in 0..<5 {
+            let missing = names.subtracting(found.keys).subtracting(absent)
+            if missing.isEmpty { return found }
+            if attempt > 0 { try wait.pause(ms: 500) }
+            let topics = try wait.answer(about: order.topic, from: reader) { timeoutMs throws(KafkaError) in
+                try reader.topics(named: missing.sorted(), timeoutMs: timeoutMs)
+            }
+            for name in missing {
+                let code = topics[name]?.code ?? .unknownTopic
+                if let line = denial(name, code) { throw CommandFailure(line) }
+                if code == .none {
+                    found[name] = topics[name]?.partitions
+                } else if attempt == 4, !code.isUnknownTopic {
+                    throw CommandFailure("topic \(name) cannot be used: \(code.text)")
+                }
             }
         }
-        while !there.isEmpty {
-            let bounds = reader.bounds(of: there, timeoutMs: Self.questionMs)
-            for (log, range) in bounds {
-                guard var fetch = round.fetches[log] else { continue }
-                let begun = fetch.begin(range)
-                round.fetches[log] = fetch
-                note(begun.findings, &round)
-                if let failure = go(log, begun.step, &round) { throw failure }
+        absent.formUnion(names.subtracting(found.keys))
+        return found
+    }
+
+    private func begin(_ logs: [TopicPartition]) throws(CommandFailure) {
+        guard !logs.isEmpty else { return }
+        for (log, range) in try wait.bounds(of: logs, from: reader) {
+            guard let begun = fetches[log]?.begin(range) else { continue }
+            for offset in begun.missing {
+                let isBefore = offset < range.lowerBound
+                miss(
+                    [offset], of: log,
+                    isBefore ? "the log begins at \(range.lowerBound)" : "the log ends at \(range.upperBound)")
             }
-            there.removeAll { bounds[$0] != nil }
-            guard let silent = there.first else { return }
-            watch.trouble("the leader of \(silent) does not answer")
-            try watch.pause(ms: 1_000)
+            try take(begun.step, of: log)
         }
     }
 
-    private func go(_ log: TopicPartition, _ step: LogFetch.Step, _ round: inout Round) -> ReplayFailure? {
+    /// Asks again where the log is, and what it has.
+    private func beginAgain(_ log: TopicPartition) throws(CommandFailure) {
+        try wait.pause(ms: 200)
+        let count = try partitionCounts(of: [log.topic], denial: Denial.reading)[log.topic]
+        guard log.partition < count ?? 0 else {
+            miss(Array(fetches[log]?.wanted ?? []), of: log, "there is no such topic or partition any more")
+            return try take(.done, of: log)
+        }
+        try begin([log])
+    }
+
+    private func take(_ step: LogFetch.Step, of log: TopicPartition) throws(CommandFailure) {
         switch step {
         case .goOn: break
         case .done:
             reader.stop(log)
-            round.fetches[log] = nil
-        case .start(let offset):
+            fetches[log] = nil
+        case .seek(let offset):
             do throws(KafkaError) {
                 try reader.start(log, at: offset)
             } catch {
-                return ReplayFailure("\(log): \(error)")
-            }
-        }
-        return nil
-    }
-
-    private func took(_ log: TopicPartition, _ message: borrowing Message, _ round: inout Round) -> ReplayFailure? {
-        guard var fetch = round.fetches[log] else { return nil }
-        let told = fetch.took(message.offset)
-        round.fetches[log] = fetch
-        for finding in told.findings {
-            if case .found(let wanted) = finding {
-                make(wanted, log, message, &round)
-            } else {
-                note([finding], &round)
-            }
-        }
-        return go(log, told.step, &round)
-    }
-
-    /// False: the log has more.
-    private func ended(_ log: TopicPartition, at offset: Int64, _ round: inout Round) -> Bool {
-        guard var fetch = round.fetches[log] else { return true }
-        guard let findings = fetch.ended(offset) else { return false }
-        note(findings, &round)
-        _ = go(log, .done, &round)
-        return true
-    }
-
-    private func cannotRead(_ log: TopicPartition, _ reason: String, _ round: inout Round) -> ReplayFailure? {
-        guard var fetch = round.fetches[log] else { return nil }
-        let told = fetch.failed(reason)
-        round.fetches[log] = fetch
-        note(told.findings, &round)
-        return go(log, told.step, &round)
-    }
-
-    private func note(_ findings: [LogFetch.Finding], _ round: inout Round) {
-        for finding in findings {
-            switch finding {
-            case .found: break
-            case .missing(let wanted, let why):
-                for number in wanted.items { miss(round.batch.items[number], why, &round) }
-            case .unreadable(let wanted, let why):
-                for number in wanted.items {
-                    let item = round.batch.items[number]
-                    round.fetched.count(item, \.unreadable)
-                    round.fetched.remarks.append("\(item.place) cannot be read: \(why)")
-                }
+                throw CommandFailure("\(log): \(error)")
             }
         }
     }
 
-    private func miss(_ item: ReplayBatch.Item, _ why: String, _ round: inout Round) {
-        round.fetched.count(item, \.gone)
-        round.fetched.remarks.append("\(item.place) is gone: \(why)")
+    /// Reads one record, or what stands in its place.
+    private func read() throws(CommandFailure) {
+        var next: (log: TopicPartition, step: LogFetch.Step)?
+        var trouble: (log: TopicPartition, what: OffsetReader.Trouble)?
+        _ = reader.next(timeoutMs: 100) { log, message in
+            guard let read = fetches[log]?.read(message.offset) else { return }
+            miss(read.missing, of: log, "its offset has no record any more")
+            if read.isFound { make(items[log]?[message.offset] ?? [], message) }
+            next = (log, read.step)
+        } trouble: {
+            trouble = ($0, $1)
+        }
+        if let next { try take(next.step, of: next.log) }
+        guard let (log, what) = trouble, let fetch = fetches[log] else { return }
+        switch what {
+        case .end(let offset) where fetch.isPassed(offset):
+            miss(Array(fetch.wanted), of: log, "its offset has no record any more")
+            try take(.done, of: log)
+        case .end, .outOfRange: try beginAgain(log)
+        case .unreadable(_, let error):
+            for item in fetch.wanted.first.flatMap({ items[log]?[$0] }) ?? [] {
+                fetched.count(item, .unreadable, "\(item.place) cannot be read: \(error.text)")
+            }
+            if let step = fetches[log]?.skip() { try take(step, of: log) }
+        // The topic was deleted, or recreated with fewer partitions, since it was looked for.
+        case .failed(let error) where error.code.isUnknownTopic: try beginAgain(log)
+        case .failed(let error):
+            if let line = Denial.reading(log.topic, error.code) { throw CommandFailure(line) }
+            wait.say(error.text)
+        }
     }
 
     // MARK: Making records
 
-    private func make(
-        _ wanted: LogFetch.Wanted, _ log: TopicPartition, _ message: borrowing Message, _ round: inout Round
-    ) {
-        let items = wanted.items.map { round.batch.items[$0] }
+    /// - Parameter items: those of one record, either of results or of dead letters.
+    private func make(_ items: [ReplayItem], _ message: borrowing Message) {
+        guard let log = items.first?.log else { return }
+        if message.hasUnreadableHeaders {
+            for item in items {
+                fetched.count(item, .unreadable, "\(item.place) cannot be read: its headers are damaged")
+            }
+            return
+        }
         var headers: [RecordHeader] = []
         message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
         let (key, value) = (message.key, message.value)
         let (offset, timestampMs) = (message.offset, message.timestampMs)
-        if message.hasUnreadableHeaders {
-            for item in items {
-                round.fetched.count(item, \.unreadable)
-                round.fetched.remarks.append("\(item.place) cannot be read: its headers are damaged")
-            }
-            return
-        }
-        // All of one record are of one kind: of results, or of dead letters.
-        let wishes = items.compactMap { item -> ReplayWish? in
-            if case .notification(let wish) = item.kind { wish } else { nil }
-        }
         var topic = log.topic
         topic.withUTF8 { topic in
             headers.withUnsafeBufferPointer { headers in
                 let place = RequestPlace(
                     topic: UnsafeRawBufferPointer(topic), partition: log.partition, offset: offset, index: 0)
-                if wishes.isEmpty {
-                    var isTaken = false
-                    for item in items {
-                        guard case .records(let mark) = item.kind else { continue }
-                        guard mark.fits(value, timestampMs: timestampMs) else {
-                            miss(item, "the record there is another one than its dead letter is about", &round)
-                            continue
-                        }
-                        // Another letter said the same of it in other words.
-                        if isTaken {
-                            round.fetched.count(item, \.repeated)
-                            continue
-                        }
-                        isTaken = true
+                var results: [(item: ReplayItem, wish: ReplayWish)] = []
+                for item in items {
+                    switch item.kind {
+                    case .notification(let wish): results.append((item, wish))
+                    case .truncatedLetter(let mark) where mark.fits(value, timestampMs: timestampMs):
                         let made = writer.whole(
-                            key: key, value: value, headers: headers, place: place,
-                            as: order.topics.kind(of: log.topic))
-                        append(made, item, "\(log)/\(offset)", &round)
+                            key: key, value: value, headers: headers, place: place, as: order.whole(log.topic))
+                        append(OwnedRecord(copying: made.key, made.value, headers: made.headers), item)
+                    default: miss([item], "the record there is another one than its dead letter is about")
                     }
-                    return
                 }
+                guard !results.isEmpty else { return }
+                results.sort { $0.wish.index < $1.wish.index }
                 writer.write(
-                    key: key, value: value, headers: headers, timestampMs: timestampMs, place: place, wishes: wishes,
-                    nowMs: watch.nowMs, expiredToo: order.expiredToo
-                ) { number, verdict in
-                    let item = items[number]
-                    switch verdict {
-                    case .record(let made): append(made, item, item.place, &round)
-                    case .another(let why): miss(item, "\(why)", &round)
-                    case .repeated: round.fetched.count(item, \.repeated)
-                    case .expired: round.fetched.count(item, \.expired)
-                    case .refused(let detail):
-                        let words = detail.subject.prefix(Detail.subjectLimit)
-                        let subject = words.isEmpty ? "" : ": \(String(decoding: words, as: UTF8.self))"
-                        round.fetched.count(item, \.refused)
-                        round.fetched.remarks.append("\(item.place) is not asked for again: \(detail.text)\(subject)")
-                    }
-                }
+                    key: key, value: value, headers: headers, timestampMs: timestampMs, place: place,
+                    wishes: results.map(\.wish), nowMs: LoopTime.read().wallMs, expiredToo: order.expiredToo
+                ) { note($1, results[$0].item) }
             }
         }
     }
 
-    private func append(_ made: EncodedRecord, _ item: ReplayBatch.Item, _ place: String, _ round: inout Round) {
-        round.fetched.append(
-            ReplayedRecord(
-                record: OwnedRecord(copying: made.key, made.value, headers: made.headers), log: item.log, place: place,
-                source: item.source))
+    private func note(_ verdict: ReplayVerdict, _ item: ReplayItem) {
+        switch verdict {
+        case .record(let made): append(OwnedRecord(copying: made.key, made.value, headers: made.headers), item)
+        case .another(let why): miss([item], "\(why)")
+        case .expired: fetched.count(item, .expired)
+        case .refused(let detail):
+            let subject = String(decoding: detail.subject.prefix(Detail.subjectLimit), as: UTF8.self)
+            fetched.count(
+                item, .refused,
+                "\(item.place) is not asked for again: \(detail.text)\(subject.isEmpty ? "" : ": \(subject)")")
+        }
     }
 }

@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -108,3 +109,5 @@ void linux_tune_malloc(int heaps) {
     mallopt(M_ARENA_MAX, heaps);
     mallopt(M_MXFAST, 0);
 }
+
+int linux_memory_file(const char *name) { return memfd_create(name, MFD_CLOEXEC); }

@@ -35,20 +35,23 @@ struct PutOff {
             // A minute earlier: the brokers' clocks, by which records are found, are not ours.
             do throws(CommandFailure) {
                 let limit = Deadline(after: .seconds(3))
-                let reader = try TopicReader(
-                    cluster, topic: tier.topic, from: .time(max(0, sentMs - 60_000)), until: limit)
+                let reader = try TopicReader(cluster, topic: tier.topic, BrokerWait(cluster, until: limit))
+                try reader.start(at: .time(max(0, sentMs - 60_000)))
                 while !reader.isCaughtUp, !limit.hasPassed {
-                    try reader.read(timeoutMs: limit.leftMs(atMost: 200)) { record in
-                        func header(_ name: String) -> String? { record.headers.first { $0.name == name }?.text }
-                        guard header("push-retry-request") == place else { return true }
-                        let dueMs = header("push-retry-due-ms").flatMap { Int64($0) } ?? 0
-                        guard dueMs >= last?.dueMs ?? 0 else { return true }
-                        last = PutOff(topic: tier.topic, reason: header("push-retry-reason") ?? "", dueMs: dueMs)
+                    try reader.read(timeoutMs: limit.leftMs(atMost: 200)) { _, message in
+                        var headers: [String: String] = [:]
+                        message.forEachHeader {
+                            headers[String(decoding: $0, as: UTF8.self)] = String(decoding: $1, as: UTF8.self)
+                        }
+                        let dueMs = headers["push-retry-due-ms"].flatMap { Int64($0) } ?? 0
+                        if headers["push-retry-request"] == place, dueMs >= last?.dueMs ?? 0 {
+                            last = PutOff(topic: tier.topic, reason: headers["push-retry-reason"] ?? "", dueMs: dueMs)
+                        }
                         return true
                     }
                 }
             } catch {
-                unread.append("apns-worker send: whether it was put off there is not known: \(error.line)")
+                unread.append("apns-worker send: whether it was put off there is not known: \(error)")
             }
         }
         return (last, unread)

@@ -1,4 +1,5 @@
 import Configuration
+import Kafka
 import PushRecords
 
 /// `apns-worker send`.
@@ -28,7 +29,7 @@ func send(_ arguments: [String]) -> ExitCode {
                 }
             }
         } catch {
-            complain("apns-worker send: \(error.line)")
+            complain("apns-worker send: \(error)")
             return .failed
         }
     }

@@ -1,5 +1,6 @@
 import Configuration
 import Glibc
+import Kafka
 import PushRecords
 
 extension SendOptions {
