@@ -2,13 +2,21 @@ internal import Glibc
 
 /// Why a command ends before its work is done: one line that says what to do.
 package struct CommandFailure: Error, Hashable, Sendable, CustomStringConvertible {
-    package let description: String
-    /// A signal or `--deadline` ended it, and the same command goes on with what is left.
-    package let isStop: Bool
+    package enum Kind: Sendable {
+        case failed
+        /// A signal or `--deadline` ended it, and the same command goes on with what is left.
+        case stopped
+        case unknownTopic
+        /// A record, or a batch that begins with it, is damaged.
+        case unreadable
+    }
 
-    package init(_ description: String, isStop: Bool = false) {
+    package let description: String
+    package let kind: Kind
+
+    package init(_ description: String, _ kind: Kind = .failed) {
         self.description = description
-        self.isStop = isStop
+        self.kind = kind
     }
 }
 
@@ -46,7 +54,7 @@ package struct BrokerWait {
 
     /// Throws once the command is to stop.
     package func check() throws(CommandFailure) {
-        if leftMs() <= 0 { throw CommandFailure("stopped", isStop: true) }
+        if leftMs() <= 0 { throw CommandFailure("stopped", .stopped) }
     }
 
     package func pause(ms milliseconds: Int64) throws(CommandFailure) {
@@ -101,7 +109,7 @@ package struct BrokerWait {
         }
         let code = found?.code ?? .unknownTopic
         if let line = denial(topic, code) { throw CommandFailure(line) }
-        if code.isUnknownTopic { throw CommandFailure("\(topic): there is no such topic at \(servers)") }
+        if code.isUnknownTopic { throw CommandFailure("\(topic): there is no such topic at \(servers)", .unknownTopic) }
         guard code == .none, let found else { throw CommandFailure("\(topic): \(KafkaError(code))") }
         return (0..<Int32(found.partitions)).map { TopicPartition(topic, $0) }
     }
@@ -155,16 +163,23 @@ package final class TopicReader {
     /// Throws when Kafka cannot be reached, or the topic does not exist or may not be read.
     ///
     /// - Parameter group: the group whose commits `client` is asked for, if any.
-    package init(
+    package convenience init(
         _ cluster: ClusterSettings, topic: String, group: String? = nil, _ wait: BrokerWait
     ) throws(CommandFailure) {
-        self.topic = topic
-        self.wait = wait
+        let client: OffsetReader
         do throws(KafkaError) {
             client = try OffsetReader(cluster, group: group, fetchKilobytes: 1_024, idleMs: 100)
         } catch {
             throw CommandFailure("\(topic): \(error)")
         }
+        try self.init(client, topic: topic, wait)
+    }
+
+    /// Reads with a client that reads nothing else at the same time.
+    package init(_ client: OffsetReader, topic: String, _ wait: BrokerWait) throws(CommandFailure) {
+        self.client = client
+        self.topic = topic
+        self.wait = wait
         let partitions = try wait.partitions(of: topic, from: client, denial: Denial.reading)
         bounds = try wait.bounds(of: partitions, from: client)
         nextLookMs = Stopwatch.nowMs + Self.lookPauseMs
@@ -239,7 +254,7 @@ package final class TopicReader {
             }
             try start(partition, at: range.lowerBound)
         case .unreadable(let offset, let error):
-            throw CommandFailure("\(partition) cannot be read from offset \(offset) on (\(error.text))")
+            throw CommandFailure("\(partition) cannot be read from offset \(offset) on (\(error.text))", .unreadable)
         case .failed(let error):
             if let denial = Denial.reading(topic, error.code) { throw CommandFailure(denial) }
             guard error.code.isUnknownTopic else { return wait.say(error.text) }

@@ -34,6 +34,14 @@ struct ReplayItem {
     var offset: Int64
     var kind: Kind
 
+    /// Whether the request has to be fetched from where it stands.
+    var isFetched: Bool {
+        switch kind {
+        case .notification, .truncatedLetter: true
+        case .letter, .skipped: false
+        }
+    }
+
     var place: String {
         if case .notification(let wish) = kind { return "\(log)/\(offset)/\(wish.index)" }
         return "\(log)/\(offset)"

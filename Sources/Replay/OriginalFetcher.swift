@@ -25,86 +25,36 @@ struct FetchedItems {
     }
 }
 
-/// How the wanted records of one partition are read: one after the other where they are near to each other, by seeking
-/// where they are not. Decides only; no I/O.
-struct LogFetch {
-    enum Step: Hashable {
-        case seek(Int64)
-        case goOn
-        case done
-    }
-
-    /// Reading a few records that are not wanted costs less than a seek: beside a busy broker 280 records of 250 bytes
-    /// were read in the time of one.
-    static let gap: Int64 = 250
-
-    /// Ascending.
-    private(set) var wanted: ArraySlice<Int64>
-    /// The end of the log when its bounds were asked for last.
-    private var end: Int64 = 0
-
-    init(_ wanted: some Sequence<Int64>) { self.wanted = wanted.sorted()[...] }
-
-    /// Where reading begins in a log that has these offsets. To be called again when the broker says that it does not
-    /// have an offset.
-    mutating func begin(_ bounds: Range<Int64>) -> (missing: [Int64], step: Step) {
-        end = bounds.upperBound
-        let missing = wanted.filter { !bounds.contains($0) }
-        wanted.removeAll { !bounds.contains($0) }
-        return (missing, wanted.first.map { .seek($0) } ?? .done)
-    }
-
-    /// The record at this offset was read.
-    mutating func read(_ offset: Int64) -> (missing: [Int64], isFound: Bool, step: Step) {
-        let missing = Array(wanted.prefix { $0 < offset })
-        wanted.removeFirst(missing.count)
-        let isFound = wanted.first == offset
-        if isFound { wanted.removeFirst() }
-        guard let next = wanted.first else { return (missing, isFound, .done) }
-        return (missing, isFound, next - offset <= Self.gap ? .goOn : .seek(next))
-    }
-
-    /// The next wanted record cannot be read.
-    mutating func skip() -> Step {
-        wanted = wanted.dropFirst()
-        return wanted.first.map { .seek($0) } ?? .done
-    }
-
-    /// Whether a log that ends at this offset has none of the wanted records. It has to be asked for its bounds again
-    /// where it ended later before, as another broker may just have begun to lead it.
-    func isPassed(_ offset: Int64) -> Bool { offset >= end }
-}
-
 /// Fetches the requests of items from where they stand, and makes the records that ask for them again. One thread.
 final class OriginalFetcher {
     private let order: ReplayOrder
     private let wait: BrokerWait
-    private let reader: OffsetReader
+    private let client: OffsetReader
     private var writer: ReplayWriter
     /// Topics that were looked for in vain.
     private var absent: Set<String> = []
-
     private var fetched = FetchedItems()
-    private var items: [TopicPartition: [Int64: [ReplayItem]]] = [:]
-    /// The partitions of which something is still wanted.
-    private var fetches: [TopicPartition: LogFetch] = [:]
-    private var partitionCounts: [String: Int] = [:]
 
     /// The most that is held in memory, unless a single request is larger.
     private static let byteLimit = 32 << 20
+    /// Reading a few records that are not wanted costs less than a seek: beside a busy broker 280 records of 250 bytes
+    /// were read in the time of one.
+    private static let gap: Int64 = 250
 
     init(_ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait) throws(KafkaError) {
         self.order = order
         self.wait = wait
-        reader = try OffsetReader(cluster, fetchKilobytes: 64)
+        client = try OffsetReader(cluster, fetchKilobytes: 64)
         writer = ReplayWriter(copyHeaders: order.copyHeaders)
     }
 
     /// Throws if the topic that all goes to is not there.
     func checkTarget() throws(CommandFailure) {
         guard let target = order.target else { return }
-        let found = try partitionCounts(of: [target]) { Denial.writing([$0], $1) }
-        guard found[target] != nil else {
+        do throws(CommandFailure) {
+            _ = try wait.partitions(of: target, from: client) { Denial.writing([$0], $1) }
+        } catch {
+            guard error.kind == .unknownTopic else { throw error }
             throw CommandFailure("topic \(target) cannot be written: create it, or give --to TOPIC")
         }
     }
@@ -112,56 +62,46 @@ final class OriginalFetcher {
     /// Returns `nil` if the requests of these items, which are several, take too much memory together.
     func fetch(_ batch: ArraySlice<ReplayItem>) throws(CommandFailure) -> FetchedItems? {
         fetched = FetchedItems()
-        items = [:]
-        var topics: Set<String> = []
+        var byTopic: [String: [ReplayItem]] = [:]
         for item in batch {
-            if case .skipped = item.kind { continue }
-            topics.insert(item.log.topic)
+            guard case .skipped(let kind, let remark) = item.kind else {
+                fetched.count(item, .matched)
+                byTopic[item.log.topic, default: []].append(item)
+                continue
+            }
+            fetched.count(item, kind, remark)
+            // A result that cannot be read may not have been meant.
+            if kind != .unreadable { fetched.count(item, .matched) }
         }
-        partitionCounts = try partitionCounts(of: topics, denial: Denial.reading)
-        for item in batch { sort(item) }
-        fetches = items.mapValues { LogFetch($0.keys) }
-        defer { for log in fetches.keys { reader.stop(log) } }
-        try begin(Array(fetches.keys))
-        while !fetches.isEmpty {
-            try wait.check()
-            try wait.say(reader.events())
-            try read()
-            if fetched.byteCount > Self.byteLimit, batch.count > 1 { return nil }
+        for (topic, items) in byTopic {
+            let reader = try reader(of: topic)
+            for item in items {
+                guard case .letter(let record) = item.kind else { continue }
+                if order.target == nil, reader == nil {
+                    miss([item], "there is no topic \(topic) any more")
+                } else {
+                    append(record, item, isThere: reader?.bounds[item.log] != nil)
+                }
+            }
+            for (log, items) in Dictionary(grouping: items.filter(\.isFetched), by: \.log) {
+                guard let reader, let range = reader.bounds[log] else {
+                    miss(items, "there is no such topic or partition any more")
+                    continue
+                }
+                try fetch(Dictionary(grouping: items, by: \.offset), of: log, reader, range)
+                if fetched.byteCount > Self.byteLimit, batch.count > 1 { return nil }
+            }
         }
         return fetched
     }
 
-    private func sort(_ item: ReplayItem) {
-        var isMatch = true
-        switch item.kind {
-        case .skipped(let kind, let remark):
-            fetched.count(item, kind, remark)
-            // A result that cannot be read may not have been meant.
-            isMatch = kind != .unreadable
-        case .letter(let record):
-            if order.target == nil, partitionCounts[item.log.topic] == nil {
-                miss([item], "there is no topic \(item.log.topic) any more")
-            } else {
-                append(record, item)
-            }
-        case .notification, .truncatedLetter:
-            if item.log.partition < partitionCounts[item.log.topic] ?? 0 {
-                items[item.log, default: [:]][item.offset, default: []].append(item)
-            } else {
-                miss([item], "there is no such topic or partition any more")
-            }
-        }
-        if isMatch { fetched.count(item, .matched) }
-    }
-
-    private func append(_ record: OwnedRecord, _ item: ReplayItem) {
-        // Back in its partition it stands among the others of its device, whatever partitioner chose it.
-        let isThere = order.target == nil && item.log.partition < partitionCounts[item.log.topic] ?? 0
+    private func append(_ record: OwnedRecord, _ item: ReplayItem, isThere: Bool = true) {
         fetched.byteCount += record.byteCount + 300
+        // Back in its partition it stands among the others of its device, whatever partitioner chose it.
         fetched.records.append(
             ReplayRecord(
-                record: record, topic: order.target ?? item.log.topic, partition: isThere ? item.log.partition : -1))
+                record: record, topic: order.target ?? item.log.topic,
+                partition: order.target == nil && isThere ? item.log.partition : -1))
         fetched.count(item, .produced)
     }
 
@@ -169,108 +109,71 @@ final class OriginalFetcher {
         for item in items { fetched.count(item, .gone, "\(item.place) is gone: \(why)") }
     }
 
-    private func miss(_ offsets: [Int64], of log: TopicPartition, _ why: String) {
-        for offset in offsets { miss(items[log]?[offset] ?? [], why) }
-    }
-
     // MARK: Reading
 
-    /// Returns how many partitions these topics have; those that are not there are left out. A topic may just be
-    /// recreated, or its broker have started a moment ago, so that each is looked for several times.
-    private func partitionCounts(
-        of names: Set<String>, denial: (String, KafkaCode) -> String?
-    ) throws(CommandFailure) -> [String: Int] {
-        var found: [String: Int] = [:]
-        for attempt in 0..<5 {
-            let missing = names.subtracting(found.keys).subtracting(absent)
-            if missing.isEmpty { return found }
-            if attempt > 0 { try wait.pause(ms: 500) }
-            let topics = try wait.answer(about: order.topic, from: reader) { timeoutMs throws(KafkaError) in
-                try reader.topics(named: missing.sorted(), timeoutMs: timeoutMs)
-            }
-            for name in missing {
-                let code = topics[name]?.code ?? .unknownTopic
-                if let line = denial(name, code) { throw CommandFailure(line) }
-                if code == .none {
-                    found[name] = topics[name]?.partitions
-                } else if attempt == 4, !code.isUnknownTopic {
-                    throw CommandFailure("topic \(name) cannot be used: \(code.text)")
-                }
-            }
-        }
-        absent.formUnion(names.subtracting(found.keys))
-        return found
-    }
-
-    private func begin(_ logs: [TopicPartition]) throws(CommandFailure) {
-        guard !logs.isEmpty else { return }
-        for (log, range) in try wait.bounds(of: logs, from: reader) {
-            guard let begun = fetches[log]?.begin(range) else { continue }
-            for offset in begun.missing {
-                let isBefore = offset < range.lowerBound
-                miss(
-                    [offset], of: log,
-                    isBefore ? "the log begins at \(range.lowerBound)" : "the log ends at \(range.upperBound)")
-            }
-            try take(begun.step, of: log)
-        }
-    }
-
-    /// Asks again where the log is, and what it has.
-    private func beginAgain(_ log: TopicPartition) throws(CommandFailure) {
-        try wait.pause(ms: 200)
-        let count = try partitionCounts(of: [log.topic], denial: Denial.reading)[log.topic]
-        guard log.partition < count ?? 0 else {
-            miss(Array(fetches[log]?.wanted ?? []), of: log, "there is no such topic or partition any more")
-            return try take(.done, of: log)
-        }
-        try begin([log])
-    }
-
-    private func take(_ step: LogFetch.Step, of log: TopicPartition) throws(CommandFailure) {
-        switch step {
-        case .goOn: break
-        case .done:
-            reader.stop(log)
-            fetches[log] = nil
-        case .seek(let offset):
-            do throws(KafkaError) {
-                try reader.start(log, at: offset)
+    /// Returns a reader; `nil` if there is no such topic. It may just be recreated, or its broker have started a moment
+    /// ago, so that it is looked for several times.
+    private func reader(of topic: String) throws(CommandFailure) -> TopicReader? {
+        for _ in 0..<5 where !absent.contains(topic) {
+            do throws(CommandFailure) {
+                return try TopicReader(client, topic: topic, wait)
             } catch {
-                throw CommandFailure("\(log): \(error)")
+                guard error.kind == .unknownTopic else { throw error }
             }
+            try wait.pause(ms: 500)
         }
+        absent.insert(topic)
+        return nil
     }
 
-    /// Reads one record, or what stands in its place.
-    private func read() throws(CommandFailure) {
-        var next: (log: TopicPartition, step: LogFetch.Step)?
-        var trouble: (log: TopicPartition, what: OffsetReader.Trouble)?
-        _ = reader.next(timeoutMs: 100) { log, message in
-            guard let read = fetches[log]?.read(message.offset) else { return }
-            miss(read.missing, of: log, "its offset has no record any more")
-            if read.isFound { make(items[log]?[message.offset] ?? [], message) }
-            next = (log, read.step)
-        } trouble: {
-            trouble = ($0, $1)
+    /// Reads the records at the offsets of these items in their order: one after the other where they are near to each
+    /// other, by seeking where they are not.
+    private func fetch(
+        _ items: [Int64: [ReplayItem]], of log: TopicPartition, _ reader: TopicReader, _ range: Range<Int64>
+    ) throws(CommandFailure) {
+        var wanted = items.keys.sorted()[...]
+        func miss(_ count: Int, _ why: String) {
+            for offset in wanted.prefix(count) { self.miss(items[offset] ?? [], why) }
+            wanted.removeFirst(count)
         }
-        if let next { try take(next.step, of: next.log) }
-        guard let (log, what) = trouble, let fetch = fetches[log] else { return }
-        switch what {
-        case .end(let offset) where fetch.isPassed(offset):
-            miss(Array(fetch.wanted), of: log, "its offset has no record any more")
-            try take(.done, of: log)
-        case .end, .outOfRange: try beginAgain(log)
-        case .unreadable(_, let error):
-            for item in fetch.wanted.first.flatMap({ items[log]?[$0] }) ?? [] {
-                fetched.count(item, .unreadable, "\(item.place) cannot be read: \(error.text)")
+        let gone = "its offset has no record any more"
+        miss(wanted.count { $0 < range.lowerBound }, "the log begins at \(range.lowerBound)")
+        for offset in wanted.reversed() where offset >= range.upperBound {
+            self.miss(items[offset] ?? [], "the log ends at \(range.upperBound)")
+            wanted.removeLast()
+        }
+        defer { client.stop(log) }
+        var position: Int64 = .min
+        var silences = 0
+        while let next = wanted.first {
+            try wait.check()
+            if next < position || next - Self.gap > position {
+                try reader.start(log, at: next)
+                position = next
             }
-            if let step = fetches[log]?.skip() { try take(step, of: log) }
-        // The topic was deleted, or recreated with fewer partitions, since it was looked for.
-        case .failed(let error) where error.code.isUnknownTopic: try beginAgain(log)
-        case .failed(let error):
-            if let line = Denial.reading(log.topic, error.code) { throw CommandFailure(line) }
-            wait.say(error.text)
+            do throws(CommandFailure) {
+                try reader.read(timeoutMs: 100) { _, message in
+                    miss(wanted.count { $0 < message.offset }, gone)
+                    if wanted.first == message.offset { make(items[wanted.removeFirst()] ?? [], message) }
+                    return wanted.first.map { $0 - message.offset <= Self.gap } ?? false
+                }
+            } catch {
+                guard error.kind == .unreadable else { throw error }
+                for item in items[wanted.removeFirst()] ?? [] {
+                    fetched.count(item, .unreadable, "\(item.place) cannot be read: \(error)")
+                }
+                position = .min
+                continue
+            }
+            let reached = reader.positions[log] ?? 0
+            // A reader that went back is in a log that was recreated or cut.
+            miss(reached < position ? wanted.count : wanted.count { $0 < reached }, gone)
+            silences = reached == position ? silences + 1 : 0
+            position = reached
+            // A topic that is deleted meanwhile has nothing to read, and no end.
+            if silences % 20 == 19, try self.reader(of: log.topic)?.bounds[log] == nil {
+                miss(wanted.count, "there is no such topic or partition any more")
+            }
         }
     }
 

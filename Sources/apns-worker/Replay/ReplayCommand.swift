@@ -61,7 +61,7 @@ private func replay(
         screen.clear()
     } catch {
         screen.clear()
-        guard error.isStop else {
+        guard error.kind == .stopped else {
             complain("apns-worker replay: \(error)")
             return .failed
         }

@@ -11,10 +11,9 @@ func sendDirectly(_ record: RequestRecord, _ configuration: WorkerConfiguration,
     case .failure(let exit): return exit.code
     case .success(let opened): trace = opened
     }
-    let (seconds, attoseconds) = options.deadline.components
     do throws(DirectSend.Failure) {
         let answer = try DirectSend.run(
-            record, with: configuration, timeoutNs: seconds * 1_000_000_000 + attoseconds / 1_000_000_000,
+            record, with: configuration, timeoutNs: options.deadline.nanoseconds,
             trace: trace, onDelay: { complain("apns-worker send: \($0)") })
         let token = options.token?.hex ?? ""
         say((options.format == .json ? answer.json(token) : answer.line(token)) + "\n")
