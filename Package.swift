@@ -21,16 +21,22 @@ let tests = strict + [.unsafeFlags(["-Onone"])]
 
 /// A module of the worker and its tests, `Sources/NAME` and `Tests/NAMETests`.
 func module(
-    _ name: String, _ dependencies: [Target.Dependency] = [], settings: [SwiftSetting] = strict,
-    tests testDependencies: [Target.Dependency] = []
+    _ name: String, _ dependencies: [Target.Dependency] = [], resources: [Resource]? = nil,
+    settings: [SwiftSetting] = strict, tests testDependencies: [Target.Dependency] = []
 ) -> [Target] {
     [
-        .target(name: name, dependencies: dependencies, swiftSettings: settings),
+        .target(name: name, dependencies: dependencies, resources: resources, swiftSettings: settings),
         .testTarget(
             name: "\(name)Tests", dependencies: [.byName(name: name)] + dependencies + testDependencies,
             swiftSettings: tests),
     ]
 }
+
+/// The JSON Schemas of the records. They are compiled into the module, because a bundle would need Foundation.
+let schemas: [Resource] = [
+    "asyncapi", "dead-letter-headers", "request-envelope", "request-envelope-headers", "request-headers",
+    "request-payload", "result", "result-headers", "retry-headers", "unregistered",
+].map { .embedInCode("Schemas/\($0).json") }
 
 func library(_ name: String, pkgConfig: String, apt: String) -> Target {
     .systemLibrary(
@@ -45,7 +51,6 @@ let libraries: [Target] = [
     library("CMicrohttpd", pkgConfig: "libmicrohttpd", apt: "libmicrohttpd-dev"),
     .target(name: "CLinux", path: "Sources/CLibraries/CLinux"),
     .target(name: "CEarlySignals", path: "Sources/CLibraries/CEarlySignals"),
-    .target(name: "CUnpacking", path: "Sources/CLibraries/CUnpacking"),
 ]
 
 /// What `Tests/Fuzz/fuzz` builds, for itself: elsewhere libFuzzer, which it is linked with, is not there.
@@ -70,18 +75,20 @@ let package = Package(
     targets: libraries
         + module("Bytes", settings: wrapper)
         + module("JSON", settings: wrapper, tests: ["Bytes"])
-        + module("Kafka", ["CRdkafka", "CLinux", "CUnpacking"], settings: wrapper, tests: ["TestSupport", "Bytes"])
+        + module("Kafka", ["CRdkafka", "CLinux"], settings: wrapper, tests: ["TestSupport", "Bytes"])
         + module("TLS", ["COpenSSL", "CLinux"], settings: wrapper)
         + module("HTTP2", ["CNghttp2"], settings: wrapper, tests: ["Bytes"])
         + module("YAML", ["CYAML"], settings: wrapper)
         + module("HTTPServer", ["EventLoop", "CMicrohttpd"], settings: wrapper)
         + module("EventLoop", ["CLinux", "Bytes"], settings: wrapper)
         + module("Network", ["EventLoop", "TLS", "CLinux", "Bytes"], settings: wrapper)
-        + module("PushRecords", ["JSON", "Bytes"], tests: ["TestSupport"])
-        + module("Delivery", ["PushRecords", "CLinux", "Bytes"])
+        + module("PushRecords", ["JSON", "Bytes"], resources: schemas, tests: ["TestSupport"])
+        + [.target(name: "PushTransport", dependencies: ["PushRecords", "CLinux"], swiftSettings: strict)]
+        + module("Delivery", ["PushTransport", "PushRecords", "CLinux", "Bytes"])
         + module(
-            "APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux", "Bytes"],
-            tests: ["APNsSimulator", "TestSeeds"])
+            "APNs",
+            ["PushTransport", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux", "Bytes"],
+            tests: ["Delivery", "APNsSimulator", "TestSeeds"])
         + module(
             "APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer", "Bytes"])
         + module("Observability", ["CLinux"], settings: wrapper)
@@ -103,10 +110,10 @@ let package = Package(
             .executableTarget(
                 name: "apns-bench",
                 dependencies: [
-                    "Configuration", "Kafka", "TLS", "HTTP2", "Network", "EventLoop", "JSON", "CLinux", "CRdkafka",
-                    "CNghttp2", "COpenSSL", "APNs", "Delivery", "PushRecords",
+                    "Kafka", "TLS", "HTTP2", "Network", "EventLoop", "CLinux", "CRdkafka", "CNghttp2", "COpenSSL",
+                    "APNs", "Delivery", "PushRecords",
                 ],
-                swiftSettings: strict),
+                exclude: ["driver"], swiftSettings: strict),
             .target(
                 name: "TestSupport", dependencies: ["Kafka", "CLinux", "CRdkafka"], path: "Tests/TestSupport",
                 swiftSettings: tests),
@@ -115,11 +122,12 @@ let package = Package(
                 name: "Fuzz",
                 dependencies: [
                     "JSON", "PushRecords", "Delivery", "YAML", "Configuration", "HTTP2", "APNs", "Network", "Bytes",
-                    "CUnpacking",
                 ],
                 path: "Tests/Fuzz/Targets", swiftSettings: strict),
             .testTarget(name: "FuzzTests", dependencies: ["Fuzz", "Bytes"], swiftSettings: tests),
-            .testTarget(name: "BenchTests", dependencies: ["apns-bench"], swiftSettings: tests),
+            .testTarget(
+                name: "BenchTests", dependencies: ["apns-bench", "TestSupport"], exclude: ["driver_tests.py"],
+                swiftSettings: tests),
             // Optimized: it runs worlds by the thousand.
             .testTarget(
                 name: "SimulationTests", dependencies: ["Delivery", "APNs", "PushRecords", "Bytes", "TestSeeds"],

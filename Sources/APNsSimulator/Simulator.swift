@@ -27,9 +27,6 @@ package final class Simulator: Sendable {
     package let channels: ChannelBook
 
     private let thread: LoopThread
-    private let door: DoorHandle
-    private let managementDoor: DoorHandle?
-    private let binaryDoors: BinaryDoorsHandle
     let feedback = FeedbackList()
     private let control: PageServer?
     private let isStopped = Atomic(false)
@@ -47,41 +44,17 @@ package final class Simulator: Sendable {
         for item in options.feedback { try feedback.add(item) }
         let feedback = feedback
         let channels = ChannelBook(limit: options.channelLimit, seed: options.seed)
-        let handoff = Handoff<Result<Doors, SimulatorError>>()
+        let handoff = Handoff<Result<(switches: FaultSwitches, ports: [UInt16?]), SimulatorError>>()
         do {
             thread = try LoopThread(name: "apns-simulator") { loop in
-                func open(_ port: UInt16, _ options: SimulatorOptions, _ role: Service.Role) throws(SimulatorError)
-                    -> Door
-                {
-                    do {
-                        return try Door(
-                            host: options.host, port: port, loop: loop,
-                            service: Service(
-                                options: options, keys: keys, books: books, channels: channels,
-                                nowNs: loop.now.monotonicNs, role: role),
-                            context: context, connectionLimit: options.connectionLimit)
-                    } catch {
-                        throw SimulatorError("cannot listen on \(options.host):\(port): \(error)")
-                    }
-                }
                 do throws(SimulatorError) {
-                    let door = try open(options.port, options, .notifications)
-                    var management: Door?
-                    if let port = options.managementPort {
-                        // Faults and latency are of notifications.
-                        var options = options
-                        options.faults = []
-                        options.latency = .none
-                        management = try open(port, options, .management)
-                    }
-                    let binary = try BinaryDoors(
-                        options, loop: loop, context: binaryContext, books: books, feedback: feedback)
-                    handoff.give(
-                        .success(
-                            Doors(
-                                notifications: DoorHandle(door, port: door.port),
-                                management: management.map { DoorHandle($0, port: $0.port) },
-                                binary: BinaryDoorsHandle(binary))))
+                    let doors = try Doors(
+                        options, loop: loop, keys: keys, context: context, binaryContext: binaryContext, books: books,
+                        channels: channels, feedback: feedback)
+                    let ports = [
+                        doors.notifications.port, doors.management?.port, doors.gateway?.port, doors.feedback?.port,
+                    ]
+                    handoff.give(.success((FaultSwitches(doors, loop: loop, options: options), ports)))
                 } catch {
                     handoff.give(.failure(error))
                     loop.stop()
@@ -90,11 +63,9 @@ package final class Simulator: Sendable {
         } catch {
             throw SimulatorError("no thread for the simulator: \(error)")
         }
+        let ports: [UInt16?]
         switch handoff.wait() {
-        case .success(let doors):
-            door = doors.notifications
-            managementDoor = doors.management
-            binaryDoors = doors.binary
+        case .success(let served): (switches, ports) = served
         case .failure(let error):
             thread.join()
             throw error
@@ -103,14 +74,11 @@ package final class Simulator: Sendable {
         self.credentials = credentials
         environment = options.environment
         host = options.host
-        port = door.port
-        managementPort = managementDoor?.port
-        gatewayPort = binaryDoors.gatewayPort
-        feedbackPort = binaryDoors.feedbackPort
+        port = ports[0] ?? 0
+        managementPort = ports[1]
+        gatewayPort = ports[2]
+        feedbackPort = ports[3]
         self.channels = channels
-        let switches = FaultSwitches(
-            loop: thread.loop, door: door, binaryDoors: binaryDoors, options: options)
-        self.switches = switches
         guard let wanted = options.controlPort else {
             control = nil
             controlPort = nil
@@ -120,7 +88,7 @@ package final class Simulator: Sendable {
             let pages = ControlPages(books: books, switches: switches, channels: channels, feedback: feedback)
             control = try PageServer(host: options.host, port: wanted, routes: pages.routes)
         } catch {
-            thread.stop()
+            switches.stop()
             thread.join()
             throw SimulatorError("the control endpoint: \(error)")
         }
@@ -157,8 +125,7 @@ package final class Simulator: Sendable {
     package func stop() {
         guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
         control?.stop()
-        _ = managementDoor?.with(thread.loop) { $0.close() }
-        door.stop(on: thread.loop, beside: binaryDoors)
+        switches.stop()
         thread.join()
     }
 
@@ -209,52 +176,5 @@ package final class Simulator: Sendable {
         } catch {
             throw SimulatorError("the server's certificate: \(error)")
         }
-    }
-}
-
-/// The doors of a simulator.
-private struct Doors: Sendable {
-    var notifications: DoorHandle
-    var management: DoorHandle?
-    var binary: BinaryDoorsHandle
-}
-
-/// Holds the loop's door for other threads, which only touch it through `Loop.perform`.
-final class DoorHandle: @unchecked Sendable {
-    let port: UInt16
-    private var door: Door?
-
-    init(_ door: Door, port: UInt16) {
-        self.door = door
-        self.port = port
-    }
-
-    /// Runs on the loop's thread; waits for it.
-    func with<R: Sendable>(_ loop: Loop, _ body: @escaping @Sendable (Door) -> R) -> R? {
-        let handoff = Handoff<R?>()
-        loop.perform { handoff.give(self.door.map(body)) }
-        return handoff.wait()
-    }
-
-    /// Ends all connections, then the loop; at most a second for what is still to be sent.
-    func stop(on loop: Loop, beside binary: BinaryDoorsHandle) {
-        loop.perform {
-            guard let door = self.door else { return loop.stop() }
-            door.close()
-            binary.doors.close()
-            self.stopWhenEmpty(loop, beside: binary, triesLeft: 100)
-        }
-    }
-
-    private func stopWhenEmpty(_ loop: Loop, beside binary: BinaryDoorsHandle, triesLeft: Int) {
-        if door?.isEmpty == false || !binary.doors.isEmpty, triesLeft > 0 {
-            loop.schedule(afterNs: 10_000_000) {
-                self.stopWhenEmpty(loop, beside: binary, triesLeft: triesLeft - 1)
-            }
-            return
-        }
-        door = nil
-        binary.doors.drop()
-        loop.stop()
     }
 }

@@ -47,7 +47,7 @@ package struct BrokerWait {
             switch event {
             case .fatal(let error): throw CommandFailure("Kafka: \(error)")
             case .error(let error): report(error.text)
-            case .log, .statistics, .delayed: break
+            case .log, .statistics: break
             }
         }
     }
@@ -119,17 +119,13 @@ package struct BrokerWait {
     package func bounds(
         of partitions: [TopicPartition], from client: OffsetReader
     ) throws(CommandFailure) -> [TopicPartition: Range<Int64>] {
-        var found: [TopicPartition: Range<Int64>] = [:]
         let topics = Set(partitions.map(\.topic)).sorted()
         return try answer(about: topics.joined(separator: ", "), from: client) { timeoutMs throws(KafkaError) in
-            let missing = partitions.filter { found[$0] == nil }
-            found.merge(client.bounds(of: missing, timeoutMs: timeoutMs)) { $1 }
-            if let silent = missing.first(where: { found[$0] == nil }) {
-                // A leader that was silent is asked again after the topics were.
-                _ = try? client.topics(named: topics, timeoutMs: 1_000)
-                throw KafkaError(.timedOut, "the leader of \(silent) does not answer")
-            }
-            return found
+            let found = client.bounds(of: partitions, timeoutMs: timeoutMs)
+            guard let silent = partitions.first(where: { found[$0] == nil }) else { return found }
+            // Leaders that were silent are asked again after the topics were.
+            _ = try client.topics(named: topics, timeoutMs: timeoutMs)
+            throw KafkaError(.timedOut, "the leader of \(silent) does not answer")
         }
     }
 }

@@ -231,7 +231,6 @@ struct Gatherer {
         switch reason {
         case "output-too-large", "output-refused": "it is a record that the worker wrote, and no request"
         case "unreadable-headers": "its headers cannot be read, and what it asks for with them is not known"
-        case "unreadable-batch": "its batch cannot be read"
         default: nil
         }
     }

@@ -1,13 +1,14 @@
 import Configuration
 import Kafka
 import PushRecords
+import TLS
 import Worker
 
 /// Where `run` and `check` find their configuration: a file, or flags for one app.
 struct ConfigurationOptions {
     var file: String?
     var app = AppFlags()
-    var trace: String?
+    var keyLog: String?
 
     static let usage = [
         "--config FILE",
@@ -24,9 +25,7 @@ struct ConfigurationOptions {
             },
             .init("environment", value: "NAME", "production (default) or development.") { $0.app.environment = $1 },
         ] + (AppFlags.keyOptions + [AppFlags.bundleIDOption] + AppFlags.serverOptions).map { $0.within(\.app) } + [
-            .init("trace", value: "FILE", traceHelp) { options, text throws(UsageError) in
-                options.trace = try OptionValue.text(text)
-            }
+            .init("keylog", value: "FILE", to: \.keyLog, keyLogHelp)
         ]
 
     /// The checked configuration, as it is now. Throws all that is wrong with it.
@@ -86,6 +85,24 @@ extension AppFlags {
 func parsedEnvironment(_ text: String) throws(UsageError) -> PushEnvironment {
     guard let environment = PushEnvironment(text: text) else { throw UsageError("expected production or development") }
     return environment
+}
+
+/// The help of `--keylog`.
+let keyLogHelp =
+    "Append the secrets of TLS connections to APNs to FILE in NSS key log format, with which Wireshark decrypts a capture of them."
+
+/// Starts the key log that `--keylog` asks for.
+///
+/// - Returns: the exit after it was said why it cannot be written, or `nil` if all is well.
+func startKeyLog(_ path: String?, command: String) -> ExitCode? {
+    guard let path else { return nil }
+    do throws(TLSError) {
+        try KeyLog.start(path)
+        return nil
+    } catch {
+        complain("\(command): \(error.text)")
+        return .failed
+    }
 }
 
 /// The checked configuration, or the exit after all that is wrong with it has been printed.

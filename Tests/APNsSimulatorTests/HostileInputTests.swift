@@ -17,7 +17,7 @@ struct HostileInputTests {
             options.wantsProviderToken = false
             service = Service(options: options, keys: [], books: Books(), nowNs: 0)
             dialogue = try Dialogue(
-                service: service, number: ConnectionNumber(index: 0, generation: 0), hasCertificate: false,
+                service: service, number: 0, hasCertificate: false,
                 certificateUserID: nil)
         }
 

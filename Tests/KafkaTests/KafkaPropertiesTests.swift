@@ -10,7 +10,7 @@ struct KafkaPropertiesTests {
         "bootstrap.servers", "metadata.broker.list", "topic.blacklist", "plugin.library.paths", "interceptors",
         "log_level", "allow.auto.create.topics", "enable.partition.eof", "enabled_events",
         "internal.termination.signal", "enable.gapless.guarantee", "group.protocol.type", "api.version.request",
-        "broker.version.fallback", "receive.message.max.bytes", "check.crcs",
+        "broker.version.fallback",
     ])
     func `A property that breaks the promise is refused in every section, by name`(name: String) {
         let property = [KafkaProperty(name, "1")]
@@ -50,7 +50,7 @@ struct KafkaPropertiesTests {
     @Test func `Other properties are taken`() throws {
         let properties = try KafkaProperties(
             common: [KafkaProperty("security.protocol", "PLAINTEXT")],
-            consumer: [KafkaProperty("queued.max.messages.kbytes", "4096")],
+            consumer: [KafkaProperty("queued.max.messages.kbytes", "4096"), KafkaProperty("check.crcs", "true")],
             producer: [KafkaProperty("compression.type", "zstd")])
         try properties.validate()
         let cluster = ClusterSettings(bootstrapServers: "127.0.0.1:1", properties: properties)
@@ -124,51 +124,25 @@ struct KafkaPropertiesTests {
     @Test(
         arguments: [
             (
-                "[thrd:127.0.0.1:9092/1]: 127.0.0.1:9092/1: Timed out FetchRequest in flight (after 10512ms, timeout #0)",
-                "127.0.0.1:9092/1", "Fetch", 10_512
+                "rdkafka#consumer-1 [thrd:main]: t.a [12]: offset reset (at offset 7, broker 1) to BEGINNING: x: y",
+                "t.a",
+                12, 7
             ),
             (
-                "[thrd:GroupCoordinator]: GroupCoordinator: Timed out HeartbeatRequest in flight (after 10000ms, timeout #1): "
-                    + "possibly held back by preceeding blocking JoinGroupRequest with timeout in 290000ms",
-                "GroupCoordinator", "Heartbeat", 10_000
+                "[thrd:main]: requests [0]: offset reset (at offset 99 (leader epoch 3), broker 1) to cached",
+                "requests",
+                0, 99
             ),
-            (
-                "sasl_ssl://b.example:9093/7: Timed out ProduceRequest in flight (after 9999ms, timeout #0)",
-                "sasl_ssl://b.example:9093/7", "Produce", 9_999
-            ),
-        ] as [(String, String, String, Int64)])
-    func `A request without an answer is found in the log`(
-        text: String, broker: String, request: String, afterMs: Int64
-    ) {
-        let timeout = RequestTimeout(inLog: text, facility: "REQTMOUT")
-        #expect(timeout == RequestTimeout(broker: broker, request: request, afterMs: afterMs))
-        #expect(RequestTimeout(inLog: text, facility: "FAIL") == nil)
-    }
-
-    @Test(arguments: [
-        "", ": Timed out ", "b/1: Timed out 1 in-flight, 0 retry-queued, 0 out-queue, 0 partially-sent requests",
-        "b/1: Timed out FetchRequest in flight (after ms", ": Timed out FetchRequest in flight (after 1ms",
-        "Request in flight (after 5ms: Timed out ",
-    ])
-    func `Other lines tell of no request`(text: String) {
-        #expect(RequestTimeout(inLog: text, facility: "REQTMOUT") == nil)
-    }
-
-    @Test(arguments: [
-        (
-            "rdkafka#consumer-1 [thrd:main]: t.a [12]: offset reset (at offset 7, broker 1) to BEGINNING: x: y", "t.a",
-            12
-        ),
-        ("[thrd:main]: requests [0]: offset reset (at offset 99 (leader epoch 3), broker 1) to cached", "requests", 0),
-        ("requests [4]: offset reset (at offset 99, broker 1)", "requests", 4),
-    ])
-    func `A reset is found in the log`(text: String, topic: String, partition: Int32) {
-        #expect(offsetReset(inLog: text, facility: "OFFSET") == TopicPartition(topic, partition))
-        #expect(offsetReset(inLog: text, facility: "FAIL") == nil)
+            ("requests [4]: offset reset (at offset BEGINNING, broker 1)", "requests", 4, nil),
+        ] as [(String, String, Int32, Int64?)])
+    func `A reset is found in the log`(text: String, topic: String, partition: Int32, offset: Int64?) {
+        let reset = OffsetReset(inLog: text, facility: "OFFSET")
+        #expect(reset?.partition == TopicPartition(topic, partition) && reset?.refused == offset)
+        #expect(OffsetReset(inLog: text, facility: "FAIL") == nil)
     }
 
     @Test(arguments: ["", "]: offset reset (at offset ", "t [x]: offset reset (at offset 1", "t [1]: offset stored"])
     func `Other lines are no reset`(text: String) {
-        #expect(offsetReset(inLog: text, facility: "OFFSET") == nil)
+        #expect(OffsetReset(inLog: text, facility: "OFFSET") == nil)
     }
 }

@@ -112,17 +112,6 @@ import Testing
             #expect(names == beyond.schemas.contains(schema), "\(schema)")
         }
     }
-
-    /// The pattern of numbers is exact, digit by digit.
-    @Test(arguments: [0, 1, 9, 10, 19, 99, 100, 101, 120, 255, 999, 1_000, 1_090, 9_999] as [UInt32])
-    func decimals(most: UInt32) {
-        let pattern = "^(\(TextRule.decimals(upTo: most)))$"
-        for number in 0...UInt32(11_000) {
-            let isLike = "\(number)".range(of: pattern, options: .regularExpression) != nil
-            if isLike != (number <= most) { Issue.record("\(number) of \(most): \(pattern)") }
-        }
-        #expect("00".range(of: pattern, options: .regularExpression) == nil)
-    }
 }
 
 /// What the worker writes its schemas allow, and what they allow the readers read.

@@ -1,6 +1,6 @@
-package import Delivery
 internal import EventLoop
 internal import Network
+package import PushTransport
 
 /// Requests one after the other over one connection (and the ones after it, where that ends), without Kafka and without
 /// a worker.
@@ -58,7 +58,7 @@ package final class Exchange {
         }
         transport = APNsTransport(
             app: AppIndex(0), configuration: configuration, token: token, loop: loop,
-            dialer: Dialer(loop: loop, resolver: resolver).traced(configuration.trace),
+            dialer: Dialer(loop: loop, resolver: resolver),
             emit: { [errand] in errand.take($0) })
     }
 
@@ -100,7 +100,7 @@ package final class Exchange {
 
     /// What a transport's events come to.
     private final class Errand {
-        private var id = NotificationID(slot: NotificationSlot(0), generation: 0)
+        private var id = NotificationID(number: 0, generation: 0)
         private var isPatient = false
         private(set) var result: Result<Answer, Failure>?
         private(set) var isClosed = false
@@ -142,8 +142,7 @@ package final class Exchange {
             case .noStreams(let host): trouble = "\(host) allows no stream on its connections"
             case .peerCloses(_, let reason, _): trouble = reason
             case .connected, .answered, .silent, .windowTooShort, .windowLengthened, .providerTokenRenewed,
-                .credentialFault, .replacing,
-                .certificate:
+                .credentialFault, .replacing, .certificate, .frame:
                 break
             }
         }

@@ -1,13 +1,11 @@
 import Glibc
 import PushRecords
-import Synchronization
 
 /// The books' file: every request that was noted, in order, so that a simulator that is started again has its books.
 ///
-/// It is memory that the file backs: what was written survives the process however it ends (kill -9), not the machine.
-/// A head (a word, the bytes used), then an entry for each request: what became of it, its reason, the length of its
-/// token, `apns-id`, the token's bytes. Some 50 bytes a request; the room is reserved on the disk in steps. One thread
-/// at a time.
+/// Each entry is one write(2): what was written survives the process however it ends (kill -9), not the machine. A head
+/// of a word, then an entry for each request: what became of it, its reason, the length of its token, `apns-id`, the
+/// token's bytes. Some 50 bytes a request. One thread at a time.
 final class BookFile {
     struct Entry {
         var outcome: RequestOutcome
@@ -16,124 +14,96 @@ final class BookFile {
         var token: UnsafeRawBufferPointer
     }
 
-    private static let word: UInt64 = 0x4150_4E53_424F_4F4B
-    private static let headSize = 64
-    private static let entryHead = 20
-    private static let step = 16 << 20
+    private static let head: [UInt8] = Array("APNSBK2\n".utf8)
+    private static let entryHead = 19
 
     let path: String
     private let descriptor: Int32
-    private var memory: UnsafeMutableRawPointer
-    private var capacity: Int
+    private var entry: [UInt8] = []
     private var used: Int
 
-    /// Opens it, or makes it; nobody else may have it open.
+    /// Opens it, or makes it, for this process alone.
     ///
     /// - Throws: one line that names the file.
     init(path: String) throws(SimulatorError) {
         self.path = path
-        // Device tokens are nobody else's business.
+        // Device tokens are for the owner only.
         descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw BookFile.failure("cannot open the book \(path)") }
-        memory = UnsafeMutableRawPointer(bitPattern: 1)!
-        capacity = 0
-        used = Self.headSize
+        used = Self.head.count
+        guard descriptor >= 0 else { throw failure("cannot open the book \(path)") }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
             throw SimulatorError("the book \(path) is in use by another simulator: name another file")
         }
         let size = Int(lseek(descriptor, 0, SEEK_END))
-        var word: UInt64 = 0
-        // Looked at before anything is written.
-        guard size == 0 || size >= Self.headSize && pread(descriptor, &word, 8, 0) == 8 && word == Self.word else {
-            throw Self.foreign(path)
-        }
         if size == 0 {
-            var head = [Self.word, UInt64(Self.headSize), 0, 0, 0, 0, 0, 0]
-            guard pwrite(descriptor, &head, Self.headSize, 0) == Self.headSize else {
-                throw Self.failure("cannot write the book \(path)")
-            }
+            guard pwrite(descriptor, Self.head, used, 0) == used else { throw failure("cannot write the book \(path)") }
+            return
         }
-        guard map(max(size, Self.step)) else { throw Self.failure("cannot map the book \(path)") }
-        used = memory.load(fromByteOffset: 8, as: Int.self)
-        guard used >= Self.headSize, used <= capacity else { throw Self.foreign(path) }
+        // Looked at before anything is written.
+        var head = [UInt8](repeating: 0, count: used)
+        guard pread(descriptor, &head, used, 0) == used, head == Self.head else { throw foreign }
+        used = size
     }
 
-    deinit {
-        if capacity > 0 { munmap(memory, capacity) }
-        if descriptor >= 0 { close(descriptor) }
-    }
+    deinit { if descriptor >= 0 { close(descriptor) } }
 
-    /// Every entry from the first on.
+    /// Every entry from the first on. A last one that is not whole, as a full disk leaves it, is cut off.
     ///
     /// - Throws: one line, where an entry is none.
     func forEach(_ body: (Entry) -> Void) throws(SimulatorError) {
-        var at = Self.headSize
-        while at < used {
+        let size = used
+        guard size > Self.head.count else { return }
+        guard let memory = mmap(nil, size, PROT_READ, MAP_PRIVATE, descriptor, 0), memory != MAP_FAILED else {
+            throw failure("cannot read the book \(path)")
+        }
+        defer { munmap(memory, size) }
+        var at = Self.head.count
+        while at + Self.entryHead <= size {
             let count = Int(memory.load(fromByteOffset: at + 2, as: UInt8.self))
-            let reason = ReasonCode(rawValue: memory.load(fromByteOffset: at + 1, as: UInt8.self))
             let end = at + Self.entryHead + count
-            guard end <= used, let reason,
+            if end > size { break }
+            guard let reason = ReasonCode(rawValue: memory.load(fromByteOffset: at + 1, as: UInt8.self)),
                 let outcome = RequestOutcome(code: memory.load(fromByteOffset: at, as: UInt8.self), reason: reason)
-            else { throw Self.foreign(path) }
-            body(
-                Entry(
-                    outcome: outcome,
-                    id: NotificationUUID(
-                        high: memory.loadUnaligned(fromByteOffset: at + 4, as: UInt64.self),
-                        low: memory.loadUnaligned(fromByteOffset: at + 12, as: UInt64.self)),
-                    token: UnsafeRawBufferPointer(start: memory + at + Self.entryHead, count: count)))
+            else { throw foreign }
+            let id = NotificationUUID(
+                high: memory.loadUnaligned(fromByteOffset: at + 3, as: UInt64.self),
+                low: memory.loadUnaligned(fromByteOffset: at + 11, as: UInt64.self))
+            let token = UnsafeRawBufferPointer(start: memory + at + Self.entryHead, count: count)
+            body(Entry(outcome: outcome, id: id, token: token))
             at = end
         }
+        truncate(to: at)
     }
 
     /// Notes a request; false: the disk is full. A token has at most 100 bytes.
-    func append(_ entry: Entry) -> Bool {
-        let size = Self.entryHead + entry.token.count
-        if used + size > capacity, !map(capacity + Self.step) { return false }
-        let (code, reason) = entry.outcome.code
-        memory.storeBytes(of: code, toByteOffset: used, as: UInt8.self)
-        memory.storeBytes(of: reason.rawValue, toByteOffset: used + 1, as: UInt8.self)
-        memory.storeBytes(of: UInt8(entry.token.count), toByteOffset: used + 2, as: UInt8.self)
-        memory.storeBytes(of: entry.id.high, toByteOffset: used + 4, as: UInt64.self)
-        memory.storeBytes(of: entry.id.low, toByteOffset: used + 12, as: UInt64.self)
-        if let bytes = entry.token.baseAddress {
-            (memory + used + Self.entryHead).copyMemory(from: bytes, byteCount: entry.token.count)
+    func append(_ noted: Entry) -> Bool {
+        let (code, reason) = noted.outcome.code
+        entry.removeAll(keepingCapacity: true)
+        entry += [code, reason.rawValue, UInt8(noted.token.count)]
+        withUnsafeBytes(of: noted.id.high) { entry += $0 }
+        withUnsafeBytes(of: noted.id.low) { entry += $0 }
+        entry += noted.token
+        guard pwrite(descriptor, entry, entry.count, off_t(used)) == entry.count else {
+            truncate(to: used)
+            return false
         }
-        used += size
-        noteUsed()
+        used += entry.count
         return true
     }
 
-    func reset() {
-        used = Self.headSize
-        noteUsed()
+    func reset() { truncate(to: Self.head.count) }
+
+    private func truncate(to size: Int) {
+        used = size
+        _ = ftruncate(descriptor, off_t(size))
     }
 
-    /// Last: whoever reads the file after a kill finds whole entries.
-    private func noteUsed() {
-        atomicMemoryFence(ordering: .releasing)
-        memory.storeBytes(of: used, toByteOffset: 8, as: Int.self)
-    }
-
-    /// Reserves the room on the disk first: a store to a page that has none would end the process.
-    private func map(_ larger: Int) -> Bool {
-        let code = posix_fallocate(descriptor, 0, larger)
-        if code != 0 { errno = code }
-        guard code == 0, let mapped = mmap(nil, larger, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0),
-            mapped != MAP_FAILED
-        else { return false }
-        if capacity > 0 { munmap(memory, capacity) }
-        memory = mapped
-        capacity = larger
-        return true
-    }
-
-    private static func foreign(_ path: String) -> SimulatorError {
+    private var foreign: SimulatorError {
         SimulatorError(
             "the book \(path) is not one that a simulator wrote, or it is damaged: delete it, or name another file")
     }
 
-    private static func failure(_ what: String) -> SimulatorError {
+    private func failure(_ what: String) -> SimulatorError {
         SimulatorError("\(what): \(String(cString: strerror(errno)))")
     }
 }

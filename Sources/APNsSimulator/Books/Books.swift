@@ -9,7 +9,7 @@ package final class Books: @unchecked Sendable {
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private var state: State
 
-    struct State: ~Copyable {
+    struct State {
         var book: NotificationBook
         var totals = Totals()
         /// Changes with every reset, so that a dump under way notices.
@@ -82,7 +82,7 @@ package final class Books: @unchecked Sendable {
             var totals = state.totals
             totals.acceptedDistinct = state.book.acceptedRows
             totals.acceptedAgain = state.book.acceptedAgain
-            totals.tokens = state.book.tokenCount
+            totals.tokens = state.book.tokens.count
             totals.overflow = state.book.overflow + state.fileOverflow
             return totals
         }
@@ -108,23 +108,17 @@ package final class Books: @unchecked Sendable {
         _ body: (_ id: NotificationUUID, _ token: String, _ received: Int, _ accepted: Int) -> Void
     ) {
         write { state in
-            for index in 0..<state.book.rowCount {
-                let row = state.book.row(index)
-                let token = hexText(state.book.bytes(ofToken: Int(row.token)))
-                body(NotificationUUID(high: row.high, low: row.low), token, Int(row.received), Int(row.accepted))
+            for row in state.book.rows {
+                let token = state.book.tokens[row.token].bytes.withUnsafeBytes { hexText($0) }
+                body(row.id, token, Int(row.received), Int(row.accepted))
             }
         }
     }
 
     /// How often requests for a token (lower-case hex) came, and were accepted.
     package func counts(ofToken wanted: String) -> (arrived: Int, accepted: Int) {
-        write { state in
-            for index in 0..<state.book.tokenCount where hexText(state.book.bytes(ofToken: index)) == wanted {
-                let token = state.book.token(index)
-                return (Int(token.arrived), Int(token.accepted))
-            }
-            return (0, 0)
-        }
+        guard let bytes = SimulatorOptions.FeedbackItem(token: wanted, seconds: 0).bytes else { return (0, 0) }
+        return write { $0.book.counts(of: bytes) }
     }
 }
 
@@ -132,7 +126,7 @@ extension Books {
     /// How often broadcasts on a channel came, and were accepted.
     package func counts(ofChannel id: String) -> (arrived: Int, accepted: Int) {
         let bytes = Array(id.utf8).withUnsafeBytes { channelBytes($0) } ?? []
-        return counts(ofToken: bytes.withUnsafeBytes { hexText($0) })
+        return write { $0.book.counts(of: bytes) }
     }
 
     /// What a dump lists.
@@ -174,22 +168,22 @@ extension Books {
             if let generation = cursor.generation, generation != state.generation { return .reset }
             cursor.generation = state.generation
             var writer = LineWriter(buffer)
-            let count = cursor.listing == .tokens ? state.book.tokenCount : state.book.rowCount
+            let count = cursor.listing == .tokens ? state.book.tokens.count : state.book.rows.count
             while cursor.index < count, writer.room >= Self.longestLine {
                 switch cursor.listing {
                 case .tokens:
-                    let token = state.book.token(cursor.index)
-                    writer.hex(state.book.bytes(ofToken: cursor.index))
+                    let token = state.book.tokens[cursor.index]
+                    token.bytes.withUnsafeBytes { writer.hex($0) }
                     writer.number(token.arrived)
                     writer.number(token.accepted)
                     writer.endLine()
                 case .accepted, .received:
-                    let row = state.book.row(cursor.index)
+                    let row = state.book.rows[cursor.index]
                     let number = cursor.listing == .accepted ? row.accepted : row.received
                     if number > 0 {
-                        writer.uuid(high: row.high, low: row.low)
+                        writer.uuid(high: row.id.high, low: row.id.low)
                         writer.space()
-                        writer.hex(state.book.bytes(ofToken: Int(row.token)))
+                        state.book.tokens[row.token].bytes.withUnsafeBytes { writer.hex($0) }
                         writer.number(number)
                         writer.endLine()
                     }
@@ -198,5 +192,60 @@ extension Books {
             }
             return writer.used == 0 ? .end : .wrote(writer.used)
         }
+    }
+}
+
+/// Counts since the start or the last reset. Names of the fields are the members of the JSON text.
+package struct Totals: Sendable, Equatable {
+    /// Requests whose END_STREAM came and that were processed: accepted, refused, or swallowed by a fault.
+    package var requests = 0
+    /// Answered 200, or would have been had the connection not been cut: Apple would have shown them.
+    package var accepted = 0
+    /// Distinct pairs of apns-id and device token among them.
+    package var acceptedDistinct = 0
+    /// Acceptances beyond the first of their pair: duplicates.
+    package var acceptedAgain = 0
+    /// Refused with a reason.
+    package var refused = 0
+    /// Requests that fell to a fault and got no answer: swallowed, reset, cut off, on a blackholed connection.
+    package var unanswered = 0
+    /// Requests above a GOAWAY's last-stream-id, or refused with REFUSED_STREAM, and what the gateway read behind the
+    /// notification that ended a connection: not processed, not in the books.
+    package var notProcessed = 0
+    package var connections = 0
+    package var openConnections = 0
+    package var goAways = 0
+    /// Connections that the simulator cut.
+    package var cuts = 0
+    /// Distinct device tokens seen.
+    package var tokens = 0
+    /// Requests that the full book could not note.
+    package var overflow = 0
+    /// Distinct provider tokens whose signature was DER, and whose base64url had padding: both are taken (`TokenForm`).
+    package var derSignatures = 0
+    package var paddedTokens = 0
+    /// Connections on which ALPN agreed on nothing, since the client did not offer it.
+    package var withoutALPN = 0
+    /// By reason, indexed by `ReasonCode`'s raw value.
+    package var byReason = [Int](repeating: 0, count: 256)
+
+    package init() {}
+
+    /// How many were refused with a reason.
+    package subscript(reason: ReasonCode) -> Int { byReason[Int(reason.rawValue)] }
+
+    package var json: String {
+        var text = "{\"requests\":\(requests),\"accepted\":\(accepted),\"accepted_distinct\":\(acceptedDistinct)"
+        text += ",\"accepted_again\":\(acceptedAgain),\"refused\":\(refused),\"unanswered\":\(unanswered)"
+        text += ",\"not_processed\":\(notProcessed),\"connections\":\(connections)"
+        text += ",\"open_connections\":\(openConnections),\"goaways\":\(goAways),\"cuts\":\(cuts)"
+        text += ",\"tokens\":\(tokens),\"overflow\":\(overflow),\"der_signatures\":\(derSignatures)"
+        text += ",\"padded_tokens\":\(paddedTokens),\"without_alpn\":\(withoutALPN),\"reasons\":{"
+        var separator = ""
+        for code in ReasonCode.allCases where byReason[Int(code.rawValue)] > 0 {
+            text += "\(separator)\"\(code.text?.description ?? "other")\":\(byReason[Int(code.rawValue)])"
+            separator = ","
+        }
+        return text + "}}\n"
     }
 }

@@ -1,7 +1,7 @@
 import Network
 
 /// One client of the feedback service: it is sent all that there is, and the connection closes. Loop's thread.
-final class FeedbackPeer: BinaryPeer {
+final class FeedbackPeer: Peer {
     private let list: FeedbackList
     private let onClosed: () -> Void
     private var channel: SecureChannel?

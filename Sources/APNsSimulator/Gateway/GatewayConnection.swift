@@ -2,7 +2,7 @@ import EventLoop
 import Network
 
 /// One client of the gateway: its channel, the dialogue held over it, and the pace at which both go. Loop's thread.
-final class GatewayConnection: BinaryPeer {
+final class GatewayConnection: Peer {
     private let manner: GatewayManner
     private let dialogue: GatewayDialogue
     private let loop: Loop

@@ -31,7 +31,7 @@ final class GatewayDialogue {
 
     private let service: GatewayService
     private let manner: GatewayManner
-    private let reader = GatewayReader()
+    private var reader = GatewayReader()
     private(set) var ending: Ending?
     private(set) var acceptedCount = 0
     /// The identifier of the last notification that was accepted.

@@ -9,8 +9,8 @@ struct GatewayFrame {
 
     /// What the bytes at hand are the beginning of.
     enum Extent: Equatable {
-        /// No more can be said before there are so many bytes.
-        case unknown(until: Int)
+        /// No more can be said before there are more bytes.
+        case unknown
         /// A frame of so many bytes, which may not all be there yet.
         case frame(Int)
         /// An unknown command, or a frame beyond `limit`: nobody can say where the next one begins.
@@ -22,12 +22,12 @@ struct GatewayFrame {
     private static let itemHead = 3
 
     static func extent(of bytes: UnsafeRawBufferPointer) -> Extent {
-        guard let command = bytes.first else { return .unknown(until: 1) }
+        guard let command = bytes.first else { return .unknown }
         switch command {
         case 0: return extent(of: bytes, tokenAt: 1)
         case 1: return extent(of: bytes, tokenAt: 9)
         case 2:
-            guard bytes.count >= 5 else { return .unknown(until: 5) }
+            guard bytes.count >= 5 else { return .unknown }
             let size = 5 + Int(bytes.number32(at: 1))
             return size > limit ? .noFrame : .frame(size)
         default: return .noFrame
@@ -36,9 +36,9 @@ struct GatewayFrame {
 
     /// Commands 0 and 1: a token and a payload, each after its length.
     private static func extent(of bytes: UnsafeRawBufferPointer, tokenAt index: Int) -> Extent {
-        guard bytes.count >= index + 2 else { return .unknown(until: index + 2) }
+        guard bytes.count >= index + 2 else { return .unknown }
         let payloadAt = index + 2 + Int(bytes.number16(at: index))
-        guard bytes.count >= payloadAt + 2 else { return .unknown(until: payloadAt + 2) }
+        guard bytes.count >= payloadAt + 2 else { return .unknown }
         return .frame(payloadAt + 2 + Int(bytes.number16(at: payloadAt)))
     }
 
@@ -86,6 +86,45 @@ struct GatewayFrame {
         case 5 where data.count == 1 && (data[0] == 5 || data[0] == 10): break
         default: isMalformed = true
         }
+    }
+}
+
+/// Cuts what a connection brings into frames. One thread.
+struct GatewayReader {
+    /// The beginning of a frame, until the rest is there.
+    private var kept: [UInt8] = []
+    /// What came was no frame: nothing more is read.
+    private(set) var isLost = false
+
+    /// Hands over each frame that is complete now, lent for the call.
+    mutating func read(_ bytes: UnsafeRawBufferPointer, _ take: (GatewayFrame) -> Void) {
+        if isLost { return }
+        if kept.isEmpty {
+            let used = cut(bytes, take)
+            kept = Array(bytes[used...])
+        } else {
+            kept += bytes
+            let all = kept
+            kept.removeFirst(all.withUnsafeBytes { cut($0, take) })
+        }
+    }
+
+    /// Returns how many bytes the frames took.
+    private mutating func cut(_ bytes: UnsafeRawBufferPointer, _ take: (GatewayFrame) -> Void) -> Int {
+        var at = 0
+        while at < bytes.count {
+            let rest = UnsafeRawBufferPointer(rebasing: bytes[at...])
+            switch GatewayFrame.extent(of: rest) {
+            case .frame(let size) where size <= rest.count:
+                take(GatewayFrame(UnsafeRawBufferPointer(rebasing: rest[..<size])))
+                at += size
+            case .frame, .unknown: return at
+            case .noFrame:
+                isLost = true
+                return at
+            }
+        }
+        return at
     }
 }
 

@@ -19,7 +19,7 @@ final class Dialogue {
 
     let service: Service
     let session: ServerSession
-    private let number: ConnectionNumber
+    private let number: Int
     var credential = ConnectionCredential()
     /// A client certificate's bundle id.
     private let certificateTopic: [UInt8]?
@@ -52,7 +52,7 @@ final class Dialogue {
 
     /// - Parameter certificateUserID: `UID` of the client certificate, where there is one.
     init(
-        service: Service, number: ConnectionNumber, hasCertificate: Bool, certificateUserID: String?
+        service: Service, number: Int, hasCertificate: Bool, certificateUserID: String?
     ) throws(HTTP2Error) {
         self.service = service
         self.number = number

@@ -3,7 +3,8 @@ import PushRecords
 /// An answer on its way: what to say on which stream of which connection, and when.
 struct DueAnswer: Sendable {
     var dueNs: Int64
-    var connection: ConnectionNumber
+    /// Its number.
+    var connection: Int
     var stream: Int32
     var reply: Reply
 }
@@ -21,12 +22,6 @@ struct Reply: Sendable {
     var timestampMs: Int64
     /// Its id is `apns-request-id`.
     var isBroadcast = false
-}
-
-/// A connection's index in its loop's table; an index used again has another generation.
-struct ConnectionNumber: Hashable, Sendable {
-    var index: UInt32
-    var generation: UInt32
 }
 
 /// Answers ordered by when they are due; a binary heap.

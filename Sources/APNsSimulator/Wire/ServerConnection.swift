@@ -5,14 +5,14 @@ import Network
 import TLS
 
 /// One client of the simulator: its channel, and the dialogue held over it. Loop's thread.
-final class ServerConnection: SecureChannelDelegate {
-    let number: ConnectionNumber
+final class ServerConnection: Peer {
+    private let number: Int
     private let service: Service
     private let loop: Loop
     private var dialogue: Dialogue?
     private var channel: SecureChannel?
     /// Called once, when the channel is gone.
-    private let onClosed: (ServerConnection) -> Void
+    private let onClosed: () -> Void
     /// The client reads too slowly: nothing more is read from it until this much is sent.
     private var isPaused = false
     private var random: SplitMix64
@@ -24,12 +24,12 @@ final class ServerConnection: SecureChannelDelegate {
     /// Answers that may wait for a client that does not read.
     static let waitingLimit = 1 << 20
 
-    init(number: ConnectionNumber, service: Service, loop: Loop, onClosed: @escaping (ServerConnection) -> Void) {
+    init(number: Int, service: Service, loop: Loop, onClosed: @escaping () -> Void) {
         self.number = number
         self.service = service
         self.loop = loop
         self.onClosed = onClosed
-        random = SplitMix64(seed: UInt64(number.index))
+        random = SplitMix64(seed: UInt64(number))
     }
 
     func adopt(_ channel: SecureChannel) { self.channel = channel }
@@ -152,6 +152,6 @@ final class ServerConnection: SecureChannelDelegate {
     func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
         self.channel = nil
         dialogue = nil
-        onClosed(self)
+        onClosed()
     }
 }

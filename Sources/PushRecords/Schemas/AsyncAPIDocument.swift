@@ -1,12 +1,15 @@
-/// The AsyncAPI document (3.0.0, in JSON) of what a worker reads and writes in Kafka: what
-/// `apns-worker schema asyncapi` prints.
+import JSON
+
+/// The AsyncAPI document (3.0.0, in JSON) of every topic that a worker reads and writes: what `apns-worker schema
+/// asyncapi` prints.
 ///
-/// The schemas are those of `RecordSchema`. As the specification has it, `receive` and `send` are the worker's side:
-/// who asks for notifications sends what it receives.
+/// The document is `asyncapi.json` with the names of a configuration and the schemas of `RecordSchema` filled in. As
+/// the specification has it, `receive` and `send` are the worker's side: a producer of requests sends what the worker
+/// receives.
 ///
 /// Source: https://www.asyncapi.com/docs/reference/specification/v3.0.0, and its Kafka bindings 0.5.0.
 package struct AsyncAPIDocument: Sendable {
-    /// A topic, or several.
+    /// A request topic, or a pattern that matches several.
     package struct RequestTopic: Sendable {
         /// The name, or the pattern of names.
         package var name: String
@@ -18,8 +21,9 @@ package struct AsyncAPIDocument: Sendable {
         }
     }
 
+    /// A retry topic.
     package struct Tier: Sendable {
-        /// Its delay, as its configuration spells it: letters and digits.
+        /// The delay as the configuration spells it: letters and digits.
         package var name: String
         package var topic: String
 
@@ -55,183 +59,129 @@ package struct AsyncAPIDocument: Sendable {
     package static let summary = "all topics with their records: an AsyncAPI 3.0 document"
 
     /// The document, a JSON object; a newline at the end.
-    package var text: String { tree.text }
+    ///
+    /// A line `"$NAME": {}` of the file stands for several members, and a value `"$NAME"` for one value.
+    package var text: String {
+        var filled = ""
+        for line in String(decoding: PackageResources.asyncapi_json, as: UTF8.self).split(separator: "\n") {
+            let parts = line.split(separator: "\"$", maxSplits: 1)
+            guard parts.count == 2, !parts[1].hasPrefix("ref\"") else {
+                filled += line + "\n"
+                continue
+            }
+            // Each line of what is filled in stands as far to the right as the line that it replaces.
+            let indent = line.prefix { $0 == " " }
+            let comma = line.hasSuffix(",") ? "," : ""
+            let name = parts[1].prefix { $0 != "\"" }
+            let text: String
+            switch name {
+            case "channels":
+                let channels = requests.indices.map { channel(ofRequests: $0) } + tiers.map { channel(of: $0) }
+                text = channels.joined(separator: ",\n")
+            case "operations":
+                let all = requests.indices.map { operation(ofRequests: $0) } + tiers.map { operations(of: $0) }
+                text = all.joined(separator: ",\n")
+            default: text = parts[0].dropFirst(indent.count) + value(name)
+            }
+            for line in (text + comma).split(separator: "\n") { filled += indent + line + "\n" }
+        }
+        return filled
+    }
 
-    private static let bindingVersion: SchemaTree = "0.5.0"
+    /// The JSON that stands for `"$NAME"`.
+    private func value(_ name: Substring) -> String {
+        switch name {
+        case "version": return Self.quoted(version)
+        case "results": return Self.quoted(results)
+        case "unregisteredTopic": return Self.quoted(unregistered)
+        case "deadLetters": return Self.quoted(deadLetters)
+        default:
+            guard let schema = RecordSchema(rawValue: String(name)) else { preconditionFailure("no schema \(name)") }
+            // Without `$schema`: AsyncAPI reads schemas as draft 7.
+            let lines = schema.text.split(separator: "\n")
+            return lines.filter { !$0.hasPrefix("  \"$schema\"") }.joined(separator: "\n")
+        }
+    }
 
-    var tree: SchemaTree {
-        [
-            "asyncapi": "3.0.0",
-            "info": [
-                "title": "apns-worker", "version": .string(version),
-                "description":
-                    "Push requests from Kafka to Apple's APNs, and a result for each. Members and headers are only ever added to what the worker writes: ignore what you do not know.",
-            ],
-            "defaultContentType": "application/json",
-            "channels": SchemaTree(members: channels.map { ($0.id, $0.tree) }),
-            "operations": SchemaTree(members: channels.flatMap { operations($0) }),
-            "components": ["messages": SchemaTree(members: Message.allCases.map { ($0.rawValue, $0.tree) })],
-        ]
+    private static func quoted(_ text: String) -> String {
+        var json = JSONWriter()
+        json.value(text)
+        return json.text
     }
 }
 
-// MARK: Channels and operations
+// MARK: Channels and operations of as many topics as there are
 
 extension AsyncAPIDocument {
-    private struct Channel {
-        var id: String
-        /// `nil`: those that fit a pattern.
-        var topic: String?
-        var title: String
-        var messages: [Message]
-        var group: String?
-        /// What the worker does with it, and the operation's name.
-        var operations: [(action: String, id: String, summary: String)]
+    /// What distinguishes the names of several request topics.
+    private func number(_ place: Int) -> String { requests.count == 1 ? "" : "\(place + 1)" }
 
-        var tree: SchemaTree {
-            let address: SchemaTree = [
-                "address": topic.map { .string($0) } ?? .null, "title": .string(title),
-                "messages": SchemaTree(
-                    members: messages.map { ($0.rawValue, ["$ref": "#/components/messages/\($0.rawValue)"]) }),
-            ]
-            guard let topic else { return address }
-            return address.adding([
-                "bindings": ["kafka": ["topic": .string(topic), "bindingVersion": AsyncAPIDocument.bindingVersion]]
-            ])
-        }
+    private func channel(ofRequests place: Int) -> String {
+        let topic = requests[place]
+        let name = Self.quoted(topic.name)
+        let title = topic.isPattern ? "Push requests: topics whose names match \(topic.name)" : "Push requests"
+        // A pattern has no address: it stands for topics that need not be there yet.
+        let bindings = #""bindings": {"kafka": {"topic": \#(name), "bindingVersion": "0.5.0"}}"#
+        return #"""
+            "requests\#(number(place))": {
+              "address": \#(topic.isPattern ? "null" : name),
+              "title": \#(Self.quoted(title)),
+              "messages": {
+                "payloadRequest": {"$ref": "#/components/messages/payloadRequest"},
+                "envelopeRequest": {"$ref": "#/components/messages/envelopeRequest"}
+              }\#(topic.isPattern ? "" : ",\n  \(bindings)")
+            }
+            """#
     }
 
-    private var channels: [Channel] {
-        var channels: [Channel] = []
-        for (place, topic) in requests.enumerated() {
-            let number = requests.count == 1 ? "" : "\(place + 1)"
-            channels.append(
-                Channel(
-                    id: "requests\(number)", topic: topic.isPattern ? nil : topic.name,
-                    title: topic.isPattern ? "Push requests: topics whose names match \(topic.name)" : "Push requests",
-                    messages: [.payloadRequest, .envelopeRequest], group: groupID,
-                    operations: [("receive", "takeRequests\(number)", "Sends the notifications that are asked for")]))
-        }
-        channels.append(
-            Channel(
-                id: "results", topic: results, title: "What became of each notification", messages: [.result],
-                operations: [("send", "publishResult", "At least one for each notification")]))
-        channels.append(
-            Channel(
-                id: "unregistered", topic: unregistered, title: "Dead device tokens", messages: [.deadToken],
-                operations: [("send", "publishDeadToken", "One for each token that Apple calls dead")]))
-        channels.append(
-            Channel(
-                id: "deadLetters", topic: deadLetters, title: "Records from which no notification can be read",
-                messages: [.deadLetter],
-                operations: [("send", "publishDeadLetter", "One for each such record")]))
-        for tier in tiers {
-            channels.append(
-                Channel(
-                    id: "retry\(tier.name)", topic: tier.topic,
-                    title: "Notifications to be tried again after \(tier.name)",
-                    messages: [.retry], group: groupID + ".retry",
-                    operations: [
-                        ("send", "putOff\(tier.name)", "Puts a notification off"),
-                        ("receive", "takeAgain\(tier.name)", "Sends those that are due"),
-                    ]))
-        }
-        return channels
+    private func operation(ofRequests place: Int) -> String {
+        let channel = "#/channels/requests\(number(place))"
+        return #"""
+            "takeRequests\#(number(place))": {
+              "action": "receive",
+              "channel": {"$ref": "\#(channel)"},
+              "summary": "Sends the notifications that are asked for",
+              "messages": [
+                {"$ref": "\#(channel)/messages/payloadRequest"},
+                {"$ref": "\#(channel)/messages/envelopeRequest"}
+              ],
+              \#(Self.groupBinding(groupID))
+            }
+            """#
     }
 
-    private func operations(_ channel: Channel) -> [(String, SchemaTree)] {
-        channel.operations.map { operation in
-            let tree: SchemaTree = [
-                "action": .string(operation.action), "channel": ["$ref": "#/channels/\(channel.id)"],
-                "summary": .string(operation.summary),
-                "messages": .array(
-                    channel.messages.map { ["$ref": "#/channels/\(channel.id)/messages/\($0.rawValue)"] }),
-            ]
-            guard operation.action == "receive", let group = channel.group else { return (operation.id, tree) }
-            let binding: SchemaTree = [
-                "groupId": ["type": "string", "enum": [.string(group)]], "bindingVersion": Self.bindingVersion,
-            ]
-            return (operation.id, tree.adding(["bindings": ["kafka": binding]]))
+    private func channel(of tier: Tier) -> String {
+        #"""
+        "retry\#(tier.name)": {
+          "address": \#(Self.quoted(tier.topic)),
+          "title": "Notifications to be tried again after \#(tier.name)",
+          "messages": {"retry": {"$ref": "#/components/messages/retry"}},
+          "bindings": {"kafka": {"topic": \#(Self.quoted(tier.topic)), "bindingVersion": "0.5.0"}}
         }
+        """#
     }
-}
 
-// MARK: Messages
-
-extension AsyncAPIDocument {
-    /// A kind of record: key, headers and value.
-    enum Message: String, CaseIterable {
-        case payloadRequest, envelopeRequest, result, deadToken, deadLetter, retry
-
-        var title: String {
-            switch self {
-            case .payloadRequest: "A request in payload form: one notification"
-            case .envelopeRequest: "A request in envelope form: one notification for each device"
-            case .result: "What became of one notification"
-            case .deadToken: "A dead device token"
-            case .deadLetter: "A record from which no notification can be read"
-            case .retry: "A notification to be tried again"
+    private func operations(of tier: Tier) -> String {
+        let channel = "#/channels/retry\(tier.name)"
+        return #"""
+            "putOff\#(tier.name)": {
+              "action": "send",
+              "channel": {"$ref": "\#(channel)"},
+              "summary": "Puts a notification off",
+              "messages": [{"$ref": "\#(channel)/messages/retry"}]
+            },
+            "takeAgain\#(tier.name)": {
+              "action": "receive",
+              "channel": {"$ref": "\#(channel)"},
+              "summary": "Sends those that are due",
+              "messages": [{"$ref": "\#(channel)/messages/retry"}],
+              \#(Self.groupBinding(groupID + ".retry"))
             }
-        }
+            """#
+    }
 
-        var key: SchemaTree {
-            switch self {
-            case .payloadRequest:
-                [
-                    "type": "string",
-                    "description": .string(
-                        "The device token, of 64 or more hex digits; anything, where push-device-token or apns-channel-id is there"
-                    ),
-                ]
-            case .envelopeRequest: ["description": "Anything: it chooses the partition, and is in the results"]
-            case .result:
-                [
-                    "type": "string", "maxLength": .number(Int64(RecordLimits.deviceToken)),
-                    "description": "The device token in lower-case hex, or the channel id",
-                ]
-            case .deadToken:
-                TextRule.deviceToken.schema(isMember: false).adding([
-                    "description": "The device token in lower-case hex"
-                ])
-            case .deadLetter: ["description": "The record's own"]
-            case .retry:
-                [
-                    "type": "string", "maxLength": .number(Int64(RecordLimits.deviceToken)),
-                    "description": "The device token in lower-case hex, or the beginning of the channel id",
-                ]
-            }
-        }
-
-        var headers: RecordSchema? {
-            switch self {
-            case .payloadRequest: .requestHeaders
-            case .envelopeRequest: .envelopeHeaders
-            case .result: .resultHeaders
-            case .deadToken: nil
-            case .deadLetter: .deadLetterHeaders
-            case .retry: .retryHeaders
-            }
-        }
-
-        /// `nil`: any bytes.
-        var value: RecordSchema? {
-            switch self {
-            case .payloadRequest, .retry: .payload
-            case .envelopeRequest: .envelope
-            case .result: .result
-            case .deadToken: .unregistered
-            case .deadLetter: nil
-            }
-        }
-
-        var tree: SchemaTree {
-            var tree: SchemaTree = ["name": .string(rawValue), "title": .string(title)]
-            if value == nil { tree = tree.adding(["contentType": "application/octet-stream"]) }
-            if let headers { tree = tree.adding(["headers": headers.tree]) }
-            return tree.adding([
-                "payload": value?.tree ?? ["description": "The record's own value, untouched"],
-                "bindings": ["kafka": ["key": key, "bindingVersion": AsyncAPIDocument.bindingVersion]],
-            ])
-        }
+    private static func groupBinding(_ group: String) -> String {
+        let id = #"{"type": "string", "enum": [\#(quoted(group))]}"#
+        return #""bindings": {"kafka": {"groupId": \#(id), "bindingVersion": "0.5.0"}}"#
     }
 }

@@ -38,23 +38,20 @@ public enum RecordSchema: String, CaseIterable, Sendable {
         }
     }
 
-    /// The schema, a JSON object; a newline at the end.
-    public var text: String {
-        SchemaTree.object([.init("$schema", "https://json-schema.org/draft/2020-12/schema")]).adding(tree).text
-    }
+    /// The schema, a JSON object; a newline at the end. It is the file `Schemas/NAME.json`, and means the same in draft 7.
+    public var text: String { String(decoding: bytes, as: UTF8.self) }
 
-    /// The same without the version: all of it means the same in draft 7, too.
-    var tree: SchemaTree {
+    private var bytes: [UInt8] {
         switch self {
-        case .payload: Self.payloadTree
-        case .requestHeaders: Self.requestHeadersTree
-        case .envelope: Self.envelopeTree
-        case .envelopeHeaders: Self.envelopeHeadersTree
-        case .result: Self.resultTree
-        case .resultHeaders: Self.resultHeadersTree
-        case .unregistered: Self.unregisteredTree
-        case .retryHeaders: Self.retryHeadersTree
-        case .deadLetterHeaders: Self.deadLetterHeadersTree
+        case .payload: PackageResources.request_payload_json
+        case .requestHeaders: PackageResources.request_headers_json
+        case .envelope: PackageResources.request_envelope_json
+        case .envelopeHeaders: PackageResources.request_envelope_headers_json
+        case .result: PackageResources.result_json
+        case .resultHeaders: PackageResources.result_headers_json
+        case .unregistered: PackageResources.unregistered_json
+        case .retryHeaders: PackageResources.retry_headers_json
+        case .deadLetterHeaders: PackageResources.dead_letter_headers_json
         }
     }
 }

@@ -18,8 +18,6 @@ final class GroupReader: CommitSender {
         /// Bytes that the next one may have.
         var room: () -> Int
         var ofRecord: (borrowing Message, RequestPlace, NotificationID, DeadLetterReason, Detail) -> Void
-        /// - Parameter RequestPlace: its offset is the first that the letter stands for.
-        var ofBatch: (UnreadableBatch, RequestPlace, NotificationID, Detail) -> Void
     }
 
     let consumer: Consumer
@@ -31,17 +29,15 @@ final class GroupReader: CommitSender {
     private let problems: ReadingProblems
     private let context: ReadingContext
     private var nextToRead = 0
+    /// Topics that may have been recreated.
+    private var topicsToCheck: Set<String> = []
     private var headers: [RecordHeader] = []
-    /// A broker did not answer a request in time.
-    var onRequestTimeout: (RequestTimeout) -> Void = { _ in }
-    /// A broker holds reading back for a quota.
-    var onQuotaDelay: (QuotaDelay) -> Void = { _ in }
     /// The client is of no use any more: what it read is given up.
     private(set) var fatalError: KafkaError?
     /// What its client said last, which may be over.
     private(set) var lastError: KafkaError?
-    /// Whether a broker is connected, as far as the last statistics told (where they are asked for).
-    private(set) var isBrokerReached = true
+    /// How the brokers answer its client.
+    private(set) var brokers = BrokerHealth()
 
     init(
         _ settings: ConsumerSettings, topics: [String], drainNs: Int64, wakeUpDescriptor: Int32, logger: Logger,
@@ -62,7 +58,7 @@ final class GroupReader: CommitSender {
     /// The group gave out its partitions anew: a member came, or went.
     var onAssignment: () -> Void = {}
 
-    /// The log of a partition is another one.
+    /// The topic of a partition was recreated.
     var onAnotherLog: (TopicPartition) -> Void {
         get { context.onAnotherLog }
         set { context.onAnotherLog = newValue }
@@ -72,18 +68,6 @@ final class GroupReader: CommitSender {
     var onSkipped: (TopicPartition, Int64) -> Void {
         get { context.onSkipped }
         set { context.onSkipped = newValue }
-    }
-
-    /// How a log stands is to be asked, for `take(_:_:now:)`.
-    var onLogDoubted: (TopicPartition) -> Void {
-        get { context.onLogDoubted }
-        set { context.onLogDoubted = newValue }
-    }
-
-    /// Where a batch ends is to be found out, for `batchEnded`.
-    var onEndUnknown: (BatchEnds.Question) -> Void {
-        get { context.onEndUnknown }
-        set { context.onEndUnknown = newValue }
     }
 
     /// Records that are not to be looked at: the worker died at them.
@@ -126,10 +110,10 @@ final class GroupReader: CommitSender {
         }
         if let fatalError { membership.abandon(because: fatalError, &machine, now) }
         membership.tellAgain(now)
-        for change in membership.moveAssignment(&machine, now) { logIsAnother(change, &machine, now: now) }
+        membership.moveAssignment(&machine, now)
         membership.moveRevocation(&machine, now)
-        membership.askForUntold(now)
-        for one in partitions.all { one.askWhetherRefused(now) }
+        membership.askForOffsets(now)
+        checkTopicIDs(now)
     }
 
     private func take(_ event: ConsumerEvent, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
@@ -139,15 +123,12 @@ final class GroupReader: CommitSender {
             onAssignment()
         case .revoked(let partitions, let lost): membership.revoked(partitions, lost: lost, &machine, now)
         case .committed: break
-        case .offsetReset(let partition, let text):
-            if let one = partitions[partition], !one.isStopped { one.refuse(text, now) }
+        case .offsetReset(let reset):
+            topicsToCheck.insert(reset.partition.topic)
+            partitions[reset.partition]?.offsetRefused(reset, machine)
         case .partitionFailed(let partition, let error):
+            if error.code.isUnknownTopic { topicsToCheck.insert(partition.topic) }
             problems.note(.partition(partition), error.code, of: partition.topic, isOfFetch: true, now)
-        case .batchFailed(let partition, .putOff(let batch), _): partitions.putOff(partition, batch, now)
-        case .batchFailed(let partition, let failure, let error):
-            if partitions[partition]?.failed(failure, machine, now) == true {
-                problems.note(.partition(partition), error.code, of: partition.topic, isOfFetch: true, now)
-            }
         case .client(let event): take(event, now)
         }
     }
@@ -163,22 +144,24 @@ final class GroupReader: CommitSender {
         case .fatal(let error):
             fatalError = error
             return
-        case .delayed(let delay):
-            return onQuotaDelay(delay)
         case .statistics(let text):
-            if let isReached = isAnyBrokerUp(inStatistics: text) { isBrokerReached = isReached }
+            if let statistics = ClientStatistics(text) { brokers.take(statistics, nowNs: now.ns) }
             return
-        default: break
+        case .log: break
         }
-        if let timeout = event.requestTimeout { onRequestTimeout(timeout) }
         EventLog.write(event, of: name, to: logger)
     }
 
     /// What cannot be read now, or is refused though it is there.
-    func problems(_ now: DeliveryTime) -> [KafkaProblem] { problems.all(now) }
+    func problems(_ now: DeliveryTime) -> [KafkaProblem] {
+        problems.all(now) { [context] in context.logEnd(of: $0) }
+    }
 
-    /// Takes what the watch was told of the topics: what kept one from being read may be over.
-    func take(_ report: ClusterReport) { problems.take(report) }
+    /// Takes all topics that the cluster has: one that was missing may be there again.
+    func exist(_ topics: Set<String>) { problems.exist(topics) }
+
+    /// Topics of the group that cannot be read as a whole.
+    var unavailableTopics: [String] { problems.unavailableTopics }
 
     // MARK: Records
 
@@ -210,8 +193,7 @@ final class GroupReader: CommitSender {
         for step in all.indices {
             let one = all[(first + step) % all.count]
             let outcome = one.read(&headers, &letterRoom, into: &machine, now: now, deadLetters)
-            if outcome.isAnotherLog { restart(one, from: 0, &machine, now) }
-            if outcome.records > 0 { partitions.isRead(one.partition) }
+            if outcome.records > 0 { problems.isRead(one.partition) }
             if outcome.hasMore { hasMore = true }
             if outcome.records > 0, step + 1 < all.count, ContinuousClock.now - begin > Self.turnLimit {
                 nextToRead = first + step + 1
@@ -221,69 +203,15 @@ final class GroupReader: CommitSender {
         return hasMore
     }
 
-    /// Topics of which batches were put off lately.
-    func topicsPutOff(_ now: DeliveryTime) -> Set<String> { partitions.topicsPutOff(now) }
+    // MARK: Recreated topics
 
-    /// What lies unpacked and unread, by topic.
-    var unread: [String: UnreadRecords] { partitions.unread }
-
-    /// How many batches were passed by, and the last of them.
-    var unreadableBatches: Int { context.unreadableBatches }
-    var lastUnreadable: String? { context.lastUnreadable }
-
-    /// Takes the answer to `onEndUnknown`. The batch is passed by in the next `read`, if the partition still waits for
-    /// that.
-    func batchEnded(_ answer: BatchEnds.Answer) {
-        partitions[answer.question.partition]?.batchEnded(answer.question.batch, last: answer.last)
-    }
-
-    // MARK: The log
-
-    /// Takes how a log stands, as `onLogDoubted` asked: what librdkafka did by itself counts only if that says so, too.
-    func take(_ answer: LogQuestions.Answer, _ machine: inout DeliveryMachine, now: DeliveryTime) {
-        // One that is gone is told of by librdkafka, and by the watch; and is asked for again.
-        guard let one = partitions[answer.partition], !one.isStopped, case .there(let first, let end) = answer.state
-        else { return }
-        one.take(first: first, end: end, machine, now)
-    }
-
-    /// Of each partition the record of the latest time that was read since the last call.
-    func takeWitnesses() -> [TopicPartition: LogMarks.Witness] {
-        var found: [TopicPartition: LogMarks.Witness] = [:]
-        for one in partitions.all {
-            if let witness = one.takeWitness() { found[one.partition] = witness }
-        }
-        return found
-    }
-
-    /// What the watch saw: records from `change.from` on are of another log than those that were read, although their
-    /// offsets go on (of an idle partition nothing else tells it on librdkafka 2.0.2).
-    ///
-    /// Told while the partition is on its way to somebody, or from us, it is kept: the watch says it once, and whoever
-    /// has the partition next would go on from what was committed for the log before. Where another one had begun anew
-    /// meanwhile, that is done once more, and what repeats is in doubt.
-    func logIsAnother(_ change: LogMarks.Change, _ machine: inout DeliveryMachine, now: DeliveryTime) {
-        guard let one = partitions[change.partition], membership.isSettled else {
-            return partitions.keep(change, now)
-        }
-        // Whoever began since then, and not behind it, reads all that is new.
-        guard !one.covers(change) else { return }
-        restart(one, from: change.from, &machine, now)
-    }
-
-    private func restart(
-        _ one: PartitionReader, from offset: Int64, _ machine: inout DeliveryMachine, _ now: DeliveryTime
-    ) {
-        partitions.restart(one, from: offset, &machine, now)
-        if membership.isSettled { membership.rejoin("the log of \(one.partition) is another one", now) }
-    }
-
-    /// The topic of this partition was unknown when its offset was to be committed: with it the offset goes. Nothing
-    /// more is committed, lest it be for a log that is made anew, and the group tells where to go on.
-    func topicIsGone(_ partition: TopicPartition, _ machine: inout DeliveryMachine, now: DeliveryTime) {
-        guard let one = partitions[partition], membership.isSettled, !one.isStopped else { return }
-        one.stop(from: nil, &machine, now)
-        membership.rejoin("topic \(partition.topic) is gone", now)
+    /// Asks for the ids of topics of which a partition was unknown or an offset out of range. Where one was recreated,
+    /// the group is joined anew, which reads its partitions from the beginning.
+    private func checkTopicIDs(_ now: DeliveryTime) {
+        guard !topicsToCheck.isEmpty, membership.isSettled else { return }
+        let told = consumer.topicIDs(of: topicsToCheck, timeoutMs: TurnBudget.milliseconds)
+        topicsToCheck = []
+        if partitions.isRecreated(among: told) { membership.rejoin("a topic was recreated", now) }
     }
 
     // MARK: Commits and deadlines
@@ -303,15 +231,6 @@ final class GroupReader: CommitSender {
     /// The partitions that are read, or drain, now.
     func forEachAssigned(_ body: (PartitionID, TopicPartition) -> Void) {
         for one in partitions.all { body(one.id, one.partition) }
-    }
-
-    /// Where the partitions end that are read, as the watch told it and the last fetch did.
-    func ends(lastStable: [TopicPartition: Int64]) -> [OpenTransactions.Ends] {
-        partitions.all.map { one in
-            OpenTransactions.Ends(
-                partition: one.partition, lastStable: lastStable[one.partition],
-                highWatermark: problems.isUnknown(one.partition) ? -1 : context.logEnd(of: one.partition))
-        }
     }
 
     /// When `serve` or `read` has something to do without a wake-up (monotonic).

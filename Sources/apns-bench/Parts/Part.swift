@@ -1,3 +1,7 @@
+import CLinux
+import Glibc
+import PushRecords
+
 /// The parts of a notification's way through the worker that need neither Kafka nor a socket. The raw value is the word
 /// of `apns-bench part` and of the guard's figures.
 enum Part: String, CaseIterable {
@@ -14,16 +18,6 @@ enum Part: String, CaseIterable {
         case .results: "a result's JSON and headers"
         case .encode: "the transport, request headers, HTTP/2 client session and resend window, until the answer"
         case .frames: "the transport of the binary protocol, from a request to its acceptance by silence"
-        }
-    }
-
-    /// Notifications of the guard's shorter run: some turns of each part's steady state.
-    var guardCount: Int {
-        switch self {
-        case .parse, .envelope, .results: 1_024
-        case .ledger, .machine: 2_048
-        case .fanout: 3_200
-        case .encode, .frames: 1_024
         }
     }
 
@@ -50,4 +44,110 @@ protocol PartRun: AnyObject {
     func prepare() throws
     /// What the worker does: counted.
     func turn() throws
+}
+
+/// `apns-bench part NAME -n N`: runs one part in this process and says what it took. The guard runs it under callgrind.
+enum PartCommand {
+    /// Turns before anything is counted: buffers have grown, and commits have come back.
+    private static let warmUpTurns = 24
+
+    static func run(_ words: [String]) throws {
+        guard let part = words.first.flatMap({ Part(rawValue: $0) }) else {
+            let about = Part.allCases.map { "\n  \($0.rawValue): \($0.about)" }.joined()
+            throw BenchFailure("apns-bench part NAME [-n N] runs one of\(about)")
+        }
+        let count = words.count == 3 && words[1] == "-n" ? Int(words[2]) : words.count == 1 ? 100_000 : nil
+        guard let count, count > 0 else { throw BenchFailure("apns-bench part NAME [-n N]") }
+        let (done, cpuNs) = try measure(part, count: count)
+        say("{\"part\":\"\(part.rawValue)\",\"count\":\(done),\"cpu_ns\":\(cpuNs)}\n")
+    }
+
+    private static func measure(_ part: Part, count: Int) throws -> (count: Int, cpuNs: Int64) {
+        let counted = Counted(try part.start())
+        let run = counted.run
+        for _ in 0..<warmUpTurns {
+            try run.prepare()
+            try run.turn()
+        }
+        let before = run.count
+        var cpuNs: Int64 = 0
+        let reference = Unmanaged.passUnretained(counted).toOpaque()
+        while run.count - before < count {
+            try run.prepare()
+            let startNs = Clocks.threadNs
+            apnsBenchTurn(reference)
+            cpuNs += Clocks.threadNs - startNs
+            if let error = counted.error { throw error }
+        }
+        return (run.count - before, cpuNs)
+    }
+}
+
+/// What `apnsBenchTurn` is handed.
+private final class Counted {
+    let run: any PartRun
+    var error: (any Error)?
+
+    init(_ run: any PartRun) { self.run = run }
+}
+
+/// One turn after the warm-up. It has a name of C because callgrind is told by it to count in here and nowhere else
+/// (`--toggle-collect`).
+@inline(never)
+@c func apnsBenchTurn(_ counted: UnsafeMutableRawPointer) {
+    let counted = Unmanaged<Counted>.fromOpaque(counted).takeUnretainedValue()
+    do { try counted.run.turn() } catch { counted.error = error }
+}
+
+/// A record as a Kafka message lends it; its bytes live as long as the process.
+struct LentRecord {
+    var key: UnsafeRawBufferPointer
+    var value: UnsafeRawBufferPointer
+    var headers: UnsafeBufferPointer<RecordHeader>
+}
+
+/// What the parts are fed with: the requests of `Traffic`, made once.
+enum PartInputs {
+    /// What a producer writes with each request, and what it may write.
+    static let usualHeaders: [(StaticString, String)] = [
+        ("apns-topic", Traffic.bundleID), ("apns-push-type", Traffic.pushType),
+    ]
+    static let manyHeaders =
+        usualHeaders + [
+            ("apns-priority", "10"), ("apns-expiration", "1900000000"), ("apns-collapse-id", "order-000000007"),
+            ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        ]
+
+    /// Texts of device tokens.
+    static func tokens(_ count: Int) -> [UnsafeRawBufferPointer] {
+        var source = TokenSource()
+        return (0..<count).map { _ in
+            let digits = UnsafeMutablePointer<UInt8>.allocate(capacity: TokenSource.size)
+            return UnsafeRawBufferPointer(start: digits, count: source.next(into: digits))
+        }
+    }
+
+    static func headers(_ pairs: [(StaticString, String)]) -> UnsafeBufferPointer<RecordHeader> {
+        let headers = UnsafeMutableBufferPointer<RecordHeader>.allocate(capacity: pairs.count)
+        _ = headers.initialize(from: pairs.map { RecordHeader(name: $0, value: lasting($1)) })
+        return UnsafeBufferPointer(headers)
+    }
+
+    /// An envelope for these devices.
+    static func envelope(_ tokens: [UnsafeRawBufferPointer]) -> UnsafeRawBufferPointer {
+        let list = tokens.map { "\"\(String(decoding: $0, as: UTF8.self))\"" }.joined(separator: ",")
+        let name = tokens.count == 1 ? "\"device_token\":\(list)" : "\"device_tokens\":[\(list)]"
+        return lasting(
+            "{\(name),\"headers\":{\"apns-topic\":\"\(Traffic.bundleID)\",\"apns-push-type\":\"alert\","
+                + "\"apns-priority\":10},\"payload\":\(Traffic.payload(7))}")
+    }
+
+    /// Bytes that nobody ever frees.
+    static func lasting(_ text: String) -> UnsafeRawBufferPointer {
+        let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 8)
+        bytes.copyBytes(from: text.utf8)
+        return UnsafeRawBufferPointer(bytes)
+    }
+
+    static var nothing: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: nil, count: 0) }
 }

@@ -27,7 +27,7 @@ struct SendOptions {
     var requests: String?
     var deadline = Duration.seconds(30)
     var format = OutputFormat.text
-    var trace: String?
+    var keyLog: String?
 
     static let table = OptionTable<Self>(
         command: "apns-worker send",
@@ -113,7 +113,7 @@ struct SendOptions {
             "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
             "How long to wait for the result (default 30s), and before that for the payload, where it comes through a pipe."
         ),
-        .init("trace", value: "FILE", to: \.trace, "\(traceHelp) With --direct only."),
+        .init("keylog", value: "FILE", to: \.keyLog, "\(keyLogHelp) With --direct only."),
         .init(
             "format", value: "NAME", choice: \.format,
             "text (default): a line for people; json: the result as it is published, and with a refusal the advice; --direct has the same members, but for request."
@@ -175,7 +175,7 @@ struct SendOptions {
         if payload != nil, alert != nil || title != nil { return "give either --payload, or --alert and --title" }
         if via == .direct, requests != nil { return "--request-topic is for --via kafka" }
         if via == .direct, notBefore != nil { return "--not-before is for --via kafka: --direct sends at once" }
-        if via == .kafka, trace != nil { return "--trace is for --direct; the worker's connections are run --trace's" }
+        if via == .kafka, keyLog != nil { return "--keylog is for --direct; for the worker, give it to run" }
         return nil
     }
 }

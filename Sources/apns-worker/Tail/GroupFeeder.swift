@@ -194,10 +194,10 @@ final class GroupFeeder {
                 isInDoubt = reply.code != .none && !reply.code.isRebalance
                 if isInDoubt { complain("a commit was refused, so its records may come again: \(reply.code.text)") }
             case .client(.fatal(let error)): failure = CommandFailure("Kafka: \(error)")
-            case .client(.error(let error)), .partitionFailed(_, let error), .batchFailed(_, _, let error):
+            case .client(.error(let error)), .partitionFailed(_, let error):
                 if let line = denial(error.code) { failure = CommandFailure(line) } else { troubles.say(error.text) }
-            case .offsetReset(_, let text): complain(text)
-            case .client(.log), .client(.statistics), .client(.delayed): break
+            case .offsetReset(let reset): complain(reset.text)
+            case .client(.log), .client(.statistics): break
             }
         }
         if batch.records == 0 { settleRevocation() }

@@ -1,0 +1,138 @@
+import Delivery
+import PushRecords
+
+/// `parse` and `envelope`: a record becomes a checked request, its token normalized, as the machine does it on receipt.
+final class ParsePart: PartRun {
+    enum Form { case payloadForm, envelopeForm }
+
+    private(set) var count = 0
+    private var parser = RequestParser()
+    private let records: [LentRecord]
+    private let room = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 8)
+
+    init(_ form: Form) {
+        let tokens = PartInputs.tokens(256)
+        let payload = PartInputs.lasting(Traffic.payload(7))
+        switch form {
+        case .payloadForm:
+            let headers = PartInputs.headers(PartInputs.manyHeaders)
+            records = tokens.map { LentRecord(key: $0, value: payload, headers: headers) }
+        case .envelopeForm:
+            let headers = PartInputs.headers([])
+            records = tokens.map {
+                LentRecord(key: PartInputs.nothing, value: PartInputs.envelope([$0]), headers: headers)
+            }
+        }
+    }
+
+    deinit { room.deallocate() }
+
+    func prepare() {}
+
+    func turn() throws {
+        for record in records {
+            let request = parser.parse(key: record.key, value: record.value, headers: record.headers, role: .request)
+            guard request.target == .device, !request.isInvalid,
+                DeviceToken.normalize(request.token, into: room).failure == .none
+            else { throw BenchFailure("a request that is right was refused: \(request.detail.text)") }
+        }
+        count += records.count
+    }
+}
+
+/// `results`: the result record of an accepted notification, key, value and headers.
+final class ResultsPart: PartRun {
+    private(set) var count = 0
+    private var writer = ResultWriter(apps: [RecordApp(name: "bench", environment: .production)])
+    private let tokens = PartInputs.tokens(256)
+    private let topic = PartInputs.lasting(Traffic.bundleID)
+    private let requests = PartInputs.lasting("apns.requests")
+    private let payload = PartInputs.lasting(Traffic.payload(7))
+    private let noHeaders = PartInputs.headers([])
+    private var resultBytes = 0
+
+    func prepare() {}
+
+    func turn() throws {
+        let hash = DerivedID.topicHash(requests)
+        for token in tokens {
+            let offset = 1_000_000 + Int64(count)
+            let content = NotificationContent(
+                token: token, isBroadcast: false,
+                headers: NotificationHeaders(
+                    topic: topic, priority: 10,
+                    apnsID: DerivedID.make(topicHash: hash, partition: 3, offset: offset, index: 0)),
+                app: 0, payload: payload,
+                request: RequestPlace(topic: requests, partition: 3, offset: offset, index: 0),
+                requestKey: PartInputs.nothing, requestedAtMs: 1_800_000_000_000, copiedHeaders: noHeaders)
+            let ending = Ending(
+                outcome: .accepted, status: 200, attempts: 1, inDoubt: 0, sentAtMs: 1_800_000_000_003,
+                settledAtMs: 1_800_000_000_007)
+            let record = writer.write(content, ending)
+            resultBytes &+= record.value.count &+ record.headers.count
+            count += 1
+        }
+        guard resultBytes > 0 else { throw BenchFailure("results have no bytes") }
+    }
+}
+
+/// `ledger`: the books of one partition, as between two commits at full load. What a turn receives settles in it, but
+/// for one in eight, which settles in the next, before the others.
+final class LedgerPart: PartRun {
+    private(set) var count = 0
+    private var ledger = PartitionLedger(committed: 0, map: CommitMap())
+    private var reach = Reach(minimum: 500)
+    private var map = CommitMapWriter()
+    private var nextOffset: Int64 = 0
+    /// Records that are open since the last turn.
+    private var late: [Int] = []
+    /// Of each record, by its name, as the machine's records have it.
+    private var positions = [UInt64](repeating: 0, count: LedgerPart.names)
+
+    private static let batch = 256
+    private static let names = 1 << 16
+
+    func prepare() {}
+
+    private func settle(_ record: Int) {
+        ledger.settle(positions[record]) { record, position in positions[Int(record.number)] = position }
+    }
+
+    func turn() throws {
+        let first = Int(nextOffset)
+        for _ in 0..<Self.batch {
+            reach.advance(to: nextOffset)
+            let record = Int(nextOffset) & (Self.names - 1)
+            guard case .open = ledger.receive(nextOffset, record: RecordSlot(UInt32(record)))
+            else { throw BenchFailure("offset \(nextOffset) is not new") }
+            positions[record] = ledger.lastPosition
+            nextOffset += 1
+        }
+        for record in late { settle(record) }
+        count += late.count
+        late.removeAll(keepingCapacity: true)
+        // Out of order, as answers come over several connections: 93 is odd, so that each has its turn.
+        for step in 0..<Self.batch {
+            let place = step &* 93 & (Self.batch - 1)
+            let record = (first + place) & (Self.names - 1)
+            if place & 7 == 3 {
+                late.append(record)
+            } else {
+                settle(record)
+                count += 1
+            }
+        }
+        try commit()
+    }
+
+    private func commit() throws {
+        guard let base = ledger.committable else { throw BenchFailure("there is nothing to commit") }
+        let next = reach.next(from: base)
+        reach.sent(naming: next)
+        map.start(base: base, limit: 4_000)
+        ledger.write(to: &map) { _ in nil }
+        map.finish(reach: next.offset)
+        guard !map.isFull, !map.text.isEmpty else { throw BenchFailure("the map does not fit") }
+        reach.acknowledge(next)
+    }
+}

@@ -1,0 +1,435 @@
+"""`apns-bench`: what a notification costs the worker in CPU, beside what it costs C programs that do half of the work.
+
+All in one run against the same servers: h2load and a bare nghttp2 and OpenSSL loop post the same requests (the lower of
+them is the send floor), a bare librdkafka loop consumes the same records and produces the same results (the Kafka
+floor), then apns-worker does both, in several forms. Every result is read back: a run in which a request lacks its one
+accepted result fails. Needs nghttpd, a Python with confluent_kafka, and a Kafka broker: KAFKA_BOOTSTRAP_SERVERS names
+one, or KAFKA_HOME a folder with Kafka's libs to start one from.
+
+What is measured (--measure):
+  floors     h2load, a bare nghttp2 + OpenSSL loop, a bare librdkafka loop
+  payload    the whole worker, requests in payload form
+  envelope   in envelope form, a device token in each record
+  fan-out    in envelope form, 100 device tokens in each record
+  10-apps    payload form, over ten apps
+  100-apps   over a hundred
+  binary     payload form, over the binary protocol
+  parts      what the worker does in memory, each by itself
+  latency    from the record's timestamp to the request's arrival, at 1,000 a second
+  streams    50 ms added by the server, 1 to 8 connections
+  network    50 ms added by the network, 1 to 8 connections
+  headers    bytes of HEADERS a request
+  start      to the first send and the first result, new and after kill -9
+
+`apns-bench plot FILE` draws a history as SVG. `apns-bench guard` counts instructions, `apns-bench part NAME` runs one part.
+CPU is user and system time of the whole process from start to end, as wait4(2) has it: joining the group, the TLS
+handshakes and the shutdown are included, and are spread over all notifications.
+Exit codes: 0 measured (whatever the figures), 1 something is missing or failed, 64 wrong usage.
+"""
+
+import argparse, asyncio, collections, datetime, json, os, re, shutil, subprocess, sys, time
+
+from stage import BUNDLE_ID, OWN, STREAMS, Child, Failure, Form, ResultBook, Stage, Worker
+from stage import payload, percentiles, progress, read
+
+USUAL = ["floors", "payload", "envelope", "fan-out", "binary", "parts"]
+WORKLOADS = {
+    "payload": Form(), "envelope": Form(1), "fan-out": Form(100), "binary": Form(), "10-apps": Form(apps=10),
+    "100-apps": Form(apps=100),
+}
+SUBJECTS = ["floors", *WORKLOADS, "parts", "latency", "streams", "network", "headers", "start"]
+MB = 1_048_576
+CPU = "CPU us each"
+
+
+class Report:
+    """Rows of figures by section, and budgets (What it costs) with what was measured against them."""
+
+    def __init__(self, options):
+        self.rows, self.budgets = collections.defaultdict(dict), []
+        commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout
+        model = re.search(r"model name\s*: (.*)", read("/proc/cpuinfo"))
+        self.head = {
+            "at": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "processor": f"{os.cpu_count()} x {model[1] if model else 'unknown'}", "commit": commit.strip() or None,
+            "count": options.count, "payload_bytes": len(payload(0)), "devices": options.devices,
+            "partitions": options.partitions, "connections": options.connections, "rounds": options.rounds}
+
+    def budget(self, what, figure, limit, at_least=False, excuse=None):
+        """Over a budget by more than a tenth is not done. `excuse` says why the budget does not apply."""
+        holds, near = (figure >= limit, figure >= limit * 0.9) if at_least else (figure <= limit, figure <= limit * 1.1)
+        standing = "holds" if holds else excuse or ("within a tenth" if near else "missed")
+        self.budgets.append({"what": what, "figure": figure, "at_least" if at_least else "at_most": limit,
+                             "standing": standing})
+
+    def add_cost(self, name, row):
+        """Of several rounds the one that cost least: whatever else the machine does only adds."""
+        costs = self.rows["costs"]
+        if name not in costs or row[CPU] < costs[name][CPU]:
+            costs[name] = row
+
+    def judge_costs(self):
+        costs = self.rows["costs"]
+        cpu = {name: row[CPU] for name, row in costs.items()}
+        floor = min((cpu[name] for name in ("h2load", "bare_send") if name in cpu), default=None)
+        if floor and "payload" in cpu:
+            self.head["ratio"] = cpu["payload"] / (floor + cpu["kafka_floor"])
+            self.budget("worker / (send floor + Kafka floor)", self.head["ratio"], 1.25)
+        for name, other, extra in (("envelope", "payload", 0.5), ("fan-out", "payload", 0), ("binary", "kafka_floor", 3)):
+            if name in cpu and other in cpu:
+                self.budget(f"{name}, {CPU}", cpu[name], cpu[other] + extra)
+        # Cost of a notification must not grow with apps. Connections and their handshakes do: the first tenth is left out.
+        for name in ("10-apps", "100-apps"):
+            if name in cpu and "payload" in cpu:
+                self.budget(f"{name}, {CPU} without the first tenth", costs[name]["steady"], costs["payload"]["steady"])
+        for name in ("payload", "binary"):
+            if name in cpu:
+                self.budget_memory(name, costs[name])
+        samples = costs.get("payload", {}).get("samples", [])
+        if len(samples) > 1 and costs["payload"]["count"] >= 1_000_000:
+            self.budget("memory at the end / at a tenth", samples[-1][3] / samples[0][3], 1.05)
+
+    def budget_memory(self, name, row):
+        limit = 64 + max(0, row["open at most"] - 7_000) * 2_048 / MB
+        self.budget(f"{name}, max RSS MB with {row['open at most']} open at most", row["max RSS MB"], limit)
+
+    @property
+    def text(self):
+        lines = [", ".join(f"{name} {value}" for name, value in self.head.items())]
+        for section, rows in ((name, rows) for name, rows in self.rows.items() if rows):
+            columns = [name for name, value in next(iter(rows.values())).items() if isinstance(value, (int, float))]
+            lines += ["", *table([[section, *columns], *([name, *(row.get(one, "") for one in columns)]
+                                                         for name, row in rows.items())])]
+            for name, row in rows.items():
+                lines += [f"{name}: {what} {row[what]}" for what in ("threads", "stretches") if what in row]
+        bound = lambda one: f"<= {one['at_most']:.2f}" if "at_most" in one else f">= {one['at_least']:.2f}"
+        rows = [[one["what"], one["figure"], bound(one), one["standing"]] for one in self.budgets]
+        return "\n".join(lines + (["", *table([["budgets", "", "", ""], *rows])] if rows else [])) + "\n"
+
+    @property
+    def json(self):
+        return json.dumps({**self.head, **self.rows, "budgets": self.budgets}) + "\n"
+
+
+def table(rows):
+    texts = [[f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts)]
+    return ["  ".join([row[0].ljust(widths[0]), *(map(str.rjust, row[1:], widths[1:]))]).rstrip() for row in texts]
+
+
+def cost_row(child, count, rate, **more):
+    usage = child.usage
+    each = lambda seconds: seconds * 1e6 / count
+    return {CPU: each(usage.ru_utime + usage.ru_stime), "user": each(usage.ru_utime), "system": each(usage.ru_stime),
+            "per second": round(rate), "max RSS MB": child.peak / MB, "count": count, **more}
+
+
+# Floors and worker
+
+def measure_floors(stage, report):
+    options, port, authority = stage.options, stage.push_server(), stage.scratch.file("ca.pem")
+    count, numbers = options.count, [str(options.connections), str(options.count), str(options.devices)]
+    if h2load := shutil.which("h2load"):
+        progress("the send floor: h2load")
+        # Its apns-id is one for all, as it cannot vary a header; and it sends authorization whole with each request.
+        fields = [f"authorization: bearer {'eyJhbGciOiJFUzI1NiIs' * 9}", f"apns-topic: {BUNDLE_ID}",
+                  "apns-push-type: alert", "apns-id: 00000000-0000-8000-8000-000000000000"]
+        addresses = "".join(f"https://127.0.0.1:{port}/3/device/{token}\n" for token in stage.tokens)
+        child = Child("h2load", [
+            h2load, "-n", str(count), "-c", numbers[0], "-m", "1000", "-t", "1",
+            "-i", stage.scratch.file("addresses", addresses), "-d", stage.scratch.file("payload", payload(0)),
+            *(word for field in fields for word in ("-H", field))], stage.scratch)
+        child.wait(options.timeout)
+        if f"status codes: {count} 2xx" not in child.output:
+            raise Failure("not all of h2load's requests were answered with 200")
+        report.add_cost("h2load", cost_row(child, count, float(re.search(r"([\d.]+) req/s", child.output)[1])))
+    else:
+        progress("h2load is not installed (Debian: apt install nghttp2-client): the bare loop is the send floor")
+
+    def floor(name, *words):
+        progress(f"the floor: {name}")
+        child = Child(name, [OWN, name, *words], stage.scratch)
+        child.wait(options.timeout)
+        return cost_row(child, count, count * 1_000 / max(1, int(child.output)))
+
+    report.add_cost("bare_send", floor("send-floor", str(port), authority, *numbers))
+    requests, results = stage.requests(Form(), count), stage.outputs() + ".results"
+    row = floor("kafka-floor", options.bootstrap_servers, requests.topic, results, str(requests.partitions), str(count))
+    report.add_cost("kafka_floor", {**row, "result bytes": ResultBook(stage, results, requests).mean_size})
+
+
+def measure_worker(stage, report, subject):
+    form, binary = WORKLOADS[subject], subject == "binary"
+    requests = stage.requests(form, min(stage.options.count, 300_000 if form.apps == 100 else 50_000_000))
+    sink, port = stage.own_server("gateway-sink") if binary else (None, stage.push_server())
+    progress(f"the whole worker: {subject}")
+    run = Worker(stage, port, requests, binary=binary)
+    run.await_results(requests.count)
+    run.end()
+    if sink and (taken := stage.end_server(sink)["requests"]) != requests.count:
+        raise Failure(f"the gateway has taken {taken} of {requests.count} notifications")
+    book = run.book()
+    us = lambda a, b: (b[2] - a[2]) / 1_000 / max(1, b[0] - a[0])
+    stretches = [us(*pair) for pair in zip([(0, 0, 0, 0), *run.samples], run.samples)]
+    times = {f"answer ms {name}": value for name, value in percentiles(book.answers).items()}
+    total = (run.child.usage.ru_utime + run.child.usage.ru_stime) * 1e9
+    steady = (total - run.samples[0][2]) / 1_000 / max(1, requests.count - run.samples[0][0])
+    threads = {name: round(ns / 1_000 / requests.count, 2) for name, ns in run.threads.most_common(8)}
+    report.add_cost(subject, cost_row(
+        run.child, requests.count, run.rate, **times, **{
+            "result bytes": book.mean_size, "open at most": run.most_open, "steady": steady, "threads": threads,
+            "stretches": [round(one, 2) for one in stretches], "samples": run.samples}))
+
+
+def measure_parts(stage, report):
+    for name in ("parse", "envelope", "ledger", "machine", "fanout", "results", "encode", "frames"):
+        progress(f"the worker's parts: {name}")
+        child = Child(f"part-{name}", [OWN, "part", name, "-n", str(min(stage.options.count, 1_000_000))], stage.scratch)
+        child.wait(stage.options.timeout)
+        part = json.loads(child.output)
+        report.rows["in memory alone"][name] = {CPU: part["cpu_ns"] / 1_000 / part["count"]}
+
+
+# The other scenarios
+
+def measure_latency(stage, report):
+    """1,000 requests a second, evenly, each sent by the producer at once; the probe server tells when each arrived.
+
+    Before that a rush of requests: a broker that was just started spends the cores on compiling its own code.
+    """
+    rush, pace = min(200_000, stage.options.count), 1_000
+    warm_up, count = rush + 5 * pace, rush + (5 + stage.options.latency_seconds) * pace
+    requests = stage.new_requests(Form(), count, "paced")
+    server, port = stage.own_server("probe-server")
+    progress(f"latency at {pace} a second, for {stage.options.latency_seconds} s")
+    producer, acknowledged = stage.producer(**{"linger.ms": 0}), collections.Counter()
+    untimed = '{"aps":{"alert":"Your parcel has arrived"}}'
+
+    def send(numbers, timed=False, paced=True):
+        start = time.monotonic()
+        for step, number in enumerate(numbers):
+            if paced:
+                time.sleep(max(0, start + step / pace - time.monotonic()))
+            us = time.time_ns() // 1_000
+            note = lambda error, message, us=us: acknowledged.update([(time.time_ns() // 1_000 - us) / 1_000])
+            text = untimed[:-1] + f',"at_us":{us}}}' if timed else untimed
+            stage.produce(producer, requests, number, text, **({"on_delivery": note} if timed else {}))
+        producer.flush(30)
+
+    run = Worker(stage, port, requests)
+    send(range(rush), paced=False)
+    run.await_results(rush)
+    send(range(rush, warm_up))
+    run.await_results(warm_up)
+    start_ms, cpu = time.time() * 1_000, run.child.cpu_ns
+    send(range(warm_up, count), timed=True)
+    run.await_results(count)
+    cpu = (run.child.cpu_ns - cpu) / 1_000 / (count - warm_up)
+    run.end()
+    seen, book = stage.end_server(server), run.book(requested_from=start_ms)
+    if seen["timed"] != count - warm_up:
+        raise Failure(f"the probe server saw {seen['timed']} requests, not {count - warm_up}")
+    names = {"p50": "p50_us", "p99": "p99_us", "p99.9": "p999_us", "longest": "max_us"}
+    arrival = {name: seen[word] / 1_000 for name, word in names.items()}
+    report.rows["latency ms"] = {
+        "record's timestamp to arrival in the server": arrival,
+        "record's timestamp to acknowledged by Kafka": percentiles(acknowledged),
+        "record's timestamp to sent_at_ms": percentiles(book.sends),
+        "sent_at_ms to settled_at_ms": percentiles(book.answers)}
+    report.head["latency_cpu_us"] = cpu
+    report.budget("latency at 1000/s, p50 ms", arrival["p50"], 5)
+    report.budget("latency at 1000/s, p99 ms", arrival["p99"], 20)
+
+
+def measure_scaling(stage, report, distance):
+    """With 50 ms of the server or of the network: the simulator with default windows and 1,000 streams."""
+    directory = stage.scratch.file(f"simulator-{distance}")
+    words = ["simulate", "--listen", "127.0.0.1:0", "--control", "0", "--directory", directory]
+    simulator = Child("simulator", [stage.worker, *words, *(["--latency", "50ms"] if distance == "server" else [])],
+                      stage.scratch)
+    simulator.await_output("listening; SIGTERM")
+    port, ours = int(re.search(r"^\s*port: (\d+)", simulator.output, re.M)[1]), [simulator, stage.broker]
+    in_flight = STREAMS
+    if distance == "network":
+        # HTTP/2's first window of a connection, which the simulator leaves as it is, and so does Apple.
+        in_flight = min(STREAMS, 65_535 // len(payload(0)))
+        relay = Child("relay", [sys.executable, __file__, "relay", str(port), "25"], stage.scratch)
+        port = int(relay.await_output(r"port (\d+)")[1])
+        ours.append(relay)
+    for connections in (1, 2, 4, 8):
+        limit = connections * in_flight * 1_000 / 50
+        requests = stage.requests(Form(), int(min(stage.options.count, limit * 5, 300_000)))
+        progress(f"50 ms of the {distance}, {connections} connections")
+        used = lambda: sum(one.cpu_ns for one in ours if one) + time.process_time_ns()
+        before, start = used(), time.monotonic_ns()
+        run = Worker(stage, port, requests, connections, authority=f"{directory}/ca.pem",
+                     key=f"{directory}/AuthKey_SIMULATOR1.p8", key_id="SIMULATOR1")
+        run.await_results(requests.count)
+        busy = (used() - before + run.child.cpu_ns) / ((time.monotonic_ns() - start) * os.cpu_count())
+        run.end()
+        times = {f"answer ms {name}": value for name, value in percentiles(run.book().answers).items()}
+        name, share = f"{connections} connections", run.steady_rate / limit
+        row = report.rows[f"50 ms of the {distance}"][name] = {
+            "per second": round(run.steady_rate), "formula": round(limit), "of it": share, "processors busy": busy,
+            "max RSS MB": run.child.peak / MB, "open at most": run.most_open, **times}
+        # So much of the machine in use is all of it: the rest is waiting for each other.
+        report.budget(f"50 ms of the {distance}, {name}, of the formula", share, 0.9, at_least=True,
+                      excuse="processors full" if busy >= 0.9 else None)
+        report.budget_memory(f"50 ms of the {distance}, {name}", row)
+
+
+def measure_headers(stage, report):
+    for kind, form, apns_id, limit in (("without an apns-id", Form(), "apple", 62), ("with a derived one", Form(), "derived", 92),
+                                       ("with the producer's", Form(has_id=True), "derived", 92)):
+        progress(f"HEADERS on the wire: {kind}")
+        requests = stage.requests(form, min(stage.options.count, 20_000))
+        server, port = stage.own_server("probe-server")
+        run = Worker(stage, port, requests, apns_id=apns_id)
+        run.await_results(requests.count)
+        run.end()
+        run.book()
+        seen = stage.end_server(server)
+        if seen["requests"] != requests.count:
+            raise Failure(f"the probe server saw {seen['requests']} requests, not {requests.count}")
+        mean = seen["header_bytes"] / requests.count
+        report.rows["HEADERS on the wire"][kind] = {"bytes each": mean}
+        report.budget(f"HEADERS bytes, {kind}", mean, limit)
+
+
+def measure_start(stage, report):
+    """How soon a worker is at work: a new one, and one with static membership that was killed in the middle."""
+    requests, row = stage.requests(Form(), stage.options.count), report.rows["start ms"]
+    progress("the start of a worker")
+    run = Worker(stage, stage.push_server(), requests)
+    run.await_results(requests.count)
+    run.end()
+    book = run.book()
+    line = next((line for line in run.child.output.split("\n")
+                 if "partitions assigned" in line and requests.topic in line), None)
+    if not line:
+        raise Failure("the worker did not log that partitions were assigned")
+    assigned = datetime.datetime.fromisoformat(line[:23] + "+00:00").timestamp() * 1_000
+    progress("the start of a worker after kill -9")
+    again = Worker(stage, stage.push_server(), requests, instance="bench-1")
+    again.await_results(requests.count // 10, pause=0.005)
+    killed = time.time() * 1_000
+    again.child.kill()
+    while not again.child.has_ended:
+        time.sleep(0.001)
+    again.launch()
+    again.await_results(requests.count)
+    time.sleep(2)  # Repeats of what was in flight may follow.
+    again.end()
+    restart = again.book(settled_after=again.started).first_settled - killed
+    for name, ms in (("run to first result", book.first_settled - run.started),
+                     ("run to group assigned", assigned - run.started),
+                     ("group assigned to first send", max(0, book.first_sent - assigned)),
+                     ("kill -9 and restart to first result", restart)):
+        row[name] = {"ms": round(ms)}
+    report.budget("group assigned to first send, ms", row["group assigned to first send"]["ms"], 500)
+    report.budget("kill -9 and restart to first result, ms", round(restart), 1_000)
+
+
+async def relay(target, delay_ms):
+    """A network of some length: passes TCP connections on, each byte so much later.
+
+    TCP's own acknowledgements come from the relay at once, so only what is said inside the connection is delayed, HTTP/2's
+    WINDOW_UPDATE among it.
+    """
+    async def pipe(reader, writer):
+        loop, queue = asyncio.get_running_loop(), asyncio.Queue()
+
+        async def pass_on():
+            while True:
+                due, data = await queue.get()
+                await asyncio.sleep(due - loop.time())
+                if not data:
+                    return writer.close()
+                writer.write(data)
+                await writer.drain()
+
+        task = asyncio.create_task(pass_on())
+        try:
+            while data := await reader.read(65_536):
+                queue.put_nowait((loop.time() + delay_ms / 1_000, data))
+        except ConnectionError:
+            pass
+        queue.put_nowait((loop.time() + delay_ms / 1_000, b""))
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def serve(reader, writer):
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", target)
+        await asyncio.gather(pipe(reader, far_writer), pipe(far_reader, writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    print("port", server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+def parse(words):
+    def subjects(text):
+        names = SUBJECTS if text == "all" else text.split(",")
+        for name in names:
+            if name not in SUBJECTS:
+                raise argparse.ArgumentTypeError(f'there is no "{name}" to measure: all, or some of {", ".join(SUBJECTS)}')
+        return names
+
+    parser = argparse.ArgumentParser(
+        "apns-bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("-n", "--count", type=int, default=300_000, help="notifications (default 300000)")
+    add("-m", "--measure", type=subjects, default=USUAL, help=f"what, with commas between; all (default {','.join(USUAL)})")
+    add("--devices", type=int, default=20_000, help="distinct device tokens (default 20000)")
+    add("--partitions", type=int, default=8, help="partitions of the request and result topics (default 8)")
+    add("--connections", type=int, default=2, help="connections to the server, of floors and worker (default 2)")
+    add("--rounds", type=int, default=1, help="measure floors and worker so often, and show of each the round that cost least")
+    add("--bootstrap-servers", default=os.environ.get("KAFKA_BOOTSTRAP_SERVERS", ""), help="use this broker")
+    add("--worker", default="", help="the worker (default: apns-worker beside this program)")
+    add("--nghttpd", type=int, help="the port nghttpd is started on (default: any free one)")
+    add("--timeout", type=int, default=600, help="seconds that each of them may take (default 600)")
+    add("--latency-seconds", type=int, default=20, help="how long latency is measured (default 20)")
+    add("--window", type=int, default=2_000, help="ms after which a gateway's silence accepts (default 2000)")
+    add("--history", help="append the figures to this file, as one line of JSON")
+    add("--json", action="store_true", help="print the figures as one JSON object")
+    try:
+        return parser.parse_args(words)
+    except SystemExit as ending:
+        sys.exit(64 if ending.code else 0)
+
+
+def main(words):
+    if words[:1] == ["relay"]:
+        return asyncio.run(relay(int(words[1]), int(words[2])))
+    if words[:1] == ["plot"]:
+        import plot
+        return plot.main(words[1:])
+    options = parse(words)
+    try:
+        stage, report = Stage(options), Report(options)
+        for number in range(options.rounds):
+            if "floors" in options.measure:
+                measure_floors(stage, report)
+            for subject in WORKLOADS:
+                if subject in options.measure:
+                    measure_worker(stage, report, subject)
+        report.judge_costs()
+        for name, measure in (
+            ("parts", measure_parts), ("latency", measure_latency), ("headers", measure_headers), ("start", measure_start),
+            ("streams", lambda stage, report: measure_scaling(stage, report, "server")),
+            ("network", lambda stage, report: measure_scaling(stage, report, "network")),
+        ):
+            if name in options.measure:
+                measure(stage, report)
+        stage.end()
+        print(report.json if options.json else report.text, end="")
+        if options.history:
+            with open(options.history, "a") as file:
+                file.write(report.json)
+    except (Failure, OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"apns-bench: {error}")
+    except KeyboardInterrupt:
+        sys.exit("apns-bench: interrupted")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,283 @@
+"""`apns-bench guard`: what one notification takes in each part of the worker, in instructions and allocations, against what
+is committed. Each part runs under valgrind's callgrind twice, over different numbers of notifications; the difference is what
+notifications cost. No clock is looked at: the counts repeat on a busy machine too.
+
+A part fails that takes 3 % more instructions, or 0.2 more allocations a notification, than is committed. The figures are those
+of the build that ./Docker/test makes: run .build/tests/release/apns-bench. --worker needs a broker as apns-bench does.
+Exit codes: 0 nothing costs more, 1 something does, or is missing, 64 wrong usage.
+"""
+
+import argparse, collections, json, os, platform, re, shutil, subprocess, sys
+
+import stage as bench
+from stage import OWN, Child, Failure, Form, Scratch, find, progress
+
+# Notifications of each part's shorter run: some turns of its steady state.
+PARTS = {"parse": 1_024, "envelope": 1_024, "ledger": 2_048, "machine": 2_048, "fanout": 3_200, "results": 1_024,
+         "encode": 1_024, "frames": 1_024}
+FIGURES = {"instructions": 1, "swift_allocations": 3, "c_allocations": 3}  # With digits after the point.
+
+SWIFT_ALLOCATORS = {"swift_allocObject", "_swift_allocObject", "_swift_allocObject_", "swift_slowAlloc",
+                    "swift_slowAllocTyped", "swift_allocBox", "swift_bufferAllocate"}
+C_ALLOCATORS = {"malloc", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc", "memalign", "valloc",
+                "operator new", "operator new[]"}
+
+
+def family(function):
+    """Whose heap a function takes from, or None."""
+    name = re.split(r"[('@]", function[1])[0].rpartition(":")[2]
+    return "swift" if name in SWIFT_ALLOCATORS else "c" if name in C_ALLOCATORS else None
+
+
+class Counts:
+    """What callgrind counted: cost by function itself, and calls into allocators by caller.
+
+    A function is (library, symbol). An allocation counts once, where it enters the first allocator, however many functions
+    of it it passes through. The format is in valgrind's manual, "Callgrind Format Specification".
+    """
+
+    def __init__(self, lines):
+        self.total, self.costs = None, collections.Counter()
+        self.allocations = {"swift": collections.Counter(), "c": collections.Counter()}
+        names = {"ob": {}, "fn": {}}
+        library = called = callee = calls = None
+
+        def named(kind, text):
+            # `(12) name` gives a name its number, `(12)` repeats it.
+            number, _, name = text.partition(" ")
+            return names[kind].setdefault(number, name)
+
+        for line in lines:
+            kind, equals, value = line.rstrip("\n").partition("=")
+            if kind == "ob":
+                library = os.path.basename(named("ob", value))
+            elif kind == "cob":
+                called = os.path.basename(named("ob", value))
+            elif kind == "fn":
+                function = (library, named("fn", value))
+            elif kind == "cfn":
+                callee, called = (called or library, named("fn", value)), None
+            elif kind == "calls":
+                calls = int(value.split()[0])
+            elif line[0] in "0123456789+-*":
+                if calls is None:
+                    self.costs[function] += int(line.split()[1])
+                elif (heap := family(callee)) and not family(function):
+                    self.allocations[heap][function] += calls
+                calls = None
+            elif line.startswith("totals:"):
+                self.total = int(line.split()[1])
+        if self.total is None:
+            raise Failure("callgrind's output ends without its totals")
+
+
+class Profile:
+    """What one notification costs: the difference of two runs, so that whatever happens once a process is not in it."""
+
+    def __init__(self, short, short_count, long, long_count):
+        each = lambda after, before: collections.Counter(
+            {key: (after[key] - before[key]) / (long_count - short_count) for key in after | before})
+        self.costs = each(long.costs, short.costs)
+        self.allocations = {heap: each(long.allocations[heap], short.allocations[heap]) for heap in ("swift", "c")}
+        self.figures = {
+            "instructions": (long.total - short.total) / (long_count - short_count),
+            "swift_allocations": sum(self.allocations["swift"].values()),
+            "c_allocations": sum(self.allocations["c"].values())}
+
+    def rows(self, counts, title, least, limit=25):
+        chosen = [(function, count) for function, count in counts.most_common(limit) if count >= least]
+        names = "\n".join(" ".join(filter(None, function)) if isinstance(function, tuple) else function
+                          for function, _ in chosen)
+        if swift := shutil.which("swift"):
+            command = [swift, "demangle", "--simplified"]
+            names = subprocess.run(command, input=names, capture_output=True, text=True).stdout
+        return "\n".join(["", title, *(f"{count:12.3f}  {name[:110]}" for (_, count), name in
+                                       zip(chosen, names.split("\n")))])
+
+    @property
+    def top(self):
+        return "\n".join([
+            self.rows(self.costs, "instructions by function, without what it calls", 1),
+            self.rows(self.allocations["swift"], "Swift allocations by caller", 0.001),
+            self.rows(self.allocations["c"], "malloc, calloc and realloc by caller", 0.001)])
+
+    @property
+    def modules(self):
+        """Instructions by library, those of our own program by Swift module; allocations by library."""
+        sums, askers = collections.Counter(), collections.Counter()
+        for (library, symbol), cost in self.costs.items():
+            own = re.match(r"\$s(\d+)(\w+)", symbol)
+            sums[f"{library}: {own[2][:int(own[1])]}" if own else library] += cost
+        for (library, _), count in self.allocations["c"].items():
+            askers[library] += count
+        return self.rows(sums, "instructions by module", self.figures["instructions"] / 500) + self.rows(
+            askers, "allocations (malloc, calloc, realloc) by the library that asks", 0.001)
+
+
+class Callgrind:
+    def __init__(self, scratch):
+        self.scratch, self.valgrind = scratch, find("valgrind", "valgrind")
+        # Swift seeds its hash tables by chance otherwise, so that no two runs would count the same.
+        os.environ["SWIFT_DETERMINISTIC_HASHING"] = "1"
+
+    def readable(self, program):
+        """A copy without debugging information: valgrind 3.19 gives up on what Swift 6 writes there."""
+        copy = self.scratch.file(os.path.basename(program))
+        subprocess.run([find("strip", "binutils"), "-g", "-o", copy, program], check=True)
+        return copy
+
+    def start(self, name, words, *options):
+        # Threads take turns under valgrind; none waits for long.
+        child = Child(name, [self.valgrind, "--tool=callgrind", "--dump-line=no", "--fair-sched=try", *options,
+                             f"--callgrind-out-file={self.scratch.file(name)}.callgrind", *words], self.scratch)
+        child.counts = lambda: Counts(open(f"{self.scratch.file(name)}.callgrind"))
+        return child
+
+    def profile(self, part, program):
+        """One part at two counts, both at a time. Counted is only what `apnsBenchTurn` does."""
+        runs = [self.start(f"{part}-{count}", [program, "part", part, "-n", str(count)],
+                           "--toggle-collect=apnsBenchTurn") for count in (PARTS[part], 3 * PARTS[part])]
+        found = []
+        for run in runs:
+            run.wait(300)
+            done = json.loads(re.search(r'^{"part".*', run.output, re.M)[0])["count"]
+            found += [run.counts(), done]
+        return Profile(*found)
+
+    def profile_worker(self, options):
+        """The built worker, end to end. How many notifications share a batch differs from run to run, and with it the cost."""
+        stage = bench.Stage(options)
+        worker, found = self.readable(stage.worker), []
+        for count in (options.count, 3 * options.count):
+            requests = stage.requests(Form(1 if options.form == "envelope" else 0), count)
+            progress(f"the worker under callgrind: {count} notifications")
+            # Both runs go through this limit many times: before it is reached, each notification takes new memory.
+            run = bench.Worker(stage, stage.push_server(), requests, delivery=", max_open: 1000",
+                               start=lambda words: self.start(f"worker-{count}", [worker, *words]))
+            run.await_results(count, pause=0.2)
+            run.end()
+            found += [run.child.counts(), count]
+        stage.end()
+        return Profile(*found)
+
+
+def toolchain():
+    """What decides how many instructions the same source is: compiler, C libraries and processor."""
+    versions = dict(line.split() for line in subprocess.check_output([OWN, "versions"], text=True).splitlines())
+    swift = shutil.which("swift")
+    said = subprocess.run([swift, "--version"], capture_output=True, text=True).stdout if swift else ""
+    found = re.search(r"version (\S+)", said)
+    return {"architecture": platform.machine(), "glibc": platform.libc_ver()[1], **versions,
+            "swift": found[1] if found else "unknown"}
+
+
+def differences(here, there):
+    # OpenSSL is only told: no part calls it.
+    return [f"{name} {here.get(name)} instead of {there.get(name)}" for name in sorted({*here, *there} - {"openssl"})
+            if here.get(name) != there.get(name) or here.get(name) == "unknown"]
+
+
+def load(path):
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except OSError:
+        raise Failure(f"the figures cannot be read from {path}; --figures names the file, --update makes it") from None
+    except ValueError as error:
+        raise Failure(f"{path} is no file of figures: {error}") from None
+
+
+def save(path, taken_with, parts):
+    """A line a part, so that a change of one shows in a diff."""
+    line = lambda figures: ", ".join(f'"{name}": {figures[name]:.{digits}f}' for name, digits in FIGURES.items())
+    rows = ",\n".join(f'    "{part}": {{{line(parts[part])}}}' for part in PARTS if part in parts)
+    head = json.dumps(taken_with, indent=2, sort_keys=True).replace("\n", "\n  ")
+    with open(path, "w") as file:
+        file.write(f'{{\n  "taken_with": {head},\n  "parts": {{\n{rows}\n  }}\n}}\n')
+
+
+def compare(counted, committed, instructions=True):
+    """The comparison as text, and whether a part costs more than is committed or has no committed figures."""
+    lines, failures, better = [], [], False
+    for part, figures in counted.items():
+        if part not in committed:
+            failures.append(f"{part}: it has no committed figures; --update writes them")
+            continue
+        for name, digits in FIGURES.items():
+            now, before = figures[name], committed[part][name]
+            if name == "instructions" and not instructions:
+                continue
+            # Counts repeat to some millionths. One more allocation in five notifications is above the margin.
+            margin = before * 0.03 if name == "instructions" else 0.2
+            verdict = "FAILED" if now > before + margin else "better" if now < before - margin else "ok"
+            words = name.replace("_", " ").replace("swift", "Swift").replace("c a", "C a")
+            lines.append(f"{part:9}{words:18}{before:12.{digits}f}{now:12.{digits}f}  {verdict}")
+            better = better or verdict == "better"
+            if verdict == "FAILED":
+                failures.append(f"{part}: {now:.{digits}f} {words} a notification; committed are {before:.{digits}f}, "
+                                f"the limit is {before + margin:.{digits}f}")
+    lines += [f"FAILED: {failure}" for failure in failures]
+    if failures:
+        part = failures[0].split(":")[0]
+        lines.append(f"Find the change that costs it (apns-bench guard --only {part} --top shows where it goes); if it is "
+                     "worth its price, take the new figures with --update and say why in the commit.")
+    elif better:
+        lines.append("Better than what is committed: keep it so with --update.")
+    return "\n".join(lines), bool(failures)
+
+
+def guard(options):
+    callgrind = Callgrind(Scratch())
+    if options.worker_run:
+        profile = callgrind.profile_worker(options)
+        print(f"a notification takes {profile.figures}", profile.modules, profile.top if options.top else "", sep="\n")
+        allocations = profile.figures["swift_allocations"]
+        print(f"\n{'FAILED' if allocations > 1 else 'ok'}: {allocations:.3f} Swift allocations, the limit is 1.0")
+        return allocations > 1
+    here = toolchain()
+    is_new = options.update and (not options.only or not os.path.exists(options.figures))
+    committed = {"taken_with": here, "parts": {}} if is_new else load(options.figures)
+    other = ", ".join(differences(here, committed["taken_with"]))
+    if options.update and other:
+        raise Failure(f"another toolchain ({other}): --update all parts at once")
+    program, counted = callgrind.readable(OWN), {}
+    for part in [options.only] if options.only else PARTS:
+        progress(f"counting {part}")
+        profile = callgrind.profile(part, program)
+        counted[part] = profile.figures
+        if options.top:
+            print(part, profile.top, "", sep="\n")
+    if options.update:
+        save(options.figures, here, {**committed["parts"], **counted})
+        return False
+    if other:
+        print("instructions are not compared, only allocations: the figures were taken with another toolchain:", other)
+    text, has_failed = compare(counted, committed["parts"], instructions=not other)
+    print(text)
+    return has_failed
+
+
+def main(words):
+    parser = argparse.ArgumentParser(
+        "apns-bench guard", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--figures", default="Tests/GuardTests/figures.json", help="the committed figures (default %(default)s)")
+    add("--update", action="store_true", help="write what was counted to the file, as the figures to commit")
+    add("--only", choices=PARTS, help="this part alone")
+    add("--worker", dest="worker_run", action="store_true", help="the whole apns-worker instead, end to end")
+    add("--form", choices=["payload", "envelope"], default="payload", help="what --worker is given")
+    add("--top", action="store_true", help="show the functions that take most, too")
+    add("-n", "--count", type=int, default=10_000, help="notifications of --worker's shorter run (default 10000)")
+    parser.set_defaults(
+        worker="", devices=20_000, partitions=8, connections=2, timeout=600, nghttpd=None, window=2_000,
+        bootstrap_servers=os.environ.get("KAFKA_BOOTSTRAP_SERVERS", ""))
+    try:
+        sys.exit(1 if guard(parser.parse_args(words)) else 0)
+    except (Failure, subprocess.CalledProcessError) as error:
+        sys.exit(f"apns-bench guard: {error}")
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser.exit = lambda self, status=0, message=None: (
+        print(message or "", end="", file=sys.stderr), sys.exit(64 if status else 0))
+    main(sys.argv[1:])

@@ -1,0 +1,494 @@
+"""What measurements share: processes whose use is known, a broker with topics, the servers in the place of APNs, the worker."""
+
+import atexit, collections, json, os, re, shutil, signal, socket, subprocess, sys, tempfile, time, uuid
+
+OWN = os.environ["APNS_BENCH"]
+BUNDLE_ID = "com.example.bench"
+STREAMS = 1_000  # That a connection may have open: as many as APNs allows.
+
+
+class Failure(Exception):
+    """Ends the bench; one line that says what to do."""
+
+
+def progress(line):
+    print(f"apns-bench: {line}", file=sys.stderr, flush=True)
+
+
+def find(name, package):
+    # Debian keeps servers in /usr/sbin, which is not on every PATH.
+    path = shutil.which(name) or shutil.which(name, path="/usr/bin:/usr/sbin:/usr/local/bin:/usr/local/sbin")
+    if not path:
+        raise Failure(f"{name} is not installed (Debian: apt install {package})")
+    return path
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def read(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+class Scratch:
+    """A directory of this run's own. It and every child go when the run ends, however it ends."""
+
+    children = []
+
+    def __init__(self):
+        self.path = tempfile.mkdtemp(prefix="apns-bench-")
+        atexit.register(self.remove)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+
+    def remove(self):
+        for child in self.children:
+            child.kill()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def file(self, name, text=None):
+        path = os.path.join(self.path, name)
+        if text is not None:
+            with open(path, "w") as file:
+                file.write(text)
+        return path
+
+
+class Child:
+    """A program that the bench runs, and what it used."""
+
+    def __init__(self, name, words, scratch):
+        self.name, self.usage, self.peak = name, None, 0
+        self.output_file = scratch.file(f"{name}.output")
+        # util-linux: the kernel kills the child when the bench ends.
+        leader = ["/usr/bin/setpriv", "--pdeathsig", "KILL", "--"] if os.access("/usr/bin/setpriv", os.X_OK) else []
+        with open(self.output_file, "w") as output:
+            self.process = subprocess.Popen(
+                leader + words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        self.pid = self.process.pid
+        scratch.children.append(self)
+
+    @property
+    def output(self):
+        return read(self.output_file)
+
+    @property
+    def has_ended(self):
+        if self.usage is None:
+            # Not rusage's maximum: that begins with what the bench had resident when it started the child (execve(2)).
+            peak = re.search(r"VmHWM:\s*(\d+)", read(f"/proc/{self.pid}/status"))
+            self.peak = int(peak[1]) * 1_024 if peak else self.peak
+            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            if pid == 0:
+                return False
+            self.usage, self.process.returncode = usage, os.waitstatus_to_exitcode(status)
+        return True
+
+    @property
+    def cpu_ns(self):
+        """CPU so far, all threads: clock_getcpuclockid(3) makes the number of the clock like this."""
+        try:
+            return time.clock_gettime_ns((~self.pid << 3) | 2)
+        except OSError:
+            return 0
+
+    @property
+    def resident(self):
+        fields = read(f"/proc/{self.pid}/statm").split()
+        return int(fields[1]) * os.sysconf("SC_PAGESIZE") if fields else 0
+
+    def threads(self):
+        """CPU of its living threads in nanoseconds, by name."""
+        times = collections.Counter()
+        for thread in os.listdir(f"/proc/{self.pid}/task"):
+            path = f"/proc/{self.pid}/task/{thread}"
+            spent = read(f"{path}/schedstat").split()
+            times["main" if thread == str(self.pid) else read(f"{path}/comm").strip()] += int(spent[0]) if spent else 0
+        return times
+
+    def kill(self, number=signal.SIGKILL):
+        if not self.has_ended:
+            os.kill(self.pid, number)
+
+    def await_output(self, pattern, seconds=20):
+        deadline = time.monotonic() + seconds
+        while not (found := re.search(pattern, self.output)):
+            if self.has_ended:
+                raise self.failure()
+            if time.monotonic() > deadline:
+                raise Failure(f"{self.name} did not say {pattern} in time")
+            time.sleep(0.02)
+        return found
+
+    def wait(self, seconds):
+        """Waits until it has exited with 0, and returns what it used."""
+        deadline = time.monotonic() + seconds
+        while not self.has_ended:
+            if time.monotonic() > deadline:
+                raise Failure(f"{self.name} did not end in time")
+            time.sleep(0.02)
+        if self.process.returncode:
+            raise self.failure()
+        return self.usage
+
+    def failure(self):
+        said = self.output.strip().split("\n")[-1] or "nothing"
+        return Failure(f"{self.name} ended ({self.process.returncode}), and said: {said}")
+
+
+PROPERTIES = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:{1}
+listeners=PLAINTEXT://127.0.0.1:{0},CONTROLLER://127.0.0.1:{1}
+advertised.listeners=PLAINTEXT://127.0.0.1:{0},CONTROLLER://127.0.0.1:{1}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={2}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+log.cleaner.dedupe.buffer.size=2097152
+log.retention.ms=-1
+"""
+
+Requests = collections.namedtuple("Requests", "topic form count partitions")
+Form = collections.namedtuple("Form", "tokens apps has_id", defaults=(0, 1, False))
+"""How requests are written. `tokens`: 0 is the payload form, else so many device tokens in an envelope."""
+
+
+def payload(number):
+    """As large for every number below a billion; the same as `Traffic.payload`."""
+    return (
+        f'{{"aps":{{"alert":{{"title":"Order {number:09}","body":"Your parcel is on its way and arrives today"}},'
+        f'"badge":1,"sound":"default"}},"order":"{number:09}"}}')
+
+
+def device_tokens(count):
+    """The same as `TokenSource` makes, which the send floor posts to."""
+    state, mask = 0x9E3779B97F4A7C15, (1 << 64) - 1
+    for _ in range(count):
+        words = []
+        for _ in range(4):
+            state = (state * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) & mask
+            words.append(f"{state ^ state >> 29:016x}")
+        yield "".join(words)
+
+
+class Stage:
+    def __init__(self, options):
+        try:
+            import confluent_kafka.admin
+        except ImportError:
+            raise Failure("Python has no confluent_kafka (Debian: apt install python3-confluent-kafka)") from None
+        self.kafka, self.options, self.scratch = confluent_kafka, options, Scratch()
+        self.worker = options.worker or os.path.join(os.path.dirname(OWN), "apns-worker")
+        if not os.access(self.worker, os.X_OK):
+            raise Failure(f"there is no worker at {self.worker}: swift build -c release --product apns-worker")
+        self.name, self.sets, self.filled, self.push_port, self.topics = f"apns-bench.{uuid.uuid4()}", 0, {}, None, []
+        self.tokens = list(device_tokens(options.devices))
+        subprocess.run([OWN, "certificates", self.scratch.path], check=True)
+        self.broker = None if options.bootstrap_servers else self.start_broker()
+        self.admin = confluent_kafka.admin.AdminClient(
+            {"bootstrap.servers": options.bootstrap_servers, "log_level": 0})
+        self.await_broker()
+        self.reader = confluent_kafka.Consumer(
+            {"bootstrap.servers": options.bootstrap_servers, "group.id": "apns-bench", "log_level": 0})
+
+    def start_broker(self):
+        home = os.environ.get("KAFKA_HOME")
+        if not home:
+            raise Failure("needs a Kafka broker: set KAFKA_HOME (to start one) or KAFKA_BOOTSTRAP_SERVERS (to use one)")
+        progress(f"starting a Kafka broker from {home}")
+        ports = free_ports(2)
+        self.options.bootstrap_servers = f"127.0.0.1:{ports[0]}"
+        file = self.scratch.file("server.properties", PROPERTIES.format(*ports, self.scratch.file("kafka-log")))
+        java = [find("java", "openjdk-17-jre-headless"), "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{home}/libs/*"]
+        words = ["kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", file, "--standalone"]
+        Child("kafka-format", java + words, self.scratch).wait(60)
+        return Child("kafka", java + ["kafka.Kafka", file], self.scratch)
+
+    def await_broker(self):
+        for attempt in range(90):
+            try:
+                return self.admin.list_topics(timeout=1)
+            except self.kafka.KafkaException:
+                if self.broker and self.broker.has_ended:
+                    raise self.broker.failure() from None
+        raise Failure(f"no Kafka broker answers at {self.options.bootstrap_servers}")
+
+    def end(self):
+        if not self.broker and self.topics:
+            for future in self.admin.delete_topics(self.topics).values():
+                future.exception(20)
+
+    def create(self, *topics):
+        """Creates topics of these (name, partitions)."""
+        new = [self.kafka.admin.NewTopic(name, partitions, 1) for name, partitions in topics]
+        for future in self.admin.create_topics(new).values():
+            future.result(20)
+        self.topics += [name for name, _ in topics]
+        # The broker answers before every part of it knows a topic.
+        for name, partitions in topics:
+            while len(self.admin.list_topics(name, timeout=5).topics[name].partitions) != partitions:
+                time.sleep(0.05)
+
+    def outputs(self):
+        """Creates empty topics for what one measurement produces; the base of their names, and its consumer group."""
+        self.sets += 1
+        base = f"{self.name}.{self.sets}"
+        self.create((f"{base}.results", self.options.partitions),
+                    *((f"{base}.{word}", 1) for word in ("unregistered", "dead-letters", "retry.30s")))
+        return base
+
+    def ends(self, topic, partitions):
+        """How many records each partition has."""
+        found, tries = [], 0
+        while len(found) < partitions:
+            place = self.kafka.TopicPartition(topic, len(found))
+            try:
+                found.append(self.reader.get_watermark_offsets(place, timeout=10)[1])
+            except self.kafka.KafkaException as error:
+                # Right after a topic was created a partition has no leader for a while.
+                tries += 1
+                if tries > 200 or not error.args[0].retriable() and error.args[0].code() != 6:
+                    raise Failure(f"{topic} cannot be looked at: {error}") from None
+                time.sleep(0.05)
+        return found
+
+    def producer(self, **properties):
+        return self.kafka.Producer(
+            {"bootstrap.servers": self.options.bootstrap_servers, "acks": "all", "enable.idempotence": True,
+             "queue.buffering.max.messages": 200_000, "log_level": 0, "socket.nagle.disable": True, **properties})
+
+    def new_requests(self, form, count, word):
+        topic = f"{self.name}.{word}.requests"
+        self.create((topic, self.options.partitions))
+        return Requests(topic, form, count, self.options.partitions)
+
+    def requests(self, form, count):
+        """A topic with so many notifications, rounded down to whole records; filled once a run."""
+        word = "-".join(map(str, form)) + f".{count}"
+        if word not in self.filled:
+            whole = max(1, count // (form.tokens or 1)) * (form.tokens or 1)
+            progress(f"writing {whole} notifications")
+            requests = self.filled[word] = self.new_requests(form, whole, word)
+            producer = self.producer(**{"linger.ms": 10})
+            for number in range(whole // (form.tokens or 1)):
+                self.produce(producer, requests, number, payload(number))
+            if producer.flush(600):
+                raise Failure("the requests were not written in time")
+        return self.filled[word]
+
+    def produce(self, producer, requests, number, payload, **more):
+        form, tokens = requests.form, self.tokens
+        topic = BUNDLE_ID if form.apps == 1 else f"{BUNDLE_ID}.{number % form.apps}"
+        if form.tokens == 0:
+            headers = [("apns-topic", topic), ("apns-push-type", "alert")]
+            record = {"key": tokens[number % len(tokens)], "value": payload,
+                      "headers": headers + ([("apns-id", str(uuid.uuid4()))] if form.has_id else [])}
+        else:
+            first = number * form.tokens
+            list = '","'.join(tokens[place % len(tokens)] for place in range(first, first + form.tokens))
+            devices = f'"device_token":"{list}"' if form.tokens == 1 else f'"device_tokens":["{list}"]'
+            # Without a key librdkafka would fill one partition after the other.
+            record = {"partition": number % requests.partitions, "value":
+                      f'{{{devices},"headers":{{"apns-topic":"{topic}","apns-push-type":"alert"}},"payload":{payload}}}'}
+        while True:
+            try:
+                producer.produce(requests.topic, **record, **more)
+                return producer.poll(0)
+            except BufferError:
+                producer.poll(0.1)
+
+    # Servers in the place of APNs
+
+    def push_server(self):
+        """nghttpd, which answers 200 to a POST of each known device and looks at nothing else; its port."""
+        if not self.push_port:
+            self.push_port = self.options.nghttpd or free_ports(1)[0]
+            root = self.scratch.file("documents")
+            os.makedirs(f"{root}/3/device")
+            for token in self.tokens:
+                open(f"{root}/3/device/{token}", "w").close()
+            # Windows that never close.
+            words = ["-a", "127.0.0.1", "-m", str(STREAMS), "-w", "20", "-W", "26", "-d", root, str(self.push_port)]
+            files = [self.scratch.file("server.key"), self.scratch.file("server.pem")]
+            child = Child("nghttpd", [find("nghttpd", "nghttp2-server")] + words + files, self.scratch)
+            self.await_port(child, self.push_port)
+        return self.push_port
+
+    def await_port(self, child, port):
+        for attempt in range(1_000):
+            if child.has_ended:
+                raise child.failure()
+            with socket.socket() as one:
+                if one.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.02)
+        raise Failure(f"{child.name} does not listen on port {port}")
+
+    def own_server(self, name):
+        """`probe-server` or `gateway-sink`, and its port."""
+        child = Child(name, [OWN, name, self.scratch.path], self.scratch)
+        return child, int(child.await_output(r"port (\d+)")[1])
+
+    def end_server(self, child):
+        """Ends one of them; its figures by name."""
+        child.kill(signal.SIGTERM)
+        child.wait(20)
+        return {name: int(number) for name, number in re.findall(r"^(\w+) (\d+)$", child.output, re.M)}
+
+
+class Worker:
+    """The worker over a topic: a fresh group reads the requests, sends them, and every result is in its topic."""
+
+    def __init__(self, stage, port, requests, connections=None, binary=False, apns_id="derived", instance="",
+                 authority=None, key=None, key_id="BENCHMARK1", delivery="", start=None):
+        self.stage, self.requests, self.samples, self.base = stage, requests, [], stage.outputs()
+        connections, self.first, self.last = connections or stage.options.connections, None, (0, 0)
+        file, apps = stage.scratch.file, requests.form.apps
+        credential = (
+            f"certificate: {{file: {file('client.pem')}, key_file: {file('client.key')}}}, transport: binary, "
+            f"binary: {{window: {{duration: {stage.options.window}ms}}}}" if binary else
+            f"token: {{key_file: {key or file('AuthKey.p8')}, key_id: {key_id}, team_id: TEAM123456}}")
+        names = [(f"bench-{app}", f"{BUNDLE_ID}.{app}") for app in range(apps)] if apps > 1 else [("bench", BUNDLE_ID)]
+        entries = "\n".join(
+            f"- {{name: {name}, bundle_ids: [{bundle}], host: localhost, port: {port}, {credential}, "
+            f"tls: {{ca_file: {authority or file('ca.pem')}}}, "
+            f"connections: {{min: {connections if apps == 1 else 1}, max: {connections}}}}}" for name, bundle in names)
+        self.words = ["run", "--config", file(f"{self.base}.yaml", f"""
+kafka: {{bootstrap_servers: "{stage.options.bootstrap_servers}", group_id: "{self.base}", group_instance_id: "{instance}"}}
+requests: {{topics: [{requests.topic}]}}
+results: {{topic: {self.base}.results}}
+unregistered: {{topic: {self.base}.unregistered}}
+dead_letters: {{topic: {self.base}.dead-letters}}
+retry: {{tiers: {{30s: {self.base}.retry.30s}}}}
+delivery: {{apns_id: {apns_id}{delivery}}}
+apps:
+{entries}
+crash: core
+admin: {{listen: off}}
+""")]
+        # `crash: core` above: without a supervisor, so that what the process uses is the worker's.
+        streams = connections * STREAMS
+        # As MachineSettings.mostOpen has it; a gateway's window takes as many as may be open.
+        self.most_open = 20_000 if binary else 1_000 + streams + min(2 * streams, 4_000)
+        self.command = start or (lambda words: Child("apns-worker", [stage.worker] + words, stage.scratch))
+        self.launch()
+
+    def launch(self):
+        self.started = time.time() * 1_000
+        self.started_ns = time.monotonic_ns()
+        self.child = self.command(self.words)
+
+    def await_results(self, wanted, pause=0.05):
+        """Waits until so many results are in the topic; takes a sample at each tenth, and at each million."""
+        deadline = time.monotonic() + self.stage.options.timeout
+        step = min(max(1, wanted // 10), 1_000_000)
+        mark = step
+        while self.last[0] < wanted:
+            time.sleep(pause)
+            if self.child.has_ended:
+                raise self.child.failure()
+            if time.monotonic() > deadline:
+                raise Failure(f"the worker published {self.last[0]} of {wanted} results in time")
+            count = sum(self.stage.ends(f"{self.base}.results", self.requests.partitions))
+            self.last = (count, time.monotonic_ns())
+            self.first = self.first or (self.last if count else None)
+            if count >= mark:
+                self.samples.append((count, time.monotonic_ns(), self.child.cpu_ns, self.child.resident))
+                mark = (count // step + 1) * step
+        self.threads = self.child.threads()
+
+    def end(self):
+        self.child.kill(signal.SIGTERM)
+        return self.child.wait(120)
+
+    @property
+    def rate(self):
+        """Notifications a second, without those that were there at the first look."""
+        (count, ns), (last, end) = self.first, self.last
+        return (last - count) * 1e9 / max(1, end - ns)
+
+    @property
+    def steady_rate(self):
+        """The same between the first tenth and the last."""
+        inner = [sample for sample in self.samples if sample[0] < self.requests.count]
+        if len(inner) < 2:
+            return self.rate
+        return (inner[-1][0] - inner[0][0]) * 1e9 / max(1, inner[-1][1] - inner[0][1])
+
+    def book(self, **limits):
+        return ResultBook(self.stage, f"{self.base}.results", self.requests, **limits)
+
+
+class ResultBook:
+    """A result topic, read back after the measurement: figures of a run that went wrong mean nothing.
+
+    `requested_from`: times of requests before it do not count. `settled_after`: for `first_settled`, after a kill, which
+    allows repeats.
+    """
+
+    def __init__(self, stage, topic, requests, requested_from=0, settled_after=None):
+        tokens = requests.form.tokens or 1
+        seen = [bytearray(count * tokens) for count in stage.ends(requests.topic, requests.partitions)]
+        wanted = sum(stage.ends(topic, requests.partitions))
+        self.results = accepted = size = 0
+        self.answers, self.sends = collections.Counter(), collections.Counter()
+        self.first_sent = self.first_settled = float("inf")
+        stage.reader.assign([
+            stage.kafka.TopicPartition(topic, number, stage.kafka.OFFSET_BEGINNING)
+            for number in range(requests.partitions)])
+        deadline = time.monotonic() + 120 + wanted / 20_000
+        while self.results < wanted:
+            if time.monotonic() > deadline:
+                raise Failure(f"{topic} cannot be read back in time")
+            for message in stage.reader.consume(1_000, 0.1):
+                if message.error():
+                    continue
+                self.results += 1
+                size += len(message.value())
+                value = json.loads(message.value())
+                place = value["request"]
+                accepted += dict(message.headers() or [])["outcome"] == b"accepted" and value["outcome"] == "accepted"
+                if place["topic"] == requests.topic:
+                    seen[place["partition"]][place["offset"] * tokens + place["index"]] = 1
+                if value["requested_at_ms"] >= requested_from and "sent_at_ms" in value:
+                    sent, settled = value["sent_at_ms"], value["settled_at_ms"]
+                    self.answers[settled - sent] += 1
+                    self.sends[sent - value["requested_at_ms"]] += 1
+                    self.first_sent = min(self.first_sent, sent)
+                    if settled > (settled_after or 0):
+                        self.first_settled = min(self.first_settled, settled)
+        stage.reader.unassign()
+        self.mean_size = size // max(1, self.results)
+        distinct = sum(map(sum, seen))
+        repeats = self.results - distinct if settled_after else 0
+        if distinct != requests.count or self.results != requests.count + repeats or accepted != self.results:
+            raise Failure(
+                f"{topic} has {self.results} results of {distinct} requests, {accepted} of them accepted; expected one "
+                f"for each of {requests.count}")
+
+
+def percentiles(counts):
+    """The 50th, 99th and 99.9th percentile of a Counter, each a value that was seen; nothing for an empty one."""
+    found, total, passed = {}, sum(counts.values()), 0
+    for value in sorted(counts):
+        passed += counts[value]
+        for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)):
+            if passed >= share * total and name not in found:
+                found[name] = value
+    return found
