@@ -110,11 +110,6 @@ import CRdkafka
         return found
     }
 
-    /// The names of all topics that one may see.
-    package func topicNames(timeoutMs: Int32) throws(KafkaError) -> Set<String> {
-        Set(try Metadata(of: client, onlyKnown: false, timeoutMs: timeoutMs).topics.keys)
-    }
-
     /// The first offset that each partition holds, and the end of what can be read of it; those whose leaders did not
     /// tell are left out. Their topics are to be among those of `topics(named:timeoutMs:)`.
     package func bounds(of partitions: [TopicPartition], timeoutMs: Int32) -> [TopicPartition: Range<Int64>] {

@@ -2,284 +2,232 @@ internal import EventLoop
 internal import Kafka
 internal import PushRecords
 
-/// A record to be written, and what for.
-struct ReplayedRecord {
+/// A record to be produced.
+struct ReplayRecord {
     var record: OwnedRecord
-    /// Where the request stands.
-    var log: TopicPartition
-    /// For people.
-    var place: String
-    var source: TopicPartition
+    var topic: String
+    /// -1 to let the key decide.
+    var partition: Int32
 }
 
-/// What became of a batch before anything is written.
-struct FetchedBatch {
-    /// In the order in which they are to be written.
-    var records: [ReplayedRecord] = []
-    var bytes = 0
-    /// Of what is not to be written, by partition of the results or dead letters.
+/// What became of some items before anything is produced.
+struct FetchedItems {
+    var records: [ReplayRecord] = []
+    /// By partition of the results or dead letters; the records count as produced.
     var counts: [TopicPartition: ReplayCounts] = [:]
-    /// What is to be said of single requests.
+    /// Lines about single requests.
     var remarks: [String] = []
+    var byteCount = 0
 
-    mutating func append(_ record: ReplayedRecord) {
-        bytes += record.record.byteCount + 300
-        records.append(record)
-    }
-
-    mutating func count(_ item: ReplayBatch.Item, _ count: WritableKeyPath<ReplayCounts, Int64>) {
-        counts[item.source, default: ReplayCounts()][keyPath: count] += 1
+    mutating func count(_ item: ReplayItem, _ kind: ReplayCounts.Kind, _ remark: String? = nil) {
+        counts[item.source, default: ReplayCounts()][kind] += 1
+        if let remark { remarks.append(remark) }
     }
 }
 
-/// Reads the requests that a batch is about where they stand, and makes of them the records to be written. One thread.
+/// Fetches the requests of items from where they stand, and makes the records that ask for them again. One thread.
 final class OriginalFetcher {
     private let order: ReplayOrder
-    private let reader: OffsetReader
-    private let watch: ReplayWatch
-    private var lookup: TopicLookup
+    private let wait: BrokerWait
+    private let client: OffsetReader
     private var writer: ReplayWriter
+    /// Topics that were looked for in vain.
+    private var absent: Set<String> = []
+    private var fetched = FetchedItems()
 
-    /// More than that is not held in memory: a batch of several requests is done in two halves then.
+    /// The most that is held in memory, unless a single request is larger.
     private static let byteLimit = 32 << 20
-    /// How long one question to the brokers may take.
-    private static let questionMs: Int32 = 10_000
+    /// Reading a few records that are not wanted costs less than a seek: beside a busy broker 280 records of 250 bytes
+    /// were read in the time of one.
+    private static let gap: Int64 = 250
 
-    init(_ order: ReplayOrder, _ cluster: ClusterSettings, _ watch: ReplayWatch) throws(KafkaError) {
+    init(_ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait) throws(KafkaError) {
         self.order = order
-        self.watch = watch
-        reader = try OffsetReader(cluster, fetchKilobytes: 64)
-        lookup = TopicLookup(reader, watch)
+        self.wait = wait
+        client = try OffsetReader(cluster, fetchKilobytes: 64)
         writer = ReplayWriter(copyHeaders: order.copyHeaders)
     }
 
-    /// `nil`: together they take too much memory.
-    func fetch(_ batch: ReplayBatch) throws(ReplayFailure) -> FetchedBatch? {
-        var fetched = FetchedBatch()
-        for item in batch.items {
-            guard case .letter(let record) = item.kind else { continue }
-            fetched.append(
-                ReplayedRecord(record: record, log: item.log, place: item.place, source: item.source))
+    /// Throws if the topic that all goes to is not there.
+    func checkTarget() throws(CommandFailure) {
+        guard let target = order.target else { return }
+        do throws(CommandFailure) {
+            _ = try wait.partitions(of: target, from: client) { Denial.writing([$0], $1) }
+        } catch {
+            guard error.kind == .unknownTopic else { throw error }
+            throw CommandFailure("topic \(target) cannot be written: create it, or give --to TOPIC")
         }
-        var round = Round(batch: batch, fetches: batch.wanted().mapValues { LogFetch($0) }, fetched: fetched)
-        defer { for log in round.fetches.keys { reader.stop(log) } }
-        try begin(round.fetches.keys.map(\.self), &round)
-        while !round.fetches.isEmpty {
-            try watch.check()
-            watch.trouble(reader.events())
-            var failure: ReplayFailure?
-            var lost: TopicPartition?
-            var short: TopicPartition?
-            _ = reader.next(timeoutMs: 100) { log, message in
-                failure = took(log, message, &round)
-            } trouble: { log, trouble in
-                switch trouble {
-                case .end(let offset): if !ended(log, at: offset, &round) { short = log }
-                case .outOfRange: lost = log
-                case .unreadable(_, let error): failure = cannotRead(log, error.text, &round)
-                // Deleted, or made anew with fewer partitions, since it was begun.
-                case .failed(let error) where error.code.isUnknownTopic: short = log
-                case .failed(let error):
-                    failure = ReplayFailure.reading(log.topic, error.code)
-                    if failure == nil { watch.trouble(error.text) }
-                }
-            }
-            if let short {
-                try watch.pause(ms: 200)
-                lost = short
-            }
-            if let lost { try begin([lost], &round) }
-            if let failure { throw failure }
-            if round.fetched.bytes > Self.byteLimit, batch.items.count > 1 { return nil }
-        }
-        return round.fetched
     }
 
-    /// What is being fetched.
-    private struct Round {
-        let batch: ReplayBatch
-        /// Logs of which something is still wanted.
-        var fetches: [TopicPartition: LogFetch]
-        var fetched: FetchedBatch
+    /// Returns `nil` if the requests of these items, which are several, take too much memory together.
+    func fetch(_ batch: ArraySlice<ReplayItem>) throws(CommandFailure) -> FetchedItems? {
+        fetched = FetchedItems()
+        var byTopic: [String: [ReplayItem]] = [:]
+        for item in batch {
+            guard case .skipped(let kind, let remark) = item.kind else {
+                fetched.count(item, .matched)
+                byTopic[item.log.topic, default: []].append(item)
+                continue
+            }
+            fetched.count(item, kind, remark)
+            // A result that cannot be read may not have been meant.
+            if kind != .unreadable { fetched.count(item, .matched) }
+        }
+        for (topic, items) in byTopic {
+            let reader = try reader(of: topic)
+            for item in items {
+                guard case .letter(let record) = item.kind else { continue }
+                if order.target == nil, reader == nil {
+                    miss([item], "there is no topic \(topic) any more")
+                } else {
+                    append(record, item, isThere: reader?.bounds[item.log] != nil)
+                }
+            }
+            for (log, items) in Dictionary(grouping: items.filter(\.isFetched), by: \.log) {
+                guard let reader, let range = reader.bounds[log] else {
+                    miss(items, "there is no such topic or partition any more")
+                    continue
+                }
+                try fetch(Dictionary(grouping: items, by: \.offset), of: log, reader, range)
+                if fetched.byteCount > Self.byteLimit, batch.count > 1 { return nil }
+            }
+        }
+        return fetched
+    }
+
+    private func append(_ record: OwnedRecord, _ item: ReplayItem, isThere: Bool = true) {
+        fetched.byteCount += record.byteCount + 300
+        // Back in its partition it stands among the others of its device, whatever partitioner chose it.
+        fetched.records.append(
+            ReplayRecord(
+                record: record, topic: order.target ?? item.log.topic,
+                partition: order.target == nil && isThere ? item.log.partition : -1))
+        fetched.count(item, .produced)
+    }
+
+    private func miss(_ items: [ReplayItem], _ why: String) {
+        for item in items { fetched.count(item, .gone, "\(item.place) is gone: \(why)") }
     }
 
     // MARK: Reading
 
-    /// Starts reading these logs, where they are there.
-    private func begin(_ logs: [TopicPartition], _ round: inout Round) throws(ReplayFailure) {
-        guard !logs.isEmpty else { return }
-        let topics = try lookup.topics(Set(logs.map(\.topic)))
-        var there: [TopicPartition] = []
-        for log in logs {
-            let topic = topics[log.topic]
-            if topic?.code == KafkaCode.none, Int(log.partition) < topic?.partitions ?? 0 {
-                there.append(log)
-            } else if topic?.code == KafkaCode.none || topic?.code.isUnknownTopic != false {
-                let findings = round.fetches[log]?.giveUp("there is no such topic or partition any more") ?? []
-                reader.stop(log)
-                round.fetches[log] = nil
-                note(findings, &round)
-            } else if let code = topic?.code {
-                throw ReplayFailure.reading(log.topic, code)
-                    ?? ReplayFailure("topic \(log.topic) cannot be read: \(code.text)")
-            }
-        }
-        while !there.isEmpty {
-            let bounds = reader.bounds(of: there, timeoutMs: Self.questionMs)
-            for (log, range) in bounds {
-                guard var fetch = round.fetches[log] else { continue }
-                let begun = fetch.begin(range)
-                round.fetches[log] = fetch
-                note(begun.findings, &round)
-                if let failure = go(log, begun.step, &round) { throw failure }
-            }
-            there.removeAll { bounds[$0] != nil }
-            guard let silent = there.first else { return }
-            watch.trouble("the leader of \(silent) does not answer")
-            try watch.pause(ms: 1_000)
-        }
-    }
-
-    private func go(_ log: TopicPartition, _ step: LogFetch.Step, _ round: inout Round) -> ReplayFailure? {
-        switch step {
-        case .goOn: break
-        case .done:
-            reader.stop(log)
-            round.fetches[log] = nil
-        case .start(let offset):
-            do throws(KafkaError) {
-                try reader.start(log, at: offset)
+    /// Returns a reader; `nil` if there is no such topic. It may just be recreated, or its broker have started a moment
+    /// ago, so that it is looked for several times.
+    private func reader(of topic: String) throws(CommandFailure) -> TopicReader? {
+        for _ in 0..<5 where !absent.contains(topic) {
+            do throws(CommandFailure) {
+                return try TopicReader(client, topic: topic, wait)
             } catch {
-                return ReplayFailure("\(log): \(error)")
+                guard error.kind == .unknownTopic else { throw error }
             }
+            try wait.pause(ms: 500)
         }
+        absent.insert(topic)
         return nil
     }
 
-    private func took(_ log: TopicPartition, _ message: borrowing Message, _ round: inout Round) -> ReplayFailure? {
-        guard var fetch = round.fetches[log] else { return nil }
-        let told = fetch.took(message.offset)
-        round.fetches[log] = fetch
-        for finding in told.findings {
-            if case .found(let wanted) = finding {
-                make(wanted, log, message, &round)
-            } else {
-                note([finding], &round)
-            }
+    /// Reads the records at the offsets of these items in their order: one after the other where they are near to each
+    /// other, by seeking where they are not.
+    private func fetch(
+        _ items: [Int64: [ReplayItem]], of log: TopicPartition, _ reader: TopicReader, _ range: Range<Int64>
+    ) throws(CommandFailure) {
+        var wanted = items.keys.sorted()[...]
+        func miss(_ count: Int, _ why: String) {
+            for offset in wanted.prefix(count) { self.miss(items[offset] ?? [], why) }
+            wanted.removeFirst(count)
         }
-        return go(log, told.step, &round)
-    }
-
-    /// False: the log has more.
-    private func ended(_ log: TopicPartition, at offset: Int64, _ round: inout Round) -> Bool {
-        guard var fetch = round.fetches[log] else { return true }
-        guard let findings = fetch.ended(offset) else { return false }
-        note(findings, &round)
-        _ = go(log, .done, &round)
-        return true
-    }
-
-    private func cannotRead(_ log: TopicPartition, _ reason: String, _ round: inout Round) -> ReplayFailure? {
-        guard var fetch = round.fetches[log] else { return nil }
-        let told = fetch.failed(reason)
-        round.fetches[log] = fetch
-        note(told.findings, &round)
-        return go(log, told.step, &round)
-    }
-
-    private func note(_ findings: [LogFetch.Finding], _ round: inout Round) {
-        for finding in findings {
-            switch finding {
-            case .found: break
-            case .missing(let wanted, let why):
-                for number in wanted.items { miss(round.batch.items[number], why, &round) }
-            case .unreadable(let wanted, let why):
-                for number in wanted.items {
-                    let item = round.batch.items[number]
-                    round.fetched.count(item, \.unreadable)
-                    round.fetched.remarks.append("\(item.place) cannot be read: \(why)")
+        let gone = "its offset has no record any more"
+        miss(wanted.count { $0 < range.lowerBound }, "the log begins at \(range.lowerBound)")
+        for offset in wanted.reversed() where offset >= range.upperBound {
+            self.miss(items[offset] ?? [], "the log ends at \(range.upperBound)")
+            wanted.removeLast()
+        }
+        defer { client.stop(log) }
+        var position: Int64 = .min
+        var silences = 0
+        while let next = wanted.first {
+            try wait.check()
+            if next < position || next - Self.gap > position {
+                try reader.start(log, at: next)
+                position = next
+            }
+            do throws(CommandFailure) {
+                try reader.read(timeoutMs: 100) { _, message in
+                    miss(wanted.count { $0 < message.offset }, gone)
+                    if wanted.first == message.offset { make(items[wanted.removeFirst()] ?? [], message) }
+                    return wanted.first.map { $0 - message.offset <= Self.gap } ?? false
                 }
+            } catch {
+                guard error.kind == .unreadable else { throw error }
+                for item in items[wanted.removeFirst()] ?? [] {
+                    fetched.count(item, .unreadable, "\(item.place) cannot be read: \(error)")
+                }
+                position = .min
+                continue
+            }
+            let reached = reader.positions[log] ?? 0
+            // A reader that went back is in a log that was recreated or cut.
+            miss(reached < position ? wanted.count : wanted.count { $0 < reached }, gone)
+            silences = reached == position ? silences + 1 : 0
+            position = reached
+            // A topic that is deleted meanwhile has nothing to read, and no end.
+            if silences % 20 == 19, try self.reader(of: log.topic)?.bounds[log] == nil {
+                miss(wanted.count, "there is no such topic or partition any more")
             }
         }
-    }
-
-    private func miss(_ item: ReplayBatch.Item, _ why: String, _ round: inout Round) {
-        round.fetched.count(item, \.gone)
-        round.fetched.remarks.append("\(item.place) is gone: \(why)")
     }
 
     // MARK: Making records
 
-    private func make(
-        _ wanted: LogFetch.Wanted, _ log: TopicPartition, _ message: borrowing Message, _ round: inout Round
-    ) {
-        let items = wanted.items.map { round.batch.items[$0] }
+    /// - Parameter items: those of one record, either of results or of dead letters.
+    private func make(_ items: [ReplayItem], _ message: borrowing Message) {
+        guard let log = items.first?.log else { return }
+        if message.hasUnreadableHeaders {
+            for item in items {
+                fetched.count(item, .unreadable, "\(item.place) cannot be read: its headers are damaged")
+            }
+            return
+        }
         var headers: [RecordHeader] = []
         message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
         let (key, value) = (message.key, message.value)
         let (offset, timestampMs) = (message.offset, message.timestampMs)
-        if message.hasUnreadableHeaders {
-            for item in items {
-                round.fetched.count(item, \.unreadable)
-                round.fetched.remarks.append("\(item.place) cannot be read: its headers are damaged")
-            }
-            return
-        }
-        // All of one record are of one kind: of results, or of dead letters.
-        let wishes = items.compactMap { item -> ReplayWish? in
-            if case .notification(let wish) = item.kind { wish } else { nil }
-        }
         var topic = log.topic
         topic.withUTF8 { topic in
             headers.withUnsafeBufferPointer { headers in
                 let place = RequestPlace(
                     topic: UnsafeRawBufferPointer(topic), partition: log.partition, offset: offset, index: 0)
-                if wishes.isEmpty {
-                    var isTaken = false
-                    for item in items {
-                        guard case .records(let mark) = item.kind else { continue }
-                        guard mark.fits(value, timestampMs: timestampMs) else {
-                            miss(item, "the record there is another one than its dead letter is about", &round)
-                            continue
-                        }
-                        // Another letter said the same of it in other words.
-                        if isTaken {
-                            round.fetched.count(item, \.repeated)
-                            continue
-                        }
-                        isTaken = true
+                var results: [(item: ReplayItem, wish: ReplayWish)] = []
+                for item in items {
+                    switch item.kind {
+                    case .notification(let wish): results.append((item, wish))
+                    case .truncatedLetter(let mark) where mark.fits(value, timestampMs: timestampMs):
                         let made = writer.whole(
-                            key: key, value: value, headers: headers, place: place,
-                            as: order.topics.kind(of: log.topic))
-                        append(made, item, "\(log)/\(offset)", &round)
+                            key: key, value: value, headers: headers, place: place, as: order.whole(log.topic))
+                        append(OwnedRecord(copying: made.key, made.value, headers: made.headers), item)
+                    default: miss([item], "the record there is another one than its dead letter is about")
                     }
-                    return
                 }
+                guard !results.isEmpty else { return }
+                results.sort { $0.wish.index < $1.wish.index }
                 writer.write(
-                    key: key, value: value, headers: headers, timestampMs: timestampMs, place: place, wishes: wishes,
-                    nowMs: watch.nowMs, expiredToo: order.expiredToo
-                ) { number, verdict in
-                    let item = items[number]
-                    switch verdict {
-                    case .record(let made): append(made, item, item.place, &round)
-                    case .another(let why): miss(item, "\(why)", &round)
-                    case .repeated: round.fetched.count(item, \.repeated)
-                    case .expired: round.fetched.count(item, \.expired)
-                    case .refused(let detail):
-                        let words = detail.subject.prefix(Detail.subjectLimit)
-                        let subject = words.isEmpty ? "" : ": \(String(decoding: words, as: UTF8.self))"
-                        round.fetched.count(item, \.refused)
-                        round.fetched.remarks.append("\(item.place) is not asked for again: \(detail.text)\(subject)")
-                    }
-                }
+                    key: key, value: value, headers: headers, timestampMs: timestampMs, place: place,
+                    wishes: results.map(\.wish), nowMs: LoopTime.read().wallMs, expiredToo: order.expiredToo
+                ) { note($1, results[$0].item) }
             }
         }
     }
 
-    private func append(_ made: EncodedRecord, _ item: ReplayBatch.Item, _ place: String, _ round: inout Round) {
-        round.fetched.append(
-            ReplayedRecord(
-                record: OwnedRecord(copying: made.key, made.value, headers: made.headers), log: item.log, place: place,
-                source: item.source))
+    private func note(_ verdict: ReplayVerdict, _ item: ReplayItem) {
+        switch verdict {
+        case .record(let made): append(OwnedRecord(copying: made.key, made.value, headers: made.headers), item)
+        case .another(let why): miss([item], "\(why)")
+        case .expired: fetched.count(item, .expired)
+        case .refused(let detail):
+            let subject = String(decoding: detail.subject.prefix(Detail.subjectLimit), as: UTF8.self)
+            fetched.count(
+                item, .refused,
+                "\(item.place) is not asked for again: \(detail.text)\(subject.isEmpty ? "" : ": \(subject)")")
+        }
     }
 }

@@ -1,4 +1,77 @@
 internal import Bytes
+package import PushRecords
+
+/// Where a replay finds what to ask for again.
+package enum ReplaySource: String, CaseIterable, Sendable {
+    case results
+    case deadLetters = "dead-letters"
+}
+
+/// Which results or dead letters are meant. Each condition that is given has to fit, by one of its values.
+package struct ReplaySelection: Hashable, Sendable {
+    /// A request record, or one notification of it.
+    package struct Place: Hashable, Sendable, CustomStringConvertible {
+        package var topic: String
+        package var partition: Int32
+        package var offset: Int64
+        /// `nil` for all notifications of the record.
+        package var index: Int32?
+
+        /// Reads `TOPIC/PARTITION/OFFSET` or `TOPIC/PARTITION/OFFSET/INDEX`; returns `nil` for anything else.
+        package init?(_ text: String) {
+            let isWhole = text.utf8.count { $0 == UInt8(ascii: "/") } == 2
+            guard let request = DeliveryResult.Request(text: isWhole ? text + "/0" : text) else { return nil }
+            topic = request.topic
+            partition = request.partition
+            offset = request.offset
+            index = isWhole ? nil : request.index
+        }
+
+        package var description: String { "\(topic)/\(partition)/\(offset)" + (index.map { "/\($0)" } ?? "") }
+
+        /// - Parameter index: `nil` for a dead letter, which stands for the whole record.
+        func fits(_ topic: String, _ partition: Int32, _ offset: Int64, index: Int32?) -> Bool {
+            self.offset == offset && self.partition == partition && self.topic == topic
+                && (self.index == nil || index == nil || self.index == index)
+        }
+    }
+
+    /// Apple's reasons, or those of dead letters.
+    package var reasons: Set<String> = []
+    /// When it is empty, any outcome but `accepted`, which is only meant where it is named.
+    package var outcomes: Set<Outcome> = []
+    package var apps: Set<String> = []
+    /// When the notification settled or became a dead letter: from this time on, in milliseconds since the epoch.
+    package var sinceMs: Int64?
+    /// Before this time.
+    package var untilMs: Int64?
+    package var places: Set<Place> = []
+
+    package init() {}
+
+    func matches(_ result: DeliveryResult) -> Bool {
+        let request = result.request
+        return (outcomes.isEmpty ? result.outcome != .accepted : outcomes.contains(result.outcome))
+            && (reasons.isEmpty || result.reason.map { reasons.contains($0.rawValue) } ?? false)
+            && (apps.isEmpty || result.app.map { apps.contains($0) } ?? false)
+            && isInTime(result.settledAtMs)
+            && isNamed(request.topic, request.partition, request.offset, index: request.index)
+    }
+
+    /// - Parameter writtenMs: the dead letter's own timestamp.
+    func matches(_ letter: DeadLetter, writtenMs: Int64) -> Bool {
+        (reasons.isEmpty || reasons.contains(letter.reason)) && isInTime(writtenMs)
+            && isNamed(letter.topic, letter.partition, letter.offset, index: nil)
+    }
+
+    private func isInTime(_ timeMs: Int64) -> Bool {
+        (sinceMs.map { timeMs >= $0 } ?? true) && (untilMs.map { timeMs < $0 } ?? true)
+    }
+
+    private func isNamed(_ topic: String, _ partition: Int32, _ offset: Int64, index: Int32?) -> Bool {
+        places.isEmpty || places.contains { $0.fits(topic, partition, offset, index: index) }
+    }
+}
 
 /// What a replay is told to do.
 package struct ReplayOrder: Sendable {
@@ -6,15 +79,17 @@ package struct ReplayOrder: Sendable {
     /// The topic of the results or dead letters.
     package var topic: String
     package var selection: ReplaySelection
-    /// Those that requests may be of.
-    package var topics: ReplayTopics
-    /// Where the requests go; `nil`: to the topic that each came from.
+    /// The retry topics, whose dead letters go back to them.
+    package var retryTopics: Set<String> = []
+    /// Whether the workers read requests from a topic.
+    package var isRequestTopic: @Sendable (String) -> Bool
+    /// Where the requests go; `nil` for the topic that each came from.
     package var target: String?
     /// Whether to ask again for what has expired.
     package var expiredToo = false
-    /// Requests a second, at most; `nil`: as fast as it goes.
+    /// The most requests a second; `nil` for no limit.
     package var ratePerSecond: Int?
-    /// Nothing is written: it only says what would be.
+    /// Whether it only reports what would be produced.
     package var isDryRun = false
     /// The consumer group whose offsets are the job's progress, and the producer's `transactional.id`.
     package var group: String
@@ -24,19 +99,19 @@ package struct ReplayOrder: Sendable {
     package var fingerprint: String
 
     package init(
-        _ source: ReplaySource, topic: String, _ selection: ReplaySelection, of topics: ReplayTopics, group: String,
-        fingerprint: String
+        _ source: ReplaySource, topic: String, _ selection: ReplaySelection, group: String, fingerprint: String,
+        isRequestTopic: @escaping @Sendable (String) -> Bool
     ) {
         self.source = source
         self.topic = topic
         self.selection = selection
-        self.topics = topics
         self.group = group
         self.fingerprint = fingerprint
+        self.isRequestTopic = isRequestTopic
     }
 
-    /// 16 hex digits of the conditions as they were given: a time such as `2h` counts as it stands, so that the same
-    /// command is the same job when it is run again.
+    /// Returns 16 hex digits of the conditions as they were given. A time such as `2h` counts as it stands, so that the
+    /// same command is the same job when it is run again.
     package static func fingerprint(_ conditions: [String]) -> String {
         var hash = FNV1a()
         for condition in conditions.sorted() {
@@ -45,17 +120,5 @@ package struct ReplayOrder: Sendable {
         }
         let digits = String(hash.value, radix: 16)
         return String(repeating: "0", count: 16 - digits.count) + digits
-    }
-}
-
-/// Why a replay does not go on: one line that says what to do.
-package struct ReplayFailure: Error, Hashable, Sendable, CustomStringConvertible {
-    package let description: String
-    /// It was told to stop, or its time is over: what is not done yet, the same command does.
-    package let isStop: Bool
-
-    package init(_ description: String, isStop: Bool = false) {
-        self.description = description
-        self.isStop = isStop
     }
 }

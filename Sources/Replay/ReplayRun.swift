@@ -1,19 +1,20 @@
+internal import EventLoop
 package import Kafka
 internal import PushRecords
 
 /// How far a replay is, and in the end what came of it.
 package struct ReplayReport: Sendable {
-    /// Of the whole job, from its beginning on.
+    /// The counts of the whole job, earlier runs included.
     package internal(set) var counts = ReplayCounts()
-    /// What this run found; a run that goes on with a job does not know what the ones before found.
+    /// What this run found.
     package internal(set) var tally = ReplayTally()
-    /// Places that the selection names and of which nothing matched.
+    /// Places of the selection for which nothing matched.
     package internal(set) var unmatched: [String] = []
-    /// What of all that was there when the job began has been looked at, from 0 to 1.
+    /// Which part of what was there when the job began has been read, from 0 to 1.
     package internal(set) var part = 0.0
-    /// An earlier run began the job.
+    /// Whether an earlier run began the job.
     package internal(set) var isResumed = false
-    /// An earlier run ended the job.
+    /// Whether an earlier run finished the job.
     package internal(set) var wasDone = false
     package internal(set) var isDone = false
     /// When the job began, in milliseconds since the epoch.
@@ -22,265 +23,189 @@ package struct ReplayReport: Sendable {
     package init() {}
 }
 
-/// Asks again for what results or dead letters name: reads them, fetches the requests, writes them and commits how far
-/// it is, batch by batch. One thread.
+/// How fast a replay may go. A quarter of a second's requests become visible at once, and after a pause no more than
+/// another quarter is made up for.
+struct Pace {
+    /// The most requests of one transaction without a rate.
+    static let batch = 10_000
+
+    let perSecond: Int?
+    /// When the next requests may become visible.
+    private var nextNs: Int64 = .min
+
+    init(perSecond: Int?) { self.perSecond = perSecond }
+
+    /// The most requests of one transaction.
+    var batchLimit: Int { perSecond.map { min(Self.batch, max(1, $0 / 4)) } ?? Self.batch }
+
+    func waitNs(_ nowNs: Int64) -> Int64 { nextNs == .min ? 0 : max(0, nextNs - nowNs) }
+
+    /// Notes that so many requests became visible.
+    mutating func spent(_ count: Int, _ nowNs: Int64) {
+        guard let perSecond, count > 0 else { return }
+        nextNs =
+            max(nextNs, nowNs - (nextNs == .min ? 0 : 250_000_000)) + Int64(count) * 1_000_000_000 / Int64(perSecond)
+    }
+}
+
+/// Asks again for what results or dead letters name: reads a batch of them, fetches the requests, and produces these
+/// in one transaction with the offsets of what was read. One thread.
 package final class ReplayRun {
     private let order: ReplayOrder
-    private let watch: ReplayWatch
+    private let wait: BrokerWait
     private let remark: (String) -> Void
     private let progressed: (ReplayReport) -> Void
-    private let source: OffsetReader
+    private let source: TopicReader
     private let fetcher: OriginalFetcher
-    /// `nil`: nothing is written.
+    /// `nil` for a dry run.
     private let transactions: ReplayTransactions?
     private var pace: Pace
+    private var gatherer: Gatherer
+    private var job: ReplayJob
     private var report = ReplayReport()
-    /// Of what became of requests, by partition of the results or dead letters, in this run.
-    private var done: [TopicPartition: ReplayCounts] = [:]
+    /// How many records of a batch were refused for themselves.
+    private var refusals = 0
 
-    private static let questionMs: Int32 = 10_000
     /// Results are found by their records' times, which come soon after their own; clocks may differ a little.
     private static let clockMs: Int64 = 60_000
-    /// The end of a log may seem to fall for a moment, when another broker begins to lead it.
-    private static let endMs: Int64 = 60_000
+    /// Where a topic refuses more records of a batch than that, it is not the records' fault.
+    private static let refusalLimit = 20
+    /// The most memory that the dead letters of a batch take.
+    private static let byteLimit = 16 << 20
 
-    /// Makes the clients; no broker needs to be there.
+    /// Begins the job, or goes on with it: reads what its group has committed.
     ///
     /// - Parameters:
-    ///   - remark: gets what is to be said of a single request that was not asked for again, once, in words.
-    ///   - progressed: is told after each batch, and some times a second while results are read.
+    ///   - remark: gets a line about each request that was not asked for again.
+    ///   - progressed: gets the report after each batch, and several times a second while results are read.
     package init(
-        _ order: ReplayOrder, _ cluster: ClusterSettings, _ watch: ReplayWatch, remark: @escaping (String) -> Void,
+        _ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait, remark: @escaping (String) -> Void,
         progressed: @escaping (ReplayReport) -> Void
-    ) throws(ReplayFailure) {
-        self.order = order
-        self.watch = watch
+    ) throws(CommandFailure) {
+        self.wait = wait
         self.remark = remark
         self.progressed = progressed
         pace = Pace(perSecond: order.ratePerSecond)
+        source = try TopicReader(cluster, topic: order.topic, group: order.isDryRun ? nil : order.group, wait)
         do throws(KafkaError) {
-            source = try OffsetReader(cluster, group: order.isDryRun ? nil : order.group, fetchKilobytes: 1_024)
-            fetcher = try OriginalFetcher(order, cluster, watch)
+            fetcher = try OriginalFetcher(order, cluster, wait)
         } catch {
-            throw ReplayFailure("Kafka: \(error)")
+            throw CommandFailure("Kafka: \(error)")
         }
-        transactions = order.isDryRun ? nil : try ReplayTransactions(order, cluster, source, watch)
+        transactions = order.isDryRun ? nil : try ReplayTransactions(order, cluster, source.client, wait)
+        let known = try ReplayJob(order, transactions?.begin(source.bounds.keys.map(\.self)) ?? [])
+        if known?.isDone != true { try fetcher.checkTarget() }
+        if let known { job = known } else { job = try Self.begun(order, source) }
+        report.isResumed = known != nil
+        report.wasDone = known?.isDone ?? false
+        report.beganMs = job.beganMs
+        var order = order
+        (order.selection.sinceMs, order.selection.untilMs) = (job.sinceMs, job.untilMs)
+        self.order = order
+        gatherer = Gatherer(order)
+        // From here on what comes to the logs is not part of the job, whoever goes on with it.
+        if known == nil { _ = try transactions?.write([], job, after: nil) }
+    }
+
+    private static func begun(_ order: ReplayOrder, _ source: TopicReader) throws(CommandFailure) -> ReplayJob {
+        let from = order.selection.sinceMs.map { ReadingStart.time(max(0, $0 - clockMs)) } ?? .beginning
+        let starts = try source.starts(at: from)
+        return ReplayJob(
+            order, beganMs: LoopTime.read().wallMs,
+            source.bounds.reduce(into: [:]) { $0[$1.key] = (starts[$1.key] ?? 0)..<$1.value.upperBound })
     }
 
     /// Does all that is left of the job.
-    package func run() throws(ReplayFailure) -> ReplayReport {
-        let partitions = try sourcePartitions()
-        let committed = try transactions?.begin(partitions) ?? []
-        let known = try JobProgress(order, committed)
-        let bounds = try bounds(of: partitions)
-        if known?.isDone != true { try lookAtTarget() }
-        var progress: JobProgress
-        if let known {
-            progress = known
-            report.isResumed = true
-            report.wasDone = known.isDone
-            transactions?.note(known)
-        } else {
-            progress = try begun(bounds)
-            // From here on what comes to the log is none of the job's, whoever goes on with it.
-            _ = try transactions?.write(FetchedBatch(), progress)
+    package func run() throws(CommandFailure) -> ReplayReport {
+        if !report.wasDone {
+            try remember()
+            try replay()
+            report.unmatched = order.selection.places.subtracting(gatherer.found).map(\.description).sorted()
         }
-        report.beganMs = progress.facts.beganMs
-        note(progress, read: progress)
-        if !progress.isDone { progress = try work(progress, bounds) }
-        // Of an earlier run's work its commits tell; where nothing was to be read, of none something matched.
-        report.unmatched = progress.unmatched(order.selection.orderedPlaces).map { "\($0)" }
+        report.counts = job.counts
         report.isDone = true
         report.part = 1
         return report
     }
 
-    /// How far the job is then.
-    private func work(
-        _ progress: JobProgress, _ bounds: [TopicPartition: Range<Int64>]
-    ) throws(ReplayFailure) -> JobProgress {
-        var gatherer = Gatherer(order, progress, requestLimit: pace.batchLimit)
-        var reading: Set<TopicPartition> = []
-        defer { for partition in reading { source.stop(partition) } }
-        try remember(&gatherer, bounds, &reading)
-        try start(gatherer, bounds, &reading)
-        repeat {
-            try gather(&gatherer, &reading)
-            try finish(gatherer.takeBatch(), gatherer.progress)
-            for line in gatherer.takeRemarks() { remark(line) }
-            report.tally = gatherer.tally
-            progressed(report)
-        } while !reading.isEmpty || gatherer.hasMore
-        return gatherer.progress
-    }
-
-    // MARK: Where it begins
-
-    private func sourcePartitions() throws(ReplayFailure) -> [TopicPartition] {
-        let found = try watch.patiently {
-            ReplayFailure.reading(order.topic, $0.code)
-        } _: { () throws(KafkaError) in
-            defer { watch.trouble(source.events()) }
-            return try source.topics(named: [order.topic], timeoutMs: Self.questionMs)[order.topic]
+    /// Reads what earlier runs did, to know what of it comes once more in what is left, perhaps in another partition.
+    private func remember() throws(CommandFailure) {
+        var done = job.partitions.filter { $0.value.position > $0.value.start }
+        for (partition, progress) in done {
+            let first = source.bounds[partition]?.lowerBound ?? 0
+            done[partition] = first < progress.position ? progress : nil
+            if first < progress.position { try source.start(partition, at: max(progress.start, first)) }
         }
-        let code = found?.code ?? .unknownTopic
-        if let failure = ReplayFailure.reading(order.topic, code) { throw failure }
-        if code.isUnknownTopic { throw ReplayFailure("there is no topic \(order.topic)") }
-        guard code == .none, let found else {
-            throw ReplayFailure("topic \(order.topic) cannot be read: \(code.text)")
+        try read(done.mapValues(\.position), isFull: { false }) { _ = gatherer.take($0, isKnown: true) }
+    }
+
+    private func replay() throws(CommandFailure) {
+        let left = job.partitions.filter { !$0.value.isDone }
+        for (partition, progress) in left {
+            guard let range = source.bounds[partition], progress.end <= range.upperBound else {
+                throw changed(partition, progress.end)
+            }
+            let lost = max(0, min(range.lowerBound, progress.end) - progress.position)
+            if lost > 0 {
+                remark("\(lost) offsets of \(partition) from \(progress.position) on were gone before they were read")
+            }
+            job.partitions[partition]?.counts[.lost] += lost
+            try source.start(partition, at: progress.position + lost)
         }
-        return (0..<Int32(found.partitions)).map { TopicPartition(order.topic, $0) }
-    }
-
-    /// Where all is to be written is looked at before anything is promised, or begun.
-    private func lookAtTarget() throws(ReplayFailure) {
-        guard let target = order.target else { return }
-        var lookup = TopicLookup(source, watch)
-        let code = try lookup.settledTopics([target])[target]?.code ?? .unknownTopic
-        if let failure = ReplayFailure.writing([target], code) { throw failure }
-    }
-
-    private func bounds(of partitions: [TopicPartition]) throws(ReplayFailure) -> [TopicPartition: Range<Int64>] {
-        var found: [TopicPartition: Range<Int64>] = [:]
         while true {
-            let missing = partitions.filter { found[$0] == nil }
-            found.merge(source.bounds(of: missing, timeoutMs: Self.questionMs)) { first, _ in first }
-            guard let silent = partitions.first(where: { found[$0] == nil }) else { return found }
-            watch.trouble("the leader of \(silent) does not answer")
-            try watch.pause(ms: 1_000)
-        }
-    }
-
-    private func begun(_ bounds: [TopicPartition: Range<Int64>]) throws(ReplayFailure) -> JobProgress {
-        let selection = order.selection
-        let facts = JobFacts(
-            fingerprint: order.fingerprint, beganMs: watch.nowMs, sinceMs: selection.sinceMs, untilMs: selection.untilMs
-        )
-        guard let sinceMs = selection.sinceMs else { return JobProgress(facts, bounds) }
-        let starts = try watch.patiently { _ in
-            nil
-        } _: { () throws(KafkaError) in
-            try source.offsets(
-                of: Array(bounds.keys), fromMs: max(0, sinceMs - Self.clockMs), timeoutMs: Self.questionMs)
-        }
-        var ranges = bounds
-        for (partition, range) in bounds {
-            let start = min(max(starts[partition] ?? range.upperBound, range.lowerBound), range.upperBound)
-            ranges[partition] = start..<range.upperBound
-        }
-        return JobProgress(facts, ranges)
-    }
-
-    // MARK: Reading results
-
-    /// What was done, to know what of it comes once more.
-    private func remember(
-        _ gatherer: inout Gatherer, _ bounds: [TopicPartition: Range<Int64>], _ reading: inout Set<TopicPartition>
-    ) throws(ReplayFailure) {
-        for (partition, progress) in gatherer.progress.partitions {
-            guard let range = bounds[partition], progress.end <= range.upperBound else {
-                throw ReplayFailure(Self.changed(partition, progress))
+            var items: [ReplayItem] = []
+            var byteCount = 0
+            let lost = source.lost
+            try read(left.mapValues(\.end)) {
+                items.count >= pace.batchLimit || byteCount >= Self.byteLimit
+            } take: { record in
+                guard let item = gatherer.take(record) else { return }
+                if case .letter(let record) = item.kind { byteCount += record.byteCount + 200 }
+                items.append(item)
             }
-            gatherer.begins(partition, at: range.lowerBound)
-            guard gatherer.toRemember.contains(partition) else { continue }
-            try read(partition, from: max(progress.start, range.lowerBound))
-            reading.insert(partition)
-        }
-        try gather(&gatherer, &reading, isRemembering: true)
-    }
-
-    private func start(
-        _ gatherer: Gatherer, _ bounds: [TopicPartition: Range<Int64>], _ reading: inout Set<TopicPartition>
-    ) throws(ReplayFailure) {
-        for (partition, progress) in gatherer.progress.partitions where !progress.isDone {
-            try read(partition, from: max(progress.position, bounds[partition]?.lowerBound ?? 0))
-            reading.insert(partition)
-        }
-    }
-
-    private static func changed(_ partition: TopicPartition, _ progress: PartitionProgress) -> String {
-        "\(partition) ends before \(progress.end), where it ended when the job began: it was made anew, or lost records; "
-            + "begin another job (--name)"
-    }
-
-    private func read(_ partition: TopicPartition, from offset: Int64) throws(ReplayFailure) {
-        do throws(KafkaError) {
-            try source.start(partition, at: offset)
-        } catch {
-            throw ReplayFailure("\(partition): \(error)")
-        }
-    }
-
-    /// Until the batch is full, or nothing is left to read, or to be remembered.
-    private func gather(
-        _ gatherer: inout Gatherer, _ reading: inout Set<TopicPartition>, isRemembering: Bool = false
-    ) throws(ReplayFailure) {
-        func isPassed(_ partition: TopicPartition, _ gatherer: Gatherer) -> Bool {
-            isRemembering ? !gatherer.toRemember.contains(partition) : gatherer.isDone(partition)
-        }
-        /// Since when a log seems to end before where it ended.
-        var short: [TopicPartition: Int64] = [:]
-        while !gatherer.isFull, !reading.isEmpty {
-            try watch.check()
-            watch.trouble(source.events())
-            var timeoutMs: Int32 = 100
-            for _ in 0..<1_000 where !gatherer.isFull {
-                var moved: TopicPartition?
-                var outside: TopicPartition?
-                var failure: ReplayFailure?
-                let hasCome = source.next(timeoutMs: timeoutMs) { partition, message in
-                    Self.lend(message, of: partition) { gatherer.take($0) }
-                    moved = partition
-                } trouble: { partition, trouble in
-                    switch trouble {
-                    case .end(let offset):
-                        gatherer.ends(partition, at: offset)
-                        moved = partition
-                        if !isPassed(partition, gatherer) { short[partition] = short[partition] ?? watch.nowNs }
-                    case .outOfRange: outside = partition
-                    case .unreadable(let offset, let error):
-                        failure = ReplayFailure(
-                            "\(partition) cannot be read from offset \(offset) on (\(error.text)): give --since a time behind it"
-                        )
-                    case .failed(let error):
-                        failure = ReplayFailure.reading(partition.topic, error.code)
-                        if failure == nil { watch.trouble(error.text) }
-                    }
-                }
-                if let failure { throw failure }
-                if let outside {
-                    try startAgain(outside, &gatherer, isRemembering)
-                    moved = outside
-                }
-                if let moved, isPassed(moved, gatherer) {
-                    source.stop(moved)
-                    reading.remove(moved)
-                }
-                guard hasCome else { break }
-                timeoutMs = 0
-            }
-            for (partition, sinceNs) in short where reading.contains(partition) {
-                guard let progress = gatherer.progress.partitions[partition] else { continue }
-                if watch.nowNs - sinceNs > Self.endMs * 1_000_000 {
-                    throw ReplayFailure(Self.changed(partition, progress))
-                }
+            for (partition, count) in source.lost {
+                job.partitions[partition]?.counts[.lost] += count - (lost[partition] ?? 0)
             }
             report.tally = gatherer.tally
-            note(nil, read: gatherer.progress)
-            progressed(report)
+            refusals = 0
+            try process(items[...])
+            // Behind the last item nothing matched.
+            var next = job
+            for partition in left.keys { next.move(partition, to: source.positions[partition] ?? 0) }
+            try write([], next)
+            if job.isDone { return }
         }
     }
 
-    /// The log has lost its beginning meanwhile.
-    private func startAgain(
-        _ partition: TopicPartition, _ gatherer: inout Gatherer, _ isRemembering: Bool
-    ) throws(ReplayFailure) {
-        guard let range = try bounds(of: [partition])[partition], let before = gatherer.progress.partitions[partition]
-        else { return }
-        guard before.end <= range.upperBound else { throw ReplayFailure(Self.changed(partition, before)) }
-        gatherer.begins(partition, at: range.lowerBound)
-        guard let progress = gatherer.progress.partitions[partition] else { return }
-        try read(partition, from: max(isRemembering ? progress.start : progress.position, range.lowerBound))
+    private func changed(_ partition: TopicPartition, _ end: Int64) -> CommandFailure {
+        CommandFailure(
+            "\(partition) ends before \(end), where it ended when the job began: it was recreated, or lost records; begin another job (--name)"
+        )
+    }
+
+    /// Reads the results of partitions up to these offsets, or until the batch is full.
+    private func read(
+        _ targets: [TopicPartition: Int64], isFull: () -> Bool, take: (SourceRecord) -> Void
+    ) throws(CommandFailure) {
+        var left = targets
+        while true {
+            for (partition, target) in left where source.positions[partition] ?? 0 >= target {
+                source.client.stop(partition)
+                left[partition] = nil
+            }
+            guard !left.isEmpty, !isFull() else { return }
+            try wait.check()
+            let before = source.positions
+            try source.read(timeoutMs: 100) { partition, message in
+                if message.offset < targets[partition] ?? 0 { Self.lend(message, of: partition, take) }
+                return !isFull()
+            }
+            for (partition, position) in source.positions where position < before[partition] ?? 0 {
+                throw changed(partition, targets[partition] ?? 0)
+            }
+            report.part = job.part(at: source.positions)
+            progressed(report)
+        }
     }
 
     private static func lend(
@@ -298,38 +223,65 @@ package final class ReplayRun {
 
     // MARK: Batches
 
-    /// - Parameter gathered: how far the gatherer is; it may be behind the batch.
-    private func finish(_ batch: ReplayBatch, _ gathered: JobProgress) throws(ReplayFailure) {
-        var waiting = [batch]
-        while let batch = waiting.popLast() {
-            guard let fetched = try fetcher.fetch(batch) else {
-                let (first, second) = batch.halves()
-                waiting += [second, first]
-                continue
+    /// Produces what these items ask for and commits the job's offsets with it. Where that is too much memory, or one
+    /// of the records is refused for itself, it is done in two halves.
+    private func process(_ items: ArraySlice<ReplayItem>) throws(CommandFailure) {
+        guard !items.isEmpty else { return }
+        if var fetched = try fetcher.fetch(items) {
+            var next = job.after(items, fetched)
+            let ending = try write(fetched.records, next)
+            if case .refused(let code) = ending, items.count == 1, let item = items.first {
+                refusals += 1
+                guard refusals <= Self.refusalLimit else {
+                    throw CommandFailure(
+                        "topic \(order.target ?? item.log.topic) refuses many records: \(code.text); raise its max.message.bytes, or give --to TOPIC"
+                    )
+                }
+                fetched.counts = [:]
+                fetched.count(item, .matched)
+                fetched.count(
+                    item, .refused,
+                    "\(item.place) is not asked for again: the topic refuses its record: \(code.text)")
+                next = job.after(items, fetched)
+                try write([], next)
             }
-            let after = gathered.at(batch.after, plus: done)
-            var written = fetched
-            if let transactions {
-                try watch.pause(untilNs: watch.nowNs + pace.waitNs(watch.nowNs))
-                written = try transactions.write(fetched, after)
-                pace.spent(written.records.count, watch.nowNs)
+            if ending == .committed || items.count == 1 {
+                for line in fetched.remarks { remark(line) }
+                report.counts = job.counts
+                return progressed(report)
             }
-            for (partition, counts) in written.allCounts { done[partition, default: ReplayCounts()] += counts }
-            for line in written.remarks { remark(line) }
-            note(gathered.at(batch.after, plus: done), read: gathered)
-            progressed(report)
         }
+        let middle = items.startIndex + items.count / 2
+        try process(items[..<middle])
+        try process(items[middle...])
     }
 
-    /// - Parameter progress: `nil`: nothing was done since the last call.
-    private func note(_ progress: JobProgress?, read: JobProgress) {
-        if let progress {
-            report.counts = progress.counts
-        } else if order.isDryRun {
-            // There are no commits that it would have to agree with.
-            report.counts = read.at(read.partitions, plus: done).counts
+    @discardableResult
+    private func write(
+        _ records: [ReplayRecord], _ next: ReplayJob
+    ) throws(CommandFailure) -> ReplayTransactions.Ending {
+        if let transactions {
+            if !records.isEmpty { try wait.pause(ms: (pace.waitNs(LoopTime.read().monotonicNs) + 999_999) / 1_000_000) }
+            let ending = try transactions.write(records, next, after: job)
+            guard ending == .committed else { return ending }
+            pace.spent(records.count, LoopTime.read().monotonicNs)
         }
-        let passed = read.passed
-        report.part = passed.all == 0 ? 1 : passed.done / passed.all
+        job = next
+        return .committed
+    }
+}
+
+extension ReplayJob {
+    mutating func move(_ partition: TopicPartition, to position: Int64) {
+        guard let progress = partitions[partition] else { return }
+        partitions[partition]?.position = max(progress.position, min(position, progress.end))
+    }
+
+    /// The job once these items are done, which follow on what was done.
+    func after(_ items: ArraySlice<ReplayItem>, _ fetched: FetchedItems) -> ReplayJob {
+        var next = self
+        for item in items { next.move(item.source, to: item.sourceOffset + 1) }
+        for (partition, counts) in fetched.counts { next.partitions[partition]?.counts += counts }
+        return next
     }
 }

@@ -1,316 +1,208 @@
-internal import Kafka
-internal import PushRecords
+internal import EventLoop
+package import Kafka
+package import PushRecords
 
-/// Writes requests and commits the job's offsets, together or not at all. The job's name is the producer's
-/// transactional id: of two runs the one that began last is the one that counts. One thread.
+/// Produces requests and commits the job's offsets in one transaction, so that both are there or neither is. The job's
+/// group is the producer's transactional id, so that of two runs the one that began last goes on. One thread.
 final class ReplayTransactions {
     private let order: ReplayOrder
     private let cluster: ClusterSettings
-    private let watch: ReplayWatch
-    private var producer: Producer
-    private var topics: [String: ProducerTopic] = [:]
-    /// By the name of a topic that is written, how many partitions it has.
-    private var partitions: [String: Int] = [:]
+    private let wait: BrokerWait
     private let reader: OffsetReader
-    private var lookup: TopicLookup
-    /// What the group has committed, as far as is known.
-    private var committed: JobProgress?
-    /// What the report of a record that was not written said, by its place in the batch.
-    private var failures: [(index: Int, code: KafkaCode)] = []
-    /// librdkafka has given the transaction up.
+    private var producer: Producer
+    /// Whether librdkafka has given the transaction up.
     private var hasFailed = false
+    /// The first error of each kind that a report had.
+    private var failures: [KafkaCode] = []
 
-    /// So long a run that was killed holds up who reads the request topics. What is written was read before, so that a
-    /// transaction takes some ten milliseconds.
+    /// A run that was killed holds up readers of the request topics for at most as long. Requests are fetched before a
+    /// transaction begins, so that it takes some ten milliseconds.
     private static let timeoutMs = 20_000
-    private static let questionMs: Int32 = 10_000
-    /// More records than that of one batch are not found out one by one.
-    private static let refusalLimit = 20
 
-    /// - Parameter reader: has the job's group.
+    enum Ending: Hashable {
+        case committed
+        /// One of the records is refused for itself, and nothing was written.
+        case refused(KafkaCode)
+    }
+
+    /// - Parameter reader: a client that knows the job's group.
     init(
-        _ order: ReplayOrder, _ cluster: ClusterSettings, _ reader: OffsetReader, _ watch: ReplayWatch
-    ) throws(ReplayFailure) {
+        _ order: ReplayOrder, _ cluster: ClusterSettings, _ reader: OffsetReader, _ wait: BrokerWait
+    ) throws(CommandFailure) {
         self.order = order
         self.cluster = cluster
         self.reader = reader
-        lookup = TopicLookup(reader, watch)
-        self.watch = watch
-        producer = try Self.makeProducer(order, cluster, isSingle: false)
+        self.wait = wait
+        producer = try Self.producer(order, cluster)
     }
 
-    private static func makeProducer(
-        _ order: ReplayOrder, _ cluster: ClusterSettings, isSingle: Bool
-    ) throws(ReplayFailure) -> Producer {
+    private static func producer(
+        _ order: ReplayOrder, _ cluster: ClusterSettings
+    ) throws(CommandFailure) -> Producer {
         let transaction = ProducerSettings.Transaction(id: order.group, timeoutMs: timeoutMs)
         do throws(KafkaError) {
-            return try Producer(
-                ProducerSettings(cluster: cluster, sendsSingly: isSingle, transaction: transaction))
+            return try Producer(ProducerSettings(cluster: cluster, transaction: transaction))
         } catch {
-            throw ReplayFailure("Kafka: \(error)")
+            throw CommandFailure("Kafka: \(error)")
         }
     }
 
-    // MARK: Beginning
-
-    /// Ends what an earlier run left open, keeps one that is still there from going on, and says what the job's group
-    /// has committed.
-    func begin(_ partitions: [TopicPartition]) throws(ReplayFailure) -> [CommittedOffset] {
+    /// Aborts what an earlier run left open, fences a run that is still there, and returns what the job's group has
+    /// committed.
+    func begin(_ partitions: [TopicPartition]) throws(CommandFailure) -> [CommittedOffset] {
         while true {
-            try watch.check()
+            try wait.check()
             do throws(TransactionError) {
                 try producer.initializeTransactions(timeoutMs: 5_000)
                 break
             } catch {
-                if let failure = ReplayFailure.committing(order.group, error.error.code) { throw failure }
-                guard error.isPassing else { throw ReplayFailure("transactions cannot begin: \(error)") }
-                watch.trouble("transactions cannot begin: \(error.error.text)")
+                if let line = denial(error.error.code) { throw CommandFailure(line) }
+                guard error.isPassing else { throw CommandFailure("transactions cannot begin: \(error)") }
+                wait.say("transactions cannot begin: \(error.error.text)")
             }
             serve(timeoutMs: 200)
         }
-        return try commits(of: partitions)
-    }
-
-    private func commits(of partitions: [TopicPartition]) throws(ReplayFailure) -> [CommittedOffset] {
-        try watch.patiently {
-            ReplayFailure.committing(order.group, $0.code)
-        } _: { () throws(KafkaError) in
-            let found = try reader.committed(partitions, timeoutMs: Self.questionMs)
-            for commit in found where commit.code != .none {
-                throw KafkaError(commit.code, "\(order.group): \(commit.code.text)")
-            }
+        return try wait.answer(about: order.group, from: reader, denial: denial) { timeoutMs throws(KafkaError) in
+            let found = try reader.committed(partitions, timeoutMs: timeoutMs)
+            for commit in found where commit.code != .none { throw KafkaError(commit.code) }
             return found
         }
     }
 
-    /// What the commits say the job has done.
-    func note(_ progress: JobProgress?) { committed = progress }
+    private func denial(_ code: KafkaCode) -> String? {
+        Denial.using(group: order.group, code) ?? Denial.writing(transactionalID: order.group, code)
+    }
 
-    // MARK: A batch
-
-    /// Writes a batch and commits how far the job is then; returns what was written, by partition of the results or
-    /// dead letters, and what is to be said of what was not.
+    /// Produces the records and commits the job's progress, however often brokers fail meanwhile.
     ///
-    /// - Parameter after: how far the job is, but for what was written.
-    func write(_ batch: FetchedBatch, _ after: JobProgress) throws(ReplayFailure) -> FetchedBatch {
-        if batch.records.isEmpty, Self.progress(after, batch).entries(since: committed).isEmpty { return batch }
-        var batch = batch
-        var isSingle = false
-        var refusals = 0
+    /// - Parameter committed: what the job's group has committed; `nil` before the job's first commit.
+    func write(
+        _ records: [ReplayRecord], _ job: ReplayJob, after committed: ReplayJob?
+    ) throws(CommandFailure) -> Ending {
+        let entries = job.entries(since: committed)
+        if records.isEmpty, entries.isEmpty { return .committed }
         while true {
-            try watch.check()
-            try look(for: &batch)
-            let progress = Self.progress(after, batch)
-            let ending = try transact(batch, progress)
-            switch ending {
-            case .committed: break
-            case .refused(let index, let code):
-                if isSingle {
-                    refusals += 1
-                    guard refusals <= Self.refusalLimit else {
-                        throw ReplayFailure(
-                            "topic \(target(of: batch.records[index].log)) refuses many records: \(code.text); raise its max.message.bytes, or give --to TOPIC"
-                        )
-                    }
-                    batch.refuse(index, code)
-                }
-                // The next producer sends each record by itself, so that who is refused is known.
-                isSingle = true
-                _ = try replaceProducer(isSingle: true, progress)
-                continue
-            case .failed(let reason):
-                watch.trouble("\(reason); what was not committed is written again")
-                try watch.pause(ms: 1_000)
-                guard try replaceProducer(isSingle: isSingle, progress) else { continue }
+            try wait.check()
+            let reason: String
+            switch try transact(records, entries) {
+            case .success(.committed): return .committed
+            case .success(.refused(let code)):
+                _ = try isCommittedAfterRestart(job, committed)
+                return .refused(code)
+            case .failure(let error): reason = error.text
             }
-            committed = progress
-            if isSingle { _ = try replaceProducer(isSingle: false, progress) }
-            return batch
+            wait.say("\(reason); what was not committed is written again")
+            try wait.pause(ms: 1_000)
+            if try isCommittedAfterRestart(job, committed) { return .committed }
         }
     }
 
-    private static func progress(_ after: JobProgress, _ batch: FetchedBatch) -> JobProgress {
-        var progress = after
-        for (partition, counts) in batch.allCounts { progress.count(partition, counts) }
-        return progress
-    }
-
-    private enum Ending {
-        case committed
-        /// A record of the batch, by its place.
-        case refused(Int, KafkaCode)
-        /// Whether it was committed is not known.
-        case failed(String)
-    }
-
-    private func transact(_ batch: FetchedBatch, _ progress: JobProgress) throws(ReplayFailure) -> Ending {
-        let beganNs = watch.nowNs
+    /// Returns the error if the transaction failed, and may have been committed all the same.
+    private func transact(
+        _ records: [ReplayRecord], _ entries: [CommitEntry]
+    ) throws(CommandFailure) -> Result<Ending, KafkaError> {
+        let beganNs = LoopTime.read().monotonicNs
         var isWritten = false
-        failures = []
-        hasFailed = false
+        (failures, hasFailed) = ([], false)
         do throws(TransactionError) {
             try producer.beginTransaction()
-            let entries = progress.entries(since: committed)
-            if let ending = try produce(batch, entries) { return ending }
+            try produce(records)
+            if let code = failures.first(where: Self.isOfRecord) { return .success(.refused(code)) }
+            if let fatal = producer.fatalError { throw TransactionError(fatal, isPassing: false) }
+            // Throws the reason if librdkafka has given the transaction up.
+            if hasFailed { try producer.addOffsets(entries, group: order.group) }
+            if let code = failures.first { throw TransactionError(KafkaError(code), isPassing: false) }
             isWritten = true
             try producer.addOffsets(entries, group: order.group)
             try producer.commitTransaction()
-            return .committed
+            return .success(.committed)
         } catch {
-            serve(timeoutMs: 0)
-            let elapsedMs = (watch.nowNs - beganNs) / 1_000_000
-            if error.isFenced, elapsedMs < Self.timeoutMs {
-                throw ReplayFailure(
+            let code = error.error.code
+            let isInTime = LoopTime.read().monotonicNs - beganNs < Int64(Self.timeoutMs) * 1_000_000
+            // Brokers also fence a producer whose transaction took too long.
+            if error.isFenced, isInTime {
+                throw CommandFailure(
                     "another run of this job has begun (group \(order.group)), and goes on with it; this one ends")
             }
-            if let failure = ReplayFailure.committing(order.group, error.error.code) { throw failure }
-            // Who commits offsets of a topic must be allowed to read it.
-            let denial =
-                isWritten
-                ? ReplayFailure.reading(order.topic, error.error.code)
-                : ReplayFailure.writing(targets(of: batch), error.error.code)
-            if let denial { throw denial }
-            return .failed(error.error.text)
+            let targets = Set(records.map(\.topic)).sorted()
+            // Committing offsets of a topic needs the right to read it.
+            let line = isWritten ? Denial.reading(order.topic, code) : Denial.writing(targets, code)
+            if let line = denial(code) ?? line { throw CommandFailure(line) }
+            return .failure(error.error)
         }
     }
 
-    /// `nil`: all of it is acknowledged.
-    private func produce(_ batch: FetchedBatch, _ entries: [CommitEntry]) throws(TransactionError) -> Ending? {
-        for (index, replayed) in batch.records.enumerated() {
-            while true {
-                let code = queue(replayed, tag: UInt64(index))
-                if code == .none { break }
-                if code == .queueFull {
-                    serve(timeoutMs: 50)
-                    if failures.isEmpty, !hasFailed { continue }
-                }
-                failures.append((index, code))
-                return try ending(entries)
+    /// Produces the records, and returns once all are acknowledged or something has failed.
+    private func produce(_ records: [ReplayRecord]) throws(TransactionError) {
+        for record in records {
+            var code = try queue(record)
+            while code == .queueFull, failures.isEmpty, !hasFailed {
+                serve(timeoutMs: 50)
+                code = try queue(record)
             }
-            if index % 256 == 255 { serve(timeoutMs: 0) }
-            if !failures.isEmpty { return try ending(entries) }
+            if code != .none { failures.append(code) }
+            if producer.outstanding % 256 == 0 { serve(timeoutMs: 0) }
+            if !failures.isEmpty || hasFailed { break }
         }
-        let deadlineNs = watch.nowNs + Int64(Self.timeoutMs) * 1_000_000
-        while producer.outstanding > 0, failures.isEmpty, !hasFailed {
+        var deadline = LoopTime.read().monotonicNs + Int64(Self.timeoutMs) * 1_000_000
+        while producer.outstanding > 0, !failures.contains(where: Self.isOfRecord) {
             serve(timeoutMs: 50)
-            guard watch.nowNs < deadlineNs else { return .failed("the brokers do not acknowledge what is written") }
+            let nowNs = LoopTime.read().monotonicNs
+            // The report of the record that is to blame may come after the transaction was given up. Records that were
+            // not sent have no report then.
+            if !failures.isEmpty || hasFailed { deadline = min(deadline, nowNs + 500_000_000) }
+            if nowNs >= deadline { break }
         }
-        return failures.isEmpty && !hasFailed ? nil : try ending(entries)
+        if producer.outstanding > 0, failures.isEmpty, !hasFailed {
+            throw TransactionError(
+                KafkaError(.timedOut, "the brokers do not acknowledge what is written"), isPassing: false)
+        }
     }
 
-    /// Why not all of it is written.
-    private func ending(_ entries: [CommitEntry]) throws(TransactionError) -> Ending {
-        // The report of the record that is to blame may come behind the word that all has failed; of none that was not
-        // sent comes one.
-        let deadlineNs = watch.nowNs + 500_000_000
-        while !failures.contains(where: { Self.isOfRecord($0.code) }), watch.nowNs < deadlineNs { serve(timeoutMs: 50) }
-        if let refused = failures.first(where: { Self.isOfRecord($0.code) }) {
-            return .refused(refused.index, refused.code)
+    private func queue(_ record: ReplayRecord) throws(TransactionError) -> KafkaCode {
+        do throws(KafkaError) {
+            return producer.produce(record.record, to: try producer.topic(record.topic), partition: record.partition)
+        } catch {
+            throw TransactionError(error, isPassing: false)
         }
-        if let fatal = producer.fatalError { throw TransactionError(fatal, isPassing: false) }
-        // It throws what has befallen the transaction; what is said of single records follows from that.
-        if hasFailed { try producer.addOffsets(entries, group: order.group) }
-        let codes = failures.map(\.code)
-        if let denied = codes.first(where: { ReplayFailure.writing([], $0) != nil }) {
-            throw TransactionError(KafkaError(denied), isPassing: false)
-        }
-        return .failed("not all was written: \((codes.first ?? .wrongState).text)")
     }
 
-    /// What a broker refuses because of the record itself, or of one that is sent together with it.
+    /// Whether a broker refuses a record for itself, or for one that is sent together with it.
     private static func isOfRecord(_ code: KafkaCode) -> Bool {
         [.messageTooLarge, .invalidRecord, .batchWithInvalidRecord, .policyViolation].contains(code)
     }
 
-    private func queue(_ replayed: ReplayedRecord, tag: UInt64) -> KafkaCode {
-        let name = target(of: replayed.log)
-        guard let topic = topics[name] else { return .unknownTopic }
-        // Where it was it stands among the others of its device, by whatever partitioner it came there.
-        let isThere = name == replayed.log.topic && Int(replayed.log.partition) < partitions[name] ?? 0
-        return replayed.record.withLent { key, value, headers in
-            let list = headers.map { MessageHeader(name: $0.name, value: $0.value) }
-            return producer.produce(
-                to: topic, partition: isThere ? replayed.log.partition : -1, key: key, value: value, headers: list,
-                tag: tag)
-        }
-    }
-
     private func serve(timeoutMs: Int32) {
         producer.serve(timeoutMs: timeoutMs) { report in
-            if report.code != .none { failures.append((Int(report.tag), report.code)) }
+            if report.code != .none, !failures.contains(report.code) { failures.append(report.code) }
         } event: { event in
             if Producer.tellsFailedTransaction(event) { hasFailed = true }
-            watch.trouble([event])
+            if case .error(let error) = event { wait.say(error.text) }
         }
     }
 
-    // MARK: Topics
-
-    private func target(of log: TopicPartition) -> String { order.target ?? log.topic }
-
-    private func targets(of batch: FetchedBatch) -> [String] { Set(batch.records.map { target(of: $0.log) }).sorted() }
-
-    /// Makes sure that the topics that are to be written are there, before anything is. What came from one that is not
-    /// there any more is gone with it, and holds nothing else up.
-    private func look(for batch: inout FetchedBatch) throws(ReplayFailure) {
-        let names = Set(targets(of: batch).filter { topics[$0] == nil })
-        if names.isEmpty { return }
-        let descriptions = try lookup.settledTopics(names)
-        for name in names.sorted() {
-            let found = descriptions[name]
-            let code = found?.code ?? .unknownTopic
-            if code.isUnknownTopic, order.target == nil {
-                batch.lose(from: name)
-                continue
-            }
-            if let failure = ReplayFailure.writing([name], code) { throw failure }
-            guard code == .none else { throw ReplayFailure("topic \(name) cannot be written: \(code.text)") }
-            partitions[name] = found?.partitions ?? 0
-            do throws(KafkaError) {
-                topics[name] = try producer.topic(name)
-            } catch {
-                throw ReplayFailure("topic \(name): \(error)")
-            }
-        }
-    }
-
-    // MARK: Another producer
-
-    /// Undoes what was not committed, and says whether it was committed all the same.
-    private func replaceProducer(isSingle: Bool, _ progress: JobProgress) throws(ReplayFailure) -> Bool {
-        producer = try Self.makeProducer(order, cluster, isSingle: isSingle)
-        topics = [:]
-        let found = try begin(progress.partitions.keys.map(\.self))
-        if progress.isWhat(found) { return true }
-        guard committed?.isWhat(found) ?? found.allSatisfy({ $0.offset == nil }) else {
-            throw ReplayFailure(
+    /// Aborts what is open with a new producer, and returns whether the transaction was committed all the same.
+    private func isCommittedAfterRestart(
+        _ job: ReplayJob, _ committed: ReplayJob?
+    ) throws(CommandFailure) -> Bool {
+        producer = try Self.producer(order, cluster)
+        let found = try begin(Array(job.partitions.keys))
+        if job.isCommitted(found) { return true }
+        guard committed?.isCommitted(found) ?? found.allSatisfy({ $0.offset == nil }) else {
+            throw CommandFailure(
                 "another run of this job has gone on with it meanwhile (group \(order.group)); this one ends")
         }
         return false
     }
 }
 
-extension FetchedBatch {
-    /// With what is written, where all of it is.
-    var allCounts: [TopicPartition: ReplayCounts] {
-        var all = counts
-        for record in records { all[record.source, default: ReplayCounts()].produced += 1 }
-        return all
-    }
-
-    /// Their topic is not there any more.
-    mutating func lose(from topic: String) {
-        for record in records where record.log.topic == topic {
-            counts[record.source, default: ReplayCounts()].gone += 1
-            remarks.append("\(record.place) is gone: there is no topic \(topic) any more")
+extension Producer {
+    /// Queues a record; everything is copied before this returns. The key decides the partition -1.
+    package func produce(_ record: OwnedRecord, to topic: ProducerTopic, partition: Int32 = -1) -> KafkaCode {
+        record.withLent { key, value, headers in
+            produce(
+                to: topic, partition: partition, key: key, value: value,
+                headers: headers.map { MessageHeader(name: $0.name, value: $0.value) }, tag: 0)
         }
-        records.removeAll { $0.log.topic == topic }
-    }
-
-    /// The topic does not take that one.
-    mutating func refuse(_ index: Int, _ code: KafkaCode) {
-        let record = records.remove(at: index)
-        counts[record.source, default: ReplayCounts()].refused += 1
-        remarks.append("\(record.place) is not asked for again: the topic refuses its record: \(code.text)")
     }
 }

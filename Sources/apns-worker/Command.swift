@@ -74,12 +74,6 @@ struct Command: Sendable {
     }
 }
 
-/// The word before the options, for commands that take one, and what follows it.
-func operand(_ arguments: [String]) -> (word: String?, rest: [String]) {
-    guard let first = arguments.first, !first.hasPrefix("-") else { return (nil, arguments) }
-    return (first, Array(arguments.dropFirst()))
-}
-
 /// The text with spaces behind it, up to a width.
 func padded(_ text: String, to width: Int) -> String {
     text + String(repeating: " ", count: max(0, width - text.count))
@@ -94,22 +88,21 @@ func printable(_ word: String) -> String {
             }) + "\""
 }
 
-/// Reads a command's options; prints its help or what is wrong with them, and then says how to exit.
-func parsed<Values>(_ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values) -> Result<Values, Exit> {
-    do throws(UsageError) {
-        switch try table.parse(arguments, defaults) {
-        case .values(let values): return .success(values)
-        case .help:
-            say(table.help)
-            return .failure(Exit(code: .fine))
-        }
-    } catch {
-        complain(error.description)
-        return .failure(Exit(code: .wrongUsage))
+/// Text that others wrote, on one line of a terminal: no control characters, at most `limit` characters.
+func printable(_ text: String, limit: Int) -> String {
+    var line = ""
+    for scalar in text.unicodeScalars.prefix(limit) {
+        let isControl =
+            scalar.value < 0x20 || (0x7F...0x9F).contains(scalar.value) || [0x2028, 0x2029].contains(scalar.value)
+        line.unicodeScalars.append(isControl ? " " : scalar)
     }
+    return text.unicodeScalars.count > limit ? line + "…" : line
 }
 
-/// The process is to end so; whatever there was to say has been said.
-struct Exit: Error {
-    var code: ExitCode
+/// How the process ends; 64 and 78 as in sysexits.h.
+enum ExitCode: Int32 {
+    case fine = 0
+    case failed = 1
+    case wrongUsage = 64
+    case wrongConfiguration = 78
 }

@@ -1,5 +1,6 @@
 import Configuration
 import Kafka
+import PushRecords
 import TLS
 import Worker
 
@@ -14,32 +15,18 @@ struct ConfigurationOptions {
         "--bootstrap-servers LIST --key-file FILE --key-id ID --team-id ID --bundle-id ID [OPTIONS]",
     ]
 
-    static let options: [OptionTable<Self>.Option] = [
-        .init("config", "c", value: "FILE", "The configuration, a YAML file; takes the place of the flags for one app.")
-        {
-            options, text throws(UsageError) in options.file = try OptionValue.text(text)
-        },
-        .init("bootstrap-servers", value: "LIST", "Kafka brokers, host:port with commas between.") {
-            $0.app.bootstrapServers = $1
-        },
-        .init("key-file", value: "FILE", "The signing key from Apple (.p8).") { $0.app.keyFile = $1 },
-        .init("key-id", value: "ID", "The signing key's 10-character id.") { $0.app.keyID = $1 },
-        .init("team-id", value: "ID", "The team's 10-character id.") { $0.app.teamID = $1 },
-        .init("bundle-id", value: "ID", "The app's bundle id; may be given more than once.") {
-            $0.app.bundleIDs.append($1)
-        },
-        .init("environment", value: "NAME", "production (default) or development.") { $0.app.environment = $1 },
-        .init("host", value: "HOST", "An APNs server other than Apple's, such as the simulator's.") {
-            $0.app.host = $1
-        },
-        .init("port", value: "PORT", "Its port (default 443).") { $0.app.port = $1 },
-        .init("ca-file", value: "FILE", "Certificates (PEM) that may sign for it; default: the system's.") {
-            $0.app.caFile = $1
-        },
-        .init("keylog", value: "FILE", keyLogHelp) { options, text throws(UsageError) in
-            options.keyLog = try OptionValue.text(text)
-        },
-    ]
+    static let options: [OptionTable<Self>.Option] =
+        [
+            .init(
+                "config", "c", value: "FILE", to: \.file,
+                "The configuration, a YAML file; takes the place of the flags for one app."),
+            .init("bootstrap-servers", value: "LIST", "Kafka brokers, host:port with commas between.") {
+                $0.app.bootstrapServers = $1
+            },
+            .init("environment", value: "NAME", "production (default) or development.") { $0.app.environment = $1 },
+        ] + (AppFlags.keyOptions + [AppFlags.bundleIDOption] + AppFlags.serverOptions).map { $0.within(\.app) } + [
+            .init("keylog", value: "FILE", to: \.keyLog, keyLogHelp)
+        ]
 
     /// The checked configuration, as it is now. Throws all that is wrong with it.
     func read() throws(ConfigurationError) -> LoadedConfiguration {
@@ -58,6 +45,46 @@ struct ConfigurationOptions {
         }
         return checked { () throws(ConfigurationError) in try read() }
     }
+}
+
+extension AppFlags {
+    static let keyOptions: [OptionTable<Self>.Option] = [
+        .init("key-file", value: "FILE", "Instead of a configuration: the signing key from Apple (.p8).") {
+            $0.keyFile = $1
+        },
+        .init("key-id", value: "ID", "The signing key's 10-character id.") { $0.keyID = $1 },
+        .init("team-id", value: "ID", "The team's 10-character id.") { $0.teamID = $1 },
+    ]
+
+    static let bundleIDOption = OptionTable<Self>.Option(
+        "bundle-id", value: "ID", "The app's bundle id; may be given more than once."
+    ) { $0.bundleIDs.append($1) }
+
+    static let serverOptions: [OptionTable<Self>.Option] = [
+        .init("host", value: "HOST", "An APNs server other than Apple's, such as the simulator's.") { $0.host = $1 },
+        .init("port", value: "PORT", "Its port (default 443).") { $0.port = $1 },
+        caFileOption,
+    ]
+
+    static let caFileOption = OptionTable<Self>.Option(
+        "ca-file", value: "FILE", "Certificates (PEM) that may sign for it; default: the system's."
+    ) { $0.caFile = $1 }
+
+    /// The configuration of a command that reaches Apple without Kafka: the file, or these flags.
+    func loaded(_ file: String?, _ environment: PushEnvironment?) throws(ConfigurationError) -> LoadedConfiguration {
+        if let file { return try WorkerConfiguration.load(file: file) }
+        var flags = self
+        // A configuration names brokers, which such a command does not ask.
+        flags.bootstrapServers = "localhost:9092"
+        flags.environment = environment?.text.description
+        return try WorkerConfiguration.load(flags: flags)
+    }
+}
+
+/// Reads the value of `--environment`.
+func parsedEnvironment(_ text: String) throws(UsageError) -> PushEnvironment {
+    guard let environment = PushEnvironment(text: text) else { throw UsageError("expected production or development") }
+    return environment
 }
 
 /// The help of `--keylog`.

@@ -16,14 +16,11 @@ private struct FeedbackOptions {
             "SIGTERM or SIGINT: begin nothing, write what was read; a second one gives up what is not written, and says how many tokens that is.",
         ],
         options: [
-            .init("config", "c", value: "FILE", "The worker's configuration.") { options, text throws(UsageError) in
-                options.file = try OptionValue.text(text)
-            },
+            .init("config", "c", value: "FILE", to: \.file, "The worker's configuration."),
             .init("app", value: "NAME", "Only this app of the configuration.") { $0.app = $1 },
             .init(
-                "deadline", value: "TIME",
-                "How long to go on (default 5m). What Kafka has not acknowledged by then is lost, and a line says so."
-            ) { options, text throws(UsageError) in options.deadline = try OptionValue.duration(text) },
+                "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
+                "How long to go on (default 5m). What Kafka has not acknowledged by then is lost, and a line says so."),
         ],
         notes:
             "Exit codes: 0 all that the services had was acknowledged by Kafka, 1 it was not, 64 wrong usage, 78 wrong configuration."
@@ -50,18 +47,13 @@ private struct FeedbackOptions {
 
 /// `apns-worker feedback`.
 func readFeedback(_ arguments: [String]) -> ExitCode {
-    switch parsed(FeedbackOptions.table, arguments, FeedbackOptions()) {
-    case .failure(let exit): return exit.code
-    case .success(let options):
-        guard let file = options.file else {
-            complain("apns-worker feedback: needs --config FILE (see apns-worker feedback --help)")
-            return .wrongUsage
+    parsed(FeedbackOptions.table, arguments, FeedbackOptions()) { $0.file == nil ? "needs --config FILE" : nil }.flatMap
+    {
+        options in
+        loaded(options.file ?? "").flatMap { configuration, cluster in
+            options.apps(in: configuration).map { read($0, configuration, cluster, options) }
         }
-        switch loaded(file).flatMap({ found in options.apps(in: found.0).map { ($0, found.0, found.1) } }) {
-        case .failure(let exit): return exit.code
-        case .success(let (apps, configuration, cluster)): return read(apps, configuration, cluster, options)
-        }
-    }
+    }.code
 }
 
 private func read(
@@ -80,11 +72,10 @@ private func read(
         for line in error.lines { complain(line) }
         return .wrongConfiguration
     }
-    let (seconds, attoseconds) = options.deadline.components
     var stops = 0
     var saidNs: Int64?
     let ending = run.run(
-        timeoutNs: seconds * 1_000_000_000 + attoseconds / 1_000_000_000,
+        timeoutNs: options.deadline.nanoseconds,
         stopRequest: {
             if signals.came(withinMs: 0) { stops += 1 }
             return stops == 0 ? .none : stops == 1 ? .finish : .giveUp

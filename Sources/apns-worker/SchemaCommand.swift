@@ -56,10 +56,9 @@ private struct SchemaOptions {
             "Prints the JSON Schema (draft 2020-12) of a record that the worker reads or writes, or the AsyncAPI 3.0 document of all of them; without a name, what there is."
         ],
         options: [
-            .init("config", "c", value: "FILE", "The worker's configuration: names the topics and groups of asyncapi.")
-            {
-                options, text throws(UsageError) in options.file = try OptionValue.text(text)
-            }
+            .init(
+                "config", "c", value: "FILE", to: \.file,
+                "The worker's configuration: names the topics and groups of asyncapi.")
         ],
         notes:
             "Members are only ever added to what the worker writes: ignore what you do not know.\nHeaders are checked as one object of their texts: {\"outcome\": \"rejected\", \"reason\": \"BadTopic\"}.\nWhat the schema of a request allows the worker takes, but for what its description names.\nExit codes: 0 printed, 64 wrong usage, 78 wrong configuration."

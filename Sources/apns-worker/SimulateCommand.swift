@@ -80,13 +80,12 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "A device token that the feedback service tells of, as one without the app since the start, or since HEX@SECONDS after the epoch; may be given more than once."
         ) { options, text throws(UsageError) in options.feedback.append(try parsedFeedback(text)) },
         .init(
-            "directory", "d", value: "DIR",
-            "Certificates and keys: read, or made on the first start (default ./apns-simulator)."
-        ) { options, text throws(UsageError) in options.directory = try OptionValue.text(text) },
+            "directory", "d", value: "DIR", to: \.directory,
+            "Certificates and keys: read, or made on the first start (default ./apns-simulator)."),
         .init(
-            "book", value: "FILE",
+            "book", value: "FILE", to: \.book,
             "Keep what the control endpoint tells of requests in this file too, so that a simulator started again, also after kill -9, goes on with it (some 50 bytes a request)."
-        ) { options, text throws(UsageError) in options.book = try OptionValue.text(text) },
+        ),
         .init("name", value: "NAME", "A further name or address in the certificate; may be given more than once.") {
             $0.names.append($1)
         },
@@ -103,13 +102,8 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         .init("any-token", nil, "Accept every request without looking at its provider token.") {
             $0.wantsProviderToken = false
         },
-        .init("environment", value: "NAME", "production (default) or development.") {
-            options, text throws(UsageError) in
-            guard let environment = PushEnvironment.allCases.first(where: { $0.text.description == text }) else {
-                throw UsageError("expected production or development")
-            }
-            options.environment = environment
-        },
+        .init(
+            "environment", value: "NAME", to: \.environment, parsedEnvironment, "production (default) or development."),
         .init(
             "bundle-id", value: "ID", "Accept only this app's topics; may be given more than once (default: any)."
         ) { $0.bundleIDs.append($1) },
@@ -155,8 +149,13 @@ func parsedLatency(_ text: String) throws(UsageError) -> Latency {
 
 /// A fault and its pace as the simulator reads them.
 func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
+    try said { () throws(SimulatorError) in try FaultRule(text: text) }
+}
+
+/// Turns an error of the simulator into one of usage.
+private func said<Value>(_ read: () throws(SimulatorError) -> Value) throws(UsageError) -> Value {
     do throws(SimulatorError) {
-        return try FaultRule(text: text)
+        return try read()
     } catch {
         throw UsageError(error.description)
     }
@@ -164,11 +163,7 @@ func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
 
 /// A gateway's fault as the simulator reads it.
 private func parsedGatewayFault(_ text: String) throws(UsageError) -> GatewayFault {
-    do throws(SimulatorError) {
-        return try GatewayFault(text: text)
-    } catch {
-        throw UsageError(error.description)
-    }
+    try said { () throws(SimulatorError) in try GatewayFault(text: text) }
 }
 
 /// `HEX` or `HEX@SECONDS`.

@@ -451,7 +451,7 @@ extension EndToEnd.Commands {
             for number in 1...7 {
                 #expect(following.text.contains("\"observed_at_ms\":\(number)}"), "\(following.text)")
             }
-            #expect(following.text.contains("\(topic): it was made anew"), "\(following.text)")
+            #expect(following.text.contains("\(topic): the topic was recreated"), "\(following.text)")
         }
 
         /// A command that fails gets the same records again; what it took is committed, and goes to nobody else.

@@ -62,7 +62,7 @@ extension EndToEnd.Deliveries {
         private static let other = "fa1740041"
 
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
-        func whatFailedIsReplayedOnceAlsoWhenItIsKilled() throws {
+        func `What failed is replayed once, also by runs that are killed`() throws {
             let scene = try Scene("replay")
             let simulator = try scene.startSimulator()
             let worker = try scene.startWorker()
@@ -87,11 +87,7 @@ extension EndToEnd.Deliveries {
                 kills += 1
                 print("killed after \(moment) s")
             }
-            let began = Date()
             let last = try scene.replay("results", "--reason", "BadCollapseId")
-            print(
-                "\(wanted) of \(Self.count) replayed, \(kills) times killed; the last run took \(Date().timeIntervalSince(began)) s"
-            )
             #expect(last.ending == .exited(0), "\(last.text)")
             #expect(last.text.contains("\(wanted) requests were produced again"), "\(last.text)")
             #expect(kills >= 2 && last.text.contains("going on with it"), "\(last.text)")
@@ -112,9 +108,8 @@ extension EndToEnd.Deliveries {
             try simulator.process.stop()
         }
 
-        /// Of two runs at once the second goes on, and the first says so.
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(4)))
-        func theSecondOfTwoRunsGoesOn() throws {
+        func `Of two runs at once the second goes on, and the first ends`() throws {
             let scene = try Scene("replay-twice")
             let simulator = try scene.startSimulator()
             let worker = try scene.startWorker()
@@ -123,12 +118,9 @@ extension EndToEnd.Deliveries {
                 "produce", scene.servers, scene.configuration.requests, book, "3000", Self.failing, Self.other)
             try scene.awaitResults(3_000)
             let command = ["replay", "results", "--config", scene.file("worker.yaml"), "--reason", "BadCollapseId"]
-            let began = Date()
             let first = try ChildProcess(Tool.worker.path(), command + ["--rate", "40/s"])
             // It has written something.
             try scene.awaitResults(3_020)
-            let rate = Double(20) / Date().timeIntervalSince(began)
-            #expect(rate < 80, "\(rate)/s")
             let second = try scene.replay("results", "--reason", "BadCollapseId")
             #expect(second.ending == .exited(0) && second.text.contains("going on with it"), "\(second.text)")
             #expect(try first.wait(seconds: 60) == .exited(1))
@@ -168,7 +160,7 @@ extension EndToEnd.Records {
         }
 
         @Test(.needs(.worker, .broker, .python, .openssl), .timeLimit(.minutes(4)))
-        func conditionsChooseAndWhatIsLeftOutIsNamed() throws {
+        func `Conditions choose, and what is left out is named`() throws {
             let scene = try Self.scene("replay-case")
             let places = try Self.places(try scene.replays("case", scene.servers, scene.name))
             func place(_ kind: String, _ index: Int = 0) -> String { "\(places[kind] ?? "?")/\(index)" }
@@ -262,69 +254,41 @@ extension EndToEnd.Records {
             #expect(late.text.contains(" 10 are gone"), "\(late.text)")
         }
 
-        /// Places of which nothing matches are named by whoever runs the job again, and where nothing was to be read.
+        /// Places for which nothing matches are named, also where nothing was to be read.
         private func expectToSayWhatMatchesNothing(
             _ scene: Scene, matching plain: String, not missing: String
         ) throws {
-            let missed = ["--request", missing, "--request", plain, "--name", "missed"]
-            for words in ["is done after", "was done before"] {
-                let ended = try scene.replay("results", missed + ["--to", "\(scene.name).sink1"])
-                #expect(ended.ending == .exited(1) && ended.text.contains(words), "\(ended.text)")
-                #expect(ended.text.contains("\(missing): nothing of it matches"), "\(ended.text)")
-                #expect(!ended.text.contains("\(plain): nothing"), "\(ended.text)")
-            }
+            let options = ["--request", missing, "--request", plain, "--name", "missed", "--to", "\(scene.name).sink1"]
+            let missed = try scene.replay("results", options)
+            #expect(missed.ending == .exited(1) && missed.text.contains("is done after"), "\(missed.text)")
+            #expect(missed.text.contains("\(missing): nothing of it matches"), "\(missed.text)")
+            #expect(!missed.text.contains("\(plain): nothing"), "\(missed.text)")
+            #expect(try scene.replay("results", options).text.contains("was done before"))
             for more in [["--dry-run"], []] {
                 let ended = try scene.replay("results", ["--request", plain, "--since", "1ms"] + more)
                 #expect(ended.ending == .exited(1), "\(ended.text)")
                 #expect(ended.text.contains("\(plain): nothing of it matches"), "\(ended.text)")
             }
+            // A hint about a reason that nothing has, and a dry run that is stopped.
+            let mistyped = try scene.replay("results", "--reason", "BadTopc", "--dry-run")
+            #expect(mistyped.text.contains("did you mean BadTopic?"), "\(mistyped.text)")
+            let short = try scene.replay("results", "--reason", "BadTopic", "--dry-run", "--deadline", "1ms")
+            #expect(short.ending == .exited(1), "\(short.text)")
+            #expect(
+                short.text.contains("that matched so far") && short.text.contains("that is not all"), "\(short.text)")
             // A name is one of its source, and where all goes is looked at before anything is promised.
             #expect(try scene.replay("dead-letters", ["--all", "--name", "missed"]).ending == .exited(0))
             let nowhere = try scene.replay("results", ["--all", "--dry-run", "--to", "\(scene.name).nowhere"])
             #expect(nowhere.ending == .exited(1) && nowhere.text.contains(".nowhere cannot be written: create it"))
         }
 
-        /// Whoever may write to the topics of results and dead letters may say anything there.
         @Test(.needs(.worker, .broker, .python, .openssl), .timeLimit(.minutes(4)))
-        func hostileRecordsEndHoldUpAndHideNothing() throws {
-            let scene = try Self.scene("replay-hostile")
-            let count = try #require(
-                Int(try scene.replays("hostile", scene.servers, scene.name).split(separator: "\n").last ?? ""))
-            let sink = "\(scene.name).sink"
-            try scene.create(sink, partitions: 1)
-            for source in ["results", "dead-letters"] {
-                let command = ["replay", source, "--config", scene.file("worker.yaml"), "--all", "--to", sink]
-                // So slowly that something is left for the run after them: 200 take five seconds.
-                for _ in 0..<2 {
-                    let process = try ChildProcess(Tool.worker.path(), command + ["--rate", "40/s"])
-                    Thread.sleep(forTimeInterval: Double.random(in: 0.3..<1.5))
-                    if process.ended == nil { try process.killNow() }
-                }
-                let ended = try scene.replay(source, "--all", "--to", sink)
-                #expect(ended.ending == .exited(1) && ended.text.contains("is done after"), "\(ended.text)")
-            }
-            let found = try scene.records(of: sink)
-            let keys = found.filter { $0.value == "{}" }.map(\.key)
-            #expect(keys.count == count && Set(keys).count == count)
-            let numbers = found.compactMap { $0.value.flatMap { Int($0) } }
-            #expect(numbers.sorted() == Array(0..<200) && found.count == count + 200)
-            // The hint is none of the job's, and a dry run that is stopped says that it is not all.
-            let mistyped = try scene.replay("results", "--reason", "BadTopc", "--dry-run")
-            #expect(mistyped.text.contains("did you mean BadTopic?"), "\(mistyped.text)")
-            let short = try scene.replay("results", "--reason", "BadTopic", "--dry-run", "--deadline", "1ms")
-            #expect(
-                short.ending == .exited(1) && short.text.contains("that matched so far")
-                    && short.text.contains("that is not all"), "\(short.text)")
-        }
-
-        @Test(.needs(.worker, .broker, .python, .openssl), .timeLimit(.minutes(4)))
-        func deadLettersAreReplayedAsTheirRecordsWere() throws {
+        func `Dead letters are replayed as their records were`() throws {
             let scene = try Self.scene("replay-letters")
             let text = try scene.replays("letters", scene.servers, scene.name)
             let places = try JSONDecoder().decode([String: Int].self, from: Data(text.utf8))
             let requests = scene.configuration.requests
-            let (large, first, last) = (places["large"] ?? 0, places["first"] ?? 0, places["last"] ?? 0)
-            #expect(last - first == 149)
+            let large = places["large"] ?? 0
             let chosen = try scene.replay("dead-letters", "--reason", "not-json")
             #expect(chosen.ending == .exited(0), "\(chosen.text)")
             let one = try scene.records(of: requests).filter { $0.of != nil }
@@ -339,24 +303,13 @@ extension EndToEnd.Records {
                 "\(requests)/0/\(large + 11) is gone: the record there is another one than its dead letter is about",
                 "\(requests)/0/5 is not asked for again: it is a record that the worker wrote",
                 "\(requests)/0/6 is not asked for again: its headers cannot be read",
-                "of 7 dead letters that matched: 153 requests were produced again, 1 are gone, 2 cannot be asked for again",
+                "of 6 dead letters that matched: 3 requests were produced again, 1 are gone, 2 cannot be asked for again",
             ] { #expect(all.text.contains(words), "\(words): \(all.text)") }
             let found = try scene.records(of: sink)
-            #expect(found.count == 153)
-            let expected = [900_001, 900_002, large] + Array(first...last)
-            #expect(Set(found.compactMap(\.of)) == Set(expected.map { "\(requests)/0/\($0)/0" }))
+            #expect(found.count == 3)
+            #expect(Set(found.compactMap(\.of)) == Set([900_001, 900_002, large].map { "\(requests)/0/\($0)/0" }))
             let whole = found.first { $0.of == "\(requests)/0/\(large)/0" }
             #expect(whole?.value?.count == 3_020 && whole?.headers.last == ["x", "large"])
-            // In the order in which they stood.
-            let batch = found.filter { $0.value?.contains("badge") == true }.compactMap(\.of)
-            #expect(batch == (first...last).map { "\(requests)/0/\($0)/0" })
-            // Slowly, piece by piece, and stopped within.
-            _ = try scene.replay(
-                "dead-letters", "--reason", "unreadable-batch", "--rate", "80/s", "--deadline", "1s", "--name", "slow")
-            #expect(
-                try scene.replay("dead-letters", "--reason", "unreadable-batch", "--name", "slow").ending == .exited(0))
-            let again = try scene.records(of: requests).compactMap(\.of).filter { !$0.hasSuffix("/900001/0") }
-            #expect(again == (first...last).map { "\(requests)/0/\($0)/0" })
         }
     }
 }
@@ -365,7 +318,7 @@ extension EndToEnd.Outages {
     /// Rights that are missing, and brokers that are away.
     @Suite(.serialized) struct ReplayRightsTests {
         @Test(.needs(.worker, .broker, .python, .openssl), .ownBroker, .timeLimit(.minutes(5)))
-        func missingRightsAreNamed() throws {
+        func `Missing rights are named`() throws {
             let protected = try ProtectedScene("replay-rights")
             let (scene, broker) = (protected.scene, protected.broker)
             try scene.makeSigningKey(scene.configuration.keyFile)
@@ -432,9 +385,9 @@ extension EndToEnd.Outages {
             #expect(last.ending == .exited(0) && last.text.contains("1 requests were produced again"), "\(last.text)")
         }
 
-        /// Longer than a transaction may take: the brokers abort it, and what it had is written again.
+        /// It is longer than a transaction may take, so that the brokers abort it.
         @Test(.needs(.worker, .broker, .python), .ownBroker, .long, .timeLimit(.minutes(5)))
-        func anOutageCostsAReplayNothing() throws {
+        func `An outage costs a replay nothing`() throws {
             let broker = try KafkaBroker.expendable.get()
             let scene = try Scene("replay-outage", on: broker)
             let simulator = try scene.startSimulator()

@@ -23,15 +23,14 @@ func result(
 
 /// A dead letter as the worker writes it.
 func letter(
-    _ reason: String, offset: Int64 = 7, last: Int64? = nil, truncated: Int? = nil, value: String? = "{",
-    own: [(String, String)] = [], topic: String = "apns.requests", partition: Int32 = 3, atMs: Int64 = 1_000
+    _ reason: String, offset: Int64 = 7, truncated: Int? = nil, value: String? = "{", own: [(String, String)] = [],
+    topic: String = "apns.requests", atMs: Int64 = 1_000
 ) -> OwnedRecord {
     var headers =
         own + [
-            ("push-dlq-reason", reason), ("push-dlq-topic", topic), ("push-dlq-partition", "\(partition)"),
+            ("push-dlq-reason", reason), ("push-dlq-topic", topic), ("push-dlq-partition", "3"),
             ("push-dlq-offset", "\(offset)"), ("push-dlq-timestamp", "\(atMs)"),
         ]
-    if let last { headers.append(("push-dlq-last-offset", "\(last)")) }
     if let truncated { headers.append(("push-dlq-truncated", "\(truncated)")) }
     return OwnedRecord(
         key: Array("key".utf8), value: value.map { Array($0.utf8) },
@@ -41,37 +40,46 @@ func letter(
 func order(_ from: ReplaySource = .results, _ change: (inout ReplaySelection) -> Void = { _ in }) -> ReplayOrder {
     var selection = ReplaySelection()
     change(&selection)
-    let topics = ReplayTopics(retries: ["apns.retry.30s"]) { $0 == "apns.requests" }
-    return ReplayOrder(
-        from, topic: "apns.results", selection, of: topics, group: "g.replay.j", fingerprint: "0123456789abcdef")
+    var order = ReplayOrder(
+        from, topic: "apns.results", selection, group: "g.replay.j", fingerprint: "0123456789abcdef"
+    ) { $0 == "apns.requests" }
+    order.retryTopics = ["apns.retry.30s"]
+    return order
 }
 
-func facts(since sinceMs: Int64? = nil) -> JobFacts {
-    JobFacts(fingerprint: "0123456789abcdef", beganMs: 9_000, sinceMs: sinceMs, untilMs: nil)
-}
-
-func job(_ ends: [TopicPartition: Int64] = [source: 100]) -> JobProgress {
-    JobProgress(facts(), ends.mapValues { 0..<$0 })
+func job(_ ends: [TopicPartition: Int64] = [source: 100], _ order: ReplayOrder = order()) -> ReplayJob {
+    ReplayJob(order, beganMs: 9_000, ends.mapValues { 0..<$0 })
 }
 
 extension Gatherer {
-    var unmatched: [String] { progress.unmatched(places).map { "\($0)" } }
-
     mutating func take(
-        _ offset: Int64, _ record: OwnedRecord, of partition: TopicPartition = source, atMs: Int64 = 5_000
-    ) {
+        _ offset: Int64, _ record: OwnedRecord, of partition: TopicPartition = source, isKnown: Bool = false
+    ) -> ReplayItem? {
         record.withLent { key, value, headers in
             take(
                 SourceRecord(
-                    partition: partition, offset: offset, timestampMs: atMs, key: key, value: value, headers: headers))
+                    partition: partition, offset: offset, timestampMs: 5_000, key: key, value: value, headers: headers),
+                isKnown: isKnown)
         }
     }
 
-    mutating func take(_ offset: Int64, _ value: String?, of partition: TopicPartition = source) {
-        take(offset, OwnedRecord(key: nil, value: value.map { Array($0.utf8) }, headers: []), of: partition)
+    mutating func take(
+        _ offset: Int64, _ value: String?, of partition: TopicPartition = source, isKnown: Bool = false
+    ) -> ReplayItem? {
+        let record = OwnedRecord(key: nil, value: value.map { Array($0.utf8) }, headers: [])
+        return take(offset, record, of: partition, isKnown: isKnown)
     }
 }
 
-extension ReplayBatch {
-    var places: [String] { items.map(\.place) }
+extension ReplayItem {
+    /// What is done about it, in words.
+    var fate: String {
+        switch kind {
+        case .notification: "fetch \(place)"
+        case .truncatedLetter: "fetch whole \(place)"
+        case .letter(let record):
+            "write \(record.headers.map { "\(String(decoding: $0.name, as: UTF8.self))=\(String(decoding: $0.value ?? [], as: UTF8.self))" }.joined(separator: " "))"
+        case .skipped(let kind, let remark): "\(kind)" + (remark.map { ": \($0)" } ?? "")
+        }
+    }
 }

@@ -11,8 +11,7 @@ import Testing
         return selection.matches(try DeliveryResult(json: Array(json.utf8)))
     }
 
-    /// Nobody gets again what was delivered, unless that is what is asked for.
-    @Test func acceptedIsMeantOnlyWhereItIsNamed() throws {
+    @Test func `An accepted notification is meant only where that outcome is named`() throws {
         for outcome in Outcome.allCases {
             let json = result(1, outcome: outcome, reason: nil)
             #expect(try matches(json) { _ in } == (outcome != .accepted))
@@ -21,7 +20,7 @@ import Testing
         }
     }
 
-    @Test func eachConditionHasToFit() throws {
+    @Test func `Each condition has to fit by one of its values`() throws {
         #expect(try matches(result(1)) { $0.reasons = ["BadTopic", "Shutdown"] })
         #expect(try !matches(result(1)) { $0.reasons = ["Shutdown"] })
         #expect(try !matches(result(1, reason: nil)) { $0.reasons = ["BadTopic"] })
@@ -37,7 +36,7 @@ import Testing
         #expect(try !matches(result(1)) { $0.outcomes = [.invalid] })
     }
 
-    @Test func theTimeIsFromTheFirstOnAndBeforeTheSecond() throws {
+    @Test func `A time is in the range from the first to before the second`() throws {
         for (since, until, isMeant) in [
             (5_000, nil, true), (5_001, nil, false), (nil, 5_001, true), (nil, 5_000, false), (4_000, 6_000, true),
         ] as [(Int64?, Int64?, Bool)] {
@@ -53,41 +52,39 @@ import Testing
         ("apns.requests/3/7", true), ("apns.requests/3/7/2", true), ("apns.requests/3/7/1", false),
         ("apns.requests/2/7", false), ("apns.requests/3/8", false), ("other/3/7", false),
     ])
-    func places(text: String, isMeant: Bool) throws {
+    func `A place is a record or one of its notifications`(text: String, isMeant: Bool) throws {
         #expect(try matches(result(7, index: 2)) { $0.places = [.init(text)!] } == isMeant)
     }
 
     @Test(arguments: ["", "a", "a/1", "a/1/x", "a/1/2/3/4", "a b/1/2", "a/-1/2", "a/1/2/", "/1/2"])
-    func whatIsNoPlace(text: String) {
+    func `Other text is not a place`(text: String) {
         #expect(ReplaySelection.Place(text) == nil)
     }
 
-    @Test func placesAreSpelledAsTheyWere() {
+    @Test func `A place is printed as it was given`() {
         #expect(ReplaySelection.Place("a.b/1/2")?.description == "a.b/1/2")
         #expect(ReplaySelection.Place("a.b/1/2/3")?.description == "a.b/1/2/3")
     }
 
-    @Test func deadLetters() throws {
-        let one = try DeadLetter(key: nil, value: nil, headers: fields(letter("not-json")))
-        let batch = try DeadLetter(
-            key: nil, value: nil, headers: fields(letter("unreadable-batch", offset: 5, last: 9)))
+    @Test func `A dead letter is meant by its reason, its own time and its place`() throws {
+        let fields = letter("not-json", offset: 5).headers.map {
+            HeaderField(String(decoding: $0.name, as: UTF8.self), $0.value ?? [])
+        }
+        let letter = try DeadLetter(key: nil, value: nil, headers: fields)
         var selection = ReplaySelection()
-        #expect(selection.matches(one, writtenMs: 5_000))
-        selection.reasons = ["unreadable-batch"]
-        #expect(!selection.matches(one, writtenMs: 5_000) && selection.matches(batch, writtenMs: 5_000))
+        #expect(selection.matches(letter, writtenMs: 5_000))
+        selection.reasons = ["worker-crashed"]
+        #expect(!selection.matches(letter, writtenMs: 5_000))
+        selection.reasons = ["not-json"]
         selection.sinceMs = 5_001
-        #expect(!selection.matches(batch, writtenMs: 5_000) && selection.matches(batch, writtenMs: 5_001))
-        selection.places = [.init("apns.requests/3/9")!]
-        #expect(selection.matches(batch, writtenMs: 6_000))
-        selection.places = [.init("apns.requests/3/10")!]
-        #expect(!selection.matches(batch, writtenMs: 6_000))
+        #expect(!selection.matches(letter, writtenMs: 5_000) && selection.matches(letter, writtenMs: 5_001))
+        selection.places = [.init("apns.requests/3/5/2")!]
+        #expect(selection.matches(letter, writtenMs: 6_000))
+        selection.places = [.init("apns.requests/3/6")!]
+        #expect(!selection.matches(letter, writtenMs: 6_000))
     }
 
-    private func fields(_ record: OwnedRecord) -> [HeaderField] {
-        record.headers.map { HeaderField(String(decoding: $0.name, as: UTF8.self), $0.value ?? []) }
-    }
-
-    @Test func theSameConditionsAreTheSameJob() {
+    @Test func `The same conditions in any order are the same job`() {
         let one = ReplayOrder.fingerprint(["results", "reason=BadTopic", "since=2h"])
         #expect(one.count == 16)
         #expect(one == ReplayOrder.fingerprint(["since=2h", "results", "reason=BadTopic"]))

@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -114,3 +115,5 @@ void linux_tune_malloc(int heaps) {
     // glibc sets it to twice the mmap threshold when it raises that one by itself.
     mallopt(M_TRIM_THRESHOLD, 4 << 20);
 }
+
+int linux_memory_file(const char *name) { return memfd_create(name, MFD_CLOEXEC); }

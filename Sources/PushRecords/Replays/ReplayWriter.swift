@@ -31,8 +31,6 @@ package enum ReplayVerdict {
     case record(EncodedRecord)
     /// The record at that place is another one than the result is about: its topic was made anew. In words.
     case another(StaticString)
-    /// The same notification is a record already, by another wish that fits it.
-    case repeated
     /// Its `apns-expiration` has passed: the worker would not send it.
     case expired
     /// It cannot be asked for by itself. In words.
@@ -94,8 +92,7 @@ package struct ReplayWriter: ~Copyable {
     /// - Parameters:
     ///   - timestampMs: the record's.
     ///   - place: the record's; the index is the wishes'.
-    ///   - wishes: in the order of their indexes; of one index several results may speak, of which at most one is
-    ///     taken.
+    ///   - wishes: in the order of their indexes. Two may have the same index, if the topic was recreated.
     ///   - expiredToo: whether to ask again for what has expired.
     ///   - body: gets the place of the wish among the wishes.
     package mutating func write(
@@ -108,21 +105,16 @@ package struct ReplayWriter: ~Copyable {
             !expiredToo && request.headers.expiration.map { $0 > 0 && nowMs >= Int64($0) * 1_000 } ?? false
         let obstacle = request.target == .devices ? self.obstacle(of: request) : nil
         var cursor = TokenCursor()
-        var last: (index: Int32, target: Target?, isTaken: Bool)?
+        var last: (index: Int32, target: Target?)?
         for (number, wish) in wishes.enumerated() {
             var place = place
             place.index = wish.index
-            if last?.index != wish.index { last = (wish.index, target(of: wish.index, in: request, &cursor), false) }
+            if last?.index != wish.index { last = (wish.index, target(of: wish.index, in: request, &cursor)) }
             let found = last?.target
             if let difference = difference(wish, found, timestampMs) {
                 body(number, .another(difference))
                 continue
             }
-            if last?.isTaken == true {
-                body(number, .repeated)
-                continue
-            }
-            last?.isTaken = true
             if hasExpired {
                 body(number, .expired)
             } else if request.target != .devices {

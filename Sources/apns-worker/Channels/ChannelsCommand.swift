@@ -6,40 +6,26 @@ import Worker
 
 /// `apns-worker channels`.
 func manageChannels(_ arguments: [String]) -> ExitCode {
+    let command = ChannelsOptions.table.command
     let (word, rest) = operand(arguments)
-    switch parsed(ChannelsOptions.table, rest, ChannelsOptions()) {
-    case .failure(let exit): return exit.code
-    case .success(var options):
-        let names = ChannelsOptions.Action.allCases.map(\.rawValue)
-        guard let word else {
-            complain("apns-worker channels: what is to be done?; say one of \(names.joined(separator: ", ")) first")
-            return .wrongUsage
+    return parsed(ChannelsOptions.table, rest, ChannelsOptions()).flatMap { options in
+        choice(word, of: command, "", "what is to be done?", ChannelsOptions.Action.self).flatMap { action in
+            var options = options
+            options.action = action
+            if let complaint = options.complaint {
+                complain("\(command): \(complaint) (see \(command) --help)")
+                return .failure(Exit(code: .wrongUsage))
+            }
+            return options.place().map { manage(options, $0, $1) }
         }
-        guard let action = ChannelsOptions.Action(rawValue: word) else {
-            let suggestion =
-                nearest(to: word, among: names).map { "did you mean \($0)?" }
-                ?? "expected one of \(names.joined(separator: ", "))"
-            complain("apns-worker channels: there is no \(printable(word)); \(suggestion)")
-            return .wrongUsage
-        }
-        options.action = action
-        if let complaint = options.complaint {
-            complain("apns-worker channels: \(complaint) (see apns-worker channels --help)")
-            return .wrongUsage
-        }
-        switch options.place() {
-        case .failure(let exit): return exit.code
-        case .success(let (app, bundleID)): return manage(options, app, bundleID)
-        }
-    }
+    }.code
 }
 
 private func manage(_ options: ChannelsOptions, _ app: AppSettings, _ bundleID: String) -> ExitCode {
-    let (seconds, attoseconds) = options.deadline.components
     do throws(ChannelManagement.Failure) {
         let answer = try ChannelManagement.run(
             options.operation, bundleID: bundleID, of: app,
-            timeoutNs: seconds * 1_000_000_000 + attoseconds / 1_000_000_000)
+            timeoutNs: options.deadline.nanoseconds)
         if options.format == .json {
             say(answer.json + "\n")
         } else if answer.isFine {

@@ -38,53 +38,41 @@ struct ChannelsOptions {
             "Exit codes: 0 done, 1 refused or not reached, 64 wrong usage, 78 wrong configuration."
     )
 
-    private static let options: [OptionTable<Self>.Option] = [
-        .init("config", "c", value: "FILE", "The worker's configuration.") { options, text throws(UsageError) in
-            options.file = try OptionValue.text(text)
-        },
-        .init("app", value: "NAME", "An app of the configuration; needed where there are several.") { $0.app = $1 },
-        .init("bundle-id", value: "ID", "A bundle id of the app; needed where it has several.") {
-            $0.flags.bundleIDs = [$1]
-        },
-        .init("environment", value: "NAME", "production or development, where an app is configured for both.") {
-            options, text throws(UsageError) in
-            guard let environment = PushEnvironment(text: text) else {
-                throw UsageError("expected production or development")
-            }
-            options.environment = environment
-        },
-        .init("channel", value: "ID", "The channel, as create and list print it.") {
-            options, text throws(UsageError) in
-            guard !text.isEmpty, text.utf8.count <= 1_000, text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
-                throw UsageError("expected a channel id, as create and list print it")
-            }
-            options.channel = text
-        },
-        .init(
-            "storage", value: "POLICY",
-            "What a new channel keeps for devices that cannot be reached: none (for frequent updates; its broadcasts take apns-expiration 0 only) or most-recent (the last message, for 8 hours at most). It cannot be changed."
-        ) { options, text throws(UsageError) in options.storage = try OptionValue.choice(text) },
-        .init("key-file", value: "FILE", "Without a configuration: the signing key from Apple (.p8).") {
-            $0.flags.keyFile = $1
-        },
-        .init("key-id", value: "ID", "The signing key's 10-character id.") { $0.flags.keyID = $1 },
-        .init("team-id", value: "ID", "The team's 10-character id.") { $0.flags.teamID = $1 },
-        .init("manage-host", value: "HOST", "A server other than Apple's, such as the simulator's.") {
-            $0.flags.manageHost = $1
-        },
-        .init("manage-port", value: "PORT", "Its port (default 2196; 2195 in development).") {
-            $0.flags.managePort = $1
-        },
-        .init("ca-file", value: "FILE", "Certificates (PEM) that may sign for it; default: the system's.") {
-            $0.flags.caFile = $1
-        },
-        .init("deadline", value: "TIME", "How long to wait for the answer (default 30s).") {
-            options, text throws(UsageError) in options.deadline = try OptionValue.duration(text)
-        },
-        .init("format", value: "NAME", "text (default) or json: one object, refusals too.") {
-            options, text throws(UsageError) in options.format = try OptionValue.choice(text)
-        },
-    ]
+    private static let options: [OptionTable<Self>.Option] =
+        [
+            .init("config", "c", value: "FILE", to: \.file, "The worker's configuration."),
+            .init("app", value: "NAME", "An app of the configuration; needed where there are several.") { $0.app = $1 },
+            .init("bundle-id", value: "ID", "A bundle id of the app; needed where it has several.") {
+                $0.flags.bundleIDs = [$1]
+            },
+            .init(
+                "environment", value: "NAME", to: \.environment, parsedEnvironment,
+                "production or development, where an app is configured for both."),
+            .init("channel", value: "ID", "The channel, as create and list print it.") {
+                options, text throws(UsageError) in
+                guard !text.isEmpty, text.utf8.count <= 1_000, text.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+                else {
+                    throw UsageError("expected a channel id, as create and list print it")
+                }
+                options.channel = text
+            },
+            .init(
+                "storage", value: "POLICY",
+                "What a new channel keeps for devices that cannot be reached: none (for frequent updates; its broadcasts take apns-expiration 0 only) or most-recent (the last message, for 8 hours at most). It cannot be changed."
+            ) { options, text throws(UsageError) in options.storage = try OptionValue.choice(text) },
+        ] + AppFlags.keyOptions.map { $0.within(\.flags) } + [
+            .init("manage-host", value: "HOST", "A server other than Apple's, such as the simulator's.") {
+                $0.flags.manageHost = $1
+            },
+            .init("manage-port", value: "PORT", "Its port (default 2196; 2195 in development).") {
+                $0.flags.managePort = $1
+            },
+            AppFlags.caFileOption.within(\.flags),
+            .init(
+                "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
+                "How long to wait for the answer (default 30s)."),
+            .init("format", value: "NAME", choice: \.format, "text (default) or json: one object, refusals too."),
+        ]
 
     /// What is missing or does not fit together; `nil`: nothing.
     var complaint: String? {
@@ -118,19 +106,9 @@ struct ChannelsOptions {
 
     /// The app and its bundle id, or the exit after what is wrong has been printed.
     func place() -> Result<(AppSettings, String), Exit> {
-        switch checked({ () throws(ConfigurationError) in try read() }) {
-        case .failure(let exit): return .failure(exit)
-        case .success(let loaded): return place(in: loaded.configuration)
+        checked { () throws(ConfigurationError) in try flags.loaded(file, environment) }.flatMap {
+            place(in: $0.configuration)
         }
-    }
-
-    private func read() throws(ConfigurationError) -> LoadedConfiguration {
-        if let file { return try WorkerConfiguration.load(file: file) }
-        var flags = flags
-        // A configuration names brokers; here nobody asks them.
-        flags.bootstrapServers = "localhost:9092"
-        flags.environment = environment?.text.description
-        return try WorkerConfiguration.load(flags: flags)
     }
 
     private func place(in configuration: WorkerConfiguration) -> Result<(AppSettings, String), Exit> {

@@ -1,3 +1,4 @@
+import APNsSimulator
 import PushRecords
 
 /// The demo's three books: what was produced, what the simulator accepted, what was read back; all by a notification's
@@ -5,35 +6,57 @@ import PushRecords
 struct DemoBooks {
     private struct Entry {
         var completion: DemoTraffic.Completion
-        var results: UInt8 = 0
-        /// Of the last result.
+        var results: UInt16 = 0
+        /// The outcome of the last result.
         var outcome: Outcome?
-        /// Of all results: sends whose completion is unknown.
-        var inDoubt: UInt8 = 0
-        var deadTokens: UInt8 = 0
-        var deadLetters: UInt8 = 0
-        /// Requests the simulator processed, and those it accepted.
+        /// How many sends without a known answer the results name.
+        var inDoubt: UInt16 = 0
+        var deadTokens: UInt16 = 0
+        var deadLetters: UInt16 = 0
+        /// Requests that the simulator processed, and those that it accepted.
         var received: UInt16 = 0
         var accepted: UInt16 = 0
+
+        /// Whether the simulator accepted what is to be accepted, refused what is to be refused, and never saw the
+        /// rest. More than one acceptance is right only where results say that they are in doubt.
+        var isSimulatedRight: Bool {
+            switch completion {
+            case .accepted, .retried: accepted >= 1 && accepted - 1 <= inDoubt
+            case .unregistered, .rejected: received >= 1 && accepted == 0
+            case .invalid, .expired, .deadLetter: received == 0
+            }
+        }
+
+        var isReadRight: Bool {
+            let isDeadLetter = completion == .deadLetter
+            return results == (isDeadLetter ? 0 : 1) && outcome == completion.outcome
+                && deadLetters == (isDeadLetter ? 1 : 0) && deadTokens == (completion == .unregistered ? 1 : 0)
+        }
+
+        var difference: String {
+            let wanted = completion.outcome?.rawValue ?? "a dead letter"
+            let found = outcome.map { " (\($0.rawValue))" } ?? ""
+            return "produced to end as \(wanted); the simulator processed \(received), accepted \(accepted); "
+                + "read back: results \(results)\(found), dead tokens \(deadTokens), dead letters \(deadLetters)"
+        }
     }
 
     private var entries: [Entry?]
     /// Notifications and unreadable records that were produced.
     private(set) var produced = 0
-    /// Of those produced: how many have a result, or a dead letter.
+    /// How many of them have a result or a dead letter.
     private(set) var settled = 0
-    /// Of those produced and of those settled: the ones that are answered 429 first, and wait for their retry tier.
+    /// How many were produced and settled of those that are answered 429 first, and wait for their retry tier.
     private(set) var producedForRetry = 0
     private(set) var settledAfterRetry = 0
-    /// Results by outcome, in `Outcome.allCases`' order.
+    /// Results by outcome, in the order of `Outcome.allCases`.
     private(set) var outcomes = [Int](repeating: 0, count: Outcome.allCases.count)
     private(set) var deadLetters = 0
-    /// What was read back, or seen by the simulator, for numbers that nobody produced.
-    private(set) var strangers = 0
+    private(set) var deadTokens = 0
+    /// What was read back, or seen by the simulator, for numbers that were not produced.
+    private var strangers = 0
 
-    init(count: Int) {
-        entries = Array(repeating: nil, count: count)
-    }
+    init(count: Int) { entries = Array(repeating: nil, count: count) }
 
     mutating func noteProduced(_ record: DemoTraffic.Record) {
         for number in record.first..<record.first + record.count {
@@ -43,131 +66,143 @@ struct DemoBooks {
         if record.completion == .retried { producedForRetry += record.count }
     }
 
-    /// All that is to settle at its first try has.
+    /// Whether everything has settled that is to settle at its first attempt.
     var areFirstTriesSettled: Bool { settled - settledAfterRetry == produced - producedForRetry }
 
-    /// `number` is `nil` when it could not be read.
+    /// - Parameter number: `nil` if it could not be read.
     private mutating func update(_ number: Int?, _ change: (inout Entry) -> Void) {
-        guard let number, entries.indices.contains(number), entries[number] != nil else {
+        guard let number, entries.indices.contains(number), let before = entries[number] else {
             strangers += 1
             return
         }
         change(&entries[number]!)
+        guard let after = entries[number], before.results + before.deadLetters == 0,
+            after.results + after.deadLetters > 0
+        else { return }
+        settled += 1
+        if after.completion == .retried { settledAfterRetry += 1 }
     }
 
     mutating func noteResult(_ number: Int?, _ outcome: Outcome, inDoubt: Int) {
-        var isFirst = false
-        var isRetried = false
         update(number) { entry in
-            isFirst = entry.results == 0 && entry.deadLetters == 0
-            isRetried = entry.completion == .retried
-            entry.results = entry.results.addingClamped(1)
+            entry.results += 1
             entry.outcome = outcome
-            entry.inDoubt = entry.inDoubt.addingClamped(inDoubt)
-        }
-        if isFirst {
-            settled += 1
-            if isRetried { settledAfterRetry += 1 }
+            entry.inDoubt += UInt16(clamping: inDoubt)
         }
         outcomes[Outcome.allCases.firstIndex(of: outcome)!] += 1
     }
 
     mutating func noteDeadLetter(_ number: Int?) {
-        var isFirst = false
-        update(number) { entry in
-            isFirst = entry.results == 0 && entry.deadLetters == 0
-            entry.deadLetters = entry.deadLetters.addingClamped(1)
-        }
-        if isFirst { settled += 1 }
+        update(number) { $0.deadLetters += 1 }
         deadLetters += 1
     }
 
     mutating func noteDeadToken(_ number: Int?) {
-        update(number) { $0.deadTokens = $0.deadTokens.addingClamped(1) }
+        update(number) { $0.deadTokens += 1 }
+        deadTokens += 1
     }
+
+    /// Whether a result says `unregistered` whose dead token was not read yet.
+    var lacksDeadTokens: Bool { deadTokens < outcomes[Outcome.allCases.firstIndex(of: .unregistered)!] }
 
     mutating func noteSimulated(_ number: Int?, received: Int, accepted: Int) {
         update(number) { entry in
-            entry.received = UInt16(clamping: Int(entry.received) + received)
-            entry.accepted = UInt16(clamping: Int(entry.accepted) + accepted)
+            entry.received += UInt16(clamping: received)
+            entry.accepted += UInt16(clamping: accepted)
         }
     }
 
     // MARK: Comparing
 
-    /// One line of the comparison: how many notifications of one kind each book has.
-    struct Line: Equatable {
-        var title: String
-        /// Whether notifications of this kind reach the simulator at all.
-        var isSent = true
-        var produced = 0
-        var simulated = 0
-        var read = 0
+    /// When what happened (monotonic).
+    struct Clock {
+        /// The parts were put together.
+        let beganNs: Int64
+        /// The worker had its partitions, and the first record was produced.
+        var startedNs: Int64?
+        /// Everything had settled but what the simulator answers 429 first.
+        var firstTriesNs: Int64?
+        var endedNs: Int64 = 0
     }
 
-    struct Comparison: Equatable {
-        var lines: [Line]
-        /// Notifications the simulator accepted more than once, each with a result that says `in_doubt`.
-        var repeatedInDoubt = 0
-        /// How many notifications are not in all books as they should be, and the first few in words.
-        var differences = 0
-        var examples: [String] = []
-
-        var agrees: Bool { differences == 0 }
-    }
-
-    func compared() -> Comparison {
-        var lines = Outcome.allCases.map { Line(title: $0.rawValue, isSent: $0 != .invalid && $0 != .expired) }
-        lines.append(Line(title: "dead letters", isSent: false))
-        var comparison = Comparison(lines: lines)
-        for (number, entry) in entries.enumerated() {
-            guard let entry else { continue }
-            let place = entry.completion.outcome.flatMap(Outcome.allCases.firstIndex) ?? Outcome.allCases.count
-            comparison.lines[place].produced += 1
-            if isSimulatedRight(entry) { comparison.lines[place].simulated += 1 }
-            if isReadRight(entry) { comparison.lines[place].read += 1 }
-            if entry.accepted > 1, Int(entry.accepted) - 1 <= Int(entry.inDoubt) { comparison.repeatedInDoubt += 1 }
-            guard let text = difference(entry) else { continue }
-            comparison.differences += 1
-            if comparison.examples.count < 5 { comparison.examples.append("notification \(number): \(text)") }
+    /// Returns whether the books agree, and what the demo ends with: the three books side by side.
+    ///
+    /// - Parameter isWhole: false if it was ended before everything could come back.
+    func compared(_ clock: Clock, _ totals: Totals, isWhole: Bool) -> (agree: Bool, text: String) {
+        var rows = ["", Self.row("", "produced", "simulator", "read back")]
+        var simulatedRight = 0
+        for outcome in Outcome.allCases.map(Optional.some) + [nil] {
+            let entries = entries.compactMap(\.self).filter { $0.completion.outcome == outcome }
+            guard !entries.isEmpty else { continue }
+            // The simulator never sees requests that are invalid or expired, nor dead letters.
+            let isSent = outcome != nil && outcome != .invalid && outcome != .expired
+            let simulated = entries.count(where: \.isSimulatedRight)
+            if isSent { simulatedRight += simulated }
+            rows.append(
+                Self.row(
+                    outcome?.rawValue ?? "dead letters", grouped(entries.count), isSent ? grouped(simulated) : "-",
+                    grouped(entries.count(where: \.isReadRight))))
         }
-        if strangers > 0 {
-            comparison.differences += strangers
-            comparison.examples.append("\(strangers) that nobody produced")
+        rows += [""] + times(clock)
+        let more = totals.requests - simulatedRight
+        rows.append(
+            "\(grouped(totals.requests)) requests on \(grouped(totals.connections)) connections"
+                + (more > 0 ? ", \(grouped(more)) of them to send again what was sent before" : ""))
+        let repeated = entries.count { entry in entry.map { $0.accepted > 1 && $0.accepted - 1 <= $0.inDoubt } ?? false
         }
-        comparison.lines.removeAll { $0.produced == 0 }
-        return comparison
+        if repeated > 0 {
+            rows.append(
+                "\(grouped(repeated)) were accepted more than once after a fault; their results say so (in_doubt)")
+        }
+        var differences = entries.enumerated().compactMap { number, entry in
+            entry.flatMap { $0.isSimulatedRight && $0.isReadRight ? nil : "notification \(number): \($0.difference)" }
+        }
+        let count = differences.count + strangers
+        differences = Array(differences.prefix(5))
+        if strangers > 0 { differences.append("\(strangers) that were not produced") }
+        if count == 0 {
+            rows.append("The books agree.")
+        } else {
+            let lead = isWhole ? "The books" : "It ended before everything had come back, so the books"
+            rows += ["\(lead) differ in \(grouped(count)):"] + differences.map { "  \($0)" }
+        }
+        return (count == 0, rows.joined(separator: "\n"))
     }
 
-    /// The simulator accepted what is to be accepted, refused what is to be refused, and never saw the rest. More than
-    /// one acceptance is right only where results say that they are in doubt.
-    private func isSimulatedRight(_ entry: Entry) -> Bool {
-        switch entry.completion {
-        case .accepted, .retried: entry.accepted >= 1 && Int(entry.accepted) <= 1 + Int(entry.inDoubt)
-        case .unregistered, .rejected: entry.received >= 1 && entry.accepted == 0
-        case .invalid, .expired, .deadLetter: entry.received == 0
+    /// How long it took. What is answered 429 first waits for its retry tier at the end, so that the rate is of the
+    /// others.
+    private func times(_ clock: Clock) -> [String] {
+        guard let startedNs = clock.startedNs else { return ["Ended before the worker had joined its groups."] }
+        let seconds = Double((clock.firstTriesNs ?? clock.endedNs) - startedNs) / 1e9
+        let count = clock.firstTriesNs == nil ? settled : settled - settledAfterRetry
+        var lines = [
+            "\(grouped(settled)) of \(grouped(produced)) settled",
+            "\(grouped(count)) of them in \(tenths(seconds)) s (\(grouped(Int(Double(count) / max(seconds, 0.001))))/s), "
+                + "after \(tenths(Double(startedNs - clock.beganNs) / 1e9)) s in which the worker started and joined its groups",
+        ]
+        if let firstTriesNs = clock.firstTriesNs, settledAfterRetry > 0 {
+            lines.append(
+                "\(grouped(settledAfterRetry)) that were to be sent again a second later (429): "
+                    + "the last \(tenths(Double(clock.endedNs - firstTriesNs) / 1e9)) s after the others")
         }
+        return lines
     }
 
-    private func isReadRight(_ entry: Entry) -> Bool {
-        switch entry.completion {
-        case .deadLetter: entry.deadLetters == 1 && entry.results == 0
-        case .unregistered: entry.results == 1 && entry.outcome == .unregistered && entry.deadTokens == 1
-        case .accepted, .retried, .rejected, .invalid, .expired:
-            entry.results == 1 && entry.outcome == entry.completion.outcome && entry.deadLetters == 0
-                && entry.deadTokens == 0
-        }
-    }
-
-    private func difference(_ entry: Entry) -> String? {
-        guard !isSimulatedRight(entry) || !isReadRight(entry) else { return nil }
-        let wanted = entry.completion.outcome?.rawValue ?? "a dead letter"
-        let found = entry.outcome.map { " (\($0.rawValue))" } ?? ""
-        return "produced to end as \(wanted); the simulator processed \(entry.received), accepted \(entry.accepted); "
-            + "read back: results \(entry.results)\(found), dead tokens \(entry.deadTokens), dead letters \(entry.deadLetters)"
+    private static func row(_ title: String, _ columns: String...) -> String {
+        columns.reduce(padded(title, to: 14)) { $0 + String(repeating: " ", count: max(0, 13 - $1.count)) + $1 }
     }
 }
 
-extension UInt8 {
-    fileprivate func addingClamped(_ number: Int) -> UInt8 { UInt8(clamping: Int(self) + number) }
+/// A number with one digit behind the point.
+func tenths(_ number: Double) -> String {
+    let tenths = Int((number * 10).rounded())
+    return "\(tenths / 10).\(tenths % 10)"
+}
+
+/// Digits in groups of three: `1,234,567`.
+func grouped(_ number: Int) -> String {
+    let digits = Array(String(number))
+    return digits.indices.map { index in
+        (index > 0 && (digits.count - index) % 3 == 0 ? "," : "") + String(digits[index])
+    }.joined()
 }

@@ -34,51 +34,47 @@ struct ReplayOptions {
             "Exit codes: 0 all that matched was asked for again, or left out as expired or repeated; 1 some was not, or it was stopped: the same command goes on;\n64 wrong usage, 78 wrong configuration."
     )
 
+    /// An option that is a condition, and so part of what the job is.
+    private static func condition(
+        _ name: String, _ value: String, _ help: String,
+        _ apply: @escaping @Sendable (inout Self, String) throws(UsageError) -> Void
+    ) -> OptionTable<Self>.Option {
+        .init(name, value: value, help) { options, text throws(UsageError) in
+            try apply(&options, text)
+            options.conditions.append("\(name)=\(text)")
+        }
+    }
+
     private static let conditionOptions: [OptionTable<Self>.Option] = [
-        .init("config", "c", value: "FILE", "The worker's configuration: names Kafka, the topics and the group.") {
-            options, text throws(UsageError) in options.file = try OptionValue.text(text)
-        },
         .init(
-            "reason", value: "REASON",
+            "config", "c", value: "FILE", to: \.file,
+            "The worker's configuration: names Kafka, the topics and the group."),
+        condition(
+            "reason", "REASON",
             "A reason: Apple's word in results, such as BadTopic; or of dead letters, such as worker-crashed."
-        ) {
-            options, text throws(UsageError) in
-            options.selection.reasons.insert(try OptionValue.text(text))
-            options.conditions.append("reason=\(text)")
-        },
-        .init(
-            "outcome", value: "OUTCOME",
+        ) { options, text throws(UsageError) in options.selection.reasons.insert(try OptionValue.text(text)) },
+        condition(
+            "outcome", "OUTCOME",
             "An outcome, of results: rejected, abandoned, invalid, expired, unregistered, accepted."
-        ) {
-            options, text throws(UsageError) in
-            options.selection.outcomes.insert(try OptionValue.choice(text))
-            options.conditions.append("outcome=\(text)")
-        },
-        .init("app", value: "NAME", "An app, of results.") { options, text throws(UsageError) in
+        ) { options, text throws(UsageError) in options.selection.outcomes.insert(try OptionValue.choice(text)) },
+        condition("app", "NAME", "An app, of results.") { options, text throws(UsageError) in
             options.selection.apps.insert(try OptionValue.text(text))
-            options.conditions.append("app=\(text)")
         },
-        .init(
-            "since", value: "TIME",
+        condition(
+            "since", "TIME",
             "What settled, or became a dead letter, at this time or later: 2026-01-31T12:00:00Z or 2026-01-31T13:00:00+01:00; or how long ago, in h, m, s or ms, such as 48h or 90m. All of yesterday: --since \"$(date -d yesterday +%FT00:00:00%:z)\" --until \"$(date +%FT00:00:00%:z)\"."
-        ) { options, text throws(UsageError) in
-            options.since = try OptionValue.moment(text)
-            options.conditions.append("since=\(text)")
+        ) { options, text throws(UsageError) in options.since = try OptionValue.moment(text) },
+        condition("until", "TIME", "What did so before this time, in the same forms.") {
+            options, text throws(UsageError) in options.until = try OptionValue.moment(text)
         },
-        .init("until", value: "TIME", "What did so before this time, in the same forms.") {
-            options, text throws(UsageError) in
-            options.until = try OptionValue.moment(text)
-            options.conditions.append("until=\(text)")
-        },
-        .init(
-            "request", value: "PLACE",
+        condition(
+            "request", "PLACE",
             "A request: TOPIC/PARTITION/OFFSET, or TOPIC/PARTITION/OFFSET/INDEX for one notification of an envelope."
         ) { options, text throws(UsageError) in
             guard let place = ReplaySelection.Place(text) else {
                 throw UsageError("expected TOPIC/PARTITION/OFFSET or TOPIC/PARTITION/OFFSET/INDEX")
             }
             options.selection.places.insert(place)
-            options.conditions.append("request=\(place)")
         },
         .init("all", nil, "No condition: all that is there.") {
             $0.isAll = true
@@ -87,40 +83,35 @@ struct ReplayOptions {
     ]
 
     private static let otherOptions: [OptionTable<Self>.Option] = [
-        .init("to", value: "TOPIC", "Where the requests go (default: the topic that each came from).") {
-            options, text throws(UsageError) in
-            options.target = try OptionValue.topicName(text)
-            options.conditions.append("to=\(text)")
+        condition("to", "TOPIC", "Where the requests go (default: the topic that each came from).") {
+            options, text throws(UsageError) in options.target = try OptionValue.topicName(text)
         },
         .init("expired", nil, "Ask again also for what has expired (apns-expiration): its result says so.") {
             $0.expiredToo = true
             $0.conditions.append("expired")
         },
-        .init("rate", value: "N/s", "So many requests a second, at most (default: as fast as it goes).") {
-            options, text throws(UsageError) in options.rate = try OptionValue.rate(text)
-        },
+        .init(
+            "rate", value: "N/s", to: \.rate, OptionValue.rate,
+            "So many requests a second, at most (default: as fast as it goes)."),
         .init("dry-run", nil, "Write nothing: say what would be asked for again, by topic, app, outcome and reason.") {
             $0.isDryRun = true
         },
         .init(
-            "name", value: "JOB",
+            "name", value: "JOB", to: \.name, name,
             "The job's name (default: made of the conditions as they are given): a job is done once, and a run with its name goes on with it."
-        ) { options, text throws(UsageError) in
-            let isRight =
-                (1...100).contains(text.utf8.count)
-                && text.unicodeScalars.allSatisfy {
-                    $0.isASCII && ($0.properties.isAlphabetic || "0123456789._-".unicodeScalars.contains($0))
-                }
-            guard isRight else { throw UsageError("expected 1 to 100 letters, digits, dots, hyphens or underscores") }
-            options.name = text
-        },
-        .init("deadline", value: "TIME", "Stop after this time, in h, m, s or ms, such as 10m (default: never).") {
-            options, text throws(UsageError) in options.deadline = try OptionValue.duration(text)
-        },
-        .init("format", value: "NAME", "text (default) or json: one object at the end.") {
-            options, text throws(UsageError) in options.format = try OptionValue.choice(text)
-        },
+        ),
+        .init(
+            "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
+            "Stop after this time, in h, m, s or ms, such as 10m (default: never)."),
+        .init("format", value: "NAME", choice: \.format, "text (default) or json: one object at the end."),
     ]
+
+    private static func name(_ text: String) throws(UsageError) -> String {
+        guard text.wholeMatch(of: /[A-Za-z0-9._-]{1,100}/) != nil else {
+            throw UsageError("expected 1 to 100 letters, digits, dots, hyphens or underscores")
+        }
+        return text
+    }
 
     /// What does not fit together; `nil`: nothing.
     func complaint(_ source: ReplaySource) -> String? {
@@ -130,9 +121,6 @@ struct ReplayOptions {
             return source == .results
                 ? "say what: --reason, --outcome, --app, --since, --until or --request; or --all, for all that was not accepted"
                 : "say what: --reason, --since, --until or --request; or --all"
-        }
-        if selection.places.count > ReplaySelection.placeLimit {
-            return "--request names \(selection.places.count) places, and a job takes \(ReplaySelection.placeLimit)"
         }
         if !isOpen, isAll { return "--all is for all: leave it out, or the other conditions" }
         if source == .deadLetters {
@@ -160,14 +148,6 @@ struct ReplayOptions {
         return "--to: the worker writes topic \(target) itself (\(output.path)), and it takes no requests"
     }
 
-    /// Those that the workers read.
-    private static func topics(_ configuration: WorkerConfiguration) -> ReplayTopics {
-        let (entries, outputs) = (configuration.requestTopics, Set(configuration.outputTopics.map(\.name)))
-        return ReplayTopics(retries: Set(configuration.retry.tiers.map(\.topic))) { topic in
-            !outputs.contains(topic) && entries.contains { !$0.matching([topic]).isEmpty }
-        }
-    }
-
     /// What is to be said of reasons that no record has, as far as is known. They are no mistake for sure: Apple may
     /// have new ones, and so may a later version.
     func hints(_ source: ReplaySource) -> [String] {
@@ -193,10 +173,13 @@ struct ReplayOptions {
         var selection = selection
         selection.sinceMs = since?.ms(nowMs: nowMs)
         selection.untilMs = until?.ms(nowMs: nowMs)
+        let (entries, outputs) = (configuration.requestTopics, Set(configuration.outputTopics.map(\.name)))
         var order = ReplayOrder(
-            source, topic: topic, selection, of: Self.topics(configuration),
+            source, topic: topic, selection,
             group: "\(configuration.kafka.groupID).replay.\(source.rawValue)-\(name ?? fingerprint)",
-            fingerprint: fingerprint)
+            fingerprint: fingerprint
+        ) { topic in !outputs.contains(topic) && entries.contains { !$0.matching([topic]).isEmpty } }
+        order.retryTopics = Set(configuration.retry.tiers.map(\.topic))
         order.target = target
         order.expiredToo = expiredToo
         order.ratePerSecond = rate

@@ -21,9 +21,9 @@ final class ReplayScreen {
         drawnNs = nowNs
         isDrawn = true
         let counts = report.counts
-        var line = "\r\u{1B}[K\(Int(report.part * 100)) % read, \(counts.matched) matched, \(counts.produced) "
+        var line = "\r\u{1B}[K\(Int(report.part * 100)) % read, \(counts[.matched]) matched, \(counts[.produced]) "
         line += isDryRun ? "would be produced again" : "produced again"
-        if !counts.isComplete { line += ", \(counts.gone + counts.unreadable + counts.refused + counts.lost) not" }
+        if counts.missed > 0 { line += ", \(counts.missed) not" }
         draw(line)
     }
 
@@ -55,18 +55,18 @@ extension ReplayOrder {
     func text(_ report: ReplayReport, _ seconds: Double) -> String {
         let counts = report.counts
         let things = source == .results ? "results" : "dead letters"
-        var parts = ["\(counts.produced) requests \(isDryRun ? "would be" : "were") produced again"]
+        var parts = ["\(counts[.produced]) requests \(isDryRun ? "would be" : "were") produced again"]
         func add(_ count: Int64, _ words: String) { if count > 0 { parts.append("\(count) \(words)") } }
-        add(counts.repeated, "were further \(things) of the same")
-        add(counts.expired, "have expired and were left out")
-        add(counts.gone, "are gone")
-        add(counts.unreadable, "cannot be read")
-        add(counts.refused, "cannot be asked for again")
-        add(counts.lost, "offsets of \(topic) were gone before they were read")
+        add(counts[.repeated], "were further \(things) of the same")
+        add(counts[.expired], "have expired and were left out")
+        add(counts[.gone], "are gone")
+        add(counts[.unreadable], "cannot be read")
+        add(counts[.refused], "cannot be asked for again")
+        add(counts[.lost], "offsets of \(topic) were gone before they were read")
         let isPart = isDryRun && !report.isDone
         let sum =
-            "of \(counts.matched) \(things) that matched\(isPart ? " so far" : ""): \(parts.joined(separator: ", "))"
-        let time = String(seconds.rounded(toPlaces: 1))
+            "of \(counts[.matched]) \(things) that matched\(isPart ? " so far" : ""): \(parts.joined(separator: ", "))"
+        let time = tenths(seconds)
         if isDryRun {
             let end =
                 isPart
@@ -122,14 +122,7 @@ extension ReplayOrder {
         json.value(report.wasDone)
         json.member("began_at_ms", report.beganMs)
         json.member("took_ms", Int64(seconds * 1_000))
-        json.member("matched", counts.matched)
-        json.member("produced", counts.produced)
-        json.member("repeated", counts.repeated)
-        json.member("expired", counts.expired)
-        json.member("gone", counts.gone)
-        json.member("unreadable", counts.unreadable)
-        json.member("refused", counts.refused)
-        json.member("lost", counts.lost)
+        for kind in ReplayCounts.Kind.allCases { json.member("\(kind)", counts[kind]) }
         json.name("kinds")
         json.beginArray()
         for (row, count) in report.tally.rows {
@@ -148,12 +141,5 @@ extension ReplayOrder {
         json.endArray()
         json.endObject()
         return json.text
-    }
-}
-
-extension Double {
-    fileprivate func rounded(toPlaces places: Int) -> Double {
-        let factor = [1.0, 10.0, 100.0][places]
-        return (self * factor).rounded() / factor
     }
 }

@@ -1,15 +1,13 @@
 import Configuration
+import Glibc
+import Kafka
 import PushRecords
 
 /// `apns-worker send`.
 func send(_ arguments: [String]) -> ExitCode {
-    switch parsed(SendOptions.table, arguments, SendOptions()) {
+    switch parsed(SendOptions.table, arguments, SendOptions(), complaint: { $0.complaint }) {
     case .failure(let exit): return exit.code
     case .success(let options):
-        if let complaint = options.complaint {
-            complain("apns-worker send: \(complaint) (see apns-worker send --help)")
-            return .wrongUsage
-        }
         guard let token = options.token else { return .wrongUsage }
         do throws(CommandFailure) {
             let notification = try options.notification()
@@ -22,13 +20,15 @@ func send(_ arguments: [String]) -> ExitCode {
                     return sendViaKafka(record, configuration, cluster, options)
                 }
             case .direct:
-                switch checked({ () throws(ConfigurationError) in try options.configuration() }) {
+                switch checked({ () throws(ConfigurationError) in
+                    try options.flags.loaded(options.file, options.environment)
+                }) {
                 case .failure(let exit): return exit.code
                 case .success(let loaded): return sendDirectly(record, loaded.configuration, options)
                 }
             }
         } catch {
-            complain("apns-worker send: \(error.line)")
+            complain("apns-worker send: \(error)")
             return .failed
         }
     }
@@ -42,5 +42,43 @@ private func checkedRecord(
         return try notification.payloadRecord(to: token)
     } catch {
         throw CommandFailure(error.description)
+    }
+}
+
+extension SendOptions {
+    /// The notification that the options ask for. Throws when the payload cannot be read, or is none.
+    func notification() throws(CommandFailure) -> PushNotification<RawPayload> {
+        var notification = PushNotification(
+            json: try payloadBytes(), pushType: pushType, topic: topic.map { .exactly($0) })
+        notification.app = app
+        notification.environment = environment
+        notification.priority = priority
+        notification.expiration = expiration
+        notification.notBefore = notBefore
+        for (header, text) in texts { notification[header] = text }
+        notification.apnsID = id
+        return notification
+    }
+
+    private func payloadBytes() throws(CommandFailure) -> [UInt8] {
+        guard let payload else {
+            do throws(RequestError) {
+                return try AlertPayload(title: title, body: alert).json()
+            } catch {
+                throw CommandFailure(error.description)
+            }
+        }
+        guard payload == "-" || payload.hasPrefix("@") else { return Array(payload.utf8) }
+        do throws(FileError) {
+            let limit = Deadline(after: deadline)
+            var bytes = try readFile(payload == "-" ? "/dev/stdin" : String(payload.dropFirst())) {
+                limit.awaits(POLLIN, of: $0)
+            }
+            // What an editor or `echo` put behind it.
+            while let last = bytes.last, last == 0x0A || last == 0x0D { bytes.removeLast() }
+            return bytes
+        } catch {
+            throw CommandFailure("--payload: \(error)")
+        }
     }
 }

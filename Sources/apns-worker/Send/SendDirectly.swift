@@ -6,10 +6,9 @@ import Worker
 /// Sends the notification to APNs without Kafka, and prints the answer.
 func sendDirectly(_ record: RequestRecord, _ configuration: WorkerConfiguration, _ options: SendOptions) -> ExitCode {
     if let failure = startKeyLog(options.keyLog, command: "apns-worker send") { return failure }
-    let (seconds, attoseconds) = options.deadline.components
     do throws(DirectSend.Failure) {
         let answer = try DirectSend.run(
-            record, with: configuration, timeoutNs: seconds * 1_000_000_000 + attoseconds / 1_000_000_000,
+            record, with: configuration, timeoutNs: options.deadline.nanoseconds,
             onDelay: { complain("apns-worker send: \($0)") })
         let token = options.token?.hex ?? ""
         say((options.format == .json ? answer.json(token) : answer.line(token)) + "\n")

@@ -44,9 +44,7 @@ struct SendOptions {
     )
 
     private static let options: [OptionTable<Self>.Option] = [
-        .init("config", "c", value: "FILE", "The worker's configuration.") { options, text throws(UsageError) in
-            options.file = try OptionValue.text(text)
-        },
+        .init("config", "c", value: "FILE", to: \.file, "The worker's configuration."),
         .init("token", "t", value: "HEX", "The device token.") { options, text throws(UsageError) in
             do throws(RequestError) {
                 options.token = try DeviceToken(hex: text)
@@ -54,9 +52,7 @@ struct SendOptions {
                 throw UsageError(error.detail)
             }
         },
-        .init("payload", "p", value: "JSON", "The payload; @FILE reads a file, - standard input.") {
-            options, text throws(UsageError) in options.payload = try OptionValue.text(text)
-        },
+        .init("payload", "p", value: "JSON", to: \.payload, "The payload; @FILE reads a file, - standard input."),
         .init("alert", "a", value: "TEXT", "Instead of a payload: an alert with this body.") { $0.alert = $1 },
         .init("title", value: "TEXT", "Its title.") { $0.title = $1 },
         .init("topic", value: "NAME", "apns-topic; default: the app's when it has one bundle id.") {
@@ -64,14 +60,8 @@ struct SendOptions {
         },
         .init("app", value: "NAME", "An app of the configuration, where the topic does not tell.") { $0.app = $1 },
         .init(
-            "environment", value: "NAME",
-            "production or development, where an app is configured for both; with --key-file, default production."
-        ) { options, text throws(UsageError) in
-            guard let environment = PushEnvironment(text: text) else {
-                throw UsageError("expected production or development")
-            }
-            options.environment = environment
-        },
+            "environment", value: "NAME", to: \.environment, parsedEnvironment,
+            "production or development, where an app is configured for both; with --key-file, default production."),
         .init("push-type", value: "NAME", "apns-push-type: \(pushTypes); default alert.") {
             options, text throws(UsageError) in
             guard let type = PushType.allCases.first(where: { $0.text.description == text }) else {
@@ -112,56 +102,26 @@ struct SendOptions {
             guard let id = NotificationUUID(text: text) else { throw UsageError("expected a UUID") }
             options.id = id
         },
-        .init("via", value: "WAY", "kafka (default) or direct.") { options, text throws(UsageError) in
-            options.via = try OptionValue.choice(text)
-        },
+        .init("via", value: "WAY", choice: \.via, "kafka (default) or direct."),
         .init("direct", nil, "Straight to APNs, without Kafka and without a worker; the same as --via direct.") {
             $0.via = .direct
         },
-        .init("request-topic", value: "NAME", "Where the request goes (default: the first of requests.topics).") {
-            options, text throws(UsageError) in options.requests = try OptionValue.text(text)
-        },
         .init(
-            "deadline", value: "TIME",
+            "request-topic", value: "NAME", to: \.requests,
+            "Where the request goes (default: the first of requests.topics)."),
+        .init(
+            "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
             "How long to wait for the result (default 30s), and before that for the payload, where it comes through a pipe."
-        ) {
-            options, text throws(UsageError) in options.deadline = try OptionValue.duration(text)
-        },
-        .init("keylog", value: "FILE", "\(keyLogHelp) With --direct only.") { options, text throws(UsageError) in
-            options.keyLog = try OptionValue.text(text)
-        },
+        ),
+        .init("keylog", value: "FILE", to: \.keyLog, "\(keyLogHelp) With --direct only."),
         .init(
-            "format", value: "NAME",
+            "format", value: "NAME", choice: \.format,
             "text (default): a line for people; json: the result as it is published, and with a refusal the advice; --direct has the same members, but for request."
-        ) {
-            options, text throws(UsageError) in options.format = try OptionValue.choice(text)
-        },
+        ),
     ]
 
-    private static let appOptions: [OptionTable<Self>.Option] = [
-        .init("key-file", value: "FILE", "With --direct, without a configuration: the signing key from Apple (.p8).") {
-            $0.flags.keyFile = $1
-        },
-        .init("key-id", value: "ID", "The signing key's 10-character id.") { $0.flags.keyID = $1 },
-        .init("team-id", value: "ID", "The team's 10-character id.") { $0.flags.teamID = $1 },
-        .init("bundle-id", value: "ID", "The app's bundle id.") { $0.flags.bundleIDs = [$1] },
-        .init("host", value: "HOST", "An APNs server other than Apple's, such as the simulator's.") {
-            $0.flags.host = $1
-        },
-        .init("port", value: "PORT", "Its port (default 443).") { $0.flags.port = $1 },
-        .init("ca-file", value: "FILE", "Certificates (PEM) that may sign for it; default: the system's.") {
-            $0.flags.caFile = $1
-        },
-    ]
-
-    /// What the file says, or the flags. Throws all that is wrong with it.
-    func configuration() throws(ConfigurationError) -> LoadedConfiguration {
-        if let file { return try WorkerConfiguration.load(file: file) }
-        var flags = flags
-        // A configuration names brokers; here nobody asks them.
-        flags.bootstrapServers = "localhost:9092"
-        flags.environment = environment?.text.description
-        return try WorkerConfiguration.load(flags: flags)
+    private static let appOptions = (AppFlags.keyOptions + [AppFlags.bundleIDOption] + AppFlags.serverOptions).map {
+        $0.within(\Self.flags)
     }
 
     private static func expiration(_ text: String) throws(UsageError) -> PushExpiration {

@@ -4,6 +4,7 @@ import JSON
 import Kafka
 import Observability
 import PushRecords
+import Replay
 import Worker
 
 /// Asks a worker for the notification, as any producer would, and waits for its result.
@@ -24,7 +25,8 @@ func sendViaKafka(
         let deadline = Deadline(after: options.deadline)
         // First, so that the result cannot have come before.
         let results = try TopicReader(
-            cluster, topic: configuration.results.topic, from: .end, until: deadline)
+            cluster, topic: configuration.results.topic, BrokerWait(cluster, until: deadline))
+        try results.start(at: .end)
         let sentMs = LoopTime.read().wallMs
         let request = try produce(record, to: requests, cluster, until: deadline)
         let key = options.token.map { Array($0.hex.utf8) }
@@ -46,7 +48,7 @@ func sendViaKafka(
         }
         return try report(value, configuration, options.format)
     } catch {
-        complain("apns-worker send: \(error.line)")
+        complain("apns-worker send: \(error)")
         return .failed
     }
 }
@@ -109,100 +111,72 @@ private func withAdvice(_ result: [UInt8], _ advice: String?) -> String {
     return text[..<end] + ",\"advice\":\(json.text)}"
 }
 
-/// Where the record was written.
+/// Produces the record, and returns where it was written.
 private func produce(
     _ record: RequestRecord, to topic: String, _ cluster: ClusterSettings, until deadline: Deadline
 ) throws(CommandFailure) -> DeliveryResult.Request {
-    let question: TopicQuestion
-    do throws(KafkaError) {
-        question = try TopicQuestion(cluster, until: deadline)
-    } catch {
-        throw CommandFailure("\(topic): \(error)")
+    func failure(_ error: KafkaError) -> CommandFailure {
+        CommandFailure(Denial.writing([topic], error.code) ?? "\(topic): \(error)")
     }
-    _ = try question.partitions(of: topic) { Denial.writing([$0], $1) }
+    let client: OffsetReader
+    let producer: Producer
     do throws(KafkaError) {
-        let producer = try Producer(ProducerSettings(cluster: cluster))
-        let handle = try producer.topic(topic)
-        let code = producer.produce(record, to: handle)
+        client = try OffsetReader(cluster, fetchKilobytes: 64)
+        producer = try Producer(ProducerSettings(cluster: cluster))
+    } catch {
+        throw failure(error)
+    }
+    _ = try BrokerWait(cluster, until: deadline).partitions(of: topic, from: client) { Denial.writing([$0], $1) }
+    do throws(KafkaError) {
+        let owned = OwnedRecord(
+            key: record.key, value: record.value,
+            headers: record.headers.map { OwnedRecord.Header(Array($0.name.utf8), $0.value) })
+        let code = producer.produce(owned, to: try producer.topic(topic))
         guard code == .none else { throw KafkaError(code) }
         var written: DeliveryResult.Request?
         var failure: KafkaError?
         var trouble = ""
-        while written == nil, failure == nil {
-            guard !deadline.hasPassed else {
-                throw KafkaError(
-                    .timedOut, "the request was not acknowledged in time\(trouble.isEmpty ? "" : ": \(trouble)")")
-            }
-            producer.serve(
-                timeoutMs: deadline.leftMs(atMost: 200),
-                report: { report in
-                    if report.code == .none {
-                        written = DeliveryResult.Request(
-                            topic: topic, partition: report.partition, offset: report.offset, index: 0)
-                    } else {
-                        failure = KafkaError(report.code)
-                    }
-                },
-                event: { event in
-                    switch event {
-                    case .fatal(let error): failure = error
-                    case .error(let error): trouble = error.text
-                    case .log, .statistics: break
-                    }
-                })
-        }
-        guard let written else { throw failure ?? KafkaError(.timedOut) }
-        return written
-    } catch {
-        throw CommandFailure(Denial.writing([topic], error.code) ?? "\(topic): \(error)")
-    }
-}
-
-extension Producer {
-    /// Queues a request; everything is copied before this returns.
-    fileprivate func produce(_ record: RequestRecord, to topic: ProducerTopic) -> KafkaCode {
-        var text: [UInt8] = []
-        var ends: [(name: Int, value: Int)] = []
-        for header in record.headers {
-            text += header.name.utf8
-            let name = text.count
-            text += header.value
-            ends.append((name: name, value: text.count))
-        }
-        // Never empty, so that an empty value has an address: without one it would be null.
-        text.append(0)
-        return text.withUnsafeBytes { text in
-            var start = 0
-            let headers = ends.map { end in
-                defer { start = end.value }
-                return MessageHeader(
-                    name: UnsafeRawBufferPointer(rebasing: text[start..<end.name]),
-                    value: UnsafeRawBufferPointer(rebasing: text[end.name..<end.value]))
-            }
-            return (record.key ?? []).withUnsafeBytes { key in
-                record.value.withUnsafeBytes { value in
-                    produce(to: topic, key: key, value: value, headers: headers, tag: 0)
+        while written == nil, failure == nil, !deadline.hasPassed {
+            producer.serve(timeoutMs: deadline.leftMs(atMost: 200)) { report in
+                if report.code == .none {
+                    written = DeliveryResult.Request(
+                        topic: topic, partition: report.partition, offset: report.offset, index: 0)
+                } else {
+                    failure = KafkaError(report.code)
+                }
+            } event: { event in
+                switch event {
+                case .fatal(let error): failure = error
+                case .error(let error): trouble = ": \(error.text)"
+                case .log, .statistics: break
                 }
             }
         }
+        guard let written else {
+            throw failure ?? KafkaError(.timedOut, "the request was not acknowledged in time\(trouble)")
+        }
+        return written
+    } catch {
+        throw failure(error)
     }
 }
 
 extension TopicReader {
-    /// The value of the request's result; `nil`: it did not come in time. Says after five seconds that it is waited
-    /// for: a gateway's silence takes two.
+    /// Returns the value of the request's result; `nil` if it did not come in time. Reports after five seconds that it
+    /// is waited for: a gateway's silence takes two.
     func result(
         of request: DeliveryResult.Request, key: [UInt8]?, until deadline: Deadline
     ) throws(CommandFailure) -> [UInt8]? {
         var notice: Deadline? = Deadline(after: .seconds(5))
         var found: [UInt8]?
         while found == nil, !deadline.hasPassed {
-            try read(timeoutMs: deadline.leftMs(atMost: 200)) { record in
+            try followTopic()
+            try read(timeoutMs: deadline.leftMs(atMost: 200)) { _, message in
                 // Results have their device's token as the key: others need not be parsed.
-                guard record.key == key, let value = record.value, let result = try? DeliveryResult(json: value),
+                guard message.key.elementsEqual(key ?? []), let result = try? DeliveryResult(json: message.value),
                     result.request.description == request.description
                 else { return true }
-                found = value
+                found = Array(message.value)
                 return false
             }
             if notice?.hasPassed == true, found == nil {

@@ -1,15 +1,14 @@
-import EventLoop
 import Kafka
 import PushRecords
 
 /// How much a command gets.
 struct BatchLimits {
-    /// Most records at a time.
+    /// The most records at a time.
     var records: Int
-    /// Most bytes at a time; one record may be larger.
+    /// The most bytes at a time; one record may be larger.
     var bytes = 1 << 20
-    /// Most records in all; `nil`: no limit.
-    var total: Int?
+    /// The most records in all.
+    var total: Int
 }
 
 /// Reads a topic as a member of a group and hands its records to a command, one batch after the other: what the command
@@ -26,26 +25,22 @@ final class GroupFeeder {
 
     private let kind: TailKind
     private let topic: String
-    private let start: ReadingStart
     private let group: String
-    private let question: TopicQuestion
-    /// How many partitions the topic had when the command began: `start` is for these. What was added since is read
-    /// from its beginning.
-    private let partitions: Int
+    /// Where partitions begin for which the group has no commit. Partitions that are added later begin at their start.
+    private let starts: [TopicPartition: Int64]
     private let consumer: Consumer
     private var queues: [PartitionQueue] = []
-    /// A revocation that waits for the command to end.
-    private var isRevoked = false
-    private var isLost = false
+    /// A revocation that waits for the command to end, and whether the partitions are lost already.
+    private var revocation: (isPending: Bool, isLost: Bool) = (false, false)
     private var batch = Batch()
     private var handedOver = 0
-    /// How often the command failed since it last took something.
+    /// How often the command has failed since it last took something.
     private var refusals = 0
     private var commits: UInt64 = 0
     private var answered: UInt64 = 0
-    /// The last commit was refused, or nobody answered: its records may come again.
+    /// The last commit was refused or not answered, so that its records may come again.
     private var isInDoubt = false
-    private var troubles = Troubles()
+    private let troubles = Troubles()
     private var failure: CommandFailure?
 
     init(
@@ -55,54 +50,46 @@ final class GroupFeeder {
         self.kind = kind
         self.topic = topic
         self.group = group
-        self.start = start
-        do throws(KafkaError) {
-            question = try TopicQuestion(cluster, until: deadline)
-        } catch {
-            throw CommandFailure("\(topic): \(error)")
-        }
-        partitions = try question.partitions(of: topic, else: Denial.reading).count
+        starts = try TopicReader(cluster, topic: topic, BrokerWait(cluster, until: deadline)).starts(at: start)
         do throws(KafkaError) {
             consumer = try Consumer(ConsumerSettings(cluster: cluster, role: .requests, groupID: group))
-            // A name that begins with ^ would be a pattern; none of ours does.
+            // A name that begins with ^ would be a pattern, and no topic has such a name.
             try consumer.subscribe(to: [topic])
         } catch {
             throw CommandFailure("\(topic): \(error)")
         }
     }
 
-    /// Until the deadline, the limit or a signal; then the group is left. A signal leaves the command time to end, and
-    /// what it took is committed; at the deadline, or a second signal, it is ended, and nothing is.
+    /// Runs until the deadline, the limit or a signal, leaves the group, and returns whether all that was handed over
+    /// is committed. A signal leaves the command time to end, and what it took is committed; at the deadline, or a
+    /// second signal, the command is ended, and nothing is committed.
     func run(
         _ command: String, _ limits: BatchLimits, until deadline: Deadline, _ signals: borrowing StopSignals
-    ) throws(CommandFailure) -> ExitCode {
+    ) throws(CommandFailure) -> Bool {
         var pauseMs: Int64 = 1_000
         var isStopping = false
-        while !isStopping, handedOver < limits.total ?? .max {
+        while !isStopping, handedOver < limits.total {
             serve(timeoutMs: batch.records == 0 ? 100 : 0)
             if let failure { throw failure }
             isStopping = signals.came(withinMs: 0) || deadline.hasPassed
             guard !isStopping, fill(limits) else { continue }
-            let ending = try hand(to: command, deadline, signals, &isStopping)
-            if ending == .ended(.exited(0)) {
+            let problem = try hand(to: command, deadline, signals, &isStopping)
+            guard let problem else {
                 handedOver += batch.records
-                refusals = 0
-                pauseMs = 1_000
+                (refusals, pauseMs) = (0, 1_000)
                 commit()
-                settle()
+                settleRevocation()
                 continue
             }
             refusals += 1
-            complain(
-                "the command \(ending); "
-                    + (isStopping
-                        ? "its \(batch.records) records are not committed"
-                        : "its \(batch.records) records are handed over again in \(pauseMs / 1_000) s"))
+            let fate = isStopping ? "not committed" : "handed over again in \(pauseMs / 1_000) s"
+            complain("the command \(problem); its \(batch.records) records are \(fate)")
             isStopping = wait(pauseMs, deadline, signals) || isStopping
             pauseMs = min(2 * pauseMs, 30_000)
-            settle(keepsBatch: true)
+            // What is not committed belongs to the next owner.
+            if revocation.isPending { batch = Batch() }
+            settleRevocation()
         }
-        // Leaving forgets both.
         let (left, refused) = (batch.records, refusals)
         leave()
         var isComplete = !isInDoubt
@@ -111,19 +98,20 @@ final class GroupFeeder {
             complain("apns-worker tail: the command failed \(times), and \(left) records were not taken before the end")
             isComplete = false
         }
-        if let total = limits.total, handedOver < total {
-            complain("apns-worker tail: \(handedOver) of \(total) records were taken before the end")
+        if limits.total != .max, handedOver < limits.total {
+            complain("apns-worker tail: \(handedOver) of \(limits.total) records were taken before the end")
             isComplete = false
         }
-        return isComplete ? .fine : .failed
+        return isComplete
     }
 
     // MARK: Batches
 
-    /// Whether there is something to hand over.
+    /// Returns whether there is something to hand over. Of records without a value, or that cannot be read, only the
+    /// places are kept, which are committed with the others.
     private func fill(_ limits: BatchLimits) -> Bool {
         guard batch.records == 0 else { return true }
-        let most = min(limits.records, (limits.total ?? .max) - handedOver)
+        let most = min(limits.records, limits.total - handedOver)
         for queue in queues {
             queue.read(max: most) { message in
                 guard batch.records < most, batch.lines.count < limits.bytes else { return false }
@@ -133,7 +121,6 @@ final class GroupFeeder {
                 return true
             }
         }
-        // Of records that say nothing, or cannot be read, only the places are kept; they are committed with the others.
         return batch.records > 0
     }
 
@@ -148,47 +135,33 @@ final class GroupFeeder {
         }
     }
 
-    /// How a command ended.
-    private enum Ending: Equatable, CustomStringConvertible {
-        case ended(ShellCommand.Ending)
-        /// It was told to end: however it did, nobody knows what it took.
-        case cut(String)
-
-        var description: String {
-            switch self {
-            case .ended(let ending): "\(ending)"
-            case .cut(let why): "was ended \(why)"
-            }
-        }
-    }
-
-    /// Runs the command with the batch; the group is served meanwhile.
+    /// Runs the command with the batch while the group is served; returns why it did not take it, or `nil` if it did.
     private func hand(
         to command: String, _ deadline: Deadline, _ signals: borrowing StopSignals, _ isStopping: inout Bool
-    ) throws(CommandFailure) -> Ending {
+    ) throws(CommandFailure) -> String? {
         let process = try ShellCommand(command, input: batch.lines)
         var cut: (why: String, grace: Deadline)?
         while true {
-            if let ending = process.ending() { return cut.map { .cut($0.why) } ?? .ended(ending) }
-            serve(timeoutMs: 10)
-            var why: String?
-            if signals.came(withinMs: 0) {
-                if isStopping { why = "by a second signal" }
-                isStopping = true
+            if let ending = process.ending() {
+                // What a command took that was told to end is not known, however it ended.
+                return cut.map { "was ended \($0.why)" } ?? (ending == .exited(0) ? nil : "\(ending)")
             }
-            if deadline.hasPassed { why = "at --deadline" }
-            if let why, cut == nil {
-                isStopping = true
-                cut = (why, Deadline(after: ShellCommand.grace))
+            serve(timeoutMs: 10)
+            let isSignal = signals.came(withinMs: 0)
+            if cut == nil, deadline.hasPassed || isSignal && isStopping {
+                cut = (
+                    deadline.hasPassed ? "at --deadline" : "by a second signal", Deadline(after: ShellCommand.grace)
+                )
                 process.terminate()
             }
+            isStopping = isStopping || isSignal || cut != nil
             if let cut, cut.grace.hasPassed { process.end() }
         }
     }
 
     private func commit() {
         defer { batch = Batch() }
-        guard !isLost, !batch.ends.isEmpty else { return }
+        guard !revocation.isLost, !batch.ends.isEmpty else { return }
         do throws(KafkaError) {
             commits += 1
             try consumer.commit(batch.ends.map { CommitEntry($0.key, offset: $0.value) }, tag: commits)
@@ -197,100 +170,6 @@ final class GroupFeeder {
             isInDoubt = true
             complain("the commit was not sent, so these records may come again: \(error)")
         }
-    }
-
-    /// Answers a revocation that waited for the command.
-    private func settle(keepsBatch: Bool = false) {
-        guard isRevoked else { return }
-        // What is not committed belongs to the next owner.
-        if keepsBatch { batch = Batch() }
-        awaitCommit()
-        unassign()
-    }
-
-    // MARK: The group
-
-    private func serve(timeoutMs: Int32) {
-        consumer.serve(timeoutMs: timeoutMs) { event in
-            switch event {
-            case .assigned(let partitions): assign(partitions)
-            case .revoked(_, let lost):
-                isRevoked = true
-                isLost = lost
-            case .committed(let reply):
-                answered = reply.tag
-                // What a rebalance refuses, another member takes.
-                isInDoubt = reply.code != .none && !reply.code.isRebalance
-                if isInDoubt {
-                    complain("a commit was refused, so its records may come again: \(reply.code.text)")
-                }
-            case .client(.fatal(let error)): failure = CommandFailure("Kafka: \(error)")
-            case .client(.error(let error)), .partitionFailed(_, let error):
-                if let denial = denial(error.code) { failure = denial } else { troubles.say(error) }
-            case .offsetReset(let reset): complain(reset.text)
-            case .client(.log), .client(.statistics): break
-            }
-        }
-        if isRevoked, batch.records == 0 { unassign() }
-    }
-
-    /// Which right is missing.
-    private func denial(_ code: KafkaCode) -> CommandFailure? {
-        (Denial.using(group: group, code) ?? Denial.reading(topic, code)).map { CommandFailure($0) }
-    }
-
-    private func assign(_ partitions: [TopicPartition]) {
-        var starts: [TopicPartition: Int64] = [:]
-        do throws(KafkaError) {
-            for committed in try consumer.committed(partitions, timeoutMs: 10_000) {
-                starts[committed.partition] = committed.offset
-            }
-        } catch {
-            failure = denial(error.code) ?? CommandFailure("\(topic): \(error)")
-            return
-        }
-        do throws(CommandFailure) {
-            let fresh = partitions.filter { starts[$0] == nil && $0.partition < self.partitions }
-            if start != .beginning, !fresh.isEmpty {
-                starts.merge(try question.starts(of: fresh, at: start, question.bounds(of: fresh))) { $1 }
-            }
-        } catch {
-            failure = error
-            return
-        }
-        do throws(KafkaError) {
-            queues = try consumer.assign(partitions.map { PartitionStart($0, offset: starts[$0]) })
-        } catch {
-            failure = CommandFailure("\(topic): \(error)")
-        }
-    }
-
-    private func unassign() {
-        isRevoked = false
-        isLost = false
-        queues = []
-        batch = Batch()
-        // What it refused is another member's now.
-        refusals = 0
-        do throws(KafkaError) {
-            try consumer.unassign()
-        } catch {
-            failure = CommandFailure("\(topic): \(error)")
-        }
-    }
-
-    // MARK: Waiting
-
-    /// Whether it was told to stop meanwhile.
-    private func wait(_ milliseconds: Int64, _ deadline: Deadline, _ signals: borrowing StopSignals) -> Bool {
-        let pause = Deadline(after: .milliseconds(milliseconds))
-        while !pause.hasPassed {
-            serve(timeoutMs: pause.leftMs(atMost: 100))
-            if signals.came(withinMs: 0) || deadline.hasPassed { return true }
-            // Somebody else gets the records.
-            if isRevoked || failure != nil { return false }
-        }
-        return false
     }
 
     private func awaitCommit() {
@@ -302,7 +181,72 @@ final class GroupFeeder {
         complain("the last commit was not acknowledged, so its records may come again")
     }
 
-    /// Leaves the group, so that others need not wait for the session's timeout.
+    // MARK: The group
+
+    private func serve(timeoutMs: Int32) {
+        consumer.serve(timeoutMs: timeoutMs) { event in
+            switch event {
+            case .assigned(let partitions): assign(partitions)
+            case .revoked(_, let isLost): revocation = (true, isLost)
+            case .committed(let reply):
+                answered = reply.tag
+                // What a rebalance refuses, another member takes.
+                isInDoubt = reply.code != .none && !reply.code.isRebalance
+                if isInDoubt { complain("a commit was refused, so its records may come again: \(reply.code.text)") }
+            case .client(.fatal(let error)): failure = CommandFailure("Kafka: \(error)")
+            case .client(.error(let error)), .partitionFailed(_, let error):
+                if let line = denial(error.code) { failure = CommandFailure(line) } else { troubles.say(error.text) }
+            case .offsetReset(let reset): complain(reset.text)
+            case .client(.log), .client(.statistics): break
+            }
+        }
+        if batch.records == 0 { settleRevocation() }
+    }
+
+    private func denial(_ code: KafkaCode) -> String? {
+        Denial.using(group: group, code) ?? Denial.reading(topic, code)
+    }
+
+    private func assign(_ partitions: [TopicPartition]) {
+        do throws(KafkaError) {
+            let committed = try consumer.committed(partitions, timeoutMs: 10_000)
+            queues = try consumer.assign(
+                committed.map { PartitionStart($0.partition, offset: $0.offset ?? starts[$0.partition]) })
+        } catch {
+            failure = CommandFailure(denial(error.code) ?? "\(topic): \(error)")
+        }
+    }
+
+    /// Answers a revocation that waited for the command.
+    private func settleRevocation() {
+        guard revocation.isPending else { return }
+        revocation.isPending = false
+        awaitCommit()
+        revocation.isLost = false
+        queues = []
+        batch = Batch()
+        // The records that the command refused are another member's now.
+        refusals = 0
+        do throws(KafkaError) {
+            try consumer.unassign()
+        } catch {
+            failure = CommandFailure("\(topic): \(error)")
+        }
+    }
+
+    /// Returns whether it was told to stop meanwhile.
+    private func wait(_ milliseconds: Int64, _ deadline: Deadline, _ signals: borrowing StopSignals) -> Bool {
+        let pause = Deadline(after: .milliseconds(milliseconds))
+        while !pause.hasPassed {
+            serve(timeoutMs: pause.leftMs(atMost: 100))
+            if signals.came(withinMs: 0) || deadline.hasPassed { return true }
+            // Another member gets the records.
+            if revocation.isPending || failure != nil { return false }
+        }
+        return false
+    }
+
+    /// Leaves the group, so that other members need not wait for the session's timeout.
     private func leave() {
         batch = Batch()
         awaitCommit()

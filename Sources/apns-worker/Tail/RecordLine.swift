@@ -1,33 +1,42 @@
 import JSON
+import Kafka
 import Observability
 import PushRecords
 
-// A record of a result topic as one line.
+/// A record that was read, in memory of its own.
+struct ReadRecord {
+    var partition: TopicPartition
+    var offset: Int64
+    /// Milliseconds since the epoch; -1 if it has none.
+    var timestampMs: Int64
+    var record: OwnedRecord
+
+    init(_ message: borrowing Message, of partition: TopicPartition) {
+        self.partition = partition
+        offset = message.offset
+        timestampMs = message.timestampMs
+        var headers: [RecordHeader] = []
+        message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
+        record = OwnedRecord(copying: message.key, message.value, headers: headers)
+    }
+
+    /// `topic/partition/offset`.
+    var place: String { "\(partition)/\(offset)" }
+}
 
 extension TailKind {
-    /// One line without its end; `nil` for a record without a value, which says nothing (compacted topics have such).
-    ///
+    /// Returns a record as one line without its end; `nil` if it has no value, as records of compacted topics may.
     /// Throws what is wrong with a record that cannot be read.
     func line(_ record: ReadRecord, _ format: OutputFormat) throws(RecordError) -> String? {
-        switch (self, format) {
-        case (.results, .json), (.unregistered, .json):
-            guard let value = record.value else { return nil }
-            if self == .results {
-                _ = try DeliveryResult(json: value)
-            } else {
-                _ = try UnregisteredToken(json: value)
-            }
-            // White space is all that a line's end can be in JSON.
-            return String(decoding: value.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 }, as: UTF8.self)
-        case (.results, .text):
-            guard let value = record.value else { return nil }
-            return try DeliveryResult(json: value).line
-        case (.unregistered, .text):
-            guard let value = record.value else { return nil }
-            return try UnregisteredToken(json: value).line
-        case (.deadLetters, .json): return try DeadLetter(record).json
-        case (.deadLetters, .text): return try DeadLetter(record).line
+        if self == .deadLetters {
+            let letter = try DeadLetter(record)
+            return format == .json ? letter.json : letter.line
         }
+        guard let value = record.record.value else { return nil }
+        let line = self == .results ? try DeliveryResult(json: value).line : try UnregisteredToken(json: value).line
+        if format == .text { return line }
+        // The end of a line can only be white space in JSON.
+        return String(decoding: value.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 }, as: UTF8.self)
     }
 }
 
@@ -67,7 +76,10 @@ extension UnregisteredToken {
 
 extension DeadLetter {
     init(_ record: ReadRecord) throws(RecordError) {
-        try self.init(key: record.key, value: record.value, headers: record.headers)
+        try self.init(
+            key: record.record.key, value: record.record.value,
+            headers: record.record.headers.map { HeaderField(String(decoding: $0.name, as: UTF8.self), $0.value ?? []) }
+        )
     }
 
     /// For people; the value is cut.
@@ -81,7 +93,7 @@ extension DeadLetter {
         return words.joined(separator: " ")
     }
 
-    /// One JSON object; what is not UTF-8 stands in base64 under a name of its own.
+    /// One JSON object; bytes that are not UTF-8 stand in base64 under a name of their own.
     var json: String {
         var json = JSONWriter()
         json.beginObject()
@@ -112,24 +124,15 @@ extension DeadLetter {
 extension JSONWriter {
     /// Bytes as text, or in base64 under the second name.
     fileprivate mutating func member(_ name: StaticString, _ base64: StaticString, _ bytes: [UInt8]?) {
-        guard let bytes else {
-            self.name(name)
-            null()
-            return
-        }
-        if let text = String(validating: bytes, as: UTF8.self) {
-            self.name(name)
-            value(text)
-        } else {
-            self.name(base64)
-            value(bytes.base64)
-        }
+        let text = bytes.flatMap { String(validating: $0, as: UTF8.self) }
+        self.name(bytes == nil || text != nil ? name : base64)
+        if let text = text ?? bytes?.base64 { value(text) } else { null() }
     }
 }
 
 extension [UInt8] {
     /// RFC 4648, with padding.
-    var base64: String {
+    fileprivate var base64: String {
         let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
         var text: [UInt8] = []
         for start in stride(from: 0, to: count, by: 3) {
@@ -144,13 +147,52 @@ extension [UInt8] {
     }
 }
 
-/// Text of somebody else's on one line of a terminal: no control characters, at most `limit` characters.
-func printable(_ text: String, limit: Int) -> String {
-    var line = ""
-    for scalar in text.unicodeScalars.prefix(limit) {
-        let isControl =
-            scalar.value < 0x20 || (0x7F...0x9F).contains(scalar.value) || [0x2028, 0x2029].contains(scalar.value)
-        line.unicodeScalars.append(isControl ? " " : scalar)
+/// What became of a notification, as one line for people: a result, or what APNs answered to `send --direct`.
+struct OutcomeLine {
+    var outcome: Outcome
+    /// When it was clear; milliseconds since the epoch, as all times here.
+    var atMs: Int64
+    var status: Int?
+    var reason: Reason?
+    /// The device token, or the channel id.
+    var target: String?
+    var apnsTopic: String?
+    var app: String?
+    var request: DeliveryResult.Request?
+    var apnsID: NotificationUUID?
+    var apnsUniqueID: String?
+    var attempts = 1
+    var inDoubt = 0
+    var requestedAtMs: Int64 = 0
+    var sentAtMs: Int64?
+    var unregisteredAtMs: Int64?
+    var detail: String?
+
+    init(_ outcome: Outcome, atMs: Int64) {
+        self.outcome = outcome
+        self.atMs = atMs
     }
-    return text.unicodeScalars.count > limit ? line + "…" : line
+
+    var text: String {
+        var words = [Timestamp(wallMs: atMs).text, padded(outcome.rawValue, to: 12)]
+        if let status { words.append("\(status)") }
+        if let reason { words.append(printable(reason.rawValue, limit: 100)) }
+        words.append(printable(target ?? "-", limit: 200))
+        words.append(printable(apnsTopic ?? "-", limit: 255))
+        if let app { words.append("app=\(printable(app, limit: 100))") }
+        if let request { words.append("request=\(request)") }
+        if let apnsID { words.append("apns-id=\(apnsID)") }
+        if let apnsUniqueID { words.append("apns-unique-id=\(printable(apnsUniqueID, limit: 100))") }
+        if attempts != 1 { words.append("attempts=\(attempts)") }
+        if inDoubt > 0 { words.append("in-doubt=\(inDoubt)") }
+        if let sentAtMs {
+            if RecordTime.checked(requestedAtMs) != RecordTime.unknown {
+                words.append("took=\(RecordTime.age(of: requestedAtMs, nowMs: atMs))ms")
+            }
+            words.append("sent=\(Timestamp(wallMs: sentAtMs).text)")
+        }
+        if let unregisteredAtMs { words.append("since=\(Timestamp(wallMs: unregisteredAtMs).text)") }
+        if let detail { words.append("(\(printable(detail, limit: 300)))") }
+        return words.joined(separator: " ")
+    }
 }

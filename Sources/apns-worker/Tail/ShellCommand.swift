@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import Kafka
 
 /// A shell command that runs with bytes as its standard input.
 struct ShellCommand: ~Copyable {
@@ -20,21 +21,25 @@ struct ShellCommand: ~Copyable {
 
     private let processID: pid_t
 
-    /// Starts `/bin/sh -c text`; standard output and error are ours.
+    /// Starts `/bin/sh -c text`; it shares standard output and error.
     ///
-    /// The input is a file without a name: whoever reads slowly, or not at all, holds nobody up.
+    /// The input is a file in memory, so that a command that reads slowly, or not at all, does not block.
     init(_ text: String, input: [UInt8]) throws(CommandFailure) {
-        guard let file = tmpfile() else { throw CommandFailure("no temporary file: \(lastError)") }
-        defer { fclose(file) }
-        guard fwrite(input, 1, input.count, file) == input.count, fflush(file) == 0 else {
-            throw CommandFailure("the temporary file for the command's input cannot be written: \(lastError)")
+        let file = linux_memory_file("batch")
+        defer { if file >= 0 { close(file) } }
+        var written = 0
+        while file >= 0, written < input.count {
+            let count = input[written...].withUnsafeBytes { write(file, $0.baseAddress, $0.count) }
+            guard count > 0 else { break }
+            written += count
         }
-        rewind(file)
+        guard file >= 0, written == input.count, lseek(file, 0, SEEK_SET) == 0 else {
+            throw CommandFailure("there is no memory for the command's input: \(String(cString: strerror(errno)))")
+        }
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
-        posix_spawn_file_actions_adddup2(&actions, fileno(file), STDIN_FILENO)
-        posix_spawn_file_actions_addclose(&actions, fileno(file))
+        posix_spawn_file_actions_adddup2(&actions, file, STDIN_FILENO)
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
@@ -73,5 +78,3 @@ struct ShellCommand: ~Copyable {
     /// Ends them.
     func end() { kill(-processID, SIGKILL) }
 }
-
-private var lastError: String { String(cString: strerror(errno)) }

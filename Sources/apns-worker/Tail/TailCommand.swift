@@ -2,32 +2,20 @@ import Configuration
 import EventLoop
 import Kafka
 import PushRecords
-import Worker
 
 /// `apns-worker tail`.
 func tail(_ arguments: [String]) -> ExitCode {
     let (word, rest) = operand(arguments)
-    switch parsed(TailOptions.table, rest, TailOptions()) {
-    case .failure(let exit): return exit.code
-    case .success(let options):
-        let kinds = TailKind.allCases.map(\.rawValue)
-        guard let kind = word.flatMap({ TailKind(rawValue: $0) }) else {
-            let problem = word.map { "there is no \(printable($0)) to follow" } ?? "what is to be followed?"
-            let suggestion =
-                word.flatMap { nearest(to: $0, among: kinds) }.map { "did you mean \($0)?" }
-                ?? "say one of \(kinds.joined(separator: ", ")) first"
-            complain("apns-worker tail: \(problem); \(suggestion) (see apns-worker tail --help)")
-            return .wrongUsage
+    return parsed(TailOptions.table, rest, TailOptions()).flatMap { options in
+        choice(word, of: TailOptions.table.command, " to follow", "what is to be followed?", TailKind.self).flatMap {
+            kind in
+            if let complaint = options.complaint(kind) {
+                complain("apns-worker tail: \(complaint) (see apns-worker tail --help)")
+                return .failure(Exit(code: .wrongUsage))
+            }
+            return tailPlace(kind, options).map { follow(kind, $0, options) }
         }
-        if let complaint = options.complaint(kind) {
-            complain("apns-worker tail: \(complaint) (see apns-worker tail --help)")
-            return .wrongUsage
-        }
-        switch tailPlace(kind, options) {
-        case .failure(let exit): return exit.code
-        case .success(let place): return follow(kind, place, options)
-        }
-    }
+    }.code
 }
 
 /// Where the records are.
@@ -53,24 +41,24 @@ private func tailPlace(_ kind: TailKind, _ options: TailOptions) -> Result<TailP
 private func follow(_ kind: TailKind, _ place: TailPlace, _ options: TailOptions) -> ExitCode {
     // Before librdkafka's threads, which inherit the mask.
     let signals = StopSignals()
-    let start = options.from.map { from -> ReadingStart in
-        switch from {
+    let start: ReadingStart? =
+        switch options.from {
         case .beginning: .beginning
         case .end: .end
         case .ago(let age): .time(max(0, LoopTime.read().wallMs - age.milliseconds))
+        case nil: nil
         }
-    }
     do throws(CommandFailure) {
-        if let group = options.group, let command = options.command {
-            let deadline = Deadline(after: options.deadline)
-            let feeder = try GroupFeeder(
-                kind, place.cluster, topic: place.topic, group: group, from: start ?? .beginning, until: deadline)
-            let batches = BatchLimits(records: options.batch, total: options.count)
-            return try feeder.run(command, batches, until: deadline, signals)
+        guard let group = options.group, let command = options.command else {
+            return try print(kind, place, start, options, signals)
         }
-        return try print(kind, place, start, options, signals)
+        let deadline = Deadline(after: options.deadline)
+        let feeder = try GroupFeeder(
+            kind, place.cluster, topic: place.topic, group: group, from: start ?? .beginning, until: deadline)
+        let limits = BatchLimits(records: options.batch, total: options.count ?? .max)
+        return try feeder.run(command, limits, until: deadline, signals) ? .fine : .failed
     } catch {
-        complain("apns-worker tail: \(error.line)")
+        complain("apns-worker tail: \(error)")
         return .failed
     }
 }
@@ -81,11 +69,12 @@ private func print(
     _ signals: borrowing StopSignals
 ) throws(CommandFailure) -> ExitCode {
     let deadline = Deadline(after: options.deadline)
+    let wait = BrokerWait(place.cluster, until: deadline)
     if let text = options.sought?.explanation(place.requests) { complain(text) }
     let search = options.sought.map { Search($0, kind, place.cluster, requestTopics: place.requests) }
     let wanted = search?.wanted ?? options.count
-    var reader = try TopicReader(
-        place.cluster, topic: place.topic, from: start ?? search?.start ?? .end, until: deadline)
+    var reader = try TopicReader(place.cluster, topic: place.topic, wait)
+    try reader.start(at: start ?? search?.start ?? .end)
     // A clock may have been wrong.
     var mayLookEarlier = start == nil && search.map { $0.start != .beginning } ?? false
     var hasSaidSo = false
@@ -100,9 +89,11 @@ private func print(
                     ?? "apns-worker tail: \(printed) of \(wanted ?? 0) records came before the deadline")
             return .failed
         }
-        try reader.read(timeoutMs: deadline.leftMs(atMost: 200)) { record in
+        try reader.followTopic()
+        try reader.read(timeoutMs: deadline.leftMs(atMost: 200)) { partition, message in
+            let record = ReadRecord(message, of: partition)
             guard search?.mayBe(record, of: kind) ?? true,
-                let line = kind.printable(record, options.format, options.sought)
+                let line = kind.printable(record, options.format ?? .json, options.sought)
             else { return true }
             isHeard = say(line + "\n")
             printed += 1
@@ -111,7 +102,8 @@ private func print(
         guard let search, reader.isCaughtUp, isHeard, printed < wanted ?? .max, !hasSaidSo else { continue }
         if printed == 0, mayLookEarlier {
             mayLookEarlier = false
-            reader = try TopicReader(place.cluster, topic: place.topic, from: .beginning)
+            reader = try TopicReader(place.cluster, topic: place.topic, wait)
+            try reader.start(at: .beginning)
         } else {
             complain("\(search.count(printed)) found so far; waiting for what comes")
             hasSaidSo = true
@@ -121,7 +113,8 @@ private func print(
 }
 
 extension TailKind {
-    /// The record's line; `nil`: it is none of what is looked for, says nothing, or cannot be read, which is said.
+    /// Returns the record's line; `nil` if it is not what is looked for or has no value, or cannot be read, which is
+    /// reported.
     fileprivate func printable(_ record: ReadRecord, _ format: OutputFormat, _ sought: Sought?) -> String? {
         do throws(RecordError) {
             if let sought, !(try matches(record, sought)) { return nil }
@@ -134,7 +127,7 @@ extension TailKind {
 
     private func matches(_ record: ReadRecord, _ sought: Sought) throws(RecordError) -> Bool {
         if self == .deadLetters { return sought.matches(try DeadLetter(record)) }
-        guard let value = record.value else { return false }
+        guard let value = record.record.value else { return false }
         return self == .results
             ? sought.matches(try DeliveryResult(json: value)) : sought.matches(try UnregisteredToken(json: value))
     }

@@ -1,0 +1,290 @@
+internal import Glibc
+
+/// Why a command ends before its work is done: one line that says what to do.
+package struct CommandFailure: Error, Hashable, Sendable, CustomStringConvertible {
+    package enum Kind: Sendable {
+        case failed
+        /// A signal or `--deadline` ended it, and the same command goes on with what is left.
+        case stopped
+        case unknownTopic
+        /// A record, or a batch that begins with it, is damaged.
+        case unreadable
+    }
+
+    package let description: String
+    package let kind: Kind
+
+    package init(_ description: String, _ kind: Kind = .failed) {
+        self.description = description
+        self.kind = kind
+    }
+}
+
+/// How long a command waits for brokers that do not answer, and where it reports them.
+package struct BrokerWait {
+    private let servers: String
+    private let limitMs: Int64?
+    private let leftMs: () -> Int64
+    private let report: (String) -> Void
+
+    /// - Parameters:
+    ///   - limitMs: how long brokers may leave one question unanswered; `nil` for as long as the command runs.
+    ///   - leftMs: tells how many milliseconds the command has left, 0 once it is to stop.
+    ///   - report: gets what is wrong and is tried again.
+    package init(
+        _ cluster: ClusterSettings, limitMs: Int64?, leftMs: @escaping () -> Int64, report: @escaping (String) -> Void
+    ) {
+        servers = cluster.bootstrapServers
+        self.limitMs = limitMs
+        self.leftMs = leftMs
+        self.report = report
+    }
+
+    package func say(_ text: String) { report(text) }
+
+    package func say(_ events: [ClientEvent]) throws(CommandFailure) {
+        for event in events {
+            switch event {
+            case .fatal(let error): throw CommandFailure("Kafka: \(error)")
+            case .error(let error): report(error.text)
+            case .log, .statistics: break
+            }
+        }
+    }
+
+    /// Throws once the command is to stop.
+    package func check() throws(CommandFailure) {
+        if leftMs() <= 0 { throw CommandFailure("stopped", .stopped) }
+    }
+
+    package func pause(ms milliseconds: Int64) throws(CommandFailure) {
+        let untilMs = Stopwatch.nowMs + milliseconds
+        while true {
+            try check()
+            let left = min(untilMs - Stopwatch.nowMs, leftMs())
+            guard left > 0 else { return }
+            usleep(UInt32(min(left, 100)) * 1_000)
+        }
+    }
+
+    /// Repeats a question until it is answered, the limit has passed or the command is to stop.
+    ///
+    /// - Parameters:
+    ///   - denial: the line for an error that says which right is missing; `nil` for any other error.
+    ///   - question: gets its time limit in milliseconds.
+    package func answer<R>(
+        about subject: String, from client: OffsetReader, denial: (KafkaCode) -> String? = { _ in nil },
+        _ question: (Int32) throws(KafkaError) -> R
+    ) throws(CommandFailure) -> R {
+        let beganMs = Stopwatch.nowMs
+        var timeoutMs: Int64 = 2_000
+        while true {
+            var reason: String
+            do throws(KafkaError) {
+                return try question(Int32(max(1, min(timeoutMs, leftMs()))))
+            } catch {
+                if let line = denial(error.code) { throw CommandFailure(line) }
+                reason = error.text
+                // The client's own words say why no broker can be reached.
+                for case .error(let error) in client.events() { reason = error.text }
+            }
+            let silence = "no broker of \(servers) answers"
+            if let limitMs, Stopwatch.nowMs - beganMs >= limitMs || leftMs() <= 0 {
+                throw CommandFailure("\(subject): \(silence): \(reason)")
+            }
+            report("\(silence) yet: \(reason)")
+            timeoutMs = 8_000
+            try pause(ms: 200)
+        }
+    }
+
+    /// Returns the partitions of a topic, or throws why it cannot be used.
+    ///
+    /// - Parameter denial: says which right is missing (`Denial`).
+    package func partitions(
+        of topic: String, from client: OffsetReader, denial: (String, KafkaCode) -> String?
+    ) throws(CommandFailure) -> [TopicPartition] {
+        let found = try answer(about: topic, from: client) { timeoutMs throws(KafkaError) in
+            try client.topics(named: [topic], timeoutMs: timeoutMs)[topic]
+        }
+        let code = found?.code ?? .unknownTopic
+        if let line = denial(topic, code) { throw CommandFailure(line) }
+        if code.isUnknownTopic { throw CommandFailure("\(topic): there is no such topic at \(servers)", .unknownTopic) }
+        guard code == .none, let found else { throw CommandFailure("\(topic): \(KafkaError(code))") }
+        return (0..<Int32(found.partitions)).map { TopicPartition(topic, $0) }
+    }
+
+    /// Returns the first offset of each partition and the end of what can be read of it, also of partitions whose
+    /// leader is just being elected.
+    package func bounds(
+        of partitions: [TopicPartition], from client: OffsetReader
+    ) throws(CommandFailure) -> [TopicPartition: Range<Int64>] {
+        let topics = Set(partitions.map(\.topic)).sorted()
+        return try answer(about: topics.joined(separator: ", "), from: client) { timeoutMs throws(KafkaError) in
+            let found = client.bounds(of: partitions, timeoutMs: timeoutMs)
+            guard let silent = partitions.first(where: { found[$0] == nil }) else { return found }
+            // Leaders that were silent are asked again after the topics were.
+            _ = try client.topics(named: topics, timeoutMs: timeoutMs)
+            throw KafkaError(.timedOut, "the leader of \(silent) does not answer")
+        }
+    }
+}
+
+/// Where reading a topic starts.
+package enum ReadingStart: Equatable, Sendable {
+    case beginning, end
+    /// The first record with this timestamp (milliseconds since the epoch) or a later one.
+    case time(Int64)
+}
+
+/// Reads the partitions of one topic for a command, without joining a group. One thread.
+///
+/// Partitions whose next offset the broker does not have any more are read on from the beginning of their logs.
+package final class TopicReader {
+    package let topic: String
+    package let client: OffsetReader
+    private let wait: BrokerWait
+    /// Where the logs began and ended when the reader was made.
+    package let bounds: [TopicPartition: Range<Int64>]
+    /// The next offset to read of each partition that was started.
+    package private(set) var positions: [TopicPartition: Int64] = [:]
+    /// How many offsets of each partition retention took before they were read.
+    package private(set) var lost: [TopicPartition: Int64] = [:]
+    /// How often in a row the topic was not there.
+    private var absences = 0
+    private var nextLookMs: Int64
+
+    private static let (lookPauseMs, absencePauseMs): (Int64, Int64) = (5_000, 1_000)
+
+    /// Throws when Kafka cannot be reached, or the topic does not exist or may not be read.
+    ///
+    /// - Parameter group: the group whose commits `client` is asked for, if any.
+    package convenience init(
+        _ cluster: ClusterSettings, topic: String, group: String? = nil, _ wait: BrokerWait
+    ) throws(CommandFailure) {
+        let client: OffsetReader
+        do throws(KafkaError) {
+            client = try OffsetReader(cluster, group: group, fetchKilobytes: 1_024, idleMs: 100)
+        } catch {
+            throw CommandFailure("\(topic): \(error)")
+        }
+        try self.init(client, topic: topic, wait)
+    }
+
+    /// Reads with a client that reads nothing else at the same time.
+    package init(_ client: OffsetReader, topic: String, _ wait: BrokerWait) throws(CommandFailure) {
+        self.client = client
+        self.topic = topic
+        self.wait = wait
+        let partitions = try wait.partitions(of: topic, from: client, denial: Denial.reading)
+        bounds = try wait.bounds(of: partitions, from: client)
+        nextLookMs = Stopwatch.nowMs + Self.lookPauseMs
+    }
+
+    /// Returns the offset of each partition at which reading begins.
+    package func starts(at start: ReadingStart) throws(CommandFailure) -> [TopicPartition: Int64] {
+        switch start {
+        case .beginning: return bounds.mapValues(\.lowerBound)
+        case .end: return bounds.mapValues(\.upperBound)
+        case .time(let timestampMs):
+            let found = try wait.answer(about: topic, from: client) { timeoutMs throws(KafkaError) in
+                try client.offsets(of: Array(bounds.keys), fromMs: timestampMs, timeoutMs: timeoutMs)
+            }
+            // A partition without such a record has only what comes.
+            return bounds.reduce(into: [:]) {
+                $0[$1.key] = max($1.value.lowerBound, min(found[$1.key] ?? .max, $1.value.upperBound))
+            }
+        }
+    }
+
+    package func start(at start: ReadingStart) throws(CommandFailure) {
+        for (partition, offset) in try starts(at: start) { try self.start(partition, at: offset) }
+    }
+
+    package func start(_ partition: TopicPartition, at offset: Int64) throws(CommandFailure) {
+        do throws(KafkaError) {
+            try client.start(partition, at: offset)
+        } catch {
+            throw CommandFailure("\(error)")
+        }
+        positions[partition] = offset
+    }
+
+    /// Whether all has been read that was there when the reader was made.
+    package var isCaughtUp: Bool { bounds.allSatisfy { positions[$0.key] ?? 0 >= $0.value.upperBound } }
+
+    /// Lends records to `body` until it returns false, waiting at most `timeoutMs` when there is none; throws when
+    /// reading cannot go on.
+    package func read(
+        timeoutMs: Int32, _ body: (TopicPartition, borrowing Message) -> Bool
+    ) throws(CommandFailure) {
+        var timeoutMs = timeoutMs
+        var isWanted = true
+        for _ in 0..<1_000 where isWanted {
+            var trouble: (partition: TopicPartition, what: OffsetReader.Trouble)?
+            let hasCome = client.next(timeoutMs: timeoutMs) { partition, message in
+                positions[partition] = message.offset + 1
+                isWanted = body(partition, message)
+            } trouble: {
+                trouble = ($0, $1)
+            }
+            if let trouble { try handle(trouble.what, of: trouble.partition) }
+            guard hasCome else { break }
+            timeoutMs = 0
+        }
+        try wait.say(client.events())
+    }
+
+    private func handle(_ trouble: OffsetReader.Trouble, of partition: TopicPartition) throws(CommandFailure) {
+        switch trouble {
+        case .end(let offset): positions[partition] = max(offset, positions[partition] ?? 0)
+        case .outOfRange:
+            guard let range = try wait.bounds(of: [partition], from: client)[partition],
+                let position = positions[partition]
+            else { return }
+            if range.upperBound < position {
+                wait.say("\(partition): its log was recreated or cut; it is read from its beginning")
+            } else if range.lowerBound > position {
+                lost[partition, default: 0] += range.lowerBound - position
+                wait.say("\(range.lowerBound - position) offsets of \(partition) were gone before they were read")
+            }
+            try start(partition, at: range.lowerBound)
+        case .unreadable(let offset, let error):
+            throw CommandFailure("\(partition) cannot be read from offset \(offset) on (\(error.text))", .unreadable)
+        case .failed(let error):
+            if let denial = Denial.reading(topic, error.code) { throw CommandFailure(denial) }
+            guard error.code.isUnknownTopic else { return wait.say(error.text) }
+            nextLookMs = min(nextLookMs, Stopwatch.nowMs + Self.absencePauseMs)
+        }
+    }
+
+    /// Also reads partitions that were added, and the topic that was recreated under its name, from the beginning. To be
+    /// called between reads; asks the brokers every five seconds.
+    package func followTopic() throws(CommandFailure) {
+        guard Stopwatch.nowMs >= nextLookMs else { return }
+        nextLookMs = Stopwatch.nowMs + Self.lookPauseMs
+        let found: TopicDescription?
+        do throws(KafkaError) {
+            found = try client.topics(named: [topic], timeoutMs: 1_000)[topic]
+        } catch {
+            return wait.say(error.text)
+        }
+        let code = found?.code ?? .unknownTopic
+        if let denial = Denial.reading(topic, code) { throw CommandFailure(denial) }
+        guard code == .none, let found else {
+            if code.isUnknownTopic { absences += 1 }
+            nextLookMs = Stopwatch.nowMs + Self.absencePauseMs
+            return wait.say(code.isUnknownTopic ? "\(topic): there is no such topic now" : "\(topic): \(code.text)")
+        }
+        // A broker that has just started may not know a topic for a moment, and partitions are never taken away.
+        if absences > 1 || found.partitions < positions.count {
+            wait.say("\(topic): the topic was recreated; it is read from its beginning")
+            for partition in positions.keys { client.stop(partition) }
+            positions = [:]
+        }
+        absences = 0
+        for number in 0..<Int32(found.partitions) where positions[TopicPartition(topic, number)] == nil {
+            try start(TopicPartition(topic, number), at: 0)
+        }
+    }
+}
