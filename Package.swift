@@ -51,7 +51,6 @@ let libraries: [Target] = [
     library("CMicrohttpd", pkgConfig: "libmicrohttpd", apt: "libmicrohttpd-dev"),
     .target(name: "CLinux", path: "Sources/CLibraries/CLinux"),
     .target(name: "CEarlySignals", path: "Sources/CLibraries/CEarlySignals"),
-    .target(name: "CUnpacking", path: "Sources/CLibraries/CUnpacking"),
 ]
 
 /// What `Tests/Fuzz/fuzz` builds, for itself: elsewhere libFuzzer, which it is linked with, is not there.
@@ -76,7 +75,7 @@ let package = Package(
     targets: libraries
         + module("Bytes", settings: wrapper)
         + module("JSON", settings: wrapper, tests: ["Bytes"])
-        + module("Kafka", ["CRdkafka", "CLinux", "CUnpacking"], settings: wrapper, tests: ["TestSupport", "Bytes"])
+        + module("Kafka", ["CRdkafka", "CLinux"], settings: wrapper, tests: ["TestSupport", "Bytes"])
         + module("TLS", ["COpenSSL", "CLinux"], settings: wrapper)
         + module("HTTP2", ["CNghttp2"], settings: wrapper, tests: ["Bytes"])
         + module("YAML", ["CYAML"], settings: wrapper)
@@ -84,10 +83,12 @@ let package = Package(
         + module("EventLoop", ["CLinux", "Bytes"], settings: wrapper)
         + module("Network", ["EventLoop", "TLS", "CLinux", "Bytes"], settings: wrapper)
         + module("PushRecords", ["JSON", "Bytes"], resources: schemas, tests: ["TestSupport"])
-        + module("Delivery", ["PushRecords", "CLinux", "Bytes"])
+        + [.target(name: "PushTransport", dependencies: ["PushRecords", "CLinux"], swiftSettings: strict)]
+        + module("Delivery", ["PushTransport", "PushRecords", "CLinux", "Bytes"])
         + module(
-            "APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux", "Bytes"],
-            tests: ["APNsSimulator", "TestSeeds"])
+            "APNs",
+            ["PushTransport", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux", "Bytes"],
+            tests: ["Delivery", "APNsSimulator", "TestSeeds"])
         + module(
             "APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer", "Bytes"])
         + module("Observability", ["CLinux"], settings: wrapper)
@@ -121,7 +122,6 @@ let package = Package(
                 name: "Fuzz",
                 dependencies: [
                     "JSON", "PushRecords", "Delivery", "YAML", "Configuration", "HTTP2", "APNs", "Network", "Bytes",
-                    "CUnpacking",
                 ],
                 path: "Tests/Fuzz/Targets", swiftSettings: strict),
             .testTarget(name: "FuzzTests", dependencies: ["Fuzz", "Bytes"], swiftSettings: tests),

@@ -1,8 +1,8 @@
-package import Delivery
 package import EventLoop
 internal import HTTP2
 package import Network
 internal import PushRecords
+package import PushTransport
 
 /// Sends one app's notifications to APNs over HTTP/2: a pool of connections on one loop. Loop's thread.
 ///

@@ -184,7 +184,7 @@ extension DeliveryMachine {
     /// Whether an answer says anything of the credential: it was looked at, and taken or refused. An overloaded server,
     /// or one that is not APNs, may not have looked.
     private static func isOfCredential(_ completion: Completion) -> Bool {
-        completion.reason.subject != .ourTokens && !VerdictTable.isOfHost(completion.status, completion.reason)
+        completion.reason.subject != .ourTokens && !AnswerOrigin.isHostFailure(completion.status, completion.reason)
     }
 
     // MARK: Again

@@ -25,20 +25,6 @@ extension DeliveryMachine {
             open: ledger.partitions[partition].openAboveReach(at: offset), partitions: ledger.partitions.count)
     }
 
-    /// The highest of these offsets that is not settled; `nil`: all are, as the commit read back says. For records that
-    /// are passed by unread: one dead letter, under that offset, stands for them.
-    package func lastUnsettled(_ id: PartitionID, of offsets: ClosedRange<Int64>) -> Int64? {
-        guard let partition = ledger.partitions.find(id) else { return nil }
-        if ledger.partitions[partition].ledger.highestReceived >= offsets.upperBound {
-            // Of those that could be read before the session was lost, only what was dropped then is missing now.
-            let open = ledger.passedOver(partition, below: offsets.upperBound + 1).filter {
-                store[$0].isDropped
-            }
-            if let last = open.map({ store[$0].offset }).max(), last >= offsets.lowerBound { return last }
-        }
-        return ledger.partitions[partition].ledger.lastUnsettled(of: offsets)
-    }
-
     /// The place of a partition's records, with an offset of 0; nothing where the assignment is gone.
     package func place(of id: PartitionID) -> CrashPlace {
         ledger.partitions.find(id).map { ledger.partitions[$0].place } ?? CrashPlace()

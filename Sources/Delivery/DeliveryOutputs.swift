@@ -61,15 +61,6 @@ package struct Production: Sendable, Equatable {
     }
 }
 
-extension NotificationID {
-    /// As one word, to travel as a producer's opaque tag.
-    @inlinable package var tag: UInt64 { UInt64(generation) << 32 | UInt64(slot.number) }
-
-    @inlinable package init(tag: UInt64) {
-        self.init(slot: NotificationSlot(UInt32(truncatingIfNeeded: tag)), generation: UInt32(tag >> 32))
-    }
-}
-
 /// One partition of a commit.
 package struct PartitionCommit {
     package var partition: PartitionID

@@ -3,15 +3,6 @@ import CRdkafka
 /// A client that tells what stands at an offset, by fetching from there. It joins no group, needs only the right to
 /// read the topic, and changes nothing. One thread.
 @safe package final class BatchProbe {
-    /// What comes first when a partition is read from an offset on, records of open and aborted transactions included.
-    package enum Finding: Hashable, Sendable {
-        case record(offset: Int64)
-        /// One that cannot be unpacked, now or ever.
-        case batch(BatchFailure.Batch)
-        /// No record up to the log's end.
-        case end(offset: Int64)
-    }
-
     /// What comes first when a partition is read from an offset on.
     package enum RecordAt: Hashable, Sendable {
         /// `timeMs`: its timestamp; -1: it has none.
@@ -60,18 +51,8 @@ import CRdkafka
 
     deinit { unsafe topics.values.forEach { unsafe rd_kafka_topic_destroy($0) } }
 
-    /// The high watermark: the offset that the next record gets. `nil`: the partition's leader did not tell within
-    /// `timeoutMs`.
-    package func end(of partition: TopicPartition, timeoutMs: Int32) -> Int64? {
-        (try? client.offsets(.end, of: [partition], timeoutMs: timeoutMs))?.first ?? nil
-    }
-
-    /// What is found from `offset` on, which is to be below the log's end; `nil`: nothing was told within `timeoutMs`.
-    package func look(at offset: Int64, of partition: TopicPartition, timeoutMs: Int32) -> Finding? {
-        first(at: offset, of: partition, timeoutMs: timeoutMs) { Self.finding($0) }
-    }
-
-    /// As `look`; `nil` for what cannot be unpacked, too, and where the log does not have the offset.
+    /// What is found from `offset` on, which is to be below the log's end; `nil`: nothing was told within `timeoutMs`, or
+    /// the log does not have the offset, or its batch cannot be unpacked.
     package func record(at offset: Int64, of partition: TopicPartition, timeoutMs: Int32) -> RecordAt? {
         first(at: offset, of: partition, timeoutMs: timeoutMs) { message in
             guard let problem = message.problem else {
@@ -104,18 +85,6 @@ import CRdkafka
                 try? unsafe check(rd_kafka_sasl_set_credentials(client.raw, username, password))
             }
             guard leftMs > 0 else { return nil }
-        }
-    }
-
-    private static func finding(_ message: borrowing Message) -> Finding? {
-        guard let problem = message.problem else { return .record(offset: message.offset) }
-        switch problem.code {
-        case .partitionEnd: return .end(offset: message.offset)
-        case .badCompression:
-            return Unpacking.size(inText: problem.text).map {
-                .batch(BatchFailure.Batch(baseOffset: message.offset, size: $0))
-            }
-        default: return nil
         }
     }
 

@@ -10,14 +10,6 @@ package enum ClientEvent: Sendable, Hashable {
     case fatal(KafkaError)
     /// librdkafka's statistics, a JSON object (librdkafka's manual, "Statistics").
     case statistics(String)
-    /// A quota of this client's is exceeded, or not any more.
-    case delayed(QuotaDelay)
-
-    /// The request that was not answered in time, where the log tells of one.
-    package var requestTimeout: RequestTimeout? {
-        guard case .log(_, let facility, let text) = self else { return nil }
-        return RequestTimeout(inLog: text, facility: facility)
-    }
 }
 
 /// An event that was taken from a queue and is destroyed with its owner.

@@ -21,15 +21,12 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     }
 
     let raw: OpaquePointer
-    /// Of its brokers, as far as it was polled.
-    let quotaDelays = QuotaDelays()
 
     /// Makes a client whose log and other events arrive on its main queue.
     init(_ kind: Kind, _ properties: [KafkaProperty], events: Int32) throws(KafkaError) {
         let configuration = unsafe try Self.configuration(properties)
         unsafe rd_kafka_conf_set_events(configuration, events)
         unsafe Self.containDeaths(of: configuration)
-        unsafe quotaDelays.listen(in: configuration)
         var text = [CChar](repeating: 0, count: 512)
         // On success the client owns the configuration, else it is still ours (rdkafka.h, rd_kafka_new). It is left
         // where it is, some 10 KB: a failure may have freed our interceptors in it, and rd_kafka_conf_destroy would do

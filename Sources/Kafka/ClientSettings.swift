@@ -17,38 +17,21 @@ package struct ClusterSettings: Sendable, Equatable {
         self.statisticsIntervalMs = statisticsIntervalMs
     }
 
-    /// A consumer's `security.protocol`.
-    package var consumerProtocolName: String {
-        (properties.common + properties.consumer).last { $0.name == "security.protocol" }?.value ?? "plaintext"
-    }
-
-    /// By what brokers know a client of that section when they look for its quota.
-    package func quotaOwner(of section: KafkaProperties.Section) -> QuotaOwner {
-        let own =
-            switch section {
-            case .common: [KafkaProperty]()
-            case .consumer: properties.consumer
-            case .producer: properties.producer
-            }
-        func value(_ name: String) -> String? { (properties.common + own).last { $0.name == name }?.value }
-        let hasUser = value("security.protocol")?.lowercased().hasPrefix("sasl") == true
-        return QuotaOwner(clientID: value("client.id") ?? clientID, userName: hasUser ? value("sasl.username") : nil)
-    }
-
     /// What every client gets; the user's may replace it.
     private var defaults: [KafkaProperty] {
-        var list = [
+        [
             KafkaProperty("client.id", clientID),
             KafkaProperty("socket.nagle.disable", "true"),
             KafkaProperty("topic.metadata.refresh.interval.ms", "10000"),
         ]
-        if statisticsIntervalMs > 0 { list.append(KafkaProperty("statistics.interval.ms", "\(statisticsIntervalMs)")) }
-        return list
     }
 
     /// What nobody may replace.
     private var fixed: [KafkaProperty] {
-        [KafkaProperty("bootstrap.servers", bootstrapServers), KafkaProperty("log.queue", "true")]
+        [
+            KafkaProperty("bootstrap.servers", bootstrapServers), KafkaProperty("log.queue", "true"),
+            KafkaProperty("statistics.interval.ms", "\(statisticsIntervalMs)"),
+        ]
     }
 
     /// All properties of a client in the order in which they are set: a later one replaces an earlier one.
@@ -57,13 +40,6 @@ package struct ClusterSettings: Sendable, Equatable {
     ) -> [KafkaProperty] {
         defaults + ours + properties.common + users + self.fixed + fixed
     }
-}
-
-/// Whose quota a client takes from.
-package struct QuotaOwner: Hashable, Sendable {
-    package let clientID: String
-    /// `nil`: it has none, or one that its certificate or ticket tells.
-    package let userName: String?
 }
 
 /// One consumer of the worker's.
@@ -84,8 +60,6 @@ package struct ConsumerSettings: Sendable, Equatable {
     package var assignment: Assignment
     /// Of all its request topics, as far as one knows: they share `readAheadKilobytes`.
     package var partitions: Int
-    /// What one batch may unpack to, where `Unpacking.limit` says so; `nil`: that limits nothing.
-    package var maxBatchBytes: Int?
     /// Topics that no pattern fits, nor are they read by their names: as if the cluster had none such.
     package var ignoredTopics: [String] = []
 
@@ -132,10 +106,6 @@ package struct ConsumerSettings: Sendable, Equatable {
                 KafkaProperty("max.partition.fetch.bytes", "262144"),
             ]
         }
-        // It bounds what zstd may unpack to, besides: in steps that triple.
-        let unpackBytes = 3 * (maxBatchBytes ?? 0) + 1 << 20
-        ours.append(
-            KafkaProperty("receive.message.max.bytes", "\(min(Int(Int32.max), max(100_000_000, unpackBytes)))"))
         if KafkaLibrary.hasFetchQueueBackOff { ours.append(KafkaProperty("fetch.queue.backoff.ms", "20")) }
         var fixed = [
             KafkaProperty("group.id", memberGroupID),

@@ -75,7 +75,6 @@ import CRdkafka
                 handler(event)
             }
         }
-        for delay in client.quotaDelays.take() { handler(.client(.delayed(delay))) }
         if !sink.pending.isEmpty {
             let pending = sink.pending
             sink.pending = []

@@ -15,8 +15,6 @@ package enum ConsumerEvent: Sendable {
     case offsetReset(TopicPartition, text: String)
     /// Reading a partition failed; librdkafka goes on trying.
     case partitionFailed(TopicPartition, KafkaError)
-    /// A batch could not be unpacked; librdkafka asks for it again and again.
-    case batchFailed(TopicPartition, BatchFailure, KafkaError)
     case client(ClientEvent)
 }
 

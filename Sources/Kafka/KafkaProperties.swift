@@ -129,10 +129,7 @@ package struct KafkaProperties: Sendable, Equatable {
         "message.send.max.retries": waiting,
         "transactional.id": transactions,
         "isolation.level": "records of aborted transactions must not be sent (read_committed)",
-        "receive.message.max.bytes":
-            "it bounds what a batch may unpack to, and is set by that; use kafka.max_batch_bytes",
-        "check.crcs":
-            "the worker checks every batch itself, and asks again for one that is damaged, which librdkafka would read past",
+        "statistics.interval.ms": "the worker's own clients report them as often as its health needs",
         "log.queue": "librdkafka's log goes to the worker's",
         "log_level": "the worker reads librdkafka's log; use log.parts (kafka: warning)",
         "topic.blacklist":

@@ -79,14 +79,7 @@ import CRdkafka
 
     private func report(_ message: borrowing Message) {
         guard let problem = message.problem, problem.code != .partitionEnd else { return }
-        if problem.code == .badCompression, let size = Unpacking.size(inText: problem.text) {
-            let batch = BatchFailure.Batch(baseOffset: message.offset, size: size)
-            let isSnappy = Unpacking.isSnappy(inText: problem.text)
-            let failure: BatchFailure = isSnappy ? .endUnknown(batch) : Unpacking.failure(of: batch)
-            sink.pending.append(.batchFailed(partition, failure, problem))
-        } else {
-            sink.pending.append(.partitionFailed(partition, problem))
-        }
+        sink.pending.append(.partitionFailed(partition, problem))
     }
 
     // MARK: For the consumer

@@ -69,7 +69,6 @@ import Glibc
                 event(translated)
             }
         }
-        for delay in handle.quotaDelays.take() { event(.delayed(delay)) }
         return count
     }
 }

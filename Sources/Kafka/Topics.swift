@@ -11,41 +11,15 @@ package struct TopicDescription: Hashable, Sendable {
     package let leaderless: [Int32]
     /// By the partition's number, the broker that leads it; -1: none, or not told.
     package let leaders: [Int32]
-    /// By the partition's number.
-    package let replicas: [Replicas]
-
-    /// How many replicas a partition has, its leader included.
-    package struct Replicas: Hashable, Sendable {
-        package let count: Int
-        package let inSync: Int
-
-        package init(_ count: Int, inSync: Int) {
-            self.count = count
-            self.inSync = inSync
-        }
-    }
 
     package init(
-        name: String, partitions: Int, code: KafkaCode = .none, leaderless: [Int32] = [], leaders: [Int32] = [],
-        replicas: [Replicas] = []
+        name: String, partitions: Int, code: KafkaCode = .none, leaderless: [Int32] = [], leaders: [Int32] = []
     ) {
         self.name = name
         self.partitions = partitions
         self.code = code
         self.leaderless = leaderless
         self.leaders = leaders
-        self.replicas = replicas
-    }
-
-    /// The partitions that a broker leads, and that take nothing with `acks=all`: fewer replicas are in sync than that,
-    /// or than there are, where they are fewer.
-    ///
-    /// - Parameter least: `min.insync.replicas`.
-    package func outOfSync(least: Int) -> [Int32] {
-        zip(leaders, replicas).enumerated().compactMap { number, partition in
-            let (leader, replicas) = partition
-            return leader >= 0 && replicas.inSync < min(least, replicas.count) ? Int32(number) : nil
-        }
     }
 }
 
@@ -72,16 +46,11 @@ package struct TopicConfiguration: Hashable, Sendable {
     package var retentionMs: Int64?
     /// `retention.bytes`, of each partition; `nil`: records are kept, as far as size goes.
     package var retentionBytes: Int64?
-    /// `min.insync.replicas`: with fewer a partition takes nothing of ours; `nil`: not told.
-    package var leastInSync: Int?
 
-    package init(
-        cleanupPolicies: [String], retentionMs: Int64?, retentionBytes: Int64? = nil, leastInSync: Int? = nil
-    ) {
+    package init(cleanupPolicies: [String], retentionMs: Int64?, retentionBytes: Int64? = nil) {
         self.cleanupPolicies = cleanupPolicies
         self.retentionMs = retentionMs
         self.retentionBytes = retentionBytes
-        self.leastInSync = leastInSync
     }
 
     package var isCompacted: Bool { cleanupPolicies.contains("compact") }
@@ -173,18 +142,12 @@ package struct TopicConfiguration: Hashable, Sendable {
     package func configurations(of topics: [String], timeoutMs: Int32) throws(KafkaError) -> [String:
         TopicConfiguration]
     {
-        try client.configurations(of: topics, timeoutMs: timeoutMs)
-    }
-}
-
-extension ClientHandle {
-    func configurations(of topics: [String], timeoutMs: Int32) throws(KafkaError) -> [String: TopicConfiguration] {
-        let request = AdminRequest(self, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, timeoutMs: timeoutMs)
+        let request = AdminRequest(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, timeoutMs: timeoutMs)
         var list: [OpaquePointer?] = unsafe topics.map {
             unsafe rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, $0)
         }
         defer { unsafe rd_kafka_ConfigResource_destroy_array(&list, list.count) }
-        unsafe rd_kafka_DescribeConfigs(raw, &list, list.count, request.options, request.queue)
+        unsafe rd_kafka_DescribeConfigs(client.raw, &list, list.count, request.options, request.queue)
         let event = try request.wait(timeoutMs: timeoutMs)
         var count = 0
         var results: [String: TopicConfiguration] = [:]
@@ -210,7 +173,6 @@ extension ClientHandle {
             let text = unsafe String(cString: value)
             switch unsafe String(cString: name) {
             case "cleanup.policy": configuration.cleanupPolicies = text.split(separator: ",").map { String($0) }
-            case "min.insync.replicas": configuration.leastInSync = Int(text)
             case "retention.bytes": configuration.retentionBytes = Int64(text).flatMap { $0 < 0 ? nil : $0 }
             case "retention.ms": configuration.retentionMs = Int64(text).flatMap { $0 < 0 ? nil : $0 }
             default: break
@@ -280,10 +242,9 @@ extension ClientHandle {
         for index in 0..<max(0, Int(unsafe raw.pointee.topic_cnt)) {
             let topic = unsafe raw.pointee.topics[index]
             let name = unsafe String(cString: topic.topic)
-            let replicas = unsafe Self.replicas(of: topic)
             unsafe topics[name] = TopicDescription(
                 name: name, partitions: Int(topic.partition_cnt), code: KafkaCode(topic.err),
-                leaderless: Self.leaderless(of: topic), leaders: replicas.leaders, replicas: replicas.counts)
+                leaderless: Self.leaderless(of: topic), leaders: Self.leaders(of: topic))
         }
         return topics
     }
@@ -300,21 +261,15 @@ extension ClientHandle {
         return leaderless
     }
 
-    private static func replicas(of topic: rd_kafka_metadata_topic) -> (
-        leaders: [Int32], counts: [TopicDescription.Replicas]
-    ) {
+    private static func leaders(of topic: rd_kafka_metadata_topic) -> [Int32] {
         let count = max(0, Int(unsafe topic.partition_cnt))
         var leaders = Array(repeating: Int32(-1), count: count)
-        var counts = Array(repeating: TopicDescription.Replicas(0, inSync: 0), count: count)
         for index in 0..<count {
             let partition = unsafe topic.partitions[index]
             let number = unsafe Int(partition.id)
-            guard leaders.indices.contains(number) else { continue }
-            unsafe leaders[number] = partition.leader
-            counts[number] = unsafe TopicDescription.Replicas(
-                Int(partition.replica_cnt), inSync: Int(partition.isr_cnt))
+            if leaders.indices.contains(number) { unsafe leaders[number] = partition.leader }
         }
-        return (leaders, counts)
+        return leaders
     }
 
     /// Throws for the first topic that cannot be used.

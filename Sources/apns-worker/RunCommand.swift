@@ -19,7 +19,6 @@ func runWorker(_ arguments: [String]) -> ExitCode {
     EarlySignals.hold()
     // Core, net and librdkafka's threads hand memory to each other: two heaps serve them, and hold far less.
     linux_tune_malloc(2)
-    Unpacking.tuneMalloc()
     let table = OptionTable<RunOptions>(
         command: "apns-worker run", usage: ConfigurationOptions.usage,
         about: [

@@ -259,10 +259,6 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             "{bootstrap_servers: a, create_topics: {partition: 3}}",
             "w.yaml:1:47: kafka.create_topics.partition: unknown key; did you mean partitions?"),
         Wrong(
-            "{bootstrap_servers: a, max_batch_bytes: 342MiB}",
-            "w.yaml:1:48: kafka.max_batch_bytes: unpack_memory must be at least three times max_batch_bytes, or the "
-                + "largest batches would wait for ever"),
-        Wrong(
             "{bootstrap_servers: a, session_timeout: 10}",
             "w.yaml:1:48: kafka.session_timeout: expected a duration (ms, s, m or h) from 1s to 1h, found \"10\""),
         Wrong(
@@ -465,7 +461,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             errors(text) == [
                 "w.yaml:1:8: kafka.bootstrap_servers: is missing",
                 "w.yaml:1:9: kafka.group: unknown key; valid here: assignment, bootstrap_servers, consumer, create_topics, "
-                    + "group_id, group_instance_id, librdkafka, max_batch_bytes, producer, session_timeout, unpack_memory",
+                    + "group_id, group_instance_id, librdkafka, producer, session_timeout",
                 "w.yaml:3:13: delivery.max_open: expected a whole number from 1 to 1000000, found \"none\"",
                 "w.yaml:4:3: the key max_open stands twice, first in line 3",
                 "w.yaml:5:3: delivery.ordring: unknown key; did you mean ordering?",

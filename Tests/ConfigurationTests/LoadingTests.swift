@@ -36,7 +36,6 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(it.kafka.groupID == "apns-worker")
         #expect(it.kafka.groupInstanceID.isEmpty)
         #expect(it.kafka.sessionTimeout == .seconds(10))
-        #expect(it.kafka.maxBatchBytes == 32 << 20 && it.kafka.unpackMemory == 1 << 30)
         #expect(it.kafka.assignment == .eager)
         #expect(it.kafka.createTopics == nil)
         #expect(it.requestTopics == [RequestTopic(name: "apns.requests", weight: 1)])
@@ -90,8 +89,6 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
               group_id: g
               group_instance_id: "${HOSTNAME}"
               session_timeout: 20s
-              max_batch_bytes: 64MiB
-              unpack_memory: 2GiB
               assignment: cooperative
               create_topics: {partitions: 3, replication_factor: 1}
               librdkafka: {security.protocol: SASL_SSL, retries: 7}
@@ -144,14 +141,13 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.kafka.groupID == "g")
         #expect(c.kafka.groupInstanceID == "pod-7")
         #expect(c.kafka.sessionTimeout == .seconds(20))
-        #expect(c.kafka.maxBatchBytes == 64 << 20 && c.kafka.unpackMemory == 2 << 30)
         #expect(c.kafka.assignment == .cooperative)
         #expect(c.kafka.createTopics?.partitions == 3)
         #expect(c.kafka.createTopics?.replicationFactor == 1)
         #expect(c.kafka.properties.map(\.name) == ["security.protocol", "retries"])
         #expect(c.kafka.properties.map(\.value) == ["SASL_SSL", "7"])
-        #expect(c.kafka.properties[1].place == "/etc/w/w.yaml:10:54: kafka.librdkafka.retries")
-        #expect(c.kafka.place(ofProperty: "compression.type") == "/etc/w/w.yaml:12:32: kafka.producer.compression.type")
+        #expect(c.kafka.properties[1].place == "/etc/w/w.yaml:8:54: kafka.librdkafka.retries")
+        #expect(c.kafka.place(ofProperty: "compression.type") == "/etc/w/w.yaml:10:32: kafka.producer.compression.type")
         #expect(c.kafka.place(ofProperty: "acks") == nil)
         #expect(c.kafka.consumerProperties.map(\.value) == ["1000"])
         #expect(c.kafka.producerProperties.map(\.value) == ["lz4"])
@@ -211,7 +207,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.log.levels == LevelTable(.warning, parts: [.kafka: .debug]))
         #expect(
             it.warnings == [
-                "/etc/w/w.yaml:50:36: apps[1].tls.verify: anyone who answers for 127.0.0.1 gets this app's notifications"
+                "/etc/w/w.yaml:48:36: apps[1].tls.verify: anyone who answers for 127.0.0.1 gets this app's notifications"
             ])
     }
 

@@ -56,30 +56,6 @@ struct SuspendedTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("What was dropped and cannot be read any more is one dead letter, and the partition goes on")
-    func unreadable() {
-        let (rig, _, committed) = Self.lost()
-        let back = Self.assign(rig, committed, logEnd: 4)
-        expect(rig.machine.lastUnsettled(back, of: 0...3), is: 3)
-        expect(rig.machine.lastUnsettled(back, of: 0...2), is: 2)
-        let none = UnsafeRawBufferPointer(start: nil, count: 0)
-        let receipt = rig.machine.receive(
-            back, offset: 3, timestampMs: 0, key: none, value: none,
-            headers: UnsafeBufferPointer(start: nil, count: 0), unread: .unreadableBatch, now: rig.now)
-        guard case .deadLetter(let id, .unreadableBatch, _) = receipt else {
-            Issue.record("\(receipt)")
-            return
-        }
-        rig.answer("b")
-        rig.settle()
-        rig.wait(ms: 50)
-        #expect(rig.commit().allSatisfy { $0.offset <= 3 }, "the letter is not written yet")
-        rig.machine.acknowledged(id, now: rig.now)
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [4])
-        #expect(rig.isEmpty)
-    }
-
     @Test("Another record where one was dropped leaves nothing open for ever")
     func another() {
         let (rig, _, committed) = Self.lost()

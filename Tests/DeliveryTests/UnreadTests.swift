@@ -35,7 +35,7 @@ struct UnreadTests {
         "A dead letter says why its record was not looked at",
         arguments: [
             (DeadLetterReason.workerCrashed, "the worker died at this record twice"),
-            (.unreadableHeaders, "its headers cannot be read"), (.unreadableBatch, "its batch cannot be unpacked"),
+            (.unreadableHeaders, "its headers cannot be read"),
         ])
     func words(reason: DeadLetterReason, words: String) {
         #expect(ParsedRequest.unread(reason).detail.text.description == words)
@@ -97,29 +97,5 @@ struct UnreadTests {
     @Test("Whoever dies at a record finds its place: a body begins with it")
     func place() {
         #expect(MemoryLayout<RecordBody>.offset(of: \.place) == 0)
-    }
-
-    @Test("Of offsets that are passed by unread the last that is not settled stands for them")
-    func lastUnsettled() {
-        let rig = Rig()
-        let partition = rig.assign(committed: 150, map: CommitMap(reach: 200, settled: [160..<170, 190..<200]))
-        #expect(rig.machine.lastUnsettled(partition, of: 100...199) == 189)
-        #expect(rig.machine.lastUnsettled(partition, of: 165...169) == nil)
-        #expect(rig.machine.lastUnsettled(partition, of: 160...170) == 170)
-        #expect(rig.machine.lastUnsettled(partition, of: 195...205) == 205)
-        let none = UnsafeRawBufferPointer(start: nil, count: 0)
-        let receipt = rig.machine.receive(
-            partition, offset: 189, timestampMs: 0, key: none, value: none,
-            headers: UnsafeBufferPointer(start: nil, count: 0), unread: .unreadableBatch, now: rig.now)
-        guard case .deadLetter(let id, .unreadableBatch, _) = receipt else {
-            Issue.record("\(receipt)")
-            return
-        }
-        rig.machine.acknowledged(id, now: rig.now)
-        rig.wait(ms: 1_000)
-        // What the map names above it is named again until it is passed.
-        let said = rig.commit().last
-        #expect(said?.offset == 190)
-        #expect(said?.map.settled == [190..<200])
     }
 }

@@ -93,7 +93,7 @@ struct VerdictTests {
         "What gives no reason is hardly APNs: it ends no notification",
         arguments: [100, 204, 301, 302, 400, 404, 405, 407, 408, 413, 421, 499, 600] as [UInt16])
     func foreign(_ status: UInt16) {
-        #expect(VerdictTable.isForeign(status, .none) && !VerdictTable.isForeign(status, .badTopic))
+        #expect(AnswerOrigin.isForeign(status, .none) && !AnswerOrigin.isForeign(status, .badTopic))
         #expect(VerdictTable().row(reason: .none, text: nil, status: status).verdict == .retry)
     }
 

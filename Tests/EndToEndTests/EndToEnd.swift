@@ -19,9 +19,6 @@ import Testing
     /// What becomes of each kind of record, however large or damaged.
     @Suite(.serialized) enum Records {}
 
-    /// What becomes of compressed batches, however large or damaged.
-    @Suite(.serialized) enum Batches {}
-
     /// What goes wrong around a worker: networks that swallow, members that come and go, deaths.
     @Suite(.serialized) enum Troubles {}
 

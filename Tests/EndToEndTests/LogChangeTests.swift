@@ -159,6 +159,21 @@ extension EndToEnd.Logs {
             try scene.stop(worker)
             try simulator.process.stop()
         }
+
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(4)))
+        func `Committed transactions are read between aborted ones`() throws {
+            let scene = try Scene("transactions", partitions: 1)
+            let simulator = try scene.startSimulator()
+            try scene.change("transactions", scene.configuration.requests, "0", "400")
+            let worker = try scene.startWorker()
+            try scene.await(scene.configuration.results, holds: 1_500, within: 60, of: worker)
+            // A commit reaches behind the last record only, not behind the transactions' markers.
+            try scene.change("requests", scene.configuration.requests, "1")
+            try scene.settle(worker)
+            #expect(try scene.resultsWithKcat().count == 1_501)
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
     }
 }
 

@@ -10,7 +10,7 @@ struct KafkaPropertiesTests {
         "bootstrap.servers", "metadata.broker.list", "topic.blacklist", "plugin.library.paths", "interceptors",
         "log_level", "allow.auto.create.topics", "enable.partition.eof", "enabled_events",
         "internal.termination.signal", "enable.gapless.guarantee", "group.protocol.type", "api.version.request",
-        "broker.version.fallback", "receive.message.max.bytes", "check.crcs",
+        "broker.version.fallback",
     ])
     func `A property that breaks the promise is refused in every section, by name`(name: String) {
         let property = [KafkaProperty(name, "1")]
@@ -50,7 +50,7 @@ struct KafkaPropertiesTests {
     @Test func `Other properties are taken`() throws {
         let properties = try KafkaProperties(
             common: [KafkaProperty("security.protocol", "PLAINTEXT")],
-            consumer: [KafkaProperty("queued.max.messages.kbytes", "4096")],
+            consumer: [KafkaProperty("queued.max.messages.kbytes", "4096"), KafkaProperty("check.crcs", "true")],
             producer: [KafkaProperty("compression.type", "zstd")])
         try properties.validate()
         let cluster = ClusterSettings(bootstrapServers: "127.0.0.1:1", properties: properties)
@@ -119,39 +119,6 @@ struct KafkaPropertiesTests {
         let consumer = ConsumerSettings(cluster: cluster, role: .requests, groupID: "worker")
         #expect(consumer.all.last { $0.name == patient.name } == patient)
         #expect(ProducerSettings(cluster: cluster).all.last { $0.name == patient.name } == patient)
-    }
-
-    @Test(
-        arguments: [
-            (
-                "[thrd:127.0.0.1:9092/1]: 127.0.0.1:9092/1: Timed out FetchRequest in flight (after 10512ms, timeout #0)",
-                "127.0.0.1:9092/1", "Fetch", 10_512
-            ),
-            (
-                "[thrd:GroupCoordinator]: GroupCoordinator: Timed out HeartbeatRequest in flight (after 10000ms, timeout #1): "
-                    + "possibly held back by preceeding blocking JoinGroupRequest with timeout in 290000ms",
-                "GroupCoordinator", "Heartbeat", 10_000
-            ),
-            (
-                "sasl_ssl://b.example:9093/7: Timed out ProduceRequest in flight (after 9999ms, timeout #0)",
-                "sasl_ssl://b.example:9093/7", "Produce", 9_999
-            ),
-        ] as [(String, String, String, Int64)])
-    func `A request without an answer is found in the log`(
-        text: String, broker: String, request: String, afterMs: Int64
-    ) {
-        let timeout = RequestTimeout(inLog: text, facility: "REQTMOUT")
-        #expect(timeout == RequestTimeout(broker: broker, request: request, afterMs: afterMs))
-        #expect(RequestTimeout(inLog: text, facility: "FAIL") == nil)
-    }
-
-    @Test(arguments: [
-        "", ": Timed out ", "b/1: Timed out 1 in-flight, 0 retry-queued, 0 out-queue, 0 partially-sent requests",
-        "b/1: Timed out FetchRequest in flight (after ms", ": Timed out FetchRequest in flight (after 1ms",
-        "Request in flight (after 5ms: Timed out ",
-    ])
-    func `Other lines tell of no request`(text: String) {
-        #expect(RequestTimeout(inLog: text, facility: "REQTMOUT") == nil)
     }
 
     @Test(arguments: [

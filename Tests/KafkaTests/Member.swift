@@ -122,11 +122,11 @@ final class Member {
             if answersRevocations { try answerRevocation() }
         case .committed(let reply): replies.append(reply)
         case .offsetReset(let partition, _): resets.append(partition)
-        case .partitionFailed(_, let error), .batchFailed(_, _, let error): errors.append(error)
+        case .partitionFailed(_, let error): errors.append(error)
         case .client(.log(_, let facility, let text)): log.append("\(facility) \(text)")
         case .client(.error(let error)): errors.append(error)
         case .client(.fatal(let error)): fatal = error
-        case .client(.statistics), .client(.delayed): break
+        case .client(.statistics): break
         }
     }
 
@@ -186,7 +186,6 @@ final class Writer {
     var fatal: KafkaError?
     var errors: [KafkaError] = []
     var log: [String] = []
-    var delays: [QuotaDelay] = []
 
     init(_ servers: String, properties: [KafkaProperty] = []) throws {
         let cluster = ClusterSettings(
@@ -205,7 +204,6 @@ final class Writer {
         case .error(let error): errors.append(error)
         case .log(_, let facility, let text): log.append("\(facility) \(text)")
         case .statistics: break
-        case .delayed(let delay): delays.append(delay)
         }
     }
 

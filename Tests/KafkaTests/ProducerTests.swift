@@ -304,25 +304,6 @@ import Testing
         #expect(writer.reports[1] == [.invalidTimestamp, .none])
     }
 
-    @Test(.enabled(if: KafkaBroker.home != nil, "needs KAFKA_HOME, for a broker that takes quotas from us"))
-    func `A broker that holds a client back for a quota is told`() throws {
-        let cluster = try Cluster(.broker)
-        let clientID = KafkaBroker.uniqueName("limited")
-        try KafkaBroker.shared?.setQuota("producer_byte_rate", ofClientID: clientID, bytesPerSecond: 1_000)
-        let writer = try Writer(
-            cluster.servers,
-            properties: [KafkaProperty("client.id", clientID), KafkaProperty("compression.type", "none")])
-        let topic = try writer.producer.topic(cluster.topic)
-        #expect(
-            writer.produce(to: topic, key: nil, value: [UInt8](repeating: 7, count: 20_000), tag: 1) == .none)
-        // What is held back is what comes next.
-        try writer.run("a delay") { !writer.delays.isEmpty && writer.reports[1] == [.none] }
-        let delay = try #require(writer.delays.first)
-        #expect(delay.broker == "\(cluster.servers)/1")
-        // 20 kB in ten seconds at most, as brokers count, are a second's too much.
-        #expect(delay.lastMs >= 1_000 && delay.sumMs == delay.lastMs, "\(delay)")
-    }
-
     @Test func `After a fatal error everything stands in the topic`() throws {
         let cluster = try Cluster(.broker)
         let writer = try Writer(cluster.servers)

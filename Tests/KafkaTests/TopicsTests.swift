@@ -27,22 +27,17 @@ struct TopicsTests {
     @Test func `Partitions without a leader are told of a topic that has no error itself`() throws {
         let cluster = try Cluster(.mock, partitions: 4)
         let mock = try #require(cluster.mock)
-        let settings = ClusterSettings(bootstrapServers: cluster.servers)
-        let topics = try Topics(settings)
-        let probe = try ClusterProbe(settings, groupID: cluster.group)
-        func leaderless() throws -> [[Int32]?] {
-            let told = [
-                try topics.all(timeoutMs: 10_000), try probe.allTopics(timeoutMs: 10_000),
-                try probe.topics(named: [cluster.topic], timeoutMs: 10_000),
-            ].map { $0[cluster.topic] }
-            #expect(told.allSatisfy { $0?.code == KafkaCode.none && $0?.partitions == 4 })
-            return told.map { $0?.leaderless.sorted() }
+        let topics = try Topics(ClusterSettings(bootstrapServers: cluster.servers))
+        func leaderless() throws -> [Int32]? {
+            let told = try topics.all(timeoutMs: 10_000)[cluster.topic]
+            #expect(told?.code == KafkaCode.none && told?.partitions == 4)
+            return told?.leaderless.sorted()
         }
-        #expect(try leaderless() == [[], [], []])
+        #expect(try leaderless() == [])
         for number in [3, 1] as [Int32] { try mock.setLeader(of: cluster.partition(number), broker: nil) }
-        #expect(try leaderless() == [[1, 3], [1, 3], [1, 3]])
+        #expect(try leaderless() == [1, 3])
         for number in [3, 1] as [Int32] { try mock.setLeader(of: cluster.partition(number), broker: 1) }
-        #expect(try leaderless() == [[], [], []])
+        #expect(try leaderless() == [])
     }
 
     @Test func `A pattern fits no topic that is to be left out`() throws {
@@ -66,20 +61,13 @@ struct TopicsTests {
         try mock.create(topic, partitions: 4)
         let all = (0..<4 as Range<Int32>).map { TopicPartition(topic, $0) }
         for partition in all { try mock.setLeader(of: partition, broker: partition.partition < 2 ? 1 : 2) }
-        let probe = try ClusterProbe(ClusterSettings(bootstrapServers: mock.bootstrapServers), groupID: topic)
-        let told = try probe.topics(named: [topic], timeoutMs: 10_000)[topic]
-        #expect(
-            told?.leaders == [1, 1, 2, 2]
-                && told?.replicas.allSatisfy { $0.inSync > 0 && $0.inSync <= $0.count } == true)
-        #expect(probe.ends(of: all, timeoutMs: 10_000).count == 4)
+        let settings = ClusterSettings(bootstrapServers: mock.bootstrapServers)
+        let told = try Topics(settings).all(timeoutMs: 10_000)
+        #expect(told[topic]?.leaders == [1, 1, 2, 2])
+        let consumer = try Consumer(ConsumerSettings(cluster: settings, role: .requests, groupID: topic))
+        #expect(consumer.bounds(of: all, in: told.values, timeoutMs: 10_000).count == 4)
         try mock.setRoundTrip(milliseconds: 60_000, broker: 2)
-        let begin = Date()
-        #expect(Set(probe.ends(of: all, timeoutMs: 1_000).keys) == Set(all.prefix(2)))
-        #expect(Set(probe.starts(of: all, timeoutMs: 1_000).keys) == Set(all.prefix(2)))
-        let times = Dictionary(uniqueKeysWithValues: all.map { ($0, 1 as Int64) })
-        #expect(Set(probe.firstRecords(since: times, timeoutMs: 1_000).keys).isSubset(of: Set(all.prefix(2))))
-        // The silent one costs its time once, and the question for all as much.
-        #expect(Date().timeIntervalSince(begin) < 6, "six seconds were three questions to each by itself")
+        #expect(Set(consumer.bounds(of: all, in: told.values, timeoutMs: 1_000).keys) == Set(all.prefix(2)))
     }
 
     @Test(.needsBroker) func `Topics are created, found and described`() throws {
@@ -108,7 +96,7 @@ struct TopicsTests {
         #expect(all[bad.name] == nil)
         let missing = KafkaBroker.uniqueName("missing")
         let found = try topics.configurations(of: [requests, dead, missing], timeoutMs: 20_000)
-        #expect(found[requests] == TopicConfiguration(cleanupPolicies: ["delete"], retentionMs: 12345, leastInSync: 1))
+        #expect(found[requests] == TopicConfiguration(cleanupPolicies: ["delete"], retentionMs: 12345))
         #expect(found[requests]?.isCompacted == false)
         #expect(found[dead]?.isCompacted == true)
         #expect(found[dead]?.retentionMs == nil)

@@ -28,18 +28,6 @@ import Testing
         #expect(write(.none, 2_000_000) == untouched + place + ["push-dlq-truncated=2000000"])
     }
 
-    @Test func theLetterOfABatchSaysWhereItEnds() throws {
-        var writer = DeadLetterWriter()
-        let place = RequestPlace(topic: lend("apns.requests"), partition: 3, offset: 1_234, index: 0)
-        let headers = writer.headers(
-            original: UnsafeBufferPointer(start: nil, count: 0), place: place, timestampMs: -1,
-            reason: .unreadableBatch,
-            detail: .none, lastOffset: 1_299)
-        let letter = try DeadLetter(
-            key: nil, value: nil, headers: headers.map { HeaderField(text($0.name), text($0.value)) })
-        #expect(letter.reason == "unreadable-batch" && letter.offset == 1_234 && letter.lastOffset == 1_299)
-    }
-
     /// What the writer wrote is read back; of a dead letter that was produced again, the last one's words count.
     @Test func decoding() throws {
         let list = [

@@ -186,16 +186,6 @@ package final class KafkaBroker: @unchecked Sendable {
         }
     }
 
-    // MARK: Quotas
-
-    /// Limits what clients with this id write or read (`producer_byte_rate`, `consumer_byte_rate`: bytes a second, of
-    /// each broker); `nil`: no more. It holds for open connections, too. Needs a broker of ours.
-    package func setQuota(_ name: String, ofClientID clientID: String, bytesPerSecond: Int?) throws {
-        let change = bytesPerSecond.map { ["--add-config", "\(name)=\($0)"] } ?? ["--delete-config", name]
-        try administer(
-            "kafka.admin.ConfigCommand", ["--alter", "--entity-type", "clients", "--entity-name", clientID] + change)
-    }
-
     /// Runs one of Kafka's own programs. Needs a broker of ours.
     func administer(_ program: String, _ arguments: [String]) throws {
         let command = try ChildProcess(

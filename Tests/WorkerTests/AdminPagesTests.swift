@@ -92,14 +92,8 @@ struct AdminPagesTests {
         }
     }
 
-    @Test func `What brokers hold back and what waits in tiers that were left is shown`() {
+    @Test func `What waits in removed retry topics is shown`() {
         var snapshot = snapshot(.running)
-        #expect(
-            page("/metrics", snapshot).1.contains("\napns_worker_kafka_throttled_seconds_total{request=\"fetch\"} 0\n"))
-        snapshot.quotaDelaysMs = [.produce: 1_500]
-        #expect(
-            page("/metrics", snapshot).1.contains(
-                "\napns_worker_kafka_throttled_seconds_total{request=\"produce\"} 1.5\n"))
         snapshot.leftTiers = [("apns.retry.old", 7)]
         #expect(page("/status", snapshot).1.contains(#""left_retry_topics":[{"topic":"apns.retry.old","records":7}]"#))
     }
@@ -158,17 +152,5 @@ struct AdminPagesTests {
         let pages = AdminPages(board: StatusBoard(snapshot(.running), nowNs: 0))
         for route in pages.routes { #expect(route.method == .get) }
         #expect(pages.routes.answer(HTTPRequest(method: .post, path: "/metrics")).status == 405)
-    }
-
-    /// Two words of librdkafka's statistics are read; the rest may be anything.
-    @Test(
-        arguments: [
-            (#"{"name":"a","brokers":{"h:1/1":{"name":"h","state":"UP","x":[1]}},"topics":{}}"#, true),
-            (#"{"brokers":{"h:1/bootstrap":{"state":"INIT"},"h:1/1":{"state":"UPDATE"}}}"#, true),
-            (#"{"brokers":{"h:1/1":{"state":"CONNECT"},"h:1/2":{"state":"DOWN"}}}"#, false),
-            (#"{"brokers":{}}"#, false), (#"{"name":"a"}"#, nil), ("not JSON", nil), (#"{"brokers":[]}"#, nil),
-        ] as [(String, Bool?)]) func `Statistics tell whether a broker is connected`(text: String, isUp: Bool?)
-    {
-        #expect(isAnyBrokerUp(inStatistics: text) == isUp)
     }
 }

@@ -130,128 +130,6 @@ struct ProblemTests {
         #expect(lost.faults(nowNs: 0).count == LostRecords.limit)
     }
 
-    // MARK: The report
-
-    private func report(
-        _ metadata: KafkaCode?, reading: KafkaCode? = KafkaCode.none, group: KafkaCode? = KafkaCode.none,
-        use: ClusterReport.Topic.Use = .requests
-    ) -> ClusterReport {
-        var report = ClusterReport(atNs: 0)
-        report.topics = [
-            ClusterReport.Topic(
-                name: "apns.requests", path: "requests.topics", use: use, metadata: metadata, reading: reading)
-        ]
-        report.groups = [ClusterReport.Group(id: "workers", code: group)]
-        return report
-    }
-
-    @Test func `Each fault names its topic or group, its cause and what to do`() {
-        func fault(_ report: ClusterReport) -> Fault? {
-            let faults = report.faults(bootstrapServers: "kafka:9092")
-            #expect(faults.count <= 1)
-            return faults.first
-        }
-        #expect(fault(report(KafkaCode.none)) == nil)
-        let unreadable = fault(report(KafkaCode.none, reading: .topicAuthorizationFailed))
-        #expect(unreadable?.subject == "topic apns.requests")
-        #expect(unreadable?.text.contains("may not be read") == true)
-        #expect(unreadable?.advice.contains("allow Read") == true)
-        #expect(fault(report(.unknownTopicOrPartition))?.text.contains("does not exist") == true)
-        #expect(fault(report(.topicAuthorizationFailed))?.advice.contains("allow Read") == true)
-        #expect(fault(report(.topicAuthorizationFailed, use: .written))?.advice.contains("allow Write") == true)
-        let refused = fault(report(KafkaCode.none, reading: nil, group: .groupAuthorizationFailed))
-        #expect(refused?.subject == "group workers")
-        #expect(refused?.advice.contains("allow Read on the group") == true)
-        #expect(fault(report(KafkaCode.none, reading: nil, group: nil))?.text.contains("does not answer") == true)
-        var silent = report(.unknownTopicOrPartition, group: nil)
-        silent.silence = "Connection refused"
-        #expect(fault(silent)?.subject == "kafka")
-        #expect(fault(silent)?.text.contains("no broker of kafka:9092 answers: Connection refused") == true)
-    }
-
-    @Test(arguments: [
-        (ClusterReport.Topic.Use.requests, "what is in them waits, until"),
-        (.retries, "what is in them waits, and what is to be written to them, until"),
-        (.written, "what is to be written to them waits, until"),
-    ])
-    func `Partitions without a leader are named with their topic`(use: ClusterReport.Topic.Use, effect: String) throws {
-        var report = report(KafkaCode.none, use: use)
-        report.topics[0].leaderless = LastingPartitions.Found(count: 2, first: 3, partitions: 8)
-        let faults = report.faults(bootstrapServers: "kafka:9092")
-        let fault = try #require(faults.first)
-        #expect(faults.count == 1 && fault.subject == "topic apns.requests" && fault.kind == .leaderless)
-        #expect(
-            fault.text.hasPrefix(
-                "the topic (requests.topics) has 2 of 8 partitions without a leader (the first: 3): \(effect)"))
-        #expect(fault.advice.contains("look at the brokers"))
-        // What has a cause of its own is named by that.
-        report.topics[0].reading = .topicAuthorizationFailed
-        #expect(report.faults(bootstrapServers: "").map(\.kind) == [.denied])
-        report.topics[0].metadata = .unknownTopicOrPartition
-        #expect(report.faults(bootstrapServers: "").map(\.kind) == [.missing])
-    }
-
-    @Test func `Partitions with too few replicas in sync are named, with what they lack`() throws {
-        let replicas = [(2, 2), (3, 1), (3, 2), (3, 0), (1, 1)].map {
-            TopicDescription.Replicas($0.0, inSync: $0.1)
-        }
-        let topic = TopicDescription(
-            name: "apns.results", partitions: 5, leaderless: [3], leaders: [1, 2, 1, -1, 1], replicas: replicas)
-        #expect(topic.outOfSync(least: 2) == [1], "neither one without a leader, nor one that has no second replica")
-        #expect(topic.outOfSync(least: 3) == [1, 2])
-        #expect(topic.outOfSync(least: 1).isEmpty)
-        var report = report(KafkaCode.none, use: .written)
-        report.topics[0].outOfSync = ClusterReport.Topic.OutOfSync(
-            partitions: LastingPartitions.Found(count: 2, first: 1, partitions: 5), least: 2)
-        let fault = try #require(report.faults(bootstrapServers: "").first)
-        #expect(fault.subject == "topic apns.requests" && fault.kind == .outOfSync)
-        #expect(fault.text.contains("2 of 5 partitions with fewer replicas in sync than min.insync.replicas=2"))
-        #expect(fault.text.contains("(the first: 1): they take nothing"))
-        // What takes the leader takes its replicas, too.
-        report.topics[0].leaderless = LastingPartitions.Found(count: 1, first: 3, partitions: 5)
-        #expect(report.faults(bootstrapServers: "").map(\.kind) == [.leaderless])
-    }
-
-    @Test func `A partition has no leader when two rounds in turn say so`() {
-        var leaderless = LastingPartitions()
-        func look(_ numbers: [Int32], other: [Int32] = []) -> [String: LastingPartitions.Found] {
-            let topics = [
-                TopicDescription(name: "a", partitions: 8, leaderless: numbers),
-                TopicDescription(name: "b", partitions: 2, leaderless: other),
-            ]
-            return leaderless.look(topics) { $0.leaderless }
-        }
-        #expect(look([]).isEmpty)
-        #expect(look([5, 3]).isEmpty, "an election may be under way")
-        #expect(look([2]).isEmpty, "others, one after the other, as brokers are restarted")
-        #expect(look([7, 2, 4], other: [1]) == ["a": LastingPartitions.Found(count: 1, first: 2, partitions: 8)])
-        #expect(
-            look([7, 2, 4], other: [1]) == [
-                "a": LastingPartitions.Found(count: 3, first: 2, partitions: 8),
-                "b": LastingPartitions.Found(count: 1, first: 1, partitions: 2),
-            ])
-        #expect(look([], other: [1]).keys.sorted() == ["b"], "over with the first round that sees leaders")
-        // A topic that is not told of is not known.
-        #expect(leaderless.look([]) { $0.leaderless }.isEmpty)
-        #expect(look([], other: [1]).isEmpty)
-    }
-
-    @Test func `A group's coordinator is silent when two rounds in turn could not ask it`() {
-        var groups = SilentGroups()
-        func look(_ code: KafkaCode?) -> Bool {
-            var round = report(KafkaCode.none, reading: nil, group: code)
-            groups.look(&round.groups)
-            return !round.faults(bootstrapServers: "").isEmpty
-        }
-        #expect(!look(nil), "on a new cluster its topic is being made")
-        #expect(look(.notCoordinator))
-        #expect(look(nil))
-        #expect(!look(KafkaCode.none), "over with the first answer")
-        #expect(!look(.coordinatorLoading))
-        #expect(look(.groupAuthorizationFailed), "that is no silence")
-        #expect(!look(nil))
-    }
-
     @Test func `A lag that is not known of all partitions is not known`() {
         var snapshot = WorkerSnapshot(
             groupID: "g", startedMs: 0, takenMs: 0, apps: [], tiers: [],
@@ -307,14 +185,6 @@ struct ReadingProblemsTests {
         DeliveryTime(ns: seconds * 1_000_000_000, wallMs: seconds * 1_000)
     }
 
-    private func report(at seconds: Int64, metadata: KafkaCode?, reading: KafkaCode?) -> ClusterReport {
-        var report = ClusterReport(atNs: seconds * 1_000_000_000)
-        report.topics = [
-            ClusterReport.Topic(name: topic, path: "", use: .requests, metadata: metadata, reading: reading)
-        ]
-        return report
-    }
-
     @Test func `A trouble that is said again began when it was said first, unless it was over`() {
         problems.note(.partition(partition), .transport, of: topic, isOfFetch: true, at(1))
         problems.note(.partition(partition), .transport, of: topic, isOfFetch: true, at(15))
@@ -324,20 +194,20 @@ struct ReadingProblemsTests {
         #expect(problems.all(at(40)).map(\.sinceNs) == [40_000_000_000])
     }
 
-    @Test func `What is said once is over when the watch asked later and the group may read the topic`() {
-        let isDenied = KafkaCode.topicAuthorizationFailed
-        problems.note(.partition(partition), isDenied, of: topic, isOfFetch: true, at(10))
-        problems.note(.topic(topic), isDenied, of: topic, isOfFetch: true, at(10))
-        #expect(problems.all(at(100)).count == 2)
-        problems.take(report(at: 10, metadata: KafkaCode.none, reading: KafkaCode.none))
-        #expect(problems.all(at(100)).count == 2, "it asked before")
-        problems.take(report(at: 11, metadata: isDenied, reading: isDenied))
-        #expect(problems.all(at(100)).count == 2, "it is denied still")
-        // The topic is there again; whether it may be read is not known.
-        problems.take(report(at: 11, metadata: KafkaCode.none, reading: isDenied))
-        #expect(problems.all(at(100)).map(\.subject) == [.partition(partition)])
-        problems.take(report(at: 11, metadata: KafkaCode.none, reading: KafkaCode.none))
-        #expect(problems.all(at(100)).isEmpty)
+    @Test func `A denial is said once and is over when a fetch tells another end of the log`() {
+        problems.note(.partition(partition), .topicAuthorizationFailed, of: topic, isOfFetch: true, at(10))
+        for (end, count) in [(-1, 1), (-1, 1), (7, 0)] as [(Int64, Int)] {
+            #expect(problems.all(at(100), logEnd: { _ in end }).count == count, "\(end)")
+        }
+    }
+
+    @Test func `A topic that was missing is over when the cluster has it again`() {
+        problems.note(.topic(topic), .unknownTopicOrPartition, of: topic, isOfFetch: true, at(10))
+        #expect(problems.unavailableTopics == [topic])
+        problems.exist(["another"])
+        #expect(problems.all(at(100)).map(\.subject) == [.topic(topic)])
+        problems.exist(["another", topic])
+        #expect(problems.all(at(100)).isEmpty && problems.unavailableTopics.isEmpty)
     }
 
     @Test func `What is assigned has no trouble of before, nor has its topic; another partition keeps its own`() {
@@ -355,8 +225,6 @@ struct ReadingProblemsTests {
         problems.cannotJoin(.transport, at(1))
         problems.cannotJoin(.transport, at(50))
         #expect(problems.all(at(500)).map(\.sinceNs) == [1_000_000_000])
-        problems.take(report(at: 400, metadata: KafkaCode.none, reading: KafkaCode.none))
-        #expect(problems.all(at(500)).count == 1)
         problems.canJoin()
         #expect(problems.all(at(500)).isEmpty)
     }

@@ -28,19 +28,12 @@ import Testing
         /// Whether dead letters are taken.
         var takesLetters = true
         var letters: [(partition: Int32, offset: Int64)] = []
-        var batches: [UnreadableBatch] = []
         /// How often there was no room for a dead letter.
         var refusals = 0
         var wantsMore = false
         /// Partitions whose logs were to be asked for, in their order.
         var doubted: [TopicPartition] = []
         var skipped: [Int64] = []
-        /// Where batches end is told so.
-        var lastOfBatch: Int64?
-        private var ends: [BatchEnds.Question] = []
-        /// Whether letters of batches are not acknowledged.
-        var holdsBatches = false
-        private var held: [NotificationID] = []
         /// Whether letters of records are not acknowledged.
         var holdsLetters = false
         var events: [DeliveryEvent] = []
@@ -69,7 +62,6 @@ import Testing
             machine = DeliveryMachine(settings: machineSettings, apps: [])
             reader.onLogDoubted = { [unowned self] in doubted.append($0) }
             reader.onSkipped = { [unowned self] in skipped.append($1) }
-            reader.onEndUnknown = { [unowned self] in ends.append($0) }
         }
 
         /// A broker says OFFSET_OUT_OF_RANGE to the next fetch; waits until the log is asked for.
@@ -145,23 +137,11 @@ import Testing
                 ofRecord: { [self] message, _, id, _, _ in
                     letters.append((message.partition, message.offset))
                     acknowledged.append(id)
-                },
-                ofBatch: { [self] batch, _, id, _ in
-                    batches.append(batch)
-                    held.append(id)
                 })
-            if let lastOfBatch {
-                for question in ends { reader.batchEnded(BatchEnds.Answer(question: question, last: lastOfBatch)) }
-                ends = []
-            }
             wantsMore = reader.read(into: &machine, now: now, deadLetters: deadLetters)
             if !holdsLetters {
                 for id in acknowledged { machine.acknowledged(id, now: now) }
                 acknowledged = []
-            }
-            if !holdsBatches {
-                for id in held { machine.acknowledged(id, now: now) }
-                held = []
             }
             committer.commit(&machine, reader, now: now)
             events += machine.takeEvents()
@@ -402,31 +382,23 @@ import Testing
         #expect(scene.machine.partitionStatuses.count == 1)
     }
 
-    @Test func `A batch that cannot be unpacked has one letter, when it is met again after a lost session, too`() throws
-    {
-        let scene = try Scene()
+    @Test func `A batch that cannot be unpacked is named, keeps its place and holds up no other partition`() throws {
+        let scene = try Scene(partitions: 2)
         try scene.write(value: nil)
         try scene.run("the first letter") { scene.letters.count == 1 }
         try RawProducer.write(
             RawProducer.unreadableBatch(records: 3), to: TopicPartition(scene.topic, 0),
             at: scene.cluster.bootstrapServers)
         try scene.write(value: nil)
-        scene.lastOfBatch = 3
-        scene.holdsBatches = true
-        try scene.run("the letters") { scene.batches.count == 1 && scene.letters.count == 2 }
-        #expect(scene.batches.map(\.offsets) == [1...3])
-        // Its letter is of its last offset.
-        try scene.run("the commit below it") { try scene.committed() == 3 }
-        try scene.loseSession()
-        try scene.write(value: nil)
-        // It lies between: what comes behind it was passed by again.
-        try scene.run("the letter behind them") { scene.letters.count == 3 }
-        #expect(scene.letters.map(\.offset) == [0, 4, 5])
-        #expect(scene.batches.count == 1)
-        #expect(try scene.committed() == 3)
-        scene.holdsBatches = false
-        try scene.run("the commit") { try scene.committed() == 6 }
-        #expect(scene.reader.unreadableBatches == 1)
+        try scene.run("its name") { !scene.reader.problems(scene.now).isEmpty }
+        let named = scene.reader.problems(scene.now)
+        #expect(named.map(\.subject) == [.partition(TopicPartition(scene.topic, 0))])
+        #expect(named.first?.code == .badCompression)
+        #expect(named.first?.advice.contains("kafka-delete-records") == true)
+        try scene.write(partition: 1, value: nil)
+        try scene.run("the other partition's letter") { scene.letters.count == 2 }
+        #expect(scene.letters.map(\.partition) == [0, 1])
+        try scene.run("the commit below it") { try scene.committed() == 1 }
     }
 
     @Test func `An error of an idle partition is named until it is over`() throws {
@@ -449,20 +421,8 @@ import Testing
         }
         later.ns = scene.now.ns + ReadingProblems.namedNs
         #expect(scene.reader.problems(later).count == 1, "said once")
-        func report(_ atNs: Int64, _ reading: KafkaCode?) -> ClusterReport {
-            var report = ClusterReport(atNs: atNs)
-            report.topics = [
-                ClusterReport.Topic(
-                    name: scene.topic, path: "", use: .requests, metadata: KafkaCode.none, reading: reading)
-            ]
-            return report
-        }
-        scene.reader.take(report(0, KafkaCode.none))
-        scene.reader.take(report(later.ns, nil))
-        scene.reader.take(report(later.ns, .topicAuthorizationFailed))
-        #expect(scene.reader.problems(scene.now).count == 1, "asked before, not told, or denied still")
-        scene.reader.take(report(later.ns, KafkaCode.none))
-        #expect(scene.reader.problems(scene.now).isEmpty)
+        try scene.write(value: nil)
+        try scene.run("the next record") { scene.reader.problems(scene.now).isEmpty }
     }
 
     // MARK: Leaving

@@ -60,30 +60,4 @@ struct RefusedPositionTests {
         #expect(refused.step(at: 100, position: 100, nowNs: 0) == .take, "it was on its way already")
         #expect(refused.step(at: 151, position: 101, nowNs: 0) == .ahead(first: 150))
     }
-
-    // MARK: Requests without an answer
-
-    @Test func `A broker that does not answer is named with what it was asked, until it was quiet for long`() {
-        var requests = UnansweredRequests()
-        let broker = "127.0.0.1:9092/1"
-        requests.note(RequestTimeout(broker: broker, request: "Fetch", afterMs: 10_500), nowNs: 20 * Self.second)
-        requests.note(RequestTimeout(broker: broker, request: "ApiVersion", afterMs: 10_000), nowNs: 35 * Self.second)
-        requests.note(RequestTimeout(broker: broker, request: "Fetch", afterMs: 10_500), nowNs: 36 * Self.second)
-        let faults = requests.faults(nowNs: 36 * Self.second)
-        #expect(faults.map(\.subject) == ["broker 127.0.0.1:9092/1"])
-        #expect(faults.first?.kind == .unanswered)
-        #expect(faults.first?.text.contains("Fetch, ApiVersion, first 26 s ago") == true, "\(faults)")
-        #expect(requests.faults(nowNs: 36 * Self.second + UnansweredRequests.namedNs - 1).count == 1)
-        #expect(requests.faults(nowNs: 36 * Self.second + UnansweredRequests.namedNs).isEmpty)
-        requests.note(RequestTimeout(broker: broker, request: "Fetch", afterMs: 10_500), nowNs: 100 * Self.second)
-        #expect(requests.faults(nowNs: 100 * Self.second).first?.text.contains("first 10 s ago") == true)
-        requests.forget()
-        #expect(requests.faults(nowNs: 100 * Self.second).isEmpty)
-    }
-
-    @Test func `A question that may wait for a second only, and is slow, is no silence`() {
-        var requests = UnansweredRequests()
-        requests.note(RequestTimeout(broker: "a:1/1", request: "OffsetFetch", afterMs: 1_000), nowNs: Self.second)
-        #expect(requests.faults(nowNs: Self.second).isEmpty)
-    }
 }

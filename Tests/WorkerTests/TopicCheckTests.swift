@@ -91,14 +91,6 @@ struct TopicCheckTests {
         #expect(lines.first?.contains("cleanup.policy=compact") == true)
     }
 
-    @Test func `A topic that is altered while the worker runs is named with what to do`() throws {
-        let found = ["apns.retry.15m": TopicConfiguration(cleanupPolicies: ["compact"], retentionMs: 1_000)]
-        let faults = TopicCheck(configuration).unsafe(found).map { ClusterReport.fault(of: $0) }
-        #expect(faults.map(\.subject) == ["topic apns.retry.15m", "topic apns.retry.15m"])
-        #expect(faults.first?.text.contains("has cleanup.policy=compact, which drops all but") == true)
-        #expect(faults.map(\.advice) == ["set it to delete", "set it to at least \(900_000 + 86_400_000)"])
-    }
-
     @Test func `Dead tokens may be compacted`() {
         let found = ["apns.unregistered": TopicConfiguration(cleanupPolicies: ["compact"], retentionMs: nil)]
         #expect(TopicCheck(configuration).unsafeLines(found).isEmpty)
@@ -124,19 +116,6 @@ struct TopicCheckTests {
         #expect(lines.count == 3)
         #expect(lines.allSatisfy { $0.contains("apns.retry.") && $0.contains("retention.bytes=1000") })
         #expect(TopicCheck(configuration).unsafeLines(told(retentionBytes: 1_000)).isEmpty)
-    }
-
-    @Test func `A limit of bytes that a retry topic is given while the worker runs is named`() throws {
-        let check = TopicCheck(configuration)
-        #expect(check.atRisk(told()).isEmpty)
-        let faults = check.atRisk(told(retentionBytes: 1)).map { ClusterReport.fault(of: $0) }
-        #expect(faults.count == 3)
-        let first = try #require(faults.first)
-        #expect(first.subject == "topic apns.retry.30s" && first.advice == "set it to -1")
-        #expect(first.text.contains("has retention.bytes=1, which may drop records before they are due"))
-        // Next to what a start refuses, of the same topic: each is a fault of its own.
-        let found = ["apns.retry.15m": TopicConfiguration(cleanupPolicies: [], retentionMs: 1, retentionBytes: 1)]
-        #expect(Set(check.atRisk(found).map { ClusterReport.fault(of: $0).kind }) == [.unsafe, .bounded])
     }
 
     @Test func `Topics whose configuration may not be read are named with the right that is missing`() {

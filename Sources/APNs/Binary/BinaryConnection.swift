@@ -1,8 +1,8 @@
 internal import CLinux
-internal import Delivery
 internal import EventLoop
 internal import Network
 internal import PushRecords
+internal import PushTransport
 
 /// What a connection to a gateway asks of, and tells, the transport that owns it.
 protocol BinaryConnectionOwner: AnyObject {

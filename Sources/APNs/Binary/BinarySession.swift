@@ -1,4 +1,4 @@
-package import Delivery
+package import PushTransport
 
 /// What becomes of the notifications of one connection of the binary protocol: a value machine, no I/O and no clock. It
 /// is told what was written, acknowledged, answered and lost, and says each completion once; the connection does the
@@ -107,7 +107,7 @@ package struct BinarySession: Sendable {
         if id == nil { hasFence = true }
         window.open(
             BinaryWindow.Entry(
-                id: id ?? NotificationID(slot: .none, generation: 0), end: framedBytes, openedMs: openedMs,
+                id: id ?? NotificationID(number: .max, generation: 0), end: framedBytes, openedMs: openedMs,
                 bytes: Int32(clamping: bytes), isFence: id == nil, openedNs: nowNs))
     }
 

@@ -1,7 +1,7 @@
-package import Delivery
 package import EventLoop
 package import Network
 internal import PushRecords
+package import PushTransport
 
 /// Sends one app's notifications to a gateway that speaks Apple's binary provider protocol: a pool of connections on
 /// one loop. Loop's thread.

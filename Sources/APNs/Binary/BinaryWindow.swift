@@ -1,4 +1,4 @@
-package import Delivery
+package import PushTransport
 
 /// The resend window of one connection of the binary protocol: what was written, in order, and of which nothing is
 /// known yet.
@@ -54,7 +54,7 @@ package struct BinaryWindow: Sendable {
     package var nextIdentifier: UInt32 { firstIdentifier &+ UInt32(count) }
 
     private static let vacant = Entry(
-        id: NotificationID(slot: .none, generation: 0), end: 0, openedMs: 0, bytes: 0, isFence: false)
+        id: NotificationID(number: .max, generation: 0), end: 0, openedMs: 0, bytes: 0, isFence: false)
 
     // MARK: Opening
 

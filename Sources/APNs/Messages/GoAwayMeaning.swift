@@ -1,9 +1,9 @@
-internal import Delivery
 internal import PushRecords
+internal import PushTransport
 
 /// What the reason that a GOAWAY gives says about the connections after it.
 enum GoAwayMeaning: Sendable, Equatable {
-    /// The next connection will be refused, too: the reasons that `VerdictTable` lays on the credential.
+    /// The next connection will be refused, too: its reason is about the credential.
     case credentialRefused
     /// APNs closes this connection in its own interest (`Shutdown`, `IdleTimeout`); nothing is wrong with the next one.
     case leaves
@@ -12,16 +12,12 @@ enum GoAwayMeaning: Sendable, Equatable {
     /// Something was wrong with what we sent.
     case other
 
-    private static let table = VerdictTable()
-
     init(_ reason: ReasonCode) {
         switch reason {
         case .shutdown, .idleTimeout: self = .leaves
         case .none, .other: self = .unsaid
         default:
-            self =
-                Self.table.row(reason: reason, text: nil, status: 0).verdict == .credentialFault
-                ? .credentialRefused : .other
+            self = reason.subject == .credential || reason == .topicMismatch ? .credentialRefused : .other
         }
     }
 }

@@ -1,7 +1,7 @@
-package import Delivery
 internal import Glibc
 package import HTTP2
 internal import PushRecords
+package import PushTransport
 
 /// Writes the header fields of one request after another into one reused list.
 ///

@@ -1,9 +1,9 @@
 internal import CLinux
-internal import Delivery
 internal import EventLoop
 internal import HTTP2
 internal import Network
 internal import PushRecords
+internal import PushTransport
 
 /// What a connection asks of, and tells, the transport that owns it.
 protocol ConnectionOwner: AnyObject {
@@ -406,7 +406,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
             answered()
         } else {
             let body = ErrorBody(parsing: session.responseBody)
-            if VerdictTable.isOfHost(status, body.reason) { failed() } else { answers.wasGood() }
+            if AnswerOrigin.isHostFailure(status, body.reason) { failed() } else { answers.wasGood() }
             completion.reason = body.reason
             completion.unregisteredAtMs = status == 410 ? body.timestampMs : 0
             if let text = body.text { completion.reasonText = owner.text(text) }

@@ -1,6 +1,6 @@
-internal import Delivery
 internal import EventLoop
 internal import Network
+internal import PushTransport
 
 /// What a pool asks of a connection, whichever protocol it speaks.
 protocol PooledConnection: AnyObject {

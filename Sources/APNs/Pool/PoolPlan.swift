@@ -1,4 +1,4 @@
-package import Delivery
+package import PushTransport
 
 /// Which connections an app has: when to dial, when to stop using one. A value machine; the transport does what it
 /// says.

@@ -1,4 +1,4 @@
-package import Delivery
+package import PushTransport
 
 /// When an app has its quarantine connection, the one that suspects share: a value machine; the transport does what it
 /// says.

@@ -1,4 +1,4 @@
-internal import Delivery
+internal import PushTransport
 
 /// Requests that no connection can take right now, in order; storage is reused, unless that was much.
 struct RequestQueue {

@@ -1,4 +1,4 @@
-/// Whether a connection answers nothing but server errors (5xx, or what is hardly APNs': `VerdictTable.isForeign`)
+/// Whether a connection answers nothing but server errors (5xx, or what is hardly APNs': `AnswerOrigin.isForeign`)
 /// while APNs is well otherwise: value machines; the connection and the transport say what they find.
 ///
 /// Providers report connections that answer every request with 500 or 503 until they are made anew, after hours of

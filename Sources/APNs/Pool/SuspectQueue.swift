@@ -1,4 +1,4 @@
-internal import Delivery
+internal import PushTransport
 
 /// Suspects that wait for the quarantine connection.
 ///

@@ -1,6 +1,6 @@
-internal import Delivery
 package import Network
 package import PushRecords
+internal import PushTransport
 
 /// Sends requests for a device token of zeros, as an app would: what APNs answers proves the credential for a topic or
 /// names its fault, and no device gets anything.
@@ -82,7 +82,7 @@ package enum CredentialProbe {
         _ slot: UInt32, topic: UnsafeRawBufferPointer, in space: UnsafeRawBufferPointer
     ) -> OutgoingRequest {
         OutgoingRequest(
-            id: NotificationID(slot: NotificationSlot(slot), generation: 0),
+            id: NotificationID(number: slot, generation: 0),
             token: UnsafeRawBufferPointer(rebasing: space[..<64]),
             payload: UnsafeRawBufferPointer(rebasing: space[64..<fixed.count]),
             headers: NotificationHeaders(topic: topic, expiration: 0))

@@ -1,6 +1,6 @@
-package import Delivery
 internal import EventLoop
 internal import Network
+package import PushTransport
 
 /// Requests one after the other over one connection (and the ones after it, where that ends), without Kafka and without
 /// a worker.
@@ -100,7 +100,7 @@ package final class Exchange {
 
     /// What a transport's events come to.
     private final class Errand {
-        private var id = NotificationID(slot: NotificationSlot(0), generation: 0)
+        private var id = NotificationID(number: 0, generation: 0)
         private var isPatient = false
         private(set) var result: Result<Answer, Failure>?
         private(set) var isClosed = false

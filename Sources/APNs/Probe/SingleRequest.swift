@@ -1,4 +1,4 @@
-package import Delivery
+package import PushTransport
 
 /// One request over a connection of its own, without Kafka and without a worker.
 ///

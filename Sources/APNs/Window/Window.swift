@@ -1,4 +1,4 @@
-package import Delivery
+package import PushTransport
 
 /// The resend window of one HTTP/2 connection: which notifications are on it, and what each one's end means.
 ///

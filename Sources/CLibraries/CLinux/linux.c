@@ -107,4 +107,8 @@ void linux_end_after(int seconds, int code, const char *text) {
 void linux_tune_malloc(int heaps) {
     mallopt(M_ARENA_MAX, heaps);
     mallopt(M_MXFAST, 0);
+    // Larger than a fetch response, whose buffer is allocated and freed all the time.
+    mallopt(M_MMAP_THRESHOLD, 2 << 20);
+    // glibc sets it to twice the mmap threshold when it raises that one by itself.
+    mallopt(M_TRIM_THRESHOLD, 4 << 20);
 }

@@ -7,15 +7,6 @@ extension WorkerConfiguration {
         checkTopics(reading)
         checkApps(reading)
         checkTimes(reading)
-        checkMemory(reading)
-    }
-
-    /// A batch that never fits would wait for ever.
-    private func checkMemory(_ reading: Reading) {
-        guard kafka.unpackMemory < 3 * kafka.maxBatchBytes else { return }
-        reading.refuse(
-            reading.isGiven("kafka.unpack_memory") ? "kafka.unpack_memory" : "kafka.max_batch_bytes",
-            "unpack_memory must be at least three times max_batch_bytes, or the largest batches would wait for ever")
     }
 
     /// What the group waits for: a member that drains for longer than that is put out, and drains in vain.

@@ -18,12 +18,6 @@ package struct KafkaSettings: Hashable, Sendable {
     package var groupInstanceID = ""
     package var sessionTimeout = Duration.seconds(10)
     package var assignment = Assignment.eager
-    /// What one batch may take in memory, unpacked; a larger one is a dead letter.
-    package var maxBatchBytes = 32 << 20
-    /// Beside what `delivery.max_open_bytes` allows; while more is in use, large batches wait to be unpacked, of all
-    /// topics alike, but for one of each topic of which nothing lies unpacked: what lies unread holds up others. So it
-    /// is far above what ordinary batches take.
-    package var unpackMemory = 1 << 30
     /// `nil`: topics are never created.
     package var createTopics: TopicCreation?
     /// False of librdkafka's in-process brokers, which answer no DescribeConfigs: so nobody is told to allow it. No key
@@ -90,8 +84,6 @@ extension KafkaSettings {
         }
         section.read("session_timeout", into: &sessionTimeout) { $0.duration(.seconds(1)...(.seconds(3_600))) }
         section.read("assignment", into: &assignment) { $0.choice() }
-        section.read("max_batch_bytes", into: &maxBatchBytes) { $0.size(1 << 20...1 << 30) }
-        section.read("unpack_memory", into: &unpackMemory) { $0.size(64 << 20...64 << 30) }
         section.read("create_topics", into: &createTopics) { TopicCreation.read($0) }
         section.read("librdkafka", into: &properties) { UserProperty.list(reading: $0) }
         section.read("consumer", into: &consumerProperties) { UserProperty.list(reading: $0) }

@@ -112,7 +112,7 @@ struct Dispatch: ~Copyable {
             let isProof = status == 200 || status == 410
             watchToken(app, isBad: reason.subject == .badToken, isProof: isProof, journal: &journal)
         }
-        watchTry(app, isFailure: VerdictTable.isOfHost(status, reason))
+        watchTry(app, isFailure: AnswerOrigin.isHostFailure(status, reason))
     }
 
     /// What APNs thinks of a token, when that is known.

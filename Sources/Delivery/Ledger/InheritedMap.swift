@@ -50,13 +50,6 @@ struct InheritedMap {
         return .open
     }
 
-    /// The highest of these offsets that it does not name settled; `nil`: it names them all.
-    func lastUnsettled(of offsets: ClosedRange<Int64>) -> Int64? {
-        var last = offsets.upperBound
-        for run in map.settled[nextRun...].reversed() where run.contains(last) { last = run.lowerBound - 1 }
-        return last >= offsets.lowerBound ? last : nil
-    }
-
     /// Gives on to `writer` what is known of offsets from `offset` on, so that the next commit says it too.
     func write(from offset: Int64, to writer: inout CommitMapWriter) {
         var partial = nextPartial

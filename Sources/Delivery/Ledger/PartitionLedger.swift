@@ -161,9 +161,6 @@ package struct PartitionLedger: ~Copyable {
         return Entry(offset: lower.offset, record: settledMark, length: length)
     }
 
-    /// The highest of these offsets that the map read back does not name settled; `nil`: it names them all.
-    package func lastUnsettled(of offsets: ClosedRange<Int64>) -> Int64? { inherited.lastUnsettled(of: offsets) }
-
     /// The position of the record received last, to settle it by, and its name.
     package var lastPosition: UInt64 { entries.tail - 1 }
     package var lastRecord: RecordSlot { entries[entries.tail - 1].record }

@@ -1,3 +1,7 @@
+// The machine's commands and events are in the vocabulary of the transports, so a module that drives the machine gets
+// both with one import.
+@_exported public import PushTransport
+
 /// The number of an entry of one of the machine's tables. Each table has a type of its own for it, so that the compiler
 /// finds who takes one for another's.
 package protocol Slot: Hashable, Comparable, Sendable {
@@ -17,6 +21,14 @@ package struct NotificationSlot: Slot {
     package let number: UInt32
 
     @inlinable package init(_ number: UInt32) { self.number = number }
+}
+
+extension NotificationID {
+    package init(slot: NotificationSlot, generation: UInt32) {
+        self.init(number: slot.number, generation: generation)
+    }
+
+    package var slot: NotificationSlot { NotificationSlot(number) }
 }
 
 /// Where a record with something open is in the `NotificationStore`.

@@ -69,7 +69,7 @@ package struct VerdictTable: Sendable {
         if status == 200 { return VerdictRow(.accept) }
         if let row = rows[Int(reason.rawValue)] { return row }
         if !overridesByText.isEmpty, let text, let row = overridesByText[text] { return row }
-        if Self.isForeign(status, reason) { return VerdictRow(.retry, delayMs: Self.longDelayMs) }
+        if AnswerOrigin.isForeign(status, reason) { return VerdictRow(.retry, delayMs: Self.longDelayMs) }
         return Self.byStatus(status)
     }
 
@@ -83,23 +83,6 @@ package struct VerdictTable: Sendable {
         case 500...599: VerdictRow(.retry, delayMs: longDelayMs)
         default: VerdictRow(.reject)
         }
-    }
-
-    /// Whether an answer can hardly be APNs' own, which gives a reason with all but 200: a proxy's or another server's
-    /// 404, 421 or redirection. It says nothing about the notification. (403, 410, 429 and 5xx mean the same from
-    /// everybody.)
-    package static func isForeign(_ status: UInt16, _ reason: ReasonCode) -> Bool {
-        guard reason == .none else { return false }
-        switch status {
-        case 200, 403, 410, 429, 500...599: return false
-        default: return true
-        }
-    }
-
-    /// Whether an answer is a failure of the host, and says nothing of the notification, nor of the credential: 5xx, or
-    /// hardly APNs' own.
-    package static func isOfHost(_ status: UInt16, _ reason: ReasonCode) -> Bool {
-        status >= 500 || isForeign(status, reason)
     }
 
     /// `nil`: the status decides.

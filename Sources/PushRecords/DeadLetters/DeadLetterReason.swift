@@ -16,8 +16,6 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
     case workerCrashed
     /// Its headers cannot be read, so that nobody knows what it asks for. They are not in the dead letter.
     case unreadableHeaders
-    /// Its batch cannot be unpacked, or would take too much memory: all the batch's offsets in one, and nothing of it.
-    case unreadableBatch
 
     /// Value of `push-dlq-reason`.
     package var text: StaticString {
@@ -30,7 +28,6 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
         case .badRetryHeaders: "bad-retry-headers"
         case .workerCrashed: "worker-crashed"
         case .unreadableHeaders: "unreadable-headers"
-        case .unreadableBatch: "unreadable-batch"
         }
     }
 
@@ -39,7 +36,6 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
         switch self {
         case .workerCrashed: "the worker died at this record twice"
         case .unreadableHeaders: "its headers cannot be read"
-        case .unreadableBatch: "its batch cannot be unpacked"
         case .tombstone, .notJSON, .noDeviceToken, .badEnvelope, .tooManyTokens, .badRetryHeaders: ""
         }
     }

@@ -300,12 +300,6 @@ struct MetricsText {
             "apns_worker_offsets_committed_total", "Offsets that acknowledged commits moved past.",
             Int(counters.offsetsCommitted))
         total("apns_worker_maps_cut_total", "Commits whose map was too long and was cut.", counters.mapsCut)
-        total(
-            "apns_worker_unreadable_batches_total", "Batches that could not be unpacked and went to the dead letters.",
-            snapshot.unpacking.unreadableBatches)
-        total(
-            "apns_worker_batches_put_off_total", "Times that a batch waited in vain for memory (kafka.unpack_memory).",
-            snapshot.unpacking.putOff)
         out.family(
             "apns_worker_open_notifications", .gauge, "Notifications open over all partitions (delivery.max_open).")
         out.sample(snapshot.gauges.openNotifications)
@@ -323,13 +317,6 @@ struct MetricsText {
             "apns_worker_rejected_records_total", .counter,
             "Records that a topic refused for their own sake while it took others, by topic.")
         for (topic, records) in snapshot.rejected { out.sample(["topic": topic], records) }
-        out.family(
-            "apns_worker_kafka_throttled_seconds_total", .counter,
-            "What brokers said that they hold this client back for exceeding a quota, by kind of request.")
-        for request in Quotas.Request.allCases {
-            out.sample(
-                ["request": request.rawValue], Double(snapshot.quotaDelaysMs[request] ?? 0) / 1_000)
-        }
     }
 
     // MARK: Process

@@ -24,7 +24,6 @@ struct StatusText: ~Copyable {
         json.member("open_notifications", snapshot.gauges.openNotifications)
         json.member("unacknowledged_records", snapshot.unacknowledged)
         writeTopics()
-        writeUnpacking()
         writeCrashes()
         json.endObject()
     }
@@ -62,19 +61,6 @@ struct StatusText: ~Copyable {
             json.endObject()
         }
         json.endArray()
-    }
-
-    private mutating func writeUnpacking() {
-        let unpacking = snapshot.unpacking
-        json.member("unpacking") { json in
-            json.member("limited", unpacking.isLimited)
-            json.member("checked", unpacking.isChecked)
-            json.member("refused_as_too_large", unpacking.tooLarge)
-            json.member("put_off_for_memory", unpacking.putOff)
-            json.member("unpacked_from_reserve", unpacking.granted)
-            json.member("unreadable_batches", unpacking.unreadableBatches)
-            json.member("last_unreadable_batch", unpacking.lastUnreadable)
-        }
     }
 
     /// `condemned`: the records that go to the dead letters unread.

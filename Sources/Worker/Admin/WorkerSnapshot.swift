@@ -50,22 +50,6 @@ struct WorkerSnapshot: Sendable {
         }
     }
 
-    /// What became of compressed batches that are no ordinary ones.
-    struct Unpacked: Sendable {
-        /// Whether the limits are in force.
-        var isLimited = true
-        /// Whether their checksums are looked at, and the records of those that are not compressed, or of snappy.
-        var isChecked = true
-        /// How often one was refused as too large, and put off for want of memory.
-        var tooLarge = 0
-        var putOff = 0
-        /// How often one was unpacked in spite of that, so that its topic goes on.
-        var granted = 0
-        /// Gone to the dead letters whole, and the last of them: `topic/partition/first-last`.
-        var unreadableBatches = 0
-        var lastUnreadable: String?
-    }
-
     enum Role: String, CaseIterable, Sendable { case requests, retries }
 
     var phase = Phase.starting
@@ -86,7 +70,6 @@ struct WorkerSnapshot: Sendable {
     var counters: DeliveryCounters
     var gauges: DeliveryGauges
     var crashes = CrashHistory()
-    var unpacking = Unpacked()
     /// Handed to the producer and not acknowledged.
     var unacknowledged = 0
     /// Records refused by Kafka that wait to be written again.
@@ -95,10 +78,9 @@ struct WorkerSnapshot: Sendable {
     var tooLarge: [(topic: String, records: Int)] = []
     /// Records that a topic refused for their own sake, by topic, since the start.
     var rejected: [(topic: String, records: Int)] = []
-    /// Retry topics that the configuration does not name and that held records of the group a minute ago or less.
+    /// Retry topics that the configuration does not name and that are read all the same, with what is left in the
+    /// partitions of this worker.
     var leftTiers: [(topic: String, records: Int)] = []
-    /// For which brokers held this client back, in milliseconds since the start, by kind of request.
-    var quotaDelaysMs: [Quotas.Request: Int64] = [:]
 
     /// Whether the groups have answered once, which an empty assignment does too.
     var isReady: Bool { phase == .running || phase == .stopping && hasBeenReady }

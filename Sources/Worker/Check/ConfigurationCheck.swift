@@ -75,14 +75,15 @@ package struct ConfigurationCheck {
         }
         do throws(StartFailure) {
             switch try readiness.attempt(timeoutMs: 10_000) {
-            case .ready(_, let warnings, let toBeMade):
+            case .ready(_, let denied, let warnings, let toBeMade):
                 for line in warnings { warn("kafka: \(line)") }
+                for line in denied { report(Finding(.notFine, "kafka: \(line)")) }
                 let topics =
                     toBeMade.isEmpty
                     ? "all topics are there"
                     : "run makes the topics that are missing: \(toBeMade.joined(separator: ", "))"
                 report(Finding(.fine, "kafka: \(servers) reached, \(topics)"))
-                return true
+                return denied.isEmpty
             case .unreachable(let reason):
                 report(Finding(.notFine, "kafka: \(servers) cannot be reached: \(reason)"))
             case .uncreated(let lines):

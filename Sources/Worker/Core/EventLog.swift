@@ -26,7 +26,7 @@ struct EventLog {
                 ["client": "\(client)", "error": "\(error.text)"])
         case .fatal(let error):
             logger.error(.kafka, "fatal error", ["client": "\(client)", "error": "\(error.text)"])
-        case .statistics, .delayed:
+        case .statistics:
             break
         }
     }

@@ -6,20 +6,13 @@ internal import PushRecords
 internal import TLS
 
 extension PushWorker {
-    /// What is known of all that may keep the worker from its work: what the watch told, what its clients met, what
-    /// became of each app's connections. Faults are made of it.
+    /// What is known of all that may keep the worker from its work: what its clients met, what became of each app's
+    /// connections. Faults are made of it.
     struct Observations {
-        /// What the watch told last.
-        var clusterReport: ClusterReport?
-        /// As the watch told them last.
-        var unsafeTopics: [TopicCheck.Unsafe] = []
         var lostRecords = LostRecords()
-        var unansweredRequests = UnansweredRequests()
-        var quotas = Quotas()
         /// When it began to read (monotonic).
         var startedNs: Int64 = 0
         fileprivate(set) var problems = ProblemList()
-        fileprivate var openTransactions = OpenTransactions()
         fileprivate var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
         /// Since when an app has had no connection (monotonic).
         fileprivate var disconnectedSinceNs: [Int: Int64] = [:]
@@ -65,8 +58,6 @@ extension PushWorker {
     private var joiningNs: Int64 {
         max(9_000_000_000, configuration.kafka.sessionTimeout.nanoseconds + 5_000_000_000)
     }
-    /// How long a question of the watch may take: each has a limit of its own, far below.
-    private static let questionNs: Int64 = 30_000_000_000
 
     private func noteDisconnected(_ now: DeliveryTime) {
         for (index, row) in appRows.enumerated() {
@@ -100,45 +91,11 @@ extension PushWorker {
     }
 
     private func kafkaFaults(_ now: DeliveryTime) -> [Fault] {
-        let servers = configuration.kafka.bootstrapServers
-        var faults = observations.clusterReport?.faults(bootstrapServers: servers) ?? []
-        let isSilent = observations.clusterReport?.silence != nil
-        if !isSilent, readers.contains(where: { !$0.isBrokerReached }) {
-            faults.append(
-                Fault(
-                    "kafka", .silent, "no broker of \(servers) is connected",
-                    "look at the brokers and at the network between")
-            )
-        }
-        if now.ns - max(observations.startedNs, watch?.lastReturnNs ?? 0) > Self.questionNs {
-            faults.append(
-                Fault(
-                    "kafka", .stuck, "the Kafka client does not come back with an answer",
-                    "restart the worker if this lasts")
-            )
-        }
-        for reader in readers where !isSilent && !reader.hasJoined && now.ns - observations.startedNs > joiningNs {
-            let cause = reader.lastError.map { ": \($0.text)" } ?? ""
-            guard !faults.contains(where: { $0.subject == "group \(reader.name)" }) else { continue }
-            faults.append(
-                Fault(
-                    "group \(reader.name)", .unjoined, "the group cannot be joined\(cause)",
-                    "all workers of a group need the same kafka.assignment, and the right to Read the group"))
-        }
-        // Where no broker answers at all, that is said.
-        if isSilent { observations.unansweredRequests.forget() }
-        let delays = observations.quotas.faults(of: cluster, nowNs: now.ns)
-        // A broker that holds a connection back answers nothing on it meanwhile.
-        faults +=
-            delays
-            + observations.unansweredRequests.faults(nowNs: now.ns).filter { fault in
-                !delays.contains { $0.subject == fault.subject }
-            }
-        if let report = observations.clusterReport, !isSilent {
-            let ends = readers.flatMap { reader in reader.ends(lastStable: report.ends) }
-            let stalls = observations.openTransactions.look(ends, toldNs: report.atNs, nowNs: now.ns)
-            faults += stalls.map { $0.fault(bootstrapServers: servers) }
-        }
+        let reason = readers.lazy.compactMap { $0.lastError?.text }.first
+        var faults = BrokerHealth.faults(
+            brokerHealth, bootstrapServers: configuration.kafka.bootstrapServers, reason: reason)
+        let isSilent = BrokerHealth.areAllSilent(brokerHealth)
+        if !isSilent { faults += readers.compactMap { groupFault($0, now) } }
         var named = Set(faults.map(\.subject))
         for problem in kafkaProblems(now) {
             // Where no broker answers at all, nothing is acknowledged either.
@@ -148,10 +105,34 @@ extension PushWorker {
             faults.append(Fault(subject, problem.trouble.kind, problem.text, problem.advice))
         }
         // After those: they are no other words for the same trouble.
-        faults +=
-            observations.unsafeTopics.map { ClusterReport.fault(of: $0) }
-            + observations.lostRecords.faults(nowNs: now.ns)
-        return faults + memoryFaults(now)
+        return faults + observations.lostRecords.faults(nowNs: now.ns)
+    }
+
+    /// How the brokers answer each of the clients.
+    private var brokerHealth: [BrokerHealth] {
+        readers.map(\.brokers) + [publisher?.brokers].compactMap(\.self)
+    }
+
+    /// What keeps a group from being joined, or its coordinator from answering.
+    private func groupFault(_ reader: GroupReader, _ now: DeliveryTime) -> Fault? {
+        let subject = "group \(reader.name)"
+        if reader.hasJoined {
+            guard reader.brokers.coordinatorSilentSinceNs != nil else { return nil }
+            return Fault(
+                subject, .silent, "the group's coordinator does not answer",
+                "look at the brokers: one of them leads the group's partition of __consumer_offsets")
+        }
+        if reader.lastError?.code == .groupAuthorizationFailed {
+            return Fault(
+                subject, .denied, "the group may not be used: nothing can be read or committed",
+                "allow Read on the group (kafka.group_id) to the worker's user")
+        }
+        guard now.ns - observations.startedNs > joiningNs else { return nil }
+        let cause = reader.lastError.map { ": \($0.text)" } ?? ""
+        return Fault(
+            subject, .unjoined, "the group cannot be joined\(cause)",
+            "look at the broker that coordinates the group; give all its workers the same kafka.assignment, and allow Read "
+                + "on it")
     }
 
     func noteOvertaken(_ id: PartitionID, from committed: Int64, to start: Int64, _ now: DeliveryTime) {
@@ -159,15 +140,7 @@ extension PushWorker {
         observations.lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
     }
 
-    /// Who holds the memory for which large batches wait.
-    private func memoryFaults(_ now: DeliveryTime) -> [Fault] {
-        let victims = readers.reduce(into: Set<String>()) { $0.formUnion($1.topicsPutOff(now)) }
-        guard !victims.isEmpty else { return [] }
-        let unread = readers.reduce(into: [String: UnreadRecords]()) { $0.merge($1.unread) { first, _ in first } }
-        return UnreadRecords.faults(unread, victims: victims)
-    }
-
-    /// What the worker's own clients met, however the watch's questions are answered.
+    /// What the worker's own clients met.
     private func kafkaProblems(_ now: DeliveryTime) -> [KafkaProblem] {
         (publisher?.problems(nowNs: now.ns) ?? []) + (groups?.problems(now: now) ?? [])
     }
@@ -267,8 +240,7 @@ extension PushWorker {
         let session =
             "a member that died, until its session is over (\(seconds(configuration.kafka.sessionTimeout.milliseconds)))"
         // Where no broker answers, that is said, and it is what is waited for.
-        let isReached = observations.clusterReport?.silence == nil && readers.allSatisfy(\.isBrokerReached)
-        let joining = isReached ? readers.filter { $0.mustSayJoining(now) } : []
+        let joining = !BrokerHealth.areAllSilent(brokerHealth) ? readers.filter { $0.mustSayJoining(now) } : []
         if !joining.isEmpty {
             let drainMs = configuration.drain.rebalance.milliseconds + WorkerConfiguration.lastCommitMs
             logger.info(

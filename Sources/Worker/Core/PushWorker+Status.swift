@@ -34,12 +34,6 @@ extension PushWorker {
             groupID: configuration.kafka.groupID, startedMs: pageState.startedMs, takenMs: now.wallMs, apps: appRows,
             tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)
         snapshot.crashes = crashes
-        snapshot.unpacking = WorkerSnapshot.Unpacked(
-            isLimited: isUnpackingLimited, isChecked: batchCheck.isLooking, tooLarge: Unpacking.tooLargeCount,
-            putOff: Unpacking.putOffCount,
-            granted: Unpacking.grantedCount,
-            unreadableBatches: readers.reduce(0) { $0 + $1.unreadableBatches },
-            lastUnreadable: readers.compactMap(\.lastUnreadable).last)
         snapshot.phase = phase
         snapshot.waitingFor = pageState.waitingFor
         snapshot.hasBeenReady = pageState.hasBeenReady
@@ -49,28 +43,31 @@ extension PushWorker {
         snapshot.refused = publisher?.refusedCount ?? 0
         snapshot.tooLarge = publisher?.tooLarge ?? []
         snapshot.rejected = publisher?.rejected ?? []
-        snapshot.quotaDelaysMs = observations.quotas.totalsMs
-        snapshot.leftTiers = leftTiers.waiting.map { ($0.topic, Int(clamping: $0.records)) }
         for (reader, role) in zip(readers, WorkerSnapshot.Role.allCases) {
             reader.forEachAssigned { id, partition in
                 guard let status = machine.status(of: id) else { return }
-                // The last fetch tells it too; what is not fetched, the watch alone.
-                let high = max(
-                    reader.consumer.watermarks(of: partition).high, observations.clusterReport?.ends[partition] ?? -1)
+                let high = reader.consumer.watermarks(of: partition).high
                 snapshot.partitions.append(
                     WorkerSnapshot.Partition(role: role, status: status, logEnd: high < 0 ? nil : high))
             }
         }
         snapshot.unknownLags = unknownLags(snapshot)
+        snapshot.leftTiers = (removedRetryTopics?.topics ?? []).map { topic in
+            let lag = snapshot.partitions.reduce(Int64(0)) { $0 + ($1.status.topic == topic ? $1.lag ?? 0 : 0) }
+            return (topic, Int(clamping: lag))
+        }
         pageState.board.post(snapshot)
     }
 
     /// Roles with a topic of which nothing is known, and no partition is assigned: there may be records in it.
     private func unknownLags(_ snapshot: WorkerSnapshot) -> Set<WorkerSnapshot.Role> {
-        guard let report = observations.clusterReport, report.silence == nil else { return [] }
         let read = Set(snapshot.partitions.map(\.status.topic))
-        let unknown = report.topics.filter { !$0.isKnown && !read.contains($0.name) }
-        return Set(unknown.compactMap { $0.use == .requests ? .requests : $0.use == .retries ? .retries : nil })
+        var unknown: Set<WorkerSnapshot.Role> = []
+        for (reader, role) in zip(readers, WorkerSnapshot.Role.allCases)
+        where reader.unavailableTopics.contains(where: { !read.contains($0) }) {
+            unknown.insert(role)
+        }
+        return unknown
     }
 
     private var phase: WorkerSnapshot.Phase {

@@ -58,7 +58,6 @@ extension PushWorker {
     /// reads nothing but `step` from then on: that is what `@unchecked Sendable` stands for.
     private final class Remains: @unchecked Sendable {
         var pages: PageServer?
-        var watch: ClusterWatch?
         var feedback: FeedbackThread?
         var transports: AppTransports?
         var groups: ConsumerGroups?
@@ -68,12 +67,11 @@ extension PushWorker {
         /// How far it came.
         let step = Atomic(0)
         static let steps = [
-            "the admin pages", "the feedback thread", "the watch of the brokers", "the net thread", "the Kafka clients",
+            "the admin pages", "the feedback thread", "the net thread", "the Kafka clients",
         ]
 
         init(pages: PageServer?, of worker: PushWorker) {
             self.pages = pages
-            watch = worker.watch
             feedback = worker.feedback
             transports = worker.transports
             groups = worker.groups
@@ -86,12 +84,9 @@ extension PushWorker {
             step.store(1, ordering: .relaxed)
             feedback?.stop()
             step.store(2, ordering: .relaxed)
-            watch?.stop()
-            watch = nil
-            step.store(3, ordering: .relaxed)
             transports?.stop()
             transports = nil
-            step.store(4, ordering: .relaxed)
+            step.store(3, ordering: .relaxed)
             groups = nil
             publisher = nil
             _ = ClientReaper.wait(milliseconds: PushWorker.dismantleNs / 1_000_000)
@@ -105,7 +100,6 @@ extension PushWorker {
     func dismantle(_ pages: PageServer?) {
         let remains = Remains(pages: pages, of: self)
         let hadStarted = publisher != nil
-        watch = nil
         feedback = nil
         transports = nil
         groups = nil
@@ -113,8 +107,8 @@ extension PushWorker {
         doorbell = nil
         let isOver = Bounded.run(atMostNs: Self.dismantleNs) { remains.end() }
         let hasEnded = isOver && ClientReaper.unfinished == 0
-        // A thread that reads files uses OpenSSL, which destructors take from under it.
-        hasEndedWhole = hasEnded && !isReadingFiles
+        // A thread that reads files, or asks brokers, uses OpenSSL, which destructors take from under it.
+        hasEndedWhole = hasEnded && !isReadingFiles && removedRetryTopics?.isAsking != true
         if !hasEnded {
             logger.warning(
                 .worker, "something does not end: the process exits without it, nothing is lost by that",

@@ -52,12 +52,11 @@ extension PushWorker {
         return "unknown"
     }
 
-    /// Once a second: lines that were left out, who still cannot be reached, what the groups are waited for, whether
-    /// batches are looked at, and what is to be read again.
+    /// Once a second: lines that were left out, who still cannot be reached, what the groups are waited for, and
+    /// what is to be read again.
     private func keepHouse(_ now: DeliveryTime) {
         guard now.ns - lastHousekeepingNs >= 1_000_000_000 else { return }
         lastHousekeepingNs = now.ns
-        lookWhetherBatchesAreSeen()
         readNextApp()
         if feedback == nil { readFeedback() }
         transports?.noteUnreachable()

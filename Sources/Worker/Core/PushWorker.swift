@@ -41,8 +41,7 @@ package final class PushWorker: @unchecked Sendable {
     var groups: ConsumerGroups?
     var transports: AppTransports?
     var publisher: RecordPublisher?
-    /// Retry topics that are not in the configuration, as far as the watch found them.
-    var leftTiers = LeftTierList()
+    var removedRetryTopics: RemovedRetryTopics?
     var alarm: Alarm?
     /// Each app's row of the pages; what changes by itself is filled in when a snapshot is made.
     var appRows: [WorkerSnapshot.App]
@@ -56,12 +55,7 @@ package final class PushWorker: @unchecked Sendable {
     var pageState: PageState
     /// What this process died of before.
     private(set) var crashes: CrashHistory
-    /// Whether `kafka.max_batch_bytes` and `kafka.unpack_memory` are in force.
-    var isUnpackingLimited = false
-    /// Whether batches are looked at that librdkafka unpacks by itself, or that are not compressed.
-    var batchCheck = BatchCheck()
     var lastHousekeepingNs: Int64 = 0
-    var watch: ClusterWatch?
     /// `nil`: no app's feedback was ever to be read.
     var feedback: FeedbackThread?
     var observations = Observations()
@@ -161,7 +155,6 @@ package final class PushWorker: @unchecked Sendable {
             logger.info(
                 .worker, "admin pages", ["address": "\(NetworkAddress(host: listen.host, port: Int(pages.port)))"])
         }
-        limitUnpacking()
         let watchSeconds = handlesSignals ? StartWatch.limitSeconds : 0
         guard try waitForCluster(watchSeconds) else { return .stopped }
         do {
@@ -186,7 +179,8 @@ package final class PushWorker: @unchecked Sendable {
         }
         while !stopRequested.load(ordering: .relaxed) {
             switch try readiness.attempt(timeoutMs: 2_000) {
-            case .ready(let requestPartitions, let warnings, _):
+            case .ready(let requestPartitions, let denied, let warnings, _):
+                for line in denied { logger.warning(.kafka, "permission missing", about: line, ["text": .text(line)]) }
                 for line in warnings { logger.warning(.kafka, "topics", about: line, ["text": .text(line)]) }
                 self.requestPartitions = requestPartitions
                 return true
@@ -208,36 +202,6 @@ package final class PushWorker: @unchecked Sendable {
             logger.writeLeftOut()
         }
         return false
-    }
-
-    /// Before librdkafka's first thread.
-    private func limitUnpacking() {
-        let heapBytes = configuration.kafka.unpackMemory + 2 * configuration.delivery.maxOpenBytes
-        isUnpackingLimited = Unpacking.limit(batchBytes: configuration.kafka.maxBatchBytes, heapBytes: heapBytes)
-        let version = String(KafkaLibrary.version, radix: 16)
-        if !isUnpackingLimited {
-            logger.warning(
-                .kafka,
-                "this librdkafka has its decompressors built in: what compressed batches take in memory has no limit",
-                ["librdkafka": "\(version)"])
-        }
-        batchCheck.isSet = Unpacking.watch(protocolName: cluster.consumerProtocolName)
-        if !batchCheck.isSet {
-            logger.warning(
-                .kafka,
-                "this librdkafka has its TLS library built in: damaged batches are not told from whole ones",
-                ["librdkafka": "\(version)"])
-        }
-    }
-
-    /// Says once where nothing is seen of what is read.
-    func lookWhetherBatchesAreSeen() {
-        let hasRead = machine.counters.recordsReceived > 0
-        guard batchCheck.isFoundBlind(hasRead: hasRead, hasSeen: Unpacking.hasSeenBatches) else { return }
-        logger.warning(
-            .kafka,
-            "records came and no batch was seen: damaged batches are not told from whole ones",
-            ["librdkafka": "\(String(KafkaLibrary.version, radix: 16))"])
     }
 
     private func start() throws {
@@ -266,7 +230,7 @@ package final class PushWorker: @unchecked Sendable {
             drainNs: drainNs,
             wakeUpDescriptor: doorbell.descriptor, logger: logger,
             roleOfTopic: { topic in
-                .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? LeftTiers.delayMs)
+                .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? RemovedRetryTopics.delayMs)
             })
         for reader in [requestReader, retryReader] {
             reader.condemned = crashes.condemned
@@ -295,38 +259,31 @@ package final class PushWorker: @unchecked Sendable {
                 eventLog.write(note, of: app, isReminder: isReminder)
             },
             start: { try TransportLink(apps, times: times, trace: trace, events: $0) })
-        let reports = Mailbox<ClusterReport>(loop: loop, capacity: 8) { [unowned self] batch in
-            for report in batch { take(report) }
-        }
-        let batchEnds = Mailbox<BatchEnds.Answer>(loop: loop, capacity: BatchEnds.waitingLimit) {
-            [unowned self] batch in
-            for answer in batch {
-                for reader in self.readers { reader.batchEnded(answer) }
-            }
-        }
-        let logs = Mailbox<LogQuestions.Answer>(loop: loop, capacity: LogQuestions.waitingLimit) {
-            [unowned self] batch in
-            for answer in batch {
-                self.groups?.take(answer, &machine, now: now)
-            }
-        }
-        watch = try ClusterWatch(configuration, cluster, reports: reports, batchEnds: batchEnds, logs: logs)
         for reader in groups.readers {
             reader.onSkipped = { [unowned self] in observations.lostRecords.note($0, offsets: $1, nowNs: now.ns) }
-            reader.onEndUnknown = { [unowned self] in watch?.findEnd($0) }
-            reader.onLogDoubted = { [unowned self] in watch?.look(at: $0) }
-            reader.onRequestTimeout = { [unowned self] in observations.unansweredRequests.note($0, nowNs: now.ns) }
-            reader.onQuotaDelay = { [unowned self] in observations.quotas.note($0, of: .fetch, nowNs: now.ns) }
+            reader.onAssignment = { [unowned self] in removedRetryTopics?.look() }
         }
-        groups.retries.onAssignment = { [unowned self] in watch?.lookForLeftTiers() }
-        publisher.onRequestTimeout = { [unowned self] in observations.unansweredRequests.note($0, nowNs: now.ns) }
-        publisher.onQuotaDelay = { [unowned self] in observations.quotas.note($0, of: .produce, nowNs: now.ns) }
+        lookForRemovedRetryTopics(retryReader)
         watchFiles()
         readFeedback()
         observations.startedNs = loop.now.monotonicNs
         pageState.waitingFor = ""
         alarm = Alarm(loop: loop) { [unowned self] in wakeUps.insert(.time) }
         loop.onTurnEnd { [unowned self] in turn() }
+    }
+
+    private func lookForRemovedRetryTopics(_ retries: GroupReader) {
+        let tiers = configuration.retry.tiers.map(\.topic)
+        let removed = RemovedRetryTopics(
+            configuration, cluster, loop: loop, logger: logger,
+            onChange: { [unowned self, unowned retries] topics in
+                if stopping == nil { retries.subscribe(to: tiers + topics, now: now) }
+            },
+            onTopics: { [unowned self] topics in
+                for reader in readers { reader.exist(topics) }
+            })
+        removed.look()
+        removedRetryTopics = removed
     }
 
     /// A topic has the weight and app of the entry with its own name, else of the first pattern that fits it.

@@ -121,7 +121,7 @@ package struct RefusalAdvice: Equatable, Sendable {
         case 429:
             RefusalAdvice(subject: .service, text: "APNs wants to be asked less often; try again in a minute")
         case 500...: RefusalAdvice(subject: .service, text: "APNs has a problem of its own; try again")
-        case _ where VerdictTable.isForeign(UInt16(clamping: status), reason):
+        case _ where AnswerOrigin.isForeign(UInt16(clamping: status), reason):
             RefusalAdvice(
                 subject: .service,
                 text:

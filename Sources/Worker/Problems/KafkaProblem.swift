@@ -78,7 +78,8 @@ enum Advice {
         switch code {
         case .topicAuthorizationFailed: "grant READ on topic \(topic)"
         case .badCompression:
-            "a batch cannot be unpacked; limit what producers write to topic \(topic)"
+            "a batch of topic \(topic) cannot be unpacked: look what its producer wrote there; delete the partition's records up to it "
+                + "(kafka-delete-records.sh) to read on behind it"
         case _ where code.isUnknownTopic: "create topic \(topic), or take it out of the configuration"
         default: self.group(group, code)
         }

@@ -27,8 +27,6 @@ struct Fault: Sendable, Hashable {
         /// Records wait for the end of a transaction.
         case stalled
         case uncommitted
-        /// What lies unread of it holds memory that others wait for.
-        case memory
         case credential
         /// A newer one is there and cannot be used.
         case refused

@@ -27,7 +27,6 @@ final class AssignedPartitions {
     private var seen: [TopicPartition: (change: LogMarks.Change, untilNs: Int64)] = [:]
     /// Partitions of which something was committed, as far as this process knows.
     private var hadCommitted: Set<TopicPartition> = []
-    private var reserve = UnpackingReserve()
 
     private static let formerLimit = 10_000
     private static let changedNs: Int64 = 60_000_000_000
@@ -97,7 +96,6 @@ final class AssignedPartitions {
         if isLost { machine.suspend(given) } else { machine.release(given) }
         for one in all where ids.contains(one.id) {
             context.problems.forget(one.partition)
-            reserve.forget(one.partition)
             noteFormer(one.id, one.partition)
         }
         all.removeAll { ids.contains($0.id) }
@@ -150,40 +148,5 @@ final class AssignedPartitions {
         }
         if forgetsOthers { seen = [:] }
         return changes
-    }
-
-    // MARK: Batches that wait for memory
-
-    /// There was no memory for a batch. One of a topic of which nothing lies unpacked is let through when it is asked
-    /// for again: whatever other topics hold, none gets nothing.
-    func putOff(_ partition: TopicPartition, _ batch: BatchFailure.Batch, _ now: DeliveryTime) {
-        guard byPartition[partition] != nil else { return }
-        let isTopicEmpty = all.allSatisfy { $0.partition.topic != partition.topic || $0.queue.count == 0 }
-        if reserve.grants(partition, isTopicEmpty: isTopicEmpty, nowNs: now.ns) {
-            Unpacking.grant(batch, forNs: UnpackingReserve.turnNs)
-        }
-        context.logger.debug(
-            .kafka, "a batch waits for memory", about: "\(partition)",
-            ["partition": "\(partition)", "offset": "\(batch.baseOffset)", "bytes": .count(batch.size)])
-    }
-
-    /// Records of it came.
-    func isRead(_ partition: TopicPartition) {
-        context.problems.isRead(partition)
-        if !reserve.isEmpty { reserve.unpacked(partition) }
-    }
-
-    /// Topics of which batches were put off lately.
-    func topicsPutOff(_ now: DeliveryTime) -> Set<String> { reserve.topics(nowNs: now.ns) }
-
-    /// What lies unpacked and unread, by topic.
-    var unread: [String: UnreadRecords] {
-        var unread: [String: UnreadRecords] = [:]
-        for one in all {
-            let count = one.queue.count
-            guard count > 0 else { continue }
-            unread[one.partition.topic, default: UnreadRecords()].add(count, ofBytes: one.queue.recordBytes)
-        }
-        return unread
     }
 }

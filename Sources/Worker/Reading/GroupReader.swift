@@ -18,8 +18,6 @@ final class GroupReader: CommitSender {
         /// Bytes that the next one may have.
         var room: () -> Int
         var ofRecord: (borrowing Message, RequestPlace, NotificationID, DeadLetterReason, Detail) -> Void
-        /// - Parameter RequestPlace: its offset is the first that the letter stands for.
-        var ofBatch: (UnreadableBatch, RequestPlace, NotificationID, Detail) -> Void
     }
 
     let consumer: Consumer
@@ -32,16 +30,12 @@ final class GroupReader: CommitSender {
     private let context: ReadingContext
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
-    /// A broker did not answer a request in time.
-    var onRequestTimeout: (RequestTimeout) -> Void = { _ in }
-    /// A broker holds reading back for a quota.
-    var onQuotaDelay: (QuotaDelay) -> Void = { _ in }
     /// The client is of no use any more: what it read is given up.
     private(set) var fatalError: KafkaError?
     /// What its client said last, which may be over.
     private(set) var lastError: KafkaError?
-    /// Whether a broker is connected, as far as the last statistics told (where they are asked for).
-    private(set) var isBrokerReached = true
+    /// How the brokers answer its client.
+    private(set) var brokers = BrokerHealth()
 
     init(
         _ settings: ConsumerSettings, topics: [String], drainNs: Int64, wakeUpDescriptor: Int32, logger: Logger,
@@ -78,12 +72,6 @@ final class GroupReader: CommitSender {
     var onLogDoubted: (TopicPartition) -> Void {
         get { context.onLogDoubted }
         set { context.onLogDoubted = newValue }
-    }
-
-    /// Where a batch ends is to be found out, for `batchEnded`.
-    var onEndUnknown: (BatchEnds.Question) -> Void {
-        get { context.onEndUnknown }
-        set { context.onEndUnknown = newValue }
     }
 
     /// Records that are not to be looked at: the worker died at them.
@@ -143,11 +131,6 @@ final class GroupReader: CommitSender {
             if let one = partitions[partition], !one.isStopped { one.refuse(text, now) }
         case .partitionFailed(let partition, let error):
             problems.note(.partition(partition), error.code, of: partition.topic, isOfFetch: true, now)
-        case .batchFailed(let partition, .putOff(let batch), _): partitions.putOff(partition, batch, now)
-        case .batchFailed(let partition, let failure, let error):
-            if partitions[partition]?.failed(failure, machine, now) == true {
-                problems.note(.partition(partition), error.code, of: partition.topic, isOfFetch: true, now)
-            }
         case .client(let event): take(event, now)
         }
     }
@@ -163,22 +146,24 @@ final class GroupReader: CommitSender {
         case .fatal(let error):
             fatalError = error
             return
-        case .delayed(let delay):
-            return onQuotaDelay(delay)
         case .statistics(let text):
-            if let isReached = isAnyBrokerUp(inStatistics: text) { isBrokerReached = isReached }
+            if let statistics = ClientStatistics(text) { brokers.take(statistics, nowNs: now.ns) }
             return
-        default: break
+        case .log: break
         }
-        if let timeout = event.requestTimeout { onRequestTimeout(timeout) }
         EventLog.write(event, of: name, to: logger)
     }
 
     /// What cannot be read now, or is refused though it is there.
-    func problems(_ now: DeliveryTime) -> [KafkaProblem] { problems.all(now) }
+    func problems(_ now: DeliveryTime) -> [KafkaProblem] {
+        problems.all(now) { [context] in context.logEnd(of: $0) }
+    }
 
-    /// Takes what the watch was told of the topics: what kept one from being read may be over.
-    func take(_ report: ClusterReport) { problems.take(report) }
+    /// Takes all topics that the cluster has: one that was missing may be there again.
+    func exist(_ topics: Set<String>) { problems.exist(topics) }
+
+    /// Topics of the group that cannot be read as a whole.
+    var unavailableTopics: [String] { problems.unavailableTopics }
 
     // MARK: Records
 
@@ -211,7 +196,7 @@ final class GroupReader: CommitSender {
             let one = all[(first + step) % all.count]
             let outcome = one.read(&headers, &letterRoom, into: &machine, now: now, deadLetters)
             if outcome.isAnotherLog { restart(one, from: 0, &machine, now) }
-            if outcome.records > 0 { partitions.isRead(one.partition) }
+            if outcome.records > 0 { problems.isRead(one.partition) }
             if outcome.hasMore { hasMore = true }
             if outcome.records > 0, step + 1 < all.count, ContinuousClock.now - begin > Self.turnLimit {
                 nextToRead = first + step + 1
@@ -219,22 +204,6 @@ final class GroupReader: CommitSender {
             }
         }
         return hasMore
-    }
-
-    /// Topics of which batches were put off lately.
-    func topicsPutOff(_ now: DeliveryTime) -> Set<String> { partitions.topicsPutOff(now) }
-
-    /// What lies unpacked and unread, by topic.
-    var unread: [String: UnreadRecords] { partitions.unread }
-
-    /// How many batches were passed by, and the last of them.
-    var unreadableBatches: Int { context.unreadableBatches }
-    var lastUnreadable: String? { context.lastUnreadable }
-
-    /// Takes the answer to `onEndUnknown`. The batch is passed by in the next `read`, if the partition still waits for
-    /// that.
-    func batchEnded(_ answer: BatchEnds.Answer) {
-        partitions[answer.question.partition]?.batchEnded(answer.question.batch, last: answer.last)
     }
 
     // MARK: The log
@@ -245,15 +214,6 @@ final class GroupReader: CommitSender {
         guard let one = partitions[answer.partition], !one.isStopped, case .there(let first, let end) = answer.state
         else { return }
         one.take(first: first, end: end, machine, now)
-    }
-
-    /// Of each partition the record of the latest time that was read since the last call.
-    func takeWitnesses() -> [TopicPartition: LogMarks.Witness] {
-        var found: [TopicPartition: LogMarks.Witness] = [:]
-        for one in partitions.all {
-            if let witness = one.takeWitness() { found[one.partition] = witness }
-        }
-        return found
     }
 
     /// What the watch saw: records from `change.from` on are of another log than those that were read, although their
@@ -303,15 +263,6 @@ final class GroupReader: CommitSender {
     /// The partitions that are read, or drain, now.
     func forEachAssigned(_ body: (PartitionID, TopicPartition) -> Void) {
         for one in partitions.all { body(one.id, one.partition) }
-    }
-
-    /// Where the partitions end that are read, as the watch told it and the last fetch did.
-    func ends(lastStable: [TopicPartition: Int64]) -> [OpenTransactions.Ends] {
-        partitions.all.map { one in
-            OpenTransactions.Ends(
-                partition: one.partition, lastStable: lastStable[one.partition],
-                highWatermark: problems.isUnknown(one.partition) ? -1 : context.logEnd(of: one.partition))
-        }
     }
 
     /// When `serve` or `read` has something to do without a wake-up (monotonic).

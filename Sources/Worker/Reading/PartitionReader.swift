@@ -41,7 +41,6 @@ final class PartitionReader {
     private var witness: LogMarks.Witness?
     /// There was no room for the dead letter that its next record is. That is the head of the queue, and not received.
     private var waitsForLetterRoom = false
-    private var batches = BatchPassing()
 
     /// A retry record that is due later is looked at again after so long.
     private static let longestWaitMs: Int64 = 3_600_000
@@ -84,7 +83,6 @@ final class PartitionReader {
         now: DeliveryTime, _ deadLetters: GroupReader.DeadLetters
     ) -> Outcome {
         var outcome = Outcome()
-        if batches.unreadable != nil { passBatch(&machine, now, deadLetters) }
         guard mayHaveMore, dueNs <= now.ns, !isStopped, !position.isUnknown else { return outcome }
         // What there is no room for stays in librdkafka's queue, where it costs nothing.
         let most = min(machine.room(for: id), DeliveryTurn.partitionRecords)
@@ -179,90 +177,6 @@ final class PartitionReader {
                 id, offset: message.offset, timestampMs: message.timestampMs, key: message.key,
                 value: message.value, headers: $0, unread: unread, letterRoom: letterRoom, now: now)
         }
-    }
-
-    // MARK: Batches that cannot be unpacked
-
-    /// Takes a failure of librdkafka's to unpack a batch; true: it is to be named.
-    func failed(_ failure: BatchFailure, _ machine: borrowing DeliveryMachine, _ now: DeliveryTime) -> Bool {
-        let finding: BatchPassing.Finding
-        switch failure {
-        case .putOff: return false
-        case .unreadable(let all): finding = batches.failed(all)
-        case .endUnknown(let batch):
-            finding = batches.failed(batch, nowNs: now.ns)
-            if case .endUnknown = finding {
-                context.onEndUnknown(BatchEnds.Question(partition: partition, batch: batch))
-            }
-        }
-        switch finding {
-        case .none: return false
-        case .passed(let offsets):
-            readOn(behind: offsets, machine)
-            return false
-        case .again(let isLasting), .endUnknown(let isLasting): return isLasting
-        }
-    }
-
-    /// Takes the answer to `ReadingContext.onEndUnknown`. The batch is passed by in the next `read`, if it is waited
-    /// for.
-    func batchEnded(_ batch: BatchFailure.Batch, last: Int64) { batches.ended(batch, last: last) }
-
-    /// Settles the offsets of a batch that cannot be unpacked by one dead letter, and reads on behind it.
-    private func passBatch(
-        _ machine: inout DeliveryMachine, _ now: DeliveryTime, _ deadLetters: GroupReader.DeadLetters
-    ) {
-        guard let batch = batches.unreadable, !isStopped, !position.isUnknown, machine.room(for: id) > 0 else { return }
-        if position.isRefused {
-            let step = step(at: batch.offsets.upperBound, machine, now)
-            if step != .take {
-                batches.leave()
-                if step == .drop { context.seek(partition, to: position.next(id, machine)) }
-                return
-            }
-        }
-        // Of the last offset that is not settled: those below it that were not received are gaps, as compaction leaves
-        // them, and where none is left nothing is lost.
-        var receipt = receive(batch, &machine, now)
-        if beginsAnew(at: batch.offsets.lowerBound, after: receipt, &machine, now) {
-            receipt = receive(batch, &machine, now)
-        }
-        if case .deadLetter(let id, _, _) = receipt { offer(batch, id, deadLetters) }
-        batches.pass(batch)
-        context.problems.isRead(partition)
-        readOn(behind: batch.offsets, machine)
-    }
-
-    /// Reads on behind the batch, or behind what arrived in this assignment if that is further: a partition that came
-    /// back may meet a batch that was passed before.
-    private func readOn(behind offsets: ClosedRange<Int64>, _ machine: borrowing DeliveryMachine) {
-        context.seek(partition, to: max(offsets.upperBound + 1, position.next(id, machine)))
-    }
-
-    private func receive(
-        _ batch: UnreadableBatch, _ machine: inout DeliveryMachine, _ now: DeliveryTime
-    ) -> Receipt {
-        let none = UnsafeRawBufferPointer(start: nil, count: 0)
-        let last = machine.lastUnsettled(id, of: batch.offsets) ?? batch.offsets.upperBound
-        return machine.receive(
-            id, offset: last, timestampMs: batch.timestampMs, key: none, value: none,
-            headers: UnsafeBufferPointer(start: nil, count: 0), unread: .unreadableBatch, now: now)
-    }
-
-    private func offer(_ batch: UnreadableBatch, _ id: NotificationID, _ deadLetters: GroupReader.DeadLetters) {
-        let text: StaticString =
-            batch.isTooLarge
-            ? "its batch takes more memory than kafka.max_batch_bytes, unpacked"
-            : "its batch is damaged, cannot be unpacked, or has other records than its header says"
-        // From its first one on, also where reading began within it: a worker before may have committed the offsets
-        // below its last one, as gaps, and died before its own letter was written.
-        let offsets = batches.fresh(of: batch)
-        topic.withUnsafeBytes { topic in
-            let place = RequestPlace(
-                topic: topic, partition: partition.partition, offset: offsets.lowerBound, index: 0)
-            deadLetters.ofBatch(batch, place, id, Detail(text))
-        }
-        context.notePassed(batch, partition, offsets)
     }
 
     // MARK: Offsets that a broker refuses
@@ -368,7 +282,5 @@ final class PartitionReader {
         position.readAnew(from: offset ?? 0)
         leaderEpoch = nil
         witness = nil
-        // Of the log before.
-        batches = BatchPassing()
     }
 }

@@ -18,11 +18,6 @@ final class ReadingContext {
     var onSkipped: (TopicPartition, Int64) -> Void = { _, _ in }
     /// How a log stands is to be asked, for `GroupReader.take(_:_:now:)`.
     var onLogDoubted: (TopicPartition) -> Void = { _ in }
-    /// Where a batch ends is to be found out, for `GroupReader.batchEnded`.
-    var onEndUnknown: (BatchEnds.Question) -> Void = { _ in }
-    /// How many batches were passed by, and the last of them.
-    private(set) var unreadableBatches = 0
-    private(set) var lastUnreadable: String?
 
     init(_ consumer: Consumer, problems: ReadingProblems, logger: Logger) {
         self.consumer = consumer
@@ -57,18 +52,4 @@ final class ReadingContext {
 
     /// Where the partition's log ends, as the last fetch told; -1: not known yet.
     func logEnd(of partition: TopicPartition) -> Int64 { consumer.watermarks(of: partition).high }
-
-    /// A batch was passed by with a dead letter for these offsets.
-    func notePassed(_ batch: UnreadableBatch, _ partition: TopicPartition, _ offsets: ClosedRange<Int64>) {
-        unreadableBatches += 1
-        lastUnreadable =
-            "\(partition.topic)/\(partition.partition)/\(offsets.lowerBound)-\(offsets.upperBound)"
-        logger.error(
-            .kafka, "a batch that cannot be unpacked went to the dead letters", about: "\(partition)",
-            [
-                "partition": "\(partition)", "first_offset": "\(offsets.lowerBound)",
-                "last_offset": "\(offsets.upperBound)", "bytes": .count(batch.size),
-                "too_large": .boolean(batch.isTooLarge),
-            ])
-    }
 }

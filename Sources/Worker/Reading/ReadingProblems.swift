@@ -7,8 +7,8 @@ internal import Observability
 /// librdkafka says that a fetch failed, and never that one succeeded again: of a partition with no new records nothing
 /// else tells. Most errors it says again at every fetch (`fetch.error.backoff.ms`, half a second): such a one is over
 /// when it was not said for `namedNs`. That a topic is unknown or denied it says once (rdkafka_fetcher.c,
-/// rd_kafka_fetch_reply_handle_partition_error): that is over when the watch asked later, and the group may read the
-/// topic.
+/// rd_kafka_fetch_reply_handle_partition_error). A partition's is over when records come, or when a fetch tells another
+/// end of its log. A topic's is over when it is assigned, or when it is found after a rebalance.
 final class ReadingProblems {
     private struct Said {
         var problem: KafkaProblem
@@ -16,6 +16,8 @@ final class ReadingProblems {
         var lastNs: Int64
         /// Whether a fetch failed; else it lasts until the group has answered.
         var isOfFetch = false
+        /// The end of the partition's log as it was known then, once it was looked for.
+        var logEnd: Int64?
 
         var isSaidOnce: Bool { problem.code == .topicAuthorizationFailed || problem.code.isUnknownTopic }
     }
@@ -36,8 +38,16 @@ final class ReadingProblems {
     }
 
     /// What cannot be read now, or is refused though it is there.
-    func all(_ now: DeliveryTime) -> [KafkaProblem] {
-        said.values.filter { !isOver($0, now) }.map(\.problem) + falseRefusals.problems(nowNs: now.ns)
+    ///
+    /// - Parameter logEnd: where a partition's log ends, as the last fetch told; -1 if none did.
+    func all(_ now: DeliveryTime, logEnd: (TopicPartition) -> Int64 = { _ in -1 }) -> [KafkaProblem] {
+        for case (let subject, let one) in said where one.problem.code == .topicAuthorizationFailed && one.isOfFetch {
+            guard case .partition(let partition) = subject else { continue }
+            let end = logEnd(partition)
+            if one.logEnd == nil { said[subject]?.logEnd = end }
+            if let before = one.logEnd, end != before { said[subject] = nil }
+        }
+        return said.values.filter { !isOver($0, now) }.map(\.problem) + falseRefusals.problems(nowNs: now.ns)
             + [missingThread.problem(ofGroup: group, nowNs: now.ns)].compactMap(\.self)
     }
 
@@ -62,25 +72,17 @@ final class ReadingProblems {
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
     }
 
-    /// Takes what the watch was told: what was said once, before it asked, is over where the topic may be read.
-    func take(_ report: ClusterReport) {
+    /// Takes all topics that the cluster has: one that was missing may be there again.
+    func exist(_ topics: Set<String>) {
         guard !said.isEmpty else { return }
-        let known = report.topics.filter(\.isKnown)
-        said = said.filter { subject, one in
-            guard one.isOfFetch, one.isSaidOnce, one.lastNs < report.atNs else { return true }
-            switch subject {
-            case .topic(let name): return !known.contains { $0.name == name }
-            case .partition(let partition):
-                return !known.contains { $0.name == partition.topic && $0.reading == KafkaCode.none }
-            case .group: return true
-            }
+        said = said.filter { entry in
+            if case .topic(let name) = entry.key { !topics.contains(name) } else { true }
         }
     }
 
-    /// Whether brokers say that there is no such partition. librdkafka looks for such a one among all others of its
-    /// topic that are not there: of thousands, each second is too often.
-    func isUnknown(_ partition: TopicPartition) -> Bool {
-        !said.isEmpty && said[.partition(partition)]?.problem.code.isUnknownTopic == true
+    /// Topics that cannot be read as a whole: nothing is known of their partitions.
+    var unavailableTopics: [String] {
+        said.keys.compactMap { if case .topic(let name) = $0 { name } else { nil } }
     }
 
     /// Records of it came.

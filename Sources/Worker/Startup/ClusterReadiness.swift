@@ -34,9 +34,10 @@ package struct ClusterReadiness {
     }
 
     package enum Outcome {
-        /// With so many partitions of request topics, those that patterns find now included, lines about what may lose
-        /// records one day, and the topics that a worker would make, where this one does not.
-        case ready(requestPartitions: Int, warnings: [String], toBeMade: [String])
+        /// With so many partitions of request topics, those that patterns find now included, a line for each group with
+        /// rights that it lacks, lines about what may lose records one day, and the topics that a worker would make,
+        /// where this one does not.
+        case ready(requestPartitions: Int, denied: [String], warnings: [String], toBeMade: [String])
         /// No broker answered; the text says why.
         case unreachable(String)
         /// The brokers do not make the topics that are missing; the lines say why. Later they may: some of them are
@@ -101,8 +102,39 @@ package struct ClusterReadiness {
         requests.subtract(configuration.outputTopics.map(\.name))
         let partitions = requests.reduce(0) { $0 + (found[$1]?.partitions ?? 0) }
         let warnings = check.warningLines(configurations, of: there)
-        return .ready(requestPartitions: partitions, warnings: doubts + warnings, toBeMade: toBeMade)
+        return .ready(
+            requestPartitions: partitions,
+            denied: missingRights(
+                to: requests.filter { found[$0]?.code == KafkaCode.none }, found, timeoutMs: timeoutMs),
+            warnings: doubts + warnings, toBeMade: toBeMade)
     }
+
+    /// Returns a line for each group that may not be used, or may not read its topics. What the brokers do not say in
+    /// time is taken for granted.
+    private func missingRights(
+        to requests: Set<String>, _ found: [String: TopicDescription], timeoutMs: Int32
+    ) -> [String] {
+        let tiers = configuration.retry.tiers.map(\.topic).filter { found[$0]?.code == KafkaCode.none }
+        let asked: [(group: String, rights: GroupRights?)] =
+            [(ConsumerSettings.Role.requests, requests.sorted()), (.retries, tiers)].map { role, topics in
+                let group = configuration.consumer(role, of: cluster).memberGroupID
+                // Without a topic to ask about, any topic tells of the group.
+                let names = topics.isEmpty ? [configuration.results.topic] : Array(topics.prefix(Self.rightsLimit))
+                return (group, try? GroupRights(cluster, groupID: group, topics: names))
+            }
+        return asked.compactMap { group, rights in
+            switch rights?.missing(timeoutMs: timeoutMs) {
+            case nil: nil
+            case .group?:
+                "group \(group) may not be used: allow Read on the group (kafka.group_id) to the worker's user"
+            case .topics(let names)?:
+                "group \(group) may not read \(Denial.naming(names)): allow Read on it to the worker's user"
+            }
+        }
+    }
+
+    /// Topics whose rights are asked for, each by a question of its own.
+    private static let rightsLimit = 100
 
     private mutating func lastClientError() -> String? {
         var text: String?

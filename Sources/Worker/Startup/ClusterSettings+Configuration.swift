@@ -76,15 +76,20 @@ extension WorkerConfiguration {
     package func consumer(
         _ role: ConsumerSettings.Role, of cluster: ClusterSettings, partitions: Int = 8
     ) -> ConsumerSettings {
-        var cluster = cluster
-        // They tell whether a broker is reached: librdkafka has no event for that.
-        if role == .requests { cluster.statisticsIntervalMs = 5_000 }
         var settings = ConsumerSettings(
-            cluster: cluster, role: role, groupID: kafka.groupID, groupInstanceID: kafka.groupInstanceID,
+            cluster: cluster.withStatistics, role: role, groupID: kafka.groupID, groupInstanceID: kafka.groupInstanceID,
             sessionTimeoutMs: Int(kafka.sessionTimeout.milliseconds),
             assignment: kafka.assignment == .eager ? .eager : .cooperative, partitions: partitions)
-        settings.maxBatchBytes = kafka.maxBatchBytes
         settings.ignoredTopics = RequestTopic.internalTopics
+        return settings
+    }
+}
+
+extension ClusterSettings {
+    /// For the clients whose statistics say how the brokers answer.
+    var withStatistics: ClusterSettings {
+        var settings = self
+        settings.statisticsIntervalMs = ClientStatistics.intervalMs
         return settings
     }
 }

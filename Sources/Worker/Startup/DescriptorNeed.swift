@@ -6,11 +6,10 @@ package import Observability
 /// How many descriptors a worker may have open at once, by its configuration.
 package enum DescriptorNeed {
     /// librdkafka's clients at once. Two producers: for all records, and for one at a time. A consumer for each of two
-    /// groups, and one more while one of them asks about what it was given (`Consumer.highWatermarks`). The watch's:
-    /// one for each group that asks about the cluster (`ClusterProbe`), two that look at batches (`BatchProbe`), one
-    /// for logs (`LogProbe`), one that looks for left tiers (`Topics`). Where feedback is read, a producer more. Each
-    /// connects to every broker, and to its coordinator once more.
-    private static let kafkaClients = 2 + 3 + 6
+    /// groups, and one more while one of them asks about what it was given (`Consumer.highWatermarks`). Two that look
+    /// for removed retry topics (`RemovedRetryTopics`). Where feedback is read, a producer more. Each connects to every
+    /// broker, and to its coordinator once more.
+    private static let kafkaClients = 2 + 3 + 2
     /// Of a client, besides its connections: pipes between its threads.
     private static let ofClient = 8
     /// What is always open: the process's own files, event loops, watched files; and a file that is read.

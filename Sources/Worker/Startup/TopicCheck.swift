@@ -107,9 +107,6 @@ package struct TopicCheck {
         /// What it has, and what that does.
         let text: String
         let advice: String
-        var trouble = Trouble.configuration
-
-        enum Trouble: Sendable { case configuration, bytes }
     }
 
     /// A line for each topic whose configuration would lose records.
@@ -121,11 +118,6 @@ package struct TopicCheck {
         "topic \(topic.topic) (\(topic.path)) has \(topic.text): \(topic.advice)"
     }
 
-    /// What is named while the worker runs: what a start refuses, and what it only warns of.
-    func atRisk(_ configurations: [String: TopicConfiguration]) -> [Unsafe] {
-        unsafe(configurations) + bounded(configurations)
-    }
-
     /// The retry topics that have a limit of bytes. Many do well with one, as long as few records wait.
     private func bounded(_ configurations: [String: TopicConfiguration]) -> [Unsafe] {
         expected.compactMap { topic in
@@ -135,7 +127,7 @@ package struct TopicCheck {
             return Unsafe(
                 topic: topic.name, path: topic.path,
                 text: "retention.bytes=\(bytes), which may drop records before they are due when many wait",
-                advice: "set it to -1", trouble: .bytes)
+                advice: "set it to -1")
         }
     }
 

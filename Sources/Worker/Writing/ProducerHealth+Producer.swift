@@ -14,7 +14,7 @@ extension ProducerHealth {
         case .error(let error):
             note(error)
             EventLog.write(event, of: client, to: logger)
-        case .log, .statistics, .delayed:
+        case .log, .statistics:
             EventLog.write(event, of: client, to: logger)
         }
     }

@@ -1,5 +1,6 @@
 internal import Configuration
 internal import Delivery
+internal import EventLoop
 internal import Kafka
 internal import Observability
 internal import PushRecords
@@ -32,10 +33,8 @@ final class RecordPublisher: RecordSink {
     private let smaller: SmallerForms
     private var headers: [RecordHeader] = []
     private var letters = UnacknowledgedLetters()
-    /// A broker did not answer a request in time.
-    var onRequestTimeout: (RequestTimeout) -> Void = { _ in }
-    /// A broker holds writing back for a quota.
-    var onQuotaDelay: (QuotaDelay) -> Void = { _ in }
+    /// How the brokers answer the producer.
+    private(set) var brokers = BrokerHealth()
     private var health = ProducerHealth()
     private var singleHealth = ProducerHealth()
     /// Reports of one turn that say "written" without an offset.
@@ -55,7 +54,8 @@ final class RecordPublisher: RecordSink {
         self.cluster = cluster
         self.wakeUpDescriptor = wakeUpDescriptor
         outstandingLimit = 2 * configuration.delivery.maxOpen
-        producer = try Producer(ProducerSettings(cluster: cluster), wakeUpDescriptor: wakeUpDescriptor)
+        producer = try Producer(
+            ProducerSettings(cluster: cluster.withStatistics), wakeUpDescriptor: wakeUpDescriptor)
         results = try producer.topic(configuration.results.topic)
         unregistered = try producer.topic(configuration.unregistered.topic)
         deadLetters = try producer.topic(configuration.deadLetters.topic)
@@ -189,25 +189,11 @@ final class RecordPublisher: RecordSink {
             room: { [unowned self] in letterRoom },
             ofRecord: { [unowned self] message, place, id, reason, detail in
                 publishDeadLetter(of: message, at: place, id: id, reason: reason, detail: detail, now: now)
-            },
-            ofBatch: { [unowned self] batch, place, id, detail in
-                publishDeadLetter(of: batch, from: place, id: id, detail: detail, now: now)
             })
     }
 
     /// Bytes that a dead letter may have now.
     var letterRoom: Int { letters.room }
-
-    /// Produces what there is to say of a batch that cannot be read; `from`: the first offset it stands for.
-    private func publishDeadLetter(
-        of batch: UnreadableBatch, from place: RequestPlace, id: NotificationID, detail: Detail, now: DeliveryTime
-    ) {
-        let all = deadLetterWriter.headers(
-            original: UnsafeBufferPointer(start: nil, count: 0), place: place, timestampMs: batch.timestampMs,
-            reason: .unreadableBatch, detail: detail, lastOffset: batch.offsets.upperBound)
-        let none = UnsafeRawBufferPointer(start: nil, count: 0)
-        takeLetter(EncodedRecord(key: none, value: none, headers: all), id, now)
-    }
 
     /// Produces a record that no notification can be read from, as it is, before its bytes are given back. There is to
     /// be room for it (`letterRoom`).
@@ -475,10 +461,11 @@ final class RecordPublisher: RecordSink {
         switch event {
         case .fatal, .error:
             health.take(event, of: "producer", logger)
-        case .delayed(let delay):
-            onQuotaDelay(delay)
-        case .log, .statistics:
-            if let timeout = event.requestTimeout { onRequestTimeout(timeout) }
+        case .statistics(let text):
+            if let statistics = ClientStatistics(text) {
+                brokers.take(statistics, nowNs: LoopTime.read().monotonicNs)
+            }
+        case .log:
             EventLog.write(event, of: "producer", to: logger)
         }
     }

@@ -147,7 +147,7 @@ private func produce(
                     switch event {
                     case .fatal(let error): failure = error
                     case .error(let error): trouble = error.text
-                    case .log, .statistics, .delayed: break
+                    case .log, .statistics: break
                     }
                 })
         }

@@ -225,10 +225,10 @@ final class GroupFeeder {
                     complain("a commit was refused, so its records may come again: \(reply.code.text)")
                 }
             case .client(.fatal(let error)): failure = CommandFailure("Kafka: \(error)")
-            case .client(.error(let error)), .partitionFailed(_, let error), .batchFailed(_, _, let error):
+            case .client(.error(let error)), .partitionFailed(_, let error):
                 if let denial = denial(error.code) { failure = denial } else { troubles.say(error) }
             case .offsetReset(_, let text): complain(text)
-            case .client(.log), .client(.statistics), .client(.delayed): break
+            case .client(.log), .client(.statistics): break
             }
         }
         if isRevoked, batch.records == 0 { unassign() }

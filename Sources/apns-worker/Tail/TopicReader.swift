@@ -108,7 +108,7 @@ final class TopicReader {
             switch event {
             case .fatal(let error): throw CommandFailure("Kafka: \(error)")
             case .error(let error): troubles.say(error)
-            case .log, .statistics, .delayed: break
+            case .log, .statistics: break
             }
         }
     }

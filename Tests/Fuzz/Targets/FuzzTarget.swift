@@ -23,8 +23,6 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
     /// What a client sends to the simulator, likewise.
     case http2Server = "http2-server"
     case errorBody = "error-body"
-    /// What a broker sends to a consumer, behind the number of its request.
-    case fetchResponse = "fetch-response"
     case proxy
     case yaml
     case configuration
@@ -50,7 +48,6 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
         case .http2Client: fuzzHTTP2Client(bytes)
         case .http2Server: fuzzHTTP2Server(bytes)
         case .errorBody: fuzzErrorBody(bytes)
-        case .fetchResponse: fuzzFetchResponse(bytes)
         case .proxy: fuzzProxy(bytes)
         case .yaml: fuzzYAML(bytes)
         case .configuration: fuzzConfiguration(bytes)

@@ -34,7 +34,8 @@ void linux_end_after(int seconds, int code, const char *text);
 ///
 /// At most `heaps` heaps (mallopt(3), M_ARENA_MAX): otherwise each thread has one of its own, and each keeps what its
 /// busiest moment needed. No fastbins (M_MXFAST): glibc joins all of them with their neighbours whenever 64 KB are freed,
-/// as librdkafka does with each fetch, and splits them again after; what a thread frees goes to its tcache as before.
+/// as librdkafka does with each fetch, and splits them again after; what a thread frees goes to its tcache as before. Blocks of up to 2 MiB come from the heap (M_MMAP_THRESHOLD,
+/// M_TRIM_THRESHOLD): mapping and unmapping each fetch buffer costs more.
 void linux_tune_malloc(int heaps);
 
 /// Raises the soft limit of open descriptors to the hard one (setrlimit(2), RLIMIT_NOFILE), which needs no right: it is low by

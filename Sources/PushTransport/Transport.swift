@@ -1,42 +1,55 @@
 package import CLinux
 package import PushRecords
 
-// What the Delivery machine and a transport say to each other: batches of requests in, batches of completions out.
-// The transport runs on another thread; both sides pass whole batches through a mailbox.
+// The vocabulary of the delivery machine and the transports: batches of requests go in, batches of completions come
+// out. A transport runs on a thread of its own, and both sides pass whole batches through a mailbox.
 
-/// Sends one app's notifications to Apple. A worker knows no more of it, whatever it speaks: HTTP/2, or a protocol of
-/// frames that are answered only where something is wrong, and in which silence for long enough counts as acceptance.
+/// Sends the notifications of one app to Apple, over HTTP/2 or over the binary protocol.
 ///
-/// Called on one thread, the transport's own. What it has to tell goes to whoever made it, for each turn of that thread
-/// at once: refusals of the credential, then completions, then the rest. It says how many requests it takes before it
-/// is given any.
+/// All calls are on the transport's own thread. Its events go to the owner that made it, once for each turn of that
+/// thread: refusals of the credential first, then completions, then the rest. It reports its capacity before it is
+/// given requests.
 package protocol Transport: AnyObject {
     /// Takes what the core has for it. Every request of a `send` is answered by exactly one completion, and `close` by
     /// `closed`.
     func handle(_ command: TransportCommand)
 }
 
-/// One notification: its slot in the machine and that slot's generation. It is the same for each of its tries, so a
-/// transport answers each request exactly once. A completion for a slot that was used again since finds nobody.
+/// One notification, the same for each of its tries: a number, and a generation that changes when the number is used
+/// again. The machine ignores a completion of an older generation.
 package struct NotificationID: Hashable, Sendable {
-    package var slot: NotificationSlot
+    package var number: UInt32
     package var generation: UInt32
 
-    @inlinable package init(slot: NotificationSlot, generation: UInt32) {
-        self.slot = slot
+    @inlinable package init(number: UInt32, generation: UInt32) {
+        self.number = number
         self.generation = generation
+    }
+
+    /// Both as one word, which travels as the opaque tag of a produced record.
+    @inlinable package var tag: UInt64 { UInt64(generation) << 32 | UInt64(number) }
+
+    @inlinable package init(tag: UInt64) {
+        self.init(number: UInt32(truncatingIfNeeded: tag), generation: UInt32(tag >> 32))
+    }
+
+    // Written out, because a synthesized operator is not inlined into other modules.
+    @inlinable package static func == (left: Self, right: Self) -> Bool {
+        left.number == right.number && left.generation == right.generation
     }
 }
 
-/// An app of the configuration, by its place in it.
+/// The position of an app in the configuration.
 package struct AppIndex: Hashable, Sendable {
     package var value: Int
 
     @inlinable package init(_ value: Int) { self.value = value }
+
+    @inlinable package static func == (left: Self, right: Self) -> Bool { left.value == right.value }
 }
 
-/// What a transport needs to send one notification. The bytes are lent: they stay valid and unchanged until the
-/// notification's completion was handed back, so the transport copies none of them.
+/// What a transport needs to send one notification. The bytes are borrowed: they stay valid and unchanged until the
+/// completion of the request was handed back, so the transport copies none of them.
 package struct OutgoingRequest: @unchecked Sendable {
     package var id: NotificationID
     /// Lower-case hex; the base64 channel id when `isBroadcast`.
@@ -46,13 +59,13 @@ package struct OutgoingRequest: @unchecked Sendable {
     /// Its topic is never empty.
     package var headers: NotificationHeaders
     package var isBroadcast: Bool
-    /// A notification under which connections died (<doc:Verdicts>, In doubt). It goes over the app's quarantine
-    /// connection, whose room is its own: it does not count towards the capacity reported.
+    /// Whether connections died while the notification was on them. It then goes over the app's quarantine connection
+    /// and does not count towards the reported capacity.
     package var isSuspect: Bool
-    /// Where its record was read, for whoever dies at it; `nil`: it is of none.
+    /// Where its record was read, for the report of a crash, or `nil` if it is not of a record.
     package var place: UnsafePointer<CrashPlace>?
 
-    package init(
+    @inlinable package init(
         id: NotificationID, token: UnsafeRawBufferPointer, payload: UnsafeRawBufferPointer,
         headers: NotificationHeaders, isBroadcast: Bool = false, isSuspect: Bool = false,
         place: UnsafePointer<CrashPlace>? = nil

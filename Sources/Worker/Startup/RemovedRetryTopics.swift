@@ -1,0 +1,155 @@
+internal import Configuration
+internal import EventLoop
+internal import Glibc
+internal import Kafka
+internal import Observability
+
+/// Retry topics that the configuration no longer names and that still hold records of the group: they are read, too.
+///
+/// They are looked for at the start and after each rebalance, since another member may have a configuration that names
+/// them. A topic that was found is read until it is deleted or the worker ends: a member that still names it may write
+/// to it. Core thread; the brokers are asked on a thread that ends with the answer.
+final class RemovedRetryTopics {
+    /// The longest delay that a tier can have. The tier's own is not known any more, so what each record says counts.
+    static let delayMs: Int64 = 168 * 3_600_000
+    private static let timeoutMs: Int32 = 3_000
+    private static let retryNs: Int64 = 60_000_000_000
+
+    private let configuration: WorkerConfiguration
+    private let cluster: ClusterSettings
+    private let loop: Loop
+    private let logger: Logger
+    /// Subscribes to these in addition to the tiers of the configuration.
+    private let onChange: ([String]) -> Void
+    /// Takes all topics of the cluster.
+    private let onTopics: (Set<String>) -> Void
+    /// Those that are read, in the order in which they were found.
+    private(set) var topics: [String] = []
+    private(set) var isAsking = false
+    /// The group changed while the brokers were being asked.
+    private var mustAskAgain = false
+
+    init(
+        _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, loop: Loop, logger: Logger,
+        onChange: @escaping ([String]) -> Void, onTopics: @escaping (Set<String>) -> Void
+    ) {
+        self.configuration = configuration
+        self.cluster = cluster
+        self.loop = loop
+        self.logger = logger
+        self.onChange = onChange
+        self.onTopics = onTopics
+    }
+
+    /// Begins to ask the brokers; while they are being asked, asks once more after that.
+    func look() {
+        guard !isAsking else {
+            mustAskAgain = true
+            return
+        }
+        let answers = Mailbox<Result<Answer, KafkaError>>(loop: loop) { [weak self] answers in
+            for answer in answers { self?.take(answer) }
+        }
+        let (configuration, cluster) = (configuration, cluster)
+        let thread = try? startThread("topics") {
+            answers.post(Result { () throws(KafkaError) in try Answer(configuration, cluster, Self.timeoutMs) })
+        }
+        guard let thread else { return lookLater() }
+        pthread_detach(thread)
+        isAsking = true
+    }
+
+    private func lookLater() { loop.schedule(afterNs: Self.retryNs) { [weak self] in self?.look() } }
+
+    private func take(_ answer: Result<Answer, KafkaError>) {
+        isAsking = false
+        defer {
+            if mustAskAgain {
+                mustAskAgain = false
+                look()
+            }
+        }
+        switch answer {
+        case .success(let answer):
+            onTopics(answer.existing)
+            take(found: answer.found, existing: answer.existing)
+        case .failure(let error):
+            let isDenied = error.code.isDenied
+            logger.warning(
+                .kafka, "removed retry topics cannot be looked for",
+                [
+                    "error": .text(error.text),
+                    "advice": .text(
+                        isDenied ? "allow Describe on them and on the group, or they are not read" : "trying again"),
+                ])
+            if !isDenied { lookLater() }
+        }
+    }
+
+    /// Takes what a look found.
+    ///
+    /// - Parameters:
+    ///   - found: topics that hold records, and how many as far as is known.
+    ///   - existing: all topics of the cluster.
+    func take(found: [(topic: String, records: Int64)], existing: Set<String>) {
+        let begun = found.filter { !topics.contains($0.topic) }
+        let gone = topics.filter { !existing.contains($0) }
+        guard !begun.isEmpty || !gone.isEmpty else { return }
+        for (topic, records) in begun {
+            logger.info(
+                .kafka, "a retry topic that is not configured any more is read until it is empty",
+                ["topic": "\(topic)", "records": .count(records)])
+        }
+        for topic in gone {
+            logger.info(
+                .kafka, "a retry topic that is not configured any more was deleted", ["topic": "\(topic)"])
+        }
+        topics.removeAll { gone.contains($0) }
+        topics += begun.map(\.topic)
+        onChange(topics)
+    }
+
+    /// What the brokers say. The topics are known by the offsets that the retry group has committed. (A member's
+    /// questions are asked: the admin API of librdkafka 2.0.2, which could list them, was seen not to answer on a fresh
+    /// cluster.)
+    struct Answer: Sendable {
+        let found: [(topic: String, records: Int64)]
+        /// All topics of the cluster.
+        let existing: Set<String>
+
+        /// Waits at most `timeoutMs` for each of four answers.
+        init(
+            _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, _ timeoutMs: Int32
+        ) throws(KafkaError) {
+            let named = Set(configuration.outputTopics.map(\.name)).union(configuration.requestTopics.map(\.name))
+            let topics = try Topics(cluster).all(timeoutMs: timeoutMs)
+            existing = Set(topics.keys)
+            let others = topics.values.filter {
+                $0.code == .none && !named.contains($0.name) && !$0.name.hasPrefix("__")
+            }
+            let partitions = others.flatMap { topic in
+                (0..<Int32(clamping: topic.partitions)).map { TopicPartition(topic.name, $0) }
+            }
+            // Joins nothing.
+            let consumer = try Consumer(configuration.consumer(.retries, of: cluster))
+            let committed = partitions.isEmpty ? [] : try consumer.committed(partitions, timeoutMs: timeoutMs)
+            let read = Set(committed.filter { $0.offset != nil }.map(\.partition.topic))
+            let places = committed.filter { read.contains($0.partition.topic) }
+            let bounds =
+                places.isEmpty
+                ? [:] : consumer.bounds(of: places.map(\.partition), in: topics.values, timeoutMs: timeoutMs)
+            var records: [String: Int64] = [:]
+            for place in places {
+                let topic = place.partition.topic
+                if let (start, end) = bounds[place.partition] {
+                    let count = max(0, end - max(place.offset ?? 0, start))
+                    if count > 0 { records[topic, default: 0] += count }
+                } else {
+                    // A partition whose leader does not tell may hold some.
+                    records[topic, default: 0] += 0
+                }
+            }
+            found = records.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+        }
+    }
+}

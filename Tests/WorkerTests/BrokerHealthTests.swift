@@ -1,0 +1,124 @@
+import Testing
+
+@testable import Worker
+
+/// What librdkafka's statistics tell of the brokers. The rest of them may be anything.
+struct BrokerHealthTests {
+    private static let second: Int64 = 1_000_000_000
+
+    @Test func `Brokers and group are read from the statistics`() {
+        let text = #"""
+            {"name":"a","brokers":{"h:1/1":{"name":"h:1/1","source":"learned","state":"UP","waitresp_cnt":2,
+            "rxidle":5200999,"connects":3,"toppars":{"a-0":{"topic":"a"}}},"c":{"name":"GroupCoordinator",
+            "source":"logical","state":"UPDATE","rxidle":-1},"i":{"name":":0/internal","source":"internal","state":"UP"}},
+            "topics":{"a":[1]},"cgrp":{"state":"up","stateage":7,"join_state":"wait-join"}}
+            """#
+        let statistics = ClientStatistics(text)
+        #expect(
+            statistics?.brokers == [
+                ClientStatistics.Broker(name: "h:1/1", isConnected: true, inFlight: 2, silentMs: 5_200, attempts: 3),
+                ClientStatistics.Broker(name: "GroupCoordinator", isCoordinator: true, isConnected: true),
+            ])
+        #expect(statistics?.group == ClientStatistics.Group(hasCoordinator: true, isSteady: false))
+    }
+
+    @Test(arguments: ["not JSON", #"{"brokers":[]}"#, #"{"brokers":{"a":{"waitresp_cnt":"2"}}}"#])
+    func `What are no statistics is nothing`(text: String) { #expect(ClientStatistics(text) == nil) }
+
+    @Test func `Statistics without brokers tell nothing`() {
+        var health = BrokerHealth()
+        health.take(ClientStatistics(#"{"name":"a"}"#) ?? ClientStatistics(), nowNs: 0)
+        #expect(health == BrokerHealth())
+    }
+
+    private static func broker(
+        _ number: Int = 1, _ isConnected: Bool = true, inFlight: Int64 = 0, silentMs: Int64 = 100, attempts: Int64 = 1
+    ) -> ClientStatistics.Broker {
+        ClientStatistics.Broker(
+            name: "h:\(number)/\(number)", isConnected: isConnected, inFlight: inFlight, silentMs: silentMs,
+            attempts: attempts)
+    }
+
+    private static func coordinator(inFlight: Int64 = 0, silentMs: Int64 = 100) -> ClientStatistics.Broker {
+        ClientStatistics.Broker(
+            name: "GroupCoordinator", isCoordinator: true, isConnected: true, inFlight: inFlight, silentMs: silentMs)
+    }
+
+    @Test(
+        arguments: [
+            ([broker()], true, .answered),
+            ([broker(inFlight: 1, silentMs: 3_999)], true, .answered),
+            ([broker(inFlight: 1, silentMs: 4_000)], true, .silent),
+            // One that is not asked owes no answer.
+            ([broker(silentMs: 60_000)], true, .unknown),
+            ([broker(inFlight: 1, silentMs: 9_000), broker(2)], true, .answered),
+            ([broker(1, false), broker(2, false)], true, .disconnected),
+            ([], true, .disconnected),
+            // A coordinator that waits for the other members of the group is not silent.
+            ([broker(silentMs: 9_000), coordinator(inFlight: 1, silentMs: 9_000)], false, .unknown),
+            ([broker(silentMs: 9_000), coordinator(inFlight: 1, silentMs: 9_000)], true, .silent),
+            ([broker(silentMs: 9_000), coordinator()], true, .answered),
+        ] as [([ClientStatistics.Broker], Bool, BrokerHealth.Reach)])
+    func `Brokers are silent while they owe an answer`(
+        brokers: [ClientStatistics.Broker], isSteady: Bool, reach: BrokerHealth.Reach
+    ) {
+        var health = BrokerHealth()
+        health.take(
+            ClientStatistics(brokers: brokers, group: .init(hasCoordinator: true, isSteady: isSteady)), nowNs: 1)
+        #expect(health.reach == reach)
+    }
+
+    private func fault(_ clients: [BrokerHealth]) -> [String] {
+        BrokerHealth.faults(clients, bootstrapServers: "h:1", reason: "refused").map {
+            "\($0.subject): \($0.text)"
+        }
+    }
+
+    @Test func `One broker of several is named until it answers, also while librdkafka connects anew`() {
+        var health = BrokerHealth()
+        func take(_ one: ClientStatistics.Broker) -> [String] {
+            health.take(ClientStatistics(brokers: [one, Self.broker(2)]), nowNs: Self.second)
+            return fault([health])
+        }
+        let silent = ["broker h:1/1: it takes requests and does not answer"]
+        #expect(take(Self.broker()) == [])
+        #expect(take(Self.broker(inFlight: 1, silentMs: 5_000)) == silent)
+        #expect(take(Self.broker(1, false, silentMs: -1)) == silent)
+        #expect(take(Self.broker(attempts: 2)) == [])
+        // One that nobody needs is not connected to, and that is all.
+        #expect(take(Self.broker(1, false, attempts: 2)) == [])
+        #expect(take(Self.broker(1, false, attempts: 3)) == [])
+        #expect(take(Self.broker(1, false, attempts: 4)) == ["broker h:1/1: no connection to it can be made"])
+        #expect(take(Self.broker(attempts: 5)) == [])
+    }
+
+    @Test func `Kafka is away when it answers none of the clients`() {
+        func client(_ brokers: ClientStatistics.Broker...) -> BrokerHealth {
+            var health = BrokerHealth()
+            health.take(ClientStatistics(brokers: brokers), nowNs: 0)
+            return health
+        }
+        let away = client(Self.broker(1, false))
+        let (idle, silent) = (client(Self.broker(silentMs: 60_000)), client(Self.broker(inFlight: 1, silentMs: 9_000)))
+        #expect(fault([away, idle, BrokerHealth()]) == ["kafka: no broker of h:1 answers: refused"])
+        #expect(fault([silent, away]) == ["kafka: no broker of h:1 answers"])
+        #expect(fault([away, client(Self.broker())]) == [])
+        #expect(fault([idle, BrokerHealth()]) == [])
+    }
+
+    @Test func `A coordinator is named when it is missing twice in turn, or does not answer`() {
+        var health = BrokerHealth()
+        func take(_ hasCoordinator: Bool, _ coordinator: ClientStatistics.Broker) -> Bool {
+            health.take(
+                ClientStatistics(
+                    brokers: [Self.broker(), coordinator], group: .init(hasCoordinator: hasCoordinator, isSteady: true)),
+                nowNs: Self.second)
+            return health.coordinatorSilentSinceNs != nil
+        }
+        #expect(!take(true, Self.coordinator()))
+        #expect(!take(false, Self.coordinator()), "it moves to another broker")
+        #expect(take(false, Self.coordinator()))
+        #expect(!take(true, Self.coordinator()))
+        #expect(take(true, Self.coordinator(inFlight: 1, silentMs: 5_000)))
+    }
+}

@@ -1,0 +1,79 @@
+import Configuration
+import EventLoop
+import Kafka
+import Observability
+import TestSupport
+import Testing
+
+@testable import Worker
+
+@Suite(.waiting) struct RemovedRetryTopicsTests {
+    /// The topics that are read in addition, and the last list of all topics.
+    private final class Told {
+        var reads: [[String]] = []
+        var existing: Set<String>?
+    }
+
+    private func removed(
+        _ configuration: WorkerConfiguration, _ loop: Loop, _ told: Told
+    ) throws -> RemovedRetryTopics {
+        RemovedRetryTopics(
+            configuration, try configuration.cluster(), loop: loop, logger: Logger(sink: MemorySink()),
+            onChange: { told.reads.append($0) }, onTopics: { told.existing = $0 })
+    }
+
+    @Test func `A removed retry topic is read from when it is found until it is deleted`() throws {
+        let told = Told()
+        let removed = try removed(
+            WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "127.0.0.1:1"), apps: []), Loop(), told)
+        removed.take(found: [("a", 1), ("b", 2)], existing: ["a", "b", "other"])
+        // It may be written to once more, and each change has the group give out all partitions anew.
+        removed.take(found: [("b", 2)], existing: ["a", "b"])
+        removed.take(found: [], existing: ["b"])
+        removed.take(found: [("c", 1)], existing: ["b", "c"])
+        #expect(told.reads == [["a", "b"], ["b"], ["b", "c"]])
+    }
+
+    /// Replicas that have another configuration write to a tier that this one does not name.
+    @Test(.timeLimit(.minutes(5))) func `A topic with records of the group is found when it is looked for`() throws {
+        let mock = try MockCluster()
+        var configuration = WorkerConfiguration(
+            kafka: KafkaSettings(bootstrapServers: mock.bootstrapServers), apps: [])
+        configuration.requestTopics = [RequestTopic(name: "requests")]
+        try mock.create("requests", partitions: 1)
+        for output in configuration.outputTopics { try mock.create(output.name, partitions: 1) }
+        let cluster = try configuration.cluster()
+        let loop = try Loop()
+        let told = Told()
+        let removed = try removed(configuration, loop, told)
+        /// Looks until a look has been answered: librdkafka's first question for a coordinator may be too early.
+        func look() {
+            told.existing = nil
+            while told.existing == nil {
+                if !removed.isAsking { removed.look() }
+                loop.runOnce(timeoutNs: 50_000_000)
+            }
+        }
+        look()
+        #expect(told.existing?.contains("requests") == true && told.reads.isEmpty)
+
+        try mock.create("left", partitions: 1)
+        let producer = try Producer(ProducerSettings(cluster: cluster))
+        let topic = try producer.topic("left")
+        #expect(
+            producer.produce(
+                to: topic, key: UnsafeRawBufferPointer(start: nil, count: 0),
+                value: UnsafeRawBufferPointer(start: nil, count: 0), headers: [], tag: 1) == .none)
+        #expect(producer.flush(timeoutMs: 20_000, report: { _ in }, event: { _ in }) == 0)
+        let member = try Consumer(configuration.consumer(.retries, of: cluster))
+        try member.commit([CommitEntry(TopicPartition("left", 0), offset: 0)], tag: 1)
+        var isCommitted = false
+        while !isCommitted {
+            member.serve(timeoutMs: 50) { event in
+                if case .committed(let reply) = event { isCommitted = reply.code == .none }
+            }
+        }
+        look()
+        #expect(removed.topics == ["left"] && told.reads == [["left"]])
+    }
+}
