@@ -21,8 +21,8 @@ package struct APNsConfiguration: Sendable {
     package var keepalive = Keepalive.Limits()
     package var backOff = BackOff.Limits()
     package var channel = ChannelOptions()
-    /// What an `Exchange` keeps of its connections; a transport's are what its dialer makes of them (`Dialer.traced`).
-    package var trace: Trace?
+    /// Whether a connection that is made now notes the head of each frame (`TransportNote.frame`).
+    package var tracesFrames: @Sendable () -> Bool = { false }
     /// A connection beyond the minimum that was unused for so long closes.
     package var idleConnectionNs: Int64 = 600_000_000_000
     /// The quarantine connection closes when it was unused for so long.

@@ -8,13 +8,13 @@ package import PushTransport
 ///
 /// Every request of `TransportCommand.send` is answered by exactly one completion, gathered with those of the same
 /// turn. It keeps itself and its connections alive until `close` was answered by `TransportEvent.closed`.
-package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwner {
-    private let app: AppIndex
+package final class APNsTransport: Transport, TurnEnder {
     private var configuration: APNsConfiguration
     private let loop: Loop
     private let dialer: any ChannelDialer
     private var token: ProviderToken?
-    private let pool: ConnectionPool<APNsTransport>
+    private let outbox: Outbox
+    private let pool: ConnectionPool<Connection>
 
     private var headers: RequestHeaders
     /// The token that `headers` carry, by its generation; 0: none yet.
@@ -22,7 +22,6 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
     /// The one that `TransportNote.providerTokenRenewed` was said of.
     private var announcedToken: UInt32 = 0
     private var queue = RequestQueue()
-    private var suspects = SuspectQueue()
     /// When connections were made anew for a topic; `nil`: never.
     private var topicRenewalNs: Int64?
     /// Some connections answer nothing but server errors (5xx, or without a reason); looked at until they are gone, or
@@ -53,41 +52,46 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
         dialer: any ChannelDialer, random: any RandomNumberGenerator = SystemRandomNumberGenerator(),
         emit: @escaping ([TransportEvent]) -> Void
     ) {
-        self.app = app
         self.configuration = configuration
         self.token = token
         self.loop = loop
         self.dialer = dialer
         headers = RequestHeaders(authority: configuration.authority, hasToken: token != nil)
+        outbox = Outbox(app: app, loop: loop, emit: emit)
         pool = ConnectionPool(
-            app: app, host: configuration.host, minimum: configuration.minimumConnections,
-            maximum: configuration.maximumConnections, backOff: configuration.backOff, loop: loop,
-            random: random, emit: emit)
+            outbox: outbox, host: configuration.host, minimum: configuration.minimumConnections,
+            maximum: configuration.maximumConnections, backOff: configuration.backOff, loop: loop, random: random)
         answers = AnswerWatch(limitNs: configuration.unansweredNs)
         errorRetirement = ErrorRetirement(spanNs: configuration.errorSpanNs)
         answersAlarm = Alarm(loop: loop) { [unowned self] in
             answersAlarmNs = .max
-            pool.askForTurnEnd()
+            outbox.askForTurnEnd()
         }
-        pool.start(for: self)
+        outbox.start(for: self)
+        pool.start { [unowned self] order in
+            Connection(
+                order, configuration: self.configuration, token: self.token, dialer: dialer, loop: loop, outbox: outbox,
+                report: take)
+        }
     }
 
     // MARK: Commands
 
     package func handle(_ command: TransportCommand) {
-        pool.askForTurnEnd()
+        outbox.askForTurnEnd()
         switch command {
         case .send(let batch):
             if batch.contains(where: \.isSuspect) {
                 queue.append(contentsOf: batch.filter { !$0.isSuspect })
-                for request in batch where request.isSuspect { suspects.append(request) }
+                for request in batch where request.isSuspect { pool.suspects.append(request) }
             } else {
                 queue.append(contentsOf: batch)
             }
             if pool.isClosing { giveBackQueue() } else { dispatch() }
         case .recall(let ids):
             let wanted = Set(ids)
-            pool.giveBack(queue.removeAll { wanted.contains($0) } + suspects.removeAll { wanted.contains($0) })
+            outbox.giveBack(
+                queue.removeAll { wanted.contains($0) } + pool.suspects.removeAll { wanted.contains($0) })
         case .close:
             giveBackQueue()
             pool.close()
@@ -102,7 +106,7 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
     package func replace(configuration: APNsConfiguration, token: ProviderToken?) {
         loop.assertOnThread()
         guard !pool.isClosing else { return }
-        pool.askForTurnEnd()
+        outbox.askForTurnEnd()
         self.configuration = configuration
         pool.host = configuration.host
         if token !== self.token { announcedToken = 0 }
@@ -121,13 +125,14 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
     }
 
     /// Apple knows a bundle id that is new on new connections only. Where they do not help, others would not either.
-    func topicDisallowed(lifeNs: Int64) {
+    private func topicDisallowed(lifeNs: Int64) {
         let nowNs = loop.now.monotonicNs
         guard !pool.isClosing, lifeNs >= configuration.topicAgeNs,
             topicRenewalNs.map({ nowNs - $0 >= configuration.topicPauseNs }) ?? true
         else { return }
         topicRenewalNs = nowNs
-        note(.replacing("Apple refuses one of the app's topics on connections that are open; they are made anew"))
+        outbox.note(
+            .replacing("Apple refuses one of the app's topics on connections that are open; they are made anew"))
         replaceConnections()
     }
 
@@ -147,19 +152,19 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
 
     /// Suspects go over their own connection, which is dialled for them.
     private func dispatchSuspects() {
-        guard !suspects.isEmpty else { return }
-        if pool.isClosing { return giveBackSuspects() }
+        guard !pool.suspects.isEmpty else { return }
+        if pool.isClosing { return pool.giveBackSuspects() }
         pool.tellQuarantine(.wanted)
-        guard let connection = pool.quarantineConnection, connection.phase == .ready else { return }
+        guard let connection = pool.quarantineConnection, connection.isReady else { return }
         refreshToken()
-        suspects.fill(connection, headers: &headers)
+        pool.suspects.hand(unanswered: { connection.unanswered }) { queue, most in
+            connection.fill(from: &queue, headers: &headers, most: most)
+        }
     }
 
-    private func giveBackQueue() { pool.giveBack(queue.removeAll { _ in true }) }
+    private func giveBackQueue() { outbox.giveBack(queue.removeAll { _ in true }) }
 
     // MARK: Provider token
-
-    var tokenGeneration: UInt32 { token?.generation ?? 0 }
 
     /// Makes requests carry the current token, which another app with the same key may have renewed.
     private func refreshToken() {
@@ -170,66 +175,44 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
         headers.setAuthorization(token.headerValue)
         guard token.generation != announcedToken else { return }
         announcedToken = token.generation
-        note(.providerTokenRenewed(keyID: token.keyID, issuedMs: token.issuedMs))
+        outbox.note(.providerTokenRenewed(keyID: token.keyID, issuedMs: token.issuedMs))
     }
 
-    func providerTokenExpired() { _ = token?.renewIfAllowed(now: loop.now) }
+    // MARK: What connections report
 
-    func credentialRefused(_ reason: ReasonCode) {
-        pool.askForTurnEnd()
-        if !refusals.contains(reason) { refusals.append(reason) }
+    private func take(_ connection: Connection, _ event: Connection.Event) {
+        switch event {
+        case .settingsReceived: pool.opened(connection)
+        case .answered: pool.answered(connection)
+        case .wentOn: pool.wentOn(connection)
+        case .responded: if !connection.isSuperseded { answers.answered() }
+        case .streamEnded(let code):
+            if !connection.isSuperseded { answers.ended(code, nowNs: loop.now.monotonicNs) }
+        case .erring: if !connection.isQuarantine { hasErring = true }
+        case .refused(let count):
+            // A peer that refuses stream after stream and never answers is of no use.
+            guard count >= (pool.reachability.isOnProbation ? 1 : Reachability.refusalsLimit) else { return }
+            connection.giveUpRefusing()
+            pool.retired(connection, isFault: true)
+        case .retired(let isFault): pool.retired(connection, isFault: isFault)
+        case .idle: pool.idle(connection)
+        case .fellSilent: for other in pool.connections where other !== connection { other.askForSign() }
+        case .silent(let reason, let sinceNs, let answers):
+            let othersLived = pool.allConnections.contains { other in
+                other !== connection && other.order.replacements == connection.order.replacements
+                    && other.wasAlive(sinceNs: sinceNs, answers: answers)
+            }
+            connection.giveUpSilent(reason, othersLived: othersLived)
+        case .topicDisallowed(let lifeNs): topicDisallowed(lifeNs: lifeNs)
+        case .credentialRefused(let reason):
+            outbox.askForTurnEnd()
+            if !refusals.contains(reason) { refusals.append(reason) }
+        case .closed(let end):
+            if connection.isQuarantine { pool.suspects.died(under: connection.diedUnder) }
+            let why = connection.wasReady ? connection.disconnectReason.peerSaid ?? end.text : end.text
+            pool.closed(connection, why: why) { $0.ended(connection.end) }
+        }
     }
-
-    // MARK: The pool
-
-    func dial(_ id: PoolPlan.ConnectionID, firstAddress: Int, isQuarantine: Bool) -> Connection {
-        Connection(
-            id: id, firstAddress: firstAddress, isQuarantine: isQuarantine, configuration: configuration,
-            dialer: dialer,
-            loop: loop, owner: self)
-    }
-
-    func giveBackSuspects() { pool.giveBack(suspects.removeAll { _ in true }) }
-
-    func forgetSuspects() { suspects.forget() }
-
-    var credentialGeneration: Int { pool.credentialGeneration }
-
-    func settingsReceived(_ connection: Connection) { pool.opened(connection) }
-
-    func connectionAnswered(_ connection: Connection) { pool.answered(connection) }
-
-    func connectionWentOn(_ connection: Connection) { pool.wentOn(connection) }
-
-    func connectionRetires(_ connection: Connection, isFault: Bool) { pool.retired(connection, isFault: isFault) }
-
-    func connectionIdle(_ connection: Connection) { pool.idle(connection) }
-
-    func connectionIsDirty(_ connection: Connection) { pool.becameDirty(connection) }
-
-    func connectionClosed(_ connection: Connection, _ end: ChannelEnd) {
-        if connection.isQuarantine { suspects.died(under: connection.diedUnder) }
-        let why = connection.wasReady ? connection.farewell.lastWords ?? end.text : end.text
-        pool.closed(connection, why: why) { pool.reachability.ended(connection.end) }
-    }
-
-    func completed(_ completion: Completion) { pool.completed(completion) }
-
-    func text(_ text: String) -> Int32 { pool.text(text) }
-
-    func note(_ note: TransportNote) { pool.note(note) }
-
-    func requestsAnswered(_ connection: Connection) {
-        if pool.isCurrent(connection) { answers.answered() }
-    }
-
-    func streamEnded(_ connection: Connection, _ code: ErrorCode) {
-        if pool.isCurrent(connection) { answers.ended(code, nowNs: loop.now.monotonicNs) }
-    }
-
-    var refusalsLimit: Int { pool.reachability.isOnProbation ? 1 : Reachability.refusalsLimit }
-
-    func connectionErrs(_ connection: Connection) { if !connection.isQuarantine { hasErring = true } }
 
     /// What others can take goes to them: so they show whether it is the connection. Then that is replaced.
     private func replaceErring() {
@@ -239,12 +222,12 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
         pool.putLast(erring)
         for connection in erring {
             let streak = connection.answers.errorStreak
-            let isAnotherGood = pool.connections.contains { pool.isCurrent($0) && $0.answers.goodNs > streak.beganNs }
+            let isAnotherGood = pool.connections.contains { !$0.isSuperseded && $0.answers.goodNs > streak.beganNs }
             guard errorRetirement.retires(streak, isAnotherGood: isAnotherGood, nowNs: loop.now.monotonicNs) else {
                 continue
             }
             let others = isAnotherGood ? ", while other connections answer well" : ""
-            note(
+            outbox.note(
                 .replacing(
                     "\(connection.address): the last \(streak.count) answers were server errors (5xx, or without a "
                         + "reason)\(others); the "
@@ -253,27 +236,15 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
         }
     }
 
-    func connectionFellSilent(_ connection: Connection) {
-        for other in pool.connections where other !== connection { other.askForSign() }
-    }
-
-    func isAnotherAlive(than connection: Connection, sinceNs: Int64, answers: Bool) -> Bool {
-        func isAlive(_ other: Connection) -> Bool {
-            other !== connection && other.credentialGeneration == connection.credentialGeneration
-                && other.wasAlive(sinceNs: sinceNs, answers: answers)
-        }
-        return pool.connections.contains(where: isAlive) || pool.quarantineConnection.map(isAlive) == true
-    }
-
     // MARK: What is told
 
-    func reachMayHaveChanged() {
+    private func updateReach() {
         let allowedNone = pool.reachability.allowsNoStream
         if pool.isAnyReady {
             pool.reachability.allow(streams: pool.connections.contains { $0.allowedStreams > 0 })
         }
-        if pool.reachability.allowsNoStream, !allowedNone { note(.noStreams(host: configuration.host)) }
-        pool.sayReach()
+        if pool.reachability.allowsNoStream, !allowedNone { outbox.note(.noStreams(host: configuration.host)) }
+        pool.updateReach()
     }
 
     /// At the end of a turn, when what came in it is known.
@@ -290,14 +261,14 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
             ? Unanswered(host: configuration.host, endedBy: answers.endCode?.description) : nil
         guard unanswered != saidUnanswered else { return }
         saidUnanswered = unanswered
-        pool.say(.unanswered(app: app, unanswered))
+        outbox.append(.unanswered(app: outbox.app, unanswered))
     }
 
     /// Whether something was handed over that a host could have answered by now.
     private var isAsked: Bool {
         // What waits for its first connection is not asked yet.
         if !queue.isEmpty, !pool.isReplacing, pool.isAnyReady { return true }
-        func isAsked(_ connection: Connection) -> Bool { pool.isCurrent(connection) && connection.unanswered > 0 }
+        func isAsked(_ connection: Connection) -> Bool { !connection.isSuperseded && connection.unanswered > 0 }
         return pool.connections.contains(where: isAsked) || pool.quarantineConnection.map(isAsked) == true
     }
 
@@ -305,34 +276,33 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
 
     /// Fills streams that came free, writes, and says what happened.
     package func turnEnded() {
-        pool.turnEnded()
+        outbox.turnEnds()
         if hasErring { replaceErring() }
         dispatch()
         pool.flush()
         // Writing made room again.
         dispatch()
         pool.flush()
-        let capacity = capacity
-        if capacity == 0, !pool.isReplacing {
-            giveBackQueue()
-            reachMayHaveChanged()
-            // The quarantine connection is of the same host.
-            if pool.reachability.allowsNoStream { giveBackSuspects() }
-        }
+        let streams = pool.connections.reduce(0) { $0 + $1.allowedStreams }
+        let capacity = capacity(streams: streams)
+        let isUseless = capacity == 0 && !pool.isReplacing
+        if isUseless { giveBackQueue() }
+        if isUseless || pool.isReachStale { updateReach() }
+        // The quarantine connection is of the same host.
+        if isUseless, pool.reachability.allowsNoStream { pool.giveBackSuspects() }
         noticeSaturation()
         sayUnanswered()
         // Before the completions: nothing is to be sent again with a credential that was refused.
-        let refused = refusals.map { TransportEvent.credentialRefused(app: app, reason: $0) }
+        let refused = refusals.map { TransportEvent.credentialRefused(app: outbox.app, reason: $0) }
         refusals = []
-        if pool.report(capacity: capacity, first: refused) { answersAlarm = nil }
+        if pool.report(capacity: capacity, streams: streams, first: refused) { answersAlarm = nil }
     }
 
-    var takenAtOnce: Int { pool.connections.reduce(0) { $0 + $1.allowedStreams } }
-
     /// How many requests may be unanswered at once.
-    private var capacity: Int {
+    ///
+    /// - Parameter streams: what the open connections allow.
+    private func capacity(streams: Int) -> Int {
         if pool.isClosing { return 0 }
-        let streams = takenAtOnce
         // What a connection that leaves has still to answer counts as outstanding, and takes no stream of the others.
         let leaving = pool.connections.reduce(0) { $1.phase == .draining ? $0 + $1.unanswered : $0 }
         if streams == 0, pool.plan.isOnDemand, !pool.isAnyReady {

@@ -25,7 +25,24 @@ private func slotOf(
 
 enum ClientCallbacks {
     /// Shared by all client sessions, never freed.
-    nonisolated(unsafe) static let shared: OpaquePointer = {
+    nonisolated(unsafe) static let shared: OpaquePointer = unsafe make()
+
+    /// The same, and each frame is noted in `ClientState.frameHeads`. A table of its own, because callbacks that do
+    /// nothing would cost each frame of every connection.
+    nonisolated(unsafe) static let tracing: OpaquePointer = {
+        let callbacks = unsafe make()
+        unsafe nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks) { _, head, user in
+            unsafe stateOf(user).pointee.note(head!.pointee, isSent: false)
+            return 0
+        }
+        unsafe nghttp2_session_callbacks_set_on_frame_send_callback(callbacks) { _, frame, user in
+            unsafe stateOf(user).pointee.note(frame!.pointee.hd, isSent: true)
+            return 0
+        }
+        return unsafe callbacks
+    }()
+
+    private static let make: @Sendable () -> OpaquePointer = {
         var raw: OpaquePointer?
         let code = unsafe nghttp2_session_callbacks_new(&raw)
         precondition(code == 0, "nghttp2: out of memory")
@@ -58,7 +75,7 @@ enum ClientCallbacks {
             return 0
         }
         return unsafe callbacks
-    }()
+    }
 
     /// Says how much of the body fits this DATA frame; `sendData` then writes it without a copy in between.
     static let readBody: nghttp2_data_source_read_callback = { session, _, _, length, flags, source, user in

@@ -37,6 +37,8 @@ package struct ClientSessionOptions: Sendable {
     package var responseLimit = 4_096
     /// Response headers that can be kept, at most 4, in lower case; `submit` says which of them it wants.
     package var wantedHeaders: [StaticString] = []
+    /// Whether `takeFrameHeads` tells the frames that pass.
+    package var tracesFrames = false
     /// See `AuthorizationIndexing`.
     package var indexAuthorization = true
     /// Odd; where stream ids begin: tests of their end begin near it.
@@ -68,7 +70,8 @@ package final class ClientSession {
         // ourselves (`ClientCallbacks`): the status, and two headers of known form.
         unsafe nghttp2_option_set_no_http_messaging(option, 1)
         // nghttp2.h: the callbacks, the option and the mem struct are copied.
-        let code = unsafe nghttp2_session_client_new3(&raw, ClientCallbacks.shared, state, option, &memory)
+        let code = unsafe nghttp2_session_client_new3(
+            &raw, options.tracesFrames ? ClientCallbacks.tracing : ClientCallbacks.shared, state, option, &memory)
         unsafe nghttp2_option_del(option)
         guard code == 0, let raw = unsafe raw else {
             unsafe state.pointee.free()
@@ -227,6 +230,12 @@ package final class ClientSession {
         guard let next = unsafe state.pointee.sink.popFirst() else { return nil }
         unsafe state.pointee.currentSlot = next.slot
         return next.event
+    }
+
+    /// The frames that passed since the last call, if `tracesFrames` is set.
+    package func takeFrameHeads() -> [FrameHead] {
+        defer { unsafe state.pointee.frameHeads.removeAll() }
+        return unsafe state.pointee.frameHeads
     }
 
     /// A kept header of the response that `nextEvent` returned last; empty when it did not come.

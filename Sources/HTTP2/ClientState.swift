@@ -41,6 +41,8 @@ struct ClientState {
     var currentSlot = UInt32.max
     var goAwayData: [UInt8] = []
     var errorText: String?
+    /// Only with `ClientSessionOptions.tracesFrames`.
+    var frameHeads: [FrameHead] = []
 
     /// The stream looked up last, and its slot: callbacks of one frame come together.
     var foundStream: Int32 = 0
@@ -95,6 +97,12 @@ struct ClientState {
             return unsafe UnsafeRawBufferPointer(start: nil, count: 0)
         }
         return unsafe UnsafeRawBufferPointer(start: kept + Int(place.start), count: Int(place.count))
+    }
+
+    mutating func note(_ head: nghttp2_frame_hd, isSent: Bool) {
+        unsafe frameHeads.append(
+            FrameHead(
+                isSent: isSent, type: head.type, flags: head.flags, stream: head.stream_id, length: head.length))
     }
 
     /// Says a stream's last event.

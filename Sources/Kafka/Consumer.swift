@@ -1,4 +1,5 @@
 import CRdkafka
+import Glibc
 
 /// A member of a consumer group that splits its assignment into one queue for each partition.
 ///
@@ -7,7 +8,6 @@ import CRdkafka
 /// arrive there, and it feeds `max.poll.interval.ms`.
 @safe package final class Consumer {
     private let client: ClientHandle
-    private let settings: ConsumerSettings
     private let mainQueue: OpaquePointer
     private let buffer: MessageBuffer
     private let sink = ConsumerSink()
@@ -23,7 +23,6 @@ import CRdkafka
     /// `wakeUpDescriptor`: an eventfd(2) that gets 1 added whenever the main queue or a partition's queue has something
     /// after it was empty; non-blocking; kept open until the consumer is gone. -1: none.
     package init(_ settings: ConsumerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
-        self.settings = settings
         let properties = settings.all
         client = try ClientHandle(
             .consumer, properties,
@@ -75,6 +74,7 @@ import CRdkafka
                 handler(event)
             }
         }
+        if !sink.halted.isEmpty { seekBack() }
         if !sink.pending.isEmpty {
             let pending = sink.pending
             sink.pending = []
@@ -82,6 +82,24 @@ import CRdkafka
             count += pending.count
         }
         return count
+    }
+
+    /// Goes back to batches that librdkafka skipped, since it could not read them.
+    private func seekBack() {
+        let halted = sink.halted
+        sink.halted = []
+        for queue in halted where !queue.isClosed {
+            guard let halt = queue.halt, halt.untilMs <= Stopwatch.nowMs else {
+                if queue.halt != nil { sink.halted.append(queue) }
+                continue
+            }
+            do throws(KafkaError) {
+                try seek(queue.partition, to: halt.offset, timeoutMs: 200)
+            } catch {
+                queue.prolongHalt()
+                sink.halted.append(queue)
+            }
+        }
     }
 
     private func translate(_ event: borrowing QueueEvent) -> ConsumerEvent? {
@@ -95,10 +113,8 @@ import CRdkafka
             return .committed(commitReply(event))
         default:
             guard let event = event.clientEvent(of: client) else { return nil }
-            if case .log(_, let facility, let text) = event,
-                let partition = offsetReset(inLog: text, facility: facility)
-            {
-                return .offsetReset(partition, text: text)
+            if case .log(_, let facility, let text) = event, let reset = OffsetReset(inLog: text, facility: facility) {
+                return .offsetReset(reset)
             }
             return .client(event)
         }
@@ -177,14 +193,18 @@ import CRdkafka
         revoked = []
     }
 
-    /// Reads a partition on from another offset; what came of it and was not read is dropped. Waits for nothing: where
-    /// the partition is not read just now, it goes on as before (rdkafka_partition.c, rd_kafka_toppar_seek).
-    package func seek(_ partition: TopicPartition, to offset: Int64) throws(KafkaError) {
+    /// Reads a partition on from another offset; what was fetched of it and not read is dropped. Waits for librdkafka's
+    /// own threads, not for brokers. When it throws, it is open where reading goes on: call it again.
+    func seek(_ partition: TopicPartition, to offset: Int64, timeoutMs: Int32) throws(KafkaError) {
         let list = PartitionList(capacity: 1)
         list.add(partition, offset: offset)
-        unsafe try check(rd_kafka_seek_partitions(client.raw, list.raw, 0))
-        queues[partition]?.dropKept()
+        unsafe try check(rd_kafka_seek_partitions(client.raw, list.raw, timeoutMs))
+        unsafe try check(list.raw.pointee.elems[0].err)
+        queues[partition]?.restart()
     }
+
+    /// Whether `serve` has something to say already.
+    package var hasUnservedEvents: Bool { unsafe rd_kafka_queue_length(mainQueue) > 0 }
 
     // MARK: Offsets
 
@@ -214,20 +234,28 @@ import CRdkafka
         return ends.reduce(into: [:]) { $0[$1.key] = (starts[$1.key] ?? 0, $1.value) }
     }
 
-    /// Where each partition's log ends, records of transactions that are still open included; `nil`: its leader did not
-    /// say. By a client that is made for this question and asks as one that reads uncommitted records: a question of
-    /// ours ends at the last stable offset. Waits at most `timeoutMs` for the answer.
-    package func highWatermarks(of partitions: [TopicPartition], timeoutMs: Int32) -> [Int64?] {
-        let properties = settings.cluster.all(
-            ours: [], users: settings.cluster.properties.consumer,
-            fixed: [KafkaProperty("isolation.level", "read_uncommitted")])
-        let other = try? ClientHandle(.consumer, properties, events: 0)
-        return (try? other?.offsets(.end, of: partitions, timeoutMs: timeoutMs)) ?? partitions.map { _ in nil }
-    }
-
     /// The first offset that each partition holds, in the order given; waits for their leaders, at most `timeoutMs`.
     package func starts(of partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [Int64?] {
         try client.offsets(.start, of: partitions, timeoutMs: timeoutMs)
+    }
+
+    /// The ids of these topics, which a topic that is recreated does not keep: of those that brokers told within
+    /// `timeoutMs`, and none with a librdkafka older than 2.3.0.
+    package func topicIDs(of topics: Set<String>, timeoutMs: Int32) -> [String: TopicID] {
+        guard KafkaLibrary.tellsTopicIDs, !topics.isEmpty else { return [:] }
+        final class Found { var ids: [String: TopicID] = [:] }
+        let found = Found()
+        let names = unsafe topics.map { unsafe strdup($0) }
+        defer { unsafe names.forEach { unsafe free($0) } }
+        var pointers = unsafe names.map { unsafe UnsafePointer($0) }
+        unsafe crdkafka_topic_ids(
+            client.raw, &pointers, pointers.count, timeoutMs, Unmanaged.passUnretained(found).toOpaque()
+        ) { context, name, high, low in
+            guard let context = unsafe context, let name = unsafe name else { return }
+            let found = unsafe Unmanaged<Found>.fromOpaque(context).takeUnretainedValue()
+            unsafe found.ids[String(cString: name)] = TopicID(high: high, low: low)
+        }
+        return found.ids
     }
 
     /// Sends a commit; the answer comes as `committed` with this tag. Throws when nothing could be sent.

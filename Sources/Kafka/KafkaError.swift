@@ -27,9 +27,12 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     /// There is no such offset, and `auto.offset.reset` says to stop there.
     package static let autoOffsetReset = KafkaCode(RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)
     package static let badMessage = KafkaCode(RD_KAFKA_RESP_ERR__BAD_MSG)
+    package static let notImplemented = KafkaCode(RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED)
     package static let partitionEnd = KafkaCode(RD_KAFKA_RESP_ERR__PARTITION_EOF)
     package static let assignmentLost = KafkaCode(RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST)
     package static let unknownTopicOrPartition = KafkaCode(RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
+    /// Which librdkafka 2.0.2 does not have yet.
+    package static let unknownTopicID = KafkaCode(rawValue: 100)
     package static let topicAlreadyExists = KafkaCode(RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS)
     package static let topicAuthorizationFailed = KafkaCode(RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
     package static let groupAuthorizationFailed = KafkaCode(RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
@@ -90,8 +93,13 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
 
     /// Nobody has the topic, or the partition of it.
     package var isUnknownTopic: Bool {
-        self == .unknownTopicOrPartition || self == .unknownTopic || self == .unknownPartition
+        self == .unknownTopicOrPartition || self == .unknownTopicID || self == .unknownTopic
+            || self == .unknownPartition
     }
+
+    /// Said of a batch that librdkafka skips, since it cannot read it (rdkafka_msgset_reader.c): a wrong checksum, where
+    /// `check.crcs` is set, or a version that it does not know.
+    package var isOfSkippedBatch: Bool { self == .badMessage || self == .notImplemented }
 
     package var description: String { name }
 }
@@ -140,11 +148,7 @@ package enum KafkaLibrary {
     /// until it is woken (`FetchWaker`).
     static var hasFetchQueueBackOff: Bool { version >= 0x0202_0000 }
 
-    typealias LeaderEpochOfMessage = @convention(c) (UnsafePointer<rd_kafka_message_t>) -> Int32
-
-    /// `rd_kafka_message_leader_epoch` (since 2.1.0); the header that we are built with may not have it.
-    static let leaderEpochOfMessage: LeaderEpochOfMessage? = {
-        guard let symbol = unsafe dlsym(nil, "rd_kafka_message_leader_epoch") else { return nil }
-        return unsafe unsafeBitCast(symbol, to: LeaderEpochOfMessage.self)
-    }()
+    /// Whether topics' ids are asked for, which the header that we are built with must have, too
+    /// (`crdkafka_topic_ids`).
+    static var tellsTopicIDs: Bool { RD_KAFKA_VERSION >= 0x0203_00ff }
 }

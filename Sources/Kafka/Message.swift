@@ -72,14 +72,6 @@ import Glibc
     /// The topic's handle, which stays its owner's.
     var topic: OpaquePointer { unsafe raw.pointee.rkt }
 
-    /// The epoch of the leader that wrote the record: it never falls in one log. `nil`: not known (before librdkafka
-    /// 2.1.0).
-    package var leaderEpoch: Int32? {
-        guard let ask = unsafe KafkaLibrary.leaderEpochOfMessage else { return nil }
-        let epoch = unsafe ask(raw)
-        return epoch < 0 ? nil : epoch
-    }
-
     /// The record's timestamp, in milliseconds since the epoch; -1: it has none.
     package var timestampMs: Int64 { unsafe rd_kafka_message_timestamp(raw, nil) }
 

@@ -11,8 +11,14 @@ import CRdkafka
     private var queue: OpaquePointer?
     /// Records that were taken off a queue and not read yet; older than all that is in `queue`.
     private var kept = KeptRecords()
-    /// Key and value of a record, on the average of those taken off the queue last.
-    package private(set) var recordBytes = 0
+    /// Where reading goes on after a batch that librdkafka could not read and skipped, and when (`Stopwatch`). Nothing is
+    /// read until the consumer has sought there.
+    private(set) var halt: (offset: Int64, untilMs: Int64)?
+    /// Behind the last record that was lent and taken.
+    private var next: Int64 = 0
+
+    /// How long a batch that cannot be read is left alone before it is fetched again.
+    private static let haltMs: Int64 = 1_000
 
     /// Splits the partition's queue off the main queue. To be called before the partition is assigned: the mark that
     /// the application forwards this queue keeps the assignment from forwarding it again (rdkafka_partition.c,
@@ -42,7 +48,7 @@ import CRdkafka
     /// assignment and seek). A queue that was not read until this is 0 wakes nobody again: whoever leaves something
     /// behind comes back by itself.
     package var count: Int {
-        guard let queue = unsafe queue else { return 0 }
+        guard halt == nil, let queue = unsafe queue else { return 0 }
         return unsafe kept.count + rd_kafka_queue_length(queue)
     }
 
@@ -51,18 +57,19 @@ import CRdkafka
     /// next call. Consuming and assigning are not to be done from `body`.
     @discardableResult
     package func read(max: Int, _ body: (borrowing Message) -> Bool) -> Int {
-        guard max > 0, let queue = unsafe queue else { return 0 }
+        guard max > 0, halt == nil, let queue = unsafe queue else { return 0 }
         var count = 0
-        while count < max, let next = kept.popFirst() {
-            let message = next.take()
+        while count < max, let record = kept.popFirst() {
+            let message = record.take()
             guard message.isRecord else {
-                report(message)
+                guard report(message) else { return count }
                 continue
             }
             guard body(message) else {
                 kept.push(message.keep())
                 return count
             }
+            next = message.offset + 1
             count += 1
         }
         while count < max, !isClosed {
@@ -71,15 +78,21 @@ import CRdkafka
             guard waiting > 0 else { break }
             let lent = unsafe buffer.read(from: queue, max: min(waiting, max - count), keep: &kept, report, body)
             count += lent.records
-            recordBytes = lent.averageBytes
+            if let last = lent.last { next = last + 1 }
+            if halt != nil { kept = KeptRecords() }
             if lent.isRefused { break }
         }
         return count
     }
 
-    private func report(_ message: borrowing Message) {
-        guard let problem = message.problem, problem.code != .partitionEnd else { return }
+    /// False: nothing that follows is to be read.
+    private func report(_ message: borrowing Message) -> Bool {
+        guard let problem = message.problem, problem.code != .partitionEnd else { return true }
         sink.pending.append(.partitionFailed(partition, problem))
+        guard problem.code.isOfSkippedBatch else { return true }
+        halt = (Swift.max(next, message.offset), Stopwatch.nowMs + Self.haltMs)
+        sink.halted.append(self)
+        return false
     }
 
     // MARK: For the consumer
@@ -93,8 +106,14 @@ import CRdkafka
         unsafe rd_kafka_queue_forward(queue, nil)
     }
 
-    /// Drops the records that were taken off a queue and not read: what is in it is dropped by librdkafka.
-    func dropKept() { kept = KeptRecords() }
+    /// Waits longer before the batch is fetched again.
+    func prolongHalt() { halt?.untilMs = Stopwatch.nowMs + Self.haltMs }
+
+    /// Reads on after librdkafka was told to seek, which drops what is in its queue.
+    func restart() {
+        kept = KeptRecords()
+        halt = nil
+    }
 
     /// Lets go of librdkafka's queue; records not read are dropped.
     func close() {
@@ -156,15 +175,15 @@ struct KeptRecords {
     struct Lent {
         /// Those that were taken.
         var records = 0
-        /// What keys and values of all that were there take, on the average.
-        var averageBytes = 0
+        /// The offset of the last of them.
+        var last: Int64?
         var isRefused = false
     }
 
     /// Takes at most `max` messages off `queue` without waiting and lends each record to `body`, what is none to
-    /// `report`; from the first that `body` does not take on they go to `kept`.
+    /// `report`; from the first on that one of them does not take they go to `kept`.
     func read(
-        from queue: OpaquePointer, max: Int, keep kept: inout KeptRecords, _ report: (borrowing Message) -> Void,
+        from queue: OpaquePointer, max: Int, keep kept: inout KeptRecords, _ report: (borrowing Message) -> Bool,
         _ body: (borrowing Message) -> Bool
     ) -> Lent {
         precondition(!isLent, "a partition's queue was read while another was being read")
@@ -180,16 +199,16 @@ struct KeptRecords {
             if lent.isRefused {
                 kept.append(message.keep())
             } else if !message.isRecord {
-                report(message)
+                lent.isRefused = !report(message)
             } else if body(message) {
                 lent.records += 1
+                lent.last = message.offset
             } else {
                 lent.isRefused = true
                 kept.append(message.keep())
             }
         }
         waker?.took(bytes)
-        lent.averageBytes = bytes / Swift.max(1, taken)
         return lent
     }
 }
@@ -197,4 +216,6 @@ struct KeptRecords {
 /// What queues of partitions have to say, until the consumer is served.
 final class ConsumerSink {
     var pending: [ConsumerEvent] = []
+    /// Queues at which librdkafka skipped a batch.
+    var halted: [PartitionQueue] = []
 }

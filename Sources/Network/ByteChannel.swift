@@ -72,14 +72,4 @@ extension Dialer: ChannelDialer {
         SecureChannel(
             dialing: target, context: context, dialer: self, loop: loop, options: options, delegate: delegate)
     }
-
-    /// The same, with somebody who looks on.
-    package func open(
-        _ target: DialTarget, context: ClientContext, options: ChannelOptions = ChannelOptions(),
-        delegate: any SecureChannelDelegate, observer: (any ChannelObserver)?
-    ) -> SecureChannel {
-        SecureChannel(
-            dialing: target, context: context, dialer: self, loop: loop, options: options, delegate: delegate,
-            observer: observer)
-    }
 }

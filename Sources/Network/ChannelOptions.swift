@@ -1,5 +1,3 @@
-package import TLS
-
 /// Who hears of a channel. All calls come on the loop's thread, never from inside a call of the channel's own methods,
 /// and may call any of them, `close` included. The channel keeps its delegate alive until `channelClosed`.
 package protocol SecureChannelDelegate: AnyObject {
@@ -11,16 +9,6 @@ package protocol SecureChannelDelegate: AnyObject {
     func channelWritable(_ channel: SecureChannel)
     /// Called once, last, whatever happened.
     func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd)
-}
-
-/// Who looks on while a channel is made, for a trace. Loop's thread; it must call neither the channel nor the session,
-/// but for what it is lent in `channelOpened`.
-package protocol ChannelObserver: AnyObject {
-    /// TCP is there, and the proxy's tunnel where there is one; with the peer's address, or the proxy's.
-    func channelConnected(to address: SocketAddress)
-    func channelSaw(_ seen: SessionObservation)
-    /// The handshake is complete.
-    func channelOpened(_ session: Session)
 }
 
 package struct ChannelOptions: Sendable {

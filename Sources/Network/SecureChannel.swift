@@ -35,7 +35,6 @@ package import TLS
 
     private let loop: Loop
     private let options: ChannelOptions
-    private let observer: (any ChannelObserver)?
     private var delegate: (any SecureChannelDelegate)?
     private var peerName: String
 
@@ -70,11 +69,9 @@ package import TLS
     /// Dials; ends in `channelOpened` or `channelClosed`, neither from inside this call.
     package convenience init(
         dialing target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,
-        options: ChannelOptions = ChannelOptions(), delegate: any SecureChannelDelegate,
-        observer: (any ChannelObserver)? = nil
+        options: ChannelOptions = ChannelOptions(), delegate: any SecureChannelDelegate
     ) {
-        self.init(
-            state: .dialing, name: target.text, loop: loop, options: options, delegate: delegate, observer: observer)
+        self.init(state: .dialing, name: target.text, loop: loop, options: options, delegate: delegate)
         attempt = dialer.dial(
             target, timeoutNs: options.dialTimeoutNs, userTimeoutMs: options.userTimeoutMs
         ) { [self] result in
@@ -84,12 +81,8 @@ package import TLS
             case .success(let connected):
                 peerName += " (\(target.proxy == nil ? "" : "through the proxy ")\(connected.address))"
                 if options.unsentLimit > 0 { connected.descriptor.setUnsentLimit(options.unsentLimit) }
-                observer?.channelConnected(to: connected.address)
                 shakeHands(connected.descriptor, connected.address) { [options] () throws(TLSError) in
-                    let session = try Session.client(
-                        context, hostName: target.host, outputLimit: options.sessionOutputLimit)
-                    if let observer { session.observe { observer.channelSaw($0) } }
-                    return session
+                    try .client(context, hostName: target.host, outputLimit: options.sessionOutputLimit)
                 }
             }
         }
@@ -109,8 +102,7 @@ package import TLS
     }
 
     private init(
-        state: State, name: String, loop: Loop, options: ChannelOptions, delegate: any SecureChannelDelegate,
-        observer: (any ChannelObserver)? = nil
+        state: State, name: String, loop: Loop, options: ChannelOptions, delegate: any SecureChannelDelegate
     ) {
         loop.assertOnThread()
         self.state = state
@@ -118,7 +110,6 @@ package import TLS
         self.loop = loop
         self.options = options
         self.delegate = delegate
-        self.observer = observer
         output = RecordOutput(limit: options.outputLimit)
         lowRoom = min(2 * Self.recordLimit, options.outputLimit / 2)
         alarm = Alarm(loop: loop) { [weak self] in self?.timedOut() }
@@ -307,7 +298,6 @@ package import TLS
         state = .open
         alarm?.clear()
         askToTurn()
-        observer?.channelOpened(session)
         delegate?.channelOpened(self, applicationProtocol: session.applicationProtocol)
     }
 

@@ -275,4 +275,6 @@ package enum TransportNote: Sendable, Equatable {
     case replacing(String)
     /// What Apple does not, or soon will not, like about the app's certificate.
     case certificate(String)
+    /// The head of an HTTP/2 frame that passed on a connection.
+    case frame(address: String, isSent: Bool, type: String, flags: String, stream: Int, length: Int)
 }

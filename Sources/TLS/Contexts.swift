@@ -37,6 +37,7 @@ package struct ClientOptions: Sendable {
     /// - Throws: `TLSError` of kind `credential`.
     package init(_ options: ClientOptions) throws(TLSError) {
         unsafe raw = try makeContext(TLS_client_method())
+        unsafe KeyLog.observe(raw)
         alpn = options.alpn
         verifies = options.trust != .anyone
         unsafe try setTrust(options.trust, raw)

@@ -10,8 +10,6 @@ internal import Glibc
     /// Whom we talk to, for errors: the host name, or "the client".
     private let peer: String
     private let expectsProtocol: [String]
-    /// Lives as long as the `SSL`, which has its address.
-    private var watcher: SessionWatcher?
     package private(set) var isHandshakeComplete = false
 
     /// For a connection to `hostName`, which the server's certificate must be valid for: a DNS name (also sent as SNI)
@@ -74,14 +72,6 @@ internal import Glibc
         }
     }
 
-    /// Tells of records and handshake messages as they pass, from inside of `handshake`, `read` and `write`; what is
-    /// told must not call the session.
-    package func observe(_ take: @escaping (SessionObservation) -> Void) {
-        let watcher = SessionWatcher(take)
-        unsafe watcher.watch(raw)
-        self.watcher = watcher
-    }
-
     // MARK: Ciphertext
 
     /// Lends ciphertext from the peer; it must stay valid until `handshake` or `read` has asked for more or thrown.
@@ -132,9 +122,6 @@ internal import Glibc
 
     /// `TLSv1.3`.
     package var version: String { unsafe String(cString: SSL_get_version(raw)) }
-
-    /// `TLS_AES_256_GCM_SHA384`, once the handshake is complete.
-    package var cipher: String { unsafe String(cString: SSL_CIPHER_get_name(SSL_get_current_cipher(raw))) }
 
     /// The peer's certificate, when it sent one.
     package var peerCertificate: CertificateDetails? {

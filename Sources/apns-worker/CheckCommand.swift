@@ -1,4 +1,3 @@
-import APNs
 import Configuration
 import Worker
 
@@ -27,14 +26,10 @@ func checkConfiguration(_ arguments: [String]) -> ExitCode {
         // Here a wrong configuration is what was looked for: the answer is "not fine".
         return exit.code == .wrongConfiguration ? .failed : exit.code
     case .success((let options, let loaded)):
-        let trace: TraceFile?
-        switch openTrace(options.configuration.trace, command: table.command, onEnd: { complain("warning: \($0)") }) {
-        case .failure(let exit): return exit.code
-        case .success(let opened): trace = opened
-        }
+        if let failure = startKeyLog(options.configuration.keyLog, command: table.command) { return failure }
         for warning in loaded.warnings { say("warning: \(warning)\n") }
         let check = ConfigurationCheck(
-            loaded.configuration, probesCredentials: options.probesCredentials, trace: trace
+            loaded.configuration, probesCredentials: options.probesCredentials
         ) { finding in
             if finding.kind == .notFine { complain(finding.line) } else { say("\(finding.line)\n") }
         }

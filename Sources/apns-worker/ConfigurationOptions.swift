@@ -1,12 +1,13 @@
 import Configuration
 import Kafka
+import TLS
 import Worker
 
 /// Where `run` and `check` find their configuration: a file, or flags for one app.
 struct ConfigurationOptions {
     var file: String?
     var app = AppFlags()
-    var trace: String?
+    var keyLog: String?
 
     static let usage = [
         "--config FILE",
@@ -35,8 +36,8 @@ struct ConfigurationOptions {
         .init("ca-file", value: "FILE", "Certificates (PEM) that may sign for it; default: the system's.") {
             $0.app.caFile = $1
         },
-        .init("trace", value: "FILE", traceHelp) { options, text throws(UsageError) in
-            options.trace = try OptionValue.text(text)
+        .init("keylog", value: "FILE", keyLogHelp) { options, text throws(UsageError) in
+            options.keyLog = try OptionValue.text(text)
         },
     ]
 
@@ -56,6 +57,24 @@ struct ConfigurationOptions {
             return .failure(Exit(code: .wrongUsage))
         }
         return checked { () throws(ConfigurationError) in try read() }
+    }
+}
+
+/// The help of `--keylog`.
+let keyLogHelp =
+    "Append the secrets of TLS connections to APNs to FILE in NSS key log format, with which Wireshark decrypts a capture of them."
+
+/// Starts the key log that `--keylog` asks for.
+///
+/// - Returns: the exit after it was said why it cannot be written, or `nil` if all is well.
+func startKeyLog(_ path: String?, command: String) -> ExitCode? {
+    guard let path else { return nil }
+    do throws(TLSError) {
+        try KeyLog.start(path)
+        return nil
+    } catch {
+        complain("\(command): \(error.text)")
+        return .failed
     }
 }
 

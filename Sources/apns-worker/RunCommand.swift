@@ -1,4 +1,3 @@
-import APNs
 import CLinux
 import Configuration
 import Glibc
@@ -51,26 +50,17 @@ func runWorker(_ arguments: [String]) -> ExitCode {
             complain("apns-worker run: \(excess): ending, so that it is seen")
             return .failed
         }
-        // One that is full, or cannot be written, keeps no worker from starting: not after the crash that it was to
-        // explain.
-        var trace: TraceFile?
-        do throws(TraceFile.Failure) {
-            trace = try openTrace(options.configuration.trace, of: table.command) {
-                logger.warning(.apns, "the trace ended", ["reason": .text($0)])
-            }
-        } catch {
-            logger.warning(.apns, "nothing is traced", ["reason": "\(error)"])
-        }
+        if let failure = startKeyLog(options.configuration.keyLog, command: table.command) { return failure }
         if loaded.configuration.crash == .contain {
             CrashContainment.begin(crashes, name: "apns-worker run")
         }
-        return work(loaded.configuration, logger, crashes, trace, reread: options.read)
+        return work(loaded.configuration, logger, crashes, reread: options.read)
     }
 }
 
 /// Runs the worker until it is told to stop.
 private func work(
-    _ configuration: WorkerConfiguration, _ logger: Logger, _ crashes: CrashHistory, _ trace: TraceFile?,
+    _ configuration: WorkerConfiguration, _ logger: Logger, _ crashes: CrashHistory,
     reread: @escaping PushWorker.Rereading
 ) -> ExitCode {
     if let death = crashes.deaths.last {
@@ -85,7 +75,7 @@ private func work(
     }
     let worker: PushWorker
     do throws(StartFailure) {
-        worker = try PushWorker(configuration, logger: logger, crashes: crashes, trace: trace)
+        worker = try PushWorker(configuration, logger: logger, crashes: crashes)
     } catch {
         for line in error.lines { complain(line) }
         return error.isPassing ? .failed : .wrongConfiguration

@@ -6,12 +6,12 @@ import Testing
 @Suite struct AnswerRecordTests {
     @Test func refusedStreamsCountUntilSomethingIsAnswered() {
         var record = AnswerRecord()
-        let refused = [record.refused(limit: 2), record.refused(limit: 2)]
-        #expect(refused == [false, true])
+        let refused = [record.refused(), record.refused()]
+        #expect(refused == [1, 2])
         let answered = [record.answered(), record.answered()]
         #expect(answered == [true, false] && record.isAnswered, "said once")
-        let refusedLater = record.refused(limit: 1)
-        #expect(!refusedLater)
+        let refusedLater = record.refused()
+        #expect(refusedLater == nil)
     }
 
     @Test func onlyGoodAnswersEndAStreakAndShowThatItGoesOn() {
@@ -38,16 +38,5 @@ import Testing
         record.responded()
         told += [record.takeResponses(), record.takeResponses()]
         #expect(told == [false, true, false])
-    }
-
-    @Test func aConnectionsEndIsToldByWhoeverEndedIt() {
-        var farewell = Farewell()
-        #expect(farewell.text(unanswered: 0) == nil)
-        farewell.gaveUp("first")
-        farewell.gaveUp("second")
-        #expect(farewell.text(unanswered: 0) == "first")
-        farewell.closed()
-        #expect(farewell.text(unanswered: 0) == "closed, with nothing left to answer")
-        #expect(farewell.text(unanswered: 1) == "first")
     }
 }

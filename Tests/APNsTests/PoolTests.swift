@@ -1,6 +1,7 @@
-import APNs
 import Bytes
 import Testing
+
+@testable import APNs
 
 private let second: Int64 = 1_000_000_000
 

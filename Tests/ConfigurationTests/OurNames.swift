@@ -87,7 +87,7 @@ struct OurNames {
         return records.contains(try! Regex(#"\#(start)\(\#(all)"#))
     }
 
-    /// `apns-worker run`, `--trace FILE`, and both.
+    /// `apns-worker run`, `--keylog FILE`, and both.
     private func isOption(_ name: String) -> Bool {
         let words = name.split(separator: " ").map(String.init)
         if words.first == "apns-worker", words.count > 1 {

@@ -51,6 +51,35 @@ import Testing
         #expect(peers.client.openStreams == 0)
     }
 
+    @Test func `the heads of frames are told in both directions, only where it is asked for`() throws {
+        var options = ClientSessionOptions()
+        options.tracesFrames = true
+        let peers = try Peers(client: options)
+        try peers.connect()
+        let opening = peers.client.takeFrameHeads().map { "\($0.isSent ? ">" : "<") \($0.typeName) \($0.flagNames)" }
+        #expect(opening.first == "> SETTINGS ")
+        #expect(opening.contains("< SETTINGS ") && opening.contains("> SETTINGS ACK"), "\(opening)")
+        let push = Push()
+        _ = try push.submit(to: peers.client)
+        let sent = peers.client.takeFrameHeads()
+        #expect(sent.map(\.typeName) == ["HEADERS", "DATA"])
+        #expect(sent.map(\.flagNames) == ["END_HEADERS", "END_STREAM"])
+        #expect(sent.last == FrameHead(isSent: true, type: 0, flags: 1, stream: 1, length: push.body.bytes.count))
+        try peers.exchange()
+        _ = peers.serverEvents()
+        try peers.respond(1, "200")
+        try peers.exchange()
+        #expect(
+            peers.client.takeFrameHeads().contains {
+                !$0.isSent && $0.typeName == "HEADERS" && $0.flagNames == "END_STREAM END_HEADERS" && $0.stream == 1
+            })
+        #expect(FrameHead(isSent: true, type: 6, flags: 0x41, stream: 0, length: 8).flagNames == "ACK 0x40")
+
+        let plain = try Peers()
+        try plain.connect()
+        #expect(plain.client.takeFrameHeads().isEmpty)
+    }
+
     @Test func streamsAreCountedAndSettingsHeeded() throws {
         var server = ServerSessionOptions()
         server.settings = [.maxConcurrentStreams(1)]

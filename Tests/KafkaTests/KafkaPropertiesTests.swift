@@ -121,21 +121,28 @@ struct KafkaPropertiesTests {
         #expect(ProducerSettings(cluster: cluster).all.last { $0.name == patient.name } == patient)
     }
 
-    @Test(arguments: [
-        (
-            "rdkafka#consumer-1 [thrd:main]: t.a [12]: offset reset (at offset 7, broker 1) to BEGINNING: x: y", "t.a",
-            12
-        ),
-        ("[thrd:main]: requests [0]: offset reset (at offset 99 (leader epoch 3), broker 1) to cached", "requests", 0),
-        ("requests [4]: offset reset (at offset 99, broker 1)", "requests", 4),
-    ])
-    func `A reset is found in the log`(text: String, topic: String, partition: Int32) {
-        #expect(offsetReset(inLog: text, facility: "OFFSET") == TopicPartition(topic, partition))
-        #expect(offsetReset(inLog: text, facility: "FAIL") == nil)
+    @Test(
+        arguments: [
+            (
+                "rdkafka#consumer-1 [thrd:main]: t.a [12]: offset reset (at offset 7, broker 1) to BEGINNING: x: y",
+                "t.a",
+                12, 7
+            ),
+            (
+                "[thrd:main]: requests [0]: offset reset (at offset 99 (leader epoch 3), broker 1) to cached",
+                "requests",
+                0, 99
+            ),
+            ("requests [4]: offset reset (at offset BEGINNING, broker 1)", "requests", 4, nil),
+        ] as [(String, String, Int32, Int64?)])
+    func `A reset is found in the log`(text: String, topic: String, partition: Int32, offset: Int64?) {
+        let reset = OffsetReset(inLog: text, facility: "OFFSET")
+        #expect(reset?.partition == TopicPartition(topic, partition) && reset?.refused == offset)
+        #expect(OffsetReset(inLog: text, facility: "FAIL") == nil)
     }
 
     @Test(arguments: ["", "]: offset reset (at offset ", "t [x]: offset reset (at offset 1", "t [1]: offset stored"])
     func `Other lines are no reset`(text: String) {
-        #expect(offsetReset(inLog: text, facility: "OFFSET") == nil)
+        #expect(OffsetReset(inLog: text, facility: "OFFSET") == nil)
     }
 }

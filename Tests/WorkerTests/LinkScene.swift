@@ -71,7 +71,8 @@ final class LinkScene {
     func start(_ apps: [AppSettings]) throws -> TransportLink {
         let events = Mailbox<TransportEvent>(loop: loop) { [unowned self] batch in for event in batch { take(event) } }
         let link = try TransportLink(
-            try LoadedApp.load(apps), times: TransportTimes(responseTimeoutNs: 10_000_000_000), events: events)
+            try LoadedApp.load(apps), times: TransportTimes(responseTimeoutNs: 10_000_000_000), tracesFrames: { false },
+            events: events)
         self.link = link
         return link
     }

@@ -4,102 +4,71 @@ internal import Network
 internal import PushRecords
 internal import PushTransport
 
-/// What a connection to a gateway asks of, and tells, the transport that owns it.
-protocol BinaryConnectionOwner: AnyObject {
-    /// Counts what connections are made with: a connection with another number is of a credential that was replaced.
-    var credentialGeneration: Int { get }
-    /// From when a notification has left until the gateway's silence is its acceptance.
-    var windowNs: Int64 { get }
-    func connectionOpened(_ connection: BinaryConnection)
-    /// So many notifications were decided by the gateway's silence, which says that it works.
-    func connectionSettled(_ connection: BinaryConnection, _ count: Int)
-    /// The gateway answered: it decided `settled` of them, and discarded others. `isProof`: it reads what is sent.
-    func connectionAnswered(_ connection: BinaryConnection, settled: Int, discarded: Int, isProof: Bool)
-    /// An error named a notification that had closed as accepted, `ageNs` after it left, as far as that is known.
-    func windowWasTooShort(ageNs: Int64?)
-    func connectionIdle(_ connection: BinaryConnection)
-    /// `inDoubt`: so many at its end, unless that was the network's fault.
-    func connectionClosed(_ connection: BinaryConnection, _ end: ChannelEnd, inDoubt: Int)
-    /// It has something to send at the end of the turn.
-    func connectionIsDirty(_ connection: BinaryConnection)
-    func completed(_ completion: Completion)
-    /// Stores a rare text beside the completions of this turn.
-    func text(_ text: String) -> Int32
-    func note(_ note: TransportNote)
-}
-
 /// One connection to a gateway of the binary protocol: channel and session. Loop's thread.
 ///
-/// Every request handed to it is answered by one completion before `connectionClosed` is said: by the gateway's error
+/// Every request handed to it is answered by one completion before `Event.closed`: by the gateway's error
 /// answer, which decides everything before the one it names as well, by its silence, or as in doubt when the connection
 /// ends without a word. After an answer the gateway discards whatever comes, so a connection has one at most.
 final class BinaryConnection: PooledConnection, ByteChannelDelegate {
-    enum Phase { case dialing, ready, draining, closed }
+    /// What the transport has to hear, or decide.
+    enum Event {
+        case opened
+        /// So many notifications were decided by the silence of the gateway, which shows that it works.
+        case settled(Int)
+        /// The gateway answered: it decided `settled` of them, and discarded others. `isProof`: it reads what is sent.
+        case answered(settled: Int, discarded: Int, isProof: Bool)
+        /// An error named a notification that had closed as accepted, `ageNs` after it left, as far as that is known.
+        case windowTooShort(ageNs: Int64?)
+        case idle
+        /// `inDoubt`: so many at its end, unless that was the network's fault.
+        case closed(ChannelEnd, inDoubt: Int)
+    }
 
-    let id: PoolPlan.ConnectionID
-    /// The owner's when it was made.
-    let credentialGeneration: Int
-    /// It carries suspects only, one at a time.
-    let isQuarantine: Bool
-    private(set) var phase = Phase.dialing
-    var isReady: Bool { phase == .ready }
     private let configuration: BinaryConfiguration
-    private let loop: Loop
-    private let owner: any BinaryConnectionOwner
-    private var channel: (any ByteChannel)?
+    private let report: (BinaryConnection, Event) -> Void
     /// Every access is a method call of its own: checking each of them costs hundreds of instructions a notification.
     @exclusivity(unchecked) private var session: BinarySession
     @exclusivity(unchecked) private var frames = BinaryFrames()
     private var answers = GatewayAnswerReader()
-    private var alarm: Alarm?
-    private var alarmNs = Int64.max
-    private var isDirty = false
-    private(set) var wasReady = false
+    /// From when a notification has left until the silence of the gateway counts as its acceptance.
+    var windowNs: Int64
     /// The gateway said something: what follows is of no use.
     private var hasSpoken = false
     /// Something was handed to it.
     private var wasAsked = false
-    /// It answered, or was silent while it read: it works. The owner says so.
+    /// It answered, or was silent while it read: it works. The transport sets it.
     var hasAnswered = false
     /// What it was given up for: the peer read nothing for too long, or did not answer a fence. No notification's
     /// fault.
     private enum Silence { case unread, unproven }
     private var silence: Silence?
-    private var openedNs: Int64 = 0
     /// Accepted by silence, and not told yet; when that is told next.
     private var unsaidSettled = 0
     private var saySettledNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
-    /// Why it ended, better than that it is closed.
-    private var lastWords: String?
 
     /// Frames beyond this are passed on before the turn ends: whole TLS records, while they are warm.
     private static let eagerBytes = 32 << 10
     /// Without an expiry a notification is stored for so long; 0 would say that it is not to be stored.
     private static let storedSeconds: Int64 = 30 * 86_400
 
+    /// Dials.
+    ///
+    /// - Parameter report: is told each event, on the loop's thread, from inside of whatever led to it.
     init(
-        id: PoolPlan.ConnectionID, firstAddress: Int, isQuarantine: Bool = false, configuration: BinaryConfiguration,
-        dialer: any ChannelDialer, loop: Loop, owner: any BinaryConnectionOwner
+        _ order: DialOrder, configuration: BinaryConfiguration,
+        windowNs: Int64, dialer: any ChannelDialer, loop: Loop, outbox: Outbox,
+        report: @escaping (BinaryConnection, Event) -> Void
     ) {
-        self.id = id
-        self.isQuarantine = isQuarantine
-        credentialGeneration = owner.credentialGeneration
         self.configuration = configuration
-        self.loop = loop
-        self.owner = owner
+        self.windowNs = windowNs
+        self.report = report
         session = BinarySession(hasIdentifiers: configuration.format != .simple)
-        alarm = Alarm(loop: loop) { [unowned self] in alarmRang() }
         let target = DialTarget(
-            host: configuration.host, port: configuration.port, proxy: configuration.proxy, firstAddress: firstAddress)
+            host: configuration.host, port: configuration.port, proxy: configuration.proxy,
+            firstAddress: order.firstAddress)
+        super.init(order, target: target, loop: loop, outbox: outbox)
         channel = dialer.open(target, context: configuration.tls, options: configuration.channel, delegate: self)
-    }
-
-    /// For log lines: the peer's address, or the host while there is none, or behind a proxy, where the address is not
-    /// its own.
-    var address: String {
-        DialTarget(host: configuration.host, port: configuration.port, proxy: configuration.proxy)
-            .text(reachedAt: channel?.peerAddress)
     }
 
     /// Notifications of which nothing is known yet; a fence is none.
@@ -108,13 +77,12 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     var settledCount: Int { session.settledCount }
     /// Something was settled on it.
     var wasAnswered: Bool { session.wasAnswered }
-    private var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
 
     /// It was given up since its peer read no further.
     var isUnread: Bool { silence == .unread && !session.mustProve }
 
     /// What its end says about the host.
-    func note(itsEndIn reachability: inout Reachability) {
+    func judge(_ reachability: inout Reachability) {
         if isUnread { return reachability.endedUnread() }
         reachability.ended(Reachability.End(wasAnswered: hasAnswered, wasAsked: wasAsked, lifeNs: lifeNs))
     }
@@ -177,26 +145,10 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private func complete(_ completion: Completion, text: String? = nil) {
         var completion = completion
         if completion.status != 200 {
-            completion.carriedOlderToken = isOfOlderCredential
-            if completion.reason == .other, let text { completion.reasonText = owner.text(text) }
+            completion.carriedOlderToken = isSuperseded
+            if completion.reason == .other, let text { completion.reasonText = outbox.text(text) }
         }
-        owner.completed(completion)
-    }
-
-    private var isOfOlderCredential: Bool { credentialGeneration != owner.credentialGeneration }
-
-    /// Takes no more requests; closes once nothing is open on it.
-    func drain() {
-        switch phase {
-        case .dialing:
-            lastWords = lastWords ?? "\(address): closed before it was ready"
-            phase = .draining
-            channel?.abort()
-        case .ready:
-            phase = .draining
-            markDirty()
-        case .draining, .closed: break
-        }
+        outbox.complete(completion)
     }
 
     /// Takes no more requests, and has the gateway decide what is open by its answer instead of its silence: the last
@@ -230,14 +182,8 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     // MARK: The turn's end
 
-    private func markDirty() {
-        guard !isDirty else { return }
-        isDirty = true
-        owner.connectionIsDirty(self)
-    }
-
     /// Sends what the turn gathered, in few large writes.
-    func flush() {
+    override func flush() {
         isDirty = false
         guard let channel, channel.isOpen else { return }
         pass()
@@ -267,7 +213,7 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         openedNs = loop.now.monotonicNs
         lastUsedNs = openedNs
         markDirty()
-        owner.connectionOpened(self)
+        report(self, .opened)
     }
 
     func channelReceived(_ bytes: UnsafeRawBufferPointer) {
@@ -285,16 +231,17 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     func channelWritable() { markDirty() }
 
     func channelClosed(_ end: ChannelEnd) {
-        if isProof(end) { owner.connectionAnswered(self, settled: 0, discarded: 0, isProof: true) }
+        if isProof(end) { report(self, .answered(settled: 0, discarded: 0, isProof: true)) }
         let inDoubt = session.ended(written: channel?.writtenBytes ?? 0, isSilent: silence != nil) {
             complete($0)
         }
         phase = .closed
-        alarm = nil
+        clearAlarm()
         var end = end
-        if let lastWords { end.text = lastWords }
-        if wasReady { owner.note(.disconnected(address: address, reason: end.text, unanswered: inDoubt)) }
-        owner.connectionClosed(self, end, inDoubt: silence == nil ? inDoubt : 0)
+        let fault = disconnectReason.fault.map { "\(address): \($0)" }
+        if let text = disconnectReason.peerSaid ?? fault { end.text = text }
+        if wasReady { outbox.note(.disconnected(address: address, reason: end.text, unanswered: inDoubt)) }
+        report(self, .closed(end, inDoubt: silence == nil ? inDoubt : 0))
         channel = nil
     }
 
@@ -304,22 +251,16 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         return frames.output.isEmpty && (end.kind == .closedByPeer || end.isEndOfStream)
     }
 
-    private func giveUp(_ reason: String) {
-        lastWords = lastWords ?? "\(address): \(reason)"
-        channel?.flush()
-        channel?.abort()
-    }
-
     // MARK: Answers
 
     private func heed(_ answer: GatewayAnswer) {
-        lastWords = "\(address): status \(answer.status)"
+        disconnectReason.peerSaid = "\(address): status \(answer.status)"
         let meaning = session.answered(
             answer, resendsDiscarded: configuration.resendsDiscarded, nowNs: loop.now.monotonicNs
         ) { complete($0, text: answer.text) }
         switch meaning {
         case .decided(let settled, let discarded, let byFence):
-            if byFence { lastWords = "\(address): closed, after it had answered for everything" }
+            if byFence { disconnectReason.peerSaid = "\(address): closed, after it had answered for everything" }
             tellAnswered(
                 answer, settled: settled, discarded: discarded, isProof: byFence || settled > 0, byFence: byFence)
         case .tooLate(let lostAtMost, let ageNs, let discarded):
@@ -338,30 +279,30 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     }
 
     private func tellTooLate(_ answer: GatewayAnswer, lostAtMost: Int, ageNs: Int64?) {
-        owner.note(
+        outbox.note(
             .windowTooShort(
                 address: address, status: UInt16(answer.status), lostAtMost: lostAtMost,
-                windowMs: owner.windowNs / 1_000_000))
-        owner.windowWasTooShort(ageNs: ageNs)
+                windowMs: windowNs / 1_000_000))
+        report(self, .windowTooShort(ageNs: ageNs))
     }
 
     private func tellAnswered(
         _ answer: GatewayAnswer, settled: Int, discarded: Int, isProof: Bool, byFence: Bool = false
     ) {
         if answer.isOfTheLastProcessed {
-            owner.note(.peerCloses(address: address, reason: "status \(answer.status)", unprocessed: discarded))
+            outbox.note(.peerCloses(address: address, reason: "status \(answer.status)", unprocessed: discarded))
         }
-        owner.note(
+        outbox.note(
             .answered(
                 address: address, status: UInt16(answer.status), isOfFence: byFence, accepted: settled,
                 discarded: discarded))
-        owner.connectionAnswered(self, settled: settled, discarded: discarded, isProof: isProof)
+        report(self, .answered(settled: settled, discarded: discarded, isProof: isProof))
     }
 
     // MARK: Time
 
     /// How often it is looked what the peer has acknowledged.
-    private var lookNs: Int64 { max(5_000_000, min(100_000_000, owner.windowNs / 20)) }
+    private var lookNs: Int64 { max(5_000_000, min(100_000_000, windowNs / 20)) }
 
     private func setAlarm() {
         guard phase != .closed else { return }
@@ -369,17 +310,14 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         var next = Int64.max
         if session.isWaitingToLeave { next = nowNs + lookNs }
         // Many close at once, not each by itself.
-        if let silenceNs = session.nextSilenceNs(windowNs: owner.windowNs) {
+        if let silenceNs = session.nextSilenceNs(windowNs: windowNs) {
             next = min(next, max(silenceNs, nowNs + 5_000_000))
         }
         if phase == .ready, session.isEmpty { next = min(next, lastUsedNs + configuration.idleConnectionNs) }
-        guard next < alarmNs else { return }
-        alarmNs = next
-        alarm?.set(atNs: next)
+        setAlarm(atNs: next)
     }
 
-    private func alarmRang() {
-        alarmNs = .max
+    override func alarmRang() {
         guard phase != .closed, let channel, wasReady else { return }
         let nowNs = loop.now.monotonicNs
         // Written bytes less those that the kernel still holds: TLS makes them more, never less, so none is counted too
@@ -402,22 +340,22 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         if phase == .ready, session.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
             // Asked again after another such time.
             lastUsedNs = nowNs
-            owner.connectionIdle(self)
+            report(self, .idle)
         }
         markDirty()
     }
 
     private func settleSilent(_ nowNs: Int64) {
-        let settled = session.settleSilent(windowNs: owner.windowNs, nowNs: nowNs) { complete($0) }
+        let settled = session.settleSilent(windowNs: windowNs, nowNs: nowNs) { complete($0) }
         guard settled > 0 else { return }
         lastUsedNs = nowNs
         unsaidSettled += settled
         if nowNs >= saySettledNs || session.isEmpty {
-            owner.note(.silent(address: address, accepted: unsaidSettled, open: open))
+            outbox.note(.silent(address: address, accepted: unsaidSettled, open: open))
             saySettledNs = nowNs + 1_000_000_000
             unsaidSettled = 0
         }
-        owner.connectionSettled(self, settled)
+        report(self, .settled(settled))
     }
 }
 

@@ -9,13 +9,13 @@ package import PushTransport
 /// Every request of `TransportCommand.send` is answered by exactly one completion. What its promise lacks beside
 /// HTTP/2's, and how its window works: <doc:BinaryGateway>. It keeps itself and its connections alive until `close` was
 /// answered by `TransportEvent.closed`.
-package final class BinaryTransport: Transport, BinaryConnectionOwner, ConnectionPoolOwner {
+package final class BinaryTransport: Transport, TurnEnder {
     private var configuration: BinaryConfiguration
     private let loop: Loop
     private let dialer: any ChannelDialer
-    private let pool: ConnectionPool<BinaryTransport>
+    private let outbox: Outbox
+    private let pool: ConnectionPool<BinaryConnection>
     private var queue = RequestQueue()
-    private var suspects = RequestQueue()
     private var admission: BinaryAdmission
     /// As lengthened, where errors came late.
     private var patience: BinaryPatience
@@ -40,22 +40,27 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
         self.dialer = dialer
         admission = BinaryAdmission(most: configuration.window.notifications)
         patience = BinaryPatience(configuration.window)
+        outbox = Outbox(app: app, loop: loop, emit: emit)
         pool = ConnectionPool(
-            app: app, host: configuration.host, minimum: configuration.minimumConnections,
-            maximum: configuration.maximumConnections, backOff: configuration.backOff, loop: loop,
-            random: random, emit: emit)
-        pool.start(for: self)
+            outbox: outbox, host: configuration.host, minimum: configuration.minimumConnections,
+            maximum: configuration.maximumConnections, backOff: configuration.backOff, loop: loop, random: random)
+        outbox.start(for: self)
+        pool.start { [unowned self] order in
+            BinaryConnection(
+                order, configuration: self.configuration, windowNs: patience.windowNs, dialer: dialer, loop: loop,
+                outbox: outbox, report: take)
+        }
     }
 
     // MARK: Commands
 
     package func handle(_ command: TransportCommand) {
-        pool.askForTurnEnd()
+        outbox.askForTurnEnd()
         switch command {
         case .send(let batch):
             for request in batch {
                 if request.isSuspect {
-                    suspects.append(contentsOf: CollectionOfOne(request))
+                    pool.suspects.append(request)
                 } else {
                     queue.append(contentsOf: CollectionOfOne(request))
                 }
@@ -72,7 +77,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
     /// Partitions go to another worker: what waits here is given back, and what is on connections is decided by an
     /// answer, where the protocol has one, not by silence.
     private func recall(_ ids: Set<NotificationID>) {
-        pool.giveBack(queue.removeAll { ids.contains($0) } + suspects.removeAll { ids.contains($0) })
+        outbox.giveBack(queue.removeAll { ids.contains($0) } + pool.suspects.removeAll { ids.contains($0) })
         for connection in pool.allConnections where connection.holds(anyOf: ids) {
             connection.fence()
             pool.retired(connection, isFault: false)
@@ -86,9 +91,12 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
     package func replace(configuration: BinaryConfiguration) {
         loop.assertOnThread()
         guard !pool.isClosing else { return }
-        pool.askForTurnEnd()
+        outbox.askForTurnEnd()
         // How late errors come is not forgotten for a certificate.
-        if configuration.window != self.configuration.window { patience = BinaryPatience(configuration.window) }
+        if configuration.window != self.configuration.window {
+            patience = BinaryPatience(configuration.window)
+            setWindow()
+        }
         self.configuration = configuration
         pool.host = configuration.host
         admission = BinaryAdmission(most: configuration.window.notifications)
@@ -100,10 +108,10 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
 
     private func giveBackAll() {
         giveBackQueue()
-        giveBackSuspects()
+        pool.giveBackSuspects()
     }
 
-    private func giveBackQueue() { pool.giveBack(queue.removeAll { _ in true }) }
+    private func giveBackQueue() { outbox.giveBack(queue.removeAll { _ in true }) }
 
     // MARK: To the connections
 
@@ -111,7 +119,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
         dispatchSuspects()
         guard !queue.isEmpty else { return }
         if pool.plan.isAsleep { pool.tell(.wanted) }
-        let ready = pool.connections.filter { $0.phase == .ready }
+        let ready = pool.connections.filter { $0.isReady }
         guard !ready.isEmpty else { return }
         let share = min(admission.limit, max(1, configuration.window.notifications / ready.count))
         let bytes = max(1, configuration.window.bytes / ready.count)
@@ -120,10 +128,13 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
 
     /// Suspects go over their own connection, one at a time: an end says which of them it was.
     private func dispatchSuspects() {
-        guard !suspects.isEmpty else { return }
-        if pool.isClosing || mustProve { return giveBackSuspects() }
+        guard !pool.suspects.isEmpty else { return }
+        if pool.isClosing || mustProve { return pool.giveBackSuspects() }
         pool.tellQuarantine(.wanted)
-        pool.quarantineConnection?.fill(from: &suspects, most: 1, bytes: .max)
+        guard let connection = pool.quarantineConnection else { return }
+        pool.suspects.hand(unanswered: { connection.open }) { queue, _ in
+            connection.fill(from: &queue, most: 1, bytes: .max)
+        }
     }
 
     // MARK: Whether the gateway reads
@@ -142,41 +153,31 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
         }
     }
 
-    // MARK: The pool
+    // MARK: What connections report
 
-    func dial(_ id: PoolPlan.ConnectionID, firstAddress: Int, isQuarantine: Bool) -> BinaryConnection {
-        BinaryConnection(
-            id: id, firstAddress: firstAddress, isQuarantine: isQuarantine, configuration: configuration,
-            dialer: dialer,
-            loop: loop, owner: self)
-    }
-
-    func giveBackSuspects() { pool.giveBack(suspects.removeAll { _ in true }) }
-
-    func forgetSuspects() {}
-
-    func reachMayHaveChanged() { pool.sayReach() }
-
-    var credentialGeneration: Int { pool.credentialGeneration }
-
-    func connectionOpened(_ connection: BinaryConnection) {
-        note(.connected(address: connection.address, streams: nil))
-        pool.opened(connection)
-        if mustProve, !connection.isQuarantine { connection.prove() }
-    }
-
-    func connectionSettled(_ connection: BinaryConnection, _ count: Int) {
-        if !connection.isQuarantine { admission.settled(count) }
-        answered(connection)
-    }
-
-    func connectionAnswered(_ connection: BinaryConnection, settled: Int, discarded: Int, isProof: Bool) {
-        if isProof { answered(connection) }
-        if !connection.isQuarantine { admission.settled(settled) }
-        pool.retired(connection, isFault: settled == 0 && !connection.wasAnswered)
-        guard discarded > settled, !connection.isQuarantine else { return }
-        admission.discarded()
-        pool.tell(.crowded)
+    private func take(_ connection: BinaryConnection, _ event: BinaryConnection.Event) {
+        switch event {
+        case .opened:
+            outbox.note(.connected(address: connection.address, streams: nil))
+            pool.opened(connection)
+            if mustProve, !connection.isQuarantine { connection.prove() }
+        case .settled(let count):
+            if !connection.isQuarantine { admission.settled(count) }
+            answered(connection)
+        case .answered(let settled, let discarded, let isProof):
+            if isProof { answered(connection) }
+            if !connection.isQuarantine { admission.settled(settled) }
+            pool.retired(connection, isFault: settled == 0 && !connection.wasAnswered)
+            guard discarded > settled, !connection.isQuarantine else { return }
+            admission.discarded()
+            pool.tell(.crowded)
+        case .windowTooShort(let ageNs):
+            guard patience.wasTooShort(ageNs: ageNs) else { return }
+            setWindow()
+            outbox.note(.windowLengthened(windowMs: patience.windowNs / 1_000_000))
+        case .idle: pool.idle(connection)
+        case .closed(let end, let inDoubt): closed(connection, end, inDoubt: inDoubt)
+        }
     }
 
     private func answered(_ connection: BinaryConnection) {
@@ -184,11 +185,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
         pool.answered(connection)
     }
 
-    func connectionIdle(_ connection: BinaryConnection) { pool.idle(connection) }
-
-    func connectionIsDirty(_ connection: BinaryConnection) { pool.becameDirty(connection) }
-
-    func connectionClosed(_ connection: BinaryConnection, _ end: ChannelEnd, inDoubt: Int) {
+    private func closed(_ connection: BinaryConnection, _ end: ChannelEnd, inDoubt: Int) {
         if !connection.isQuarantine {
             admission.ended(open: inDoubt, settled: connection.settledCount)
             if connection.isUnread { admission.unread() }
@@ -196,41 +193,31 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
             if inDoubt > 0, connection.settledCount > 0 { pool.tell(.crowded) }
         }
         let wasOnProbation = pool.reachability.isOnProbation
-        pool.closed(connection, why: end.text) { connection.note(itsEndIn: &pool.reachability) }
+        pool.closed(connection, why: end.text) { connection.judge(&$0) }
         if mustProve, !wasOnProbation { demandProof() }
     }
 
-    func completed(_ completion: Completion) { pool.completed(completion) }
-
-    func text(_ text: String) -> Int32 { pool.text(text) }
-
-    func note(_ note: TransportNote) { pool.note(note) }
-
-    // MARK: The window
-
-    var windowNs: Int64 { patience.windowNs }
-
-    func windowWasTooShort(ageNs: Int64?) {
-        guard patience.wasTooShort(ageNs: ageNs) else { return }
-        note(.windowLengthened(windowMs: windowNs / 1_000_000))
+    private func setWindow() {
+        for connection in pool.allConnections { connection.windowNs = patience.windowNs }
     }
 
     // MARK: The turn's end
 
     package func turnEnded() {
-        pool.turnEnded()
+        outbox.turnEnds()
         dispatch()
         pool.flush()
         // Writing made room again.
         dispatch()
         pool.flush()
+        if pool.isReachStale { pool.updateReach() }
         let capacity = capacity
         if capacity == 0 { giveBackQueue() }
         noticeSaturation()
-        _ = pool.report(capacity: capacity)
+        _ = pool.report(capacity: capacity, streams: takenAtOnce)
     }
 
-    var takenAtOnce: Int {
+    private var takenAtOnce: Int {
         min(admission.limit * pool.connections.count(where: \.isReady), configuration.window.notifications)
     }
 
@@ -243,7 +230,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
         if pool.plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
         if pool.isReplacing { return pool.reportedCapacity }
         // Between an error and the next connection, which is being made: what was discarded comes back, and waits here.
-        return pool.plan.failures == 0 && pool.plan.live > 0 && pool.isSaidReachable ? leaving + admission.limit : 0
+        return pool.plan.failures == 0 && pool.plan.live > 0 && pool.isToldReachable ? leaving + admission.limit : 0
     }
 
     /// Grows the pool when every connection's peer reads too slowly while this thread has time to spare.

@@ -1,5 +1,6 @@
 internal import Glibc
 package import PushRecords
+internal import PushTransport
 
 /// What the body of an error answer (or a GOAWAY's debug data) says: `{"reason": "…", "timestamp": …}`.
 ///
@@ -50,6 +51,27 @@ package struct ErrorBody: Equatable, Sendable {
 
     private static func equal(_ bytes: UnsafeRawBufferPointer, _ word: StaticString) -> Bool {
         bytes.count == word.utf8CodeUnitCount && memcmp(bytes.baseAddress!, word.utf8Start, bytes.count) == 0
+    }
+}
+
+/// What the reason that a GOAWAY gives says about the connections after it.
+enum GoAwayMeaning: Sendable, Equatable {
+    /// The next connection will be refused, too: its reason is about the credential.
+    case credentialRefused
+    /// APNs closes this connection in its own interest (`Shutdown`, `IdleTimeout`); nothing is wrong with the next one.
+    case leaves
+    /// No reason, or none known: the error code decides.
+    case unsaid
+    /// Something was wrong with what we sent.
+    case other
+
+    init(_ reason: ReasonCode) {
+        switch reason {
+        case .shutdown, .idleTimeout: self = .leaves
+        case .none, .other: self = .unsaid
+        default:
+            self = reason.subject == .credential || reason == .topicMismatch ? .credentialRefused : .other
+        }
     }
 }
 

@@ -45,11 +45,13 @@ struct AnswerRecord {
         return errorStreak.count == ErrorStreak.limit
     }
 
-    /// The peer refused a stream; true: it refused `limit` of them, or more, and answered nothing.
-    mutating func refused(limit: Int) -> Bool {
-        guard !isAnswered else { return false }
+    /// The peer refused a stream.
+    ///
+    /// - Returns: how many it refused, or `nil` if it answered something before.
+    mutating func refused() -> Int? {
+        guard !isAnswered else { return nil }
         refusals += 1
-        return refusals >= limit
+        return refusals
     }
 
     /// A read is over.
@@ -67,4 +69,58 @@ struct AnswerRecord {
         errorStreak.answered()
         return isAnswered
     }
+}
+
+/// Whether a connection answers nothing but server errors (5xx, or what is hardly APNs': `AnswerOrigin.isForeign`)
+/// while APNs is well otherwise: value machines; the connection and the transport say what they find.
+///
+/// Providers report connections that answer every request with 500 or 503 until they are made anew, after hours of
+/// idleness most of all (github.com/jchambers/pushy/issues/408, github.com/node-apn/node-apn/issues/463). Apple
+/// documents no such thing and no numbers.
+struct ErrorStreak: Sendable, Equatable {
+    /// Answers in a row.
+    static let limit = 5
+    /// From the first of them to now, in nanoseconds. What APNs mends within it was not the connection's fault.
+    static let spanNs: Int64 = 5_000_000_000
+
+    private(set) var count = 0
+    /// When the first of them came.
+    private(set) var beganNs: Int64 = 0
+
+    mutating func failed(nowNs: Int64) {
+        if count == 0 { beganNs = nowNs }
+        count += 1
+    }
+
+    /// Something else was answered.
+    mutating func answered() { count = 0 }
+
+    var isLong: Bool { count >= Self.limit }
+}
+
+/// Which connection of an app is to be replaced because of its errors.
+struct ErrorRetirement: Sendable, Equatable {
+    /// Between two of them while other connections answer well.
+    static let pauseNs: Int64 = 30_000_000_000
+    /// While none does: a new connection shows whether it was the connection, and when it was not, the next would not
+    /// either.
+    static let trialPauseNs: Int64 = 900_000_000_000
+
+    private let spanNs: Int64
+    private var lastNs: Int64?
+
+    init(spanNs: Int64 = ErrorStreak.spanNs) { self.spanNs = spanNs }
+
+    /// Whether a connection with that streak is to be replaced now; true counts as done.
+    ///
+    /// - Parameter isAnotherGood: another connection answered something else since the streak began.
+    mutating func retires(_ streak: ErrorStreak, isAnotherGood: Bool, nowNs: Int64) -> Bool {
+        guard streak.isLong, nowNs - streak.beganNs >= spanNs else { return false }
+        if let lastNs, nowNs - lastNs < (isAnotherGood ? Self.pauseNs : Self.trialPauseNs) { return false }
+        lastNs = nowNs
+        return true
+    }
+
+    /// Connections are made with another credential, host or proxy from now on.
+    mutating func replaced() { lastNs = nil }
 }

@@ -5,85 +5,57 @@ internal import Network
 internal import PushRecords
 internal import PushTransport
 
-/// What a connection asks of, and tells, the transport that owns it.
-protocol ConnectionOwner: AnyObject {
-    /// Counts provider tokens: which one requests carry now.
-    var tokenGeneration: UInt32 { get }
-    /// Counts how often all connections were to be made anew, by a replacement or for a topic. A connection with
-    /// another number than this is of before.
-    var credentialGeneration: Int { get }
-    /// SETTINGS came, for the first time or again.
-    func settingsReceived(_ connection: Connection)
-    /// Its first response came that was no fault of the connection.
-    func connectionAnswered(_ connection: Connection)
-    /// Responses came, no server errors, on one that was answered before.
-    func connectionWentOn(_ connection: Connection)
-    /// Responses with a status came, whatever they say. Late ones, too: somebody answers.
-    func requestsAnswered(_ connection: Connection)
-    /// The peer ended a stream without an answer.
-    func streamEnded(_ connection: Connection, _ code: ErrorCode)
-    /// It answers nothing but server errors.
-    func connectionErrs(_ connection: Connection)
-    /// Refused streams in a row, before any answer, at which a connection is given up.
-    var refusalsLimit: Int { get }
-    /// It must take no more requests.
-    func connectionRetires(_ connection: Connection, isFault: Bool)
-    func connectionIdle(_ connection: Connection)
-    /// Nothing comes over it, though something is unanswered: the others are to show whether they live.
-    func connectionFellSilent(_ connection: Connection)
-    /// Whether another connection made with the same was alive after that time: bytes came, or (`answers`) responses.
-    func isAnotherAlive(than connection: Connection, sinceNs: Int64, answers: Bool) -> Bool
-    func connectionClosed(_ connection: Connection, _ end: ChannelEnd)
-    /// It has something to send at the end of the turn.
-    func connectionIsDirty(_ connection: Connection)
-    func completed(_ completion: Completion)
-    /// Stores a rare text beside the completions of this turn.
-    func text(_ text: String) -> Int32
-    /// APNs refused the provider token as too old.
-    func providerTokenExpired()
-    /// APNs refuses a topic of the app's on a connection that is so old.
-    func topicDisallowed(lifeNs: Int64)
-    /// A GOAWAY said that APNs does not accept the credential.
-    func credentialRefused(_ reason: ReasonCode)
-    func note(_ note: TransportNote)
-}
-
 /// One HTTP/2 connection to APNs: channel, session and window. Loop's thread.
 ///
 /// Its channel is called once per read and once per 16 KiB written, so calling it through a protocol costs nothing
-/// measurable. Lives from its dial until `channelClosed`; every request handed to it is answered by one completion
-/// before `connectionClosed` is said.
+/// measurable. It lives from its dial until `channelClosed`; every request handed to it is answered by one completion
+/// before `Event.closed`.
 final class Connection: PooledConnection, ByteChannelDelegate {
-    enum Phase { case dialing, opening, ready, draining, closed }
+    /// What the transport has to hear, or decide.
+    enum Event {
+        /// SETTINGS came, for the first time or again.
+        case settingsReceived
+        /// Its first response came that was no fault of the connection.
+        case answered
+        /// Responses came, no server errors, on one that was answered before.
+        case wentOn
+        /// Responses with a status came, whatever they say, and late ones too: somebody answers.
+        case responded
+        /// The peer ended a stream without an answer.
+        case streamEnded(ErrorCode)
+        /// It answers nothing but server errors.
+        case erring
+        /// The peer refused a stream, the so many-th before any answer.
+        case refused(count: Int)
+        /// It must take no more requests.
+        case retired(isFault: Bool)
+        case idle
+        /// Nothing comes over it, though something is unanswered: the others are to show whether they live.
+        case fellSilent
+        /// It is silent for so long that it is to be given up (`giveUpSilent`). Whether another connection lived since
+        /// then, by bytes or by `answers`, shows if that is the network's fault.
+        case silent(reason: String, sinceNs: Int64, answers: Bool)
+        /// APNs refuses a topic of the app on a connection of this age.
+        case topicDisallowed(lifeNs: Int64)
+        /// A GOAWAY said that APNs does not accept the credential.
+        case credentialRefused(ReasonCode)
+        case closed(ChannelEnd)
+    }
 
-    let id: PoolPlan.ConnectionID
-    /// The owner's when it was made.
-    let credentialGeneration: Int
-    /// It carries suspects only.
-    let isQuarantine: Bool
-    private(set) var phase = Phase.dialing
-    var isReady: Bool { phase == .ready }
     private let configuration: APNsConfiguration
-    private let loop: Loop
-    private let owner: any ConnectionOwner
-    private var channel: (any ByteChannel)?
+    private let token: ProviderToken?
+    private let report: (Connection, Event) -> Void
     private var session: ClientSession?
     /// Unchecked: the run-time check (`swift_beginAccess`) costs some 120 instructions a notification. No two accesses
     /// overlap: each is one method call, and `fill` must not touch `self.window`. The same is true of the others that
     /// are unchecked.
     @exclusivity(unchecked) private var window: Window
     private var keepalive: Keepalive
-    private var alarm: Alarm?
-    private var alarmNs = Int64.max
-    private var isDirty = false
+    private var tracesFrames = false
     /// Unchecked, as the window is.
     @exclusivity(unchecked) private(set) var answers = AnswerRecord()
-    private(set) var farewell = Farewell()
     /// The provider token of the last requests.
     private var lastToken: UInt32 = 0
-    /// It took requests once.
-    private(set) var wasReady = false
-    private var openedNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
     private var closedEntries: [Window.Closed] = []
     /// Requests on it at once, whatever the peer allows; in quarantine one, doubled with each answer.
@@ -104,30 +76,27 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     /// While the kernel takes nothing, how often to look whether it did.
     private static let blockedCheckNs: Int64 = 100_000_000
 
+    /// Dials.
+    ///
+    /// - Parameters:
+    ///   - token: signs the requests, or `nil` if the client certificate says who sends.
+    ///   - report: is told each event, on the loop's thread, from inside of whatever led to it.
     init(
-        id: PoolPlan.ConnectionID, firstAddress: Int, isQuarantine: Bool = false, configuration: APNsConfiguration,
-        dialer: any ChannelDialer, loop: Loop, owner: any ConnectionOwner
+        _ order: DialOrder, configuration: APNsConfiguration,
+        token: ProviderToken?, dialer: any ChannelDialer, loop: Loop, outbox: Outbox,
+        report: @escaping (Connection, Event) -> Void
     ) {
-        self.id = id
-        self.isQuarantine = isQuarantine
-        limit = isQuarantine ? 1 : .max
-        credentialGeneration = owner.credentialGeneration
+        limit = order.isQuarantine ? 1 : .max
         self.configuration = configuration
-        self.loop = loop
-        self.owner = owner
+        self.token = token
+        self.report = report
         window = Window(timeoutNs: configuration.responseTimeoutNs)
         keepalive = Keepalive(limits: configuration.keepalive, nowNs: loop.now.monotonicNs)
-        alarm = Alarm(loop: loop) { [unowned self] in alarmRang() }
         let target = DialTarget(
-            host: configuration.host, port: configuration.port, proxy: configuration.proxy, firstAddress: firstAddress)
+            host: configuration.host, port: configuration.port, proxy: configuration.proxy,
+            firstAddress: order.firstAddress)
+        super.init(order, target: target, loop: loop, outbox: outbox)
         channel = dialer.open(target, context: configuration.tls, options: configuration.channel, delegate: self)
-    }
-
-    /// For log lines: the peer's address, or the host while there is none, or behind a proxy, where the address is not
-    /// its own.
-    var address: String {
-        DialTarget(host: configuration.host, port: configuration.port, proxy: configuration.proxy)
-            .text(reachedAt: channel?.peerAddress)
     }
 
     var unanswered: Int { window.count }
@@ -140,7 +109,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         Reachability.End(wasAnswered: answers.isAnswered, wasAsked: (session?.nextStreamID ?? 1) > 1, lifeNs: lifeNs)
     }
 
-    private var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
+    private var tokenGeneration: UInt32 { token?.generation ?? 0 }
 
     // MARK: Requests
 
@@ -153,7 +122,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
 
     /// Takes requests from the queue's front as long as it can, until it has `most` on it.
     ///
-    /// `queue` and `headers` are the owner's: nothing it is told meanwhile may touch them.
+    /// `queue` and `headers` belong to the transport: what it does on an event meanwhile must not touch them.
     func fill(from queue: inout RequestQueue, headers: inout RequestHeaders, most: Int = .max) {
         // Whatever went out now on a dead connection would be in doubt.
         guard phase == .ready, !keepalive.isInQuestion, let session, session.freeStreams > 0 else { return }
@@ -166,7 +135,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         // Nothing taken is nothing to send: asking for the turn's end again and again would never end the turn.
         guard queue.count < waiting else { return }
         markDirty()
-        if session.nextStreamID >= configuration.retirementStreamID { owner.connectionRetires(self, isFault: false) }
+        if session.nextStreamID >= configuration.retirementStreamID { report(self, .retired(isFault: false)) }
     }
 
     /// One access to the window for the whole batch; nothing in here may touch `self.window`.
@@ -175,7 +144,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         headers: inout RequestHeaders, most: Int
     ) throws(HTTP2Error) {
         let now = loop.now
-        let token = owner.tokenGeneration
+        let token = tokenGeneration
         lastToken = token
         defer { crash_nowhere() }
         while !queue.isEmpty, window.count < most, session.freeStreams > 0,
@@ -209,41 +178,22 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         }
     }
 
-    /// Takes no more requests; closes once the last one is answered.
-    func drain() {
-        switch phase {
-        case .dialing, .opening:
-            farewell.gaveUp("closed before it was ready")
-            phase = .draining
-            channel?.abort()
-        case .ready:
-            phase = .draining
-            markDirty()
-        case .draining, .closed: break
-        }
-    }
-
     // MARK: The turn's end
 
-    private func markDirty() {
-        guard !isDirty else { return }
-        isDirty = true
-        owner.connectionIsDirty(self)
-    }
-
     /// Sends what the turn gathered, in few large writes.
-    func flush() {
+    override func flush() {
         isDirty = false
         guard let channel, channel.isOpen, let session else { return }
         pass(wholeRecords: false)
         channel.flush()
+        if tracesFrames { noteFrames(session) }
         let nowNs = loop.now.monotonicNs
         window.kernelTook(channel.writtenBytes, nowNs: nowNs)
         _ = keepalive.waits(for: session.isReady ? window.count : 1, nowNs: nowNs)
         if session.isFinished {
             endSession(session, channel)
         } else if phase == .draining && window.isEmpty {
-            farewell.closed()
+            disconnectReason.isExpected = true
             try? session.goAway()
             pass(wholeRecords: false)
             channel.close()
@@ -256,7 +206,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     /// protocol.
     private func endSession(_ session: ClientSession, _ channel: any ByteChannel) {
         if window.isEmpty && session.errorText == nil {
-            farewell.closed()
+            disconnectReason.isExpected = true
             channel.close()
         } else {
             giveUp(session.errorText ?? "the HTTP/2 session ended")
@@ -280,12 +230,15 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         }
     }
 
-    /// Nothing came while something waited: whatever is on it was not what killed it, unless others lived meanwhile.
-    ///
-    /// - Parameter sinceNs: what came over another one after it shows that the network was there.
-    private func giveUpSilent(_ reason: String, sinceNs: Int64, answers: Bool) {
-        isSilent = !owner.isAnotherAlive(than: self, sinceNs: sinceNs, answers: answers)
-        giveUp(isSilent ? reason : "\(reason), while other connections lived")
+    /// Gives it up after `Event.silent`: where no other connection lived meanwhile, no request on it is at fault.
+    func giveUpSilent(_ reason: String, othersLived: Bool) {
+        isSilent = !othersLived
+        giveUp(othersLived ? "\(reason), while other connections lived" : reason)
+    }
+
+    /// Gives it up after `Event.refused`.
+    func giveUpRefusing() {
+        if disconnectReason.peerSaid == nil { disconnectReason.peerSaid = "\(address): refused every stream" }
     }
 
     /// Whether bytes came after that time, or (`answers`) responses.
@@ -304,12 +257,6 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         markDirty()
     }
 
-    private func giveUp(_ reason: String) {
-        farewell.gaveUp(reason)
-        channel?.flush()
-        channel?.abort()
-    }
-
     // MARK: Channel
 
     func channelOpened(applicationProtocol: String?) {
@@ -320,6 +267,8 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         var options = ClientSessionOptions()
         options.wantedHeaders = RequestHeaders.wantedHeaders
         options.indexAuthorization = configuration.indexAuthorization
+        tracesFrames = configuration.tracesFrames()
+        options.tracesFrames = tracesFrames
         do throws(HTTP2Error) {
             session = try ClientSession(options: options)
         } catch {
@@ -345,7 +294,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
             return giveUp(error.text)
         }
         drainEvents(session)
-        if answers.readEnded(answers: window.answers, nowNs: nowNs) { owner.connectionWentOn(self) }
+        if answers.readEnded(answers: window.answers, nowNs: nowNs) { report(self, .wentOn) }
     }
 
     func channelWritable() { markDirty() }
@@ -353,18 +302,33 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     func channelClosed(_ end: ChannelEnd) {
         // Output that was passed on may have let more be written: whether a body's end has left decides what is in
         // doubt.
-        if let session { drainEvents(session) }
+        if let session {
+            drainEvents(session)
+            if tracesFrames { noteFrames(session) }
+        }
         window.lost(written: channel?.writtenBytes ?? 0, isSilent: isSilent, into: &closedEntries)
         if isQuarantine, !isSilent { diedUnder = closedEntries.filter(\.connectionDied).map(\.id) }
         let unanswered = closedEntries.count
         completeClosedEntries()
         phase = .closed
-        alarm = nil
+        clearAlarm()
         var end = end
-        if let text = farewell.text(unanswered: unanswered) { end.text = "\(address): \(text)" }
-        if wasReady { owner.note(.disconnected(address: address, reason: end.text, unanswered: unanswered)) }
-        owner.connectionClosed(self, end)
-        self.channel = nil
+        let text =
+            disconnectReason.isExpected && unanswered == 0
+            ? "closed, with nothing left to answer" : disconnectReason.fault
+        if let text { end.text = "\(address): \(text)" }
+        if wasReady { outbox.note(.disconnected(address: address, reason: end.text, unanswered: unanswered)) }
+        report(self, .closed(end))
+        channel = nil
+    }
+
+    private func noteFrames(_ session: ClientSession) {
+        for head in session.takeFrameHeads() {
+            outbox.note(
+                .frame(
+                    address: address, isSent: head.isSent, type: head.typeName, flags: head.flagNames,
+                    stream: Int(head.stream), length: head.length))
+        }
     }
 
     // MARK: Events
@@ -377,7 +341,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
                 guard let closed = window.ended(ticket, isRefused: code == .refusedStream, status: status) else {
                     continue
                 }
-                if status == 0 { owner.streamEnded(self, code) } else { answers.responded() }
+                if status == 0 { report(self, .streamEnded(code)) } else { answers.responded() }
                 complete(closed, status: status)
                 if closed.isRefused { refused() }
             case .bodySent(let ticket, let end): window.bodySent(ticket, end: end)
@@ -386,7 +350,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
             case .pong: break
             }
         }
-        if answers.takeResponses() { owner.requestsAnswered(self) }
+        if answers.takeResponses() { report(self, .responded) }
     }
 
     private func responded(_ ticket: UInt32, _ status: UInt16, _ session: ClientSession) {
@@ -399,7 +363,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         if !sentID.isEmpty { completion.apnsID = NotificationUUID(parsing: sentID) }
         let uniqueID = session.responseHeader(1)
         if !uniqueID.isEmpty {
-            completion.uniqueIDText = owner.text(String(decoding: uniqueID.prefix(100), as: UTF8.self))
+            completion.uniqueIDText = outbox.text(String(decoding: uniqueID.prefix(100), as: UTF8.self))
         }
         if status == 200 {
             answers.wasGood()
@@ -409,51 +373,48 @@ final class Connection: PooledConnection, ByteChannelDelegate {
             if AnswerOrigin.isHostFailure(status, body.reason) { failed() } else { answers.wasGood() }
             completion.reason = body.reason
             completion.unregisteredAtMs = status == 410 ? body.timestampMs : 0
-            if let text = body.text { completion.reasonText = owner.text(text) }
-            if body.reason == .topicDisallowed, credentialGeneration == owner.credentialGeneration {
-                owner.topicDisallowed(lifeNs: lifeNs)
-            }
+            if let text = body.text { completion.reasonText = outbox.text(text) }
+            if body.reason == .topicDisallowed, !isSuperseded { report(self, .topicDisallowed(lifeNs: lifeNs)) }
             heed(body.reason, isCurrentToken: !carriedOlder(closed.token))
             // After that: a token that was renewed for this answer is newer than the request's.
             completion.carriedOlderToken = carriedOlder(closed.token)
         }
-        owner.completed(completion)
+        outbox.complete(completion)
     }
 
     private func answered() {
-        if answers.answered() { owner.connectionAnswered(self) }
+        if answers.answered() { report(self, .answered) }
     }
 
     private func failed() {
-        if answers.failed(nowNs: loop.now.monotonicNs) { owner.connectionErrs(self) }
+        if answers.failed(nowNs: loop.now.monotonicNs) { report(self, .erring) }
     }
 
     /// A peer that refuses stream after stream and never answers is of no use.
     private func refused() {
-        guard !isQuarantine, answers.refused(limit: owner.refusalsLimit) else { return }
-        if farewell.lastWords == nil { farewell.peerSaid("\(address): refused every stream") }
-        owner.connectionRetires(self, isFault: true)
+        guard !isQuarantine, let count = answers.refused() else { return }
+        report(self, .refused(count: count))
     }
 
     /// What an answer says about the connection or the token, beyond its own notification.
     private func heed(_ reason: ReasonCode, isCurrentToken: Bool) {
         switch reason {
         case .unrelatedKeyIdInToken, .tooManyProviderTokenUpdates:
-            farewell.peerSaid(reason.text.map { "\(address): answered \($0)" })
-            owner.connectionRetires(self, isFault: true)
+            disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
+            report(self, .retired(isFault: true))
         case .shutdown, .idleTimeout:
             // No fault, and no answer that speaks for the host: its successor is dialled at once after other answers.
-            farewell.peerSaid(reason.text.map { "\(address): answered \($0)" })
-            owner.connectionRetires(self, isFault: !answers.isAnswered)
+            disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
+            report(self, .retired(isFault: !answers.isAnswered))
         case .expiredProviderToken:
             answered()
-            if isCurrentToken { owner.providerTokenExpired() }
+            if isCurrentToken { _ = token?.renewIfAllowed(now: loop.now) }
         default: answered()
         }
     }
 
     private func complete(_ closed: Window.Closed, status: UInt16 = 0) {
-        owner.completed(
+        outbox.complete(
             Completion(
                 id: closed.id, kind: closed.kind, unprocessed: closed.isRefused ? .refusedByPeer : .neverSent,
                 status: status, sentAtMs: closed.sentAtMs,
@@ -461,9 +422,9 @@ final class Connection: PooledConnection, ByteChannelDelegate {
                 carriedOlderToken: carriedOlder(closed.token)))
     }
 
-    /// Whether the owner would send another token, or another credential, by now.
+    /// Whether the transport would send another token, or another credential, by now.
     private func carriedOlder(_ token: UInt32) -> Bool {
-        token != owner.tokenGeneration || credentialGeneration != owner.credentialGeneration
+        token != tokenGeneration || isSuperseded
     }
 
     private func completeClosedEntries() {
@@ -480,33 +441,31 @@ final class Connection: PooledConnection, ByteChannelDelegate {
             body.text ?? body.reason.text?.description
             ?? String(decoding: session.goAwayData.prefix(200), as: UTF8.self)
         let reason = said.isEmpty ? "\(code)" : "\(code) \(said)"
-        farewell.peerSaid("\(address): GOAWAY \(reason)")
-        owner.note(.peerCloses(address: address, reason: "GOAWAY \(reason)", unprocessed: unprocessed))
+        disconnectReason.peerSaid = "\(address): GOAWAY \(reason)"
+        outbox.note(.peerCloses(address: address, reason: "GOAWAY \(reason)", unprocessed: unprocessed))
         let meaning = GoAwayMeaning(body.reason)
-        if meaning == .credentialRefused, credentialGeneration == owner.credentialGeneration {
-            credentialRefused(body.reason)
-        }
+        if meaning == .credentialRefused, !isSuperseded { credentialRefused(body.reason) }
         let isFault = meaning != .leaves && (code != .noError || meaning != .unsaid || lifeNs < Self.shortLifeNs)
-        owner.connectionRetires(self, isFault: isFault || !answers.isAnswered)
+        report(self, .retired(isFault: isFault || !answers.isAnswered))
     }
 
     /// Unless a newer token than its last requests carried is there, or can be made.
     private func credentialRefused(_ reason: ReasonCode) {
-        if lastToken != 0, lastToken != owner.tokenGeneration { return }
+        if lastToken != 0, lastToken != tokenGeneration { return }
         if reason == .expiredProviderToken {
-            owner.providerTokenExpired()
-            if lastToken != owner.tokenGeneration { return }
+            _ = token?.renewIfAllowed(now: loop.now)
+            if lastToken != tokenGeneration { return }
         }
-        owner.credentialRefused(reason)
+        report(self, .credentialRefused(reason))
     }
 
     private func settingsCame(_ session: ClientSession) {
         if phase == .opening {
             phase = .ready
             wasReady = true
-            owner.note(.connected(address: address, streams: session.allowedStreams))
+            outbox.note(.connected(address: address, streams: session.allowedStreams))
         }
-        owner.settingsReceived(self)
+        report(self, .settingsReceived)
     }
 
     // MARK: Time
@@ -520,14 +479,10 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         if let channel, channel.writtenBytes < channel.sentBytes {
             next = min(next, loop.now.monotonicNs + Self.blockedCheckNs)
         }
-        // Deadlines mostly move away: the alarm that is set finds out when it rings.
-        guard next < alarmNs else { return }
-        alarmNs = next
-        alarm?.set(atNs: next)
+        setAlarm(atNs: next)
     }
 
-    private func alarmRang() {
-        alarmNs = .max
+    override func alarmRang() {
         guard phase != .closed, let session, let channel else { return }
         let nowNs = loop.now.monotonicNs
         drainEvents(session)
@@ -539,23 +494,26 @@ final class Connection: PooledConnection, ByteChannelDelegate {
                     complete(closed)
                     try session.cancel(stream: stream)
                 case .connection where keepalive.heardNs > nowNs - configuration.responseTimeoutNs / 2:
-                    // The peer lives, and leaves something unanswered: a try that counts, lest it be made for ever.
+                    // The peer lives, and leaves something unanswered: the try counts, so that retries end.
                     return giveUp(
                         "nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms by a peer that lives"
                     )
                 case .connection:
-                    return giveUpSilent(
-                        "nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms",
-                        sinceNs: nowNs - configuration.responseTimeoutNs / 2, answers: true)
+                    return report(
+                        self,
+                        .silent(
+                            reason: "nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms",
+                            sinceNs: nowNs - configuration.responseTimeoutNs / 2, answers: true))
                 }
             }
             switch keepalive.check(nowNs: nowNs) {
             case .nothing: break
             case .ping:
                 try session.ping()
-                if !window.isEmpty { owner.connectionFellSilent(self) }
+                if !window.isEmpty { report(self, .fellSilent) }
             case .dead(let pingedNs):
-                return giveUpSilent("nothing came after a PING", sinceNs: pingedNs, answers: false)
+                return report(
+                    self, .silent(reason: "nothing came after a PING", sinceNs: pingedNs, answers: false))
             }
         } catch {
             return giveUp(error.text)
@@ -563,7 +521,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         if phase == .ready, window.isEmpty, nowNs - lastUsedNs >= idleNs {
             // Asked again after another such time.
             lastUsedNs = nowNs
-            owner.connectionIdle(self)
+            report(self, .idle)
         }
         markDirty()
     }

@@ -2,44 +2,13 @@ internal import EventLoop
 internal import Network
 internal import PushTransport
 
-/// What a pool asks of a connection, whichever protocol it speaks.
-protocol PooledConnection: AnyObject {
-    var id: PoolPlan.ConnectionID { get }
-    /// The pool's when it was made.
-    var credentialGeneration: Int { get }
-    /// It carries suspects only.
-    var isQuarantine: Bool { get }
-    /// It takes requests.
-    var isReady: Bool { get }
-    /// It took requests once.
-    var wasReady: Bool { get }
-    /// Takes no more requests; closes once nothing is open on it.
-    func drain()
-    /// The end of a turn: sends what was gathered.
-    func flush()
-}
-
-/// The transport that a pool belongs to. Its turn ends with what it makes of the pool: handing over, writing, saying.
-protocol ConnectionPoolOwner: TurnEnder {
-    associatedtype Connection: PooledConnection
-    func dial(_ id: PoolPlan.ConnectionID, firstAddress: Int, isQuarantine: Bool) -> Connection
-    /// The quarantine connection cannot be made: whoever waits for it is not processed.
-    func giveBackSuspects()
-    /// Nobody needs the quarantine connection any more: what is known of those who died on it is of no use.
-    func forgetSuspects()
-    /// How many requests the connections that are ready may have without an answer at once.
-    var takenAtOnce: Int { get }
-    /// What the pool knows of the host may have changed: says so, by `sayReach`.
-    func reachMayHaveChanged()
-}
-
-/// One app's connections, and what is told of them: what transports have in common, whatever they speak. Loop's thread.
+/// One app's connections, whichever protocol they speak, and what is known of their host. Loop's thread.
 ///
 /// `PoolPlan` and `Quarantine` decide which connections there are, `Reachability` what their ends mean for the host;
-/// this dials, drains and waits as they say. Completions and events of a turn are gathered here, and told at once
-/// (`report`).
-final class ConnectionPool<Owner: ConnectionPoolOwner> {
-    typealias Connection = Owner.Connection
+/// the pool dials, drains and waits as they say. The transport owns it, tells it what its connections did, and asks it
+/// at the end of each turn what there is to tell.
+final class ConnectionPool<Connection: PooledConnection> {
+    typealias Dial = (PooledConnection.DialOrder) -> Connection
 
     /// For notes.
     var host: String
@@ -47,76 +16,69 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
     private(set) var quarantineConnection: Connection?
     private(set) var plan: PoolPlan
     var reachability = Reachability()
-    /// Counts how often all connections were to be made anew.
-    private(set) var credentialGeneration = 0
-    /// All connections are being made anew, and none of the new ones has become ready or failed: what waits goes on
-    /// waiting.
+    /// Suspects that wait for the quarantine connection.
+    var suspects = SuspectQueue()
+    /// Counts how often all connections were replaced.
+    private var replacements = 0
+    /// All connections are being replaced, and none of the new ones has become ready or failed: requests go on waiting.
     private(set) var isReplacing = false
     private(set) var isClosing = false
-    /// As it was said last.
+    /// The capacity that was told last.
     private(set) var reportedCapacity = 0
+    /// Something happened that may change whether the host can be reached (`updateReach`).
+    private(set) var isReachStale = false
 
-    private let app: AppIndex
+    private let outbox: Outbox
     private let loop: Loop
-    private let emit: ([TransportEvent]) -> Void
-    private unowned var owner: Owner?
+    private var dial: Dial?
     private var random: any RandomNumberGenerator
     private var wakeAlarm: Alarm?
     private var quarantine: Quarantine
     private var quarantineAlarm: Alarm?
-    private var dirty: [Connection] = []
-    /// We close these since nobody uses them, which says nothing about the host.
+    /// Connections that are closed since they are unused, which says nothing about the host.
     private var unused: Set<PoolPlan.ConnectionID> = []
     /// Nothing is left of the plan's connections, after `close`.
     private var isFinished = false
-    /// What was said last; `nil`: nothing yet.
-    private var isReachable: Bool?
-    private var saidConnections = ConnectionCounts()
-    /// Appended to and taken, nothing else.
-    @exclusivity(unchecked) private var batch: CompletionBatch
-    private var events: [TransportEvent] = []
-    /// Looked at for each completion, and nothing else is done with it meanwhile.
-    @exclusivity(unchecked) private var asksForTurnEnd = false
+    /// What was told last, or `nil` if nothing was yet.
+    private var toldReachable: Bool?
+    private var toldConnections = ConnectionCounts()
     private var saturation = Saturation()
 
-    /// - Parameters:
-    ///   - random: spreads the dials of many workers.
-    ///   - emit: called at the end of a turn with that turn's events.
+    /// - Parameter random: spreads the dials of many workers.
     init(
-        app: AppIndex, host: String, minimum: Int, maximum: Int, backOff: BackOff.Limits, loop: Loop,
-        random: any RandomNumberGenerator, emit: @escaping ([TransportEvent]) -> Void
+        outbox: Outbox, host: String, minimum: Int, maximum: Int, backOff: BackOff.Limits, loop: Loop,
+        random: any RandomNumberGenerator
     ) {
-        self.app = app
+        self.outbox = outbox
         self.host = host
         self.loop = loop
         self.random = random
-        self.emit = emit
         plan = PoolPlan(minimum: minimum, maximum: maximum, backOff: BackOff(limits: backOff))
         quarantine = Quarantine(backOff: BackOff(limits: backOff))
-        batch = CompletionBatch(app: app)
         quarantineAlarm = Alarm(loop: loop) { [unowned self] in
-            askForTurnEnd()
+            outbox.askForTurnEnd()
             tellQuarantine(.due)
         }
         wakeAlarm = Alarm(loop: loop) { [unowned self] in tell(.due) }
     }
 
-    /// Dials the first connections.
-    func start(for owner: Owner) {
-        self.owner = owner
+    /// Dials the first connections; `dial` makes each.
+    func start(dial: @escaping Dial) {
+        self.dial = dial
         tell(.start)
     }
 
-    /// Those there are drain; others are made, with the next `credentialGeneration`. What waits, waits for the first of
-    /// them.
+    /// The present connections drain, and others take their place. Requests wait for the first of them.
     func replaceConnections(minimum: Int, maximum: Int) {
-        credentialGeneration += 1
+        replacements += 1
+        for connection in connections { connection.isSuperseded = true }
+        quarantineConnection?.isSuperseded = true
         isReplacing = true
         tellQuarantine(.replace)
         tell(.replace(minimum: minimum, maximum: maximum))
     }
 
-    /// No more connections; those there are drain. `report` says `closed` when they are gone.
+    /// No more connections; the present ones drain. `report` tells `closed` when they are gone.
     func close() {
         isClosing = true
         tellQuarantine(.close)
@@ -126,11 +88,11 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
     // MARK: The plan
 
     func tell(_ event: PoolPlan.Event) {
-        askForTurnEnd()
+        outbox.askForTurnEnd()
         for action in plan.handle(event, using: &random) {
             switch action {
             case .dial(let id, let firstAddress):
-                if let owner { connections.append(owner.dial(id, firstAddress: firstAddress, isQuarantine: false)) }
+                if let connection = make(id, firstAddress, isQuarantine: false) { connections.append(connection) }
             case .drain(let id):
                 if case .idle = event { unused.insert(id) }
                 connections.first { $0.id == id }?.drain()
@@ -140,26 +102,29 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
                 wakeAlarm = nil
             }
         }
-        sayConnections()
+    }
+
+    private func make(_ id: PoolPlan.ConnectionID, _ firstAddress: Int, isQuarantine: Bool) -> Connection? {
+        dial?(
+            PooledConnection.DialOrder(
+                id: id, firstAddress: firstAddress, isQuarantine: isQuarantine, replacements: replacements))
     }
 
     func tellQuarantine(_ event: Quarantine.Event) {
         for action in quarantine.handle(event, using: &random) {
-            askForTurnEnd()
+            outbox.askForTurnEnd()
             switch action {
-            case .dial(let id): quarantineConnection = owner?.dial(id, firstAddress: id, isQuarantine: true)
+            case .dial(let id): quarantineConnection = make(id, id, isQuarantine: true)
             case .drain: quarantineConnection?.drain()
             case .wake(let afterNs): quarantineAlarm?.set(afterNs: afterNs)
-            case .giveBack: owner?.giveBackSuspects()
-            case .forget: owner?.forgetSuspects()
+            case .giveBack: giveBackSuspects()
+            case .forget: suspects.forget()
             }
         }
-        // Also where there is nothing to do: it opened, or is gone.
-        sayConnections()
     }
 
-    /// Connections made with what was replaced finish what is on them, and say nothing about the host.
-    func isCurrent(_ connection: Connection) -> Bool { connection.credentialGeneration == credentialGeneration }
+    /// The quarantine connection cannot be made, or must not be used: what waits for it was not processed.
+    func giveBackSuspects() { outbox.giveBack(suspects.removeAll { _ in true }) }
 
     /// The quarantine connection, too.
     var allConnections: [Connection] { connections + (quarantineConnection.map { [$0] } ?? []) }
@@ -175,12 +140,12 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
 
     /// It is ready, for the first time or again.
     func opened(_ connection: Connection) {
-        askForTurnEnd()
+        outbox.askForTurnEnd()
         if connection.isQuarantine { return tellQuarantine(.opened) }
-        if isCurrent(connection) {
+        if !connection.isSuperseded {
             isReplacing = false
             reachability.connected()
-            owner?.reachMayHaveChanged()
+            isReachStale = true
         }
         tell(.opened(connection.id))
     }
@@ -188,10 +153,10 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
     /// What was sent over it was answered: the host is of use.
     func answered(_ connection: Connection) {
         if connection.isQuarantine { return tellQuarantine(.answered) }
-        // That the old credential is still good says nothing about the new one.
-        guard isCurrent(connection) else { return }
+        // That the old credential is still good tells nothing about the new one.
+        guard !connection.isSuperseded else { return }
         reachability.answered()
-        owner?.reachMayHaveChanged()
+        isReachStale = true
         tell(.answered(connection.id))
     }
 
@@ -199,10 +164,10 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
     /// stays as it is, or one bad way among good ones is tried again and again.
     func wentOn(_ connection: Connection) {
         guard plan.failures > 0 || reachability.endsInRow > 0, connection.isReady, !connection.isQuarantine,
-            isCurrent(connection)
+            !connection.isSuperseded
         else { return }
         reachability.answered()
-        owner?.reachMayHaveChanged()
+        isReachStale = true
         tell(.wentOn(connection.id))
     }
 
@@ -221,109 +186,63 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
     ///
     /// - Parameters:
     ///   - why: for people.
-    ///   - note: what its end means for the host, where it was ready and made with what is in force: tells
-    ///     `reachability`.
-    func closed(_ connection: Connection, why: String, note end: () -> Void) {
+    ///   - judge: says what its end means for the host, where it was ready and is not superseded.
+    func closed(_ connection: Connection, why: String, judge: (inout Reachability) -> Void) {
         if connection.isQuarantine { return quarantineClosed(connection, why: why) }
-        askForTurnEnd()
+        outbox.askForTurnEnd()
         connections.removeAll { $0 === connection }
         let wasUnused = unused.remove(connection.id) != nil
         let failures = plan.failures
         tell(.closed(connection.id))
         guard !isClosing else { return }
         var reason = plan.failures > failures && !connection.wasReady ? why : nil
-        if isCurrent(connection), !wasUnused {
+        if !connection.isSuperseded, !wasUnused {
             if connection.wasReady {
-                end()
+                judge(&reachability)
                 if reachability.isOnProbation { reason = reachability.why(last: why) }
             } else {
                 isReplacing = false
                 reachability.failed(isAnotherReady: isAnyReady)
             }
-            owner?.reachMayHaveChanged()
+            isReachStale = true
         }
-        if let reason { note(.connectFailed(host: host, reason: reason, retryInMs: plan.lastWaitNs / 1_000_000)) }
+        if let reason {
+            outbox.note(.connectFailed(host: host, reason: reason, retryInMs: plan.lastWaitNs / 1_000_000))
+        }
     }
 
     private func quarantineClosed(_ connection: Connection, why: String) {
-        askForTurnEnd()
+        outbox.askForTurnEnd()
         quarantineConnection = nil
         let failures = quarantine.failures
         quarantine.doesHostAnswer = !reachability.isOnProbation
         tellQuarantine(.closed)
         if !isClosing, quarantine.failures > failures, !connection.wasReady {
-            note(.connectFailed(host: host, reason: why, retryInMs: quarantine.lastWaitNs / 1_000_000))
+            outbox.note(.connectFailed(host: host, reason: why, retryInMs: quarantine.lastWaitNs / 1_000_000))
         }
     }
 
-    /// It has something to send at the end of the turn.
-    func becameDirty(_ connection: Connection) {
-        askForTurnEnd()
-        dirty.append(connection)
-    }
-
-    // MARK: Completions and events
-
-    func completed(_ completion: Completion) {
-        askForTurnEnd()
-        batch.completions.append(completion)
-    }
-
-    /// Comes back unprocessed: it was on no connection.
-    func giveBack(_ ids: [NotificationID]) {
-        for id in ids { completed(Completion(id: id, kind: .notProcessed)) }
-    }
-
-    /// Stores a rare text beside the completions of this turn.
-    func text(_ text: String) -> Int32 {
-        batch.texts.append(text)
-        return Int32(batch.texts.count - 1)
-    }
-
-    func note(_ note: TransportNote) { say(.note(app: app, note)) }
-
-    func say(_ event: TransportEvent) {
-        askForTurnEnd()
-        events.append(event)
-    }
-
-    private func sayConnections() {
-        var counts = plan.counts
-        quarantine.count(in: &counts)
-        counts.streams = owner?.takenAtOnce ?? 0
-        guard counts != saidConnections else { return }
-        saidConnections = counts
-        events.append(.connections(app: app, counts))
-    }
-
-    func sayReach() {
-        guard let isReachable = reachability.isReachable, self.isReachable != isReachable else { return }
-        self.isReachable = isReachable
-        say(.reachable(app: app, isReachable))
-    }
-
-    /// As it was said last.
-    var isSaidReachable: Bool { isReachable == true }
-
     // MARK: The turn's end
 
-    func askForTurnEnd() {
-        guard !asksForTurnEnd, let owner else { return }
-        asksForTurnEnd = true
-        loop.atTurnEnd(owner)
+    /// Tells whether the host can be reached, if that changed.
+    func updateReach() {
+        isReachStale = false
+        guard let isReachable = reachability.isReachable, toldReachable != isReachable else { return }
+        toldReachable = isReachable
+        outbox.append(.reachable(app: outbox.app, isReachable))
     }
 
-    /// What is asked for from now on is for the next one.
-    func turnEnded() { asksForTurnEnd = false }
+    /// The host can be reached, as far as was told.
+    var isToldReachable: Bool { toldReachable == true }
 
     /// Has connections write what the turn gathered.
     func flush() {
         var index = 0
-        while index < dirty.count {
-            dirty[index].flush()
+        while index < connections.count {
+            if connections[index].isDirty { connections[index].flush() }
             index += 1
         }
-        dirty.removeAll(keepingCapacity: true)
+        if let quarantineConnection, quarantineConnection.isDirty { quarantineConnection.flush() }
     }
 
     /// Grows the pool when all connections stay full while this thread has time to spare.
@@ -334,30 +253,58 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
 
     /// Tells what the turn brought: `first`, then completions, then the rest.
     ///
-    /// - Returns: whether that was the last of it: all is closed.
-    func report(capacity: Int, first: [TransportEvent] = []) -> Bool {
-        if !batch.completions.isEmpty {
-            let count = batch.completions.count
-            events.insert(.completions(batch), at: 0)
-            batch = CompletionBatch(app: app)
-            batch.completions.reserveCapacity(count)
-        }
-        if !first.isEmpty { events.insert(contentsOf: first, at: 0) }
+    /// - Parameter streams: what the open connections allow at once.
+    /// - Returns: whether that was the last of it, because all is closed.
+    func report(capacity: Int, streams: Int, first: [TransportEvent] = []) -> Bool {
+        var last: [TransportEvent] = []
         if capacity != reportedCapacity {
             reportedCapacity = capacity
-            events.append(.capacity(app: app, requests: capacity))
-            sayConnections()
+            last.append(.capacity(app: outbox.app, requests: capacity))
+        }
+        var counts = plan.counts
+        quarantine.count(in: &counts)
+        counts.streams = streams
+        if counts != toldConnections {
+            toldConnections = counts
+            last.append(.connections(app: outbox.app, counts))
         }
         let isOver = isFinished && quarantineConnection == nil
         if isOver {
             isFinished = false
             quarantineAlarm = nil
-            events.append(.closed(app: app))
+            last.append(.closed(app: outbox.app))
         }
-        guard !events.isEmpty else { return isOver }
-        let said = events
-        events = []
-        emit(said)
+        outbox.send(first: first, last: last)
         return isOver
+    }
+}
+
+/// Whether the thread spent its time waiting with every stream taken: a value machine. Then more connections help; a
+/// thread that has no time to wait gains nothing by them.
+struct Saturation: Sendable {
+    /// Looked at once in so long.
+    private static let periodNs: Int64 = 100_000_000
+
+    private var periodBeganNs: Int64 = 0
+    private var lastEndedNs: Int64 = 0
+    private var wasFull = false
+    private var waitedFullNs: Int64 = 0
+
+    init() {}
+
+    /// A turn of the thread, from `beganNs` to `endedNs`, after which every stream was taken, or not.
+    ///
+    /// - Returns: true when over half of the period that ends now was spent waiting with every stream taken.
+    mutating func turned(isFull: Bool, beganNs: Int64, endedNs: Int64) -> Bool {
+        if periodBeganNs == 0 { periodBeganNs = max(1, beganNs) }
+        if wasFull { waitedFullNs += max(0, beganNs - lastEndedNs) }
+        wasFull = isFull
+        lastEndedNs = endedNs
+        let spanNs = endedNs - periodBeganNs
+        guard spanNs >= Self.periodNs else { return false }
+        let isSaturated = waitedFullNs > spanNs / 2
+        periodBeganNs = endedNs
+        waitedFullNs = 0
+        return isSaturated
     }
 }

@@ -58,7 +58,7 @@ package final class Exchange {
         }
         transport = APNsTransport(
             app: AppIndex(0), configuration: configuration, token: token, loop: loop,
-            dialer: Dialer(loop: loop, resolver: resolver).traced(configuration.trace),
+            dialer: Dialer(loop: loop, resolver: resolver),
             emit: { [errand] in errand.take($0) })
     }
 
@@ -142,8 +142,7 @@ package final class Exchange {
             case .noStreams(let host): trouble = "\(host) allows no stream on its connections"
             case .peerCloses(_, let reason, _): trouble = reason
             case .connected, .answered, .silent, .windowTooShort, .windowLengthened, .providerTokenRenewed,
-                .credentialFault, .replacing,
-                .certificate:
+                .credentialFault, .replacing, .certificate, .frame:
                 break
             }
         }

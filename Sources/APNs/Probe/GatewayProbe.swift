@@ -47,9 +47,9 @@ package final class GatewayProbe: SecureChannelDelegate {
         }
         defer { resolver.stop() }
         let probe = GatewayProbe(format)
-        let channel = Dialer(loop: loop, resolver: resolver)
-            .open(
-                DialTarget(host: host, port: port, proxy: proxy), context: context, delegate: probe, observer: nil)
+        let channel = SecureChannel(
+            dialing: DialTarget(host: host, port: port, proxy: proxy), context: context,
+            dialer: Dialer(loop: loop, resolver: resolver), loop: loop, delegate: probe)
         let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
         while probe.result == nil {
             let nowNs = LoopTime.read().monotonicNs

@@ -16,35 +16,31 @@ package final class HostProbe: SecureChannelDelegate {
     }
 
     private let session: ClientSession
-    private let trace: ConnectionTrace?
     private var result: Result<Answer, ChannelEnd>?
 
-    private init(_ trace: ConnectionTrace?) throws(HTTP2Error) {
-        session = try ClientSession()
-        self.trace = trace
-    }
+    private init() throws(HTTP2Error) { session = try ClientSession() }
 
     /// - Throws: `ChannelEnd`, whose text names host, address and cause.
     package static func run(
         host: String, port: UInt16, proxy: DialTarget.Proxy? = nil, context: ClientContext,
-        timeoutNs: Int64 = 10_000_000_000, trace: Trace? = nil
+        timeoutNs: Int64 = 10_000_000_000
     ) throws(ChannelEnd) -> Answer {
         let name = DialTarget.text(host, port)
         let target = DialTarget(host: host, port: port, proxy: proxy)
-        let trace = trace.map { ConnectionTrace($0, target) }
         let loop: Loop
         let resolver: Resolver
         let probe: HostProbe
         do {
             loop = try Loop()
             resolver = try Resolver()
-            probe = try HostProbe(trace)
+            probe = try HostProbe()
         } catch {
             throw ChannelEnd(.unreachable, "\(name): \(error)")
         }
         defer { resolver.stop() }
-        let channel = Dialer(loop: loop, resolver: resolver)
-            .open(target, context: context, delegate: probe, observer: trace)
+        let channel = SecureChannel(
+            dialing: target, context: context, dialer: Dialer(loop: loop, resolver: resolver), loop: loop,
+            delegate: probe)
         let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
         while probe.result == nil {
             let leftNs = deadlineNs - LoopTime.read().monotonicNs
@@ -63,7 +59,6 @@ package final class HostProbe: SecureChannelDelegate {
     package func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) { flush(channel) }
 
     package func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
-        trace?.received(bytes)
         do {
             try session.receive(bytes)
         } catch {
@@ -83,7 +78,6 @@ package final class HostProbe: SecureChannelDelegate {
     package func channelWritable(_ channel: SecureChannel) { flush(channel) }
 
     package func channelClosed(_ channel: SecureChannel, _ closed: ChannelEnd) {
-        trace?.closed(closed)
         end(.failure(closed))
     }
 
@@ -92,9 +86,7 @@ package final class HostProbe: SecureChannelDelegate {
     }
 
     private func flush(_ channel: SecureChannel) {
-        let output = session.output
-        trace?.sent(UnsafeRawBufferPointer(rebasing: output.prefix(channel.room)))
-        let taken = channel.send(output)
+        let taken = channel.send(session.output)
         try? session.consumeOutput(taken)
     }
 }

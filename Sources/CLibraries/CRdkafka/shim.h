@@ -22,3 +22,35 @@ static inline rd_kafka_resp_err_t crdkafka_produce(rd_kafka_t *client, rd_kafka_
 static inline uint64_t crdkafka_tag(const rd_kafka_message_t *message) {
     return (uint64_t)(uintptr_t)message->_private;
 }
+
+/// Calls `tell` with the id of each topic that brokers describe within `timeout_ms`. Tells nothing where the library is older
+/// than 2.3.0, which has no question for it.
+static inline void crdkafka_topic_ids(rd_kafka_t *client, const char **names, size_t count, int timeout_ms, void *context,
+                                      void (*tell)(void *context, const char *name, int64_t high, int64_t low)) {
+#if RD_KAFKA_VERSION >= 0x020300ff
+    char text[256];
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(client, RD_KAFKA_ADMIN_OP_DESCRIBETOPICS);
+    rd_kafka_TopicCollection_t *topics = rd_kafka_TopicCollection_of_topic_names(names, count);
+    rd_kafka_AdminOptions_set_request_timeout(options, timeout_ms, text, sizeof text);
+    rd_kafka_DescribeTopics(client, topics, options, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, timeout_ms);
+    const rd_kafka_DescribeTopics_result_t *result = event ? rd_kafka_event_DescribeTopics_result(event) : NULL;
+    size_t found = 0;
+    const rd_kafka_TopicDescription_t **all = result ? rd_kafka_DescribeTopics_result_topics(result, &found) : NULL;
+    for (size_t i = 0; i < found; i++) {
+        const rd_kafka_error_t *error = rd_kafka_TopicDescription_error(all[i]);
+        if (error && rd_kafka_error_code(error) != RD_KAFKA_RESP_ERR_NO_ERROR) continue;
+        const rd_kafka_Uuid_t *id = rd_kafka_TopicDescription_topic_id(all[i]);
+        if (id)
+            tell(context, rd_kafka_TopicDescription_name(all[i]), rd_kafka_Uuid_most_significant_bits(id),
+                 rd_kafka_Uuid_least_significant_bits(id));
+    }
+    if (event) rd_kafka_event_destroy(event);
+    rd_kafka_TopicCollection_destroy(topics);
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_queue_destroy(queue);
+#else
+    (void)client, (void)names, (void)count, (void)timeout_ms, (void)context, (void)tell;
+#endif
+}

@@ -1,4 +1,4 @@
-package import APNs
+internal import APNs
 package import Configuration
 internal import EventLoop
 internal import Kafka
@@ -35,20 +35,17 @@ package struct ConfigurationCheck {
 
     private let configuration: WorkerConfiguration
     private let probesCredentials: Bool
-    private let trace: TraceFile?
     private let report: (Finding) -> Void
 
     /// - Parameters:
     ///   - probesCredentials: each app sends one request for a token of zeros with each of its bundle ids.
-    ///   - trace: keeps what passes on the connections to APNs.
     ///   - report: gets each finding as soon as it is made.
     package init(
-        _ configuration: WorkerConfiguration, probesCredentials: Bool = false, trace: TraceFile? = nil,
+        _ configuration: WorkerConfiguration, probesCredentials: Bool = false,
         report: @escaping (Finding) -> Void
     ) {
         self.configuration = configuration
         self.probesCredentials = probesCredentials
-        self.trace = trace
         self.report = report
     }
 
@@ -136,8 +133,7 @@ package struct ConfigurationCheck {
         let settings = app.settings
         do {
             let answer = try HostProbe.run(
-                host: settings.host, port: UInt16(clamping: settings.port), proxy: app.proxy, context: app.context,
-                trace: trace.map { Trace($0, app: settings.name) })
+                host: settings.host, port: UInt16(clamping: settings.port), proxy: app.proxy, context: app.context)
             let place = DialTarget.text(settings.host, UInt16(clamping: settings.port))
             let way = app.proxy.map { "through the proxy \($0.text)" } ?? "at \(answer.address)"
             report(
@@ -223,10 +219,8 @@ package struct ConfigurationCheck {
         let settings = app.settings
         var isFine = true
         var tried = 0
-        var configuration = app.transportConfiguration(10_000_000_000)
-        configuration.trace = trace.map { Trace($0, app: settings.name) }
         CredentialProbe.run(
-            configuration, token: ProviderTokens().token(of: app),
+            app.transportConfiguration(10_000_000_000), token: ProviderTokens().token(of: app),
             topics: Array(settings.bundleIDs.prefix(Self.probeLimit))
         ) { topic, result in
             tried += 1

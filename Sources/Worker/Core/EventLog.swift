@@ -226,6 +226,13 @@ struct EventLog {
             logger.warning(
                 .apns, "a certificate needs attention", about: "\(name) \(text)",
                 ["app": "\(name)", "text": "\(text)"])
+        case .frame(let address, let isSent, let type, let flags, let stream, let length):
+            logger.log(
+                .trace, .apns, isSent ? "frame sent" : "frame received",
+                [
+                    "app": "\(name)", "address": "\(address)", "type": .text(type), "flags": .text(flags),
+                    "stream": .count(stream), "length": .count(length),
+                ])
         }
     }
 

@@ -1,4 +1,3 @@
-package import APNs
 package import Configuration
 internal import Delivery
 internal import EventLoop
@@ -23,8 +22,6 @@ package final class PushWorker: @unchecked Sendable {
 
     var configuration: WorkerConfiguration
     let logger: Logger
-    /// Keeps what passes on the connections to Apple.
-    private let trace: TraceFile?
     let loop: Loop
     var eventLog: EventLog
     let cluster: ClusterSettings
@@ -84,12 +81,10 @@ package final class PushWorker: @unchecked Sendable {
 
     /// - Throws: `StartFailure` when the configuration or a credential cannot be used.
     package init(
-        _ configuration: WorkerConfiguration, logger: Logger, crashes: CrashHistory = CrashHistory(),
-        trace: TraceFile? = nil
+        _ configuration: WorkerConfiguration, logger: Logger, crashes: CrashHistory = CrashHistory()
     ) throws(StartFailure) {
         self.configuration = configuration
         self.logger = logger
-        self.trace = trace
         self.crashes = crashes
         cluster = try configuration.cluster()
         apps = try LoadedApp.load(configuration.apps)
@@ -258,7 +253,10 @@ package final class PushWorker: @unchecked Sendable {
             onNote: { [unowned self] note, app, isReminder in
                 eventLog.write(note, of: app, isReminder: isReminder)
             },
-            start: { try TransportLink(apps, times: times, trace: trace, events: $0) })
+            start: { [logger] events in
+                try TransportLink(
+                    apps, times: times, tracesFrames: { logger.writes(.trace, of: .apns) }, events: events)
+            })
         for reader in groups.readers {
             reader.onSkipped = { [unowned self] in observations.lostRecords.note($0, offsets: $1, nowNs: now.ns) }
             reader.onAssignment = { [unowned self] in removedRetryTopics?.look() }

@@ -1,4 +1,4 @@
-package import APNs
+internal import APNs
 package import Configuration
 internal import Delivery
 internal import EventLoop
@@ -43,13 +43,12 @@ package enum DirectSend {
         init(_ description: String) { self.description = description }
     }
 
-    /// Sends the notification of a record in payload form, which was checked; `trace` keeps what passes on the
-    /// connection.
+    /// Sends the notification of a record in payload form, which was checked.
     ///
     /// - Parameter onDelay: is told in a line what is waited for, after two seconds and then every ten.
     /// - Throws: `Failure` when the credential cannot be read, or APNs did not answer in time.
     package static func run(
-        _ record: RequestRecord, with configuration: WorkerConfiguration, timeoutNs: Int64, trace: TraceFile? = nil,
+        _ record: RequestRecord, with configuration: WorkerConfiguration, timeoutNs: Int64,
         onDelay: (String) -> Void = { _ in }
     ) throws(Failure) -> Answer {
         let requestedAtMs = LoopTime.read().wallMs
@@ -71,13 +70,12 @@ package enum DirectSend {
         } catch {
             throw Failure("\(error)")
         }
-        var transport = app.transportConfiguration(timeoutNs)
-        transport.trace = trace.map { Trace($0, app: order.settings.name) }
         let place = DialTarget.text(order.settings.host, UInt16(clamping: order.settings.port))
         do {
             return Answer(
                 try SingleRequest.send(
-                    order.request, transport, token: ProviderTokens().token(of: app), isPatient: true,
+                    order.request, app.transportConfiguration(timeoutNs), token: ProviderTokens().token(of: app),
+                    isPatient: true,
                     timeoutNs: timeoutNs,
                     onDelay: { onDelay("\(text(of: $0, at: place)) (\(timeoutNs / 1_000_000_000) s at most)") }),
                 to: order, requestedAtMs: requestedAtMs)

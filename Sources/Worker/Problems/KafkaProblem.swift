@@ -15,7 +15,6 @@ struct KafkaProblem: Equatable {
         case refusingSingle = "it refuses single records while it takes others; they are tried again"
         case writing = "it cannot be written; what needs it waits"
         case reading = "it cannot be read"
-        case refusing = "a broker refuses an offset which its log has; it is asked again, and reading goes on there"
         case unthreaded = "the system had no thread for one of its brokers; what that one leads may not be read"
         case committing = "commits are refused"
         case joining = "the group cannot be joined anew; trying again"
@@ -23,7 +22,7 @@ struct KafkaProblem: Equatable {
         var kind: Fault.Kind {
             switch self {
             case .writing, .unreported, .unacknowledged, .refusingSingle: .unwritable
-            case .reading, .refusing, .unthreaded: .unreadable
+            case .reading, .unthreaded: .unreadable
             case .committing: .uncommitted
             case .joining: .unjoined
             }
@@ -77,17 +76,12 @@ enum Advice {
     static func reading(_ topic: String, group: String, _ code: KafkaCode) -> String {
         switch code {
         case .topicAuthorizationFailed: "grant READ on topic \(topic)"
-        case .badCompression:
-            "a batch of topic \(topic) cannot be unpacked: look what its producer wrote there; delete the partition's records up to it "
+        case .badCompression, .badMessage, .notImplemented:
+            "a batch of topic \(topic) cannot be read: look what its producer wrote there; delete the partition's records up to it "
                 + "(kafka-delete-records.sh) to read on behind it"
         case _ where code.isUnknownTopic: "create topic \(topic), or take it out of the configuration"
         default: self.group(group, code)
         }
-    }
-
-    /// - Parameter name: of the group for which a topic that is there is not found.
-    static func unfound(_ topic: String, group name: String) -> String {
-        "the topic is there, other brokers say: look at the broker that coordinates group \(name)"
     }
 
     static func group(_ name: String, _ code: KafkaCode) -> String {

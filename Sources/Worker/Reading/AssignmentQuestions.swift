@@ -3,8 +3,7 @@ internal import EventLoop
 internal import Kafka
 
 /// How long the questions of one turn may wait for brokers, all those together that one group's reader asks. They hold
-/// the core up, and with it both groups: each reader has a budget of its own, so a turn waits for two seconds in all,
-/// and for one more where a client that was made for a question ends (`Consumer.highWatermarks`).
+/// the core up, and with it both groups: each reader has a budget of its own, so a turn waits for two seconds in all.
 struct TurnBudget {
     private let endNs: Int64
 
@@ -29,73 +28,65 @@ struct AssignedStart {
     var logEnd: Int64?
     /// `nil`: the log's beginning.
     var offset: Int64?
-    /// The log is not the one that was committed for.
-    var isAnotherLog = false
+    /// The topic has another id than the one for which was committed.
+    var isRecreated = false
 }
 
-/// What has to be known of partitions before they are read: what is committed for them, and which offsets their logs
-/// have. Asked for in as many turns as it takes, in each of which they wait for a second or so (`TurnBudget`), so that
-/// all else goes on between them; after one that nobody answered, all else has half a second.
+/// Asks what has to be known of partitions before they are read: the ids of their topics, what is committed for them,
+/// and which offsets their logs have. It takes as many turns as it needs, in each of which it waits for a second or so
+/// (`TurnBudget`), so that all else goes on between them.
 struct AssignmentQuestions {
     let partitions: [TopicPartition]
     private var unasked: [TopicPartition]
     /// One question for all has no answer where one topic is denied: librdkafka fails it as a whole.
     private var isByTopic = false
-    private(set) var committed: [CommittedOffset] = []
+    /// `nil` until they were asked for.
+    private var ids: [String: TopicID]?
+    private var committed: [CommittedOffset] = []
     /// Partitions of which the topic's error hides what is committed.
     private(set) var failed: [(partition: TopicPartition, code: KafkaCode)] = []
     private var starts: [Int64?]?
     private var ends: [Int64?]?
-    private var areEndsWhole = false
 
     init(_ partitions: [TopicPartition]) {
         self.partitions = partitions
         unasked = partitions
     }
 
-    /// Asks on; false: not all is known, and more is to be asked in the next turn. What a log has may stay unknown.
+    /// The ids of the partitions' topics, as far as they were told.
+    var topicIDs: [String: TopicID] { ids ?? [:] }
+
+    /// Asks on; false: not all is known, and more is to be asked in the next turn. Ids and what a log has may stay
+    /// unknown.
     ///
-    /// - Parameter override: what counts as committed for a partition, whatever the group says.
     /// - Throws: why what is committed could not be asked for; what was told stays.
-    mutating func ask(
-        _ consumer: Consumer, _ budget: TurnBudget, override: (TopicPartition) -> CommittedOffset?
-    ) throws(KafkaError) -> Bool {
+    mutating func ask(_ consumer: Consumer, _ budget: TurnBudget) throws(KafkaError) -> Bool {
+        if ids == nil {
+            guard let timeoutMs = budget.timeoutMs else { return false }
+            ids = consumer.topicIDs(of: Set(partitions.map(\.topic)), timeoutMs: timeoutMs)
+        }
         while !unasked.isEmpty {
             guard let timeoutMs = budget.timeoutMs else { return false }
-            try askCommitted(consumer, timeoutMs, override)
+            try askCommitted(consumer, timeoutMs)
         }
         guard !committed.isEmpty else { return true }
         let names = committed.map(\.partition)
-        let unknown: [Int64?] = names.map { _ in nil }
         if starts == nil {
             guard let timeoutMs = budget.timeoutMs else { return false }
-            starts = (try? consumer.starts(of: names, timeoutMs: timeoutMs)) ?? unknown
+            starts = (try? consumer.starts(of: names, timeoutMs: timeoutMs)) ?? names.map { _ in nil }
         }
         if ends == nil {
             guard let timeoutMs = budget.timeoutMs else { return false }
             ends = consumer.ends(of: names, timeoutMs: timeoutMs)
         }
-        guard !areEndsWhole else { return true }
-        // What is beyond the last stable offset need not be beyond the log's end: a transaction may be open.
-        let isAnyBeyond = zip(committed, ends ?? unknown).contains { committed, end in
-            end.map { committed.offset ?? 0 > $0 } ?? false
-        }
-        if isAnyBeyond {
-            guard let timeoutMs = budget.timeoutMs else { return false }
-            ends = consumer.highWatermarks(of: names, timeoutMs: timeoutMs)
-        }
-        areEndsWhole = true
         return true
     }
 
-    private mutating func askCommitted(
-        _ consumer: Consumer, _ timeoutMs: Int32, _ override: (TopicPartition) -> CommittedOffset?
-    ) throws(KafkaError) {
+    private mutating func askCommitted(_ consumer: Consumer, _ timeoutMs: Int32) throws(KafkaError) {
         let topic = unasked[0].topic
         let batch = isByTopic ? unasked.filter { $0.topic == topic } : unasked
         do throws(KafkaError) {
             for answer in try consumer.committed(batch, timeoutMs: timeoutMs) {
-                let answer = override(answer.partition) ?? answer
                 if answer.code == .none || answer.code == .noOffset {
                     committed.append(answer)
                 } else {
@@ -108,33 +99,36 @@ struct AssignmentQuestions {
                 isByTopic = true
                 return
             }
-            for partition in batch {
-                if let answer = override(partition) {
-                    committed.append(answer)
-                } else {
-                    failed.append((partition, error.code))
-                }
-            }
+            failed += batch.map { ($0, error.code) }
         }
         unasked = batch.count == unasked.count ? [] : unasked.filter { $0.topic != topic }
     }
 
     /// Of those for which it is known what is committed, once all was asked.
-    func assignedStarts(roleOfTopic: (String) -> PartitionRole) -> [AssignedStart] {
+    func assignedStarts(
+        knownIDs: [String: TopicID], roleOfTopic: (String) -> PartitionRole
+    ) -> [AssignedStart] {
         let unknown: [Int64?] = committed.map { _ in nil }
         return zip(committed, zip(starts ?? unknown, ends ?? unknown)).map { committed, log in
+            let topic = committed.partition.topic
             var start = AssignedStart(committed: committed, logStart: log.0, logEnd: log.1)
-            switch DeliveryMachine.readingStart(
+            // This end is the last stable offset, which an open transaction keeps below what was committed. An offset
+            // that really is beyond the log's end is refused when it is read.
+            if let end = start.logEnd, let offset = committed.offset, OffsetLimit.holds(offset), offset > end {
+                start.logEnd = nil
+            }
+            if case .at(let offset) = DeliveryMachine.readingStart(
                 committed: committed.offset, logStart: start.logStart, logEnd: start.logEnd)
             {
-            case .at(let offset): start.offset = offset
-            case .beginning:
+                start.offset = offset
+            }
+            if let known = knownIDs[topic], let id = topicIDs[topic], known != id {
+                start.isRecreated = true
                 start.offset = nil
-                start.isAnotherLog = committed.offset != nil
             }
             // A tier of which nothing is committed starts at its first record: that offset is committed at once, for
             // the tier to be found by it when it is taken out of the configuration.
-            if committed.offset == nil, roleOfTopic(committed.partition.topic).isRetry, let logStart = start.logStart {
+            if committed.offset == nil, roleOfTopic(topic).isRetry, let logStart = start.logStart {
                 start.committed = CommittedOffset(partition: committed.partition, offset: logStart, metadata: [])
                 start.offset = logStart
             }
@@ -143,8 +137,8 @@ struct AssignmentQuestions {
     }
 }
 
-/// Partitions that are not read, since nobody tells what is committed for them, and when to ask again.
-struct UntoldPartitions {
+/// Assigned partitions that are not read, since nobody tells what is committed for them, and when to ask again.
+struct PartitionsAwaitingOffsets {
     private(set) var partitions: [TopicPartition]
     private(set) var retryNs: Int64
     private var pauseNs = Self.leastPauseNs

@@ -29,8 +29,6 @@ struct ConsumerGroups: RequestSource, OffsetSink {
         for (reader, committer) in zip(readers, committers) {
             reader.markReadable()
             reader.serve(&machine, now: now) { reply, machine in committer.take(reply, &machine, now: now) }
-            for partition in committer.takeDoubted() { reader.onLogDoubted(partition) }
-            for partition in committer.takeGone() { reader.topicIsGone(partition, &machine, now: now) }
         }
         let after = LoopTime.read()
         return DeliveryTime(ns: after.monotonicNs, wallMs: after.wallMs)
@@ -60,12 +58,6 @@ struct ConsumerGroups: RequestSource, OffsetSink {
 
     /// Why one of them is of no use any more.
     var fatalError: KafkaError? { readers.lazy.compactMap(\.fatalError).first }
-
-    /// How a log stands that one of them doubted.
-    func take(_ answer: LogQuestions.Answer, _ machine: inout DeliveryMachine, now: DeliveryTime) {
-        for reader in readers { reader.take(answer, &machine, now: now) }
-        for committer in committers { committer.take(answer) }
-    }
 
     /// The trouble of partitions that are not ours any more is nobody's.
     func keepHouse() {

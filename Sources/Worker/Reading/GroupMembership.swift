@@ -47,6 +47,23 @@ final class GroupMembership {
         }
     }
 
+    private enum Phase {
+        case member
+        /// What is assigned drains, and answers are waited for until this time (monotonic).
+        case leaving(deadlineNs: Int64)
+        /// Everything was given back, and the consumer closes.
+        case closing(deadlineNs: Int64)
+        /// The client is of no use any more, and with it the membership.
+        case abandoned
+
+        var deadlineNs: Int64? {
+            switch self {
+            case .leaving(let deadlineNs), .closing(let deadlineNs): deadlineNs
+            case .member, .abandoned: nil
+            }
+        }
+    }
+
     private let consumer: Consumer
     /// The group's id.
     private let name: String
@@ -56,18 +73,14 @@ final class GroupMembership {
     private let drainNs: Int64
     /// As subscribed to.
     var topics: [String]
-    /// What is asked about partitions given to us before they are read, and when to ask on (monotonic).
+    private var phase = Phase.member
+    /// What is asked about assigned partitions before they are read, and when to ask on (monotonic).
     private var waiting: (questions: AssignmentQuestions, retryNs: Int64)?
-    /// Partitions given to us that are not read.
-    private var untold: UntoldPartitions?
+    /// Assigned partitions that are not read.
+    private var awaitingOffsets: PartitionsAwaitingOffsets?
     private var pending: PendingCalls?
     /// What the group asked for, and what is left since we leave: each partition is in one of them at most.
     private var revocations: [Revocation] = []
-    /// When to stop waiting for answers, since we leave (monotonic).
-    private var leaveDeadlineNs: Int64?
-    private var hasStartedClosing = false
-    /// The client is of no use any more, and with it the membership.
-    private var isAbandoned = false
     /// Whether the group has answered once; an empty assignment counts.
     private(set) var hasJoined = false
     /// For partitions, and for having left.
@@ -98,13 +111,22 @@ final class GroupMembership {
     /// Nothing is on its way out: what is assigned may be read.
     var mayRead: Bool { revocations.isEmpty }
 
-    var isLeaving: Bool { leaveDeadlineNs != nil }
+    /// True also after it has left.
+    var isLeaving: Bool { if case .member = phase { false } else { true } }
+
+    private var isAbandoned: Bool { if case .abandoned = phase { true } else { false } }
 
     /// The group may be joined anew: nothing is on its way out, nor are we.
     var isSettled: Bool { mayRead && !isLeaving }
 
     /// Whether the group was left.
-    var hasLeft: Bool { isAbandoned || hasStartedClosing && consumer.isClosed }
+    var hasLeft: Bool {
+        switch phase {
+        case .member, .leaving: false
+        case .closing: consumer.isClosed
+        case .abandoned: true
+        }
+    }
 
     /// When something is to be done without a wake-up (monotonic).
     var nextDeadlineNs: Int64? {
@@ -112,7 +134,7 @@ final class GroupMembership {
         func consider(_ ns: Int64) { deadline = min(deadline ?? ns, ns) }
         if let waiting { consider(waiting.retryNs) }
         if let pending { consider(pending.retryNs) }
-        if let untold, waiting == nil, isSettled { consider(untold.retryNs) }
+        if let awaitingOffsets, waiting == nil, isSettled { consider(awaitingOffsets.retryNs) }
         for revocation in revocations { consider(revocation.nextNs) }
         return deadline
     }
@@ -181,7 +203,7 @@ final class GroupMembership {
         waiting = (AssignmentQuestions(isLeaving ? [] : partitions), now.ns)
         // With eager assignment, a partition that was left out and is not in this one belongs to another member now.
         let given = Set(partitions)
-        let before = consumer.isCooperative ? Set(untold?.partitions ?? []) : []
+        let before = consumer.isCooperative ? Set(awaitingOffsets?.partitions ?? []) : []
         keepProblems(of: { given.contains($0) || before.contains($0) })
     }
 
@@ -191,44 +213,38 @@ final class GroupMembership {
     }
 
     /// Begins to read what was assigned, once it is known where.
-    ///
-    /// - Returns: what the watch saw of their logs before.
-    func moveAssignment(_ machine: inout DeliveryMachine, _ now: DeliveryTime) -> [LogMarks.Change] {
-        guard var questions = waiting?.questions, let retryNs = waiting?.retryNs, retryNs <= now.ns else { return [] }
+    func moveAssignment(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        guard var questions = waiting?.questions, let retryNs = waiting?.retryNs, retryNs <= now.ns else { return }
         do throws(KafkaError) {
-            let isAllKnown = try questions.ask(consumer, TurnBudget()) { partitions.start(of: $0, now) }
-            guard isAllKnown else {
+            guard try questions.ask(consumer, TurnBudget()) else {
                 waiting = (questions, now.ns)
-                return []
+                return
             }
-            let changes = try begin(questions.assignedStarts(roleOfTopic: partitions.roleOfTopic), &machine, now)
+            try begin(questions, &machine, now)
             waiting = nil
             setAside(questions, now)
-            return changes
         } catch {
             logger.warning(
                 .kafka, "what was assigned cannot be read yet; trying again", about: name,
                 ["group": "\(name)", "error": "\(error.text)"])
             // It may have taken a second to fail, since the turn began.
             waiting = (questions, LoopTime.read().monotonicNs + Self.questionPauseNs)
-            return []
         }
     }
 
     private func begin(
-        _ starts: [AssignedStart], _ machine: inout DeliveryMachine, _ now: DeliveryTime
-    ) throws(KafkaError) -> [LogMarks.Change] {
+        _ questions: AssignmentQuestions, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+    ) throws(KafkaError) {
+        let starts = questions.assignedStarts(knownIDs: partitions.topicIDs, roleOfTopic: partitions.roleOfTopic)
         let queues = try consumer.assign(starts.map { PartitionStart($0.committed.partition, offset: $0.offset) })
-        guard !starts.isEmpty else { return [] }
-        partitions.begin(starts, queues, &machine, now)
+        guard !starts.isEmpty else { return }
+        partitions.begin(starts, queues, topicIDs: questions.topicIDs, &machine, now)
         logger.info(
             .kafka, "partitions assigned",
             [
                 "group": "\(name)",
                 "partitions": "\(starts.map(\.committed.partition.description).sorted().joined(separator: ","))",
             ])
-        // Where partitions move one by one, the others may be on their way still.
-        return partitions.takeKept(of: queues.map(\.partition), forgetsOthers: !consumer.isCooperative, now)
     }
 
     /// Leaves out the partitions that cannot be read: they hinder no other.
@@ -238,17 +254,17 @@ final class GroupMembership {
         }
         var failed = questions.failed.map(\.partition)
         // Where partitions move one by one, those left out before are still ours.
-        if consumer.isCooperative, let before = untold {
+        if consumer.isCooperative, let before = awaitingOffsets {
             failed += before.partitions.filter { !questions.partitions.contains($0) }
         }
-        untold = UntoldPartitions(failed, nowNs: now.ns)
+        awaitingOffsets = PartitionsAwaitingOffsets(failed, nowNs: now.ns)
     }
 
-    /// Asks again for what could not be told; once it can, the group is joined anew, which gives it to somebody.
-    func askForUntold(_ now: DeliveryTime) {
-        guard var untold, untold.retryNs <= now.ns, waiting == nil, isSettled else { return }
-        let canBeRead = untold.ask(consumer, TurnBudget(), nowNs: now.ns)
-        self.untold = canBeRead ? nil : untold
+    /// Asks again for what could not be told; once it can, the group is joined anew, which assigns it to a member.
+    func askForOffsets(_ now: DeliveryTime) {
+        guard var awaiting = awaitingOffsets, awaiting.retryNs <= now.ns, waiting == nil, isSettled else { return }
+        let canBeRead = awaiting.ask(consumer, TurnBudget(), nowNs: now.ns)
+        awaitingOffsets = canBeRead ? nil : awaiting
         if canBeRead { rejoin("partitions can be read again", now) }
     }
 
@@ -261,8 +277,8 @@ final class GroupMembership {
         guard !isAbandoned else { return }
         waiting = nil
         let taken = Set(revoked)
-        let remaining = consumer.isCooperative ? untold?.partitions.filter { !taken.contains($0) } ?? [] : []
-        untold = UntoldPartitions(remaining, nowNs: now.ns)
+        let remaining = consumer.isCooperative ? awaitingOffsets?.partitions.filter { !taken.contains($0) } ?? [] : []
+        awaitingOffsets = PartitionsAwaitingOffsets(remaining, nowNs: now.ns)
         keepProblems(of: { remaining.contains($0) })
         let ids = partitions.all.filter { taken.contains($0.partition) }.map(\.id)
         logger.info(
@@ -278,7 +294,7 @@ final class GroupMembership {
                 .map { $0.only({ !ids.contains($0) }, untilNs: .max) }.filter { !$0.partitions.isEmpty }
             revocations.append(
                 Revocation(
-                    partitions: ids, deadlineNs: min(now.ns + drainNs, leaveDeadlineNs ?? .max),
+                    partitions: ids, deadlineNs: min(now.ns + drainNs, phase.deadlineNs ?? .max),
                     mustUnassign: true))
         }
     }
@@ -288,10 +304,10 @@ final class GroupMembership {
     func leave(_ machine: inout DeliveryMachine, limitNs: Int64, _ now: DeliveryTime) {
         guard !isAbandoned else { return }
         let deadlineNs = now.ns + limitNs
-        leaveDeadlineNs = deadlineNs
+        phase = .leaving(deadlineNs: deadlineNs)
         joinWait.end()
         waiting = nil
-        untold = nil
+        awaitingOffsets = nil
         pending = pending?.only(.unassign)
         let draining = Set(revocations.flatMap(\.partitions))
         let others = partitions.all.map(\.id).filter { !draining.contains($0) }
@@ -304,15 +320,13 @@ final class GroupMembership {
     /// was assigned, so what is on connections settles, and nothing more is sent of it.
     func abandon(because error: KafkaError, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         guard !isAbandoned else { return }
-        isAbandoned = true
-        leaveDeadlineNs = now.ns
+        phase = .abandoned
         joinWait.end()
         leaveWait.end()
         waiting = nil
-        untold = nil
+        awaitingOffsets = nil
         pending = nil
         revocations = []
-        hasStartedClosing = true
         logger.error(.kafka, "the group cannot be read any more", ["group": "\(name)", "error": "\(error.text)"])
         partitions.giveUp(partitions.all.map(\.id), isLost: true, &machine)
     }
@@ -340,8 +354,8 @@ final class GroupMembership {
                 revocations.append(revocation)
             }
         }
-        if isLeaving, revocations.isEmpty, !hasStartedClosing {
-            hasStartedClosing = true
+        if case .leaving(let deadlineNs) = phase, revocations.isEmpty {
+            phase = .closing(deadlineNs: deadlineNs)
             leaveWait.begin(nowNs: now.ns)
             do throws(KafkaError) {
                 try consumer.startClosing()
@@ -374,5 +388,28 @@ final class GroupMembership {
     func mustSayLeaving(_ now: DeliveryTime) -> Bool {
         if hasLeft { leaveWait.end() }
         return leaveWait.mustSay(nowNs: now.ns)
+    }
+}
+
+/// A wait for a group's coordinator that is said once, where it lasts. Decides only; no clock, no I/O.
+struct GroupWait {
+    private var sinceNs: Int64?
+    private var isSaid = false
+
+    /// What is over sooner is not worth a line.
+    static let quietNs: Int64 = 1_500_000_000
+
+    /// It waits, from the first of these calls on.
+    mutating func begin(nowNs: Int64) {
+        if sinceNs == nil { sinceNs = nowNs }
+    }
+
+    mutating func end() { self = GroupWait() }
+
+    /// True once, when it has lasted.
+    mutating func mustSay(nowNs: Int64) -> Bool {
+        guard let sinceNs, !isSaid, nowNs - sinceNs >= Self.quietNs else { return false }
+        isSaid = true
+        return true
     }
 }

@@ -29,6 +29,8 @@ final class GroupReader: CommitSender {
     private let problems: ReadingProblems
     private let context: ReadingContext
     private var nextToRead = 0
+    /// Topics that may have been recreated.
+    private var topicsToCheck: Set<String> = []
     private var headers: [RecordHeader] = []
     /// The client is of no use any more: what it read is given up.
     private(set) var fatalError: KafkaError?
@@ -56,7 +58,7 @@ final class GroupReader: CommitSender {
     /// The group gave out its partitions anew: a member came, or went.
     var onAssignment: () -> Void = {}
 
-    /// The log of a partition is another one.
+    /// The topic of a partition was recreated.
     var onAnotherLog: (TopicPartition) -> Void {
         get { context.onAnotherLog }
         set { context.onAnotherLog = newValue }
@@ -66,12 +68,6 @@ final class GroupReader: CommitSender {
     var onSkipped: (TopicPartition, Int64) -> Void {
         get { context.onSkipped }
         set { context.onSkipped = newValue }
-    }
-
-    /// How a log stands is to be asked, for `take(_:_:now:)`.
-    var onLogDoubted: (TopicPartition) -> Void {
-        get { context.onLogDoubted }
-        set { context.onLogDoubted = newValue }
     }
 
     /// Records that are not to be looked at: the worker died at them.
@@ -114,10 +110,10 @@ final class GroupReader: CommitSender {
         }
         if let fatalError { membership.abandon(because: fatalError, &machine, now) }
         membership.tellAgain(now)
-        for change in membership.moveAssignment(&machine, now) { logIsAnother(change, &machine, now: now) }
+        membership.moveAssignment(&machine, now)
         membership.moveRevocation(&machine, now)
-        membership.askForUntold(now)
-        for one in partitions.all { one.askWhetherRefused(now) }
+        membership.askForOffsets(now)
+        checkTopicIDs(now)
     }
 
     private func take(_ event: ConsumerEvent, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
@@ -127,9 +123,11 @@ final class GroupReader: CommitSender {
             onAssignment()
         case .revoked(let partitions, let lost): membership.revoked(partitions, lost: lost, &machine, now)
         case .committed: break
-        case .offsetReset(let partition, let text):
-            if let one = partitions[partition], !one.isStopped { one.refuse(text, now) }
+        case .offsetReset(let reset):
+            topicsToCheck.insert(reset.partition.topic)
+            partitions[reset.partition]?.offsetRefused(reset, machine)
         case .partitionFailed(let partition, let error):
+            if error.code.isUnknownTopic { topicsToCheck.insert(partition.topic) }
             problems.note(.partition(partition), error.code, of: partition.topic, isOfFetch: true, now)
         case .client(let event): take(event, now)
         }
@@ -195,7 +193,6 @@ final class GroupReader: CommitSender {
         for step in all.indices {
             let one = all[(first + step) % all.count]
             let outcome = one.read(&headers, &letterRoom, into: &machine, now: now, deadLetters)
-            if outcome.isAnotherLog { restart(one, from: 0, &machine, now) }
             if outcome.records > 0 { problems.isRead(one.partition) }
             if outcome.hasMore { hasMore = true }
             if outcome.records > 0, step + 1 < all.count, ContinuousClock.now - begin > Self.turnLimit {
@@ -206,44 +203,15 @@ final class GroupReader: CommitSender {
         return hasMore
     }
 
-    // MARK: The log
+    // MARK: Recreated topics
 
-    /// Takes how a log stands, as `onLogDoubted` asked: what librdkafka did by itself counts only if that says so, too.
-    func take(_ answer: LogQuestions.Answer, _ machine: inout DeliveryMachine, now: DeliveryTime) {
-        // One that is gone is told of by librdkafka, and by the watch; and is asked for again.
-        guard let one = partitions[answer.partition], !one.isStopped, case .there(let first, let end) = answer.state
-        else { return }
-        one.take(first: first, end: end, machine, now)
-    }
-
-    /// What the watch saw: records from `change.from` on are of another log than those that were read, although their
-    /// offsets go on (of an idle partition nothing else tells it on librdkafka 2.0.2).
-    ///
-    /// Told while the partition is on its way to somebody, or from us, it is kept: the watch says it once, and whoever
-    /// has the partition next would go on from what was committed for the log before. Where another one had begun anew
-    /// meanwhile, that is done once more, and what repeats is in doubt.
-    func logIsAnother(_ change: LogMarks.Change, _ machine: inout DeliveryMachine, now: DeliveryTime) {
-        guard let one = partitions[change.partition], membership.isSettled else {
-            return partitions.keep(change, now)
-        }
-        // Whoever began since then, and not behind it, reads all that is new.
-        guard !one.covers(change) else { return }
-        restart(one, from: change.from, &machine, now)
-    }
-
-    private func restart(
-        _ one: PartitionReader, from offset: Int64, _ machine: inout DeliveryMachine, _ now: DeliveryTime
-    ) {
-        partitions.restart(one, from: offset, &machine, now)
-        if membership.isSettled { membership.rejoin("the log of \(one.partition) is another one", now) }
-    }
-
-    /// The topic of this partition was unknown when its offset was to be committed: with it the offset goes. Nothing
-    /// more is committed, lest it be for a log that is made anew, and the group tells where to go on.
-    func topicIsGone(_ partition: TopicPartition, _ machine: inout DeliveryMachine, now: DeliveryTime) {
-        guard let one = partitions[partition], membership.isSettled, !one.isStopped else { return }
-        one.stop(from: nil, &machine, now)
-        membership.rejoin("topic \(partition.topic) is gone", now)
+    /// Asks for the ids of topics of which a partition was unknown or an offset out of range. Where one was recreated,
+    /// the group is joined anew, which reads its partitions from the beginning.
+    private func checkTopicIDs(_ now: DeliveryTime) {
+        guard !topicsToCheck.isEmpty, membership.isSettled else { return }
+        let told = consumer.topicIDs(of: topicsToCheck, timeoutMs: TurnBudget.milliseconds)
+        topicsToCheck = []
+        if partitions.isRecreated(among: told) { membership.rejoin("a topic was recreated", now) }
     }
 
     // MARK: Commits and deadlines

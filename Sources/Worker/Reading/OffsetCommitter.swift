@@ -20,13 +20,6 @@ final class OffsetCommitter {
     private var pending: [TopicPartition?] = []
     private var sentNs: Int64 = 0
     private var tag: UInt64 = 0
-    /// Partitions whose topic was unknown in the last reply, as nobody else says yet; empties with `takeDoubted`.
-    private var doubted: [TopicPartition] = []
-    /// Those whose topic was unknown in the last reply, and gone before by what other brokers say; empties with
-    /// `takeGone`.
-    private var gone: [TopicPartition] = []
-    /// What was said of those whose topic is unknown to the coordinator.
-    private var isGone: [TopicPartition: Bool] = [:]
     private var problems: [KafkaProblem.Subject: KafkaProblem] = [:]
 
     /// A reply that takes longer is told.
@@ -34,6 +27,9 @@ final class OffsetCommitter {
     /// One that takes longer is not waited for: librdkafka gives a commit up sooner (after the session's time while
     /// there is no coordinator, then after `socket.timeout.ms`, 10 s), so none comes any more. It is committed anew.
     let lostNs: Int64
+    /// A coordinator that knows no such topic for so long is right. One that has just begun to coordinate, or of a topic
+    /// that was just created, may not know it yet.
+    static let unknownTopicNs: Int64 = 3_000_000_000
 
     /// - Parameter sessionMs: of the group's members.
     init(_ group: CommitGroup, name: String, sessionMs: Int, logger: Logger) {
@@ -113,7 +109,6 @@ final class OffsetCommitter {
             if !problems.isEmpty {
                 problems = problems.filter { $0.key != .group(name) && $0.key != .partition(partition) }
             }
-            if !isGone.isEmpty { isGone[partition] = nil }
             return .acknowledged
         }
         if code == .offsetMetadataTooLarge { return .metadataTooLarge }
@@ -127,19 +122,9 @@ final class OffsetCommitter {
         }
         // librdkafka gives one partition's error to all of the commit (rdkafka_request.c, OffsetCommit).
         guard isAlone else { return .unattributed }
-        note(.partition(partition), code, advice(on: code, of: partition), now)
-        guard code.isUnknownTopic else { return code == .topicAuthorizationFailed ? .impossible : .refused }
-        guard isGone[partition] == true else {
-            if !doubted.contains(partition) { doubted.append(partition) }
-            return .refused
-        }
-        if !gone.contains(partition) { gone.append(partition) }
-        return .impossible
-    }
-
-    private func advice(on code: KafkaCode, of partition: TopicPartition) -> String {
-        code.isUnknownTopic && isGone[partition] == false
-            ? Advice.unfound(partition.topic, group: name) : Advice.reading(partition.topic, group: name, code)
+        note(.partition(partition), code, Advice.reading(partition.topic, group: name, code), now)
+        let hasLasted = problems[.partition(partition)].map { now.ns - $0.sinceNs >= Self.unknownTopicNs } ?? false
+        return code == .topicAuthorizationFailed || code.isUnknownTopic && hasLasted ? .impossible : .refused
     }
 
     private func note(_ subject: KafkaProblem.Subject, _ code: KafkaCode, _ advice: String, _ now: DeliveryTime) {
@@ -149,25 +134,6 @@ final class OffsetCommitter {
         logger.debug(
             .kafka, "a commit is refused; committing again", about: "\(subject) \(code.name)",
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
-    }
-
-    /// Partitions whose topic was unknown since the last call, for `take(_:)`.
-    func takeDoubted() -> [TopicPartition] {
-        defer { doubted = [] }
-        return doubted
-    }
-
-    /// Takes how a log stands that was doubted: one reply alone takes no topic for gone.
-    func take(_ answer: LogQuestions.Answer) {
-        guard let problem = problems[.partition(answer.partition)], problem.code.isUnknownTopic else { return }
-        isGone[answer.partition] = answer.state == .gone
-        problems[.partition(answer.partition)]?.advice = advice(on: problem.code, of: answer.partition)
-    }
-
-    /// Partitions whose topic is gone, and was unknown since the last call.
-    func takeGone() -> [TopicPartition] {
-        defer { gone = [] }
-        return gone
     }
 
     /// What commits are refused for now, or wait for.
@@ -184,7 +150,6 @@ final class OffsetCommitter {
 
     /// The trouble of partitions that are not ours any more is nobody's.
     func keepOnly(_ isOurs: (TopicPartition) -> Bool) {
-        if !isGone.isEmpty { isGone = isGone.filter { isOurs($0.key) } }
         guard !problems.isEmpty else { return }
         problems = problems.filter { entry in
             if case .partition(let partition) = entry.key { isOurs(partition) } else { true }

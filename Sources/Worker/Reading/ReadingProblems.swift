@@ -29,7 +29,6 @@ final class ReadingProblems {
     private let group: String
     private let logger: Logger
     private var said: [KafkaProblem.Subject: Said] = [:]
-    private var falseRefusals = FalseRefusals()
     private var missingThread = MissingThread()
 
     init(ofGroup group: String, logger: Logger) {
@@ -41,13 +40,14 @@ final class ReadingProblems {
     ///
     /// - Parameter logEnd: where a partition's log ends, as the last fetch told; -1 if none did.
     func all(_ now: DeliveryTime, logEnd: (TopicPartition) -> Int64 = { _ in -1 }) -> [KafkaProblem] {
+        // A fetch that moves the known end of the log was allowed to read it.
         for case (let subject, let one) in said where one.problem.code == .topicAuthorizationFailed && one.isOfFetch {
             guard case .partition(let partition) = subject else { continue }
             let end = logEnd(partition)
             if one.logEnd == nil { said[subject]?.logEnd = end }
             if let before = one.logEnd, end != before { said[subject] = nil }
         }
-        return said.values.filter { !isOver($0, now) }.map(\.problem) + falseRefusals.problems(nowNs: now.ns)
+        return said.values.filter { !isOver($0, now) }.map(\.problem)
             + [missingThread.problem(ofGroup: group, nowNs: now.ns)].compactMap(\.self)
     }
 
@@ -125,11 +125,6 @@ final class ReadingProblems {
 
     /// The group can be joined.
     func canJoin() { said[.group(group)] = nil }
-
-    /// A broker refused an offset although the log has it.
-    func refusedFalsely(_ partition: TopicPartition, _ now: DeliveryTime) {
-        falseRefusals.note(partition, nowNs: now.ns)
-    }
 
     /// There was no room for the thread of a broker.
     func missesThread(_ now: DeliveryTime) { missingThread.note(nowNs: now.ns) }

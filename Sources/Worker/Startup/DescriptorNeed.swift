@@ -5,11 +5,10 @@ package import Observability
 
 /// How many descriptors a worker may have open at once, by its configuration.
 package enum DescriptorNeed {
-    /// librdkafka's clients at once. Two producers: for all records, and for one at a time. A consumer for each of two
-    /// groups, and one more while one of them asks about what it was given (`Consumer.highWatermarks`). Two that look
-    /// for removed retry topics (`RemovedRetryTopics`). Where feedback is read, a producer more. Each connects to every
-    /// broker, and to its coordinator once more.
-    private static let kafkaClients = 2 + 3 + 2
+    /// librdkafka's clients at once: two producers (for all records, and for one at a time), a consumer for each of two
+    /// groups, two that look for removed retry topics (`RemovedRetryTopics`), and one more producer where feedback is
+    /// read. Each connects to every broker, and to its coordinator once more.
+    private static let kafkaClients = 2 + 2 + 3
     /// Of a client, besides its connections: pipes between its threads.
     private static let ofClient = 8
     /// What is always open: the process's own files, event loops, watched files; and a file that is read.

@@ -188,7 +188,7 @@ final class AppTransports: Transports {
                 standings[app.value].window.lastNs = now.ns
             case .disconnected(_, _, let unanswered): standings[app.value].doubtfulEnds.note(unanswered, nowNs: now.ns)
             case .connected, .peerCloses, .answered, .silent, .windowLengthened, .credentialFault, .replacing,
-                .certificate:
+                .certificate, .frame:
                 break
             }
             onNote(note, app, false)

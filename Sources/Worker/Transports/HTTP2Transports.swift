@@ -10,42 +10,50 @@ final class HTTP2Transports: TransportMaker {
     private let loop: Loop
     private let dialer: Dialer
     private let responseTimeoutNs: Int64
-    private let trace: TraceFile?
+    private let tracesFrames: @Sendable () -> Bool
 
-    init(loop: Loop, dialer: Dialer, responseTimeoutNs: Int64, trace: TraceFile?) {
+    /// `tracesFrames`: whether a connection that is made now tells the heads of its frames.
+    init(loop: Loop, dialer: Dialer, responseTimeoutNs: Int64, tracesFrames: @escaping @Sendable () -> Bool) {
         self.loop = loop
         self.dialer = dialer
         self.responseTimeoutNs = responseTimeoutNs
-        self.trace = trace
+        self.tracesFrames = tracesFrames
     }
 
     func make(
         _ app: LoadedApp, _ index: AppIndex, emit: @escaping ([TransportEvent]) -> Void
     ) -> any AppTransport {
-        HTTP2Transport(
+        let configuration = { [responseTimeoutNs, tracesFrames] (app: LoadedApp) in
+            var result = app.transportConfiguration(responseTimeoutNs)
+            result.tracesFrames = tracesFrames
+            return result
+        }
+        return HTTP2Transport(
             APNsTransport(
-                app: index, configuration: app.transportConfiguration(responseTimeoutNs), token: tokens.token(of: app),
-                loop: loop, dialer: dialer.traced(trace.map { Trace($0, app: app.settings.name) }), emit: emit), tokens,
-            responseTimeoutNs)
+                app: index, configuration: configuration(app), token: tokens.token(of: app), loop: loop,
+                dialer: dialer, emit: emit),
+            tokens, configuration)
     }
 }
 
 private final class HTTP2Transport: AppTransport {
     private let transport: APNsTransport
     private let tokens: ProviderTokens
-    private let responseTimeoutNs: Int64
+    private let configuration: (LoadedApp) -> APNsConfiguration
 
-    init(_ transport: APNsTransport, _ tokens: ProviderTokens, _ responseTimeoutNs: Int64) {
+    init(
+        _ transport: APNsTransport, _ tokens: ProviderTokens,
+        _ configuration: @escaping (LoadedApp) -> APNsConfiguration
+    ) {
         self.transport = transport
         self.tokens = tokens
-        self.responseTimeoutNs = responseTimeoutNs
+        self.configuration = configuration
     }
 
     func handle(_ command: TransportCommand) { transport.handle(command) }
 
     func replace(with app: LoadedApp) {
-        transport.replace(
-            configuration: app.transportConfiguration(responseTimeoutNs), token: tokens.token(of: app))
+        transport.replace(configuration: configuration(app), token: tokens.token(of: app))
     }
 }
 

@@ -9,9 +9,10 @@ final class TransportChoice: TransportMaker {
     private let http2: HTTP2Transports
     private let binary: BinaryTransports
 
-    init(loop: Loop, times: TransportTimes, trace: TraceFile?) throws {
+    init(loop: Loop, times: TransportTimes, tracesFrames: @escaping @Sendable () -> Bool) throws {
         let dialer = Dialer(loop: loop, resolver: try Resolver())
-        http2 = HTTP2Transports(loop: loop, dialer: dialer, responseTimeoutNs: times.responseTimeoutNs, trace: trace)
+        http2 = HTTP2Transports(
+            loop: loop, dialer: dialer, responseTimeoutNs: times.responseTimeoutNs, tracesFrames: tracesFrames)
         binary = BinaryTransports(loop: loop, dialer: dialer, longestWindowNs: times.longestWindowNs)
     }
 
@@ -25,11 +26,14 @@ final class TransportChoice: TransportMaker {
 }
 
 extension TransportLink {
-    /// `trace` keeps what passes on connections of HTTP/2.
+    /// `tracesFrames`: whether an HTTP/2 connection that is made now tells the heads of its frames. Net thread.
     convenience init(
-        _ apps: [LoadedApp], times: TransportTimes, trace: TraceFile? = nil, events: Mailbox<TransportEvent>
+        _ apps: [LoadedApp], times: TransportTimes, tracesFrames: @escaping @Sendable () -> Bool,
+        events: Mailbox<TransportEvent>
     ) throws {
-        try self.init(apps, events: events) { loop in try TransportChoice(loop: loop, times: times, trace: trace) }
+        try self.init(apps, events: events) { loop in
+            try TransportChoice(loop: loop, times: times, tracesFrames: tracesFrames)
+        }
     }
 }
 

@@ -1,4 +1,3 @@
-import APNs
 import Configuration
 import JSON
 import PushRecords
@@ -6,16 +5,12 @@ import Worker
 
 /// Sends the notification to APNs without Kafka, and prints the answer.
 func sendDirectly(_ record: RequestRecord, _ configuration: WorkerConfiguration, _ options: SendOptions) -> ExitCode {
-    let trace: TraceFile?
-    switch openTrace(options.trace, command: "apns-worker send", onEnd: { complain("apns-worker send: \($0)") }) {
-    case .failure(let exit): return exit.code
-    case .success(let opened): trace = opened
-    }
+    if let failure = startKeyLog(options.keyLog, command: "apns-worker send") { return failure }
     let (seconds, attoseconds) = options.deadline.components
     do throws(DirectSend.Failure) {
         let answer = try DirectSend.run(
             record, with: configuration, timeoutNs: seconds * 1_000_000_000 + attoseconds / 1_000_000_000,
-            trace: trace, onDelay: { complain("apns-worker send: \($0)") })
+            onDelay: { complain("apns-worker send: \($0)") })
         let token = options.token?.hex ?? ""
         say((options.format == .json ? answer.json(token) : answer.line(token)) + "\n")
         if let advice = answer.advice, options.format == .text { complain("apns-worker send: \(advice)") }

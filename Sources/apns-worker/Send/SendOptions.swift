@@ -27,7 +27,7 @@ struct SendOptions {
     var requests: String?
     var deadline = Duration.seconds(30)
     var format = OutputFormat.text
-    var trace: String?
+    var keyLog: String?
 
     static let table = OptionTable<Self>(
         command: "apns-worker send",
@@ -127,8 +127,8 @@ struct SendOptions {
         ) {
             options, text throws(UsageError) in options.deadline = try OptionValue.duration(text)
         },
-        .init("trace", value: "FILE", "\(traceHelp) With --direct only.") { options, text throws(UsageError) in
-            options.trace = try OptionValue.text(text)
+        .init("keylog", value: "FILE", "\(keyLogHelp) With --direct only.") { options, text throws(UsageError) in
+            options.keyLog = try OptionValue.text(text)
         },
         .init(
             "format", value: "NAME",
@@ -215,7 +215,7 @@ struct SendOptions {
         if payload != nil, alert != nil || title != nil { return "give either --payload, or --alert and --title" }
         if via == .direct, requests != nil { return "--request-topic is for --via kafka" }
         if via == .direct, notBefore != nil { return "--not-before is for --via kafka: --direct sends at once" }
-        if via == .kafka, trace != nil { return "--trace is for --direct; the worker's connections are run --trace's" }
+        if via == .kafka, keyLog != nil { return "--keylog is for --direct; for the worker, give it to run" }
         return nil
     }
 }

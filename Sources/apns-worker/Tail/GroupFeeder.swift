@@ -227,7 +227,7 @@ final class GroupFeeder {
             case .client(.fatal(let error)): failure = CommandFailure("Kafka: \(error)")
             case .client(.error(let error)), .partitionFailed(_, let error):
                 if let denial = denial(error.code) { failure = denial } else { troubles.say(error) }
-            case .offsetReset(_, let text): complain(text)
+            case .offsetReset(let reset): complain(reset.text)
             case .client(.log), .client(.statistics): break
             }
         }

@@ -38,7 +38,7 @@ extension TransportWorld {
             told.noneSinceNs = nil
         }
         let last = new.isQuarantine ? recent.lastQuarantine : recent.last
-        if let last, last.generation == new.generation, !last.wasReady, !last.wasAnotherReady,
+        if let last, last.replacements == new.replacements, !last.wasReady, !last.wasAnotherReady,
             let goneNs = last.goneNs, !hasAnotherGone(since: last)
         {
             chronicle.check(
@@ -236,7 +236,7 @@ extension TransportWorld {
             recent.answeredEndsNs.append(turnNs)
             told.endsInRow = 0
         }
-        guard gone.generation == recent.last?.generation, !isClosing else { return }
+        guard gone.replacements == recent.last?.replacements, !isClosing else { return }
         // Of `simple`, the end may be the answer.
         if gone.answers == 0, gone.wasSeenReady, gone.endedByPeer, !isBinary || binary.format != .simple,
             gone.wasAsked || turnNs - gone.dialledNs < Reachability.shortLifeNs

@@ -7,9 +7,9 @@ final class WorldConnection {
     let number: Int
     let dialledNs: Int64
     let isQuarantine: Bool
-    let generation: Int
-    private weak var client: Connection?
-    private weak var binaryClient: BinaryConnection?
+    /// How often all connections had been replaced before it was made.
+    let replacements: Int
+    private weak var client: PooledConnection?
     /// The client's end.
     var channel: MemoryChannel?
     /// When it was seen to be gone.
@@ -33,24 +33,15 @@ final class WorldConnection {
     init(number: Int, dialledNs: Int64, delegate: AnyObject) {
         self.number = number
         self.dialledNs = dialledNs
-        client = delegate as? Connection
-        binaryClient = delegate as? BinaryConnection
-        isQuarantine = client?.isQuarantine ?? binaryClient?.isQuarantine ?? false
-        generation = client?.credentialGeneration ?? binaryClient?.credentialGeneration ?? 0
+        client = delegate as? PooledConnection
+        isQuarantine = client?.isQuarantine ?? false
+        replacements = client?.order.replacements ?? 0
     }
 
     var stage: Stage {
-        if let client {
-            return switch client.phase {
-            case .dialing, .opening: .dialing
-            case .ready: .ready
-            case .draining: .draining
-            case .closed: .gone
-            }
-        }
-        guard let binaryClient else { return .gone }
-        return switch binaryClient.phase {
-        case .dialing: .dialing
+        guard let client else { return .gone }
+        return switch client.phase {
+        case .dialing, .opening: .dialing
         case .ready: .ready
         case .draining: .draining
         case .closed: .gone
@@ -58,6 +49,6 @@ final class WorldConnection {
     }
 
     /// Nothing holds the transport's object any more.
-    var isFreed: Bool { client == nil && binaryClient == nil }
+    var isFreed: Bool { client == nil }
     var isLive: Bool { stage == .dialing || stage == .ready }
 }
