@@ -4,7 +4,8 @@ import PushRecords
 
 /// Names of settings, symbols, metrics and so on that an article may use, each looked up where it is made.
 struct OurNames {
-    private let records = try! OurNames.code("Sources/PushRecords")
+    private let records =
+        try! OurNames.code("Sources/PushRecords") + RecordSchema.allCases.map(\.text).joined()
     private let commands: String
     private let metrics: String
     private let lines: String
@@ -15,9 +16,10 @@ struct OurNames {
         metrics = try Self.text("Sources/Worker/Admin/MetricsText.swift")
         lines = try Self.text("Sources/Worker/Core/EventLog.swift")
         var literals = try Self.text("Sources/APNs/Binary/GatewayAnswer.swift")
-        for folder in ["Schemas", "Results", "Requests", "Unregistered", "Vocabulary"] {
+        for folder in ["Results", "Requests", "Unregistered", "Vocabulary"] {
             literals += try Self.code("Sources/PushRecords/\(folder)")
         }
+        for schema in RecordSchema.allCases { literals += schema.text }
         literals += try Self.text("Sources/Delivery/Settlement/Settlement.swift")
         let configuration = try load(minimal).configuration
         var texts: Set<String> = [configuration.results.topic, configuration.unregistered.topic, "/status", "/metrics"]

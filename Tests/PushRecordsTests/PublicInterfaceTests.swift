@@ -62,7 +62,7 @@ import Testing
                 #expect(isExplained, "\(file.path):\(number + 1): \(code)")
             }
         }
-        for file in try Self.files("Sources/PushRecords/API/Payloads") where file.path.contains("Payload.swift") {
+        for file in try Self.files("Sources/PushRecords/API/Payloads") where file.path.contains(/Payloads?\.swift/) {
             #expect(
                 file.lines.contains { $0.contains("ource: \"") || $0.contains("ource of what is in it: \"") },
                 "\(file.path)")

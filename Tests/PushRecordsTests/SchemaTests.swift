@@ -169,6 +169,13 @@ struct SchemaCheck {
         }
     }
 
+    @Test func `the schema of dead letters lists every reason`() throws {
+        let properties = try SchemaCheck(.deadLetterHeaders).schema["properties"] as? [String: [String: Any]]
+        let listed = try #require(properties?["push-dlq-reason"]?["description"] as? String)
+        let known = DeadLetterReason.allCases.map(\.text.description)
+        #expect(listed.components(separatedBy: ", ") == known + ["output-too-large", "output-refused"])
+    }
+
     /// The schema and the parser agree on what a request's headers may be called.
     @Test(arguments: [
         ("apns-collapse-id", true), ("push-app", true), ("x-mine", true), ("Push-Retry-X", true),

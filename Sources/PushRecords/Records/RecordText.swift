@@ -76,3 +76,139 @@ extension Outcome {
         }
     }
 }
+
+/// The values of headers that a writer makes: numbers, ids and places. Its buffer never moves, so what it lends stays
+/// valid until `removeAll`, whatever is added later.
+///
+/// There is room for all that one record can have; what finds none is left empty rather than moving the rest.
+struct HeaderText: ~Copyable {
+    /// One place, one id and ten numbers.
+    static let capacity = 1_024
+
+    private var text = ByteWriter(capacity: capacity)
+
+    mutating func removeAll() { text.removeAll() }
+
+    @inline(__always)
+    mutating func add(_ id: NotificationUUID) -> UnsafeRawBufferPointer {
+        guard hasRoom(NotificationUUID.textCount) else { return .nothing }
+        withUnsafeTemporaryAllocation(byteCount: NotificationUUID.textCount, alignment: 8) { room in
+            id.writeText(to: room.baseAddress!)
+            text.append(bytes: UnsafeRawBufferPointer(room))
+        }
+        return text.bytes(from: text.count - NotificationUUID.textCount, to: text.count)
+    }
+
+    mutating func add(_ number: Int64) -> UnsafeRawBufferPointer {
+        // The writer asks for a few bytes more than a number has.
+        guard hasRoom(32) else { return .nothing }
+        let start = text.count
+        text.append(integer: number)
+        return text.bytes(from: start, to: text.count)
+    }
+
+    mutating func add(_ place: borrowing RequestPlace) -> UnsafeRawBufferPointer {
+        guard hasRoom(RecordLimits.place + 32) else { return .nothing }
+        let start = text.count
+        text.append(place)
+        return text.bytes(from: start, to: text.count)
+    }
+
+    @inline(__always)
+    private func hasRoom(_ size: Int) -> Bool { size <= Self.capacity &- text.count }
+}
+
+extension RequestPlace {
+    /// Longest name of a topic that Kafka allows.
+    static let topicLimit = RecordLimits.kafkaTopic
+
+    /// Reads `topic/partition/offset/index`; `nil` for anything else. The topic's range is lent from `text`.
+    package init?(text: UnsafeRawBufferPointer) {
+        var end = text.count
+        guard let index = Self.number(text, &end), index <= Int32.max,
+            let offset = Self.number(text, &end),
+            let partition = Self.number(text, &end), partition <= Int32.max,
+            end > 0, end <= Self.topicLimit
+        else { return nil }
+        let topic = text.part(0, end)
+        guard topic.allSatisfy(Self.mayBeInTopic) else { return nil }
+        self.init(topic: topic, partition: Int32(partition), offset: offset, index: Int32(index))
+    }
+
+    /// The number after the last `/` before `end`, which moves to that `/`.
+    private static func number(_ text: UnsafeRawBufferPointer, _ end: inout Int) -> Int64? {
+        var start = end
+        while start > 0 && text[start - 1] != UInt8(ascii: "/") { start -= 1 }
+        guard start > 1, let value = HeaderCheck.unsigned(text.part(start, end)) else { return nil }
+        end = start - 1
+        return value
+    }
+
+    private static func mayBeInTopic(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: "-"):
+            true
+        default: false
+        }
+    }
+}
+
+extension ByteWriter {
+    /// Appends `topic/partition/offset/index`, at most `RecordLimits.place` bytes.
+    mutating func append(_ place: borrowing RequestPlace) {
+        append(bytes: place.topic.cut(RequestPlace.topicLimit))
+        append(byte: UInt8(ascii: "/"))
+        append(integer: Int64(place.partition))
+        append(byte: UInt8(ascii: "/"))
+        append(integer: place.offset)
+        append(byte: UInt8(ascii: "/"))
+        append(integer: Int64(place.index))
+    }
+}
+
+/// The constant parts of records that depend on the app only, made once. Names are cut at `RecordLimits.app`.
+struct AppParts: ~Copyable {
+    private let text: ByteWriter
+    private let parts: [Part]
+
+    private struct Part {
+        var nameStart: Int
+        var nameEnd: Int
+        var membersEnd: Int
+        var environment: PushEnvironment
+    }
+
+    init(_ apps: [RecordApp]) {
+        var writer = JSONWriter()
+        var parts: [Part] = []
+        for app in apps {
+            let nameStart = writer.out.count
+            var name = app.name
+            name.withUTF8 { writer.out.append(bytes: UnsafeRawBufferPointer($0).cutText(RecordLimits.app)) }
+            let nameEnd = writer.out.count
+            writer.out.append(",\"app\":\"")
+            name.withUTF8 { writer.text(UnsafeRawBufferPointer($0), limit: RecordLimits.app) }
+            writer.out.append("\",\"environment\":\"")
+            writer.out.append(app.environment.text)
+            writer.out.append("\"")
+            parts.append(
+                Part(
+                    nameStart: nameStart, nameEnd: nameEnd, membersEnd: writer.out.count, environment: app.environment))
+        }
+        self.parts = parts
+        text = writer.finish()
+    }
+
+    /// `,"app":"…","environment":"…"`; nothing when the place is -1.
+    func members(_ app: Int) -> UnsafeRawBufferPointer {
+        guard app >= 0 else { return .nothing }
+        return text.bytes(from: parts[app].nameEnd, to: parts[app].membersEnd)
+    }
+
+    func name(_ app: Int) -> UnsafeRawBufferPointer {
+        text.bytes(from: parts[app].nameStart, to: parts[app].nameEnd)
+    }
+
+    func environment(_ app: Int) -> PushEnvironment { parts[app].environment }
+}

@@ -14,8 +14,8 @@ public struct DeadLetter: Hashable, Sendable {
     /// The record's own headers, those of this product (`push-dlq-…`) taken out. None where the value was cut.
     public var headers: [HeaderField]
     /// `tombstone`, `not-json`, `no-device-token`, `bad-envelope`, `too-many-tokens`, `bad-retry-headers`,
-    /// `worker-crashed`, `unreadable-headers` or `unreadable-batch`; or `output-too-large` or `output-refused` of a
-    /// record that the worker wrote, which its topic refused. Later versions may have more.
+    /// `worker-crashed` or `unreadable-headers`; or `output-too-large` or `output-refused` of a record that the worker
+    /// wrote, which its topic refused. Later versions may have more.
     public var reason: String
     /// In words, for people.
     public var detail: String?

@@ -125,3 +125,37 @@ extension NotificationUUID {
             low: generator.next() & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000)
     }
 }
+
+/// Which app a notification is for (`apns-topic`).
+///
+/// Source: "Sending notification requests to APNs", apns-topic and "Know when to use push types".
+public enum PushTopic: Hashable, Sendable {
+    /// The app's bundle id. What the push type wants behind it (`PushType.topicSuffix`) is added unless it is there
+    /// already; of a broadcast nothing is.
+    case bundleID(String)
+    /// As it is: of `mdm` the UID in the subject of the MDM push certificate.
+    case exactly(String)
+
+    /// What goes to Apple.
+    func text(_ pushType: PushType, isBroadcast: Bool) -> String {
+        switch self {
+        case .exactly(let topic): return topic
+        case .bundleID(let id):
+            guard !isBroadcast, let suffix = pushType.topicSuffix, !id.hasSuffix(suffix) else { return id }
+            return id + suffix
+        }
+    }
+}
+
+/// Until when APNs keeps a notification for a device that cannot be reached (`apns-expiration`).
+///
+/// Source: "Sending notification requests to APNs", apns-expiration.
+public enum PushExpiration: Hashable, Sendable {
+    /// No `apns-expiration` is sent: APNs keeps it by its own policy, for 30 days at most. (It may be gone at any
+    /// time.)
+    case appleDefault
+    /// Tried once, not kept. The worker tries at most 30 seconds.
+    case nowOrNever
+    /// Kept until then; 1 to 4294967295 seconds since 1970 (UTC).
+    case at(secondsSinceEpoch: Int64)
+}

@@ -111,3 +111,185 @@ extension JSONWriter {
         return Array(json.bytes)
     }
 }
+
+// Values of a program's own types. There is no JSONEncoder without Foundation; what this makes means what JSONEncoder's
+// would, as it is unless told otherwise, since Apple decodes the state of a Live Activity with JSONDecoder as that is.
+
+extension PayloadValue {
+    /// A value of a type of your own, as JSON.
+    ///
+    /// ```swift
+    /// struct Score: Encodable { var home = 0, away = 0 }
+    /// let update = LiveActivityUpdate(contentState: try PayloadValue(encoding: Score()), timestamp: now)
+    /// ```
+    ///
+    /// It means what Foundation's `JSONEncoder` makes with its default strategies: a `Date` is a number of seconds
+    /// since 2001, `Data` is base64. Equal values are equal bytes, since members are in the order of their names.
+    /// Throws what cannot be JSON, with the path to it: a number that is not finite, more than 64 levels, or what the
+    /// type itself throws.
+    public init(encoding value: some Encodable) throws(RequestError) {
+        let node = EncodedNode()
+        do {
+            try node.encode(value, [])
+            self = try node.value([])
+        } catch {
+            throw RequestError(encoding: error, of: type(of: value))
+        }
+    }
+}
+
+extension [String: PayloadValue] {
+    /// The members of a value of a type of your own, to stand beside `aps`.
+    ///
+    /// ```swift
+    /// payload.custom = try .init(encoding: order)
+    /// ```
+    ///
+    /// Throws where the value is no object, and what `PayloadValue(encoding:)` throws.
+    public init(encoding value: some Encodable) throws(RequestError) {
+        guard case .object(let members) = try PayloadValue(encoding: value) else {
+            throw RequestError(.badRequestPayload, "\(type(of: value)) is not encoded as an object")
+        }
+        self = members
+    }
+}
+
+extension RequestError {
+    fileprivate init(encoding error: any Error, of type: Any.Type) {
+        switch error {
+        case let error as RequestError: self = error
+        case EncodingError.invalidValue(_, let context):
+            self.init(.badRequestPayload, "\(EncodingPath.text(context.codingPath)): \(context.debugDescription)")
+        default: self.init(.badRequestPayload, "\(type): \(error)")
+        }
+    }
+}
+
+/// JSON made elsewhere, of any push type: it goes to Apple byte for byte. Everything that the types of the other
+/// payloads forbid is left to the worker's checks when a record is made.
+///
+/// ```swift
+/// let notification = PushNotification(json: bytes, pushType: .voip, topic: .bundleID("com.example.shop"))
+/// ```
+public struct RawPayload: CollapsiblePayload, BroadcastPayload {
+    /// A JSON object. Source of what is in it: "Generating a remote notification".
+    public var bytes: [UInt8]
+    /// What kind of notification it is (`apns-push-type`). Source: "Sending notification requests to APNs".
+    public var pushType: PushType
+
+    /// A payload as it is; it is checked with the record.
+    public init(_ bytes: some Collection<UInt8>, pushType: PushType) {
+        self.bytes = Array(bytes)
+        self.pushType = pushType
+    }
+
+    /// The bytes, as they are.
+    public func json() throws(RequestError) -> [UInt8] { bytes }
+}
+
+/// A text of the app: the key of a string in its Localizable.strings, and what to put into it.
+///
+/// ```swift
+/// payload.localizedBody = LocalizedText("GAME_PLAY_REQUEST_FORMAT", "Shelly", "Rick")
+/// ```
+///
+/// Source: "Generating a remote notification", "Localize your alert messages".
+public struct LocalizedText: Hashable, Sendable {
+    /// The name of a key in the app's strings.
+    public var key: String
+    /// What replaces `%@` in that string, one after the other.
+    public var arguments: [String]
+
+    /// The text of a key, with these arguments.
+    public init(_ key: String, _ arguments: String...) { self.init(key, arguments: arguments) }
+
+    /// The text of a key, with these arguments.
+    public init(_ key: String, arguments: [String]) {
+        self.key = key
+        self.arguments = arguments
+    }
+}
+
+/// A time in whole seconds since 1970 (UTC), as Apple's payloads have it.
+///
+/// ```swift
+/// let now = UnixTime(secondsSinceEpoch: Int64(Date().timeIntervalSince1970))
+/// ```
+public struct UnixTime: Hashable, Comparable, Sendable, ExpressibleByIntegerLiteral {
+    /// Seconds, not milliseconds.
+    public var secondsSinceEpoch: Int64
+
+    /// The time that many seconds after 1970 began.
+    public init(secondsSinceEpoch: Int64) { self.secondsSinceEpoch = secondsSinceEpoch }
+
+    /// A literal is seconds since 1970.
+    public init(integerLiteral secondsSinceEpoch: Int64) { self.init(secondsSinceEpoch: secondsSinceEpoch) }
+
+    /// Whether one is earlier.
+    public static func < (one: Self, other: Self) -> Bool { one.secondsSinceEpoch < other.secondsSinceEpoch }
+
+    /// The seconds. Throws when they can be none: negative, or with so many digits as milliseconds have.
+    func checked(_ member: StaticString) throws(RequestError) -> Int64 {
+        guard (0..<100_000_000_000).contains(secondsSinceEpoch) else {
+            throw RequestError(
+                .badRequestPayload,
+                "\(member) is \(secondsSinceEpoch): seconds since 1970 are expected, and not milliseconds")
+        }
+        return secondsSinceEpoch
+    }
+}
+
+/// When APNs delivers (`apns-priority`). Source: "Sending notification requests to APNs", apns-priority.
+public enum PushPriority: UInt8, CaseIterable, Sendable {
+    /// At once: 10, and what Apple does when it is told nothing.
+    case immediate = 10
+    /// When the device's power allows it: 5. Such notifications may come in groups, be throttled or not be delivered.
+    case powerConsiderate = 5
+    /// 1: the device's power goes before everything else, and the device is not woken.
+    case withoutWaking = 1
+}
+
+/// The priorities of one kind of payload, as a type: what Apple calls an error does not compile.
+public protocol PriorityChoice: Hashable, Sendable {
+    /// The one among all.
+    var priority: PushPriority { get }
+}
+
+extension PushPriority: PriorityChoice {
+    /// Itself.
+    public var priority: PushPriority { self }
+}
+
+/// The priority of a background notification: "Always use priority 5. Using priority 10 is an error."
+///
+/// Source: "Sending notification requests to APNs", `background`.
+public enum BackgroundPriority: PriorityChoice {
+    /// 5. It is what a background notification has anyway.
+    case powerConsiderate
+
+    /// The one among all.
+    public var priority: PushPriority { .powerConsiderate }
+}
+
+/// The priorities of Live Activities and location queries: 10 or 5.
+///
+/// Source: "Starting and updating Live Activities with ActivityKit push notifications"; "Sending notification requests
+/// to APNs", `location`.
+public enum WakingPriority: PriorityChoice, CaseIterable {
+    /// 10. Updates of Live Activities with it count towards a budget, and are throttled beyond it.
+    case immediate
+    /// 5. Such updates are not counted.
+    case powerConsiderate
+
+    /// The one among all.
+    public var priority: PushPriority { self == .immediate ? .immediate : .powerConsiderate }
+}
+
+/// The priority of a Push to Talk notification: 10. Source: "Creating a Push to Talk app".
+public enum ImmediatePriority: PriorityChoice {
+    /// 10. It is what Apple takes when it is told nothing, too.
+    case immediate
+
+    /// The one among all.
+    public var priority: PushPriority { .immediate }
+}
