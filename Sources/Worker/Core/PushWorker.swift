@@ -108,7 +108,7 @@ package final class PushWorker: @unchecked Sendable {
                     guard let self else { return }
                     if signal == SIGHUP { return hangUp(reread) }
                     // A terminal's Ctrl-C reaches this process as well as its supervisor, which forwards it.
-                    guard !stopRequested.load(ordering: .relaxed) else { return }
+                    guard !shutdown.isRequested.load(ordering: .relaxed) else { return }
                     logger.notice(.worker, "stopping: draining what is in flight")
                     stop()
                 }
