@@ -28,9 +28,12 @@ extension EndToEnd.FalseAnswers {
             try tell("stall \(kind)")
             try scene.change("requests", scene.configuration.requests, "10", "bb")
             try proxy.waitFor("stalled ")
-            try pages.await("/status") {
-                $0.1.contains(#""health":"degraded""#) && $0.1.contains("broker 127.0.0.1:\(port)")
-                    && $0.1.contains(kind == "fetch" ? "Fetch" : "Produce") && $0.1.contains("look at")
+            let words =
+                kind == "fetch"
+                ? ["broker 127.0.0.1:\(port)", "takes requests and does not answer"]
+                : ["topic \(scene.configuration.results)", "has no acknowledgement"]
+            try pages.await("/status") { answer in
+                (["\"health\":\"degraded\"", "look at"] + words).allSatisfy(answer.1.contains)
             }
             try pages.await("/metrics", says: "\napns_worker_degraded 1\n")
             try tell("flow")

@@ -15,7 +15,6 @@ extension EndToEnd.Rights {
             try broker.deny(.read, .topic(topic))
             try scene.produce(30, "--plain")
             let (worker, pages) = try scene.startWorkerWithPages()
-            try worker.waitFor("topic \(topic) cannot be read: grant READ on topic \(topic)")
             try protected.awaitProblem(
                 "partition \(topic)/0", ["cannot be read", "grant READ on topic \(topic)"], worker, pages)
             // Nothing is known of the log's end.

@@ -18,6 +18,8 @@ FUTURE = 4_000_000_000
 TOPIC = ("apns-topic", b"com.example.shop")  # two apps are configured: a request has to name one
 # The delay asked for, by reason, in ms; for all others 15 minutes.
 ASKED = {"TooManyRequests": 30_000}
+# How many bytes of key and value the reduced form of a dead letter keeps.
+REDUCED_BYTES = 128
 
 
 @dataclass
@@ -440,8 +442,9 @@ class Check:
         detail = dict(message.headers()).get("push-dlq-detail", b"")
         self.equal(f"{case.name}: detail ({detail.decode()})", len(detail) > 0 and case.detail in detail, True)
         self.equal(f"{case.name}: key", message.key(), case.key)
-        self.equal(f"{case.name}: value", message.value(), None if is_cut else case.value)
-        wanted = case.headers + [
+        self.equal(f"{case.name}: value", message.value(), case.value[:REDUCED_BYTES] if is_cut else case.value)
+        # The reduced form leaves the record's own headers out.
+        wanted = ([] if is_cut else case.headers) + [
             ("push-dlq-reason", case.dead.encode()), ("push-dlq-detail", detail), ("push-dlq-topic", topic.encode()),
             ("push-dlq-partition", b"%d" % partition), ("push-dlq-offset", b"%d" % offset),
             ("push-dlq-timestamp", b"%d" % timestamp)]
