@@ -372,7 +372,7 @@ extension EndToEnd.Commands {
                 Tool.worker.path(), ["tail", "results", "--count", "60", "--deadline", "120s"] + tail)
             let tokens = (0..<50).map { Self.token(hex($0, digits: 8)) } + (0..<10).map { _ in Self.token("fa174101") }
             let earlier = try Self.run(["tail", "results", "--from", "end", "--deadline", "1s"] + tail)
-            #expect(earlier.ending == .exited(0) && earlier.text == "")
+            #expect(earlier.ending == .exited(0) && earlier.text == "", "\(earlier.text)")
             try scene.kcat(
                 tokens.map { #"\#($0):{"aps":{"alert":"Hi"}}"# } + ["key:not json"], headers: ["trace=a\u{1}b"])
             #expect(try following.wait() == .exited(0), "\(following.text)")
@@ -451,7 +451,8 @@ extension EndToEnd.Commands {
             for number in 1...7 {
                 #expect(following.text.contains("\"observed_at_ms\":\(number)}"), "\(following.text)")
             }
-            #expect(following.text.contains("\(topic): the topic was recreated"), "\(following.text)")
+            // Of the topic, or of the partition whose end is below what was read.
+            #expect(following.text.contains("was recreated"), "\(following.text)")
         }
 
         /// A command that fails gets the same records again; what it took is committed, and goes to nobody else.

@@ -85,6 +85,7 @@ extension KafkaBroker {
             RD_KAFKA_ACL_PERMISSION_TYPE_DENY, &text, text.count)
         defer { rd_kafka_AclBinding_destroy(filter) }
         try administer { client, queue in rd_kafka_DeleteAcls(client, &filter, 1, nil, queue) }
+        try awaitRule(operation, resource, RD_KAFKA_ACL_PERMISSION_TYPE_DENY, isThere: false)
     }
 
     private func create(
@@ -96,6 +97,24 @@ extension KafkaBroker {
             permission, &text, text.count)
         defer { rd_kafka_AclBinding_destroy(binding) }
         try administer { client, queue in rd_kafka_CreateAcls(client, &binding, 1, nil, queue) }
+        try awaitRule(operation, resource, permission, isThere: true)
+    }
+
+    /// Waits until the broker goes by a change of its rules: the controller answers when it has stored the change, and the
+    /// broker reads of it a moment later.
+    private func awaitRule(
+        _ operation: Operation, _ resource: Resource, _ permission: rd_kafka_AclPermissionType_t, isThere: Bool
+    ) throws {
+        var text = [CChar](repeating: 0, count: 256)
+        let filter = rd_kafka_AclBindingFilter_new(
+            resource.type, resource.name, RD_KAFKA_RESOURCE_PATTERN_LITERAL, "User:worker", "*", operation.c, permission,
+            &text, text.count)
+        defer { rd_kafka_AclBinding_destroy(filter) }
+        let deadline = Date(timeIntervalSinceNow: ChildProcess.patience)
+        while try (administer { client, queue in rd_kafka_DescribeAcls(client, filter, nil, queue) } > 0) != isThere {
+            guard Date() < deadline else { throw Failure.refused("the broker does not learn of a rule") }
+            usleep(20_000)
+        }
     }
 
     /// Lets `User:worker` write in transactions, whatever their ids: of these librdkafka 2.0.2 knows no rules, so it is
@@ -127,8 +146,10 @@ extension KafkaBroker {
         }
     }
 
-    /// Sends one request of the administrator's, and throws what the answer refuses.
-    private func administer(_ request: (OpaquePointer, OpaquePointer) -> Void) throws {
+    /// Sends one request of the administrator's, and throws what the answer refuses. Returns the number of rules that the
+    /// answer describes.
+    @discardableResult
+    private func administer(_ request: (OpaquePointer, OpaquePointer) -> Void) throws -> Int {
         let configuration = rd_kafka_conf_new()
         var text = [CChar](repeating: 0, count: 256)
         for (name, value) in [("bootstrap.servers", bootstrapServers), ("log_level", "0")] {
@@ -168,6 +189,10 @@ extension KafkaBroker {
                 guard matching > 0 else { throw Failure.refused("there was no such rule") }
             }
         }
+        if let result = rd_kafka_event_DescribeAcls_result(event) {
+            _ = rd_kafka_DescribeAcls_result_acls(result, &count)
+            return count
+        }
         let topics =
             rd_kafka_event_DeleteTopics_result(event).flatMap { rd_kafka_DeleteTopics_result_topics($0, &count) }
             ?? rd_kafka_event_CreatePartitions_result(event).flatMap {
@@ -181,5 +206,6 @@ extension KafkaBroker {
                 }
             }
         }
+        return 0
     }
 }
