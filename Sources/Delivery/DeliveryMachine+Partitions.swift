@@ -137,18 +137,6 @@ extension DeliveryMachine {
         return new
     }
 
-    /// The metadata of a commit at `start`, after `beginAnew`: what may have been sent of it is in doubt.
-    package func metadata(toBeginAt start: Int64, _ id: PartitionID) -> [UInt8] {
-        guard let partition = ledger.find(id),
-            ledger[partition].ledger.inheritedHorizon.offset > start
-        else { return [] }
-        let reach = ledger[partition].ledger.inheritedHorizon
-        var writer = CommitMapWriter()
-        writer.start(base: start, limit: ledger[partition].metadataLimit)
-        writer.finish(reach: reach.offset, indexes: reach.indexes, owner: ledger.writer.owner(of: id))
-        return writer.text
-    }
-
     /// Records of a changed log that are marked, although they may never have been sent: all below the offset that the
     /// old one had reached, as far as there were any.
     private func doubt(below sent: Int64, logStart: Int64?, logEnd: Int64?) -> Int64? {

@@ -219,19 +219,12 @@ import Glibc
         (try? client.offsets(.end, of: partitions, timeoutMs: timeoutMs)) ?? partitions.map { _ in nil }
     }
 
-    /// The first offset that each partition holds, and the one its next record gets; those whose leaders did not tell
-    /// are left out. Waits at most `timeoutMs` for each answer: with leaders that are silent for some of them.
-    ///
-    /// - Parameter topics: as the metadata has them; who leads nothing is not asked.
+    /// The first offset that each partition holds, and the end of what can be read of it; throws where one of the
+    /// leaders does not answer within `timeoutMs`.
     package func bounds(
-        of partitions: [TopicPartition], in topics: some Sequence<TopicDescription>, timeoutMs: Int32
-    ) -> [TopicPartition: (start: Int64, end: Int64)] {
-        var leaders = PartitionLeaders()
-        leaders.beginRound(topics)
-        let ends = client.offsets(.end, of: partitions, by: &leaders, timeoutMs: timeoutMs)
-        let starts = client.offsets(
-            .start, of: partitions.filter { ends[$0] != nil }, by: &leaders, timeoutMs: timeoutMs)
-        return ends.reduce(into: [:]) { $0[$1.key] = (starts[$1.key] ?? 0, $1.value) }
+        of partitions: [TopicPartition], timeoutMs: Int32
+    ) throws(KafkaError) -> [TopicPartition: Range<Int64>] {
+        try client.bounds(of: partitions, timeoutMs: timeoutMs)
     }
 
     /// The first offset that each partition holds, in the order given; waits for their leaders, at most `timeoutMs`.

@@ -7,17 +7,18 @@ enum LogPlace: Int64 {
 }
 
 extension ClientHandle {
-    /// Asks so that a leader that does not answer hides nothing of the others; those whose leaders did not tell are
-    /// left out. Waits at most `timeoutMs` for each answer.
-    func offsets(
-        _ place: LogPlace, of partitions: [TopicPartition], by leaders: inout PartitionLeaders, timeoutMs: Int32
-    ) -> [TopicPartition: Int64] {
-        leaders.ask(partitions) { partitions in
-            guard let offsets = try? offsets(place, of: partitions, timeoutMs: timeoutMs) else { return nil }
-            var found: [TopicPartition: Int64] = [:]
-            for (partition, offset) in zip(partitions, offsets) { found[partition] = offset }
-            return found
+    /// The first offset that each partition holds, and the end of what can be read of it; partitions whose leaders
+    /// cannot tell are left out. Waits at most `timeoutMs` for each of two answers, and throws as `offsets` does.
+    func bounds(
+        of partitions: [TopicPartition], timeoutMs: Int32
+    ) throws(KafkaError) -> [TopicPartition: Range<Int64>] {
+        let ends = try offsets(.end, of: partitions, timeoutMs: timeoutMs)
+        let starts = try offsets(.start, of: partitions, timeoutMs: timeoutMs)
+        var bounds: [TopicPartition: Range<Int64>] = [:]
+        for (partition, (start, end)) in zip(partitions, zip(starts, ends)) {
+            if let start, let end { bounds[partition] = start..<max(start, end) }
         }
+        return bounds
     }
 
     /// Asks the partitions' leaders, waiting at most `timeoutMs`; `nil` where one says that it cannot tell. Throws

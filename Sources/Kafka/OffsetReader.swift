@@ -41,7 +41,6 @@ import CRdkafka
     private var topics: [String: OpaquePointer] = unsafe [:]
     /// Those that are read.
     private var partitions: [Key: TopicPartition] = [:]
-    private var leaders = PartitionLeaders()
 
     /// Makes a client; no broker needs to be there.
     ///
@@ -105,18 +104,15 @@ import CRdkafka
     ///   thousands.
     package func topics(named names: [String], timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         for name in names { _ = try unsafe topic(name) }
-        let found = try Metadata(of: client, onlyKnown: true, timeoutMs: timeoutMs).topics
-        leaders.beginRound(found.values)
-        return found
+        return try Metadata(of: client, onlyKnown: true, timeoutMs: timeoutMs).topics
     }
 
-    /// The first offset that each partition holds, and the end of what can be read of it; those whose leaders did not
-    /// tell are left out. Their topics are to be among those of `topics(named:timeoutMs:)`.
-    package func bounds(of partitions: [TopicPartition], timeoutMs: Int32) -> [TopicPartition: Range<Int64>] {
-        let ends = client.offsets(.end, of: partitions, by: &leaders, timeoutMs: timeoutMs)
-        let starts = client.offsets(
-            .start, of: partitions.filter { ends[$0] != nil }, by: &leaders, timeoutMs: timeoutMs)
-        return starts.reduce(into: [:]) { $0[$1.key] = $1.value..<max($1.value, ends[$1.key] ?? 0) }
+    /// The first offset that each partition holds, and the end of what can be read of it; throws where one of the
+    /// leaders does not answer.
+    package func bounds(
+        of partitions: [TopicPartition], timeoutMs: Int32
+    ) throws(KafkaError) -> [TopicPartition: Range<Int64>] {
+        try client.bounds(of: partitions, timeoutMs: timeoutMs)
     }
 
     /// For each partition the first record with this timestamp (milliseconds since the epoch) or a later one;

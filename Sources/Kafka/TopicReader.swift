@@ -121,11 +121,11 @@ package struct BrokerWait {
     ) throws(CommandFailure) -> [TopicPartition: Range<Int64>] {
         let topics = Set(partitions.map(\.topic)).sorted()
         return try answer(about: topics.joined(separator: ", "), from: client) { timeoutMs throws(KafkaError) in
-            let found = client.bounds(of: partitions, timeoutMs: timeoutMs)
-            guard let silent = partitions.first(where: { found[$0] == nil }) else { return found }
-            // Leaders that were silent are asked again after the topics were.
+            // A leader that has moved is found by asking for the topics first.
             _ = try client.topics(named: topics, timeoutMs: timeoutMs)
-            throw KafkaError(.timedOut, "the leader of \(silent) does not answer")
+            let found = try client.bounds(of: partitions, timeoutMs: timeoutMs)
+            guard let silent = partitions.first(where: { found[$0] == nil }) else { return found }
+            throw KafkaError(.timedOut, "the leader of \(silent) does not tell which offsets it has")
         }
     }
 }

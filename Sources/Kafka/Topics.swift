@@ -9,17 +9,12 @@ package struct TopicDescription: Hashable, Sendable {
     package let code: KafkaCode
     /// The partitions that no broker leads now, which the topic's own `code` does not tell.
     package let leaderless: [Int32]
-    /// By the partition's number, the broker that leads it; -1: none, or not told.
-    package let leaders: [Int32]
 
-    package init(
-        name: String, partitions: Int, code: KafkaCode = .none, leaderless: [Int32] = [], leaders: [Int32] = []
-    ) {
+    package init(name: String, partitions: Int, code: KafkaCode = .none, leaderless: [Int32] = []) {
         self.name = name
         self.partitions = partitions
         self.code = code
         self.leaderless = leaderless
-        self.leaders = leaders
     }
 }
 
@@ -244,7 +239,7 @@ package struct TopicConfiguration: Hashable, Sendable {
             let name = unsafe String(cString: topic.topic)
             unsafe topics[name] = TopicDescription(
                 name: name, partitions: Int(topic.partition_cnt), code: KafkaCode(topic.err),
-                leaderless: Self.leaderless(of: topic), leaders: Self.leaders(of: topic))
+                leaderless: Self.leaderless(of: topic))
         }
         return topics
     }
@@ -259,17 +254,6 @@ package struct TopicConfiguration: Hashable, Sendable {
             }
         }
         return leaderless
-    }
-
-    private static func leaders(of topic: rd_kafka_metadata_topic) -> [Int32] {
-        let count = max(0, Int(unsafe topic.partition_cnt))
-        var leaders = Array(repeating: Int32(-1), count: count)
-        for index in 0..<count {
-            let partition = unsafe topic.partitions[index]
-            let number = unsafe Int(partition.id)
-            if leaders.indices.contains(number) { unsafe leaders[number] = partition.leader }
-        }
-        return leaders
     }
 
     /// Throws for the first topic that cannot be used.

@@ -51,22 +51,6 @@ struct TopicsTests {
         try member.close()
     }
 
-    /// librdkafka drops the answers of all leaders where one does not answer in time.
-    @Test func `A leader that does not answer hides nothing of the others`() throws {
-        let mock = try MockCluster(brokers: 2)
-        let topic = KafkaBroker.uniqueName("halves")
-        try mock.create(topic, partitions: 4)
-        let all = (0..<4 as Range<Int32>).map { TopicPartition(topic, $0) }
-        for partition in all { try mock.setLeader(of: partition, broker: partition.partition < 2 ? 1 : 2) }
-        let settings = ClusterSettings(bootstrapServers: mock.bootstrapServers)
-        let told = try Topics(settings).all(timeoutMs: 10_000)
-        #expect(told[topic]?.leaders == [1, 1, 2, 2])
-        let consumer = try Consumer(ConsumerSettings(cluster: settings, role: .requests, groupID: topic))
-        #expect(consumer.bounds(of: all, in: told.values, timeoutMs: 10_000).count == 4)
-        try mock.setRoundTrip(milliseconds: 60_000, broker: 2)
-        #expect(Set(consumer.bounds(of: all, in: told.values, timeoutMs: 1_000).keys) == Set(all.prefix(2)))
-    }
-
     @Test(.needsBroker) func `Topics are created, found and described`() throws {
         let broker = try #require(KafkaBroker.shared)
         let topics = try Topics(ClusterSettings(bootstrapServers: broker.bootstrapServers))

@@ -131,7 +131,7 @@ extension OffsetReader {
         #expect(all.offsets == [0, 1, 5] && all.troubles == [.end(offset: 7)])
         #expect(try reader.readAll(partition, from: 2).offsets == [5])
         #expect(try committed(reader, partition)?.offset == 9)
-        #expect(reader.bounds(of: [partition], timeoutMs: 10_000) == [partition: 0..<7])
+        #expect(try reader.bounds(of: [partition], timeoutMs: 10_000) == [partition: 0..<7])
         // Offsets alone make a transaction, too.
         try successor.producer.beginTransaction()
         try successor.commit([CommitEntry(partition, offset: 10)], group: cluster.group)

@@ -40,7 +40,7 @@ import Testing
         let letter = try DeadLetter(key: nil, value: [0x7B], headers: list)
         #expect(letter.key == nil && letter.value == [0x7B] && letter.headers == [HeaderField("apns-topic", "t")])
         #expect(letter.reason == "not-json" && letter.detail == nil && letter.place == "apns.requests/3/1234")
-        #expect(letter.timestampMs == -1 && letter.truncatedBytes == nil && letter.lastOffset == nil)
+        #expect(letter.timestampMs == -1 && letter.truncatedBytes == nil)
         let truncated = try DeadLetter(key: [1], value: nil, headers: list + [HeaderField("push-dlq-truncated", "9")])
         let cut = try DeadLetter(
             key: [1], value: [2], headers: list + [HeaderField("push-dlq-key-truncated", "900000")])

@@ -173,7 +173,6 @@ import Testing
                 original: fixture.content.copiedHeaders, place: fixture.content.request,
                 timestampMs: [-1, 0, 5].randomElement(using: &random)!,
                 reason: DeadLetterReason.allCases.randomElement(using: &random)!, detail: ending.detail,
-                lastOffset: [nil, 7].randomElement(using: &random)!,
                 truncatedBytes: [nil, 0].randomElement(using: &random)!)
             try judge.ask(.deadLetterHeaders, headers: headers(letter))
             let refused = ReducedRecord.deadLetter(

@@ -27,7 +27,7 @@ import Testing
         let late = Late()
         private(set) var outcomes: [FeedbackReads.Outcome] = []
 
-        init(queueLimit: Int = FeedbackReads.queueLimit) throws {
+        init() throws {
             var options = SimulatorOptions()
             options.controlPort = nil
             options.gatewayPort = 0
@@ -43,7 +43,7 @@ import Testing
             resolver = try Resolver()
             reads = try FeedbackReads(
                 ClusterSettings(bootstrapServers: cluster.bootstrapServers), topic: topic, loop: loop,
-                resolver: resolver, logger: Logger(sink: log), queueLimit: queueLimit)
+                resolver: resolver, logger: Logger(sink: log))
             reads.onEnd = { [unowned self] in outcomes.append($1) }
         }
 
@@ -130,16 +130,16 @@ import Testing
         #expect(try world.written == 60_000)
     }
 
-    /// The list has 11 MB: more than the kernel's buffers and the queue have room for.
+    /// The list has 11 MB: more than the kernel's buffers and the worker have room for.
     @Test func whatThereIsNoRoomForStaysWithTheService() throws {
-        let world = try World(queueLimit: 100_000)
+        let world = try World()
         try world.tell(300_000)
         try world.reads.begin(try world.app())
         try world.run { world.reads.waiting(of: 0).tokens > 1_000 }
         try world.cluster.setReachable(false)
         let end = Date(timeIntervalSinceNow: 2)
         try world.run { Date() > end }
-        // In librdkafka, in the queue, and what one turn reads beyond.
+        // The limit, and what one turn reads beyond.
         #expect((1_000...20_000).contains(world.reads.waiting(of: 0).tokens))
         #expect(world.log.lines.contains { $0.contains("read no further before Kafka takes") })
         try world.cluster.setReachable(true)

@@ -2,11 +2,9 @@ import Testing
 
 @testable import Worker
 
-/// When feedback is read, and what waits of it.
+/// When feedback is read.
 @Suite struct FeedbackValueTests {
     private static let second: Int64 = 1_000_000_000
-
-    // MARK: The plan
 
     private func plan(_ intervals: [Int: Int64]) -> FeedbackPlan {
         var plan = FeedbackPlan()
@@ -53,42 +51,5 @@ import Testing
         plan.set([:], nowNs: 31 * Self.second)
         plan.ended(0, isComplete: true, nowNs: 32 * Self.second)
         #expect(plan.nextNs == nil, "it is gone")
-    }
-
-    // MARK: The queue
-
-    /// More than is given back at once, taken while more comes.
-    @Test func whatGoesInComesOutInItsOrder() {
-        var queue = FeedbackQueue()
-        var last: UInt64 = 0
-        var next: UInt64 = 0
-        func token(_ number: UInt64) -> [UInt8] {
-            [UInt8](repeating: UInt8(truncatingIfNeeded: number), count: Int(number % 100) + 1)
-        }
-        func add(_ count: Int) {
-            for _ in 0..<count {
-                token(last).withUnsafeBytes {
-                    queue.append(FeedbackQueue.Item(read: last, seconds: UInt32(truncatingIfNeeded: last), token: $0))
-                }
-                last += 1
-            }
-        }
-        func take(_ count: Int) {
-            for _ in 0..<count {
-                let isTaken = queue.takeFirst { item in
-                    #expect(item.read == next && item.seconds == UInt32(truncatingIfNeeded: next))
-                    return Array(item.token) == token(next)
-                }
-                #expect(isTaken)
-                next += 1
-            }
-        }
-        for _ in 0..<10 {
-            add(8_000)
-            take(7_000)
-        }
-        #expect(queue.count == 10_000 && !queue.takeFirst { _ in false } && queue.count == 10_000)
-        take(10_000)
-        #expect(queue.count == 0 && queue.byteCount == 0 && !queue.takeFirst { _ in true })
     }
 }

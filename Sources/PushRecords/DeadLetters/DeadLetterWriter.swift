@@ -14,11 +14,10 @@ package struct DeadLetterWriter: ~Copyable {
     ///
     /// - Parameters:
     ///   - place: topic, partition and offset of the record; its index is not used.
-    ///   - lastOffset: of the offsets it stands for, where that is a whole batch.
     ///   - truncatedBytes: size of the value that the broker refused as too large, when it is left out.
     package mutating func headers(
         original: UnsafeBufferPointer<RecordHeader>, place: RequestPlace, timestampMs: Int64,
-        reason: DeadLetterReason, detail: Detail, lastOffset: Int64? = nil, truncatedBytes: Int? = nil
+        reason: DeadLetterReason, detail: Detail, truncatedBytes: Int? = nil
     ) -> UnsafeBufferPointer<RecordHeader> {
         list.removeAll()
         text.removeAll()
@@ -33,7 +32,6 @@ package struct DeadLetterWriter: ~Copyable {
         list.append("push-dlq-topic", place.topic.cut(RecordLimits.kafkaTopic))
         list.append("push-dlq-partition", text.add(Int64(place.partition)))
         list.append("push-dlq-offset", text.add(place.offset))
-        if let lastOffset { list.append("push-dlq-last-offset", text.add(lastOffset)) }
         list.append("push-dlq-timestamp", text.add(timestampMs))
         if let truncatedBytes { list.append("push-dlq-truncated", text.add(Int64(truncatedBytes))) }
         return list.list

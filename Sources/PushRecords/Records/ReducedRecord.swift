@@ -106,7 +106,7 @@ package enum ReducedRecord {
             case "push-dlq-reason": limit = RecordLimits.reason
             case "push-dlq-detail": limit = RecordLimits.reducedBytes
             case "push-dlq-topic": limit = RecordLimits.kafkaTopic
-            case "push-dlq-partition", "push-dlq-offset", "push-dlq-last-offset", "push-dlq-timestamp": limit = 20
+            case "push-dlq-partition", "push-dlq-offset", "push-dlq-timestamp": limit = 20
             case "push-dlq-truncated":
                 // Cut before: it had more bytes than there are.
                 valueSize = max(valueSize, Int(String(decoding: header.value ?? [], as: UTF8.self)) ?? 0)

@@ -8,7 +8,7 @@ internal import PushRecords
 /// Reads apps' feedback, and writes each dead token that it tells to the unregistered topic. One loop's thread.
 ///
 /// A read is over once Kafka has acknowledged all that it brought: the service forgets what it told. For the same
-/// reason none is begun while Kafka does not answer. What waits for Kafka is bounded (`queueLimit`): beyond,
+/// reason none is begun while Kafka does not answer. What waits for Kafka is bounded (`FeedbackWriter`): beyond,
 /// connections are not read, and the service keeps what TCP has no room for.
 final class FeedbackReads {
     /// How a read ended.
@@ -51,18 +51,13 @@ final class FeedbackReads {
     /// A read is over.
     var onEnd: (FeedbackApp, Outcome) -> Void = { _, _ in }
 
-    /// Bytes of tokens that wait: some 700,000 of 32 bytes, beside 10,000 in librdkafka.
-    static let queueLimit = 32 << 20
-
     init(
-        _ cluster: ClusterSettings, topic: String, loop: Loop, resolver: Resolver, logger: Logger,
-        queueLimit: Int = FeedbackReads.queueLimit
+        _ cluster: ClusterSettings, topic: String, loop: Loop, resolver: Resolver, logger: Logger
     ) throws(SystemError) {
         self.loop = loop
         self.logger = logger
         dialer = Dialer(loop: loop, resolver: resolver)
-        writer = try FeedbackWriter(cluster, topic: topic, queueLimit: queueLimit, loop: loop, logger: logger)
-        writer.encode = { [unowned self] in encode($0, $1) }
+        writer = try FeedbackWriter(cluster, topic: topic, loop: loop, logger: logger)
         writer.onAcknowledged = { [unowned self] in acknowledged($0) }
         writer.onServed = { [unowned self] in served() }
     }
@@ -108,7 +103,14 @@ final class FeedbackReads {
         guard let read = reads[number] else { return }
         if read.told == read.acknowledged { read.movedNs = loop.now.monotonicNs }
         read.told += 1
-        writer.append(FeedbackQueue.Item(read: number, seconds: seconds, token: token))
+        var topic = read.app.topic
+        topic.withUTF8 { topic in
+            writer.write(
+                read.writer.write(
+                    feedback: token, topic: UnsafeRawBufferPointer(topic), app: 0,
+                    unregisteredAtMs: Int64(seconds) * 1_000, observedAtMs: loop.now.wallMs),
+                tag: number)
+        }
         if !isPaused, writer.isFull { pause(true) }
         serveSoon()
     }
@@ -149,17 +151,6 @@ final class FeedbackReads {
     }
 
     // MARK: What becomes of it
-
-    private func encode(_ item: FeedbackQueue.Item, _ body: (EncodedRecord) -> Bool) -> Bool {
-        guard let read = reads[item.read] else { preconditionFailure("a read lasts until its last token is written") }
-        var topic = read.app.topic
-        return topic.withUTF8 { topic in
-            body(
-                read.writer.write(
-                    feedback: item.token, topic: UnsafeRawBufferPointer(topic), app: 0,
-                    unregisteredAtMs: Int64(item.seconds) * 1_000, observedAtMs: loop.now.wallMs))
-        }
-    }
 
     private func acknowledged(_ number: UInt64) {
         guard let read = reads[number] else { return }

@@ -18,14 +18,11 @@ final class FeedbackWriter {
     private var producer: Producer?
     private var topic: ProducerTopic?
     private var health = ProducerHealth()
-    private var queue = FeedbackQueue()
-    /// What came back, to be written before anything new.
+    /// What came back, or was not taken: it is written before anything new.
     private var refused: [UndeliveredRecord] = []
     private var nextTryNs: Int64 = 0
     private var pauseNs = ProducerHealth.leastPauseNs
     private var lookAgain: Alarm?
-    /// Makes the record of an item, and lends it.
-    var encode: (FeedbackQueue.Item, (EncodedRecord) -> Bool) -> Bool = { _, _ in false }
     /// Kafka has a token of that read.
     var onAcknowledged: (_ read: UInt64) -> Void = { _ in }
     /// Something was handed over or came back.
@@ -33,15 +30,12 @@ final class FeedbackWriter {
     /// The last trouble, in the client's words; empty: none since a record was acknowledged.
     private(set) var trouble = ""
 
-    /// Above this many bytes of queued tokens nothing more is read.
-    private let queueLimit: Int
-    /// Records in librdkafka at once: what it takes for each is ten times a queued token.
-    static let outstandingLimit = 10_000
+    /// Above this many tokens that are not acknowledged nothing more is read.
+    static let waitingLimit = 10_000
 
     init(
-        _ cluster: ClusterSettings, topic: String, queueLimit: Int, loop: Loop, logger: Logger
+        _ cluster: ClusterSettings, topic: String, loop: Loop, logger: Logger
     ) throws(SystemError) {
-        self.queueLimit = queueLimit
         self.cluster = cluster
         topicName = topic
         self.loop = loop
@@ -56,13 +50,26 @@ final class FeedbackWriter {
     private final class Owner { weak var writer: FeedbackWriter? }
 
     /// Whether no more tokens should come.
-    var isFull: Bool { queue.byteCount >= queueLimit }
+    var isFull: Bool { waiting >= Self.waitingLimit }
     /// Whether there is room for tokens again.
-    var hasRoom: Bool { queue.byteCount <= queueLimit / 2 }
+    var hasRoom: Bool { waiting <= Self.waitingLimit / 2 }
     /// Tokens that are not acknowledged.
-    var waiting: Int { queue.count + refused.count + (producer?.outstanding ?? 0) }
+    var waiting: Int { refused.count + (producer?.outstanding ?? 0) }
 
-    func append(_ item: FeedbackQueue.Item) { queue.append(item) }
+    /// Writes a token's record, or keeps it until it can be; after `check`.
+    func write(_ record: EncodedRecord, tag: UInt64) {
+        guard let producer, let topic else { preconditionFailure("a read begins with a question to Kafka") }
+        var code = KafkaCode.queueFull
+        if refused.isEmpty {
+            code = producer.produce(
+                to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: tag)
+        }
+        guard !isTaken(code) else { return }
+        refused.append(
+            UndeliveredRecord(
+                copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: topic, tag: tag,
+                code: code))
+    }
 
     /// Asks a broker about the topic, for `timeoutMs` at most; the caller waits meanwhile.
     ///
@@ -79,7 +86,7 @@ final class FeedbackWriter {
         return producer
     }
 
-    /// Takes reports, and hands over what there is room for.
+    /// Takes reports, and writes again what is due.
     func serve() {
         guard let producer else { return }
         let nowNs = LoopTime.read().monotonicNs
@@ -87,7 +94,6 @@ final class FeedbackWriter {
         health.look(reports: reports, outstanding: producer.outstanding, nowNs: nowNs)
         renew(producer, nowNs)
         writeAgain(producer, nowNs)
-        write(producer)
         if waiting > 0 { lookAgain?.set(afterNs: 1_000_000_000) }
         onServed()
     }
@@ -129,21 +135,6 @@ final class FeedbackWriter {
         var written = 0
         while written < refused.count, isTaken(producer.produce(refused[written])) { written += 1 }
         refused.removeFirst(written)
-    }
-
-    private func write(_ producer: Producer) {
-        guard let topic else { return }
-        while refused.isEmpty, producer.outstanding < Self.outstandingLimit {
-            let isTaken = queue.takeFirst { item in
-                encode(item) { record in
-                    self.isTaken(
-                        producer.produce(
-                            to: topic, key: record.key, value: record.value,
-                            headers: record.headers.asMessageHeaders, tag: item.read))
-                }
-            }
-            guard isTaken else { return }
-        }
     }
 
     /// Whatever keeps a producer from taking a record, it is offered again.

@@ -137,15 +137,15 @@ final class RemovedRetryTopics {
             let places = committed.filter { read.contains($0.partition.topic) }
             let bounds =
                 places.isEmpty
-                ? [:] : consumer.bounds(of: places.map(\.partition), in: topics.values, timeoutMs: timeoutMs)
+                ? [:] : (try? consumer.bounds(of: places.map(\.partition), timeoutMs: timeoutMs)) ?? [:]
             var records: [String: Int64] = [:]
             for place in places {
                 let topic = place.partition.topic
-                if let (start, end) = bounds[place.partition] {
-                    let count = max(0, end - max(place.offset ?? 0, start))
+                if let range = bounds[place.partition] {
+                    let count = max(0, range.upperBound - max(place.offset ?? 0, range.lowerBound))
                     if count > 0 { records[topic, default: 0] += count }
                 } else {
-                    // A partition whose leader does not tell may hold some.
+                    // Where a leader does not answer, nothing is known of any partition: each may hold some.
                     records[topic, default: 0] += 0
                 }
             }

@@ -25,8 +25,6 @@ public struct DeadLetter: Hashable, Sendable {
     public var partition: Int32
     /// Its place in the partition.
     public var offset: Int64
-    /// The last of the offsets it stands for, where it is a batch that cannot be read (`unreadable-batch`).
-    public var lastOffset: Int64?
     /// The record's timestamp, in milliseconds since the epoch.
     public var timestampMs: Int64
     /// How many bytes the value had, where the broker refused the whole record as too large.
@@ -67,7 +65,6 @@ extension DeadLetter {
         topic = try said["push-dlq-topic"].required("push-dlq-topic")
         partition = try number("push-dlq-partition").required("push-dlq-partition")
         offset = try number("push-dlq-offset").required("push-dlq-offset")
-        lastOffset = try number("push-dlq-last-offset")
         timestampMs = try number("push-dlq-timestamp").required("push-dlq-timestamp")
         truncatedBytes = try number("push-dlq-truncated")
         truncatedKeyBytes = try number("push-dlq-key-truncated")
