@@ -14,15 +14,12 @@ package final class Simulator: Sendable {
     package let books: Books
     package let credentials: SimulatorCredentials
     let environment: PushEnvironment
-    /// Where it listens.
+    /// The address of notifications. The services below are on the same host, where they are served.
     package let host: String
     package let port: UInt16
-    /// Where channels are managed; `nil`: nowhere.
     package let managementPort: UInt16?
-    /// Where the binary gateway and the feedback service are; `nil`: nowhere.
     package let gatewayPort: UInt16?
     package let feedbackPort: UInt16?
-    /// Where the control endpoint listens; `nil`: there is none.
     package let controlPort: UInt16?
     package let channels: ChannelBook
 

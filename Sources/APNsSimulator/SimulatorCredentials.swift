@@ -14,7 +14,7 @@ package struct SimulatorCredentials: Sendable {
     /// A client certificate for `bundleID`, for providers that use one.
     package var clientCertificatePEM: String
     package var clientKeyPEM: String
-    /// Where they are; `nil`: in memory only.
+    /// Their directory, or `nil` if they are in memory only.
     package var directory: String?
 
     package var caPEM: String { authority.certificatePEM }

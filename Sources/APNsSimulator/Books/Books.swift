@@ -14,7 +14,7 @@ package final class Books: @unchecked Sendable {
         var totals = Totals()
         /// Changes with every reset, so that a dump under way notices.
         var generation = 0
-        /// Where they are kept beyond the end of the process; `nil`: nowhere.
+        /// The file that keeps the books beyond the end of the process, if there is one.
         var file: BookFile?
 
         /// What became of a request whose arrival the book knows; `token` are its bytes, `place` the token's.

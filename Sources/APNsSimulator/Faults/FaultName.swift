@@ -58,7 +58,7 @@ struct FaultFamily: Sendable {
     var tokens: (prefix: String, digits: String)
     /// Some of their names, the ends of the range among them; each has a device token.
     var examples: [String]
-    /// The fault whose name ends so; `nil`: there is none.
+    /// Returns the fault whose name ends so, if there is one.
     private var read: @Sendable (Substring) -> Fault?
 
     static let all: [FaultFamily] = [
@@ -134,7 +134,7 @@ struct FaultFamily: Sendable {
 }
 
 extension Fault {
-    /// A fault by name: one of `NamedFault.all`, a reason of Apple's, or one of a family; `nil`: no such name.
+    /// A fault by name: one of `NamedFault.all`, a reason of Apple's, or one of a family. Returns `nil` for other names.
     package init?(name: String) {
         if let named = NamedFault.all.first(where: { $0.name == name }) {
             self = named.fault

@@ -47,7 +47,7 @@ struct TokenTable {
         return table
     }()
 
-    /// What a token asks for; `nil`: nothing. Either case; lent bytes of hex digits.
+    /// The fault that a token requests, if any. The bytes are hex digits of either case.
     @inline(__always)
     static func entry(for token: UnsafeRawBufferPointer) -> Entry? {
         guard token.count >= 8 else { return nil }
@@ -66,10 +66,10 @@ struct TokenTable {
         return Entry(fault: fault, times: times)
     }
 
-    /// What four digits ask for; `nil`: nothing.
+    /// The fault that four digits request, if any.
     static func fault(code: UInt16) -> Fault? { byCode[code] ?? patterned(code) }
 
-    /// The last three of four digits as a number in decimal; `nil`: one of them is a letter.
+    /// The last three of four digits as a number in decimal, or `nil` if one of them is a letter.
     static func decimal(_ code: UInt16) -> Int? {
         let digits = [code >> 8 & 15, code >> 4 & 15, code & 15]
         guard digits.allSatisfy({ $0 < 10 }) else { return nil }
@@ -107,8 +107,8 @@ struct TokenTable {
         return answer.reason
     }
 
-    /// The four digits that ask for a fault; `nil`: there are none, because its time is not one of whole hundredths of
-    /// a second below ten seconds.
+    /// The four digits that request a fault. There are none if its time is not a number of whole hundredths of a second
+    /// below ten seconds.
     static func code(of fault: Fault) -> String? {
         if let line = lines.first(where: { $0.fault == fault }) { return line.code.description }
         return (UInt16(0x1000)...0xEFFF).first { byCode[$0] == nil && patterned($0) == fault }

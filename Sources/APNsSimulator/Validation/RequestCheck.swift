@@ -20,7 +20,7 @@ struct CheckedRequest {
 /// and "Handling error responses from Apple Push Notification service": it must not share code with the worker's
 /// validation, or a bug would pass on both sides.
 struct RequestCheck: Sendable {
-    /// Bundle ids that may be pushed to, suffixes of push types aside; empty: any.
+    /// The bundle ids that may be pushed to, without the suffixes of push types. Empty allows all.
     var bundleIDs: [[UInt8]] = []
     /// Whether topic and push type have to fit.
     var checksTopicSuffixes = true
