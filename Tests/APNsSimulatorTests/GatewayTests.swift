@@ -17,15 +17,26 @@ struct GatewayTests {
         #expect(simulator.books.totals.openConnections == 1)
     }
 
-    @Test func anErrorIsAnsweredAndTheConnectionCloses() throws {
-        let (simulator, client) = try Simulator.gatewayAndClient()
-        client.send(
-            Wire.frame(1, tokenBytes("01")) + Wire.frame(2, tokenBytes("fa170008")) + Wire.frame(3, tokenBytes("02")))
+    /// Faults of the gateway, the tokens of three notifications, the bytes of the answer, and how the connection ends.
+    /// Then the numbers of notifications that were accepted, and that were not processed.
+    static let endings: [([String], [String], [UInt8], ChannelEnd.Kind, Int, Int)] = [
+        ([], ["01", "fa170008", "02"], Wire.error(8, 2), .closedByPeer, 1, 1),
+        (["shutdown@2"], ["01", "02", "03"], Wire.error(10, 2), .closedByPeer, 2, 1),
+        ([], ["fa17f023", "01", "02"], [], .lost, 0, 2),
+        (["split", "error-delay=20ms"], ["fa170001", "01", "02"], Wire.error(1, 1), .closedByPeer, 0, 2),
+    ]
+
+    @Test(arguments: endings.indices)
+    func theConnectionEndsAfterItsAnswer(place: Int) throws {
+        let (faults, tokens, answer, end, accepted, notProcessed) = Self.endings[place]
+        let simulator = try Simulator.withGateway { $0.gatewayFaults = try faults.map { try GatewayFault(text: $0) } }
+        let client = try simulator.gatewayClient()
+        client.send(tokens.enumerated().flatMap { Wire.frame($0 + 1, tokenBytes($1)) })
         #expect(client.run { client.end != nil })
-        #expect(client.received == Wire.error(8, 2))
-        #expect(client.end == .closedByPeer)
+        #expect(client.received == answer && client.end == end)
+        #expect((client.receipts > 1) == faults.contains("split"), "byte by byte")
         let totals = simulator.books.totals
-        #expect(totals.accepted == 1 && totals[.badDeviceToken] == 1 && totals.notProcessed == 1)
+        #expect(totals.accepted == accepted && totals.notProcessed == notProcessed)
     }
 
     @Test func withoutACertificateItCloses() throws {
@@ -117,29 +128,6 @@ struct GatewayTests {
         }
         #expect(simulator.books.totals.acceptedAgain == 3)
         #expect(simulator.books.totals.cuts == 2)
-    }
-
-    @Test func itShutsDownAndNamesTheLastOne() throws {
-        let (simulator, client) = try Simulator.gatewayAndClient("shutdown@3")
-        for number in 1...5 { client.send(Wire.enhanced(number * 1000, tokenBytes("01", number))) }
-        #expect(client.run { client.end != nil })
-        #expect(client.received == Wire.error(10, 3000))
-        #expect(simulator.books.totals.accepted == 3)
-    }
-
-    @Test func aTokenResetsTheConnection() throws {
-        let (_, client) = try Simulator.gatewayAndClient()
-        client.send(Wire.frame(1, tokenBytes("fa17f023")))
-        #expect(client.run { client.end != nil })
-        #expect(client.end == .lost && client.received.isEmpty)
-    }
-
-    @Test func aSplitAnswerComesByteByByte() throws {
-        let (_, client) = try Simulator.gatewayAndClient("split", "error-delay=20ms")
-        client.send(Wire.frame(77, tokenBytes("fa170001")))
-        #expect(client.run { client.end != nil })
-        #expect(client.received == Wire.error(1, 77))
-        #expect(client.receipts > 1)
     }
 
     @Test func aSlowOneReadsSoMuchASecond() throws {
