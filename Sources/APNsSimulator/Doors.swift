@@ -5,9 +5,9 @@ import TLS
 
 /// A connection of the simulator. Loop's thread.
 protocol Peer: SecureChannelDelegate {
-    /// Takes its channel, right after both were made.
-    func adopt(_ channel: SecureChannel)
-    /// The simulator stops: ends in order.
+    /// Set right after both are made.
+    var channel: SecureChannel? { get set }
+    /// Closes the connection in order, because the simulator stops.
     func leave()
 }
 
@@ -51,9 +51,8 @@ final class Door<Connection: Peer> {
                 state.totals.connections += 1
                 state.totals.openConnections += 1
             }
-            connection.adopt(
-                SecureChannel(
-                    accepted: accepted, context: context, loop: loop, options: channelOptions, delegate: connection))
+            connection.channel = SecureChannel(
+                accepted: accepted, context: context, loop: loop, options: channelOptions, delegate: connection)
         }
     }
 
@@ -92,18 +91,26 @@ final class Doors {
         _ options: SimulatorOptions, loop: Loop, keys: [ProviderKey], context: ServerContext,
         binaryContext: ServerContext, books: Books, channels: ChannelBook, feedback list: FeedbackList
     ) throws(SimulatorError) {
-        self.loop = loop
-        let service = Service(
-            options: options, keys: keys, books: books, channels: channels, nowNs: loop.now.monotonicNs)
-        self.service = service
-        notifications = try Door(options, port: options.port, loop: loop, context: context, books: books) {
-            ServerConnection(number: $0, service: service, loop: loop, onClosed: $1)
+        func door(_ service: Service, port: UInt16) throws(SimulatorError) -> Door<ServerConnection> {
+            try Door(options, port: port, loop: loop, context: context, books: books) {
+                ServerConnection(number: $0, service: service, loop: loop, onClosed: $1)
+            }
         }
-        management =
-            if let port = options.managementPort {
-                try Self.management(
-                    options, port: port, loop: loop, keys: keys, context: context, books: books, channels: channels)
-            } else { nil }
+        self.loop = loop
+        let nowNs = loop.now.monotonicNs
+        service = Service(options: options, keys: keys, books: books, channels: channels, nowNs: nowNs)
+        notifications = try door(service, port: options.port)
+        if let port = options.managementPort {
+            // Faults and latency apply to notifications only.
+            var calm = options
+            calm.faults = []
+            calm.latency = .none
+            let manager = Service(
+                options: calm, keys: keys, books: books, channels: channels, nowNs: nowNs, role: .management)
+            management = try door(manager, port: port)
+        } else {
+            management = nil
+        }
         let gatewayService = GatewayService(
             books: books, manner: GatewayManner(options.gatewayFaults), payloadLimit: options.gatewayPayloadLimit)
         self.gatewayService = gatewayService
@@ -121,22 +128,6 @@ final class Doors {
             } else { nil }
         alarm = Alarm(loop: loop) { [unowned self] in tick() }
         loop.onTurnEnd { [weak self] in self?.setAlarm() }
-    }
-
-    private static func management(
-        _ options: SimulatorOptions, port: UInt16, loop: Loop, keys: [ProviderKey], context: ServerContext,
-        books: Books, channels: ChannelBook
-    ) throws(SimulatorError) -> Door<ServerConnection> {
-        // Faults and latency are of notifications.
-        var options = options
-        options.faults = []
-        options.latency = .none
-        let service = Service(
-            options: options, keys: keys, books: books, channels: channels, nowNs: loop.now.monotonicNs,
-            role: .management)
-        return try Door(options, port: port, loop: loop, context: context, books: books) {
-            ServerConnection(number: $0, service: service, loop: loop, onClosed: $1)
-        }
     }
 
     private func tick() {
@@ -198,55 +189,61 @@ final class Doors {
 package final class FaultSwitches: @unchecked Sendable {
     private let loop: Loop
     private var doors: Doors?
-    private let current: Guarded<(latency: Latency, rules: [FaultRule], streams: UInt32, gateway: [GatewayFault])>
+    private let current: Guarded<Settings>
+
+    private struct Settings: Sendable {
+        var latency: Latency
+        var rules: [FaultRule]
+        var streams: UInt32
+        var gateway: [GatewayFault]
+    }
 
     init(_ doors: Doors, loop: Loop, options: SimulatorOptions) {
         self.loop = loop
         self.doors = doors
-        current = Guarded((options.latency, options.faults, options.streams, options.gatewayFaults))
+        current = Guarded(
+            Settings(
+                latency: options.latency, rules: options.faults, streams: options.streams,
+                gateway: options.gatewayFaults))
     }
 
-    /// Runs on the loop's thread; waits for it.
+    /// Runs on the loop's thread and waits for it.
+    @discardableResult
     private func with<R: Sendable>(_ body: @escaping @Sendable (Doors) -> R) -> R? {
         let handoff = Handoff<R?>()
         loop.perform { handoff.give(self.doors.map(body)) }
         return handoff.wait()
     }
 
-    /// What befalls the connections of the binary gateway; those that are open go on as they began, but for
-    /// those that are not read, which end.
-    package var gateway: [GatewayFault] {
-        get { current.withLock { $0.gateway } }
-        set {
-            current.withLock { $0.gateway = newValue }
-            _ = with { $0.set(gatewayFaults: newValue) }
-        }
+    private func change(_ edit: (inout Settings) -> Void, _ apply: @escaping @Sendable (Doors) -> Void) {
+        current.withLock { edit(&$0) }
+        with(apply)
     }
 
-    /// SETTINGS_MAX_CONCURRENT_STREAMS; a change is told to every connection at once.
+    /// The faults of new connections of the binary gateway. Open connections keep theirs, except that connections
+    /// that read nothing end.
+    package var gateway: [GatewayFault] {
+        get { current.withLock { $0.gateway } }
+        set { change({ $0.gateway = newValue }) { $0.set(gatewayFaults: newValue) } }
+    }
+
+    /// SETTINGS_MAX_CONCURRENT_STREAMS. Every connection is sent a change at once.
     package var streams: UInt32 {
         get { current.withLock { $0.streams } }
-        set {
-            current.withLock { $0.streams = newValue }
-            _ = with { $0.set(streams: newValue) }
-        }
+        set { change({ $0.streams = newValue }) { $0.set(streams: newValue) } }
     }
 
     package var latency: Latency {
         get { current.withLock { $0.latency } }
-        set {
-            current.withLock { $0.latency = newValue }
-            _ = with { $0.service.latency = newValue }
-        }
+        set { change({ $0.latency = newValue }) { $0.service.latency = newValue } }
     }
 
     /// Setting them starts every rule's count and clock anew.
     package var rules: [FaultRule] {
         get { current.withLock { $0.rules } }
         set {
-            current.withLock { $0.rules = newValue }
-            _ = with { [loop] in
-                $0.service.schedule = FaultSchedule(rules: newValue, nowNs: loop.now.monotonicNs)
+            change({ $0.rules = newValue }) { [loop] doors in
+                doors.service.schedule = FaultSchedule(rules: newValue, nowNs: loop.now.monotonicNs)
             }
         }
     }
@@ -274,38 +271,28 @@ package final class FaultSwitches: @unchecked Sendable {
     }
 }
 
-/// A value that one thread waits for and another gives, once. It is touched under the mutex only: that is what
-/// `@unchecked Sendable` stands for.
+/// A value that one thread waits for and another one gives, once. The semaphore orders the two accesses, which is
+/// what `@unchecked Sendable` stands for.
 final class Handoff<Value>: @unchecked Sendable {
-    private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
-    private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
+    private let given = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)
     private var value: Value?
 
-    init() {
-        pthread_mutex_init(mutex, nil)
-        pthread_cond_init(condition, nil)
-    }
+    init() { sem_init(given, 0, 0) }
 
     deinit {
-        pthread_cond_destroy(condition)
-        pthread_mutex_destroy(mutex)
-        condition.deallocate()
-        mutex.deallocate()
+        sem_destroy(given)
+        given.deallocate()
     }
 
     func give(_ value: sending Value) {
-        pthread_mutex_lock(mutex)
         self.value = value
-        pthread_cond_signal(condition)
-        pthread_mutex_unlock(mutex)
+        sem_post(given)
     }
 
+    /// Called once.
     func wait() -> Value {
-        pthread_mutex_lock(mutex)
-        defer { pthread_mutex_unlock(mutex) }
-        while true {
-            if let value { return value }
-            pthread_cond_wait(condition, mutex)
-        }
+        while sem_wait(given) != 0 {}
+        guard let value = value.take() else { preconditionFailure("a handoff is waited for once") }
+        return value
     }
 }

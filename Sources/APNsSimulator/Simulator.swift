@@ -14,15 +14,12 @@ package final class Simulator: Sendable {
     package let books: Books
     package let credentials: SimulatorCredentials
     let environment: PushEnvironment
-    /// Where it listens.
+    /// The address of notifications. The services below are on the same host, where they are served.
     package let host: String
     package let port: UInt16
-    /// Where channels are managed; `nil`: nowhere.
     package let managementPort: UInt16?
-    /// Where the binary gateway and the feedback service are; `nil`: nowhere.
     package let gatewayPort: UInt16?
     package let feedbackPort: UInt16?
-    /// Where the control endpoint listens; `nil`: there is none.
     package let controlPort: UInt16?
     package let channels: ChannelBook
 
@@ -36,7 +33,10 @@ package final class Simulator: Sendable {
     /// - Parameter books: those of a simulator before this one, to go on with them, whatever `options.book` says.
     /// - Throws: one line: a key that cannot be read, a book that is none, a port that is taken.
     package init(_ options: SimulatorOptions = SimulatorOptions(), books: Books? = nil) throws(SimulatorError) {
-        let books = if let books { books } else { try Self.books(options) }
+        let books =
+            if let books { books } else if let path = options.book {
+                try Books(limit: options.bookLimit, path: path)
+            } else { Books(limit: options.bookLimit) }
         let credentials = try SimulatorCredentials(directory: options.directory)
         let keys = try Self.keys(options, credentials)
         let context = try Self.context(options, credentials)
@@ -129,42 +129,27 @@ package final class Simulator: Sendable {
         thread.join()
     }
 
-    private static func books(_ options: SimulatorOptions) throws(SimulatorError) -> Books {
-        guard let path = options.book else { return Books(limit: options.bookLimit) }
-        return try Books(limit: options.bookLimit, path: path)
-    }
-
     private static func keys(
         _ options: SimulatorOptions, _ credentials: SimulatorCredentials
     ) throws(SimulatorError) -> [ProviderKey] {
-        do {
-            var keys: [ProviderKey] = []
-            let own = try VerificationKey(pem: credentials.providerKeyPEM)
-            keys.append(
-                ProviderKey(keyID: SimulatorCredentials.keyID, teamID: SimulatorCredentials.teamID) {
-                    signed, signature in
-                    own.isValid(signature: signature, of: signed)
-                })
-            for file in options.keys {
-                guard let pem = try Files.read(file.path) else {
-                    throw SimulatorError("the key \(file.path): no such file")
-                }
-                let key: VerificationKey
-                do { key = try VerificationKey(pem: pem) } catch {
-                    throw SimulatorError("the key \(file.path): \(error)")
-                }
-                keys.append(
-                    ProviderKey(keyID: file.keyID, teamID: file.teamID, environment: file.environment) {
-                        signed, signature in
-                        key.isValid(signature: signature, of: signed)
-                    })
+        func key(_ pem: String, _ file: SimulatorOptions.KeyFile) throws(SimulatorError) -> ProviderKey {
+            let key: VerificationKey
+            do { key = try VerificationKey(pem: pem) } catch { throw SimulatorError("the key \(file.path): \(error)") }
+            return ProviderKey(keyID: file.keyID, teamID: file.teamID, environment: file.environment) {
+                key.isValid(signature: $1, of: $0)
             }
-            return keys
-        } catch let error as SimulatorError {
-            throw error
-        } catch {
-            throw SimulatorError("\(error)")
         }
+        let own = SimulatorOptions.KeyFile(
+            path: credentials.providerKeyFile ?? "of the simulator", keyID: SimulatorCredentials.keyID,
+            teamID: SimulatorCredentials.teamID)
+        var keys = [try key(credentials.providerKeyPEM, own)]
+        for file in options.keys {
+            guard let pem = try Files.read(file.path) else {
+                throw SimulatorError("the key \(file.path): no such file")
+            }
+            keys.append(try key(pem, file))
+        }
+        return keys
     }
 
     private static func context(

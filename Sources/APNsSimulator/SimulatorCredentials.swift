@@ -14,7 +14,7 @@ package struct SimulatorCredentials: Sendable {
     /// A client certificate for `bundleID`, for providers that use one.
     package var clientCertificatePEM: String
     package var clientKeyPEM: String
-    /// Where they are; `nil`: in memory only.
+    /// Their directory, or `nil` if they are in memory only.
     package var directory: String?
 
     package var caPEM: String { authority.certificatePEM }
@@ -27,50 +27,46 @@ package struct SimulatorCredentials: Sendable {
     package init(directory: String?) throws(SimulatorError) {
         self.directory = directory
         do {
-            guard let directory else {
-                authority = try CertificateAuthority(commonName: "apns-worker simulator")
-                providerKeyPEM = try SelfSigned.privateKey()
-                let client = try authority.issueClient(bundleID: Self.bundleID)
-                (clientCertificatePEM, clientKeyPEM) = (client.certificatePEM, client.keyPEM)
-                return
+            if let directory { try Files.makeDirectory(directory) }
+            // Two simulators that start at once in a new directory would each replace what the other made.
+            let lock = try directory.map { try Files.lock($0) }
+            defer { if let lock { close(lock) } }
+            let (pair, isNew) = try Self.kept(in: directory, ["ca.pem", "ca-key.pem"]) {
+                let made = try CertificateAuthority(commonName: "apns-worker simulator")
+                return [made.certificatePEM, made.keyPEM]
             }
-            try Files.makeDirectory(directory)
-            // Two that start at once in a new directory would each replace what the other made.
-            let lock = try Files.lock(directory)
-            defer { close(lock) }
-            var isNew = false
-            if let certificate = try Files.read("\(directory)/ca.pem"),
-                let key = try Files.read("\(directory)/ca-key.pem")
-            {
-                authority = try CertificateAuthority(certificatePEM: certificate, keyPEM: key)
-            } else {
-                isNew = true
-                authority = try CertificateAuthority(commonName: "apns-worker simulator")
-                try Files.write(authority.certificatePEM, to: "\(directory)/ca.pem", isPrivate: false)
-                try Files.write(authority.keyPEM, to: "\(directory)/ca-key.pem", isPrivate: true)
+            let authority = try CertificateAuthority(certificatePEM: pair[0], keyPEM: pair[1])
+            let key = try Self.kept(in: directory, ["AuthKey_\(Self.keyID).p8"]) { [try SelfSigned.privateKey()] }
+            // A certificate that another authority issued is worth nothing.
+            let client = try Self.kept(in: directory, ["client.pem", "client-key.pem"], isStale: isNew) {
+                let made = try authority.issueClient(bundleID: Self.bundleID)
+                return [made.certificatePEM, made.keyPEM]
             }
-            let keyFile = "\(directory)/AuthKey_\(Self.keyID).p8"
-            if let key = try Files.read(keyFile) {
-                providerKeyPEM = key
-            } else {
-                providerKeyPEM = try SelfSigned.privateKey()
-                try Files.write(providerKeyPEM, to: keyFile, isPrivate: true)
-            }
-            if !isNew, let certificate = try Files.read("\(directory)/client.pem"),
-                let key = try Files.read("\(directory)/client-key.pem")
-            {
-                (clientCertificatePEM, clientKeyPEM) = (certificate, key)
-            } else {
-                let client = try authority.issueClient(bundleID: Self.bundleID)
-                (clientCertificatePEM, clientKeyPEM) = (client.certificatePEM, client.keyPEM)
-                try Files.write(client.certificatePEM, to: "\(directory)/client.pem", isPrivate: false)
-                try Files.write(client.keyPEM, to: "\(directory)/client-key.pem", isPrivate: true)
-            }
+            self.authority = authority
+            providerKeyPEM = key.texts[0]
+            (clientCertificatePEM, clientKeyPEM) = (client.texts[0], client.texts[1])
         } catch let error as SimulatorError {
             throw error
         } catch {
             throw SimulatorError("certificates and keys in \(directory ?? "memory"): \(error)")
         }
+    }
+
+    /// Returns the texts of these files. If one is missing, or if they are stale, makes and writes all of them.
+    private static func kept(
+        in directory: String?, _ names: [String], isStale: Bool = false, make: () throws -> [String]
+    ) throws -> (texts: [String], isNew: Bool) {
+        if let directory, !isStale {
+            let texts = try names.compactMap { try Files.read("\(directory)/\($0)") }
+            if texts.count == names.count { return (texts, false) }
+        }
+        let texts = try make()
+        guard let directory else { return (texts, true) }
+        for (name, text) in zip(names, texts) {
+            let isPrivate = name != "ca.pem" && name != "client.pem"
+            try Files.write(text, to: "\(directory)/\(name)", isPrivate: isPrivate)
+        }
+        return (texts, true)
     }
 }
 

@@ -4,33 +4,33 @@ package import PushRecords
 package struct SimulatorOptions: Sendable {
     /// A numeric address, or `localhost`.
     package var host = "127.0.0.1"
-    /// 0: any free one.
+    /// 0 takes any free port. So do the ports below, which are on the same host.
     package var port: UInt16 = 0
-    /// Where channels are managed, on `host`; 0: any free one; `nil`: nowhere.
+    /// The port of channel management, if it is served.
     package var managementPort: UInt16?
-    /// Where the retired binary gateway is served on `host`; 0: any free one; `nil`: nowhere.
+    /// The port of the retired binary gateway, if it is served.
     package var gatewayPort: UInt16?
     package var gatewayFaults: [GatewayFault] = []
     /// Longest payload at the gateway, in bytes; Apple's since 2014 by default.
     package var gatewayPayloadLimit = 2048
-    /// Where the feedback service is, on `host`; 0: any free one; `nil`: nowhere.
+    /// The port of the feedback service, if it is served.
     package var feedbackPort: UInt16?
-    /// What it has to tell at the start.
+    /// The items of the feedback service at the start.
     package var feedback: [FeedbackItem] = []
-    /// Where the control endpoint listens on `host`; 0: any free one; `nil`: there is none.
+    /// The port of the control endpoint, if it is served.
     package var controlPort: UInt16? = 0
-    /// Where certificates and keys are kept, made on the first start; `nil`: made in memory and forgotten.
+    /// The directory of certificates and keys, which are made on the first start. Without one they are made in memory.
     package var directory: String?
     /// Further names and addresses of the server's certificate, beside localhost, 127.0.0.1 and ::1.
     package var names: [String] = []
     /// Further keys that provider tokens may be signed with.
     package var keys: [KeyFile] = []
-    /// false: `authorization` is not looked at.
+    /// Whether `authorization` is checked.
     package var wantsProviderToken = true
     package var environment = PushEnvironment.production
-    /// Bundle ids that may be pushed to, their push types' suffixes included; empty: any.
+    /// The bundle ids that may be pushed to, with the suffixes of push types. Empty allows all.
     package var bundleIDs: [String] = []
-    /// false: a push type is taken with any topic.
+    /// Whether a push type must match the suffix of its topic.
     package var checksTopicSuffixes = true
     /// Bundle ids for which broadcast was not set up: FeatureNotEnabled.
     package var withoutBroadcast: [String] = []
@@ -46,9 +46,10 @@ package struct SimulatorOptions: Sendable {
     /// For latencies, made ids and split frames: the same seed, the same run.
     package var seed: UInt64 = 1
     package var connectionLimit = 1024
-    /// Most distinct pairs of apns-id and token that the books keep (some 45 bytes each, and each token once).
+    /// The number of distinct pairs of apns-id and device token that the books keep. A pair takes about 110 bytes, and
+    /// each distinct token about 150 more (measured with a million of each).
     package var bookLimit = 64_000_000
-    /// A file that keeps the books beyond the end of the process; `nil`: they end with it.
+    /// A file that keeps the books beyond the end of the process.
     package var book: String?
 
     /// A provider's key: the `.p8`, or its public half in PEM.
@@ -80,7 +81,7 @@ package struct SimulatorOptions: Sendable {
             self.seconds = seconds
         }
 
-        /// The token's bytes; `nil`: it is none.
+        /// The token's bytes, or `nil` if the text is no device token.
         package var bytes: [UInt8]? {
             let digits = token.utf8.map { hexDigit($0) }
             guard (2...200).contains(digits.count), digits.count % 2 == 0, !digits.contains(nil) else { return nil }

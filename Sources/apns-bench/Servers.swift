@@ -239,7 +239,7 @@ struct SinkFrames {
     /// Command and length, the token's item and length, eight bytes of it.
     private static let headSize = 5 + 3 + 8
 
-    /// - Returns: the identifier of a frame for a token of zeros, behind which nothing is taken; `nil`: there was none.
+    /// - Returns: the identifier of a frame for a token of zeros, if one came. Nothing behind it is taken.
     mutating func take(_ bytes: UnsafeRawBufferPointer) -> UInt32? {
         var at = 0
         while at < bytes.count {

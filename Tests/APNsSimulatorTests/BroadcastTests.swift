@@ -10,7 +10,7 @@ import Testing
 struct BroadcastTests {
     static let bundle = "com.example.app"
     /// Base64 of 16 bytes that no channel has.
-    static let nobody = "AAECAwQFBgcICQoLDA0ODw=="
+    static let unknownID = "AAECAwQFBgcICQoLDA0ODw=="
 
     static let rows: [RequestRule] = [
         RequestRule("as it is", .none) { $0 },
@@ -31,7 +31,7 @@ struct BroadcastTests {
         RequestRule("apns-channel-id", "", .badChannelId),
         RequestRule("apns-channel-id", "no base64!", .badChannelId),
         RequestRule("apns-channel-id", String(repeating: "QUFB", count: 34), .badChannelId),
-        RequestRule("apns-channel-id", nobody, .channelNotRegistered),
+        RequestRule("apns-channel-id", unknownID, .channelNotRegistered),
         RequestRule("apns-push-type", nil, .missingPushType),
         RequestRule("apns-push-type", "alert", .invalidPushType),
         RequestRule("apns-push-type", "", .invalidPushType),
@@ -83,47 +83,32 @@ struct BroadcastTests {
 
     // MARK: Management
 
-    static let managementRows:
-        [(name: String, reason: ReasonCode, method: String, path: String, channel: String?, body: String)] = [
-            ("a path", .badPath, "GET", "/1/apps/com.example.app", nil, ""),
-            ("another path", .badPath, "GET", "/1/apps/com.example.app/channel", nil, ""),
-            ("no bundle", .badPath, "GET", "/1/apps//channels", nil, ""),
-            ("PUT", .methodNotAllowed, "PUT", "/1/apps/com.example.app/channels", nil, ""),
-            ("POST of all", .methodNotAllowed, "POST", "/1/apps/com.example.app/all-channels", nil, ""),
-            (
-                "a suffix", .topicDisallowed, "GET", "/1/apps/com.example.app.push-type.liveactivity/all-channels", nil,
-                ""
-            ),
-            ("another's", .topicMismatch, "GET", "/1/apps/com.example.other/all-channels", nil, ""),
-            ("not set up", .featureNotEnabled, "GET", "/1/apps/com.example.plain/all-channels", nil, ""),
-            ("read nothing", .missingChannelId, "GET", "/1/apps/com.example.app/channels", nil, ""),
-            ("read no id", .badChannelId, "GET", "/1/apps/com.example.app/channels", "?", ""),
-            ("read none", .channelNotRegistered, "GET", "/1/apps/com.example.app/channels", nobody, ""),
-            ("delete nothing", .missingChannelId, "DELETE", "/1/apps/com.example.app/channels", nil, ""),
-            ("delete none", .channelNotRegistered, "DELETE", "/1/apps/com.example.app/channels", nobody, ""),
-            ("no body", .badRequestPayload, "POST", "/1/apps/com.example.app/channels", nil, ""),
-            ("no JSON", .badRequestPayload, "POST", "/1/apps/com.example.app/channels", nil, "{"),
-            (
-                "unknown", .badRequestParams, "POST", "/1/apps/com.example.app/channels", nil,
-                #"{"message-storage-policy":0,"push-type":"LiveActivity","name":"x"}"#
-            ),
-            (
-                "no policy", .badRequestParams, "POST", "/1/apps/com.example.app/channels", nil,
-                #"{"push-type":"LiveActivity"}"#
-            ),
-            (
-                "policy 2", .badRequestParams, "POST", "/1/apps/com.example.app/channels", nil,
-                #"{"message-storage-policy":2,"push-type":"LiveActivity"}"#
-            ),
-            (
-                "no push type", .missingPushType, "POST", "/1/apps/com.example.app/channels", nil,
-                #"{"message-storage-policy":0}"#
-            ),
-            (
-                "push type", .invalidPushType, "POST", "/1/apps/com.example.app/channels", nil,
-                #"{"message-storage-policy":0,"push-type":"liveactivity"}"#
-            ),
-        ]
+    /// A request of management, and the reason to refuse it. The path follows `/1/apps/`.
+    static let managementRows: [(ReasonCode, method: String, path: String, channel: String?, body: String)] = [
+        (.badPath, "GET", "com.example.app", nil, ""),
+        (.badPath, "GET", "com.example.app/channel", nil, ""),
+        (.badPath, "GET", "/channels", nil, ""),
+        (.methodNotAllowed, "PUT", "com.example.app/channels", nil, ""),
+        (.methodNotAllowed, "POST", "com.example.app/all-channels", nil, ""),
+        (.topicDisallowed, "GET", "com.example.app.push-type.liveactivity/all-channels", nil, ""),
+        (.topicMismatch, "GET", "com.example.other/all-channels", nil, ""),
+        (.featureNotEnabled, "GET", "com.example.plain/all-channels", nil, ""),
+        (.missingChannelId, "GET", "com.example.app/channels", nil, ""),
+        (.badChannelId, "GET", "com.example.app/channels", "?", ""),
+        (.channelNotRegistered, "GET", "com.example.app/channels", unknownID, ""),
+        (.missingChannelId, "DELETE", "com.example.app/channels", nil, ""),
+        (.channelNotRegistered, "DELETE", "com.example.app/channels", unknownID, ""),
+    ]
+
+    /// The body of a request to make a channel, and the reason to refuse it.
+    static let bodies: [(ReasonCode, String)] = [
+        (.badRequestPayload, ""), (.badRequestPayload, "{"),
+        (.badRequestParams, #"{"message-storage-policy":0,"push-type":"LiveActivity","name":"x"}"#),
+        (.badRequestParams, #"{"push-type":"LiveActivity"}"#),
+        (.badRequestParams, #"{"message-storage-policy":2,"push-type":"LiveActivity"}"#),
+        (.missingPushType, #"{"message-storage-policy":0}"#),
+        (.invalidPushType, #"{"message-storage-policy":0,"push-type":"liveactivity"}"#),
+    ]
 
     static func manage(
         _ check: ManagementCheck, _ method: String, _ path: String, channel: String? = nil, body: String = ""
@@ -138,10 +123,11 @@ struct BroadcastTests {
 
     @Test func everyRefusalOfManagement() {
         let check = ManagementCheck(common: Self.check())
-        for row in Self.managementRows {
-            let answer = Self.manage(check, row.method, row.path, channel: row.channel, body: row.body)
-            #expect(answer.reason == row.reason, "\(row.name)")
-            #expect(answer.status == APNsSimulator.Answer.status(of: row.reason), "\(row.name)")
+        let rows = Self.managementRows + Self.bodies.map { ($0, "POST", "com.example.app/channels", nil, $1) }
+        for (reason, method, path, channel, body) in rows {
+            let answer = Self.manage(check, method, "/1/apps/\(path)", channel: channel, body: body)
+            #expect(answer.reason == reason, "\(method) \(path) \(channel ?? "") \(body)")
+            #expect(answer.status == APNsSimulator.Answer.status(of: reason))
         }
     }
 
@@ -186,7 +172,7 @@ struct BroadcastTests {
         #expect(sent.status == 200 && sent.requestID == Self.id)
         #expect(simulator.books.counts(ofChannel: made.channelID) == (1, 1))
         let unknown = try provider.ask(
-            "POST", "/4/broadcasts/apps/com.example.app", channel: Self.nobody, isPush: true, body: "{}")
+            "POST", "/4/broadcasts/apps/com.example.app", channel: Self.unknownID, isPush: true, body: "{}")
         #expect(unknown.status == 400 && unknown.body == #"{"reason":"ChannelNotRegistered"}"#)
         #expect(UUID(uuidString: unknown.requestID) != nil)
 

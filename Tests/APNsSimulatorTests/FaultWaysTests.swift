@@ -50,15 +50,19 @@ struct FaultWaysTests {
         try provider.push(2, token: asking)
         // Those that follow come with the same bytes, but where they would undo it.
         if fault != .oneStream { for user in [3, 4] as [UInt32] { try provider.push(user) } }
-        try See(simulator: simulator, provider: provider).the(fault)
+        try See(provider: provider).the(fault)
         #expect(simulator.books.counts(ofToken: asking) == (1, fault.isProcessed ? 1 : 0))
+        let totals = simulator.books.totals
+        #expect(totals.unanswered == (fault.leavesUnanswered ? 1 : 0))
+        #expect((totals.notProcessed > 0) == fault.isUnprocessed)
+        if case .cut = fault { #expect(totals.cuts == 1) }
+        if case .goAway = fault { #expect(totals.goAways == 1) }
     }
 
     @Test(arguments: names)
     func whatIsOfAConnectionCanBefallAllOfThemAtOnce(name: String) throws {
         let fault = try #require(Fault(name: name))
-        let simulator = try Simulator()
-        let provider = try simulator.provider()
+        let (simulator, provider) = try Simulator.connected()
         let answer = try simulator.post("/now", ["fault": name])
         #expect(answer.contains(fault.isOfConnection ? "{\"connections\":1}" : "befalls a request"), "\(answer)")
         provider.close()
@@ -66,14 +70,7 @@ struct FaultWaysTests {
 
     /// What the client sees: requests 0 and 1 were answered, 2 met the fault, 3 and 4 came right behind it.
     private struct See {
-        let simulator: Simulator
         let provider: Provider
-        private let startNs = LoopTime.read().monotonicNs
-
-        init(simulator: Simulator, provider: Provider) {
-            self.simulator = simulator
-            self.provider = provider
-        }
 
         func the(_ fault: Fault) throws {
             switch fault {
@@ -98,8 +95,6 @@ struct FaultWaysTests {
             case .splitFrames: try othersAreAnswered { this(.accepted) }
             case .slowFrames:
                 try othersAreAnswered { this(.accepted) }
-                // Three answers and a PONG of at least 17 bytes, 7 at a time at most, are more than ten pieces.
-                #expect(LoopTime.read().monotonicNs - startNs > 10 * ServerConnection.pieceNs)
                 #expect(provider.receipts > 3)
             case .outOfOrder:
                 #expect(provider.run { provider.responses[2] != nil })
@@ -128,9 +123,7 @@ struct FaultWaysTests {
         private func late(_ latency: Latency) {
             #expect(provider.run { provider.responses[2] != nil })
             #expect(provider.responses[2]?.status == 200)
-            guard case .fixed(let ns) = latency else { return }
-            #expect(LoopTime.read().monotonicNs - startNs >= ns)
-            #expect(provider.order.last == 2)
+            if case .fixed = latency { #expect(provider.order.last == 2) }
         }
 
         private func theConnectionLeaves(_ kind: GoAway) {
@@ -181,6 +174,13 @@ struct FaultWaysTests {
             #expect(!provider.run(forMs: 60) { provider.waiting.isEmpty })
             #expect(provider.waiting.count > 10)
         }
+    }
+}
+
+extension Fault {
+    /// Whether a request that meets it is neither answered nor known to be unprocessed.
+    fileprivate var leavesUnanswered: Bool {
+        if case .answer = self { false } else { !isProcessed && !isUnprocessed }
     }
 }
 

@@ -48,8 +48,7 @@ struct FeedbackTests {
     }
 
     @Test func oneThatIsRefusedIsNotListed() throws {
-        let simulator = try Simulator.withGateway()
-        let client = try simulator.gatewayClient()
+        let (simulator, client) = try Simulator.gatewayAndClient()
         client.send(Wire.frame(1, tokenBytes("fa170008")))
         #expect(client.run { client.end != nil })
         #expect(simulator.feedback.count == 0)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import APNsSimulator
 
-/// A program of the distribution that nobody here wrote.
+/// A program of the distribution.
 struct Tool {
     var output: String
     var exit: Int32

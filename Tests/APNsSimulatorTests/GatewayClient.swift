@@ -42,9 +42,10 @@ func tokenBytes(_ prefix: String, _ number: Int = 0) -> [UInt8] {
     return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
 }
 
-/// Bytes both ways over one real TLS connection, driven by the test's own thread.
-final class RawClient: SecureChannelDelegate {
+/// Bytes both ways over one real TLS connection. It keeps its simulator running.
+final class RawClient: SecureChannelDelegate, LoopDriven {
     let loop: Loop
+    private let simulator: Simulator
     private let resolver: Resolver
     private var channel: SecureChannel?
     private var unsent: [UInt8] = []
@@ -54,13 +55,11 @@ final class RawClient: SecureChannelDelegate {
     /// How often bytes came.
     private(set) var receipts = 0
     private(set) var end: ChannelEnd.Kind?
-    /// When bytes came first, and when the connection ended.
-    private(set) var receivedAtNs: Int64 = 0
-    private(set) var endedAtNs: Int64 = 0
     var isReading = true { didSet { isReading ? channel?.resumeReading() : channel?.pauseReading() } }
 
     init(_ simulator: Simulator, port: UInt16?, hasCertificate: Bool = true, isReading: Bool = true) throws {
         loop = try Loop()
+        self.simulator = simulator
         resolver = try Resolver()
         let credentials = simulator.credentials
         let identity =
@@ -75,23 +74,6 @@ final class RawClient: SecureChannelDelegate {
     }
 
     deinit { resolver.stop() }
-
-    /// Turns the loop until it is so, for at most 20 seconds; says whether it was.
-    @discardableResult
-    func run(until isSo: () -> Bool) -> Bool {
-        let deadline = LoopTime.read().monotonicNs + 20_000_000_000
-        while !isSo() {
-            if LoopTime.read().monotonicNs > deadline { return false }
-            loop.runOnce(timeoutNs: 10_000_000)
-        }
-        return true
-    }
-
-    /// Turns it for so long.
-    func run(forMs ms: Int64) {
-        let end = LoopTime.read().monotonicNs + ms * 1_000_000
-        while LoopTime.read().monotonicNs < end { loop.runOnce(timeoutNs: 5_000_000) }
-    }
 
     func open() -> Bool { run { isOpen || end != nil } && isOpen }
 
@@ -122,7 +104,6 @@ final class RawClient: SecureChannelDelegate {
     }
 
     func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
-        if received.isEmpty { receivedAtNs = LoopTime.read().monotonicNs }
         receipts += 1
         received += bytes
     }
@@ -131,14 +112,13 @@ final class RawClient: SecureChannelDelegate {
 
     func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
         self.end = end.kind
-        endedAtNs = LoopTime.read().monotonicNs
         self.channel = nil
     }
 }
 
 extension Simulator {
     /// One with a gateway and a feedback service.
-    static func withGateway(_ faults: String..., change: (inout SimulatorOptions) -> Void = { _ in }) throws
+    static func withGateway(_ faults: String..., change: (inout SimulatorOptions) throws -> Void = { _ in }) throws
         -> Simulator
     {
         var options = SimulatorOptions()
@@ -146,8 +126,14 @@ extension Simulator {
         options.gatewayPort = 0
         options.feedbackPort = 0
         options.gatewayFaults = try faults.map { try GatewayFault(text: $0) }
-        change(&options)
+        try change(&options)
         return try Simulator(options)
+    }
+
+    /// The same, and a client of the gateway.
+    static func gatewayAndClient(_ faults: String...) throws -> (Simulator, RawClient) {
+        let simulator = try withGateway { $0.gatewayFaults = try faults.map { try GatewayFault(text: $0) } }
+        return (simulator, try simulator.gatewayClient())
     }
 
     func gatewayClient() throws -> RawClient { try RawClient(self, port: gatewayPort) }

@@ -7,8 +7,26 @@ import TLS
 
 @testable import APNsSimulator
 
-/// A push provider over one real connection, driven by the test's own thread.
-final class Provider: SecureChannelDelegate {
+/// A client that the test's own thread drives.
+protocol LoopDriven: AnyObject {
+    var loop: Loop { get }
+}
+
+extension LoopDriven {
+    /// Turns the loop until the condition holds, for 20 seconds at most. Returns whether it does.
+    @discardableResult
+    func run(forMs limitMs: Int64 = 20_000, until isSo: () -> Bool = { false }) -> Bool {
+        let deadline = LoopTime.read().monotonicNs + limitMs * 1_000_000
+        while !isSo() {
+            if LoopTime.read().monotonicNs > deadline { return false }
+            loop.runOnce(timeoutNs: 10_000_000)
+        }
+        return true
+    }
+}
+
+/// A push provider over one real connection. It keeps its simulator running.
+final class Provider: SecureChannelDelegate, LoopDriven {
     struct Response: Equatable {
         var status: Int
         var id: String
@@ -19,6 +37,7 @@ final class Provider: SecureChannelDelegate {
     }
 
     let loop: Loop
+    private let simulator: Simulator
     let session: ClientSession
     private let resolver: Resolver
     private var channel: SecureChannel?
@@ -44,6 +63,7 @@ final class Provider: SecureChannelDelegate {
         alpn: [String] = ["h2"]
     ) throws {
         loop = try Loop()
+        self.simulator = simulator
         resolver = try Resolver()
         var options = ClientSessionOptions()
         options.wantedHeaders = ["apns-id", "apns-unique-id", "apns-request-id", "apns-channel-id"]
@@ -57,17 +77,6 @@ final class Provider: SecureChannelDelegate {
     }
 
     deinit { resolver.stop() }
-
-    /// Turns the loop until it is so, for at most 20 seconds; says whether it was.
-    @discardableResult
-    func run(until isSo: () -> Bool) -> Bool {
-        let deadline = LoopTime.read().monotonicNs + 20_000_000_000
-        while !isSo() {
-            if LoopTime.read().monotonicNs > deadline { return false }
-            loop.runOnce(timeoutNs: 50_000_000)
-        }
-        return true
-    }
 
     func isReady() -> Bool { run { session.isReady } }
 
@@ -185,6 +194,16 @@ extension Simulator {
     func bearer(issuedAgoS: Int64 = 0) throws -> String {
         let maker = TokenMaker(key: try SigningKey(pem: credentials.providerKeyPEM))
         return maker.bearer(issuedAt: LoopTime.read().wallMs / 1000 - issuedAgoS)
+    }
+
+    /// A simulator, and a provider whose connection to it is open and has all its streams.
+    static func connected(
+        _ change: (inout SimulatorOptions) throws -> Void = { _ in }
+    ) throws -> (Simulator, Provider) {
+        var options = SimulatorOptions()
+        try change(&options)
+        let simulator = try Simulator(options)
+        return (simulator, try simulator.provider())
     }
 
     /// A provider whose connection is open and has all its streams.

@@ -7,6 +7,10 @@ import Testing
 struct ProviderTokenTests {
     static let nowS: Int64 = 1_700_000_000
 
+    private let maker: TokenMaker
+
+    init() throws { maker = try TokenMaker() }
+
     /// One connection and a reader, at a time in seconds.
     struct World {
         var credential = ConnectionCredential()
@@ -23,7 +27,6 @@ struct ProviderTokenTests {
     }
 
     @Test func aSignedTokenPassesAgainAndAgain() throws {
-        let maker = try TokenMaker()
         var world = World([maker.providerKey])
         let bearer = maker.bearer(issuedAt: Self.nowS)
         for _ in 0..<3 { #expect(world.send(bearer) == .none) }
@@ -31,7 +34,6 @@ struct ProviderTokenTests {
     }
 
     @Test func itsSignatureIsVerifiedOnceOnly() throws {
-        let maker = try TokenMaker()
         let count = Counter()
         let key = ProviderKey(keyID: maker.keyID) { _, _ in
             count.value += 1
@@ -49,7 +51,6 @@ struct ProviderTokenTests {
     final class Counter: @unchecked Sendable { var value = 0 }
 
     @Test func whatIsMissingOrMalformed() throws {
-        let maker = try TokenMaker()
         let good = maker.token(issuedAt: Self.nowS)
         let parts = good.split(separator: ".")
         let table: [(String?, ReasonCode)] = [
@@ -81,7 +82,6 @@ struct ProviderTokenTests {
     }
 
     @Test func formsThatWellKnownClientsSendPassAndAreSaid() throws {
-        let maker = try TokenMaker()
         let said = Forms()
         for (token, forms) in [
             (maker.token(signature: TokenMaker.der), [.derSignature]), (maker.token(isPadded: true), [.padding]),
@@ -98,7 +98,6 @@ struct ProviderTokenTests {
     final class Forms { var forms: [TokenForm] = [] }
 
     @Test func aForgedOrDamagedSignatureInDERIsInvalid() throws {
-        let maker = try TokenMaker()
         let forger = try TokenMaker()
         var world = World([maker.providerKey])
         #expect(world.send("bearer " + forger.token(signature: TokenMaker.der)) == .invalidProviderToken)
@@ -111,7 +110,6 @@ struct ProviderTokenTests {
     }
 
     @Test func anExpiredTokenMayBeReplacedHoweverYoungItIs() throws {
-        let maker = try TokenMaker()
         var credential = ConnectionCredential()
         var reader = ProviderTokenReader(keys: [maker.providerKey], environment: .production)
         var lifetimes = TokenLifetimes()
@@ -127,7 +125,6 @@ struct ProviderTokenTests {
     }
 
     @Test func anotherKeysSignatureIsInvalid() throws {
-        let maker = try TokenMaker()
         let forger = try TokenMaker()
         var world = World([maker.providerKey])
         #expect(world.send(forger.bearer(issuedAt: Self.nowS)) == .invalidProviderToken)
@@ -136,12 +133,11 @@ struct ProviderTokenTests {
 
     @Test func withoutAnyKeyAWellFormedTokenPasses() throws {
         var world = World([])
-        #expect(world.send(try TokenMaker().bearer(issuedAt: Self.nowS)) == .none)
+        #expect(world.send(maker.bearer(issuedAt: Self.nowS)) == .none)
         #expect(world.send("bearer x") == .invalidProviderToken)
     }
 
     @Test func itExpiresAfterAnHour() throws {
-        let maker = try TokenMaker()
         var world = World([maker.providerKey])
         let bearer = maker.bearer(issuedAt: Self.nowS)
         #expect(world.send(bearer, atS: Self.nowS + 3599) == .none)
@@ -153,14 +149,12 @@ struct ProviderTokenTests {
     }
 
     @Test func aTokenFromTheFutureIsInvalid() throws {
-        let maker = try TokenMaker()
         var world = World([maker.providerKey])
         #expect(world.send(maker.bearer(issuedAt: Self.nowS + 301)) == .invalidProviderToken)
         #expect(world.send(maker.bearer(issuedAt: Self.nowS + 300)) == .none)
     }
 
     @Test func updatesSoonerThanTwentyMinutesAreTooMany() throws {
-        let maker = try TokenMaker()
         var world = World([maker.providerKey])
         let first = maker.bearer(issuedAt: Self.nowS)
         #expect(world.send(first) == .none)
@@ -172,14 +166,12 @@ struct ProviderTokenTests {
     }
 
     @Test func aConnectionOpenedJustBeforeTheRenewalIsFine() throws {
-        let maker = try TokenMaker()
         var world = World([maker.providerKey])
         #expect(world.send(maker.bearer(issuedAt: Self.nowS - 49 * 60)) == .none)
         #expect(world.send(maker.bearer(issuedAt: Self.nowS + 60), atS: Self.nowS + 60) == .none)
     }
 
     @Test func anotherKeyOrTeamOnTheSameConnection() throws {
-        let maker = try TokenMaker()
         var other = maker
         other.keyID = "OTHERKEY12"
         var team = maker
@@ -196,7 +188,6 @@ struct ProviderTokenTests {
     }
 
     @Test func aKeyOfTheOtherEnvironment() throws {
-        let maker = try TokenMaker()
         let key = ProviderKey(keyID: maker.keyID, environment: .development, verify: maker.providerKey.verify)
         var production = World([key])
         #expect(production.send(maker.bearer(issuedAt: Self.nowS)) == .badEnvironmentKeyIdInToken)
@@ -205,7 +196,6 @@ struct ProviderTokenTests {
     }
 
     @Test func manyDistinctTokensDoNotFillTheMemory() throws {
-        let maker = try TokenMaker()
         var world = World([ProviderKey(keyID: maker.keyID) { _, _ in false }])
         for second in 0..<600 {
             #expect(world.send(maker.bearer(issuedAt: Self.nowS - Int64(second))) == .invalidProviderToken)

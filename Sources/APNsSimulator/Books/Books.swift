@@ -1,23 +1,22 @@
-import Glibc
+internal import EventLoop
 package import PushRecords
 
 /// What the simulator saw, readable from any thread while it runs: the second of an audit's three books.
 ///
 /// Loops write one request at a time under a lock that is held for well under a microsecond; readers hold it for one
-/// piece of a dump at a time. The lock is what `@unchecked Sendable` stands for.
-package final class Books: @unchecked Sendable {
-    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
-    private var state: State
+/// piece of a dump at a time.
+package final class Books: Sendable {
+    private let state: Guarded<State>
 
     struct State {
         var book: NotificationBook
         var totals = Totals()
         /// Changes with every reset, so that a dump under way notices.
         var generation = 0
-        /// Where they are kept beyond the end of the process; `nil`: nowhere.
+        /// The file that keeps the books beyond the end of the process, if there is one.
         var file: BookFile?
 
-        /// What became of a request whose arrival the book knows; `token` are its bytes, `place` the token's.
+        /// Notes the outcome of a request whose arrival the book knows, by the token's bytes and its index in the book.
         @inline(__always)
         mutating func note(_ outcome: RequestOutcome, id: NotificationUUID, token: UnsafeRawBufferPointer, index: Int?)
         {
@@ -46,9 +45,7 @@ package final class Books: @unchecked Sendable {
 
     /// At most so many distinct pairs of apns-id and token are kept; what comes beyond is counted as overflow.
     package init(limit: Int = 64_000_000) {
-        mutex = .allocate(capacity: 1)
-        pthread_mutex_init(mutex, nil)
-        state = State(book: NotificationBook(limit: limit))
+        state = Guarded(State(book: NotificationBook(limit: limit)))
     }
 
     /// The same, kept in a file: read from it, if it is there, and noted in it from now on. What was noted of requests
@@ -59,23 +56,15 @@ package final class Books: @unchecked Sendable {
         self.init(limit: limit)
         let file = try BookFile(path: path)
         try file.forEach { entry in
-            let index = entry.token.isEmpty ? nil : state.book.arrive(token: entry.token).index
-            state.note(entry.outcome, id: entry.id, token: entry.token, index: index)
+            write { state in
+                let index = entry.token.isEmpty ? nil : state.book.arrive(token: entry.token).index
+                state.note(entry.outcome, id: entry.id, token: entry.token, index: index)
+            }
         }
-        state.file = file
+        write { $0.file = file }
     }
 
-    deinit {
-        pthread_mutex_destroy(mutex)
-        mutex.deallocate()
-    }
-
-    @inline(__always)
-    func write<R>(_ body: (inout State) -> R) -> R {
-        pthread_mutex_lock(mutex)
-        defer { pthread_mutex_unlock(mutex) }
-        return body(&state)
-    }
+    func write<R>(_ body: (inout State) -> R) -> R { state.withLock(body) }
 
     package var totals: Totals {
         write { state in

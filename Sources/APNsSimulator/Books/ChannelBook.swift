@@ -37,7 +37,7 @@ package final class ChannelBook: Sendable {
         state = Guarded(State(random: SplitMix64(seed: seed ^ 0xC4A7)))
     }
 
-    /// Makes a channel and returns its id; `nil`: the app has all it may have.
+    /// Makes a channel and returns its id, or `nil` if the app has reached the limit.
     func make(bundleID: String, policy: Policy) -> String? {
         state.withLock { state in
             guard state.channels[bundleID, default: []].count < limit else { return nil }
@@ -54,12 +54,12 @@ package final class ChannelBook: Sendable {
         }
     }
 
-    /// `nil`: the app has no such channel.
+    /// The policy of a channel, if the app has it.
     func policy(of id: String, bundleID: String) -> Policy? {
         state.withLock { $0.channels[bundleID]?.first { $0.id == id }?.policy }
     }
 
-    /// False: the app has no such channel.
+    /// Deletes a channel, and returns whether the app had it.
     func delete(_ id: String, bundleID: String) -> Bool {
         state.withLock { state in
             guard let index = state.channels[bundleID]?.firstIndex(where: { $0.id == id }) else { return false }

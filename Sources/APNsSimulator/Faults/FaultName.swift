@@ -1,38 +1,47 @@
 import PushRecords
 
-/// A fault by its name, as the command line, the control endpoint and the help write it.
+/// A fault with a fixed name and a fixed device token: the names that the command line and the control endpoint take.
 struct NamedFault: Sendable {
     var name: String
+    /// The four digits after `fa17` of the device tokens that request it.
+    var code: StaticString
     var fault: Fault
     var help: String
 
-    /// All but the reasons, which go by Apple's words, and the families.
+    /// Reasons are named by Apple's words, and `FaultFamily` lists the names with a parameter.
     static let all: [NamedFault] = [
-        .init("no-answer", .noAnswer, "swallowed, never answered"),
-        .init("reset-stream", .resetStream, "RST_STREAM INTERNAL_ERROR"),
-        .init("refuse-stream", .refuseStream, "RST_STREAM REFUSED_STREAM: not processed"),
-        .init("goaway", .goAway(.graceful), "GOAWAY; what was received is answered, then it closes"),
-        .init("goaway-shutdown", .goAway(.reason(.shutdown)), "the same with {\"reason\":\"Shutdown\"}"),
-        .init("goaway-text", .goAway(.text), "the same with plain text in place of a reason"),
-        .init("goaway-twice", .goAway(.twice), "two GOAWAYs, the first with last-stream-id 2^31-1"),
-        .init("goaway-below", .goAway(.below), "GOAWAY with last-stream-id below this request: not processed"),
-        .init("goaway-now", .goAway(.immediate), "GOAWAY and closed at once, answers outstanding"),
-        .init("goaway-environment", .goAway(.badEnvironment), "GOAWAY, last-stream-id 0, BadCertificateEnvironment"),
-        .init("cut-before", .cut(.before), "connection closed in place of the answer"),
-        .init("cut-inside", .cut(.inside), "connection closed in the middle of the answer (accepted)"),
-        .init("cut-after", .cut(.after), "connection closed after the answer (accepted)"),
-        .init("tcp-reset", .cut(.reset), "TCP RST in place of the answer"),
-        .init("blackhole", .blackhole, "the connection takes bytes and answers nothing any more"),
-        .init("stall", .stall, "accepted; the connection gives no window back any more: bodies come to a halt"),
-        .init("one-stream", .oneStream, "accepted; SETTINGS_MAX_CONCURRENT_STREAMS 1 until the next accepted request"),
-        .init("garbage", .garbage, "64 bytes of 0xff in place of the answer, and nothing after them"),
-        .init("split-frames", .splitFrames, "accepted; from now on the connection sends 1 to 7 bytes at a time"),
-        .init("slow-frames", .slowFrames, "accepted; from now on it sends 1 to 7 bytes every 2 ms"),
-        .init("out-of-order", .outOfOrder, "accepted; from now on it answers what comes within 20 ms last first"),
+        .init("no-answer", "f001", .noAnswer, "swallowed, never answered"),
+        .init("reset-stream", "f002", .resetStream, "RST_STREAM INTERNAL_ERROR"),
+        .init("refuse-stream", "f003", .refuseStream, "RST_STREAM REFUSED_STREAM: not processed"),
+        .init("goaway", "f010", .goAway(.graceful), "GOAWAY; what was received is answered, then it closes"),
+        .init("goaway-shutdown", "f011", .goAway(.reason(.shutdown)), "the same with {\"reason\":\"Shutdown\"}"),
+        .init("goaway-text", "f016", .goAway(.text), "the same with plain text in place of a reason"),
+        .init("goaway-twice", "f012", .goAway(.twice), "two GOAWAYs, the first with last-stream-id 2^31-1"),
+        .init("goaway-below", "f013", .goAway(.below), "GOAWAY with last-stream-id below this request: not processed"),
+        .init("goaway-now", "f014", .goAway(.immediate), "GOAWAY and closed at once, answers outstanding"),
+        .init(
+            "goaway-environment", "f015", .goAway(.badEnvironment),
+            "GOAWAY, last-stream-id 0, BadCertificateEnvironment"),
+        .init("cut-before", "f020", .cut(.before), "connection closed in place of the answer"),
+        .init("cut-inside", "f021", .cut(.inside), "connection closed in the middle of the answer (accepted)"),
+        .init("cut-after", "f022", .cut(.after), "connection closed after the answer (accepted)"),
+        .init("tcp-reset", "f023", .cut(.reset), "TCP RST in place of the answer"),
+        .init("blackhole", "f030", .blackhole, "the connection takes bytes and answers nothing any more"),
+        .init("stall", "f031", .stall, "accepted; the connection gives no window back any more: bodies come to a halt"),
+        .init(
+            "one-stream", "f040", .oneStream,
+            "accepted; SETTINGS_MAX_CONCURRENT_STREAMS 1 until the next accepted request"),
+        .init("garbage", "f050", .garbage, "64 bytes of 0xff in place of the answer, and nothing after them"),
+        .init(
+            "split-frames", "f051", .splitFrames, "accepted; from now on the connection sends 1 to 7 bytes at a time"),
+        .init("slow-frames", "f052", .slowFrames, "accepted; from now on it sends 1 to 7 bytes every 2 ms"),
+        .init(
+            "out-of-order", "f053", .outOfOrder, "accepted; from now on it answers what comes within 20 ms last first"),
     ]
 
-    private init(_ name: String, _ fault: Fault, _ help: String) {
+    private init(_ name: String, _ code: StaticString, _ fault: Fault, _ help: String) {
         self.name = name
+        self.code = code
         self.fault = fault
         self.help = help
     }
@@ -49,7 +58,7 @@ struct FaultFamily: Sendable {
     var tokens: (prefix: String, digits: String)
     /// Some of their names, the ends of the range among them; each has a device token.
     var examples: [String]
-    /// The fault whose name ends so; `nil`: there is none.
+    /// Returns the fault whose name ends so, if there is one.
     private var read: @Sendable (Substring) -> Fault?
 
     static let all: [FaultFamily] = [
@@ -73,8 +82,8 @@ struct FaultFamily: Sendable {
             return .late(.exponential(meanNs: mean))
         },
         .init(
-            "status-", "NNN", "that status (400-599) with a reason that nobody knows",
-            tokens: ("fa17eNNN", "status NNN with a reason that nobody knows (e418: status-418)"),
+            "status-", "NNN", "that status (400-599) with a reason that is unknown",
+            tokens: ("fa17eNNN", "status NNN with a reason that is unknown (e418: status-418)"),
             ["status-400", "status-418", "status-599"]
         ) { number($0, 400...599).map { .answer(Answer(status: UInt16($0), reason: .other, body: .unknownReason)) } },
         .init(
@@ -91,7 +100,7 @@ struct FaultFamily: Sendable {
             "goaway:", "REASON", "as goaway, with that reason (goaway:IdleTimeout)",
             tokens: ("fa178NNN", "goaway with the reason of 4NNN; 9NNN: 5NNN, 2NNN: cNNN (8008: IdleTimeout)"),
             ["goaway:BadCertificate", "goaway:IdleTimeout", "goaway:ServiceUnavailable", "goaway:TopicMismatch"]
-        ) { reason($0).map { .goAway(.reason($0)) } },
+        ) { Fault.reason($0).map { .goAway(.reason($0)) } },
         .init(
             "goaway-now:", "REASON", "as goaway-now, with that reason",
             tokens: ("fa176NNN", "goaway-now with the reason of 4NNN; 7NNN: 5NNN, 3NNN: cNNN (7031: Shutdown)"),
@@ -99,7 +108,7 @@ struct FaultFamily: Sendable {
                 "goaway-now:BadCertificate", "goaway-now:TooManyProviderTokenUpdates", "goaway-now:Shutdown",
                 "goaway-now:FeatureNotEnabled",
             ]
-        ) { reason($0).map { .goAway(.immediateReason($0)) } },
+        ) { Fault.reason($0).map { .goAway(.immediateReason($0)) } },
     ]
 
     private init(
@@ -122,31 +131,24 @@ struct FaultFamily: Sendable {
         guard text.allSatisfy({ $0.isASCII && $0.isNumber }), let number = Int(text) else { return nil }
         return range.contains(number) ? number : nil
     }
-
-    /// A GOAWAY's reason: one of Apple's.
-    private static func reason(_ text: Substring) -> ReasonCode? { Fault.reason(String(text)) }
 }
 
 extension Fault {
-    /// A fault by name: one of `NamedFault.all`, a reason of Apple's, or one of a family; `nil`: no such name.
+    /// A fault by name: one of `NamedFault.all`, a reason of Apple's, or one of a family. Returns `nil` for other names.
     package init?(name: String) {
         if let named = NamedFault.all.first(where: { $0.name == name }) {
             self = named.fault
             return
         }
-        if let reason = Self.reason(name) {
-            self = .answer(Answer(reason))
-            return
-        }
-        for family in FaultFamily.all {
-            guard let fault = family.fault(name: name) else { continue }
-            self = fault
-            return
-        }
-        return nil
+        guard
+            let fault = Self.reason(name[...]).map({ Fault.answer(Answer($0)) })
+                ?? FaultFamily.all.lazy.compactMap({ $0.fault(name: name) }).first
+        else { return nil }
+        self = fault
     }
 
-    static func reason(_ text: String) -> ReasonCode? {
+    /// One of Apple's reasons by its text.
+    static func reason(_ text: Substring) -> ReasonCode? {
         var text = text
         return text.withUTF8 { ReasonCode(text: UnsafeRawBufferPointer($0)) }
     }

@@ -68,18 +68,11 @@ struct FaultSchedule {
         dueNs = rules.map { if case .time(let ns) = $0.every { nowNs + ns } else { .max } }
     }
 
-    var isEmpty: Bool { rules.isEmpty }
     /// When `fire` should be called next; `.max`: never.
     var nextDueNs: Int64 { dueNs.min() ?? .max }
 
-    /// The fault of the request that has just come, if it is one's turn.
-    @inline(__always)
+    /// Returns the fault of the request that has just arrived, if one is due.
     mutating func forRequest() -> Fault? {
-        if rules.isEmpty { return nil }
-        return next()
-    }
-
-    private mutating func next() -> Fault? {
         var fault: Fault?
         for index in rules.indices {
             guard case .requests(let count) = rules[index].every else { continue }

@@ -10,7 +10,7 @@ package enum Latency: Hashable, Sendable {
     /// Exponential, cut off at twenty times its mean.
     case exponential(meanNs: Int64)
 
-    /// `0`, `50ms`, `20ms..80ms` (uniform), `~50ms` (exponential with that mean); `nil`: none of these.
+    /// `0`, `50ms`, `20ms..80ms` (uniform), `~50ms` (exponential with that mean), or `nil`.
     package init?(text: String) {
         if text.hasPrefix("~") {
             guard let mean = durationNs(text.dropFirst()), mean > 0 else { return nil }

@@ -16,56 +16,30 @@ struct TokenTable {
         /// Four digits, `0`-`9` and `a`-`f`.
         var code: StaticString
         var fault: Fault
+        var help: String
     }
 
-    /// The lines with a fixed code, in the order of the help. Reasons: their status, then their place on Apple's page;
-    /// those of the pages about broadcast begin with `c`.
-    static let lines: [Line] =
-        reasons([
+    /// The lines with a fixed code, in the order of the help. Reasons: their status, then their place on Apple's page.
+    /// The reasons of the pages about broadcast begin with `c`.
+    static let lines: [Line] = {
+        // The vocabulary's codes 1 to 32 are the reasons of Apple's page, in its order.
+        let codes: [StaticString] = [
             "4000", "4001", "4002", "4003", "4004", "4005", "4006", "4007", "4008", "4009", "400a", "400b", "400c",
             "400d", "4030", "4031", "4032", "4033", "4034", "4035", "4036", "4037", "4040", "4050", "4100", "4101",
             "4130", "4290", "4291", "5000", "5030", "5031",
-        ]) + [
-            Line(code: "4038", fault: .answer(Answer(.badEnvironmentKeyInToken))),
-            Line(code: "c000", fault: .answer(Answer(.featureNotEnabled))),
-            Line(code: "c001", fault: .answer(Answer(.missingChannelId))),
-            Line(code: "c002", fault: .answer(Answer(.badChannelId))),
-            Line(code: "c003", fault: .answer(Answer(.channelNotRegistered))),
-            Line(code: "c004", fault: .answer(Answer(.badRequestParams))),
-            Line(code: "c005", fault: .answer(Answer(.badRequestPayload))),
-            Line(code: "c006", fault: .answer(Answer(.missingPushType))),
-            Line(code: "c007", fault: .answer(Answer(.cannotCreateChannelConfig))),
-            Line(code: "c008", fault: .answer(Answer(.topicMismatch))),
-            Line(code: "c009", fault: .answer(Answer(.serviceUnavailableSpaced))),
-            Line(code: "f001", fault: .noAnswer),
-            Line(code: "f002", fault: .resetStream),
-            Line(code: "f003", fault: .refuseStream),
-            Line(code: "f010", fault: .goAway(.graceful)),
-            Line(code: "f011", fault: .goAway(.reason(.shutdown))),
-            Line(code: "f012", fault: .goAway(.twice)),
-            Line(code: "f013", fault: .goAway(.below)),
-            Line(code: "f014", fault: .goAway(.immediate)),
-            Line(code: "f015", fault: .goAway(.badEnvironment)),
-            Line(code: "f016", fault: .goAway(.text)),
-            Line(code: "f020", fault: .cut(.before)),
-            Line(code: "f021", fault: .cut(.inside)),
-            Line(code: "f022", fault: .cut(.after)),
-            Line(code: "f023", fault: .cut(.reset)),
-            Line(code: "f030", fault: .blackhole),
-            Line(code: "f031", fault: .stall),
-            Line(code: "f040", fault: .oneStream),
-            Line(code: "f050", fault: .garbage),
-            Line(code: "f051", fault: .splitFrames),
-            Line(code: "f052", fault: .slowFrames),
-            Line(code: "f053", fault: .outOfOrder),
         ]
-
-    /// Apple's 32 reasons are the codes 1 to 32 of the vocabulary, in the page's order.
-    private static func reasons(_ codes: [StaticString]) -> [Line] {
-        codes.enumerated().map { index, code in
-            Line(code: code, fault: .answer(Answer(ReasonCode(rawValue: UInt8(index + 1))!)))
-        }
-    }
+        let others: [(StaticString, ReasonCode)] = [
+            ("4038", .badEnvironmentKeyInToken), ("c000", .featureNotEnabled), ("c001", .missingChannelId),
+            ("c002", .badChannelId), ("c003", .channelNotRegistered), ("c004", .badRequestParams),
+            ("c005", .badRequestPayload), ("c006", .missingPushType), ("c007", .cannotCreateChannelConfig),
+            ("c008", .topicMismatch), ("c009", .serviceUnavailableSpaced),
+        ]
+        let reasons = codes.enumerated().map { ($1, ReasonCode(rawValue: UInt8($0 + 1))!) } + others
+        return reasons.map { code, reason in
+            let answer = Answer(reason)
+            return Line(code: code, fault: .answer(answer), help: "\(answer.status) \(Fault.answer(answer).name)")
+        } + NamedFault.all.map { Line(code: $0.code, fault: $0.fault, help: "\($0.name): \($0.help)") }
+    }()
 
     private static let byCode: [UInt16: Fault] = {
         var table: [UInt16: Fault] = [:]
@@ -73,7 +47,7 @@ struct TokenTable {
         return table
     }()
 
-    /// What a token asks for; `nil`: nothing. Either case; lent bytes of hex digits.
+    /// The fault that a token requests, if any. The bytes are hex digits of either case.
     @inline(__always)
     static func entry(for token: UnsafeRawBufferPointer) -> Entry? {
         guard token.count >= 8 else { return nil }
@@ -92,10 +66,10 @@ struct TokenTable {
         return Entry(fault: fault, times: times)
     }
 
-    /// What four digits ask for; `nil`: nothing.
+    /// The fault that four digits request, if any.
     static func fault(code: UInt16) -> Fault? { byCode[code] ?? patterned(code) }
 
-    /// The last three of four digits as a number in decimal; `nil`: one of them is a letter.
+    /// The last three of four digits as a number in decimal, or `nil` if one of them is a letter.
     static func decimal(_ code: UInt16) -> Int? {
         let digits = [code >> 8 & 15, code >> 4 & 15, code & 15]
         guard digits.allSatisfy({ $0 < 10 }) else { return nil }
@@ -133,8 +107,8 @@ struct TokenTable {
         return answer.reason
     }
 
-    /// The four digits that ask for a fault; `nil`: there are none, because its time is not one of whole hundredths of
-    /// a second below ten seconds.
+    /// The four digits that request a fault. There are none if its time is not a number of whole hundredths of a second
+    /// below ten seconds.
     static func code(of fault: Fault) -> String? {
         if let line = lines.first(where: { $0.fault == fault }) { return line.code.description }
         return (UInt16(0x1000)...0xEFFF).first { byCode[$0] == nil && patterned($0) == fault }
@@ -149,17 +123,8 @@ struct TokenTable {
 
 
             """
-        for line in lines {
-            switch line.fault {
-            case .answer(let answer): text += "  fa17\(line.code)  \(answer.status) \(line.fault.name)\n"
-            default:
-                let help = NamedFault.all.first { $0.fault == line.fault }?.help ?? ""
-                text += "  fa17\(line.code)  \(line.fault.name): \(help)\n"
-            }
-        }
-        for family in FaultFamily.all {
-            text += "  \(family.tokens.prefix)  \(family.tokens.digits)\n"
-        }
+        for line in lines { text += "  fa17\(line.code)  \(line.help)\n" }
+        for family in FaultFamily.all { text += "  \(family.tokens.prefix)  \(family.tokens.digits)\n" }
         text += """
 
             The timestamp of a 410 is 1600000000000 + the token's last nine hex digits, in milliseconds since the epoch.

@@ -6,24 +6,15 @@ import Network
 /// A token leaves the list once it was sent whole; a connection that broke off before leaves it there.
 final class FeedbackList: Sendable {
     private struct State {
-        /// Items as they go out, one after the other, and where each one ends.
-        var bytes: [UInt8] = []
-        var ends: [Int] = []
-        /// How many items went out and are gone, ever.
+        var items: [(token: [UInt8], seconds: UInt32)] = []
+        /// The number of items that were sent and removed, ever.
         var gone = 0
     }
 
     private let state = Guarded(State())
 
     /// - Parameter token: its bytes, 1 to 65,535.
-    func add(token: [UInt8], atSeconds seconds: UInt32) {
-        state.withLock { state in
-            state.bytes += (0..<4).map { UInt8(truncatingIfNeeded: seconds >> UInt32(24 - $0 * 8)) }
-            state.bytes += [UInt8(truncatingIfNeeded: token.count >> 8), UInt8(truncatingIfNeeded: token.count)]
-            state.bytes += token
-            state.ends.append(state.bytes.count)
-        }
-    }
+    func add(token: [UInt8], atSeconds seconds: UInt32) { state.withLock { $0.items.append((token, seconds)) } }
 
     /// Throws one line when the token is none.
     func add(_ item: SimulatorOptions.FeedbackItem) throws(SimulatorError) {
@@ -33,37 +24,34 @@ final class FeedbackList: Sendable {
         add(token: token, atSeconds: item.seconds)
     }
 
-    var count: Int { state.withLock { $0.ends.count } }
+    var count: Int { state.withLock { $0.items.count } }
 
-    /// What is to be sent now, and the mark to give to `sent` when it was.
+    /// The items as they are sent: time and length of the token (big-endian), and the token. `sent` takes the mark.
     var items: (bytes: [UInt8], mark: Int) {
-        state.withLock { ($0.bytes, $0.gone + $0.ends.count) }
+        state.withLock { state in
+            var bytes: [UInt8] = []
+            for (token, seconds) in state.items {
+                withUnsafeBytes(of: seconds.bigEndian) { bytes += $0 }
+                withUnsafeBytes(of: UInt16(token.count).bigEndian) { bytes += $0 }
+                bytes += token
+            }
+            return (bytes, state.gone + state.items.count)
+        }
     }
 
     /// Everything up to the mark was sent.
     func sent(upTo mark: Int) {
         state.withLock { state in
-            let count = mark - state.gone
-            // Another connection may have sent the same.
-            guard count > 0 else { return }
-            let size = state.ends[count - 1]
-            state.bytes.removeFirst(size)
-            state.ends = state.ends.dropFirst(count).map { $0 - size }
+            // Another connection may have sent the same items.
+            guard mark > state.gone else { return }
+            state.items.removeFirst(mark - state.gone)
             state.gone = mark
         }
     }
 
     /// Lines "token seconds", for the control endpoint.
     var text: String {
-        state.withLock { state in
-            var start = 0
-            return state.ends.map { end in
-                let item = state.bytes[start..<end]
-                start = end
-                let seconds = item.prefix(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
-                return "\(item.dropFirst(6).withUnsafeBytes { hexText($0) }) \(seconds)\n"
-            }.joined()
-        }
+        state.withLock { $0.items.map { "\($0.token.withUnsafeBytes { hexText($0) }) \($0.seconds)\n" }.joined() }
     }
 }
 
@@ -71,7 +59,7 @@ final class FeedbackList: Sendable {
 final class FeedbackPeer: Peer {
     private let list: FeedbackList
     private let onClosed: () -> Void
-    private var channel: SecureChannel?
+    var channel: SecureChannel?
     private var bytes: [UInt8] = []
     private var at = 0
     private var mark = 0
@@ -81,8 +69,6 @@ final class FeedbackPeer: Peer {
         self.list = list
         self.onClosed = onClosed
     }
-
-    func adopt(_ channel: SecureChannel) { self.channel = channel }
 
     func leave() { channel?.abort() }
 

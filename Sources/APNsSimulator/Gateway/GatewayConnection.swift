@@ -7,7 +7,7 @@ final class GatewayConnection: Peer {
     private let dialogue: GatewayDialogue
     private let loop: Loop
     private let onClosed: () -> Void
-    private var channel: SecureChannel?
+    var channel: SecureChannel?
     /// What a late connection read with its handshake, until it begins.
     private var early: [UInt8] = []
     /// `ending` was seen, and is under way.
@@ -23,8 +23,6 @@ final class GatewayConnection: Peer {
         self.loop = loop
         self.onClosed = onClosed
     }
-
-    func adopt(_ channel: SecureChannel) { self.channel = channel }
 
     /// One that reads nothing ends with that fault, and what came over it is lost.
     func faultsChanged() { if manner.reading == .never { channel?.reset() } }

@@ -77,7 +77,7 @@ final class GatewayDialogue {
         if frame.isMalformed { return .protocolError }
         if frame.token.isEmpty { return .missingToken }
         if frame.token.count != Self.tokenSize { return .tokenSize }
-        // Nobody's, and what clients ask with whether the gateway answers.
+        // No device has it. Clients send it to make the gateway answer.
         if frame.token.allSatisfy({ $0 == 0 }) { return .invalidToken }
         if frame.payload.isEmpty { return .missingPayload }
         if frame.payload.count > service.payloadLimit { return .payloadSize }
@@ -138,8 +138,7 @@ enum GatewayFate: Hashable, Sendable {
 }
 
 extension TokenTable {
-    /// What a device token, by its bytes, asks of the gateway, and for how many of its notifications (0: all); `nil`:
-    /// nothing.
+    /// The fate that a device token (its bytes) requests at the gateway, and for how many of its notifications (0: all).
     ///
     /// The digits are those of HTTP/2, where the gateway has an answer of that kind; what it lacks is accepted. Beside
     /// them `fa170NNN` asks for status NNN in decimal, and `fa170000` for a connection that closes.

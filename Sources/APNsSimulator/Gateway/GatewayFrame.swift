@@ -6,7 +6,7 @@ struct GatewayFrame {
     var identifier: UInt32 = 0
     var token = UnsafeRawBufferPointer(start: nil, count: 0)
     var payload = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// An item that nobody knows, has another size than Apple's, or comes twice.
+    /// Whether an item is unknown, has another size than Apple's, or comes twice.
     var isMalformed = false
 
     /// What the bytes at hand are the beginning of.
@@ -15,7 +15,7 @@ struct GatewayFrame {
         case unknown
         /// A frame of so many bytes, which may not all be there yet.
         case frame(Int)
-        /// An unknown command, or a frame beyond `limit`: nobody can say where the next one begins.
+        /// An unknown command, or a frame beyond `limit`. The beginning of the next frame is unknown.
         case noFrame
     }
 
@@ -141,8 +141,8 @@ extension UnsafeRawBufferPointer {
     }
 }
 
-/// The status of the binary gateway's error answers: Apple's numbers ("Binary Provider API", archived), and any other,
-/// which a gateway of somebody else's may say.
+/// The status of the binary gateway's error answers: Apple's numbers ("Binary Provider API", archived), and any other
+/// that another gateway may send.
 package struct GatewayStatus: RawRepresentable, Hashable, Sendable {
     package let rawValue: UInt8
 
@@ -176,7 +176,7 @@ package struct GatewayStatus: RawRepresentable, Hashable, Sendable {
         }
     }
 
-    /// The status for a reason of HTTP/2; `nil`: the gateway has none for it.
+    /// The status for a reason of HTTP/2, or `nil` if the gateway has none for it.
     init?(_ reason: ReasonCode) {
         switch reason {
         case .internalServerError: self = .processingError

@@ -6,7 +6,7 @@ package struct Answer: Hashable, Sendable {
     package enum Body: UInt8, Sendable {
         /// `{"reason": …}` with Apple's word.
         case reason
-        /// A reason that nobody has heard of yet, `ReasonOfTomorrow`.
+        /// A reason that Apple does not send yet, `ReasonOfTomorrow`.
         case unknownReason
         /// No body at all.
         case missing

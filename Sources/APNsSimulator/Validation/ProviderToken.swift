@@ -5,9 +5,9 @@ package import PushRecords
 package struct ProviderKey: Sendable {
     /// `kid` of the tokens, Apple's ten characters.
     package var keyID: String
-    /// `iss` of the tokens; `nil`: any team.
+    /// `iss` of the tokens. `nil` allows any team.
     package var teamID: String?
-    /// The environment the key is for; `nil`: both.
+    /// The environment the key is for. `nil` stands for both.
     package var environment: PushEnvironment?
     /// Whether a signature (64 bytes, r and s as in RFC 7518, 3.4, or DER) over the bytes is this key's. Called on a
     /// loop's thread, once for each distinct token.
@@ -55,7 +55,7 @@ struct ProviderTokenReader {
     var onForm: (TokenForm) -> Void = { _ in }
     private(set) var cache: [[UInt8]: ProviderToken] = [:]
 
-    /// Beyond so many distinct tokens the cache is emptied: nobody fills the memory with them.
+    /// Beyond so many distinct tokens the cache is emptied, which bounds its memory.
     static let cacheLimit = 256
     static let lengthLimit = 4096
 

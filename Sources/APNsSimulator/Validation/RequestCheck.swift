@@ -2,8 +2,6 @@ import PushRecords
 
 /// What the simulator makes of one complete request before anything is provoked.
 struct CheckedRequest {
-    /// The reason to refuse it; `.none`: nothing is wrong with it.
-    var refusal: ReasonCode = .none
     /// The device token as it stands in the path, or a broadcast's channel id in hex; empty when there is none that is
     /// one.
     var token = UnsafeRawBufferPointer(start: nil, count: 0)
@@ -22,7 +20,7 @@ struct CheckedRequest {
 /// and "Handling error responses from Apple Push Notification service": it must not share code with the worker's
 /// validation, or a bug would pass on both sides.
 struct RequestCheck: Sendable {
-    /// Bundle ids that may be pushed to, suffixes of push types aside; empty: any.
+    /// The bundle ids that may be pushed to, without the suffixes of push types. Empty allows all.
     var bundleIDs: [[UInt8]] = []
     /// Whether topic and push type have to fit.
     var checksTopicSuffixes = true
@@ -217,20 +215,14 @@ struct RequestCheck: Sendable {
         type.suffix.map { ($0, type) }
     }
 
+    private static let pushTypes: [(text: StaticString, type: PushType)] = [
+        ("alert", .alert), ("background", .background), ("voip", .voip), ("liveactivity", .liveactivity),
+        ("complication", .complication), ("fileprovider", .fileprovider), ("location", .location), ("mdm", .mdm),
+        ("pushtotalk", .pushtotalk), ("widgets", .widgets), ("controls", .controls),
+    ]
+
     private func pushType(_ text: UnsafeRawBufferPointer) -> PushType? {
-        switch text.count {
-        case 3: text.spells("mdm") ? .mdm : nil
-        case 4: text.spells("voip") ? .voip : nil
-        case 5: text.spells("alert") ? .alert : nil
-        case 7: text.spells("widgets") ? .widgets : nil
-        case 8: text.spells("controls") ? .controls : text.spells("location") ? .location : nil
-        case 10: text.spells("background") ? .background : text.spells("pushtotalk") ? .pushtotalk : nil
-        case 12:
-            text.spells("complication")
-                ? .complication
-                : text.spells("fileprovider") ? .fileprovider : text.spells("liveactivity") ? .liveactivity : nil
-        default: nil
-        }
+        Self.pushTypes.first { text.spells($0.text) }?.type
     }
 
     /// "If you omit this header, APNs sets the notification priority to 10"; "Always use priority 5 [with background].

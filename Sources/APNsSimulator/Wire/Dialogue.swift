@@ -25,7 +25,7 @@ final class Dialogue {
     private let certificateTopic: [UInt8]?
     let check: RequestCheck
     private(set) var ending = Ending.none
-    /// How much of the session's output may still be sent; `nil`: all.
+    /// How many bytes of the session's output may still be sent. `nil` is no limit.
     private var outputLeft: Int?
     /// How much output waited when the bytes being handled came.
     private var outputAtStart = 0
@@ -297,28 +297,23 @@ extension Dialogue {
     private func write(
         _ answer: ManagementCheck.Answer, id: NotificationUUID, stream: Int32
     ) throws(HTTP2Error) {
-        // Lent to the list until the session has taken it.
-        let text = UnsafeMutableRawBufferPointer.allocate(byteCount: 320, alignment: 1)
+        var body = answer.body
+        if let reason = answer.reason.text { body = "{\"reason\":\"\(reason)\"}" }
+        // Lent to the list until the session has taken it: status, ids and body.
+        let text = UnsafeMutableRawBufferPointer.allocate(byteCount: 320 + body.utf8.count, alignment: 1)
         defer { text.deallocate() }
         var used = 0
         func lend(_ value: String) -> UnsafeRawBufferPointer {
             let start = used
-            for byte in value.utf8.prefix(text.count - used) {
-                text[used] = byte
-                used += 1
-            }
+            used += value.utf8.count
+            UnsafeMutableRawBufferPointer(rebasing: text[start..<used]).copyBytes(from: value.utf8)
             return UnsafeRawBufferPointer(rebasing: text[start..<used])
         }
         var headers = HeaderList()
         headers.append(":status", lend("\(answer.status)"))
         headers.append("apns-request-id", lend(id.description), .never)
         if let channelID = answer.channelID { headers.append("apns-channel-id", lend(channelID), .never) }
-        var body = answer.body
-        if let reason = answer.reason.text { body = "{\"reason\":\"\(reason)\"}" }
         if !body.isEmpty { headers.append("content-type", "application/json") }
-        let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: body.utf8.count, alignment: 1)
-        defer { bytes.deallocate() }
-        bytes.copyBytes(from: body.utf8)
-        _ = try session.respond(stream: stream, headers, body: UnsafeRawBufferPointer(bytes))
+        _ = try session.respond(stream: stream, headers, body: lend(body))
     }
 }

@@ -2,13 +2,12 @@ internal import Bytes
 import HTTP2
 import PushRecords
 
-/// Makes responses out of replies without an allocation: four lists of header fields and a few scratch bytes, used
+/// Makes responses out of replies without an allocation: lists of header fields and a few scratch bytes, used
 /// again and again. One thread.
 struct ReplyWriter: ~Copyable {
-    private var accepted = HeaderList()
-    private var refused = HeaderList()
-    private var acceptedBroadcast = HeaderList()
-    private var refusedBroadcast = HeaderList()
+    /// The header fields of answers to notifications for a device, and to broadcasts.
+    private var device = Fields()
+    private var broadcast = Fields()
     private let scratch: UnsafeMutableRawBufferPointer
     private var random: SplitMix64
     private let hasUniqueID: Bool
@@ -27,21 +26,27 @@ struct ReplyWriter: ~Copyable {
         random = SplitMix64(seed: seed ^ 0x5EED)
         scratch = .allocate(byteCount: 256, alignment: 16)
         scratch.initializeMemory(as: UInt8.self, repeating: UInt8(ascii: "0"))
-        accepted.append(":status", "200")
-        accepted.append("apns-id", part(Place.id), .nameOnly(slot: 0))
-        if hasUniqueID { accepted.append("apns-unique-id", part(Place.uniqueID), .nameOnly(slot: 1)) }
-        refused.append(":status", part(Place.status))
-        refused.append("content-type", "application/json")
-        refused.append("apns-id", part(Place.id), .nameOnly(slot: 0))
-        acceptedBroadcast.append(":status", "200")
-        acceptedBroadcast.append("apns-request-id", part(Place.id), .nameOnly(slot: 2))
-        if hasUniqueID { acceptedBroadcast.append("apns-unique-id", part(Place.uniqueID), .nameOnly(slot: 1)) }
-        refusedBroadcast.append(":status", part(Place.status))
-        refusedBroadcast.append("content-type", "application/json")
-        refusedBroadcast.append("apns-request-id", part(Place.id), .nameOnly(slot: 2))
+        device = fields("apns-id", slot: 0)
+        broadcast = fields("apns-request-id", slot: 2)
     }
 
     deinit { scratch.deallocate() }
+
+    private struct Fields: ~Copyable {
+        var accepted = HeaderList()
+        var refused = HeaderList()
+    }
+
+    private func fields(_ idName: StaticString, slot: UInt8) -> Fields {
+        var fields = Fields()
+        fields.accepted.append(":status", "200")
+        fields.accepted.append(idName, part(Place.id), .nameOnly(slot: slot))
+        if hasUniqueID { fields.accepted.append("apns-unique-id", part(Place.uniqueID), .nameOnly(slot: 1)) }
+        fields.refused.append(":status", part(Place.status))
+        fields.refused.append("content-type", "application/json")
+        fields.refused.append(idName, part(Place.id), .nameOnly(slot: slot))
+        return fields
+    }
 
     /// An id for a notification that came without one: a random UUID (version 4).
     mutating func newID() -> NotificationUUID {
@@ -61,15 +66,15 @@ struct ReplyWriter: ~Copyable {
             }
             let nothing = UnsafeRawBufferPointer(start: nil, count: 0)
             return reply.isBroadcast
-                ? try session.respond(stream: stream, acceptedBroadcast, body: nothing)
-                : try session.respond(stream: stream, accepted, body: nothing)
+                ? try session.respond(stream: stream, broadcast.accepted, body: nothing)
+                : try session.respond(stream: stream, device.accepted, body: nothing)
         }
         scratch[Place.status.lowerBound] = UInt8(ascii: "0") + UInt8(reply.status / 100 % 10)
         scratch[Place.status.lowerBound + 1] = UInt8(ascii: "0") + UInt8(reply.status / 10 % 10)
         scratch[Place.status.lowerBound + 2] = UInt8(ascii: "0") + UInt8(reply.status % 10)
         return reply.isBroadcast
-            ? try session.respond(stream: stream, refusedBroadcast, body: writeBody(reply))
-            : try session.respond(stream: stream, refused, body: writeBody(reply))
+            ? try session.respond(stream: stream, broadcast.refused, body: writeBody(reply))
+            : try session.respond(stream: stream, device.refused, body: writeBody(reply))
     }
 
     private func part(_ range: Range<Int>) -> UnsafeRawBufferPointer {

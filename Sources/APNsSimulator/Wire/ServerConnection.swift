@@ -10,7 +10,7 @@ final class ServerConnection: Peer {
     private let service: Service
     private let loop: Loop
     private var dialogue: Dialogue?
-    private var channel: SecureChannel?
+    var channel: SecureChannel?
     /// Called once, when the channel is gone.
     private let onClosed: () -> Void
     /// The client reads too slowly: nothing more is read from it until this much is sent.
@@ -32,59 +32,40 @@ final class ServerConnection: Peer {
         random = SplitMix64(seed: UInt64(number))
     }
 
-    func adopt(_ channel: SecureChannel) { self.channel = channel }
-
     func answer(_ due: DueAnswer) { dialogue?.answer(due) }
 
-    func befall(_ fault: Fault) {
-        guard let dialogue, let channel else { return }
-        do throws(HTTP2Error) { try dialogue.befall(fault) } catch { channel.abort() }
-        flush()
-    }
+    /// Applies a fault of the whole connection.
+    func befall(_ fault: Fault) { perform { dialogue throws(HTTP2Error) in try dialogue.befall(fault) } }
 
-    /// Tells the client how many streams it may have now.
-    func announceStreams() {
+    /// Sends the client the current limit of streams.
+    func announceStreams() { perform { dialogue throws(HTTP2Error) in try dialogue.announceStreams() } }
+
+    private func perform(_ action: (Dialogue) throws(HTTP2Error) -> Void) {
         guard let dialogue, let channel else { return }
-        do throws(HTTP2Error) { try dialogue.announceStreams() } catch { channel.abort() }
+        do throws(HTTP2Error) { try action(dialogue) } catch { channel.abort() }
         flush()
     }
 
     /// Ends the connection in order, answers outstanding.
     func leave() {
         befall(.goAway(.immediate))
-        // Nothing is said on it any more, or not before long.
+        // A GOAWAY on such a connection would be sent late or never.
         if dialogue.map({ $0.isSilent || $0.pace == .slowPieces }) ?? true { channel?.abort() }
     }
 
-    /// Sends what the dialogue has to say, then ends the connection if it says so.
+    /// Sends the dialogue's output, then ends the connection if the dialogue says so.
     func flush() {
         guard let dialogue, let channel else { return }
         switch dialogue.pace {
-        case .whole: break
-        case .pieces: return flushInPieces(dialogue, channel)
-        case .slowPieces: return flushSlowly(dialogue, channel)
-        }
-        var sendable = dialogue.sendable
-        while !sendable.isEmpty {
-            let taken = channel.send(sendable)
-            dialogue.consume(taken)
-            sendable = dialogue.sendable
-            if taken == 0 { break }
-        }
-        if sendable.isEmpty { dialogue.consume(0) }
-        finish(dialogue, channel, waiting: sendable.count)
-    }
-
-    /// One TLS record and one system call for each few bytes.
-    private func flushInPieces(_ dialogue: Dialogue, _ channel: SecureChannel) {
-        while !dialogue.sendable.isEmpty, sendPiece(dialogue, channel) > 0 {}
-        if dialogue.sendable.isEmpty { dialogue.consume(0) }
-        finish(dialogue, channel, waiting: dialogue.sendable.count)
-    }
-
-    /// The same, and a pause after each.
-    private func flushSlowly(_ dialogue: Dialogue, _ channel: SecureChannel) {
-        if !isPacing, !dialogue.sendable.isEmpty {
+        case .whole:
+            while !dialogue.sendable.isEmpty {
+                let taken = channel.send(dialogue.sendable)
+                dialogue.consume(taken)
+                if taken == 0 { break }
+            }
+        case .pieces: while !dialogue.sendable.isEmpty, sendPiece(dialogue, channel) > 0 {}
+        case .slowPieces:
+            guard !isPacing, !dialogue.sendable.isEmpty else { break }
             _ = sendPiece(dialogue, channel)
             isPacing = true
             loop.schedule(afterNs: Self.pieceNs) { [weak self] in
@@ -96,6 +77,7 @@ final class ServerConnection: Peer {
         finish(dialogue, channel, waiting: dialogue.sendable.count)
     }
 
+    /// Sends a few bytes as a TLS record and a system call of their own.
     private func sendPiece(_ dialogue: Dialogue, _ channel: SecureChannel) -> Int {
         let count = min(dialogue.sendable.count, Int.random(in: 1...7, using: &random))
         let taken = channel.send(UnsafeRawBufferPointer(rebasing: dialogue.sendable[..<count]))

@@ -160,7 +160,7 @@ final class FloorResult {
         valueSize = at - value
     }
 
-    /// Looks at every header, as a worker must; empty: there is none of the name.
+    /// Looks at every header, as a worker must. Returns an empty value if none has the name.
     private func header(
         _ wanted: StaticString, of message: UnsafeMutablePointer<rd_kafka_message_t>
     ) -> UnsafeRawBufferPointer {

@@ -19,7 +19,7 @@ final class MachinePart: PartRun {
     private var flying: [OutgoingRequest] = []
     private var unacknowledged: [NotificationID] = []
     private var committing: [CommitOutcome] = []
-    /// What was read of results, so that nobody thinks it is not needed.
+    /// The sum of what was read of results, so that the compiler keeps the reading.
     private var resultBytes = 0
 
     private static let partitionCount = 8

@@ -142,7 +142,7 @@ enum PartInputs {
                 + "\"apns-priority\":10},\"payload\":\(Traffic.payload(7))}")
     }
 
-    /// Bytes that nobody ever frees.
+    /// Bytes that live as long as the process.
     static func lasting(_ text: String) -> UnsafeRawBufferPointer {
         let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 8)
         bytes.copyBytes(from: text.utf8)

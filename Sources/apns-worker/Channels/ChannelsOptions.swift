@@ -74,7 +74,7 @@ struct ChannelsOptions {
             .init("format", value: "NAME", choice: \.format, "text (default) or json: one object, refusals too."),
         ]
 
-    /// What is missing or does not fit together; `nil`: nothing.
+    /// What is missing or does not fit together, if anything.
     var complaint: String? {
         var others = flags
         others.bundleIDs = []

@@ -23,8 +23,7 @@ struct PutOff {
     /// Whether it only waits for when it is to be sent.
     var isScheduled: Bool { reason == RetryOrder.scheduled.description }
 
-    /// The last retry record of a request; `nil`: there is none, or nobody tells. `unread` has the tiers that cannot be
-    /// read, a line each.
+    /// The last retry record of a request, if one was found. `unread` has a line for each tier that cannot be read.
     static func find(
         _ request: DeliveryResult.Request, sentMs: Int64, _ configuration: WorkerConfiguration,
         _ cluster: ClusterSettings

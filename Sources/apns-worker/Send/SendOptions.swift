@@ -151,16 +151,16 @@ struct SendOptions {
         }
     }
 
-    /// 2001: nobody means an earlier one.
+    /// September 2001. An earlier time is a mistake.
     private static let earliestTime: Int64 = 1_000_000_000
 
-    /// When the notification is to be sent, in milliseconds since 1970; `nil`: at once.
+    /// When the notification is sent, in milliseconds since 1970. `nil` is at once.
     var notBeforeMs: Int64? {
         notBefore.map { $0.secondsSinceEpoch.multipliedReportingOverflow(by: 1_000) }
             .map { $0.overflow ? .max : $0.partialValue }
     }
 
-    /// What is missing or does not fit together; `nil`: nothing.
+    /// What is missing or does not fit together, if anything.
     var complaint: String? {
         if file != nil, flags != AppFlags() { return "give either --config or the flags for one app, not both" }
         if file == nil, via == .kafka {

@@ -19,8 +19,7 @@ struct WorkerPage {
     /// Of the whole answer, however little of it comes at a time.
     private static let timeout = Duration.seconds(2)
 
-    /// Lines about what may keep a notification from its result; none where nobody serves the pages of this
-    /// configuration here.
+    /// Lines about what may keep a notification from its result.
     static func lines(of configuration: WorkerConfiguration) -> [String] {
         let pausedHere = configuration.apps.filter(\.isPaused).map { app in
             "app \(app.name) is paused in this configuration: of such a one nothing is sent until its paused: true goes"
@@ -42,7 +41,7 @@ struct WorkerPage {
             }
     }
 
-    /// Asks who listens there; `nil`: nobody does, or it is no worker.
+    /// Reads the page of the worker that listens there. Returns `nil` if no worker answers.
     private init?(_ listen: NetworkAddress) {
         guard let answer = Self.get("/status", of: listen),
             let body = answer.firstRange(of: Array("\r\n\r\n".utf8))?.upperBound
@@ -76,7 +75,7 @@ struct WorkerPage {
         }
     }
 
-    /// The app's name; `nil`: it is not paused.
+    /// The app's name if it is paused.
     private static func pausedApp(_ reader: inout JSONReader) throws(JSONError) -> String? {
         var app = ""
         var isPaused = false
@@ -110,7 +109,7 @@ struct WorkerPage {
         return problem
     }
 
-    /// The whole answer; `nil`: none, or not in time.
+    /// The whole answer, or `nil` if it did not come in time.
     private static func get(_ path: String, of listen: NetworkAddress) -> [UInt8]? {
         var hints = addrinfo()
         hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
