@@ -84,7 +84,7 @@ let package = Package(
         + module("Network", ["EventLoop", "TLS", "CLinux", "Bytes"], settings: wrapper)
         + module("PushRecords", ["JSON", "Bytes"], resources: schemas, tests: ["TestSupport"])
         + [.target(name: "PushTransport", dependencies: ["PushRecords", "CLinux"], swiftSettings: strict)]
-        + module("Delivery", ["PushTransport", "PushRecords", "CLinux", "Bytes"])
+        + module("Delivery", ["PushTransport", "PushRecords", "CLinux", "Bytes"], tests: ["DeliveryInvariants"])
         + module(
             "APNs",
             ["PushTransport", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux", "Bytes"],
@@ -117,6 +117,13 @@ let package = Package(
             .target(
                 name: "TestSupport", dependencies: ["Kafka", "CLinux", "CRdkafka"], path: "Tests/TestSupport",
                 swiftSettings: tests),
+            // A release build of everything includes this target, without `-enable-testing`, and links it with nothing.
+            .target(
+                name: "DeliveryInvariants", dependencies: ["Delivery", "PushRecords"],
+                path: "Tests/DeliveryInvariants",
+                swiftSettings: strict + [
+                    .unsafeFlags(["-Xfrontend", "-disable-testable-attr-requires-testable-module"])
+                ]),
             .target(name: "TestSeeds", path: "Tests/TestSeeds", swiftSettings: tests),
             .target(
                 name: "Fuzz",
@@ -130,7 +137,8 @@ let package = Package(
                 swiftSettings: tests),
             // Optimized: it runs worlds by the thousand.
             .testTarget(
-                name: "SimulationTests", dependencies: ["Delivery", "APNs", "PushRecords", "Bytes", "TestSeeds"],
+                name: "SimulationTests",
+                dependencies: ["Delivery", "DeliveryInvariants", "APNs", "PushRecords", "Bytes", "TestSeeds"],
                 swiftSettings: strict),
             .testTarget(
                 name: "EndToEndTests", dependencies: ["TestSupport", "Kafka", "PushRecords"], exclude: ["Books"],

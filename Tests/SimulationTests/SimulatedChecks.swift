@@ -1,3 +1,4 @@
+import DeliveryInvariants
 import PushRecords
 
 @testable import Delivery

@@ -54,7 +54,9 @@ struct Notification {
                 true
             // A dead token that cannot be written is decided anew.
             case (.concluded, .concluded), (.concluded, .free): true
-            default: false
+            case (.free, _), (.admitted, _), (.queued, _), (.ready, _), (.behindHorizon, _), (.backingOff, _),
+                (.handed, _), (.orphaned, _), (.concluded, _):
+                false
             }
         }
     }

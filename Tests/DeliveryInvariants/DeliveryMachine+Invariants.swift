@@ -1,9 +1,10 @@
+@testable package import Delivery
 import PushRecords
 
-// What holds between any two calls: what the parts count as they go is what a walk over all slots and lists finds. For
-// simulated worlds and tests, after each of their steps; the product never calls it.
+// The invariants of the machine between any two calls: the counts that its parts keep equal those that a walk over all
+// slots and lists finds. The unit tests and the simulation check them after each step.
 extension DeliveryMachine {
-    /// The rules that do not hold, in words; empty: all do. Costs as much as there are slots.
+    /// Returns the violated invariants as text, empty if all hold. O(slots).
     package func checkInvariants() -> [String] {
         var census = Census(self)
         checkRecords(&census)
