@@ -1,7 +1,7 @@
 import Configuration
 import Testing
 
-/// One wrong line in a file that is otherwise right, and the line it must be answered with.
+/// One wrong line in a file that is otherwise right, and the error that it must be answered with.
 struct Wrong: Sendable, CustomTestStringConvertible {
     /// What takes the place of `minimal`'s section, or is put behind it.
     var text: String
@@ -9,425 +9,361 @@ struct Wrong: Sendable, CustomTestStringConvertible {
 
     var testDescription: String { text }
 
-    init(_ text: String, _ error: String) {
-        self.text = text
-        self.error = error
+    /// Reads a table: each wrong line, and below it, indented, its error without the file's name, on one or more lines.
+    static func table(_ rows: String) -> [Self] {
+        var found: [Self] = []
+        for line in rows.split(separator: "\n") {
+            if line.hasPrefix("    ") {
+                found[found.count - 1].error += (found.last?.error == "w.yaml:" ? "" : " ") + line.dropFirst(4)
+            } else {
+                found.append(Self(text: String(line), error: "w.yaml:"))
+            }
+        }
+        return found
     }
 }
 
 /// `minimal` is five lines long, so an added section begins in line 6.
 @Suite struct ErrorTests {
-    @Test(arguments: [
-        Wrong("deliveri: {}", "w.yaml:6:1: deliveri: unknown key; did you mean delivery?"),
-        Wrong("conections: {max: 3}", "w.yaml:6:1: conections: unknown key; did you mean apps[0].connections?"),
-        Wrong("max_open: 3", "w.yaml:6:1: max_open: unknown key; did you mean delivery.max_open?"),
-        Wrong(
-            "zzz: {}",
-            "w.yaml:6:1: zzz: unknown key; valid here: admin, apps, crash, dead_letters, delivery, drain, kafka, log, requests, "
-                + "results, retry, unregistered"),
-        Wrong(
-            "delivery: {response_timout: 3s}",
-            "w.yaml:6:12: delivery.response_timout: unknown key; did you mean response_timeout?"),
-        Wrong("delivery: {Max_Age: 3s}", "w.yaml:6:12: delivery.Max_Age: unknown key; did you mean max_age?"),
-        Wrong("delivery: 5", "w.yaml:6:11: delivery: expected a mapping, found a single value"),
-        Wrong("delivery: []", "w.yaml:6:11: delivery: expected a mapping, found a list"),
-        Wrong("kafka: {}", "w.yaml:6:1: the key kafka stands twice, first in line 1"),
-        Wrong(
-            "delivery: {max_age: 24}",
-            "w.yaml:6:21: delivery.max_age: expected a duration (ms, s, m or h) from 1s to 8760h, or 0, found \"24\""),
-        Wrong(
-            "delivery: {max_age: 1d}",
-            "w.yaml:6:21: delivery.max_age: expected a duration (ms, s, m or h) from 1s to 8760h, or 0, found \"1d\""),
-        Wrong(
-            "delivery: {max_age: 1ms}",
-            "w.yaml:6:21: delivery.max_age: expected a duration (ms, s, m or h) from 1s to 8760h, or 0, found \"1ms\""),
-        Wrong(
-            "delivery: {response_timeout: 0}",
-            "w.yaml:6:30: delivery.response_timeout: expected a duration (ms, s, m or h) from 10ms to 10m, found \"0\""),
-        Wrong(
-            "delivery: {response_timeout: -3s}",
-            "w.yaml:6:30: delivery.response_timeout: expected a duration (ms, s, m or h) from 10ms to 10m, found \"-3s\""
-        ),
-        Wrong(
-            "delivery: {commit_interval: 99999999999999999999s}",
-            "w.yaml:6:29: delivery.commit_interval: expected a duration (ms, s, m or h) from 1ms to 1m, found \"99999999999999999999s\""
-        ),
-        Wrong(
-            "delivery: {commit_interval: 9223372036854775807h}",
-            "w.yaml:6:29: delivery.commit_interval: expected a duration (ms, s, m or h) from 1ms to 1m, found \"9223372036854775807h\""
-        ),
-        Wrong(
-            "delivery: {max_open_bytes: 16MB}",
-            "w.yaml:6:28: delivery.max_open_bytes: expected a size (KiB, MiB or GiB) from 64KiB to 64GiB, found \"16MB\""
-        ),
-        Wrong(
-            "delivery: {max_open_bytes: 99999999999999GiB}",
-            "w.yaml:6:28: delivery.max_open_bytes: expected a size (KiB, MiB or GiB) from 64KiB to 64GiB, found \"99999999999999GiB\""
-        ),
-        Wrong(
-            "delivery: {max_open: 0}",
-            "w.yaml:6:22: delivery.max_open: expected a whole number from 1 to 1000000, found \"0\""),
-        Wrong(
-            "delivery: {max_open: 2.5}",
-            "w.yaml:6:22: delivery.max_open: expected a whole number from 1 to 1000000, found \"2.5\""),
-        Wrong(
-            "delivery: {max_open: +5}",
-            "w.yaml:6:22: delivery.max_open: expected a whole number from 1 to 1000000, found \"+5\""),
-        Wrong(
-            "delivery: {max_open: }",
-            "w.yaml:6:22: delivery.max_open: has no value; expected a whole number from 1 to 1000000"),
-        Wrong(
-            "delivery: {max_open: [1]}",
-            "w.yaml:6:22: delivery.max_open: expected a whole number from 1 to 1000000, found a list"),
-        Wrong(
-            "delivery: {ordering: devise}",
-            "w.yaml:6:22: delivery.ordering: expected one of device, none, found \"devise\""),
-        Wrong(
-            "delivery: {verdicts: {Shutdwn: retry}}",
-            "w.yaml:6:23: delivery.verdicts.Shutdwn: unknown reason; did you mean Shutdown?"),
-        Wrong(
-            "delivery: {verdicts: {BadDeviceToken: resend}}",
-            "w.yaml:6:23: delivery.verdicts.BadDeviceToken: Apple says not to send such a notification again; if it has to be, say so in delivery.verdicts_unsafe"
-        ),
-        Wrong(
-            "delivery: {verdicts: {PayloadTooLarge: retry}}",
-            "w.yaml:6:23: delivery.verdicts.PayloadTooLarge: Apple says not to send such a notification again; if it has to be, say so in delivery.verdicts_unsafe"
-        ),
-        Wrong(
-            "delivery: {verdicts: {Shutdown: again}}",
-            "w.yaml:6:33: delivery.verdicts.Shutdown: expected one of accept, unregister, reject, resend, retry, credential_fault, found \"again\""
-        ),
-        Wrong(
-            "unregistered: {include_bad_tokens: yes}",
-            "w.yaml:6:36: unregistered.include_bad_tokens: expected true or false, found \"yes\""),
-        Wrong(
-            "unregistered: {include_bad_tokens: True}",
-            "w.yaml:6:36: unregistered.include_bad_tokens: expected true or false, found \"True\""),
-        Wrong(
-            "results: {topic: a b}",
-            "w.yaml:6:18: results.topic: expected a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores, found \"a b\""
-        ),
-        Wrong(
-            "results: {topic: ..}",
-            "w.yaml:6:18: results.topic: expected a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores, found \"..\""
-        ),
-        Wrong("results: {topic: ''}", "w.yaml:6:18: results.topic: must not be empty"),
-        Wrong(
-            "results: {copy_headers: [request, outcome]}",
-            "w.yaml:6:35: results.copy_headers[1]: results have a header outcome of their own"),
-        Wrong(
-            "results: {copy_headers: [a, apns-topic]}",
-            "w.yaml:6:29: results.copy_headers[1]: \"apns-topic\" is Apple's: what a request says to Apple is no "
-                + "result's; give what results are told apart by a header of its own, such as x-campaign"),
-        Wrong(
-            "results: {copy_headers: [Push-App]}",
-            "w.yaml:6:26: results.copy_headers[0]: \"Push-App\" is the worker's own; give what results are told apart "
-                + "by a header of its own, such as x-campaign"),
-        Wrong(
-            "crash: restart",
-            "w.yaml:6:8: crash: expected one of contain, core, found \"restart\""),
-        Wrong(
-            "drain: {rebalance: 296s}",
-            "w.yaml:6:20: drain.rebalance: drain.rebalance (296s) and 5 s for the last commit must fit "
-                + "max.poll.interval.ms (300000 ms), or the group puts the worker out while it drains; shorten the one, "
-                + "or set the other under kafka.consumer"),
-        Wrong("results: {copy_headers: [a, a]}", "w.yaml:6:29: results.copy_headers[1]: \"a\" stands twice"),
-        Wrong("requests: {topics: []}", "w.yaml:6:20: requests.topics: must name at least one"),
-        Wrong("requests: {topics: a}", "w.yaml:6:20: requests.topics: expected a list, found a single value"),
-        Wrong("requests: {topics: [a, a]}", "w.yaml:6:24: requests.topics[1]: \"a\" stands twice"),
-        Wrong("requests: {topics: [{weight: 3}]}", "w.yaml:6:21: requests.topics[0].name: is missing"),
-        Wrong(
-            "requests: {topics: [{name: a, wait: 3}]}",
-            "w.yaml:6:31: requests.topics[0].wait: unknown key; valid here: app, name, weight"),
-        Wrong(
-            "requests: {topics: [{name: a, weight: 0}]}",
-            "w.yaml:6:39: requests.topics[0].weight: expected a whole number from 1 to 1000, found \"0\""),
-        Wrong(
-            "requests: {topics: [{name: a, app: shpo}]}",
-            "w.yaml:6:36: requests.topics[0].app: no app has the name \"shpo\"; did you mean \"shop\"?"),
-        Wrong(
-            "requests: {topics: ['^a(']}",
-            "w.yaml:6:21: requests.topics[0]: \"^a(\" is no POSIX extended regular expression: Unmatched ( or \\("),
-        Wrong(
-            "requests: {topics: [apns.results]}",
-            "w.yaml:6:21: requests.topics[0]: the topic apns.results already is results.topic"),
-        Wrong(
-            "requests: {topics: ['^apns\\.re[qs]']}",
-            "w.yaml:6:21: requests.topics[0]: the pattern \"^apns\\.re[qs]\" also fits apns.results, which the worker writes (results.topic)"
-        ),
-        Wrong(
-            "requests: {topics: [__consumer_offsets]}",
-            "w.yaml:6:21: requests.topics[0]: __consumer_offsets is Kafka's own: its records are no requests"),
-        Wrong(
-            "dead_letters: {topic: apns.results}",
-            "w.yaml:6:23: dead_letters.topic: the topic apns.results already is results.topic"),
-        Wrong(
-            "results: {topic: apns.retry.2h}",
-            "w.yaml:6:18: results.topic: the topic apns.retry.2h already is retry.tiers.2h"),
-        Wrong(
-            "results: {topic: apns.requests}",
-            "w.yaml:6:18: results.topic: the topic apns.requests already is requests.topics[0]"),
-        Wrong(
-            "retry: {tiers: {}}", "w.yaml:6:16: retry.tiers: must name one to 16 tiers, such as {30s: apns.retry.30s}"),
-        Wrong(
-            "retry: {tiers: {soon: a}}",
-            "w.yaml:6:17: retry.tiers.soon: a tier is named by its delay, 1ms to 168h, such as 30s; found \"soon\""),
-        Wrong(
-            "retry: {tiers: {0: a}}",
-            "w.yaml:6:17: retry.tiers.0: a tier is named by its delay, 1ms to 168h, such as 30s; found \"0\""),
-        Wrong("retry: {tiers: {60s: a, 1m: b}}", "w.yaml:6:25: retry.tiers.1m: has the same delay as the tier 60s"),
-        Wrong(
-            "retry: {tiers: {30s: a, 15m: a}}", "w.yaml:6:30: retry.tiers.15m: the topic a already is retry.tiers.30s"),
-        Wrong(
-            "retry: {tiers: {30s: apns.retry.15m}}",
-            "w.yaml:6:22: retry.tiers.30s: the topic's name ends in 15m, its tier is 30s"),
-        Wrong(
-            "retry: {max_attempts: 0}",
-            "w.yaml:6:23: retry.max_attempts: expected a whole number from 1 to 100, found \"0\""),
-        Wrong(
-            "drain: {shutdown: 1ms}",
-            "w.yaml:6:19: drain.shutdown: expected a duration (ms, s, m or h) from 100ms to 1h, found \"1ms\""),
-        Wrong(
-            "log: {level: warn}",
-            "w.yaml:6:14: log.level: expected one of trace, debug, info, notice, warning, error, critical, found \"warn\""
-        ),
-        Wrong("log: {parts: {kafak: debug}}", "w.yaml:6:15: log.parts.kafak: unknown key; did you mean kafka?"),
-        Wrong(
-            "admin: {listen: 9464}",
-            "w.yaml:6:17: admin.listen: expected host:port, such as 127.0.0.1:9464 or [::1]:9464, or off, found \"9464\""
-        ),
-        Wrong(
-            "admin: {listen: '::1:9464'}",
-            "w.yaml:6:17: admin.listen: expected host:port, such as 127.0.0.1:9464 or [::1]:9464, or off, found \"::1:9464\""
-        ),
-        Wrong(
-            "admin: {listen: 'localhost:65536'}",
-            "w.yaml:6:17: admin.listen: expected host:port, such as 127.0.0.1:9464 or [::1]:9464, or off, found \"localhost:65536\""
-        ),
-        Wrong("admin: {listn: off}", "w.yaml:6:9: admin.listn: unknown key; did you mean listen?"),
-        Wrong("drain: *x", "w.yaml:6:8: aliases (*) are not supported"),
-        Wrong(
-            "requests: {topics: [a, ${TOPIC}]}",
-            "w.yaml:6:25: not valid YAML: did not find expected ',' or ']' while parsing a flow sequence; inside of [] and {} write \"${NAME}\", in quotes"
-        ),
-        Wrong(
-            "results: {topic: é${TOPIC:-a}}",
-            "w.yaml:6:20: not valid YAML: did not find expected ',' or '}' while parsing a flow mapping; inside of [] and {} write \"${NAME}\", in quotes"
-        ),
-        Wrong(
-            "requests: {topics: [\"${TOPIC}\" {",
-            "w.yaml:6:32: not valid YAML: did not find expected ',' or ']' while parsing a flow sequence"),
-        Wrong("drain: {", "w.yaml:7:1: not valid YAML: did not find expected node content while parsing a flow node"),
-        Wrong(
-            "results: {topic: \"${NOT_SET}\"}",
-            "w.yaml:6:18: results.topic: the environment variable NOT_SET is not set; ${NOT_SET:-default} would give it a default"
-        ),
-        Wrong(
-            "results: {topic: \"${A-b}\"}",
-            "w.yaml:6:18: results.topic: ${A-b} is neither ${NAME} nor ${NAME:-default}; a dollar itself is written $$"),
-        Wrong(
-            "results: {topic: \"${A\"}", "w.yaml:6:18: results.topic: ${ without its }; a dollar itself is written $$"),
-        Wrong(
-            "results: {topic: \"a\\nb\\u009b\"}",
-            "w.yaml:6:18: results.topic: expected a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores, found \"a\\nb\\u{9b}\""
-        ),
-    ])
+    @Test(
+        arguments: Wrong.table(
+            #"""
+            deliveri: {}
+                6:1: deliveri: unknown key; did you mean delivery?
+            conections: {max: 3}
+                6:1: conections: unknown key; did you mean apps[0].connections?
+            max_open: 3
+                6:1: max_open: unknown key; did you mean delivery.max_open?
+            zzz: {}
+                6:1: zzz: unknown key; valid here: admin, apps, crash, dead_letters, delivery, drain, kafka, log, requests,
+                results, retry, unregistered
+            delivery: {response_timout: 3s}
+                6:12: delivery.response_timout: unknown key; did you mean response_timeout?
+            delivery: {Max_Age: 3s}
+                6:12: delivery.Max_Age: unknown key; did you mean max_age?
+            delivery: 5
+                6:11: delivery: expected a mapping, found a single value
+            delivery: []
+                6:11: delivery: expected a mapping, found a list
+            kafka: {}
+                6:1: the key kafka stands twice, first in line 1
+            delivery: {max_age: 24}
+                6:21: delivery.max_age: expected a duration (ms, s, m or h) from 1s to 8760h, or 0, found "24"
+            delivery: {max_age: 1d}
+                6:21: delivery.max_age: expected a duration (ms, s, m or h) from 1s to 8760h, or 0, found "1d"
+            delivery: {max_age: 1ms}
+                6:21: delivery.max_age: expected a duration (ms, s, m or h) from 1s to 8760h, or 0, found "1ms"
+            delivery: {response_timeout: 0}
+                6:30: delivery.response_timeout: expected a duration (ms, s, m or h) from 10ms to 10m, found "0"
+            delivery: {response_timeout: -3s}
+                6:30: delivery.response_timeout: expected a duration (ms, s, m or h) from 10ms to 10m, found "-3s"
+            delivery: {commit_interval: 99999999999999999999s}
+                6:29: delivery.commit_interval: expected a duration (ms, s, m or h) from 1ms to 1m, found
+                "99999999999999999999s"
+            delivery: {commit_interval: 9223372036854775807h}
+                6:29: delivery.commit_interval: expected a duration (ms, s, m or h) from 1ms to 1m, found
+                "9223372036854775807h"
+            delivery: {max_open_bytes: 16MB}
+                6:28: delivery.max_open_bytes: expected a size (KiB, MiB or GiB) from 64KiB to 64GiB, found "16MB"
+            delivery: {max_open_bytes: 99999999999999GiB}
+                6:28: delivery.max_open_bytes: expected a size (KiB, MiB or GiB) from 64KiB to 64GiB, found
+                "99999999999999GiB"
+            delivery: {max_open: 0}
+                6:22: delivery.max_open: expected a whole number from 1 to 1000000, found "0"
+            delivery: {max_open: 2.5}
+                6:22: delivery.max_open: expected a whole number from 1 to 1000000, found "2.5"
+            delivery: {max_open: +5}
+                6:22: delivery.max_open: expected a whole number from 1 to 1000000, found "+5"
+            delivery: {max_open: }
+                6:22: delivery.max_open: has no value; expected a whole number from 1 to 1000000
+            delivery: {max_open: [1]}
+                6:22: delivery.max_open: expected a whole number from 1 to 1000000, found a list
+            delivery: {ordering: devise}
+                6:22: delivery.ordering: expected one of device, none, found "devise"
+            delivery: {verdicts: {Shutdwn: retry}}
+                6:23: delivery.verdicts.Shutdwn: unknown reason; did you mean Shutdown?
+            delivery: {verdicts: {BadDeviceToken: resend}}
+                6:23: delivery.verdicts.BadDeviceToken: Apple says not to send such a notification again; if it has to be,
+                say so in delivery.verdicts_unsafe
+            delivery: {verdicts: {PayloadTooLarge: retry}}
+                6:23: delivery.verdicts.PayloadTooLarge: Apple says not to send such a notification again; if it has to be,
+                say so in delivery.verdicts_unsafe
+            delivery: {verdicts: {Shutdown: again}}
+                6:33: delivery.verdicts.Shutdown: expected one of accept, unregister, reject, resend, retry,
+                credential_fault, found "again"
+            unregistered: {include_bad_tokens: yes}
+                6:36: unregistered.include_bad_tokens: expected true or false, found "yes"
+            unregistered: {include_bad_tokens: True}
+                6:36: unregistered.include_bad_tokens: expected true or false, found "True"
+            results: {topic: a b}
+                6:18: results.topic: expected a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores, found
+                "a b"
+            results: {topic: ..}
+                6:18: results.topic: expected a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores, found
+                ".."
+            results: {topic: ''}
+                6:18: results.topic: must not be empty
+            results: {copy_headers: [request, outcome]}
+                6:35: results.copy_headers[1]: results have a header outcome of their own
+            results: {copy_headers: [a, apns-topic]}
+                6:29: results.copy_headers[1]: "apns-topic" is Apple's: what a request says to Apple is no result's; give
+                what results are told apart by a header of its own, such as x-campaign
+            results: {copy_headers: [Push-App]}
+                6:26: results.copy_headers[0]: "Push-App" is the worker's own; give what results are told apart by a header
+                of its own, such as x-campaign
+            crash: restart
+                6:8: crash: expected one of contain, core, found "restart"
+            drain: {rebalance: 296s}
+                6:20: drain.rebalance: drain.rebalance (296s) and 5 s for the last commit must fit max.poll.interval.ms
+                (300000 ms), or the group puts the worker out while it drains; shorten the one, or set the other under
+                kafka.consumer
+            results: {copy_headers: [a, a]}
+                6:29: results.copy_headers[1]: "a" stands twice
+            requests: {topics: []}
+                6:20: requests.topics: must name at least one
+            requests: {topics: a}
+                6:20: requests.topics: expected a list, found a single value
+            requests: {topics: [a, a]}
+                6:24: requests.topics[1]: "a" stands twice
+            requests: {topics: [{weight: 3}]}
+                6:21: requests.topics[0].name: is missing
+            requests: {topics: [{name: a, wait: 3}]}
+                6:31: requests.topics[0].wait: unknown key; valid here: app, name, weight
+            requests: {topics: [{name: a, weight: 0}]}
+                6:39: requests.topics[0].weight: expected a whole number from 1 to 1000, found "0"
+            requests: {topics: [{name: a, app: shpo}]}
+                6:36: requests.topics[0].app: no app has the name "shpo"; did you mean "shop"?
+            requests: {topics: ['^a(']}
+                6:21: requests.topics[0]: "^a(" is no POSIX extended regular expression: Unmatched ( or \(
+            requests: {topics: [apns.results]}
+                6:21: requests.topics[0]: the topic apns.results already is results.topic
+            requests: {topics: ['^apns\.re[qs]']}
+                6:21: requests.topics[0]: the pattern "^apns\.re[qs]" also fits apns.results, which the worker writes
+                (results.topic)
+            requests: {topics: [__consumer_offsets]}
+                6:21: requests.topics[0]: __consumer_offsets is Kafka's own: its records are no requests
+            dead_letters: {topic: apns.results}
+                6:23: dead_letters.topic: the topic apns.results already is results.topic
+            results: {topic: apns.retry.2h}
+                6:18: results.topic: the topic apns.retry.2h already is retry.tiers.2h
+            results: {topic: apns.requests}
+                6:18: results.topic: the topic apns.requests already is requests.topics[0]
+            retry: {tiers: {}}
+                6:16: retry.tiers: must name one to 16 tiers, such as {30s: apns.retry.30s}
+            retry: {tiers: {soon: a}}
+                6:17: retry.tiers.soon: a tier is named by its delay, 1ms to 168h, such as 30s; found "soon"
+            retry: {tiers: {0: a}}
+                6:17: retry.tiers.0: a tier is named by its delay, 1ms to 168h, such as 30s; found "0"
+            retry: {tiers: {60s: a, 1m: b}}
+                6:25: retry.tiers.1m: has the same delay as the tier 60s
+            retry: {tiers: {30s: a, 15m: a}}
+                6:30: retry.tiers.15m: the topic a already is retry.tiers.30s
+            retry: {tiers: {30s: apns.retry.15m}}
+                6:22: retry.tiers.30s: the topic's name ends in 15m, its tier is 30s
+            retry: {max_attempts: 0}
+                6:23: retry.max_attempts: expected a whole number from 1 to 100, found "0"
+            drain: {shutdown: 1ms}
+                6:19: drain.shutdown: expected a duration (ms, s, m or h) from 100ms to 1h, found "1ms"
+            log: {level: warn}
+                6:14: log.level: expected one of trace, debug, info, notice, warning, error, critical, found "warn"
+            log: {parts: {kafak: debug}}
+                6:15: log.parts.kafak: unknown key; did you mean kafka?
+            admin: {listen: 9464}
+                6:17: admin.listen: expected host:port, such as 127.0.0.1:9464 or [::1]:9464, or off, found "9464"
+            admin: {listen: '::1:9464'}
+                6:17: admin.listen: expected host:port, such as 127.0.0.1:9464 or [::1]:9464, or off, found "::1:9464"
+            admin: {listen: 'localhost:65536'}
+                6:17: admin.listen: expected host:port, such as 127.0.0.1:9464 or [::1]:9464, or off, found
+                "localhost:65536"
+            admin: {listn: off}
+                6:9: admin.listn: unknown key; did you mean listen?
+            drain: *x
+                6:8: aliases (*) are not supported
+            requests: {topics: [a, ${TOPIC}]}
+                6:25: not valid YAML: did not find expected ',' or ']' while parsing a flow sequence; inside of [] and {}
+                write "${NAME}", in quotes
+            results: {topic: é${TOPIC:-a}}
+                6:20: not valid YAML: did not find expected ',' or '}' while parsing a flow mapping; inside of [] and {}
+                write "${NAME}", in quotes
+            requests: {topics: ["${TOPIC}" {
+                6:32: not valid YAML: did not find expected ',' or ']' while parsing a flow sequence
+            drain: {
+                7:1: not valid YAML: did not find expected node content while parsing a flow node
+            results: {topic: "${NOT_SET}"}
+                6:18: results.topic: the environment variable NOT_SET is not set; ${NOT_SET:-default} would give it a
+                default
+            results: {topic: "${A-b}"}
+                6:18: results.topic: ${A-b} is neither ${NAME} nor ${NAME:-default}; a dollar itself is written $$
+            results: {topic: "${A"}
+                6:18: results.topic: ${ without its }; a dollar itself is written $$
+            results: {topic: "a\nb\u009b"}
+                6:18: results.topic: expected a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores, found
+                "a\nb\u{9b}"
+            """#))
     func aWrongSectionIsOneLine(wrong: Wrong) {
         #expect(errors(minimal + wrong.text + "\n") == [wrong.error])
     }
 
-    @Test(arguments: [
-        Wrong("{}", "w.yaml:1:8: kafka.bootstrap_servers: is missing"),
-        Wrong("{bootstrap_servers: ''}", "w.yaml:1:28: kafka.bootstrap_servers: must not be empty"),
-        Wrong(
-            "{bootstrap_servers: 'a,,b'}",
-            "w.yaml:1:28: kafka.bootstrap_servers: expected host:port, several with commas between, found \"a,,b\""),
-        Wrong(
-            "{bootstrap_servers: 'a:b'}",
-            "w.yaml:1:28: kafka.bootstrap_servers: expected host:port, several with commas between, found \"a:b\""),
-        Wrong(
-            "{bootstrap_servers: [a]}",
-            "w.yaml:1:28: kafka.bootstrap_servers: expected host:port, several with commas between, found a list"),
-        Wrong(
-            "{bootstrap_servers: a, assignment: cooperativ}",
-            "w.yaml:1:43: kafka.assignment: expected one of eager, cooperative, found \"cooperativ\""),
-        Wrong(
-            "{bootstrap_servers: a, create_topics: yes}",
-            "w.yaml:1:46: kafka.create_topics: expected false, true or {partitions: …, replication_factor: …}, found \"yes\""
-        ),
-        Wrong(
-            "{bootstrap_servers: a, create_topics: {partition: 3}}",
-            "w.yaml:1:47: kafka.create_topics.partition: unknown key; did you mean partitions?"),
-        Wrong(
-            "{bootstrap_servers: a, session_timeout: 10}",
-            "w.yaml:1:48: kafka.session_timeout: expected a duration (ms, s, m or h) from 1s to 1h, found \"10\""),
-        Wrong(
-            "{bootstrap_servers: a, session_timeout: 3s}",
-            "w.yaml:1:48: kafka.session_timeout: heartbeat.interval.ms (3000 ms) must be below session_timeout (3s), at "
-                + "best a third of it, or the group forgets the worker between two heartbeats; it is set under "
-                + "kafka.consumer"),
-        Wrong(
-            "{bootstrap_servers: a, session_timeout: 301s}",
-            "w.yaml:1:48: kafka.session_timeout: session_timeout (301s) must not be above max.poll.interval.ms "
-                + "(300000 ms)"),
-        Wrong(
-            "{bootstrap_servers: a, librdkafka: {max.poll.interval.ms: 9000000}, "
-                + "consumer: {max.poll.interval.ms: 20000}}",
-            "w.yaml:1:109: kafka.consumer.max.poll.interval.ms: drain.rebalance (30s) and 5 s for the last commit must "
-                + "fit max.poll.interval.ms (20000 ms), or the group puts the worker out while it drains; shorten the "
-                + "one, or set the other under kafka.consumer"),
-        Wrong(
-            "{bootstrap_servers: a, librdkafka: {acks: [1]}}",
-            "w.yaml:1:50: kafka.librdkafka.acks: expected a text, found a list"),
-        Wrong(
-            "{bootstrap_servers: a, librdkafka: {sasl.password_file: /nonexistent}}",
-            "w.yaml:1:64: kafka.librdkafka.sasl.password_file: cannot read /nonexistent: No such file or directory"),
-    ])
+    @Test(
+        arguments: Wrong.table(
+            #"""
+            {}
+                1:8: kafka.bootstrap_servers: is missing
+            {bootstrap_servers: ''}
+                1:28: kafka.bootstrap_servers: must not be empty
+            {bootstrap_servers: 'a,,b'}
+                1:28: kafka.bootstrap_servers: expected host:port, several with commas between, found "a,,b"
+            {bootstrap_servers: 'a:b'}
+                1:28: kafka.bootstrap_servers: expected host:port, several with commas between, found "a:b"
+            {bootstrap_servers: [a]}
+                1:28: kafka.bootstrap_servers: expected host:port, several with commas between, found a list
+            {bootstrap_servers: a, assignment: cooperativ}
+                1:43: kafka.assignment: expected one of eager, cooperative, found "cooperativ"
+            {bootstrap_servers: a, create_topics: yes}
+                1:46: kafka.create_topics: expected false, true or {partitions: …, replication_factor: …}, found "yes"
+            {bootstrap_servers: a, create_topics: {partition: 3}}
+                1:47: kafka.create_topics.partition: unknown key; did you mean partitions?
+            {bootstrap_servers: a, session_timeout: 10}
+                1:48: kafka.session_timeout: expected a duration (ms, s, m or h) from 1s to 1h, found "10"
+            {bootstrap_servers: a, session_timeout: 3s}
+                1:48: kafka.session_timeout: heartbeat.interval.ms (3000 ms) must be below session_timeout (3s), at best a
+                third of it, or the group forgets the worker between two heartbeats; it is set under kafka.consumer
+            {bootstrap_servers: a, session_timeout: 301s}
+                1:48: kafka.session_timeout: session_timeout (301s) must not be above max.poll.interval.ms (300000 ms)
+            {bootstrap_servers: a, librdkafka: {max.poll.interval.ms: 9000000}, consumer: {max.poll.interval.ms: 20000}}
+                1:109: kafka.consumer.max.poll.interval.ms: drain.rebalance (30s) and 5 s for the last commit must fit
+                max.poll.interval.ms (20000 ms), or the group puts the worker out while it drains; shorten the one, or set
+                the other under kafka.consumer
+            {bootstrap_servers: a, librdkafka: {acks: [1]}}
+                1:50: kafka.librdkafka.acks: expected a text, found a list
+            {bootstrap_servers: a, librdkafka: {sasl.password_file: /nonexistent}}
+                1:64: kafka.librdkafka.sasl.password_file: cannot read /nonexistent: No such file or directory
+            """#))
     func aWrongKafkaSectionIsOneLine(wrong: Wrong) {
         let text = minimal.replacing("{bootstrap_servers: \"localhost:9092\"}", with: wrong.text)
         #expect(errors(text) == [wrong.error])
     }
 
-    @Test(arguments: [
-        Wrong("nam: x", "w.yaml:4:5: apps[0].nam: unknown key; did you mean name?"),
-        Wrong("transport: udp", "w.yaml:4:16: apps[0].transport: expected one of http2, binary, found \"udp\""),
-        Wrong(
-            "binary: {feedback: {host: h}}",
-            "w.yaml:4:13: apps[0].binary: is for apps with transport: binary; without it an app speaks HTTP/2"),
-        Wrong(
-            "binary: {format: simple}",
-            "w.yaml:4:13: apps[0].binary: is for apps with transport: binary; without it an app speaks HTTP/2"),
-        Wrong(
-            "proxy: https://proxy:3128",
-            "w.yaml:4:12: apps[0].proxy: expected http://host:port, or http://user:password@host:port"),
-        Wrong(
-            "proxy: http://user:secret@proxy",
-            "w.yaml:4:12: apps[0].proxy: expected http://host:port, or http://user:password@host:port"),
-        Wrong(
-            "proxy: 'http://user:se%zzcret@proxy:1'",
-            "w.yaml:4:12: apps[0].proxy: expected http://host:port, or http://user:password@host:port"),
-        Wrong(
-            "proxy: http://proxy:0",
-            "w.yaml:4:12: apps[0].proxy: expected http://host:port, or http://user:password@host:port"),
-        Wrong("prxy: http://proxy:3128", "w.yaml:4:5: apps[0].prxy: unknown key; did you mean proxy?"),
-        Wrong(
-            "proxy_file: /nonexistent",
-            "w.yaml:4:17: apps[0].proxy_file: cannot read /nonexistent: No such file or directory"),
-        Wrong(
-            "rate_limit: -1",
-            "w.yaml:4:17: apps[0].rate_limit: expected a whole number from 0 to 10000000, found \"-1\""),
-        Wrong("paused: yes", "w.yaml:4:13: apps[0].paused: expected true or false, found \"yes\""),
-        Wrong(
-            "environment_guard: strict",
-            "w.yaml:4:24: apps[0].environment_guard: expected one of warn, hold, off, found \"strict\""),
-        Wrong(
-            "broadcast: {manage_port: 0}",
-            "w.yaml:4:30: apps[0].broadcast.manage_port: expected a whole number from 1 to 65535, found \"0\""),
-        Wrong(
-            "broadcast: {manage_hst: localhost}",
-            "w.yaml:4:17: apps[0].broadcast.manage_hst: unknown key; did you mean manage_host?"),
-        Wrong(
-            "certificate: {file: c.pem}", "w.yaml:4:18: apps[0].certificate: an app has either a token or a certificate"
-        ),
-        Wrong(
-            "environment: sandbox",
-            "w.yaml:4:18: apps[0].environment: expected one of production, development, found \"sandbox\""),
-        Wrong(
-            "host: https://api.push.apple.com",
-            "w.yaml:4:11: apps[0].host: expected a host's name or address, without https:// and port, found \"https://api.push.apple.com\""
-        ),
-        Wrong(
-            "host: api.push.apple.com:443",
-            "w.yaml:4:11: apps[0].host: expected a host's name or address, without https:// and port, found \"api.push.apple.com:443\""
-        ),
-        Wrong("port: 65536", "w.yaml:4:11: apps[0].port: expected a whole number from 1 to 65535, found \"65536\""),
-        Wrong("connections: {min: 9}", "w.yaml:4:18: apps[0].connections: min (9) is more than max (8)"),
-        Wrong("tls: {verfy: false}", "w.yaml:4:11: apps[0].tls.verfy: unknown key; did you mean verify?"),
-    ])
+    @Test(
+        arguments: Wrong.table(
+            #"""
+            nam: x
+                4:5: apps[0].nam: unknown key; did you mean name?
+            transport: udp
+                4:16: apps[0].transport: expected one of http2, binary, found "udp"
+            binary: {feedback: {host: h}}
+                4:13: apps[0].binary: is for apps with transport: binary; without it an app speaks HTTP/2
+            binary: {format: simple}
+                4:13: apps[0].binary: is for apps with transport: binary; without it an app speaks HTTP/2
+            proxy: https://proxy:3128
+                4:12: apps[0].proxy: expected http://host:port, or http://user:password@host:port
+            proxy: http://user:secret@proxy
+                4:12: apps[0].proxy: expected http://host:port, or http://user:password@host:port
+            proxy: 'http://user:se%zzcret@proxy:1'
+                4:12: apps[0].proxy: expected http://host:port, or http://user:password@host:port
+            proxy: http://proxy:0
+                4:12: apps[0].proxy: expected http://host:port, or http://user:password@host:port
+            prxy: http://proxy:3128
+                4:5: apps[0].prxy: unknown key; did you mean proxy?
+            proxy_file: /nonexistent
+                4:17: apps[0].proxy_file: cannot read /nonexistent: No such file or directory
+            rate_limit: -1
+                4:17: apps[0].rate_limit: expected a whole number from 0 to 10000000, found "-1"
+            paused: yes
+                4:13: apps[0].paused: expected true or false, found "yes"
+            environment_guard: strict
+                4:24: apps[0].environment_guard: expected one of warn, hold, off, found "strict"
+            broadcast: {manage_port: 0}
+                4:30: apps[0].broadcast.manage_port: expected a whole number from 1 to 65535, found "0"
+            broadcast: {manage_hst: localhost}
+                4:17: apps[0].broadcast.manage_hst: unknown key; did you mean manage_host?
+            certificate: {file: c.pem}
+                4:18: apps[0].certificate: an app has either a token or a certificate
+            environment: sandbox
+                4:18: apps[0].environment: expected one of production, development, found "sandbox"
+            host: https://api.push.apple.com
+                4:11: apps[0].host: expected a host's name or address, without https:// and port, found
+                "https://api.push.apple.com"
+            host: api.push.apple.com:443
+                4:11: apps[0].host: expected a host's name or address, without https:// and port, found
+                "api.push.apple.com:443"
+            port: 65536
+                4:11: apps[0].port: expected a whole number from 1 to 65535, found "65536"
+            connections: {min: 9}
+                4:18: apps[0].connections: min (9) is more than max (8)
+            tls: {verfy: false}
+                4:11: apps[0].tls.verfy: unknown key; did you mean verify?
+            """#))
     func aWrongAppKeyIsOneLine(wrong: Wrong) {
         let text = minimal.replacing("    bundle_ids", with: "    \(wrong.text)\n    bundle_ids")
         #expect(errors(text) == [wrong.error])
     }
 
-    @Test(arguments: [
-        Wrong("[]", "w.yaml:2:7: apps: must name at least one"),
-        Wrong("{name: a}", "w.yaml:2:7: apps: expected a list, found a mapping"),
-        Wrong("[a]", "w.yaml:2:8: apps[0]: expected a mapping, found a single value"),
-        Wrong("[{bundle_ids: [a], TOKEN}]", "w.yaml:2:8: apps[0].name: is missing"),
-        Wrong(
-            "[{name: a b, bundle_ids: [a], TOKEN}]",
-            "w.yaml:2:15: apps[0].name: expected 1 to 100 letters, digits, dots, hyphens or underscores, found \"a b\""),
-        Wrong("[{name: a, TOKEN}]", "w.yaml:2:8: apps[0].bundle_ids: is missing"),
-        Wrong("[{name: a, bundle_ids: [], TOKEN}]", "w.yaml:2:30: apps[0].bundle_ids: must name at least one"),
-        Wrong(
-            "[{name: a, bundle_ids: [a/b], TOKEN}]",
-            "w.yaml:2:31: apps[0].bundle_ids[0]: expected a bundle id: letters, digits, dots, hyphens, such as com.example.shop, found \"a/b\""
-        ),
-        Wrong(
-            "[{name: a, bundle_ids: [a..b], TOKEN}]",
-            "w.yaml:2:31: apps[0].bundle_ids[0]: expected a bundle id: letters, digits, dots, hyphens, such as com.example.shop, found \"a..b\""
-        ),
-        Wrong("[{name: a, bundle_ids: [a, a], TOKEN}]", "w.yaml:2:34: apps[0].bundle_ids[1]: \"a\" stands twice"),
-        Wrong(
-            "[{name: a, bundle_ids: [a], TOKEN}, {name: a, bundle_ids: [a], TOKEN}]",
-            "w.yaml:2:106: apps[1].name: another app has the name \"a\""),
-        Wrong(
-            "[{name: a, bundle_ids: [a], other_environment: dev-b, TOKEN}, {name: dev-a, bundle_ids: [a], environment: development, TOKEN}]",
-            "w.yaml:2:54: apps[0].other_environment: no app has the name \"dev-b\"; did you mean \"dev-a\"?"),
-        Wrong(
-            "[{name: a, bundle_ids: [a], other_environment: a, TOKEN}]",
-            "w.yaml:2:54: apps[0].other_environment: the app \"a\" is in production, as this one; it has to be an app of the other environment"
-        ),
-        Wrong(
-            "[{name: a, bundle_ids: [a], other_environment: b, TOKEN}, {name: b, bundle_ids: [b, c], environment: development, TOKEN}]",
-            "w.yaml:2:54: apps[0].other_environment: the app \"b\" lacks the bundle id a, which this one has"),
-        Wrong(
-            "[{name: a, bundle_ids: [a], other_environment: [b], TOKEN}]",
-            "w.yaml:2:54: apps[0].other_environment: expected the name of an app, found a list"),
-        Wrong(
-            "[{name: a, bundle_ids: [a]}]", "w.yaml:2:8: apps[0].token: is missing; an app has a token or a certificate"
-        ),
-        Wrong(
-            "[{name: a, bundle_ids: [a], certificate: {}}]",
-            "w.yaml:2:48: apps[0].certificate.file: is missing; a certificate comes from file, pem, pkcs12_file or pkcs12"
-        ),
-        Wrong(
-            "[{name: a, bundle_ids: [a], certificate: {file: a.pem, key_fiel: k}}]",
-            "w.yaml:2:62: apps[0].certificate.key_fiel: unknown key; did you mean key_file?"),
-        Wrong(
-            "[{name: a, bundle_ids: [a], certificate: {file: a.pem, pkcs12_file: a.p12}}]",
-            "w.yaml:2:75: apps[0].certificate.pkcs12_file: give one of file, pem, pkcs12_file and pkcs12"),
-        Wrong(
-            "[{name: a, bundle_ids: [a], certificate: {pkcs12_file: a.p12, key_file: k}}]",
-            "w.yaml:2:79: apps[0].certificate.key_file: a PKCS#12 file holds the key too"),
-        Wrong(
-            "[{name: a, bundle_ids: [a], certificate: {file: a.pem, key: k, key_file: k}}]",
-            "w.yaml:2:80: apps[0].certificate.key_file: give either key or key_file"),
-        Wrong(
-            "[{name: a, bundle_ids: [a], certificate: {file: a.pem, passphrase: p, passphrase_file: p}}]",
-            "w.yaml:2:94: apps[0].certificate.passphrase_file: give either passphrase or passphrase_file"),
-        Wrong(
-            "[{name: a, bundle_ids: [a], certificate: {pem: ''}}]",
-            "w.yaml:2:54: apps[0].certificate.pem: must not be empty"),
-        Wrong(
-            "[{name: a, bundle_ids: [a], certificate: a.pem}]",
-            "w.yaml:2:48: apps[0].certificate: expected a mapping, found a single value"),
-        Wrong(
-            "[{name: a, bundle_ids: [a], token: {key_id: ABC123DEFG, team_id: TEAM123456}}]",
-            "w.yaml:2:42: apps[0].token.key_file: is missing"),
-        Wrong(
-            "[{name: a, bundle_ids: [a], token: {key: hidden, key_file: k, key_id: ABC123DEFG, team_id: TEAM123456}}]",
-            "w.yaml:2:66: apps[0].token.key_file: give either key or key_file"),
-        Wrong(
-            "[{name: a, bundle_ids: [a], token: {key: '', key_id: ABC123DEFG, team_id: TEAM123456}}]",
-            "w.yaml:2:48: apps[0].token.key: must not be empty"),
-        Wrong(
-            "[{name: a, bundle_ids: [a], token: {key_file: k, key_id: ABC123DEFG}}]",
-            "w.yaml:2:42: apps[0].token.team_id: is missing"),
-        Wrong(
-            "[{name: a, bundle_ids: [a], token: {key_file: k, key_id: ABC-123DEF, team_id: TEAM123456}}]",
-            "w.yaml:2:64: apps[0].token.key_id: expected Apple's 10 letters and digits, found \"ABC-123DEF\""),
-    ])
+    @Test(
+        arguments: Wrong.table(
+            #"""
+            []
+                2:7: apps: must name at least one
+            {name: a}
+                2:7: apps: expected a list, found a mapping
+            [a]
+                2:8: apps[0]: expected a mapping, found a single value
+            [{bundle_ids: [a], TOKEN}]
+                2:8: apps[0].name: is missing
+            [{name: a b, bundle_ids: [a], TOKEN}]
+                2:15: apps[0].name: expected 1 to 100 letters, digits, dots, hyphens or underscores, found "a b"
+            [{name: a, TOKEN}]
+                2:8: apps[0].bundle_ids: is missing
+            [{name: a, bundle_ids: [], TOKEN}]
+                2:30: apps[0].bundle_ids: must name at least one
+            [{name: a, bundle_ids: [a/b], TOKEN}]
+                2:31: apps[0].bundle_ids[0]: expected a bundle id: letters, digits, dots, hyphens, such as com.example.shop,
+                found "a/b"
+            [{name: a, bundle_ids: [a..b], TOKEN}]
+                2:31: apps[0].bundle_ids[0]: expected a bundle id: letters, digits, dots, hyphens, such as com.example.shop,
+                found "a..b"
+            [{name: a, bundle_ids: [a, a], TOKEN}]
+                2:34: apps[0].bundle_ids[1]: "a" stands twice
+            [{name: a, bundle_ids: [a], TOKEN}, {name: a, bundle_ids: [a], TOKEN}]
+                2:106: apps[1].name: another app has the name "a"
+            [{name: a, bundle_ids: [a], other_environment: dev-b, TOKEN}, {name: dev-a, bundle_ids: [a], environment: development, TOKEN}]
+                2:54: apps[0].other_environment: no app has the name "dev-b"; did you mean "dev-a"?
+            [{name: a, bundle_ids: [a], other_environment: a, TOKEN}]
+                2:54: apps[0].other_environment: the app "a" is in production, as this one; it has to be an app of the other
+                environment
+            [{name: a, bundle_ids: [a], other_environment: b, TOKEN}, {name: b, bundle_ids: [b, c], environment: development, TOKEN}]
+                2:54: apps[0].other_environment: the app "b" lacks the bundle id a, which this one has
+            [{name: a, bundle_ids: [a], other_environment: [b], TOKEN}]
+                2:54: apps[0].other_environment: expected the name of an app, found a list
+            [{name: a, bundle_ids: [a]}]
+                2:8: apps[0].token: is missing; an app has a token or a certificate
+            [{name: a, bundle_ids: [a], certificate: {}}]
+                2:48: apps[0].certificate.file: is missing; a certificate comes from file, pem, pkcs12_file or pkcs12
+            [{name: a, bundle_ids: [a], certificate: {file: a.pem, key_fiel: k}}]
+                2:62: apps[0].certificate.key_fiel: unknown key; did you mean key_file?
+            [{name: a, bundle_ids: [a], certificate: {file: a.pem, pkcs12_file: a.p12}}]
+                2:75: apps[0].certificate.pkcs12_file: give one of file, pem, pkcs12_file and pkcs12
+            [{name: a, bundle_ids: [a], certificate: {pkcs12_file: a.p12, key_file: k}}]
+                2:79: apps[0].certificate.key_file: a PKCS#12 file holds the key too
+            [{name: a, bundle_ids: [a], certificate: {file: a.pem, key: k, key_file: k}}]
+                2:80: apps[0].certificate.key_file: give either key or key_file
+            [{name: a, bundle_ids: [a], certificate: {file: a.pem, passphrase: p, passphrase_file: p}}]
+                2:94: apps[0].certificate.passphrase_file: give either passphrase or passphrase_file
+            [{name: a, bundle_ids: [a], certificate: {pem: ''}}]
+                2:54: apps[0].certificate.pem: must not be empty
+            [{name: a, bundle_ids: [a], certificate: a.pem}]
+                2:48: apps[0].certificate: expected a mapping, found a single value
+            [{name: a, bundle_ids: [a], token: {key_id: ABC123DEFG, team_id: TEAM123456}}]
+                2:42: apps[0].token.key_file: is missing
+            [{name: a, bundle_ids: [a], token: {key: hidden, key_file: k, key_id: ABC123DEFG, team_id: TEAM123456}}]
+                2:66: apps[0].token.key_file: give either key or key_file
+            [{name: a, bundle_ids: [a], token: {key: '', key_id: ABC123DEFG, team_id: TEAM123456}}]
+                2:48: apps[0].token.key: must not be empty
+            [{name: a, bundle_ids: [a], token: {key_file: k, key_id: ABC123DEFG}}]
+                2:42: apps[0].token.team_id: is missing
+            [{name: a, bundle_ids: [a], token: {key_file: k, key_id: ABC-123DEF, team_id: TEAM123456}}]
+                2:64: apps[0].token.key_id: expected Apple's 10 letters and digits, found "ABC-123DEF"
+            """#))
     func aWrongListOfAppsIsOneLine(wrong: Wrong) {
         let token = "token: {key_file: k, key_id: ABC123DEFG, team_id: TEAM123456}"
         let text = "kafka: {bootstrap_servers: a}\napps: \(wrong.text.replacing("TOKEN", with: token))\n"

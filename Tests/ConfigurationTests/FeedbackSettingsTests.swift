@@ -37,24 +37,24 @@ import Testing
         #expect(feedback.host == "::1" && feedback.port == 65_535 && feedback.interval == .seconds(seconds))
     }
 
-    @Test(arguments: [
-        Wrong("feedback: {}", "w.yaml:8:24: apps[0].binary.feedback.host: is missing"),
-        Wrong("feedback: {port: 1}", "w.yaml:8:24: apps[0].binary.feedback.host: is missing"),
-        Wrong(
-            "feedback: {host: a, prot: 1}",
-            "w.yaml:8:34: apps[0].binary.feedback.prot: unknown key; did you mean port?"),
-        Wrong(
-            "feedback: {host: a, port: 0}",
-            "w.yaml:8:40: apps[0].binary.feedback.port: expected a whole number from 1 to 65535, found \"0\""),
-        Wrong(
-            "feedback: {host: a, interval: 999ms}",
-            "w.yaml:8:44: apps[0].binary.feedback.interval: expected a duration (ms, s, m or h) from 1s to 168h, or 0, found \"999ms\""
-        ),
-        Wrong(
-            "feedback: {host: a, interval: 169h}",
-            "w.yaml:8:44: apps[0].binary.feedback.interval: expected a duration (ms, s, m or h) from 1s to 168h, or 0, found \"169h\""
-        ),
-    ])
+    @Test(
+        arguments: Wrong.table(
+            #"""
+            feedback: {}
+                8:24: apps[0].binary.feedback.host: is missing
+            feedback: {port: 1}
+                8:24: apps[0].binary.feedback.host: is missing
+            feedback: {host: a, prot: 1}
+                8:34: apps[0].binary.feedback.prot: unknown key; did you mean port?
+            feedback: {host: a, port: 0}
+                8:40: apps[0].binary.feedback.port: expected a whole number from 1 to 65535, found "0"
+            feedback: {host: a, interval: 999ms}
+                8:44: apps[0].binary.feedback.interval: expected a duration (ms, s, m or h) from 1s to 168h, or 0, found
+                "999ms"
+            feedback: {host: a, interval: 169h}
+                8:44: apps[0].binary.feedback.interval: expected a duration (ms, s, m or h) from 1s to 168h, or 0, found
+                "169h"
+            """#))
     func whatIsWrongIsNamed(wrong: Wrong) {
         #expect(errors(file(wrong.text)) == [wrong.error])
     }

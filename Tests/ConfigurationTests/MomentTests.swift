@@ -1,5 +1,6 @@
-import Configuration
 import Testing
+
+@testable import Configuration
 
 /// Times and rates of a command line.
 @Suite struct MomentTests {
@@ -46,5 +47,21 @@ import Testing
         for text in ["", ".", "..", "a b", "a/b", String(repeating: "a", count: 250)] {
             #expect(throws: UsageError.self) { try OptionValue.topicName(text) }
         }
+    }
+}
+
+/// Durations and sizes.
+@Suite struct QuantityTests {
+    @Test func `A duration of more than a hundred years is none, because nanoseconds would overflow`() {
+        #expect(Quantity.duration("878400h") == .seconds(878_400 * 3_600))
+        for text in ["878401h", "52704060m", "3162240001s", "3162240000001ms", "9223372036854775807ms"] {
+            #expect(Quantity.duration(text) == nil, "\(text)")
+        }
+    }
+
+    @Test func `A size of more bytes than a number can say is none`() {
+        #expect(Quantity.size("8589934591GiB") == 8_589_934_591 << 30)
+        #expect(Quantity.size("8589934592GiB") == nil)
+        #expect(Quantity.size("9223372036854775807KiB") == nil)
     }
 }

@@ -1,5 +1,6 @@
 import Configuration
 import Foundation
+import Observability
 import PushRecords
 
 /// Names of settings, symbols, metrics and so on that an article may use, each looked up where it is made.
@@ -26,6 +27,7 @@ struct OurNames {
         for match in literals.matches(of: /"([\w-]+)"/) { texts.insert(String(match.1)) }
         for code in ReasonCode.allCases { if let word = code.text { texts.insert(word.description) } }
         for outcome in Outcome.allCases { texts.insert(outcome.rawValue) }
+        for level in Level.allCases { texts.insert(level.rawValue) }
         self.texts = texts
     }
 

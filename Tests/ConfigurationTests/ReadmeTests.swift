@@ -2,7 +2,7 @@ import Configuration
 import Foundation
 import Testing
 
-/// What stands in the README's YAML blocks.
+/// What stands in the YAML blocks of the README and of the article on certificates.
 @Suite struct ReadmeTests {
     static let readme = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../../README.md")
         .standardizedFileURL
@@ -36,5 +36,19 @@ import Testing
         #expect(keys.count > 50, "the code reads them otherwise by now")
         let text = try Self.blocks().dropFirst().joined()
         for key in keys.sorted() { #expect(text.contains("\(key):"), "\(key) is not in README.md") }
+    }
+
+    @Test func `Each form of a certificate in the article is taken`() throws {
+        let place = Self.readme.deletingLastPathComponent()
+            .appending(path: "Sources/Worker/Worker.docc/Certificates.md")
+        let forms = try String(contentsOf: place, encoding: .utf8).components(separatedBy: "```yaml\n").dropFirst()
+            .map { $0.components(separatedBy: "```")[0] }
+        #expect(forms.count == 7)
+        for form in forms {
+            let file = minimal.replacing(/token: .*\n/, with: form)
+            #expect(file.contains("certificate"))
+            #expect(
+                errors(file, ["CERT_PEM": "a", "KEY_PEM": "b", "P12_BASE64": "c", "P12_PASS": "d"]) == [], "\(form)")
+        }
     }
 }

@@ -13,7 +13,7 @@ extension EndToEnd.Troubles {
         @Test(.needs(.worker, .broker, .python, .kcat, .curl), .needsClang, .timeLimit(.minutes(4)))
         func oneRecordKillsNobodyElsesNotifications() throws {
             let scene = try Scene("crashed", partitions: 6)
-            let simulator = try scene.startSimulator("--latency", "20ms")
+            _ = try scene.startSimulator("--latency", "20ms")
             let library = try Self.library(in: scene)
             var workers: [(process: ChildProcess, port: Int)] = []
             for name in ["first", "second", "third"] {
@@ -27,14 +27,7 @@ extension EndToEnd.Troubles {
             try write(5_000, poisonAt: 2_500, in: scene)
 
             let died = try awaitDeath(of: workers.map(\.process))
-            let deadline = Date(timeIntervalSinceNow: 15 * Self.patience)
-            var answered = 0
-            while answered < 4_999, Date() < deadline {
-                usleep(200_000)
-                answered = Set(try scene.resultsWithKcat().compactMap { $0.split(separator: " ").first }).count
-            }
-            let said = workers.map { $0.process.text.suffix(3_000) }.joined(separator: "\n--\n")
-            #expect(answered == 4_999, "\(said)")
+            try scene.awaitTokens(4_999, of: died)
 
             let letters = try deadLetters(of: scene)
             #expect(letters.count == 1, "\(letters)")
@@ -64,7 +57,6 @@ extension EndToEnd.Troubles {
             try write(300, poisonAt: nil, from: 100_000, in: scene)
             try scene.settle(died)
             for (worker, _) in workers { try scene.stop(worker) }
-            try simulator.process.stop()
         }
 
         @Test(
@@ -74,7 +66,7 @@ extension EndToEnd.Troubles {
             at place: String, by way: String
         ) throws {
             let scene = try Scene("died-\(place)-\(way)", partitions: 1)
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let library = try Self.library(in: scene)
             let worker = try scene.startWorker(
                 kafka: "group_instance_id: one", environment: poison(library, at: place, by: way))
@@ -83,35 +75,33 @@ extension EndToEnd.Troubles {
             #expect(try deadLetters(of: scene).count == 1)
             #expect(worker.text.ranges(of: "died of").count == 2, "\(worker.text.suffix(4_000))")
             try scene.stop(worker)
-            try simulator.process.stop()
         }
 
         /// The same offset of a topic that is made anew is another record: it is given up after two deaths of its own.
         @Test(.needs(.worker, .broker, .python, .kcat), .needsClang, .timeLimit(.minutes(5)))
         func deathsAtATopicThatIsMadeAnewCountAnew() throws {
             let scene = try Scene("died-anew", partitions: 1)
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let library = try Self.library(in: scene)
             let worker = try scene.startWorker(
                 kafka: "group_instance_id: one", environment: poison(library, at: "read"))
             try write(20, poisonAt: 10, in: scene)
-            try scene.await(scene.configuration.results, holds: 19, within: 60, of: worker)
+            try scene.await(scene.configuration.results, holds: 19, of: worker)
             try scene.settle(worker)
             #expect(worker.text.ranges(of: "died of").count == 2, "\(worker.text.suffix(4_000))")
             try scene.change("delete", scene.configuration.requests)
             try scene.change("create", scene.configuration.requests, "1")
             try write(15, poisonAt: 10, from: 100, in: scene)
-            try scene.await(scene.configuration.deadLetters, holds: 2, within: 90, of: worker)
-            try scene.await(scene.configuration.results, holds: 33, within: 60, of: worker)
+            try scene.await(scene.configuration.deadLetters, holds: 2, of: worker)
+            try scene.await(scene.configuration.results, holds: 33, of: worker)
             #expect(worker.text.ranges(of: "died of").count == 4, "\(worker.text.suffix(6_000))")
             try scene.stop(worker)
-            try simulator.process.stop()
         }
 
         @Test(.needs(.worker, .broker, .python, .kcat), .needsClang, .timeLimit(.minutes(4)))
         func `A worker that dies while it stops is not started again`() throws {
             let scene = try Scene("stopped", partitions: 1)
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let library = try Self.library(in: scene)
             let worker = try scene.startWorker(
                 kafka: "group_instance_id: one", environment: poison(library, at: "read", by: "stop"))
@@ -119,7 +109,6 @@ extension EndToEnd.Troubles {
             #expect(try worker.wait(seconds: 60) == .exited(1))
             #expect(worker.text.contains("; while it was stopping\n"), "\(worker.text.suffix(4_000))")
             #expect(worker.text.ranges(of: "died of").count == 1, "\(worker.text.suffix(4_000))")
-            try simulator.process.stop()
         }
 
         /// No record is to blame, so restarts back off until something changes. A stop ends the waiting.
@@ -128,7 +117,7 @@ extension EndToEnd.Troubles {
             arguments: [("dial", "trap"), ("broker", "segv"), ("broker", "kill")])
         func `Deaths at no record back off`(at place: String, by way: String) throws {
             let scene = try Scene("unknown", partitions: 1)
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let library = try Self.library(in: scene)
             let worker = try scene.startWorker(
                 kafka: "group_instance_id: one", environment: poison(library, at: place, by: way))
@@ -139,13 +128,12 @@ extension EndToEnd.Troubles {
             worker.signal(SIGTERM)
             #expect(try worker.wait(seconds: 20) == .exited(0), "\(worker.text.suffix(4_000))")
             #expect(worker.text.ranges(of: "died of").count == 4, "\(worker.text.suffix(4_000))")
-            try simulator.process.stop()
         }
 
         @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(4)))
         func `A worker that is killed is started again, and dies with its supervisor`() throws {
             let scene = try Scene("killed", partitions: 1)
-            let simulator = try scene.startSimulator("--latency", "20ms")
+            _ = try scene.startSimulator("--latency", "20ms")
             let worker = try scene.startWorker(kafka: "group_instance_id: one")
             try worker.waitFor("partitions assigned group=\(scene.configuration.group) ", seconds: 60)
             let first = try worker.workerID
@@ -162,25 +150,20 @@ extension EndToEnd.Troubles {
             worker.signal(SIGKILL)
             // All output has ended: the worker is gone as well.
             #expect(try worker.wait(seconds: 20) == .signalled(SIGKILL))
-            try simulator.process.stop()
         }
 
         @Test(.needs(.worker, .broker, .python), .needsClang, .timeLimit(.minutes(4)))
         func whoWantsACoreHasItAtOnce() throws {
             let scene = try Scene("core", partitions: 1)
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let library = try Self.library(in: scene)
             scene.configuration.more = "crash: core"
             let worker = try scene.startWorker(environment: poison(library, at: "dial", by: "abort"))
             #expect(try worker.wait(seconds: 60) == .signalled(SIGABRT))
             #expect(!worker.text.contains("died of"))
-            try simulator.process.stop()
         }
 
         // MARK: Parts
-
-        /// On a machine that does several things at once.
-        private static let patience = Double(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_PATIENCE"] ?? "") ?? 1
 
         private static func library(in scene: Scene) throws -> String {
             let path = scene.file("poison.so")
@@ -207,12 +190,12 @@ extension EndToEnd.Troubles {
         }
 
         private func awaitDeath(of workers: [ChildProcess]) throws -> ChildProcess {
-            let deadline = Date(timeIntervalSinceNow: 60)
-            while Date() < deadline {
-                if let died = workers.first(where: { $0.text.contains("died of") }) { return died }
-                usleep(20_000)
+            var died: ChildProcess?
+            try eventually("a worker's death") {
+                died = workers.first { $0.text.contains("died of") }
+                return died != nil
             }
-            throw Unexpected("nobody died:\n" + workers.map { $0.text.suffix(2_000) }.joined(separator: "\n--\n"))
+            return try #require(died)
         }
 
         private func deadLetters(of scene: Scene) throws -> [String] {

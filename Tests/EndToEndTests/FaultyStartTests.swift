@@ -12,11 +12,7 @@ extension EndToEnd.Starts {
             try #require(mkfifo(pipe, 0o600) == 0)
             defer { unlink(pipe) }
             let run = try ChildProcess(Tool.worker.path(), ["run", "--config", pipe])
-            let deadline = Date(timeIntervalSinceNow: 20)
-            while try run.workerID == run.processID {
-                try #require(Date() < deadline)
-                usleep(2_000)
-            }
+            try eventually("the worker below its supervisor", of: run) { try run.workerID != run.processID }
             run.signal(number)
             if number == SIGHUP {
                 // What it waits for comes, and is no configuration.

@@ -9,33 +9,30 @@ extension EndToEnd.Logs {
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
         func aCommittedOffsetThatNoLogHasIsReadFromTheBeginning() throws {
             let scene = try Scene("offset", partitions: 2)
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             try scene.commit(partition: 0, offset: .max - 10, metadata: "AAAA")
             try scene.commit(partition: 1, offset: .max - 10, metadata: "")
             try scene.change("requests", scene.configuration.requests, "40")
             let worker = try scene.startWorker()
-            let seconds = try scene.await(scene.configuration.results, holds: 40, within: 60, of: worker)
-            print("40 results \(seconds) s after the start of the worker")
+            try scene.await(scene.configuration.results, holds: 40, of: worker)
             try scene.settle(worker)
             #expect(worker.text.contains("the partition's log is another one"))
             try scene.stop(worker)
-            try simulator.process.stop()
         }
 
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
         func aTopicThatIsMadeAnewIsReadFromItsBeginning() throws {
             let scene = try Scene("anew")
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let worker = try scene.startWorker()
             try scene.change("requests", scene.configuration.requests, "800")
-            try scene.await(scene.configuration.results, holds: 800, within: 60, of: worker)
+            try scene.await(scene.configuration.results, holds: 800, of: worker)
             try scene.change("delete", scene.configuration.requests)
             try scene.change("create", scene.configuration.requests, "8")
             try scene.change("requests", scene.configuration.requests, "600", "ff")
-            try scene.await(scene.configuration.results, holds: 1_400, within: 90, of: worker)
+            try scene.await(scene.configuration.results, holds: 1_400, of: worker)
             try scene.settle(worker)
             try scene.stop(worker)
-            try simulator.process.stop()
         }
 
         /// Apple is slow while the topic is made anew.
@@ -58,7 +55,6 @@ extension EndToEnd.Logs {
             try scene.awaitTokens(70, of: worker)
             try scene.settle(worker)
             try scene.stop(worker)
-            try simulator.process.stop()
         }
 
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
@@ -67,64 +63,56 @@ extension EndToEnd.Logs {
             let other = "\(scene.name).other"
             try scene.change("create", other, "4")
             scene.configuration.requestTopics = "\(scene.configuration.requests), \(other)"
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let worker = try scene.startWorker()
             try scene.change("requests", scene.configuration.requests, "40")
             try scene.change("requests", other, "40", "11")
-            try scene.await(scene.configuration.results, holds: 80, within: 60, of: worker)
+            try scene.await(scene.configuration.results, holds: 80, of: worker)
             try scene.change("delete", other)
-            var longest = 0.0
+            // Each round begins when the results of the one before are there, while the other topic stays gone.
             for round in 1...20 {
-                let before = Date()
                 try scene.change("requests", scene.configuration.requests, "4", hex(round, digits: 2))
-                try scene.await(scene.configuration.results, holds: 80 + 4 * round, within: 60, of: worker)
-                longest = max(longest, Date().timeIntervalSince(before))
+                try scene.await(scene.configuration.results, holds: 80 + 4 * round, of: worker)
                 usleep(500_000)
             }
-            print("the longest that four requests took while the other topic was gone: \(longest) s")
-            #expect(longest < 5)
             try scene.settle(worker)
             try scene.stop(worker)
-            try simulator.process.stop()
         }
 
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
         func aResultTopicThatIsDeletedHoldsUpWhatNeedsItOnly() throws {
             let scene = try Scene("unwritable", partitions: 2)
             let prefix = try #require(try scene.prefix(of: "Unregistered"))
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let worker = try scene.startWorker()
             try scene.change("requests", scene.configuration.requests, "10")
-            try scene.await(scene.configuration.results, holds: 10, within: 60, of: worker)
+            try scene.await(scene.configuration.results, holds: 10, of: worker)
             try scene.change("delete", scene.configuration.unregistered)
             try scene.change("requests", scene.configuration.requests, "4", prefix)
             try worker.waitFor("create topic \(scene.configuration.unregistered)", seconds: 60)
             try scene.change("requests", scene.configuration.requests, "40", "22")
-            let seconds = try scene.await(scene.configuration.results, holds: 50, within: 60, of: worker)
-            print("40 results \(seconds) s after they were written, with the dead-token topic gone")
-            #expect(seconds < 10)
+            // Nothing makes the topic again before these results are there.
+            try scene.await(scene.configuration.results, holds: 50, of: worker)
             // A broker that makes topics by itself may have made it already.
             _ = try? scene.change("create", scene.configuration.unregistered, "2")
-            try scene.await(scene.configuration.unregistered, holds: 4, within: 90, of: worker)
-            try scene.await(scene.configuration.results, holds: 54, within: 60, of: worker)
+            try scene.await(scene.configuration.unregistered, holds: 4, of: worker)
+            try scene.await(scene.configuration.results, holds: 54, of: worker)
             try scene.settle(worker)
             try scene.stop(worker)
-            try simulator.process.stop()
         }
 
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(4)))
         func `Committed transactions are read between aborted ones`() throws {
             let scene = try Scene("transactions", partitions: 1)
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             try scene.change("transactions", scene.configuration.requests, "0", "400")
             let worker = try scene.startWorker()
-            try scene.await(scene.configuration.results, holds: 1_500, within: 60, of: worker)
+            try scene.await(scene.configuration.results, holds: 1_500, of: worker)
             // A commit reaches behind the last record only, not behind the transactions' markers.
             try scene.change("requests", scene.configuration.requests, "1")
             try scene.settle(worker)
             #expect(try scene.resultsWithKcat().count == 1_501)
             try scene.stop(worker)
-            try simulator.process.stop()
         }
     }
 }

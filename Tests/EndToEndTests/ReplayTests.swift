@@ -105,13 +105,12 @@ extension EndToEnd.Deliveries {
             try scene.replays("results", scene.servers, results, book, Self.failing)
             // What was aborted was never sent.
             try scene.replays("sent", simulator.control, book, Self.failing)
-            try simulator.process.stop()
         }
 
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(4)))
         func `Of two runs at once the second goes on, and the first ends`() throws {
             let scene = try Scene("replay-twice")
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let worker = try scene.startWorker()
             let book = scene.file("replay.jsonl")
             try scene.replays(
@@ -138,7 +137,6 @@ extension EndToEnd.Deliveries {
             #expect(try scene.replay("results", "--reason", "BadCollapseId", "--name", "short").ending == .exited(0))
             try scene.replays("check", scene.servers, scene.configuration.requests, book, Self.failing, "2")
             try scene.stop(worker)
-            try simulator.process.stop()
         }
     }
 }
@@ -390,7 +388,7 @@ extension EndToEnd.Outages {
         func `An outage costs a replay nothing`() throws {
             let broker = try KafkaBroker.expendable.get()
             let scene = try Scene("replay-outage", on: broker)
-            let simulator = try scene.startSimulator()
+            _ = try scene.startSimulator()
             let worker = try scene.startWorker()
             let book = scene.file("replay.jsonl")
             try scene.replays(
@@ -412,7 +410,6 @@ extension EndToEnd.Outages {
             #expect(replay.text.contains("; trying again"), "\(replay.text)")
             try scene.replays("check", scene.servers, scene.configuration.requests, book, "fa1740001")
             try worker.killNow()
-            try simulator.process.stop()
         }
     }
 }

@@ -279,13 +279,9 @@ final class Scene {
 
     func await(_ topic: String, holds count: Int) throws { try broker.await(topic, holds: count) }
 
-    /// The same; the parameter `within` is that of all waits, and the seconds that it took are for people.
-    @discardableResult
-    func await(_ topic: String, holds count: Int, within seconds: Double = 0, of worker: ChildProcess) throws -> Double
-    {
-        let began = Date()
+    /// The same; where the wait fails, its error says what the worker said.
+    func await(_ topic: String, holds count: Int, of worker: ChildProcess) throws {
         try explain(worker) { try broker.await(topic, holds: count) }
-        return Date().timeIntervalSince(began)
     }
 
     private func explain(_ worker: ChildProcess, _ body: () throws -> Void) throws {
@@ -314,16 +310,11 @@ final class Scene {
         return ended.text
     }
 
-    /// Waits until there are results of so many device tokens; returns how many seconds that took.
-    @discardableResult
-    func awaitTokens(_ count: Int, within seconds: Double = ChildProcess.patience, of worker: ChildProcess) throws
-        -> Double
-    {
-        let began = Date()
+    /// Waits until there are results of so many device tokens.
+    func awaitTokens(_ count: Int, of worker: ChildProcess) throws {
         try explain(worker) {
             try change("await-tokens", configuration.results, "\(count)", "\(ChildProcess.patience)")
         }
-        return Date().timeIntervalSince(began)
     }
 
     // MARK: The audit

@@ -189,7 +189,7 @@ struct Pages {
     /// Asks again and again until a page is as it should be, and returns its text; throws with what it said last.
     @discardableResult
     func await(
-        _ path: String, within seconds: Double = 0, _ isAsItShouldBe: ((Int, String)) throws -> Bool
+        _ path: String, _ isAsItShouldBe: ((Int, String)) throws -> Bool
     ) throws -> String {
         let deadline = Date(timeIntervalSinceNow: ChildProcess.patience)
         while true {

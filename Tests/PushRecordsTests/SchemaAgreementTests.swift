@@ -107,7 +107,7 @@ import Testing
     @Test(arguments: BeyondSchemas.allCases)
     func descriptions(beyond: BeyondSchemas) throws {
         for schema in RecordSchema.allCases {
-            let object = try SchemaCheck(schema).schema
+            let object = try schema.object()
             let names = (object["description"] as? String)?.contains(beyond.rawValue) == true
             #expect(names == beyond.schemas.contains(schema), "\(schema)")
         }
@@ -169,6 +169,10 @@ import Testing
             let retry = retries.write(fixture.content, order)
             try judge.ask(.retryHeaders, headers: headers(retry.headers))
             judge.ask(.payload, retry.value)
+            let given = ReducedRecord.abandonedResult(
+                ofRetry: OwnedRecord(copying: retry.key, retry.value, headers: retry.headers), because: .tooLarge,
+                settledAtMs: 77)
+            judge.ask(.result, try #require(given?.value))
             let letter = letters.headers(
                 original: fixture.content.copiedHeaders, place: fixture.content.request,
                 timestampMs: [-1, 0, 5].randomElement(using: &random)!,
@@ -181,7 +185,7 @@ import Testing
             try judge.ask(
                 .deadLetterHeaders,
                 headers: refused.headers.map { (String(decoding: $0.name, as: UTF8.self), $0.value) })
-            asked += (0..<7).map { "round \(round), \($0): \(PushRecordsTests.text(result.value))" }
+            asked += (0..<8).map { "round \(round), \($0): \(PushRecordsTests.text(result.value))" }
             guard !fixture.content.isBroadcast else { continue }
             judge.ask(.unregistered, tokens.write(fixture.content, ending).value)
             asked.append("round \(round), a dead token")

@@ -55,6 +55,12 @@ struct SchemaJudge {
     }
 }
 
+extension RecordSchema {
+    func object() throws -> [String: Any] {
+        try #require(try JSONSerialization.jsonObject(with: Data(text.description.utf8)) as? [String: Any])
+    }
+}
+
 extension Trait where Self == ConditionTrait {
     /// Skips the test where there is no Python with jsonschema; where everything must be there (`CI=true`) it fails
     /// instead.

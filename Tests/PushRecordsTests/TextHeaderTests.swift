@@ -75,7 +75,7 @@ import Testing
         for (schema, path) in [(RecordSchema.requestHeaders, []), (.retryHeaders, []), (.envelope, ["headers"])]
             as [(RecordSchema, [String])]
         {
-            var object = try SchemaCheck(schema).schema
+            var object = try schema.object()
             for name in path {
                 object = try #require((object["properties"] as? [String: [String: Any]])?[name])
             }

@@ -1,44 +1,33 @@
+import Glibc
+
 /// Readers of options' values; what they throw names what would be right.
 package enum OptionValue {
     package static func integer(_ text: String, _ range: ClosedRange<Int>) throws(UsageError) -> Int {
-        guard let number = Int(text), range.contains(number) else {
-            throw UsageError(
-                "expected a whole number from \(range.lowerBound) to \(range.upperBound), found \(quoted(text))")
-        }
-        return number
+        try accept(
+            text, "a whole number from \(range.lowerBound) to \(range.upperBound)",
+            Int(text).flatMap { range.contains($0) ? $0 : nil })
     }
 
     package static func duration(_ text: String) throws(UsageError) -> Duration {
-        guard let duration = Quantity.duration(text) else {
-            throw UsageError("expected a duration such as 250ms, 30s, 15m or 2h, found \(quoted(text))")
-        }
-        return duration
+        try accept(text, "a duration such as 250ms, 30s, 15m or 2h", Quantity.duration(text))
     }
 
     package static func topicName(_ text: String) throws(UsageError) -> String {
-        guard isTopicName(text), !text.isEmpty else {
-            throw UsageError(
-                "expected a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores, found \(quoted(text))"
-            )
-        }
-        return text
+        try accept(
+            text, "a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores",
+            isTopicName(text) && !text.isEmpty ? text : nil)
     }
 
     /// `100/s`.
     package static func rate(_ text: String) throws(UsageError) -> Int {
-        guard text.hasSuffix("/s"), let number = Int(text.dropLast(2)), (1...1_000_000).contains(number) else {
-            throw UsageError("expected so many a second, from 1/s to 1000000/s, found \(quoted(text))")
-        }
-        return number
+        let number = text.hasSuffix("/s") ? Int(text.dropLast(2)) : nil
+        return try accept(
+            text, "so many a second, from 1/s to 1000000/s",
+            number.flatMap { (1...1_000_000).contains($0) ? $0 : nil })
     }
 
     package static func moment(_ text: String) throws(UsageError) -> Moment {
-        guard let moment = Moment(text) else {
-            throw UsageError(
-                "expected a time such as 2026-01-31T12:00:00Z, or how long ago, such as 15m or 48h, found \(quoted(text))"
-            )
-        }
-        return moment
+        try accept(text, "a time such as 2026-01-31T12:00:00Z, or how long ago, such as 15m or 48h", Moment(text))
     }
 
     package static func text(_ text: String) throws(UsageError) -> String {
@@ -49,10 +38,69 @@ package enum OptionValue {
     package static func choice<T: RawRepresentable & CaseIterable>(
         _ text: String, _: T.Type = T.self
     ) throws(UsageError) -> T where T.RawValue == String {
-        guard let value = T(rawValue: text) else {
-            let words = T.allCases.map(\.rawValue).joined(separator: ", ")
-            throw UsageError("expected one of \(words), found \(quoted(text))")
-        }
+        try accept(text, "one of \(T.allCases.map(\.rawValue).joined(separator: ", "))", T(rawValue: text))
+    }
+
+    private static func accept<T>(_ text: String, _ expectation: String, _ value: T?) throws(UsageError) -> T {
+        guard let value else { throw UsageError("expected \(expectation), found \(quoted(text))") }
         return value
+    }
+}
+
+/// A time as a command line has it: RFC 3339, with an offset from UTC, or how long ago.
+package enum Moment: Hashable, Sendable {
+    /// In milliseconds since the epoch.
+    case at(Int64)
+    case ago(Duration)
+
+    /// `2026-01-31T12:00:00Z`, `2026-01-31T12:00:00.250+01:00`, or a duration such as `15m`; `nil` for anything else.
+    package init?(_ text: String) {
+        if let duration = Quantity.duration(text) {
+            self = .ago(duration)
+        } else if let ms = Self.milliseconds(text) {
+            self = .at(ms)
+        } else {
+            return nil
+        }
+    }
+
+    /// In milliseconds since the epoch; 0 for what is before it.
+    package func ms(nowMs: Int64) -> Int64 {
+        switch self {
+        case .at(let ms): ms
+        case .ago(let duration): max(0, nowMs - duration.milliseconds)
+        }
+    }
+
+    private static func milliseconds(_ text: String) -> Int64? {
+        guard
+            let match = text.wholeMatch(
+                of: /(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)/
+                    .asciiOnlyDigits())
+        else { return nil }
+        func number(_ digits: Substring) -> Int32 { Int32(digits) ?? 0 }
+        var parts = unsafe tm()
+        unsafe parts.tm_year = number(match.1) - 1_900
+        unsafe parts.tm_mon = number(match.2) - 1
+        unsafe parts.tm_mday = number(match.3)
+        unsafe parts.tm_hour = number(match.4)
+        unsafe parts.tm_min = number(match.5)
+        unsafe parts.tm_sec = number(match.6)
+        let wanted = unsafe parts
+        let seconds = Int64(unsafe timegm(&parts))
+        // It takes the 31st of February for the 3rd of March.
+        guard unsafe parts.tm_mon == wanted.tm_mon, unsafe parts.tm_mday == wanted.tm_mday,
+            unsafe parts.tm_hour == wanted.tm_hour, unsafe parts.tm_min == wanted.tm_min,
+            unsafe parts.tm_sec == wanted.tm_sec
+        else { return nil }
+        let fraction = match.7.map { Int64(($0 + "00").prefix(3)) ?? 0 } ?? 0
+        var offset: Int64 = 0
+        if match.8.count == 6 {
+            let (hours, minutes) = (number(match.8.dropFirst().prefix(2)), number(match.8.suffix(2)))
+            guard hours < 24, minutes < 60 else { return nil }
+            offset = Int64(hours * 3_600 + minutes * 60) * (match.8.hasPrefix("-") ? -1 : 1)
+        }
+        let ms = (seconds - offset) * 1_000 + fraction
+        return ms >= 0 ? ms : nil
     }
 }

@@ -37,10 +37,6 @@ struct Value {
         }
     }
 
-    private func refuse(found text: String, expected: String) {
-        refuse("expected \(expected), found \(quoted(text))")
-    }
-
     /// A text that is not empty.
     func text(_ expectation: String = "a text") -> String? {
         guard let text = scalar(expectation) else { return nil }
@@ -72,45 +68,36 @@ struct Value {
     /// A text for which `isValid` holds; `expectation` says what would be right.
     func text(_ expectation: String, where isValid: (String) -> Bool) -> String? {
         guard let text = text(expectation) else { return nil }
-        guard isValid(text) else {
-            refuse(found: text, expected: expectation)
-            return nil
-        }
-        return text
+        return accept(text, expectation) { isValid($0) ? $0 : nil }
     }
 
-    func boolean() -> Bool? {
-        switch scalar("true or false") {
-        case nil: return nil
-        case "true": return true
-        case "false": return false
-        case .some(let text):
-            refuse(found: text, expected: "true or false")
+    /// What `body` makes of the text; where that is nothing, the value is refused.
+    private func accept<T>(_ text: String?, _ expectation: String, _ body: (String) -> T?) -> T? {
+        guard let text else { return nil }
+        guard let result = body(text) else {
+            refuse("expected \(expectation), found \(quoted(text))")
             return nil
         }
+        return result
     }
+
+    func boolean() -> Bool? { choice(of: [("true", true), ("false", false)], expectation: "true or false") }
 
     func integer(_ range: ClosedRange<Int>) -> Int? {
         let expectation = "a whole number from \(range.lowerBound) to \(range.upperBound)"
-        guard let text = scalar(expectation) else { return nil }
-        guard let number = Int(text), range.contains(number), text.first != "+" else {
-            refuse(found: text, expected: expectation)
-            return nil
+        return accept(scalar(expectation), expectation) { text in
+            Int(text).flatMap { range.contains($0) && text.first != "+" ? $0 : nil }
         }
-        return number
     }
 
-    /// `none`: 0 is allowed too and stands for "none".
+    /// `orZero`: 0 is allowed too and stands for "none".
     func duration(_ range: ClosedRange<Duration>, orZero: Bool = false) -> Duration? {
         let expectation =
             "a duration (ms, s, m or h) from \(Quantity.text(range.lowerBound)) to \(Quantity.text(range.upperBound))"
             + (orZero ? ", or 0" : "")
-        guard let text = scalar(expectation) else { return nil }
-        guard let duration = Quantity.duration(text), range.contains(duration) || orZero && duration == .zero else {
-            refuse(found: text, expected: expectation)
-            return nil
+        return accept(scalar(expectation), expectation) { text in
+            Quantity.duration(text).flatMap { range.contains($0) || orZero && $0 == .zero ? $0 : nil }
         }
-        return duration
     }
 
     /// In bytes.
@@ -118,12 +105,9 @@ struct Value {
         let expectation =
             "a size (KiB, MiB or GiB) from \(Quantity.text(bytes: range.lowerBound)) to "
             + Quantity.text(bytes: range.upperBound)
-        guard let text = scalar(expectation) else { return nil }
-        guard let size = Quantity.size(text), range.contains(size) else {
-            refuse(found: text, expected: expectation)
-            return nil
+        return accept(scalar(expectation), expectation) { text in
+            Quantity.size(text).flatMap { range.contains($0) ? $0 : nil }
         }
-        return size
     }
 
     /// One word of a vocabulary.
@@ -133,12 +117,7 @@ struct Value {
 
     func choice<T>(of words: [(String, T)], expectation: String? = nil) -> T? {
         let expectation = expectation ?? "one of \(words.map(\.0).joined(separator: ", "))"
-        guard let text = scalar(expectation) else { return nil }
-        guard let word = words.first(where: { $0.0 == text }) else {
-            refuse(found: text, expected: expectation)
-            return nil
-        }
-        return word.1
+        return accept(scalar(expectation), expectation) { text in words.first { $0.0 == text }?.1 }
     }
 
     /// A mapping; nothing at all counts as an empty one, so that all its keys can be commented out.
@@ -175,4 +154,56 @@ struct Value {
             return Value(node: item, path: path, reading: reading)
         }
     }
+}
+
+/// Why a text could not be substituted; one line.
+struct SubstitutionError: Error, Equatable {
+    var text: String
+}
+
+/// Replaces `${NAME}` and `${NAME:-default}` (used when the variable is unset or empty) by the environment's values and
+/// `$$` by a dollar. Any other dollar stays. What a variable holds is not looked at again.
+func substituted(_ text: String, from environment: (String) -> String?) throws(SubstitutionError) -> String {
+    guard text.utf8.contains(UInt8(ascii: "$")) else { return text }
+    var result = ""
+    var rest = Substring(text)
+    while let dollar = rest.firstIndex(of: "$") {
+        result += rest[..<dollar]
+        rest = rest[rest.index(after: dollar)...]
+        if rest.first == "$" {
+            result += "$"
+            rest.removeFirst()
+        } else if rest.first == "{" {
+            guard let end = rest.firstIndex(of: "}") else {
+                throw SubstitutionError(text: "${ without its }; a dollar itself is written $$")
+            }
+            result += try value(of: rest[rest.index(after: rest.startIndex)..<end], from: environment)
+            rest = rest[rest.index(after: end)...]
+        } else {
+            result += "$"
+        }
+    }
+    return result + rest
+}
+
+/// The value of what stands between the braces.
+private func value(
+    of expression: Substring, from environment: (String) -> String?
+) throws(SubstitutionError) -> String {
+    let name = expression.prefix { $0 == "_" || $0.isASCII && ($0.isLetter || $0.isNumber) }
+    let rest = expression[name.endIndex...]
+    guard let first = name.first, !first.isNumber, rest.isEmpty || rest.hasPrefix(":-") else {
+        throw SubstitutionError(
+            text: "${\(expression)} is neither ${NAME} nor ${NAME:-default}; a dollar itself is written $$")
+    }
+    let value = environment(String(name))
+    if rest.isEmpty {
+        guard let value else {
+            throw SubstitutionError(
+                text: "the environment variable \(name) is not set; ${\(name):-default} would give it a default")
+        }
+        return value
+    }
+    guard let value, !value.isEmpty else { return String(rest.dropFirst(2)) }
+    return value
 }

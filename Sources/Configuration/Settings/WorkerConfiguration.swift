@@ -1,3 +1,5 @@
+package import Observability
+
 /// Everything a worker is told: checked, complete, and the same whether it came from a file or from flags.
 ///
 /// Defaults stand at the declarations. Comparing two shows what a new file changes.
@@ -37,26 +39,6 @@ package enum CrashHandling: String, CaseIterable, Sendable {
     case contain
     /// The worker runs without a supervisor, for developers: the first death ends it.
     case core
-}
-
-/// One entry of `requests.topics`.
-package struct RequestTopic: Hashable, Sendable {
-    /// A topic's name; one that starts with `^` is a POSIX extended regular expression, as librdkafka has it.
-    package var name: String
-    /// Its share where streams and room are scarce, 1 to 1,000. A topic that several entries fit has the weight of the
-    /// entry with its own name, else of the first pattern.
-    package var weight: Int
-    /// The app, by its name, of a request that names neither app nor another app's topic; `nil`: none, of several apps
-    /// a request must name one. Of several entries that fit, the one that gives the weight gives this too.
-    package var app: String?
-
-    package init(name: String, weight: Int = 1, app: String? = nil) {
-        self.name = name
-        self.weight = weight
-        self.app = app
-    }
-
-    package var isPattern: Bool { name.hasPrefix("^") }
 }
 
 /// `results`.
@@ -99,6 +81,25 @@ package struct DrainSettings: Hashable, Sendable {
     package init() {}
 }
 
+/// `admin`.
+package struct AdminSettings: Hashable, Sendable {
+    /// Where the pages are served; `nil`: nowhere. Port 0: any free one.
+    package var listen: NetworkAddress? = NetworkAddress(host: "127.0.0.1", port: 9_464)
+
+    package init() {}
+}
+
+/// `log`.
+package struct LogSettings: Hashable, Sendable {
+    package var level = Level.info
+    package var parts: [Part: Level] = [:]
+    package var format = LineFormat.text
+
+    package init() {}
+
+    package var levels: LevelTable { LevelTable(level, parts: parts) }
+}
+
 extension WorkerConfiguration {
     /// Reads the whole document. Where a value that has no default is missing or wrong an empty one takes its place,
     /// and `document.reading` has a problem.
@@ -131,24 +132,6 @@ extension WorkerConfiguration {
     }
 }
 
-extension RequestTopic {
-    fileprivate static func list(reading value: Value) -> [RequestTopic]? {
-        guard let items = value.list(limit: 100) else { return nil }
-        let topics = items.map { item -> RequestTopic? in
-            guard item.isMapping, var section = item.section() else {
-                return item.topicNameOrPattern().map { RequestTopic(name: $0) }
-            }
-            defer { section.finish() }
-            var topic = RequestTopic(name: "")
-            section.required("name", into: &topic.name) { $0.topicNameOrPattern() }
-            section.read("weight", into: &topic.weight) { $0.integer(1...1_000) }
-            section.read("app", into: &topic.app) { $0.text("the name of an app") }
-            return topic.name.isEmpty ? nil : topic
-        }
-        return topics.contains(nil) ? nil : topics.compactMap(\.self)
-    }
-}
-
 extension ResultSettings {
     fileprivate mutating func read(_ section: inout Section) {
         section.read("topic", into: &topic) { $0.topicName() }
@@ -176,6 +159,30 @@ extension ResultSettings {
                 }
             }
             return names
+        }
+    }
+}
+
+extension AdminSettings {
+    fileprivate mutating func read(_ section: inout Section) {
+        section.read("listen", into: &listen) { value -> NetworkAddress?? in
+            let expectation = "host:port, such as 127.0.0.1:9464 or [::1]:9464, or off"
+            guard let text = value.text(expectation, where: { $0 == "off" || NetworkAddress($0) != nil }) else {
+                return nil
+            }
+            return .some(NetworkAddress(text))
+        }
+    }
+}
+
+extension LogSettings {
+    fileprivate mutating func read(_ section: inout Section) {
+        section.read("level", into: &level) { $0.choice() }
+        section.read("format", into: &format) { $0.choice() }
+        section.section("parts") { section in
+            for part in Part.allCases {
+                section.read(part.rawValue, into: &parts[part]) { $0.choice(Level.self) }
+            }
         }
     }
 }

@@ -1,0 +1,79 @@
+import Glibc
+
+/// One entry of `requests.topics`.
+package struct RequestTopic: Hashable, Sendable {
+    /// A topic's name; one that starts with `^` is a POSIX extended regular expression, as librdkafka has it.
+    package var name: String
+    /// Its share where streams and room are scarce, 1 to 1,000. A topic that several entries fit has the weight of the
+    /// entry with its own name, else of the first pattern.
+    package var weight: Int
+    /// The app, by its name, of a request that names neither app nor another app's topic; `nil`: none, of several apps
+    /// a request must name one. Of several entries that fit, the one that gives the weight gives this too.
+    package var app: String?
+
+    package init(name: String, weight: Int = 1, app: String? = nil) {
+        self.name = name
+        self.weight = weight
+        self.app = app
+    }
+
+    package var isPattern: Bool { name.hasPrefix("^") }
+}
+
+extension RequestTopic {
+    /// Kafka's own topics, which no pattern stands for: a worker that read `__consumer_offsets` would answer each of
+    /// its commits with a dead letter, which is committed for again.
+    package static let internalTopics = [
+        "__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata",
+    ]
+
+    /// Those of `topics` that this entry stands for, as librdkafka finds them that is told to leave out
+    /// `internalTopics`.
+    package func matching(_ topics: some Sequence<String>) -> [String] {
+        guard isPattern else { return topics.filter { $0 == name } }
+        guard let pattern = try? Pattern(name) else { return [] }
+        return topics.filter { pattern.matches($0) && !Self.internalTopics.contains($0) }
+    }
+
+    static func list(reading value: Value) -> [RequestTopic]? {
+        guard let items = value.list(limit: 100) else { return nil }
+        let topics = items.map { item -> RequestTopic? in
+            guard item.isMapping, var section = item.section() else {
+                return item.topicNameOrPattern().map { RequestTopic(name: $0) }
+            }
+            defer { section.finish() }
+            var topic = RequestTopic(name: "")
+            section.required("name", into: &topic.name) { $0.topicNameOrPattern() }
+            section.read("weight", into: &topic.weight) { $0.integer(1...1_000) }
+            section.read("app", into: &topic.app) { $0.text("the name of an app") }
+            return topic.name.isEmpty ? nil : topic
+        }
+        return topics.contains(nil) ? nil : topics.compactMap(\.self)
+    }
+}
+
+/// Why a regular expression was refused, in the C library's words.
+struct PatternError: Error {
+    var reason: String
+}
+
+/// A POSIX extended regular expression of the C library: the same that librdkafka matches topic patterns with
+/// (`rdregex.c`: `regcomp(…, REG_EXTENDED | REG_NOSUB)`).
+@safe final class Pattern {
+    private var compiled = unsafe regex_t()
+
+    init(_ text: String) throws(PatternError) {
+        let code = unsafe regcomp(&compiled, text, REG_EXTENDED | REG_NOSUB)
+        guard code == 0 else {
+            var message = [UInt8](repeating: 0, count: 200)
+            let length = unsafe message.withUnsafeMutableBytes { unsafe regerror(code, nil, $0.baseAddress, $0.count) }
+            throw PatternError(reason: String(decoding: message.prefix(max(0, Int(length) - 1)), as: UTF8.self))
+        }
+    }
+
+    deinit { unsafe regfree(&compiled) }
+
+    func matches(_ text: String) -> Bool {
+        unsafe regexec(&compiled, text, 0, nil, 0) == 0
+    }
+}
