@@ -242,11 +242,12 @@ package final class TopicReader {
             guard let range = try wait.bounds(of: [partition], from: client)[partition],
                 let position = positions[partition]
             else { return }
-            if range.upperBound < position {
-                wait.say("\(partition): its log was recreated or cut; it is read from its beginning")
-            } else if range.lowerBound > position {
+            if range.lowerBound > position {
                 lost[partition, default: 0] += range.lowerBound - position
                 wait.say("\(range.lowerBound - position) offsets of \(partition) were gone before they were read")
+            } else {
+                // By now the new log may reach beyond the offset that was out of range a moment ago.
+                wait.say("\(partition): its log was recreated or cut; it is read from its beginning")
             }
             try start(partition, at: range.lowerBound)
         case .unreadable(let offset, let error):
