@@ -29,16 +29,17 @@ package protocol ByteChannel: AnyObject {
     func abort()
 }
 
-/// Who hears of a byte channel, by the rules of `SecureChannelDelegate`.
-package protocol ByteChannelDelegate: AnyObject {
+/// The delegate of a channel of any kind, by the rules of `SecureChannelDelegate`. It has exactly one channel, so the calls
+/// do not name it.
+package protocol ByteChannelDelegate: SecureChannelDelegate {
     func channelOpened(applicationProtocol: String?)
     func channelReceived(_ bytes: UnsafeRawBufferPointer)
     func channelWritable()
     func channelClosed(_ end: ChannelEnd)
 }
 
-/// Over TLS it hears the same; nobody who does has two channels.
-extension ByteChannelDelegate where Self: SecureChannelDelegate {
+/// TLS channels forward the same events.
+extension ByteChannelDelegate {
     package func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
         channelOpened(applicationProtocol: applicationProtocol)
     }
@@ -56,7 +57,7 @@ package protocol ChannelDialer: AnyObject {
     /// until `channelClosed`. Loop's thread.
     func open(
         _ target: DialTarget, context: ClientContext, options: ChannelOptions,
-        delegate: any ByteChannelDelegate & SecureChannelDelegate
+        delegate: any ByteChannelDelegate
     ) -> any ByteChannel
 }
 
@@ -67,7 +68,7 @@ extension SecureChannel: ByteChannel {
 extension Dialer: ChannelDialer {
     package func open(
         _ target: DialTarget, context: ClientContext, options: ChannelOptions,
-        delegate: any ByteChannelDelegate & SecureChannelDelegate
+        delegate: any ByteChannelDelegate
     ) -> any ByteChannel {
         SecureChannel(
             dialing: target, context: context, dialer: self, loop: loop, options: options, delegate: delegate)

@@ -237,7 +237,7 @@ final class MemoryDialer: ChannelDialer {
 
     func open(
         _ target: DialTarget, context: ClientContext, options: ChannelOptions,
-        delegate: any ByteChannelDelegate & SecureChannelDelegate
+        delegate: any ByteChannelDelegate
     ) -> any ByteChannel {
         let channel = MemoryChannel.dial(loop, delegate) { [unowned server] () throws(ChannelEnd) in
             guard server.isListening, let peer = try? server.makePeer() else {

@@ -5,124 +5,111 @@ import Testing
 
 private let second: Int64 = 1_000_000_000
 
-@Suite struct PoolPlanTests {
+extension PoolPlan {
     /// Runs a trace: each event and what must follow.
-    static func run(
-        _ plan: inout PoolPlan, _ trace: [(PoolPlan.Event, [PoolPlan.Action])],
-        sourceLocation: SourceLocation = #_sourceLocation
+    fileprivate mutating func run(
+        _ trace: [(PoolPlan.Event, [PoolPlan.Action])], sourceLocation: SourceLocation = #_sourceLocation
     ) {
         var random = SplitMix64(seed: 1)
         for (event, expected) in trace {
-            let actions = plan.handle(event, using: &random).map(Self.plain)
+            let actions = handle(event, using: &random).map(Self.plain)
             #expect(actions == expected, "after \(event)", sourceLocation: sourceLocation)
         }
     }
 
     /// Waits without their jitter: any from 1 s on is -1.
-    static func plain(_ action: PoolPlan.Action) -> PoolPlan.Action {
+    private static func plain(_ action: Action) -> Action {
         if case .wake(let afterNs) = action, afterNs >= second { return .wake(afterNs: -1) }
         return action
     }
+}
 
+@Suite struct PoolPlanTests {
     static let wait = PoolPlan.Action.wake(afterNs: -1)
 
     @Test func dialsTheMinimumOneAfterTheOther() {
         var plan = PoolPlan(minimum: 2, maximum: 4)
-        Self.run(
-            &plan,
-            [
-                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]), (.opened(1), []),
-            ])
+        plan.run([
+            (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]), (.opened(1), []),
+        ])
         #expect(plan.live == 2)
     }
 
     @Test func aFailureWaitsAndOnlyAResponseStartsOver() {
         var plan = PoolPlan(minimum: 1, maximum: 1)
-        Self.run(
-            &plan,
-            [
-                (.start, [.dial(0, firstAddress: 0)]), (.closed(0), [Self.wait]), (.due, [.dial(1, firstAddress: 1)]),
-                // A handshake resets nothing.
-                (.opened(1), []), (.closed(1), [Self.wait]), (.due, [.dial(2, firstAddress: 2)]),
-            ])
+        plan.run([
+            (.start, [.dial(0, firstAddress: 0)]), (.closed(0), [Self.wait]), (.due, [.dial(1, firstAddress: 1)]),
+            // A handshake resets nothing.
+            (.opened(1), []), (.closed(1), [Self.wait]), (.due, [.dial(2, firstAddress: 2)]),
+        ])
         #expect(plan.failures == 2)
-        Self.run(&plan, [(.opened(2), []), (.answered(2), [])])
+        plan.run([(.opened(2), []), (.answered(2), [])])
         #expect(plan.failures == 0)
     }
 
     @Test func aReplacementDialsAtOnceWhateverFailedBefore() {
         var plan = PoolPlan(minimum: 1, maximum: 4)
-        Self.run(
-            &plan,
-            [
-                (.start, [.dial(0, firstAddress: 0)]), (.closed(0), [Self.wait]),
-                (.replace(minimum: 2, maximum: 2), [.dial(1, firstAddress: 1)]),
-                // One is ready and one under way: both are of yesterday.
-                (.opened(1), [.dial(2, firstAddress: 2)]),
-                (.replace(minimum: 1, maximum: 1), [.drain(1), .drain(2), .dial(3, firstAddress: 3)]),
-                (.due, []), (.closed(2), []), (.opened(3), []), (.closed(1), []),
-                (.close, [.drain(3)]), (.replace(minimum: 1, maximum: 1), []), (.closed(3), [.finished]),
-            ])
+        plan.run([
+            (.start, [.dial(0, firstAddress: 0)]), (.closed(0), [Self.wait]),
+            (.replace(minimum: 2, maximum: 2), [.dial(1, firstAddress: 1)]),
+            // One is ready and one under way: both are of yesterday.
+            (.opened(1), [.dial(2, firstAddress: 2)]),
+            (.replace(minimum: 1, maximum: 1), [.drain(1), .drain(2), .dial(3, firstAddress: 3)]),
+            (.due, []), (.closed(2), []), (.opened(3), []), (.closed(1), []),
+            (.close, [.drain(3)]), (.replace(minimum: 1, maximum: 1), []), (.closed(3), [.finished]),
+        ])
         #expect(plan.failures == 0)
     }
 
     /// Another one failed, and the one that goes on being answered shows that the host is of use.
     @Test func whatIsAnsweredAgainAfterAFailureMaySleep() {
         var plan = PoolPlan(minimum: 0, maximum: 2)
-        Self.run(
-            &plan,
-            [
-                (.wanted, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
-                (.crowded, [.dial(1, firstAddress: 1)]), (.opened(1), []), (.wentOn(0), []), (.closed(1), [Self.wait]),
-                (.idle(0), []),
-            ])
+        plan.run([
+            (.wanted, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
+            (.crowded, [.dial(1, firstAddress: 1)]), (.opened(1), []), (.wentOn(0), []), (.closed(1), [Self.wait]),
+            (.idle(0), []),
+        ])
         #expect(!plan.isOnDemand)
-        Self.run(&plan, [(.wentOn(0), [])])
+        plan.run([(.wentOn(0), [])])
         // It speaks for no other: those are waited for ever longer.
         #expect(plan.failures == 1)
-        Self.run(&plan, [(.idle(0), [.drain(0)]), (.due, []), (.closed(0), [])])
+        plan.run([(.idle(0), [.drain(0)]), (.due, []), (.closed(0), [])])
         #expect(plan.isAsleep && plan.isOnDemand)
     }
 
     @Test func aPoolOfNoMinimumSleepsUntilOneIsWanted() {
         var plan = PoolPlan(minimum: 0, maximum: 4)
-        Self.run(&plan, [(.start, []), (.saturated, [])])
+        plan.run([(.start, []), (.saturated, [])])
         #expect(plan.isAsleep && plan.isOnDemand)
-        Self.run(&plan, [(.wanted, [.dial(0, firstAddress: 0)]), (.wanted, []), (.closed(0), [Self.wait])])
+        plan.run([(.wanted, [.dial(0, firstAddress: 0)]), (.wanted, []), (.closed(0), [Self.wait])])
         // What failed is tried until it answers, wanted or not.
         #expect(!plan.isAsleep && !plan.isOnDemand)
-        Self.run(&plan, [(.due, [.dial(1, firstAddress: 1)]), (.opened(1), []), (.idle(1), [])])
-        Self.run(&plan, [(.answered(1), []), (.idle(1), [.drain(1)]), (.closed(1), [])])
+        plan.run([(.due, [.dial(1, firstAddress: 1)]), (.opened(1), []), (.idle(1), [])])
+        plan.run([(.answered(1), []), (.idle(1), [.drain(1)]), (.closed(1), [])])
         #expect(plan.isAsleep && plan.isOnDemand)
-        Self.run(
-            &plan,
-            [
-                (.wanted, [.dial(2, firstAddress: 2)]), (.opened(2), []), (.answered(2), []),
-                (.retired(2, isFault: false), [.drain(2)]), (.closed(2), []),
-            ])
+        plan.run([
+            (.wanted, [.dial(2, firstAddress: 2)]), (.opened(2), []), (.answered(2), []),
+            (.retired(2, isFault: false), [.drain(2)]), (.closed(2), []),
+        ])
         #expect(plan.isAsleep)
-        Self.run(
-            &plan,
-            [
-                (.wanted, [.dial(3, firstAddress: 3)]), (.opened(3), []), (.answered(3), []),
-                (.retired(3, isFault: true), [.drain(3), Self.wait]), (.closed(3), []),
-                (.due, [.dial(4, firstAddress: 4)]),
-                (.replace(minimum: 0, maximum: 1), [.drain(4), .dial(5, firstAddress: 5)]),
-                (.close, [.drain(5)]),
-            ])
+        plan.run([
+            (.wanted, [.dial(3, firstAddress: 3)]), (.opened(3), []), (.answered(3), []),
+            (.retired(3, isFault: true), [.drain(3), Self.wait]), (.closed(3), []),
+            (.due, [.dial(4, firstAddress: 4)]),
+            (.replace(minimum: 0, maximum: 1), [.drain(4), .dial(5, firstAddress: 5)]),
+            (.close, [.drain(5)]),
+        ])
         #expect(!plan.isAsleep && !plan.isOnDemand)
     }
 
     /// Nobody would want one of a pool that takes nothing, and it would never be dialled again.
     @Test func aPoolOfNoMinimumThatHasFailedDoesNotSleep() {
         var plan = PoolPlan(minimum: 0, maximum: 2)
-        Self.run(
-            &plan,
-            [
-                (.start, []), (.wanted, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
-                (.saturated, [.dial(1, firstAddress: 1)]), (.opened(1), []), (.closed(1), [Self.wait]),
-                (.retired(0, isFault: false), [.drain(0)]), (.closed(0), []), (.due, [.dial(2, firstAddress: 2)]),
-            ])
+        plan.run([
+            (.start, []), (.wanted, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
+            (.saturated, [.dial(1, firstAddress: 1)]), (.opened(1), []), (.closed(1), [Self.wait]),
+            (.retired(0, isFault: false), [.drain(0)]), (.closed(0), []), (.due, [.dial(2, firstAddress: 2)]),
+        ])
         var random = SplitMix64(seed: 7)
         for _ in 0..<2_000 {
             var plan = PoolPlan(minimum: 0, maximum: 3)
@@ -155,127 +142,107 @@ private let second: Int64 = 1_000_000_000
 
     @Test func goAwayDialsTheSuccessorAtOnce() {
         var plan = PoolPlan(minimum: 1, maximum: 4)
-        Self.run(
-            &plan,
-            [
-                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
-                (.retired(0, isFault: false), [.drain(0), .dial(1, firstAddress: 1)]),
-                // A second GOAWAY, and the end of the old one, change nothing.
-                (.retired(0, isFault: false), []), (.opened(1), []), (.closed(0), []),
-            ])
+        plan.run([
+            (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
+            (.retired(0, isFault: false), [.drain(0), .dial(1, firstAddress: 1)]),
+            // A second GOAWAY, and the end of the old one, change nothing.
+            (.retired(0, isFault: false), []), (.opened(1), []), (.closed(0), []),
+        ])
         #expect(plan.live == 1)
     }
 
     @Test(arguments: [true, false])
     func aFaultyEndWaits(isAnswered: Bool) {
         var plan = PoolPlan(minimum: 1, maximum: 4)
-        Self.run(&plan, [(.start, [.dial(0, firstAddress: 0)]), (.opened(0), [])])
-        if isAnswered { Self.run(&plan, [(.answered(0), [])]) }
-        Self.run(
-            &plan,
-            [
-                (.retired(0, isFault: isAnswered), [.drain(0), Self.wait]), (.closed(0), []),
-                (.due, [.dial(1, firstAddress: 1)]),
-            ])
+        plan.run([(.start, [.dial(0, firstAddress: 0)]), (.opened(0), [])])
+        if isAnswered { plan.run([(.answered(0), [])]) }
+        plan.run([
+            (.retired(0, isFault: isAnswered), [.drain(0), Self.wait]), (.closed(0), []),
+            (.due, [.dial(1, firstAddress: 1)]),
+        ])
     }
 
     @Test func manyLostAtOnceAreOneFailure() {
         var plan = PoolPlan(minimum: 3, maximum: 3)
-        Self.run(
-            &plan,
-            [
-                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]),
-                (.opened(1), [.dial(2, firstAddress: 2)]), (.opened(2), []), (.answered(0), []),
-                (.closed(0), [Self.wait]),
-                (.closed(1), []), (.closed(2), []), (.due, [.dial(3, firstAddress: 3)]),
-                (.opened(3), [.dial(4, firstAddress: 4)]), (.opened(4), [.dial(5, firstAddress: 5)]),
-            ])
+        plan.run([
+            (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]),
+            (.opened(1), [.dial(2, firstAddress: 2)]), (.opened(2), []), (.answered(0), []),
+            (.closed(0), [Self.wait]),
+            (.closed(1), []), (.closed(2), []), (.due, [.dial(3, firstAddress: 3)]),
+            (.opened(3), [.dial(4, firstAddress: 4)]), (.opened(4), [.dial(5, firstAddress: 5)]),
+        ])
         #expect(plan.failures == 1)
     }
 
     @Test func growsByOneWhenSaturatedAndAllHaveAnswered() {
         var plan = PoolPlan(minimum: 1, maximum: 3)
-        Self.run(
-            &plan,
-            [
-                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []),
-                // One stream until the first token was seen: no reason to grow yet.
-                (.saturated, []), (.answered(0), []), (.saturated, [.dial(1, firstAddress: 1)]), (.saturated, []),
-                (.opened(1), []), (.saturated, []), (.answered(1), []), (.saturated, [.dial(2, firstAddress: 2)]),
-                (.opened(2), []), (.answered(2), []), (.saturated, []),
-            ])
+        plan.run([
+            (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []),
+            // One stream until the first token was seen: no reason to grow yet.
+            (.saturated, []), (.answered(0), []), (.saturated, [.dial(1, firstAddress: 1)]), (.saturated, []),
+            (.opened(1), []), (.saturated, []), (.answered(1), []), (.saturated, [.dial(2, firstAddress: 2)]),
+            (.opened(2), []), (.answered(2), []), (.saturated, []),
+        ])
         #expect(plan.live == 3)
     }
 
     /// A proxy lets one connection through, say: it is replaced at once all the same when it ends.
     @Test func aDialForOneMoreThatFailsDelaysNoSuccessor() {
         var plan = PoolPlan(minimum: 1, maximum: 3)
-        Self.run(
-            &plan,
-            [
-                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
-                (.saturated, [.dial(1, firstAddress: 1)]), (.closed(1), [Self.wait]), (.saturated, []), (.due, []),
-                (.saturated, [.dial(2, firstAddress: 2)]), (.closed(2), [Self.wait]),
-                (.retired(0, isFault: false), [.drain(0), .dial(3, firstAddress: 3)]), (.closed(0), []),
-                (.closed(3), [Self.wait]), (.saturated, []), (.due, [.dial(4, firstAddress: 4)]),
-            ])
+        plan.run([
+            (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
+            (.saturated, [.dial(1, firstAddress: 1)]), (.closed(1), [Self.wait]), (.saturated, []), (.due, []),
+            (.saturated, [.dial(2, firstAddress: 2)]), (.closed(2), [Self.wait]),
+            (.retired(0, isFault: false), [.drain(0), .dial(3, firstAddress: 3)]), (.closed(0), []),
+            (.closed(3), [Self.wait]), (.saturated, []), (.due, [.dial(4, firstAddress: 4)]),
+        ])
         #expect(plan.failures == 1)
     }
 
     /// A connection was lost, and its successor is waited for: streams are few for that reason.
     @Test func doesNotGrowWhileASuccessorIsWaitedFor() {
         var plan = PoolPlan(minimum: 2, maximum: 4)
-        Self.run(
-            &plan,
-            [
-                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]), (.opened(1), []),
-                (.answered(0), []), (.answered(1), []), (.closed(1), [Self.wait]), (.saturated, []),
-                (.due, [.dial(2, firstAddress: 2)]), (.opened(2), []),
-            ])
+        plan.run([
+            (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]), (.opened(1), []),
+            (.answered(0), []), (.answered(1), []), (.closed(1), [Self.wait]), (.saturated, []),
+            (.due, [.dial(2, firstAddress: 2)]), (.opened(2), []),
+        ])
         #expect(plan.live == 2)
     }
 
     /// What was grown for is still there with another credential.
     @Test func aReplacementHasAsManyConnectionsAsBefore() {
         var plan = PoolPlan(minimum: 1, maximum: 3)
-        Self.run(
-            &plan,
-            [
-                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
-                (.saturated, [.dial(1, firstAddress: 1)]), (.opened(1), []),
-                (.replace(minimum: 1, maximum: 3), [.drain(0), .drain(1), .dial(2, firstAddress: 2)]),
-                (.opened(2), [.dial(3, firstAddress: 3)]), (.opened(3), []),
-            ])
+        plan.run([
+            (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
+            (.saturated, [.dial(1, firstAddress: 1)]), (.opened(1), []),
+            (.replace(minimum: 1, maximum: 3), [.drain(0), .drain(1), .dial(2, firstAddress: 2)]),
+            (.opened(2), [.dial(3, firstAddress: 3)]), (.opened(3), []),
+        ])
         #expect(plan.live == 2)
     }
 
     @Test func shrinksToTheMinimumAfterIdleness() {
         var plan = PoolPlan(minimum: 1, maximum: 3)
-        Self.run(
-            &plan,
-            [
-                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
-                (.saturated, [.dial(1, firstAddress: 1)]), (.opened(1), []), (.idle(1), [.drain(1)]), (.idle(0), []),
-                (.closed(1), []),
-            ])
+        plan.run([
+            (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
+            (.saturated, [.dial(1, firstAddress: 1)]), (.opened(1), []), (.idle(1), [.drain(1)]), (.idle(0), []),
+            (.closed(1), []),
+        ])
         #expect(plan.live == 1)
     }
 
     @Test func closesWhenTheLastIsGone() {
         var plan = PoolPlan(minimum: 2, maximum: 3)
-        Self.run(
-            &plan,
-            [
-                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]),
-                (.close, [.drain(0), .drain(1)]), (.close, []), (.closed(1), []), (.due, []), (.closed(0), [.finished]),
-            ])
+        plan.run([
+            (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]),
+            (.close, [.drain(0), .drain(1)]), (.close, []), (.closed(1), []), (.due, []), (.closed(0), [.finished]),
+        ])
     }
 
     @Test func closesAtOnceWithNothingThere() {
         var plan = PoolPlan(minimum: 1, maximum: 1)
-        Self.run(
-            &plan,
-            [(.start, [.dial(0, firstAddress: 0)]), (.closed(0), [Self.wait]), (.close, [.finished]), (.due, [])])
+        plan.run([(.start, [.dial(0, firstAddress: 0)]), (.closed(0), [Self.wait]), (.close, [.finished]), (.due, [])])
     }
 
     /// Never two dials at once, never more than the maximum of live connections, ids never twice.

@@ -128,7 +128,7 @@ final class ScriptedGateway: ChannelDialer {
 
     func open(
         _ target: DialTarget, context: ClientContext, options: ChannelOptions,
-        delegate: any ByteChannelDelegate & SecureChannelDelegate
+        delegate: any ByteChannelDelegate
     ) -> any ByteChannel {
         let channel = MemoryChannel.dial(loop, delegate) { [unowned self] () throws(ChannelEnd) in
             guard isListening else { throw ChannelEnd(.unreachable, "gateway: Connection refused") }
@@ -151,42 +151,32 @@ final class ScriptedGateway: ChannelDialer {
 }
 
 /// One loop with a scripted gateway and a transport, in a time that passes as timers want it.
-final class GatewayWorld {
-    /// Of the notification 0: the token of zeros is the fence's.
+final class GatewayWorld: TransportScene {
+    /// The token of notification 0, because the token of zeros is the fence's.
     static let firstToken: UInt32 = 1_000_000
 
     let gateway: ScriptedGateway
     var configuration: BinaryConfiguration
     private(set) var transport: BinaryTransport!
-    private(set) var completions: [Completion] = []
-    private(set) var completionOf: [UInt32: Completion] = [:]
-    private(set) var reasonText: [UInt32: String] = [:]
-    private(set) var capacity = 0
-    private(set) var connections = ConnectionCounts()
-    private(set) var reachable: [Bool] = []
-    private(set) var notes: [TransportNote] = []
-    private(set) var isClosed = false
-    private let time: TestTime
-    private var lent: [Lent] = []
     private var waiting: [UInt32] = []
     private var outstanding = 0
     /// What came back unprocessed or in doubt is sent again at once, as far as there is room, as the machine does.
     var sendsAgain = false
 
     init() throws {
-        time = try TestTime()
+        let time = try TestTime()
         gateway = ScriptedGateway(loop: time.loop)
         configuration = BinaryConfiguration(host: "gateway", tls: try ClientContext(ClientOptions(trust: .anyone)))
+        super.init(time.loop, time)
         configuration.backOff.firstNs = 20_000_000
         configuration.backOff.lastNs = 40_000_000
     }
 
-    var nowNs: Int64 { time.nowNs }
-    var loop: Loop { time.loop }
+    var nowNs: Int64 { loop.readClock().monotonicNs }
 
     func start() {
         transport = BinaryTransport(
-            app: AppIndex(0), configuration: configuration, loop: time.loop, dialer: gateway
+            app: AppIndex(0), configuration: configuration, loop: loop, dialer: gateway
         ) { [unowned self] events in take(events) }
     }
 
@@ -195,30 +185,11 @@ final class GatewayWorld {
         run("capacity") { capacity > 0 }
     }
 
-    private func take(_ events: [TransportEvent]) {
-        for event in events {
-            switch event {
-            case .completions(let batch):
-                for completion in batch.completions {
-                    completions.append(completion)
-                    let number = completion.id.slot.number
-                    outstanding -= 1
-                    if sendsAgain, completion.kind != .answered {
-                        waiting.append(number)
-                        continue
-                    }
-                    #expect(completionOf[number] == nil, "two completions for \(number)")
-                    completionOf[number] = completion
-                    if completion.reasonText >= 0 { reasonText[number] = batch.texts[Int(completion.reasonText)] }
-                }
-            case .capacity(_, let requests): capacity = requests
-            case .reachable(_, let isReachable): reachable.append(isReachable)
-            case .note(_, let note): notes.append(note)
-            case .closed: isClosed = true
-            case .connections(_, let counts): connections = counts
-            case .credentialRefused, .unanswered: break
-            }
-        }
+    override func isFinal(_ completion: Completion) -> Bool {
+        outstanding -= 1
+        guard sendsAgain, completion.kind != .answered else { return true }
+        waiting.append(completion.id.slot.number)
+        return false
     }
 
     /// Sends what waits, as far as the transport takes it.
@@ -231,41 +202,14 @@ final class GatewayWorld {
         transport.handle(.send(batch))
     }
 
-    func run(
-        _ what: String, seconds: Double = 60, sourceLocation: SourceLocation = #_sourceLocation,
-        until condition: () -> Bool
-    ) {
-        let deadlineNs = time.nowNs + Int64(seconds * 1e9)
-        while !condition() {
-            guard time.nowNs <= deadlineNs else {
-                Issue.record("not within \(seconds) s: \(what)", sourceLocation: sourceLocation)
-                return
-            }
-            turn(limitNs: deadlineNs)
-        }
-    }
-
-    func runFor(seconds: Double) {
-        let deadlineNs = time.nowNs + Int64(seconds * 1e9)
-        while time.nowNs < deadlineNs { turn(limitNs: deadlineNs) }
-    }
-
-    private func turn(limitNs: Int64) {
+    override func turn(limitNs: Int64) {
         sendWaiting()
         // In small steps: what comes in a turn is to be answered before the next timer.
-        time.turn(limitNs: min(limitNs, time.nowNs + 20_000_000))
+        super.turn(limitNs: min(limitNs, nowNs + 20_000_000))
     }
 
     func request(_ number: UInt32, payload: String = #"{"aps":{"alert":"Hi"}}"#) -> OutgoingRequest {
-        func bytes(_ text: String) -> UnsafeRawBufferPointer {
-            lent.append(Lent(text))
-            return lent[lent.count - 1].bytes
-        }
-        return OutgoingRequest(
-            id: NotificationID(slot: NotificationSlot(number), generation: 3),
-            token: bytes(World.token(number + Self.firstToken)),
-            payload: bytes(payload),
-            headers: NotificationHeaders(topic: bytes("com.example.shop")))
+        request(number, token: World.token(number + Self.firstToken), payload: payload)
     }
 
     func send(_ numbers: Range<UInt32>) { waiting += numbers }

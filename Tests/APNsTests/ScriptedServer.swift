@@ -93,8 +93,6 @@ final class ServerPeer: ByteChannelDelegate {
     }
 }
 
-extension ServerPeer: SecureChannelDelegate {}
-
 /// A server whose every answer a test decides; HTTP/2 is real, and TLS and sockets are where it listens.
 final class ScriptedServer {
     static let authority = try! CertificateAuthority()
@@ -139,20 +137,6 @@ final class ScriptedServer {
     var arrived: Int { peers.reduce(0) { $0 + $1.arrived.count } }
 }
 
-/// Bytes that stay where they are as long as this object lives.
-final class Lent {
-    let bytes: UnsafeRawBufferPointer
-    private let memory: UnsafeMutableRawBufferPointer
-
-    init(_ text: String) {
-        memory = .allocate(byteCount: max(1, text.utf8.count), alignment: 1)
-        memory.copyBytes(from: text.utf8)
-        bytes = UnsafeRawBufferPointer(rebasing: memory[0..<text.utf8.count])
-    }
-
-    deinit { memory.deallocate() }
-}
-
 /// What is between a transport and a scripted server.
 enum Wire: CaseIterable {
     /// Byte channels in memory, and a clock that passes as timers want it.
@@ -162,41 +146,26 @@ enum Wire: CaseIterable {
 }
 
 /// One loop with a scripted server and a transport; everything happens in `run`.
-final class World {
-    let loop: Loop
+final class World: TransportScene {
     let server: ScriptedServer
     let dialer: any ChannelDialer
     var configuration: APNsConfiguration
     private(set) var transport: APNsTransport!
-    private(set) var completions: [Completion] = []
-    private(set) var texts: [[String]] = []
-    private(set) var completionOf: [UInt32: Completion] = [:]
-    private(set) var capacity = 0
-    private(set) var connections = ConnectionCounts()
-    private(set) var capacities: [Int] = []
-    private(set) var notes: [TransportNote] = []
-    private(set) var isClosed = false
-    private(set) var reachable: [Bool] = []
-    private(set) var unanswered: [Unanswered?] = []
-    private(set) var refusals: [ReasonCode] = []
-    /// Texts of each completion, resolved at once.
-    private(set) var reasonText: [UInt32: String] = [:]
-    private(set) var uniqueID: [UInt32: String] = [:]
-    private var lent: [Lent] = []
-    /// `nil`: of the machine.
-    private let time: TestTime?
     private let resolver: Resolver?
 
     init(
         over wire: Wire = .memory, clientCertificates: ServerOptions.ClientCertificates = .notRequested,
         prepare: (ScriptedServer) -> Void = { _ in }
     ) throws {
-        server = ScriptedServer()
+        let server = ScriptedServer()
+        self.server = server
+        let time: TestTime?
+        let loop: Loop
         switch wire {
         case .memory:
-            let time = try TestTime()
-            self.time = time
-            loop = time.loop
+            let simulated = try TestTime()
+            time = simulated
+            loop = simulated.loop
             resolver = nil
             dialer = MemoryDialer(loop: loop, server: server)
         case .tls:
@@ -209,6 +178,7 @@ final class World {
         }
         prepare(server)
         configuration = APNsConfiguration(host: "127.0.0.1", port: server.port, tls: try Self.context.get())
+        super.init(loop, time)
         configuration.backOff.firstNs = 20_000_000
         configuration.backOff.lastNs = 40_000_000
     }
@@ -241,82 +211,17 @@ final class World {
         ) { [unowned self] events in take(events) }
     }
 
-    private func take(_ events: [TransportEvent]) {
-        for event in events {
-            switch event {
-            case .completions(let batch):
-                for completion in batch.completions {
-                    #expect(completionOf[completion.id.slot.number] == nil, "two completions for \(completion.id)")
-                    completions.append(completion)
-                    completionOf[completion.id.slot.number] = completion
-                    if completion.reasonText >= 0 {
-                        reasonText[completion.id.slot.number] = batch.texts[Int(completion.reasonText)]
-                    }
-                    if completion.uniqueIDText >= 0 {
-                        uniqueID[completion.id.slot.number] = batch.texts[Int(completion.uniqueIDText)]
-                    }
-                }
-            case .capacity(_, let requests):
-                capacity = requests
-                capacities.append(requests)
-            case .credentialRefused(_, let reason):
-                #expect(
-                    !events.prefix(while: { if case .credentialRefused = $0 { false } else { true } }).contains {
-                        if case .completions = $0 { true } else { false }
-                    })
-                refusals.append(reason)
-            case .connections(_, let counts): connections = counts
-            case .unanswered(_, let how): unanswered.append(how)
-            case .reachable(_, let isReachable): reachable.append(isReachable)
-            case .note(_, let note): notes.append(note)
-            case .closed: isClosed = true
-            }
-        }
-    }
-
-    /// Turns the loop until `condition` holds; the deadline is a failure.
-    func run(
-        _ what: String = "", seconds: Double = 10, sourceLocation: SourceLocation = #_sourceLocation,
-        until condition: () -> Bool
-    ) {
-        let deadlineNs = loop.readClock().monotonicNs + Int64(seconds * 1e9)
-        while !condition() {
-            if loop.readClock().monotonicNs > deadlineNs {
-                Issue.record("not within \(seconds) s: \(what)", sourceLocation: sourceLocation)
-                return
-            }
-            turn(limitNs: deadlineNs)
-        }
-    }
-
-    /// Turns for a while, for what must not happen.
-    func runFor(seconds: Double) {
-        let deadlineNs = loop.readClock().monotonicNs + Int64(seconds * 1e9)
-        while loop.readClock().monotonicNs < deadlineNs { turn(limitNs: deadlineNs) }
-    }
-
-    private func turn(limitNs: Int64) {
-        if let time { time.turn(limitNs: limitNs) } else { loop.runOnce(timeoutNs: 5_000_000) }
-    }
-
     func connect() throws {
         try start()
         run("capacity") { capacity > 0 }
     }
 
-    func bytes(_ text: String) -> UnsafeRawBufferPointer {
-        let bytes = Lent(text)
-        lent.append(bytes)
-        return bytes.bytes
-    }
-
     static func token(_ number: UInt32) -> String { String(format: "%064x", number) }
 
     func request(_ number: UInt32, bodyBytes: Int = 20) -> OutgoingRequest {
-        OutgoingRequest(
-            id: NotificationID(slot: NotificationSlot(number), generation: 3), token: bytes(Self.token(number)),
-            payload: bytes(#"{"aps":{"x":""# + String(repeating: "y", count: max(0, bodyBytes - 16)) + #""}}"#),
-            headers: NotificationHeaders(topic: bytes("com.example.shop")))
+        request(
+            number, token: Self.token(number),
+            payload: #"{"aps":{"x":""# + String(repeating: "y", count: max(0, bodyBytes - 16)) + #""}}"#)
     }
 
     func sendSuspects(_ numbers: some Sequence<UInt32>) {
@@ -327,12 +232,6 @@ final class World {
                     request.isSuspect = true
                     return request
                 }))
-    }
-
-    /// A notification comes back: its earlier completion is forgotten.
-    func forgetCompletion(_ number: UInt32) {
-        completionOf[number] = nil
-        completions.removeAll { $0.id.slot.number == number }
     }
 
     func send(_ numbers: Range<UInt32>, bodyBytes: Int = 20) {

@@ -358,6 +358,3 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         report(self, .settled(settled))
     }
 }
-
-/// Over TLS it takes what the channel says as over plain TCP.
-extension BinaryConnection: SecureChannelDelegate {}

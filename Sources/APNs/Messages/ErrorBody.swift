@@ -1,4 +1,4 @@
-internal import Glibc
+internal import JSON
 package import PushRecords
 internal import PushTransport
 
@@ -14,30 +14,22 @@ package struct ErrorBody: Equatable, Sendable {
 
     package init() {}
 
-    /// Anything that is not one JSON object with a string `reason` leaves the reason out: the status decides then.
+    /// A body that is not one JSON object says nothing, so the status decides. Other members, and values of another kind,
+    /// are skipped.
     package init(parsing body: UnsafeRawBufferPointer) {
-        var scanner = Scanner(bytes: body)
-        var found = ErrorBody()
-        guard scanner.take("{") else { return }
-        if !scanner.take("}") {
-            repeat {
-                guard let name = scanner.string(), scanner.take(":") else { return }
-                if Self.equal(name, "reason") {
-                    guard let value = scanner.string() else { return }
-                    found.setReason(value)
-                } else if Self.equal(name, "timestamp") {
-                    guard let value = scanner.number() else { return }
-                    found.timestampMs = RecordTime.checked(value)
-                } else if !scanner.skipScalar() {
-                    return
-                }
-            } while scanner.take(",")
-            guard scanner.take("}") else { return }
+        guard var reader = try? JSONReader(body), (try? reader.enterObject()) != nil else { return }
+        while let name = reader.nextMember() {
+            if name.equals("reason"), reader.kind == .string, let value = try? reader.text() {
+                setReason(value.bytes)
+            } else if name.equals("timestamp"), reader.kind == .number {
+                timestampMs = RecordTime.checked((try? reader.integer()) ?? 0)
+            } else {
+                reader.skip()
+            }
         }
-        guard scanner.isAtEnd else { return }
-        self = found
     }
 
+    /// Takes the bytes as they came, because no reason that APNs has needs an escape.
     private mutating func setReason(_ value: UnsafeRawBufferPointer) {
         guard !value.isEmpty else { return }
         if let code = ReasonCode(text: value) {
@@ -47,10 +39,6 @@ package struct ErrorBody: Equatable, Sendable {
             reason = .other
             text = String(decoding: value.prefix(200), as: UTF8.self)
         }
-    }
-
-    private static func equal(_ bytes: UnsafeRawBufferPointer, _ word: StaticString) -> Bool {
-        bytes.count == word.utf8CodeUnitCount && memcmp(bytes.baseAddress!, word.utf8Start, bytes.count) == 0
     }
 }
 
@@ -72,73 +60,5 @@ enum GoAwayMeaning: Sendable, Equatable {
         default:
             self = reason.subject == .credential || reason == .topicMismatch ? .credentialRefused : .other
         }
-    }
-}
-
-/// Steps over the flat objects that APNs answers with. Strings with escapes are passed over, not decoded: no reason has
-/// one.
-private struct Scanner {
-    let bytes: UnsafeRawBufferPointer
-    var at = 0
-
-    init(bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
-
-    var isAtEnd: Bool {
-        mutating get {
-            skipSpace()
-            return at == bytes.count
-        }
-    }
-
-    mutating func skipSpace() {
-        while at < bytes.count, bytes[at] == 0x20 || (bytes[at] >= 0x09 && bytes[at] <= 0x0d) { at += 1 }
-    }
-
-    mutating func take(_ character: Unicode.Scalar) -> Bool {
-        skipSpace()
-        guard at < bytes.count, bytes[at] == UInt8(ascii: character) else { return false }
-        at += 1
-        return true
-    }
-
-    mutating func string() -> UnsafeRawBufferPointer? {
-        guard take("\"") else { return nil }
-        let start = at
-        while at < bytes.count, bytes[at] != UInt8(ascii: "\"") {
-            if bytes[at] == UInt8(ascii: "\\") { at += 1 }
-            at += 1
-        }
-        guard at < bytes.count else { return nil }
-        at += 1
-        return UnsafeRawBufferPointer(rebasing: bytes[start..<(at - 1)])
-    }
-
-    /// A number's whole part; seconds and fractions have not been seen.
-    mutating func number() -> Int64? {
-        skipSpace()
-        let start = at
-        var value: Int64 = 0
-        while at < bytes.count, bytes[at] >= UInt8(ascii: "0"), bytes[at] <= UInt8(ascii: "9") {
-            guard at - start < 18 else { return nil }
-            value = value * 10 + Int64(bytes[at] - UInt8(ascii: "0"))
-            at += 1
-        }
-        return at > start ? value : nil
-    }
-
-    /// A string, a number or a word.
-    mutating func skipScalar() -> Bool {
-        skipSpace()
-        if at < bytes.count, bytes[at] == UInt8(ascii: "\"") { return string() != nil }
-        let start = at
-        while at < bytes.count {
-            switch bytes[at] {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"),
-                UInt8(ascii: "+"), UInt8(ascii: "."), UInt8(ascii: "E"):
-                at += 1
-            default: return at > start
-            }
-        }
-        return at > start
     }
 }

@@ -526,6 +526,3 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         markDirty()
     }
 }
-
-/// Over TLS it takes what the channel says as over plain TCP.
-extension Connection: SecureChannelDelegate {}

@@ -222,7 +222,7 @@ final class PipeDialer: ChannelDialer {
 
     func open(
         _ target: DialTarget, context: ClientContext, options: ChannelOptions,
-        delegate: any ByteChannelDelegate & SecureChannelDelegate
+        delegate: any ByteChannelDelegate
     ) -> any ByteChannel {
         channel = PipeChannel(delegate)
         return channel

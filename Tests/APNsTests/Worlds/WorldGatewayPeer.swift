@@ -274,5 +274,3 @@ final class WorldGatewayPeer: WorldPeer {
 
     func check(turn: Int) {}
 }
-
-extension WorldGatewayPeer: SecureChannelDelegate {}

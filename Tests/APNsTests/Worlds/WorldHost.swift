@@ -97,7 +97,7 @@ final class WorldHost: ChannelDialer {
 
     func open(
         _ target: DialTarget, context: ClientContext, options: ChannelOptions,
-        delegate: any ByteChannelDelegate & SecureChannelDelegate
+        delegate: any ByteChannelDelegate
     ) -> any ByteChannel {
         let connection = WorldConnection(number: connections.count, dialledNs: loop.now.monotonicNs, delegate: delegate)
         onDial(connection)

@@ -310,5 +310,3 @@ final class WorldServerPeer: WorldPeer {
                 + "not completed \(turn - since) turns later")
     }
 }
-
-extension WorldServerPeer: SecureChannelDelegate {}

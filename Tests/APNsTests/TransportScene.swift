@@ -1,0 +1,126 @@
+import Delivery
+import EventLoop
+import PushRecords
+import PushTransport
+import Testing
+
+@testable import APNs
+
+/// Bytes that stay where they are as long as this object lives.
+final class Lent {
+    let bytes: UnsafeRawBufferPointer
+    private let memory: UnsafeMutableRawBufferPointer
+
+    init(_ text: String) {
+        memory = .allocate(byteCount: max(1, text.utf8.count), alignment: 1)
+        memory.copyBytes(from: text.utf8)
+        bytes = UnsafeRawBufferPointer(rebasing: memory[0..<text.utf8.count])
+    }
+
+    deinit { memory.deallocate() }
+}
+
+/// A loop, what a transport on it reports, and the requests that a test hands to it. `World` and `GatewayWorld` add the
+/// transport and its server.
+class TransportScene {
+    let loop: Loop
+    /// `nil` where the machine's own clock runs.
+    let time: TestTime?
+    private(set) var completions: [Completion] = []
+    private(set) var completionOf: [UInt32: Completion] = [:]
+    private(set) var capacity = 0
+    private(set) var connections = ConnectionCounts()
+    private(set) var capacities: [Int] = []
+    private(set) var notes: [TransportNote] = []
+    private(set) var isClosed = false
+    private(set) var reachable: [Bool] = []
+    private(set) var unanswered: [Unanswered?] = []
+    private(set) var refusals: [ReasonCode] = []
+    /// Texts of each completion, resolved at once.
+    private(set) var reasonText: [UInt32: String] = [:]
+    private(set) var uniqueID: [UInt32: String] = [:]
+    private var lent: [Lent] = []
+
+    init(_ loop: Loop, _ time: TestTime?) {
+        self.loop = loop
+        self.time = time
+    }
+
+    /// Whether no other completion of this notification may follow.
+    func isFinal(_ completion: Completion) -> Bool { true }
+
+    func take(_ events: [TransportEvent]) {
+        for event in events {
+            switch event {
+            case .completions(let batch):
+                for completion in batch.completions {
+                    let number = completion.id.slot.number
+                    completions.append(completion)
+                    guard isFinal(completion) else { continue }
+                    #expect(completionOf[number] == nil, "two completions for \(number)")
+                    completionOf[number] = completion
+                    if completion.reasonText >= 0 { reasonText[number] = batch.texts[Int(completion.reasonText)] }
+                    if completion.uniqueIDText >= 0 { uniqueID[number] = batch.texts[Int(completion.uniqueIDText)] }
+                }
+            case .capacity(_, let requests):
+                capacity = requests
+                capacities.append(requests)
+            case .credentialRefused(_, let reason):
+                #expect(
+                    !events.prefix(while: { if case .credentialRefused = $0 { false } else { true } }).contains {
+                        if case .completions = $0 { true } else { false }
+                    })
+                refusals.append(reason)
+            case .connections(_, let counts): connections = counts
+            case .unanswered(_, let how): unanswered.append(how)
+            case .reachable(_, let isReachable): reachable.append(isReachable)
+            case .note(_, let note): notes.append(note)
+            case .closed: isClosed = true
+            }
+        }
+    }
+
+    /// Turns the loop until `condition` holds; the deadline is a failure.
+    func run(
+        _ what: String = "", seconds: Double = 60, sourceLocation: SourceLocation = #_sourceLocation,
+        until condition: () -> Bool
+    ) {
+        let deadlineNs = loop.readClock().monotonicNs + Int64(seconds * 1e9)
+        while !condition() {
+            if loop.readClock().monotonicNs > deadlineNs {
+                Issue.record("not within \(seconds) s: \(what)", sourceLocation: sourceLocation)
+                return
+            }
+            turn(limitNs: deadlineNs)
+        }
+    }
+
+    /// Turns for a while, for what must not happen.
+    func runFor(seconds: Double) {
+        let deadlineNs = loop.readClock().monotonicNs + Int64(seconds * 1e9)
+        while loop.readClock().monotonicNs < deadlineNs { turn(limitNs: deadlineNs) }
+    }
+
+    func turn(limitNs: Int64) {
+        if let time { time.turn(limitNs: limitNs) } else { loop.runOnce(timeoutNs: 5_000_000) }
+    }
+
+    /// Bytes that live as long as the scene.
+    func bytes(_ text: String) -> UnsafeRawBufferPointer {
+        let bytes = Lent(text)
+        lent.append(bytes)
+        return bytes.bytes
+    }
+
+    func request(_ number: UInt32, token: String, payload: String) -> OutgoingRequest {
+        OutgoingRequest(
+            id: NotificationID(slot: NotificationSlot(number), generation: 3), token: bytes(token),
+            payload: bytes(payload), headers: NotificationHeaders(topic: bytes("com.example.shop")))
+    }
+
+    /// Lets a notification that came back be sent again.
+    func forgetCompletion(_ number: UInt32) {
+        completionOf[number] = nil
+        completions.removeAll { $0.id.slot.number == number }
+    }
+}
