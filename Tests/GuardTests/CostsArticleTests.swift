@@ -33,8 +33,13 @@ import Testing
 
 /// The file of committed figures.
 struct GuardFigures: Codable {
-    var taken_with: [String: String]
+    var takenWith: [String: String]
     var parts: [String: [String: Double]]
+
+    private enum CodingKeys: String, CodingKey {
+        case takenWith = "taken_with"
+        case parts
+    }
 
     init(_ path: String) throws {
         self = try JSONDecoder().decode(Self.self, from: Data(contentsOf: URL(fileURLWithPath: path)))

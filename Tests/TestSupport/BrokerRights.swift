@@ -107,7 +107,8 @@ extension KafkaBroker {
     ) throws {
         var text = [CChar](repeating: 0, count: 256)
         let filter = rd_kafka_AclBindingFilter_new(
-            resource.type, resource.name, RD_KAFKA_RESOURCE_PATTERN_LITERAL, "User:worker", "*", operation.c, permission,
+            resource.type, resource.name, RD_KAFKA_RESOURCE_PATTERN_LITERAL, "User:worker", "*", operation.c,
+            permission,
             &text, text.count)
         defer { rd_kafka_AclBinding_destroy(filter) }
         let deadline = Date(timeIntervalSinceNow: ChildProcess.patience)
