@@ -30,8 +30,9 @@ final class FeedbackWriter {
     /// The last trouble, in the client's words; empty: none since a record was acknowledged.
     private(set) var trouble = ""
 
-    /// Above this many tokens that are not acknowledged nothing more is read.
-    static let waitingLimit = 10_000
+    /// Above this many tokens that are not acknowledged nothing more is read: some 25 MB. What a service has sent and the
+    /// worker has not read is in neither's count when the connection ends, so the limit is above what services hold.
+    static let waitingLimit = 50_000
 
     init(
         _ cluster: ClusterSettings, topic: String, loop: Loop, logger: Logger
