@@ -210,8 +210,8 @@ struct RestartBackoff {
 
     private var nextMs: Int64 = 0
 
-    /// The first restart is at once. As long as workers die soon after their start, the following ones wait 1 s, 2 s, 4
-    /// s and so on, up to 30 s.
+    /// The first restart is at once. As long as workers die soon after their start, the following ones wait 1 s, 2 s,
+    /// 4 s and so on, up to 30 s.
     mutating func delayMs(livedMs: Int64) -> Int64 {
         let delayMs = livedMs < Self.soundMs ? nextMs : 0
         nextMs = min(max(1_000, delayMs * 2), Self.longestMs)
