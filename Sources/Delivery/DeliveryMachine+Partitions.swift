@@ -85,9 +85,9 @@ extension DeliveryMachine {
                 map.reachIndexes = .max
             }
         }
-        // The group has nothing of what was committed before, or something that no worker wrote, or an older commit than
-        // its last one since the group's own log was cut. If this worker had the partition last, and lost it or goes on
-        // with records of its log, it alone knows how far was sent.
+        // The group has nothing of what was committed before, or something that no worker wrote, or an older commit
+        // than its last one since the group's own log was cut. If this worker had the partition last, and lost it or
+        // goes on with records of its log, it alone knows how far was sent.
         if let lostOwner, map.owner == lostOwner { isTold = false }
         let sentEnd = min(sentBefore, logEnd ?? OffsetLimit.highest)
         if !isTold, sentEnd > max(base ?? logStart ?? 0, map.reach ?? 0) {

@@ -97,8 +97,8 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
             || self == .unknownPartition
     }
 
-    /// Said of a batch that librdkafka skips, since it cannot read it (rdkafka_msgset_reader.c): a wrong checksum, where
-    /// `check.crcs` is set, or a version that it does not know.
+    /// Said of a batch that librdkafka skips, since it cannot read it (rdkafka_msgset_reader.c): a wrong checksum,
+    /// where `check.crcs` is set, or a version that it does not know.
     package var isOfSkippedBatch: Bool { self == .badMessage || self == .notImplemented }
 
     package var description: String { name }

@@ -11,8 +11,8 @@ import CRdkafka
     private var queue: OpaquePointer?
     /// Records that were taken off a queue and not read yet; older than all that is in `queue`.
     private var kept = KeptRecords()
-    /// Where reading goes on after a batch that librdkafka could not read and skipped, and when (`Stopwatch`). Nothing is
-    /// read until the consumer has sought there.
+    /// Where reading goes on after a batch that librdkafka could not read and skipped, and when (`Stopwatch`). Nothing
+    /// is read until the consumer has sought there.
     private(set) var halt: (offset: Int64, untilMs: Int64)?
     /// Behind the last record that was lent and taken.
     private var next: Int64 = 0

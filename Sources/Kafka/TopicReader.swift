@@ -259,8 +259,8 @@ package final class TopicReader {
         }
     }
 
-    /// Also reads partitions that were added, and the topic that was recreated under its name, from the beginning. To be
-    /// called between reads; asks the brokers every five seconds.
+    /// Also reads partitions that were added, and the topic that was recreated under its name, from the beginning. To
+    /// be called between reads; asks the brokers every five seconds.
     package func followTopic() throws(CommandFailure) {
         guard Stopwatch.nowMs >= nextLookMs else { return }
         nextLookMs = Stopwatch.nowMs + Self.lookPauseMs

@@ -29,8 +29,8 @@ package protocol ByteChannel: AnyObject {
     func abort()
 }
 
-/// The delegate of a channel of any kind, by the rules of `SecureChannelDelegate`. It has exactly one channel, so the calls
-/// do not name it.
+/// The delegate of a channel of any kind, by the rules of `SecureChannelDelegate`. It has exactly one channel, so the
+/// calls do not name it.
 package protocol ByteChannelDelegate: SecureChannelDelegate {
     func channelOpened(applicationProtocol: String?)
     func channelReceived(_ bytes: UnsafeRawBufferPointer)

@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Services {
-    /// Through tinyproxy. What it refuses is said in words that tell what to do, and when it dies with requests on their
-    /// way, that costs time and nothing else.
+    /// Through tinyproxy. What it refuses is said in words that tell what to do, and when it dies with requests on
+    /// their way, that costs time and nothing else.
     @Suite(.serialized) struct ForeignProxyTests {
         /// A proxy that takes one user, and CONNECT to one port.
         private struct Proxy {

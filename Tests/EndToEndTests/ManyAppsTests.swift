@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Refusals {
-    /// Nothing is kept waiting by something else: an app by one that is refused or cannot be reached, a topic by one with
-    /// a backlog.
+    /// Nothing is kept waiting by something else: an app by one that is refused or cannot be reached, a topic by one
+    /// with a backlog.
     @Suite(.serialized) struct ManyAppsTests {
         /// Each of the others is of a number that their kinds divide.
         static let well = Long.isWanted ? 60 : 8

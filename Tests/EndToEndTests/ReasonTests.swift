@@ -394,10 +394,10 @@ private enum Reasons {
         (503, .retried, .retried),  // "The server is shutting down and unavailable."
     ]
 
-    /// By Apple's page "Handling notification responses from APNs", which also says: "After 15 minutes, you can retry JSON
-    /// payloads that receive response status codes that begin with 5XX. […] Don't retry notification responses with the
-    /// error code BadDeviceToken, DeviceTokenNotForTopic, Forbidden, ExpiredToken, Unregistered, or PayloadTooLarge. You
-    /// can retry with a delay, if you get the error code TooManyRequests."
+    /// By Apple's page "Handling notification responses from APNs", which also says: "After 15 minutes, you can retry
+    /// JSON payloads that receive response status codes that begin with 5XX. […] Don't retry notification responses
+    /// with the error code BadDeviceToken, DeviceTokenNotForTopic, Forbidden, ExpiredToken, Unregistered, or
+    /// PayloadTooLarge. You can retry with a delay, if you get the error code TooManyRequests."
     private static let rows: [(status: Int, ending: Ending, reasons: [ReasonCode])] = [
         (
             400, .rejected,

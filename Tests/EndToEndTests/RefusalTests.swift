@@ -99,8 +99,8 @@ extension EndToEnd.Refusals {
             try apps.mend("fault=")
         }
 
-        /// SETTINGS_MAX_CONCURRENT_STREAMS goes from 1,000 to 1 and back, again and again. What is on its way above a new
-        /// limit is refused, and sent again unprocessed.
+        /// SETTINGS_MAX_CONCURRENT_STREAMS goes from 1,000 to 1 and back, again and again. What is on its way above a
+        /// new limit is refused, and sent again unprocessed.
         @Test(.needs(.worker, .broker, .python))
         func `Streams that go and come back stall nothing`() throws {
             let scene = try Scene("streams")

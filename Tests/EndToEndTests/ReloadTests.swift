@@ -66,8 +66,8 @@ extension EndToEnd.Starts {
             try scene.stop(worker)
         }
 
-        /// Apple refuses the key; a right one is put in its place, or named in the configuration, and everything is sent
-        /// without a restart.
+        /// Apple refuses the key; a right one is put in its place, or named in the configuration, and everything is
+        /// sent without a restart.
         @Test(.needs(.worker, .broker, .kcat, .openssl), arguments: [true, false])
         func `A key that Apple refuses is replaced`(underItsName: Bool) throws {
             let scene = try Scene("rekeyed", partitions: 1)

@@ -11,8 +11,8 @@ enum Tool: String {
     case kcat, jq, nghttpd, openssl, curl, tinyproxy
     /// Kafka's own client, in Java, which comes with the broker.
     case javaClient = "Kafka's libs, which KAFKA_HOME names, and java"
-    /// Go with confluent-kafka-go, and PostgreSQL's server. `Docker/setup` does not install them: their tests are run by
-    /// hand.
+    /// Go with confluent-kafka-go, and PostgreSQL's server. `Docker/setup` does not install them: their tests are run
+    /// by hand.
     case go, postgres
 
     /// Where it is (nothing to know of a broker before it is started); `nil`: it is missing.

@@ -100,8 +100,8 @@ extension KafkaBroker {
         try awaitRule(operation, resource, permission, isThere: true)
     }
 
-    /// Waits until the broker goes by a change of its rules: the controller answers when it has stored the change, and the
-    /// broker reads of it a moment later.
+    /// Waits until the broker goes by a change of its rules: the controller answers when it has stored the change, and
+    /// the broker reads of it a moment later.
     private func awaitRule(
         _ operation: Operation, _ resource: Resource, _ permission: rd_kafka_AclPermissionType_t, isThere: Bool
     ) throws {
@@ -147,8 +147,8 @@ extension KafkaBroker {
         }
     }
 
-    /// Sends one request of the administrator's, and throws what the answer refuses. Returns the number of rules that the
-    /// answer describes.
+    /// Sends one request of the administrator's, and throws what the answer refuses. Returns the number of rules that
+    /// the answer describes.
     @discardableResult
     private func administer(_ request: (OpaquePointer, OpaquePointer) -> Void) throws -> Int {
         let configuration = rd_kafka_conf_new()

@@ -23,8 +23,8 @@ package final class ChildProcess: @unchecked Sendable {
         case signalled(Int32)
     }
 
-    /// How long a wait may take, in seconds. It only decides how long a broken test hangs: on a busy machine a sound one
-    /// must not fail by it.
+    /// How long a wait may take, in seconds. It only decides how long a broken test hangs: on a busy machine a sound
+    /// one must not fail by it.
     package static let patience = 180.0
 
     package let processID: pid_t

@@ -17,8 +17,8 @@ package final class KafkaBroker: @unchecked Sendable {
         }
     }()
 
-    /// One that tests stop and freeze, one test after the other; each leaves it as it found it. A broker takes longer to
-    /// start than most of them to run.
+    /// One that tests stop and freeze, one test after the other; each leaves it as it found it. A broker takes longer
+    /// to start than most of them to run.
     package static let expendable = Result<KafkaBroker, any Error> {
         guard let home else { throw Failure.notStarted("it needs KAFKA_HOME") }
         return try KafkaBroker(home: home, hasRights: true)

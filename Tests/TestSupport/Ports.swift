@@ -4,8 +4,8 @@ import Synchronization
 
 /// Ports of this machine that belong to this test process until it ends.
 ///
-/// Most servers of the tests bind port 0 and report which port they got. A claimed port is for those that cannot (Kafka,
-/// nghttpd, proxies), for servers that come back at the port they had, and for ports at which nothing listens.
+/// Most servers of the tests bind port 0 and report which port they got. A claimed port is for those that cannot
+/// (Kafka, nghttpd, proxies), for servers that come back at the port they had, and for ports at which nothing listens.
 package enum Ports {
     /// Claims a port that no other process gets meanwhile.
     ///

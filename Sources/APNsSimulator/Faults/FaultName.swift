@@ -134,7 +134,8 @@ struct FaultFamily: Sendable {
 }
 
 extension Fault {
-    /// A fault by name: one of `NamedFault.all`, a reason of Apple's, or one of a family. Returns `nil` for other names.
+    /// A fault by name: one of `NamedFault.all`, a reason of Apple's, or one of a family. Returns `nil` for other
+    /// names.
     package init?(name: String) {
         if let named = NamedFault.all.first(where: { $0.name == name }) {
             self = named.fault

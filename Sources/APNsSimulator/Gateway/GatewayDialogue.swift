@@ -138,7 +138,8 @@ enum GatewayFate: Hashable, Sendable {
 }
 
 extension TokenTable {
-    /// The fate that a device token (its bytes) requests at the gateway, and for how many of its notifications (0: all).
+    /// The fate that a device token (its bytes) requests at the gateway, and for how many of its notifications (0:
+    /// all).
     ///
     /// The digits are those of HTTP/2, where the gateway has an answer of that kind; what it lacks is accepted. Beside
     /// them `fa170NNN` asks for status NNN in decimal, and `fa170000` for a connection that closes.

@@ -137,8 +137,8 @@ struct Partition: ~Copyable {
     /// What is read next, or later.
     var nextOffset: Int64 { max(ledger.highestArrived + 1, ledger.committable ?? 0) }
 
-    /// How many notifications that are open may lie above the horizon, where `offset` is the next. A commit may name less
-    /// than the one before, and what was below the horizon is above it then.
+    /// How many notifications that are open may lie above the horizon, where `offset` is the next. A commit may name
+    /// less than the one before, and what was below the horizon is above it then.
     func openAboveHorizon(at offset: Int64) -> Int {
         // Each offset is one at most, and nothing waits for the horizon that was below it before.
         guard fanOuts == 0, behindHorizon.isEmpty else { return open }

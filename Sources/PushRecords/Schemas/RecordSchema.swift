@@ -38,7 +38,8 @@ public enum RecordSchema: String, CaseIterable, Sendable {
         }
     }
 
-    /// The schema, a JSON object; a newline at the end. It is the file `Schemas/NAME.json`, and means the same in draft 7.
+    /// The schema, a JSON object; a newline at the end. It is the file `Schemas/NAME.json`, and means the same in draft
+    /// 7.
     public var text: String { String(decoding: bytes, as: UTF8.self) }
 
     private var bytes: [UInt8] {

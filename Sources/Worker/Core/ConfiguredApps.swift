@@ -3,8 +3,8 @@ internal import Delivery
 internal import PushRecords
 internal import TLS
 
-/// The apps of the configuration by `AppIndex`, each as it was loaded and as the pages show it. An app that is taken out
-/// of the configuration keeps its place.
+/// The apps of the configuration by `AppIndex`, each as it was loaded and as the pages show it. An app that is taken
+/// out of the configuration keeps its place.
 struct ConfiguredApps {
     private var loaded: [LoadedApp]
     private(set) var rows: [WorkerSnapshot.App]

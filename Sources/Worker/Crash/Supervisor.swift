@@ -5,8 +5,8 @@ internal import Glibc
 /// The process that starts the worker as its child and starts it again when a signal ends it, the kernel's OOM killer
 /// included. It does nothing else, so that nothing can happen to it.
 ///
-/// It has one thread, on which all signals are blocked and taken by sigtimedwait(2). As process 1 of a container it also
-/// reaps orphans.
+/// It has one thread, on which all signals are blocked and taken by sigtimedwait(2). As process 1 of a container it
+/// also reaps orphans.
 package struct Supervisor: ~Copyable {
     /// What a process is, by its environment.
     package enum Role {
@@ -210,8 +210,8 @@ struct RestartBackoff {
 
     private var nextMs: Int64 = 0
 
-    /// The first restart is at once. As long as workers die soon after their start, the following ones wait 1 s, 2 s, 4 s
-    /// and so on, up to 30 s.
+    /// The first restart is at once. As long as workers die soon after their start, the following ones wait 1 s, 2 s,
+    /// 4 s and so on, up to 30 s.
     mutating func delayMs(livedMs: Int64) -> Int64 {
         let delayMs = livedMs < Self.soundMs ? nextMs : 0
         nextMs = min(max(1_000, delayMs * 2), Self.longestMs)

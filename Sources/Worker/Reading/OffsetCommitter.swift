@@ -27,8 +27,8 @@ final class OffsetCommitter {
     /// One that takes longer is not waited for: librdkafka gives a commit up sooner (after the session's time while
     /// there is no coordinator, then after `socket.timeout.ms`, 10 s), so none comes any more. It is committed anew.
     let lostNs: Int64
-    /// A coordinator that knows no such topic for so long is right. One that has just begun to coordinate, or of a topic
-    /// that was just created, may not know it yet.
+    /// A coordinator that knows no such topic for so long is right. One that has just begun to coordinate, or of a
+    /// topic that was just created, may not know it yet.
     static let unknownTopicNs: Int64 = 3_000_000_000
 
     /// - Parameter sessionMs: of the group's members.

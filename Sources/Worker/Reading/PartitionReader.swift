@@ -183,8 +183,8 @@ final class PartitionReader {
         let next = position(machine)
         guard let refusedOffset else {
             guard offset < next else { return .take }
-            // librdkafka logs a refused offset before it reads on elsewhere. Where that line is served already, or there
-            // was none, it only rewound (as before 2.4.0 after a rebalance), and the record is known.
+            // librdkafka logs a refused offset before it reads on elsewhere. Where that line is served already, or
+            // there was none, it only rewound (as before 2.4.0 after a rebalance), and the record is known.
             return context.consumer.hasUnservedEvents ? .wait : .drop
         }
         if offset < next {

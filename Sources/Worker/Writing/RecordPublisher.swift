@@ -213,8 +213,8 @@ final class RecordPublisher: RecordSink {
         }
     }
 
-    /// Hands a record over. A topic that refuses it at once keeps it among what it refused, and so does one that is to be
-    /// tried with it.
+    /// Hands a record over. A topic that refuses it at once keeps it among what it refused, and so does one that is to
+    /// be tried with it.
     ///
     /// - Parameter isKept: nothing else has the record, so a full queue keeps it, too.
     /// - Returns: false when the producer's queue is full, or it is to be made anew, and the record is not kept.

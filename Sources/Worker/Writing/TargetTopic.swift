@@ -2,16 +2,16 @@ internal import Kafka
 
 /// A topic that the worker writes to: whether it can be written, and what it refused. Decides only; no clock, no I/O.
 ///
-/// 1. A topic that refuses a record is closed and named. Nothing new goes to it, and what it refused is tried alone, one
-///    record at a time with growing pauses. Where the refusal may be a record's own fault, all that came back are first
-///    tried once, at once. When the topic takes one, the others follow in order, and then new records.
+/// 1. A topic that refuses a record is closed and named. Nothing new goes to it, and what it refused is tried alone,
+///    one record at a time with growing pauses. Where the refusal may be a record's own fault, all that came back are
+///    first tried once, at once. When the topic takes one, the others follow in order, and then new records.
 /// 2. A record that is too large closes nothing. It is tried alone, then in its one reduced form.
-/// 3. A record that is refused alone although the topic took others is kept apart. It closes nothing, and is tried again
-///    with growing pauses of its own. After `ownRefusals` it is given up, and the publisher writes a dead letter.
+/// 3. A record that is refused alone although the topic took others is kept apart. It closes nothing, and is tried
+///    again with growing pauses of its own. After `ownRefusals` it is given up, and the publisher writes a dead letter.
 ///
 /// A record alone that has no report for `silentNs` says nothing of the topic: its partition may have no leader. The
-/// next one is tried beside it. As long as the topic is not open, records of one key keep their order; behind that, a new
-/// record may overtake a silent one, or one that is kept apart.
+/// next one is tried beside it. As long as the topic is not open, records of one key keep their order; behind that, a
+/// new record may overtake a silent one, or one that is kept apart.
 struct TargetTopic {
     /// How a record is written.
     enum Form: Int, Comparable {
@@ -196,7 +196,8 @@ struct TargetTopic {
     /// - Parameters:
     ///   - partition: the partition that refused it; negative if no broker was asked.
     ///   - isLast: nothing can be written in its place.
-    /// - Returns: whether it is given up for its own fault; `reduced` or `handedOn` follows. Otherwise it is tried again.
+    /// - Returns: whether it is given up for its own fault; `reduced` or `handedOn` follows. Otherwise it is tried
+    ///   again.
     @discardableResult
     mutating func refused(
         _ record: UndeliveredRecord, _ code: KafkaCode, partition: Int32, isLast: Bool = false, nowNs: Int64
@@ -414,7 +415,7 @@ extension KafkaCode {
         }
     }
 
-    /// How often a record is refused alone, each time after the topic took others, before it is given up. For an unclear
-    /// fault that takes some eight minutes, since the record may be deliverable.
+    /// How often a record is refused alone, each time after the topic took others, before it is given up. For an
+    /// unclear fault that takes some eight minutes, since the record may be deliverable.
     var ownRefusals: Int { fault == .record ? 2 : 20 }
 }

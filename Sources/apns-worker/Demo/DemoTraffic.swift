@@ -32,8 +32,8 @@ struct DemoTraffic {
             }
         }
 
-        /// What a device token begins with to ask the simulator for it (`simulate --help`). A token that asks for nothing
-        /// must not begin with `fa17`.
+        /// What a device token begins with to ask the simulator for it (`simulate --help`). A token that asks for
+        /// nothing must not begin with `fa17`.
         var tokenPrefix: String {
             switch self {
             case .accepted, .invalid, .expired, .deadLetter: "0"
