@@ -31,7 +31,7 @@ final class FeedbackWriter {
     private(set) var trouble = ""
 
     /// Above this many tokens that are not acknowledged nothing more is read: some 25 MB. What a service has sent and the
-    /// worker has not read is in neither's count when the connection ends, so the limit is above what services hold.
+    /// worker has not read is counted by neither when the connection ends, so the limit is above what services hold.
     static let waitingLimit = 50_000
 
     init(
