@@ -16,8 +16,10 @@ extension EndToEnd.Commands {
             try Scene.run(Tool.worker.path(), arguments, within: seconds)
         }
 
+        /// The records that a command printed. What it said on standard error, say of a leader that is not elected yet, is
+        /// in the same text.
         private static func objects(_ text: String) throws -> [[String: Any]] {
-            try text.split(separator: "\n").map { try jsonObject($0) }
+            try text.split(separator: "\n").filter { $0.hasPrefix("{") }.map { try jsonObject($0) }
         }
 
         @Test(.needs(.worker, .broker, .python))
@@ -372,7 +374,7 @@ extension EndToEnd.Commands {
                 Tool.worker.path(), ["tail", "results", "--count", "60", "--deadline", "120s"] + tail)
             let tokens = (0..<50).map { Self.token(hex($0, digits: 8)) } + (0..<10).map { _ in Self.token("fa174101") }
             let earlier = try Self.run(["tail", "results", "--from", "end", "--deadline", "1s"] + tail)
-            #expect(earlier.ending == .exited(0) && earlier.text == "", "\(earlier.text)")
+            #expect(earlier.ending == .exited(0) && !earlier.text.contains("device_token"), "\(earlier.text)")
             try scene.kcat(
                 tokens.map { #"\#($0):{"aps":{"alert":"Hi"}}"# } + ["key:not json"], headers: ["trace=a\u{1}b"])
             #expect(try following.wait() == .exited(0), "\(following.text)")

@@ -30,8 +30,8 @@ final class FeedbackWriter {
     /// The last trouble, in the client's words; empty: none since a record was acknowledged.
     private(set) var trouble = ""
 
-    /// Above this many tokens that are not acknowledged nothing more is read: some 25 MB. What a service has sent and the
-    /// worker has not read is counted by neither when the connection ends, so the limit is above what services hold.
+    /// Above this many tokens that are not acknowledged nothing more is read (some 25 MB). What a service has sent and
+    /// the worker has not read is not counted when the connection ends, so the limit is above what services hold.
     static let waitingLimit = 50_000
 
     init(
