@@ -349,7 +349,8 @@ package struct APNsConfiguration: Sendable {
     package var idleConnectionNs: Int64 = 600_000_000_000
     /// The quarantine connection closes when it was unused for so long.
     package var quarantineIdleNs: Int64 = 60_000_000_000
-    /// What has answered nothing but server errors for so long is told from others that answer well (`ErrorStreak`).
+    /// How long a connection may answer only server errors, while others answer well, before it is replaced
+    /// (`ErrorStreak`).
     package var errorSpanNs = ErrorStreak.spanNs
     /// TopicDisallowed over a connection of at least this age makes all connections anew...
     package var topicAgeNs: Int64 = 60_000_000_000

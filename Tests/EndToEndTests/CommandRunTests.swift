@@ -16,8 +16,8 @@ extension EndToEnd.Commands {
             try Scene.run(Tool.worker.path(), arguments, within: seconds)
         }
 
-        /// The records that a command printed. What it said on standard error, say of a leader that is not elected yet, is
-        /// in the same text.
+        /// The records that a command printed. The same text has its lines on standard error, such as those about
+        /// a leader that is not elected yet.
         private static func objects(_ text: String) throws -> [[String: Any]] {
             try text.split(separator: "\n").filter { $0.hasPrefix("{") }.map { try jsonObject($0) }
         }

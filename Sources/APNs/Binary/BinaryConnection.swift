@@ -10,7 +10,7 @@ internal import PushTransport
 /// answer, which decides everything before the one it names as well, by its silence, or as in doubt when the connection
 /// ends without a word. After an answer the gateway discards whatever comes, so a connection has one at most.
 final class BinaryConnection: PooledConnection, ByteChannelDelegate {
-    /// What the transport has to hear, or decide.
+    /// Events that the transport handles.
     enum Event {
         case opened
         /// So many notifications were decided by the silence of the gateway, which shows that it works.

@@ -42,7 +42,7 @@ package struct ErrorBody: Equatable, Sendable {
     }
 }
 
-/// What the reason that a GOAWAY gives says about the connections after it.
+/// What a GOAWAY's reason means for the connections that follow.
 enum GoAwayMeaning: Sendable, Equatable {
     /// The next connection will be refused, too: its reason is about the credential.
     case credentialRefused

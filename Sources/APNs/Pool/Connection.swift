@@ -11,7 +11,7 @@ internal import PushTransport
 /// measurable. It lives from its dial until `channelClosed`; every request handed to it is answered by one completion
 /// before `Event.closed`.
 final class Connection: PooledConnection, ByteChannelDelegate {
-    /// What the transport has to hear, or decide.
+    /// Events that the transport handles.
     enum Event {
         /// SETTINGS came, for the first time or again.
         case settingsReceived

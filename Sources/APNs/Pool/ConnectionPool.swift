@@ -39,7 +39,7 @@ final class ConnectionPool<Connection: PooledConnection> {
     private var unused: Set<PoolPlan.ConnectionID> = []
     /// Nothing is left of the plan's connections, after `close`.
     private var isFinished = false
-    /// What was told last, or `nil` if nothing was yet.
+    /// The last reachability that was reported, or `nil` before the first report.
     private var toldReachable: Bool?
     private var toldConnections = ConnectionCounts()
     private var saturation = Saturation()

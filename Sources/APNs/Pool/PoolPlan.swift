@@ -253,8 +253,8 @@ package struct PoolPlan: Sendable {
     }
 }
 
-/// How long to wait before the next dial: doubling from 1 s to 60 s, with jitter. A response starts it over, a
-/// handshake does not: a server that accepts everybody and answers nobody is not to be dialled fast.
+/// How long to wait before the next dial: doubling from 1 s to 60 s, with jitter. A response resets it. A handshake
+/// does not, because a server that accepts every connection and answers no request must not be dialled at a high rate.
 package struct BackOff: Sendable {
     package struct Limits: Sendable {
         package var firstNs: Int64 = 1_000_000_000

@@ -2,14 +2,14 @@ internal import EventLoop
 internal import Network
 internal import PushTransport
 
-/// What connections have in common, whichever protocol they speak. Loop's thread.
+/// The common base of HTTP/2 and binary connections. Used on the loop's thread only.
 ///
 /// A connection knows nothing of the pool and the transport that it belongs to: completions and notes go to the
 /// `Outbox`, and what the transport has to decide is an event of the subclass, which names its own.
 class PooledConnection {
     enum Phase { case dialing, opening, ready, draining, closed }
 
-    /// What the pool decides about a connection before it is dialled.
+    /// The pool's decisions about a connection before it is dialled.
     struct DialOrder {
         var id: PoolPlan.ConnectionID
         /// The address of the host to begin with.
