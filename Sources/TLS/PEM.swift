@@ -151,3 +151,4 @@ func writtenText(_ body: (OpaquePointer) -> Int32) -> String? {
     }
     return String(decoding: text, as: UTF8.self)
 }
+// x

@@ -18,7 +18,7 @@ struct BookFileTests {
         return rows
     }
 
-    @Test func theNextSimulatorGoesOnWithTheFile() throws {
+    @Test func `The next simulator goes on with the file`() throws {
         try withFile { path in
             var options = SimulatorOptions()
             options.book = path
@@ -47,7 +47,7 @@ struct BookFileTests {
         }
     }
 
-    @Test func itGrowsAndIsReset() throws {
+    @Test func `It grows and is reset`() throws {
         try withFile { path in
             let count = 400_000
             do {
@@ -70,7 +70,7 @@ struct BookFileTests {
         }
     }
 
-    @Test func whatIsNoBookIsNamed() throws {
+    @Test func `What is no book is named`() throws {
         try withFile { path in
             func open(_ words: String) {
                 let error = #expect(throws: SimulatorError.self) { try Books(path: path) }

@@ -25,7 +25,7 @@ struct BooksTests {
         return text.split(separator: "\n").map(String.init)
     }
 
-    @Test func pairsAreCountedAndListedInOrderOfArrival() {
+    @Test func `Pairs are counted and listed in order of arrival`() {
         let books = Books()
         arrive(books, 1, token: [0xAB, 0x01], accepted: true)
         arrive(books, 2, token: [0xAB, 0x01], accepted: false)
@@ -44,7 +44,7 @@ struct BooksTests {
         #expect(books.counts(ofToken: "ffff") == (0, 0))
     }
 
-    @Test func manyRowsGrowTheIndexesAndNoneIsLost() {
+    @Test func `Many rows grow the indexes and none is lost`() {
         let books = Books()
         let count = 60_000
         for round in 0..<2 {
@@ -65,7 +65,7 @@ struct BooksTests {
         #expect(dump(books, .received, room: 4096).count == count)
     }
 
-    @Test func aFullBookGoesOnCountingWhatItKnows() {
+    @Test func `A full book goes on counting what it knows`() {
         let books = Books(limit: 2)
         arrive(books, 1, token: [1], accepted: true)
         arrive(books, 2, token: [1], accepted: true)
@@ -78,7 +78,7 @@ struct BooksTests {
         #expect(totals.overflow == 3)
     }
 
-    @Test func resetForgetsAndEndsDumpsUnderWay() {
+    @Test func `Reset forgets and ends dumps under way`() {
         let books = Books()
         for id in 0..<50 { arrive(books, UInt64(id), token: [UInt8(id)], accepted: true) }
         var cursor = Books.Cursor(.accepted)
@@ -94,7 +94,7 @@ struct BooksTests {
         #expect(dump(books, .received).isEmpty)
     }
 
-    @Test func theLongestLineFitsTheLeastRoom() {
+    @Test func `The longest line fits the least room`() {
         let books = Books()
         arrive(books, 1, token: [UInt8](repeating: 0xAB, count: 100), accepted: true)
         #expect(

@@ -8,7 +8,7 @@ struct FaultTests {
         TokenTable.entry(for: lent(prefix + String(repeating: "0", count: 64 - prefix.count)))
     }
 
-    @Test func everyReasonOfApplesPageHasACode() {
+    @Test func `Every reason of Apple s page has a code`() {
         let codes = TokenTable.lines.compactMap { line -> ReasonCode? in
             if case .answer(let answer) = line.fault { answer.reason } else { nil }
         }
@@ -19,7 +19,7 @@ struct FaultTests {
     /// "The JSON data might also be included in a GOAWAY frame" stands on both of Apple's pages, of no reason in
     /// particular.
     @Test(arguments: ReasonCode.allCases.compactMap { $0.text?.description })
-    func everyReasonCanBeThatOfAGoAway(reason: String) throws {
+    func `Every reason can be that of a go away`(reason: String) throws {
         for start in ["goaway", "goaway-now"] {
             let fault = try #require(Fault(name: "\(start):\(reason)"))
             let code = try #require(TokenTable.code(of: fault))
@@ -28,7 +28,7 @@ struct FaultTests {
     }
 
     @Test(arguments: TokenTable.lines.map(\.code.description))
-    func theCodeBeginsWithItsStatus(code: String) {
+    func `The code begins with its status`(code: String) {
         guard case .answer(let answer)? = entry("fa17" + code)?.fault, code.first != "c" else { return }
         #expect(code.hasPrefix("\(answer.status)"))
     }
@@ -45,7 +45,7 @@ struct FaultTests {
         ("fa17e418", .answer(Answer(status: 418, reason: .other, body: .unknownReason)), 0),
         ("fa17b503", .answer(Answer(status: 503, reason: .other, body: .missing)), 0),
     ])
-    func tokensAskForFaults(prefix: String, fault: Fault, times: Int) {
+    func `Tokens ask for faults`(prefix: String, fault: Fault, times: Int) {
         #expect(entry(prefix) == TokenTable.Entry(fault: fault, times: UInt8(times)))
     }
 
@@ -53,14 +53,14 @@ struct FaultTests {
         "00000000", "fa164100", "fa179999", "fa17e399", "fa17e60a", "fa17da00", "fb174100", "da174100", "fa17a000",
         "fa1710a0", "fa17800f", "fa176999", "fa17c00a", "fa17200a", "fa173999",
     ])
-    func otherTokensAskForNothing(prefix: String) { #expect(entry(prefix) == nil) }
+    func `Other tokens ask for nothing`(prefix: String) { #expect(entry(prefix) == nil) }
 
-    @Test func aTokenTooShortForACodeAsksForNothing() {
+    @Test func `A token too short for a code asks for nothing`() {
         #expect(TokenTable.entry(for: lent("fa1741")) == nil)
         #expect(TokenTable.entry(for: lent("fa174101")) == .init(fault: .answer(Answer(.unregistered)), times: 0))
     }
 
-    @Test func theHelpNamesEveryCodeAndFault() {
+    @Test func `The help names every code and fault`() {
         let text = Simulator.helpText
         for line in TokenTable.lines { #expect(text.contains("fa17\(line.code)")) }
         for code in UInt8(1)...32 { #expect(text.contains(ReasonCode(rawValue: code)!.text!.description)) }
@@ -79,7 +79,7 @@ struct FaultTests {
         ("goaway:BadEnvironmentKeyInToken", "8038"), ("streams-1", "1001"),
         ("status-500", "e500"), ("empty-410", "b410"), ("goaway-shutdown", "f011"), ("Service Unavailable", "c009"),
     ])
-    func namesAndTokensSayTheSame(name: String, code: String) throws {
+    func `Names and tokens say the same`(name: String, code: String) throws {
         let fault = try #require(Fault(name: name))
         #expect(fault.name == name)
         #expect(TokenTable.code(of: fault) == code)
@@ -87,7 +87,7 @@ struct FaultTests {
     }
 
     /// Finer than a token can say, and a second name.
-    @Test func someFaultsHaveOnlyAName() throws {
+    @Test func `Some faults have only a name`() throws {
         #expect(Fault(name: "late-155ms")?.name == "late-155ms")
         #expect(TokenTable.code(of: try #require(Fault(name: "late-155ms"))) == nil)
         #expect(Fault(name: "goaway:Shutdown") == Fault(name: "goaway-shutdown"))
@@ -98,9 +98,9 @@ struct FaultTests {
         "empty-", "streams-1000", "streams-", "streams-+1", "goaway:", "goaway:Nonsense",
         "goaway-now:", "none", "other", "blackhole:Shutdown",
     ])
-    func otherNamesAreNone(name: String) { #expect(Fault(name: name) == nil) }
+    func `Other names are none`(name: String) { #expect(Fault(name: name) == nil) }
 
-    @Test func answersAreTurnedAroundWithinASpan() {
+    @Test func `Answers are turned around within a span`() {
         var reversal = AnswerReversal()
         let span = AnswerReversal.spanNs
         let arrivals = [0, 0, 5, span - 1, span, span + 1, span + 2, 10 * span] as [Int64]
@@ -111,7 +111,7 @@ struct FaultTests {
         #expect(due[7] == 12 * span - 1)
     }
 
-    @Test func unregisteredTimesCanBeComputedByAnyone() {
+    @Test func `Unregistered times can be computed by anyone`() {
         #expect(
             unregisteredAtMs(token: lent("fa174101" + String(repeating: "0", count: 47) + "123456789"))
                 == 1_600_000_000_000 + 0x1_2345_6789)
@@ -123,15 +123,15 @@ struct FaultTests {
         ("20ms..80ms", .uniform(fromNs: 20_000_000, toNs: 80_000_000)), ("~5ms", .exponential(meanNs: 5_000_000)),
         ("250us", .fixed(ns: 250_000)),
     ])
-    func latencies(text: String, latency: Latency) {
+    func `Latencies`(text: String, latency: Latency) {
         #expect(Latency(text: text) == latency)
         #expect(latency.text == text)
     }
 
     @Test(arguments: ["", "5", "ms", "-1ms", "80ms..20ms", "~", "~0", "1d", "1.5s", "99999999999s", "5 ms"])
-    func noLatencies(text: String) { #expect(Latency(text: text) == nil) }
+    func `No latencies`(text: String) { #expect(Latency(text: text) == nil) }
 
-    @Test func latencyIsSeededAndHasItsMean() {
+    @Test func `Latency is seeded and has its mean`() {
         func sum(_ latency: Latency, seed: UInt64) -> Int64 {
             var random = SplitMix64(seed: seed)
             return (0..<10_000).reduce(0) { sum, _ in sum + latency.nextNs(using: &random) }
@@ -145,19 +145,19 @@ struct FaultTests {
     }
 
     @Test(arguments: ["goaway@10000", "cut-after@5s", "ServiceUnavailable@100", "no-answer@250ms"])
-    func rulesRoundTrip(text: String) throws { #expect(try FaultRule(text: text).text == text) }
+    func `Rules round trip`(text: String) throws { #expect(try FaultRule(text: text).text == text) }
 
     @Test(arguments: [
         ("goaway", "write FAULT@COUNT"), ("nonsense@5", "there is no fault 'nonsense'"), ("goaway@0", "'0' is neither"),
         ("goaway@x", "'x' is neither"), ("goaway@1us", "'1us' is neither"), ("goaway@-5", "'-5' is neither"),
     ])
-    func wrongRulesSayWhatIsWrong(text: String, words: String) {
+    func `Wrong rules say what is wrong`(text: String, words: String) {
         let error = #expect(throws: SimulatorError.self) { try FaultRule(text: text) }
         #expect(error?.description.contains(words) == true)
         #expect(error?.description.contains("'\(text)'") == true)
     }
 
-    @Test func rulesByCountComeRound() throws {
+    @Test func `Rules by count come round`() throws {
         var schedule = FaultSchedule(
             rules: [try FaultRule(text: "no-answer@3"), try FaultRule(text: "goaway@4")], nowNs: 0)
         let names = (0..<12).map { _ in schedule.forRequest()?.name ?? "-" }
@@ -169,7 +169,7 @@ struct FaultTests {
         #expect(schedule.nextDueNs == .max)
     }
 
-    @Test func rulesByTimeBefallConnectionsOrTheNextRequest() throws {
+    @Test func `Rules by time befall connections or the next request`() throws {
         var schedule = FaultSchedule(
             rules: [try FaultRule(text: "goaway@2s"), try FaultRule(text: "no-answer@3s")], nowNs: 0)
         #expect(schedule.nextDueNs == 2_000_000_000)

@@ -27,7 +27,7 @@ struct FaultWaysTests {
         + FaultFamily.all.flatMap(\.examples)
 
     @Test(arguments: names, Way.allCases)
-    func everyFaultInEachWay(name: String, way: Way) throws {
+    func `Every fault in each way`(name: String, way: Way) throws {
         let fault = try #require(Fault(name: name))
         #expect(fault.name == name)
         let code = try #require(TokenTable.code(of: fault), "no device token asks for it")
@@ -60,7 +60,7 @@ struct FaultWaysTests {
     }
 
     @Test(arguments: names)
-    func whatIsOfAConnectionCanBefallAllOfThemAtOnce(name: String) throws {
+    func `What is of a connection can befall all of them at once`(name: String) throws {
         let fault = try #require(Fault(name: name))
         let (simulator, provider) = try Simulator.connected()
         let answer = try simulator.post("/now", ["fault": name])

@@ -7,7 +7,7 @@ import Testing
 struct FeedbackTests {
     static func item(_ seconds: Int, _ token: [UInt8]) -> [UInt8] { Wire.number(seconds, 4) + Wire.sized(token) }
 
-    @Test func whatThereIsIsSentOnce() throws {
+    @Test func `What there is is sent once`() throws {
         let simulator = try Simulator.withGateway {
             $0.feedback = [.init(token: token("01").uppercased(), seconds: 1_700_000_000)]
         }
@@ -26,7 +26,7 @@ struct FeedbackTests {
     }
 
     /// A list of 8 MB, which does not fit into the kernel's buffers; the first client goes before it is through.
-    @Test func whatWasNotSentWholeStays() throws {
+    @Test func `What was not sent whole stays`() throws {
         let simulator = try Simulator.withGateway()
         var whole: [UInt8] = []
         for number in 0..<200_000 {
@@ -47,14 +47,14 @@ struct FeedbackTests {
         #expect(second.run { simulator.feedback.count == 0 })
     }
 
-    @Test func oneThatIsRefusedIsNotListed() throws {
+    @Test func `One that is refused is not listed`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient()
         client.send(Wire.frame(1, tokenBytes("fa170008")))
         #expect(client.run { client.end != nil })
         #expect(simulator.feedback.count == 0)
     }
 
-    @Test func twoListsOfTheSameLeaveWhatCameLater() {
+    @Test func `Two lists of the same leave what came later`() {
         let list = FeedbackList()
         list.add(token: [1], atSeconds: 1)
         let one = list.items
@@ -67,14 +67,14 @@ struct FeedbackTests {
     }
 
     @Test(arguments: ["", "0", "0g", String(repeating: "0", count: 202)])
-    func otherTextsAreNoToken(text: String) throws {
+    func `Other texts are no token`(text: String) throws {
         let simulator = try Simulator.withGateway()
         let error = #expect(throws: SimulatorError.self) { try simulator.addFeedback(token: text, atSeconds: 1) }
         #expect(error?.description.contains("'\(text)' is no device token") == true)
     }
 
     @Test(.enabled(if: Tool.isThere("curl"), "needs /usr/bin/curl"))
-    func theControlEndpointAddsAndLists() throws {
+    func `The control endpoint adds and lists`() throws {
         let served = try Served()
         let page = "\(served.control)/feedback"
         #expect(try served.curl("-X", "POST", "\(page)?token=0A0b&seconds=17").output == "0a0b 17\n")

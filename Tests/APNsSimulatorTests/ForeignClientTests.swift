@@ -54,7 +54,7 @@ final class Served {
 @Suite(.timeLimit(.minutes(5)))
 struct ForeignClientTests {
     @Test(.enabled(if: Tool.isThere("curl"), "needs /usr/bin/curl"))
-    func curlSendsAPush() throws {
+    func `Curl sends a push`() throws {
         let served = try Served()
         func push(_ token: String, _ more: String...) throws -> Tool {
             try Tool(
@@ -79,7 +79,7 @@ struct ForeignClientTests {
     }
 
     @Test(.enabled(if: Tool.isThere("curl"), "needs /usr/bin/curl"))
-    func aClientThatDoesNotTrustItIsTurnedAway() throws {
+    func `A client that does not trust it is turned away`() throws {
         let served = try Served()
         #expect(try served.curl("--http2", served.url(plainToken)).exit == 60, "certificate not trusted")
         // HTTP/1.1 only: no protocol in common.
@@ -88,7 +88,7 @@ struct ForeignClientTests {
     }
 
     @Test(.enabled(if: Tool.isThere("nghttp"), "needs /usr/bin/nghttp"))
-    func nghttpSeesApplesSettings() throws {
+    func `Nghttp sees Apple s settings`() throws {
         let served = try Served()
         let data = "\(served.directory)/body.json"
         try #"{"aps":{}}"#.write(toFile: data, atomically: true, encoding: .utf8)
@@ -109,7 +109,7 @@ struct ForeignClientTests {
     }
 
     @Test(.enabled(if: Tool.isThere("h2load"), "needs /usr/bin/h2load"))
-    func h2loadCountsWhatTheBooksCount() throws {
+    func `H 2 load counts what the books count`() throws {
         let served = try Served(firstStreams: 1000)
         let data = "\(served.directory)/body.json"
         try #"{"aps":{"alert":"Hello"}}"#.write(toFile: data, atomically: true, encoding: .utf8)
@@ -133,7 +133,7 @@ struct ForeignClientTests {
 
 @Suite(.timeLimit(.minutes(5)), .enabled(if: Tool.isThere("curl"), "needs /usr/bin/curl"))
 struct ControlPagesTests {
-    @Test func totalsAreJSONAndReset() throws {
+    @Test func `Totals are JSON and reset`() throws {
         let served = try Served()
         let provider = try served.simulator.provider()
         try provider.push(1, token: token("fa174101"))
@@ -150,7 +150,7 @@ struct ControlPagesTests {
         #expect(try served.curl("\(served.control)/received").output == "")
     }
 
-    @Test func oneTokenCanBeLookedUp() throws {
+    @Test func `One token can be looked up`() throws {
         let served = try Served()
         let provider = try served.simulator.provider()
         try provider.push(1, token: token("ABCD"))
@@ -160,7 +160,7 @@ struct ControlPagesTests {
                 == "{\"arrived\":1,\"accepted\":1}\n")
     }
 
-    @Test func faultsAreSetShownAndTakenAway() throws {
+    @Test func `Faults are set shown and taken away`() throws {
         let served = try Served()
         let page = "\(served.control)/faults"
         #expect(try served.curl(page).output == "{\"latency\":\"0\",\"streams\":1000,\"faults\":[]}\n")
@@ -185,13 +185,13 @@ struct ControlPagesTests {
         ("/faults?falt=goaway@1", "no parameter 'falt'"),
         ("/now", "which fault?"), ("/now?fault=x", "which fault?"), ("/now?fault=no-answer", "befalls a request"),
     ])
-    func wrongWordsAreRefusedByName(page: String, words: String) throws {
+    func `Wrong words are refused by name`(page: String, words: String) throws {
         let served = try Served()
         let answer = try served.curl("-X", "POST", "-w", "%{http_code}", served.control + page).output
         #expect(answer.contains(words) && answer.hasSuffix("400"))
     }
 
-    @Test func nowBefallsEveryConnection() throws {
+    @Test func `Now befalls every connection`() throws {
         let served = try Served()
         let provider = try served.simulator.provider()
         #expect(
@@ -201,7 +201,7 @@ struct ControlPagesTests {
         #expect(provider.goAways.map(\.data) == [#"{"reason":"Shutdown"}"#])
     }
 
-    @Test func theHelpNamesEveryPage() throws {
+    @Test func `The help names every page`() throws {
         let served = try Served()
         let help = try served.curl("\(served.control)/").output
         let pages = ControlPages(books: served.simulator.books, switches: served.simulator.switches).routes

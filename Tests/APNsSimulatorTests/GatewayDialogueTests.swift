@@ -33,7 +33,7 @@ struct GatewayDialogueTests {
         + Wire.frame(0x0102_0304, tokenBytes("fa170008")) + Wire.enhanced(10, tokenBytes("05"))
         + Wire.simple(tokenBytes("06"))
 
-    @Test func framesAreReadWhereverTheyAreSplit() throws {
+    @Test func `Frames are read wherever they are split`() throws {
         let whole = Self.conversation
         for place in 0...whole.count {
             let memory = try Memory()
@@ -45,7 +45,7 @@ struct GatewayDialogueTests {
     }
 
     @Test(arguments: 1...7)
-    func framesAreReadInSmallPieces(size: Int) throws {
+    func `Frames are read in small pieces`(size: Int) throws {
         let memory = try Memory()
         let whole = Self.conversation
         for start in stride(from: 0, to: whole.count, by: size) {
@@ -81,7 +81,7 @@ struct GatewayDialogueTests {
     static func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
 
     @Test(arguments: wrongs.indices)
-    func whatIsWrongIsAnswered(place: Int) throws {
+    func `What is wrong is answered`(place: Int) throws {
         let wrong = Self.wrongs[place]
         let memory = try Memory()
         memory.receive(Wire.enhanced(1, tokenBytes("02")) + wrong.frame)
@@ -90,7 +90,7 @@ struct GatewayDialogueTests {
         #expect(memory.books.totals[wrong.reason] == 1)
     }
 
-    @Test func payloadsUpToTheLimitAreTaken() throws {
+    @Test func `Payloads up to the limit are taken`() throws {
         let memory = try Memory(limit: 256)
         memory.receive(Wire.frame(1, tokenBytes("01"), Self.payload(256)))
         #expect(memory.counts == [1, 0, 0, 0])
@@ -99,7 +99,7 @@ struct GatewayDialogueTests {
     }
 
     /// Whatever a byte becomes, the rest is read or dropped, and nothing traps.
-    @Test func hostileBytesAreSurvived() throws {
+    @Test func `Hostile bytes are survived`() throws {
         let whole = Self.conversation
         for place in whole.indices {
             for value in [0, 0xFF, whole[place] ^ 0x10] {
@@ -113,7 +113,7 @@ struct GatewayDialogueTests {
         }
     }
 
-    @Test func theLongestFrameIsRead() throws {
+    @Test func `The longest frame is read`() throws {
         let memory = try Memory()
         let long = [UInt8](repeating: 1, count: 65_535)
         let frame = [1] + Wire.number(5, 8) + Wire.sized(long) + Wire.sized(long)
@@ -125,7 +125,7 @@ struct GatewayDialogueTests {
     }
 
     @Test(arguments: (1...255).map { GatewayStatus(rawValue: $0) }.filter { $0 != .shutdown })
-    func everyStatusByToken(status: GatewayStatus) throws {
+    func `Every status by token`(status: GatewayStatus) throws {
         let memory = try Memory()
         let digits = String(status.rawValue)
         let prefix = "fa17" + String(repeating: "0", count: 4 - digits.count) + digits
@@ -135,7 +135,7 @@ struct GatewayDialogueTests {
         #expect(memory.books.totals[status.reason] == 1)
     }
 
-    @Test func aTokenCanAskForTheShutdown() throws {
+    @Test func `A token can ask for the shutdown`() throws {
         let memory = try Memory()
         memory.receive(Wire.frame(5, tokenBytes("fa170010")) + Wire.frame(6, tokenBytes("01")))
         #expect(memory.answer == Wire.error(10, 5))
@@ -146,7 +146,7 @@ struct GatewayDialogueTests {
         ("fa170000", GatewayDialogue.Ending.close, [0, 0, 1, 1]), ("fa17f020", .close, [0, 0, 1, 1]),
         ("fa17f022", .close, [1, 0, 0, 1]), ("fa17f023", .reset, [0, 0, 1, 1]),
     ])
-    func tokensCloseWithoutAWord(prefix: String, ending: GatewayDialogue.Ending, counts: [Int]) throws {
+    func `Tokens close without a word`(prefix: String, ending: GatewayDialogue.Ending, counts: [Int]) throws {
         let memory = try Memory()
         memory.receive(Wire.frame(5, tokenBytes(prefix)) + Wire.frame(6, tokenBytes("01")))
         #expect(memory.dialogue.ending == ending)
@@ -161,14 +161,14 @@ struct GatewayDialogueTests {
             ("fa174130", 7), ("fa175000", 1), ("fa175031", 10), ("fa174101", nil), ("fa174290", nil), ("fa17f001", nil),
             ("fa17000a", nil), ("fa170256", nil), ("fb174001", nil), ("fa174fff", nil),
         ] as [(String, UInt8?)])
-    func theCodesOfHTTP2(prefix: String, status: UInt8?) throws {
+    func `The codes of HTTP2`(prefix: String, status: UInt8?) throws {
         let memory = try Memory()
         memory.receive(Wire.frame(5, tokenBytes(prefix)))
         #expect(memory.answer == status.map { Wire.error($0, 5) })
     }
 
     /// What was discarded does not count.
-    @Test func theNinthDigitSaysHowOften() throws {
+    @Test func `The ninth digit says how often`() throws {
         let books = Books()
         func send(_ bytes: [UInt8]) -> GatewayDialogue.Ending? {
             let dialogue = GatewayDialogue(service: GatewayService(books: books))
@@ -183,7 +183,7 @@ struct GatewayDialogueTests {
         }
     }
 
-    @Test func whatIsAcceptedTwiceShows() throws {
+    @Test func `What is accepted twice shows`() throws {
         let memory = try Memory()
         memory.receive(
             Wire.frame(1, tokenBytes("01")) + Wire.frame(2, tokenBytes("02")) + Wire.simple(tokenBytes("01")))
@@ -194,7 +194,7 @@ struct GatewayDialogueTests {
         #expect(rows == ["true \(token("01")) 2 2", "true \(token("02")) 1 1"])
     }
 
-    @Test func itClosesAfterSoMany() throws {
+    @Test func `It closes after so many`() throws {
         let memory = try Memory("close@2")
         for number in 1...5 { memory.receive(Wire.frame(number, tokenBytes("01", number))) }
         #expect(memory.dialogue.ending == .close)
@@ -202,14 +202,14 @@ struct GatewayDialogueTests {
         #expect(memory.books.counts(ofToken: token("01", 5)) == (1, 0))
     }
 
-    @Test func itShutsDownAfterSoMany() throws {
+    @Test func `It shuts down after so many`() throws {
         let memory = try Memory("shutdown@2")
         for number in 1...5 { memory.receive(Wire.frame(number, tokenBytes("01", number))) }
         #expect(memory.answer == Wire.error(10, 2))
         #expect(memory.counts == [2, 0, 0, 3])
     }
 
-    @Test func aRefusalEndsWhatShutsDownLater() throws {
+    @Test func `A refusal ends what shuts down later`() throws {
         let memory = try Memory("shutdown@2", "close@3")
         memory.receive(
             Wire.frame(1, tokenBytes("01")) + Wire.frame(2, tokenBytes("01"), "") + Wire.frame(3, tokenBytes("01")))
@@ -222,7 +222,7 @@ struct GatewayDialogueTests {
         ("shutdown@1", .shutdown(after: 1)), ("split", .split), ("slow", .slow(bytesPerSecond: 32_768)),
         ("slow=100", .slow(bytesPerSecond: 100)), ("late", .late), ("silent", .silent),
     ])
-    func faultsByName(text: String, fault: GatewayFault) throws {
+    func `Faults by name`(text: String, fault: GatewayFault) throws {
         #expect(try GatewayFault(text: text) == fault)
         #expect(try GatewayFault(text: fault.text) == fault)
     }
@@ -231,12 +231,12 @@ struct GatewayDialogueTests {
         "", "error-delay", "error-delay=", "error-delay=5", "close", "close@", "close@0", "close@x", "Split", "slow=",
         "slow=0",
     ])
-    func otherNamesAreNone(text: String) {
+    func `Other names are none`(text: String) {
         let error = #expect(throws: SimulatorError.self) { try GatewayFault(text: text) }
         #expect(error?.description.hasPrefix("gateway fault '\(text)': ") == true)
     }
 
-    @Test func theHelpNamesFaultsAndTokens() {
+    @Test func `The help names faults and tokens`() {
         for fault in GatewayFault.all { #expect(Simulator.helpText.contains("  \(fault.name) ")) }
         #expect(Simulator.helpText.contains("fa170NNN  "))
     }

@@ -9,7 +9,7 @@ import Testing
 /// The gateway and the feedback service over real connections.
 @Suite(.timeLimit(.minutes(5)))
 struct GatewayTests {
-    @Test func whatIsWellIsNotAnswered() throws {
+    @Test func `What is well is not answered`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient()
         for number in 1...1000 { client.send(Wire.frame(number, tokenBytes("01", number))) }
         #expect(client.run { simulator.books.totals.accepted == 1000 })
@@ -27,7 +27,7 @@ struct GatewayTests {
     ]
 
     @Test(arguments: endings.indices)
-    func theConnectionEndsAfterItsAnswer(place: Int) throws {
+    func `The connection ends after its answer`(place: Int) throws {
         let (faults, tokens, answer, end, accepted, notProcessed) = Self.endings[place]
         let simulator = try Simulator.withGateway { $0.gatewayFaults = try faults.map { try GatewayFault(text: $0) } }
         let client = try simulator.gatewayClient()
@@ -39,7 +39,7 @@ struct GatewayTests {
         #expect(totals.accepted == accepted && totals.notProcessed == notProcessed)
     }
 
-    @Test func withoutACertificateItCloses() throws {
+    @Test func `Without a certificate it closes`() throws {
         let simulator = try Simulator.withGateway()
         try simulator.addFeedback(token: token("01"), atSeconds: 5)
         for port in [simulator.gatewayPort, simulator.feedbackPort] {
@@ -52,7 +52,7 @@ struct GatewayTests {
     }
 
     /// From the next connection on: one that is open goes on as it began.
-    @Test func faultsAreSwitchedWhileItRuns() throws {
+    @Test func `Faults are switched while it runs`() throws {
         let simulator = try Simulator.withGateway("close@2")
         let first = try simulator.gatewayClient()
         #expect(first.open())
@@ -69,7 +69,7 @@ struct GatewayTests {
     }
 
     /// What came before the bad one is accepted, what came after is not, whenever it came.
-    @Test func aLateErrorDiscardsWhatComesMeanwhile() throws {
+    @Test func `A late error discards what comes meanwhile`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient("error-delay=1s")
         #expect(client.open())
         for number in 1...50 { client.send(Wire.frame(number, tokenBytes("01", number))) }
@@ -89,7 +89,7 @@ struct GatewayTests {
     }
 
     /// The answer is not lost to the reset that unread bytes bring.
-    @Test func anErrorReachesAClientThatGoesOnSending() throws {
+    @Test func `An error reaches a client that goes on sending`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient()
         let payload = GatewayDialogueTests.payload(2000)
         var frames = Wire.frame(1, tokenBytes("fa170008"))
@@ -100,7 +100,7 @@ struct GatewayTests {
         #expect(simulator.books.totals.accepted == 0)
     }
 
-    @Test func theBookKeepsThem() throws {
+    @Test func `The book keeps them`() throws {
         let path = FileManager.default.temporaryDirectory.appending(path: "book-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: path) }
         for round in 1...2 {
@@ -117,7 +117,7 @@ struct GatewayTests {
         }
     }
 
-    @Test func itClosesWithoutAWord() throws {
+    @Test func `It closes without a word`() throws {
         let simulator = try Simulator.withGateway("close@3")
         for round in 1...2 {
             let client = try simulator.gatewayClient()
@@ -130,7 +130,7 @@ struct GatewayTests {
         #expect(simulator.books.totals.cuts == 2)
     }
 
-    @Test func aSlowOneReadsSoMuchASecond() throws {
+    @Test func `A slow one reads so much a second`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient("slow")
         #expect(client.open())
         let payload = GatewayDialogueTests.payload(1000)
@@ -141,7 +141,7 @@ struct GatewayTests {
         client.abort()
     }
 
-    @Test func aLateOneBeginsAfterThreeSeconds() throws {
+    @Test func `A late one begins after three seconds`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient("late")
         for number in 1...10 { client.send(Wire.frame(number, tokenBytes("01", number))) }
         #expect(client.run { client.isOpen && client.isSent })
@@ -152,7 +152,7 @@ struct GatewayTests {
         #expect(simulator.books.totals.accepted == 10)
     }
 
-    @Test func aSilentOneReadsNothing() throws {
+    @Test func `A silent one reads nothing`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient("silent")
         let payload = GatewayDialogueTests.payload(2000)
         var frames: [UInt8] = []
@@ -164,7 +164,7 @@ struct GatewayTests {
         simulator.stop()
     }
 
-    @Test func stoppingNamesTheLastOne() throws {
+    @Test func `Stopping names the last one`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient()
         let idle = try simulator.gatewayClient()
         #expect(idle.open())
@@ -177,7 +177,7 @@ struct GatewayTests {
         #expect(idle.received.isEmpty)
     }
 
-    @Test func portsAreNamedOrTaken() throws {
+    @Test func `Ports are named or taken`() throws {
         let plain = try Simulator()
         #expect(plain.gatewayPort == nil && plain.feedbackPort == nil)
         let simulator = try Simulator.withGateway()

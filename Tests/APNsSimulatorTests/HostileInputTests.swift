@@ -58,7 +58,7 @@ struct HostileInputTests {
         return bytes
     }
 
-    @Test func anyCutGivesTheSameBooks() throws {
+    @Test func `Any cut gives the same books`() throws {
         let bytes = try Self.conversation()
         for cut in stride(from: 1, to: bytes.count, by: 7) {
             let memory = try Memory()
@@ -71,7 +71,7 @@ struct HostileInputTests {
     }
 
     @Test(arguments: 0..<400 as Range<UInt64>)
-    func bytesThatAreWrongEndTheConnectionAtWorst(seed: UInt64) throws {
+    func `Bytes that are wrong end the connection at worst`(seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         var bytes = try Self.conversation()
         for _ in 0...Int(random.next() % 4) {
@@ -91,7 +91,7 @@ struct HostileInputTests {
         #expect(memory.service.books.totals.requests <= 9)
     }
 
-    @Test func whatIsNoHTTP2EndsTheConnection() throws {
+    @Test func `What is no HTTP2 ends the connection`() throws {
         let memory = try Memory()
         memory.receive(Array("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".utf8))
         #expect(memory.dialogue.ending == .close)

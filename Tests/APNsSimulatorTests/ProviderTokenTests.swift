@@ -26,14 +26,14 @@ struct ProviderTokenTests {
         }
     }
 
-    @Test func aSignedTokenPassesAgainAndAgain() throws {
+    @Test func `A signed token passes again and again`() throws {
         var world = World([maker.providerKey])
         let bearer = maker.bearer(issuedAt: Self.nowS)
         for _ in 0..<3 { #expect(world.send(bearer) == .none) }
         #expect(world.credential.isKnown)
     }
 
-    @Test func itsSignatureIsVerifiedOnceOnly() throws {
+    @Test func `Its signature is verified once only`() throws {
         let count = Counter()
         let key = ProviderKey(keyID: maker.keyID) { _, _ in
             count.value += 1
@@ -50,7 +50,7 @@ struct ProviderTokenTests {
 
     final class Counter: @unchecked Sendable { var value = 0 }
 
-    @Test func whatIsMissingOrMalformed() throws {
+    @Test func `What is missing or malformed`() throws {
         let good = maker.token(issuedAt: Self.nowS)
         let parts = good.split(separator: ".")
         let table: [(String?, ReasonCode)] = [
@@ -81,7 +81,7 @@ struct ProviderTokenTests {
         }
     }
 
-    @Test func formsThatWellKnownClientsSendPassAndAreSaid() throws {
+    @Test func `Forms that well known clients send pass and are said`() throws {
         let said = Forms()
         for (token, forms) in [
             (maker.token(signature: TokenMaker.der), [.derSignature]), (maker.token(isPadded: true), [.padding]),
@@ -97,7 +97,7 @@ struct ProviderTokenTests {
 
     final class Forms { var forms: [TokenForm] = [] }
 
-    @Test func aForgedOrDamagedSignatureInDERIsInvalid() throws {
+    @Test func `A forged or damaged signature in DER is invalid`() throws {
         let forger = try TokenMaker()
         var world = World([maker.providerKey])
         #expect(world.send("bearer " + forger.token(signature: TokenMaker.der)) == .invalidProviderToken)
@@ -109,7 +109,7 @@ struct ProviderTokenTests {
         }
     }
 
-    @Test func anExpiredTokenMayBeReplacedHoweverYoungItIs() throws {
+    @Test func `An expired token may be replaced however young it is`() throws {
         var credential = ConnectionCredential()
         var reader = ProviderTokenReader(keys: [maker.providerKey], environment: .production)
         var lifetimes = TokenLifetimes()
@@ -124,20 +124,20 @@ struct ProviderTokenTests {
         #expect(send(Self.nowS + 60, at: Self.nowS + 60) == .none)
     }
 
-    @Test func anotherKeysSignatureIsInvalid() throws {
+    @Test func `Another keys signature is invalid`() throws {
         let forger = try TokenMaker()
         var world = World([maker.providerKey])
         #expect(world.send(forger.bearer(issuedAt: Self.nowS)) == .invalidProviderToken)
         #expect(!world.credential.isKnown)
     }
 
-    @Test func withoutAnyKeyAWellFormedTokenPasses() throws {
+    @Test func `Without any key a well formed token passes`() throws {
         var world = World([])
         #expect(world.send(maker.bearer(issuedAt: Self.nowS)) == .none)
         #expect(world.send("bearer x") == .invalidProviderToken)
     }
 
-    @Test func itExpiresAfterAnHour() throws {
+    @Test func `It expires after an hour`() throws {
         var world = World([maker.providerKey])
         let bearer = maker.bearer(issuedAt: Self.nowS)
         #expect(world.send(bearer, atS: Self.nowS + 3599) == .none)
@@ -148,13 +148,13 @@ struct ProviderTokenTests {
         #expect(late.send(maker.bearer(issuedAt: Self.nowS + 3600), atS: Self.nowS + 3600) == .none)
     }
 
-    @Test func aTokenFromTheFutureIsInvalid() throws {
+    @Test func `A token from the future is invalid`() throws {
         var world = World([maker.providerKey])
         #expect(world.send(maker.bearer(issuedAt: Self.nowS + 301)) == .invalidProviderToken)
         #expect(world.send(maker.bearer(issuedAt: Self.nowS + 300)) == .none)
     }
 
-    @Test func updatesSoonerThanTwentyMinutesAreTooMany() throws {
+    @Test func `Updates sooner than twenty minutes are too many`() throws {
         var world = World([maker.providerKey])
         let first = maker.bearer(issuedAt: Self.nowS)
         #expect(world.send(first) == .none)
@@ -165,13 +165,13 @@ struct ProviderTokenTests {
         #expect(world.send(first, atS: Self.nowS + 1201) == .tooManyProviderTokenUpdates, "back again is an update too")
     }
 
-    @Test func aConnectionOpenedJustBeforeTheRenewalIsFine() throws {
+    @Test func `A connection opened just before the renewal is fine`() throws {
         var world = World([maker.providerKey])
         #expect(world.send(maker.bearer(issuedAt: Self.nowS - 49 * 60)) == .none)
         #expect(world.send(maker.bearer(issuedAt: Self.nowS + 60), atS: Self.nowS + 60) == .none)
     }
 
-    @Test func anotherKeyOrTeamOnTheSameConnection() throws {
+    @Test func `Another key or team on the same connection`() throws {
         var other = maker
         other.keyID = "OTHERKEY12"
         var team = maker
@@ -187,7 +187,7 @@ struct ProviderTokenTests {
         #expect(fresh.send(other.bearer(issuedAt: Self.nowS)) == .none)
     }
 
-    @Test func aKeyOfTheOtherEnvironment() throws {
+    @Test func `A key of the other environment`() throws {
         let key = ProviderKey(keyID: maker.keyID, environment: .development, verify: maker.providerKey.verify)
         var production = World([key])
         #expect(production.send(maker.bearer(issuedAt: Self.nowS)) == .badEnvironmentKeyIdInToken)
@@ -195,7 +195,7 @@ struct ProviderTokenTests {
         #expect(development.send(maker.bearer(issuedAt: Self.nowS)) == .none)
     }
 
-    @Test func manyDistinctTokensDoNotFillTheMemory() throws {
+    @Test func `Many distinct tokens do not fill the memory`() throws {
         var world = World([ProviderKey(keyID: maker.keyID) { _, _ in false }])
         for second in 0..<600 {
             #expect(world.send(maker.bearer(issuedAt: Self.nowS - Int64(second))) == .invalidProviderToken)

@@ -77,7 +77,7 @@ struct RequestCheckTests {
 
     /// The simulator has a check of its own for each; it and the worker's table have it from the same page.
     @Test(arguments: TextHeader.allCases)
-    func textHeaders(header: TextHeader) {
+    func `Text headers`(header: TextHeader) {
         let name = header.row.name.description
         let longest = String(repeating: "x", count: header.row.limit)
         #expect(SampleRequest().with(name, nil).refusal() == .none)
@@ -97,7 +97,7 @@ struct RequestCheckTests {
     ]
 
     @Test(arguments: suffixes.map(\.type), suffixes.map(\.suffix))
-    func aPushTypeAndItsTopicHaveToFit(type: String, suffix: String) throws {
+    func `A push type and its topic have to fit`(type: String, suffix: String) throws {
         let wanted = try #require(Self.suffixes.first { $0.type == type }).suffix
         let sample = SampleRequest().to(suffix, type).with("apns-priority", "5")
         let reason: ReasonCode =
@@ -120,36 +120,36 @@ struct RequestCheckTests {
     static func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
 
     @Test(arguments: rows)
-    func applesRules(row: RequestRule) { #expect(row.change(SampleRequest()).refusal() == row.reason) }
+    func `Apples rules`(row: RequestRule) { #expect(row.change(SampleRequest()).refusal() == row.reason) }
 
     @Test(arguments: [
         ("com.example.app", ReasonCode.none), ("com.example.app.voip", .none),
         ("com.example.app.push-type.liveactivity", .none), ("com.example.app.other", .topicDisallowed),
         ("com.example.ap", .topicDisallowed), ("com.example.shop", .none),
     ])
-    func onlyConfiguredBundlesMayBePushedTo(topic: String, reason: ReasonCode) {
+    func `Only configured bundles may be pushed to`(topic: String, reason: ReasonCode) {
         let check = RequestCheck(bundleIDs: [Array("com.example.app".utf8), Array("com.example.shop".utf8)])
         #expect(SampleRequest().with("apns-topic", topic).with("apns-push-type", nil).refusal(check) == reason)
     }
 
-    @Test func aCertificateBringsItsTopicAndNoLocation() {
+    @Test func `A certificate brings its topic and no location`() {
         let check = RequestCheck(defaultTopic: Array("com.example.app".utf8), isCertificate: true)
         #expect(SampleRequest().with("apns-topic", nil).refusal(check) == .none)
         #expect(SampleRequest().with("apns-push-type", "location").refusal(check) == .invalidPushType)
     }
 
-    @Test func aFieldThatCameEmptyTwiceIsADuplicate() {
+    @Test func `A field that came empty twice is a duplicate`() {
         #expect(SampleRequest().with("apns-collapse-id", "").twice("apns-collapse-id").refusal() == .duplicateHeaders)
     }
 
-    @Test func theIDIsRead() {
+    @Test func `The ID is read`() {
         var request = CheckedRequest()
         #expect(RequestCheck().target(SampleRequest().fields, into: &request) == .none)
         #expect(request.id == NotificationUUID(high: 0x123e_4567_e89b_12d3, low: 0xa456_4266_5544_000a))
         #expect(String(decoding: request.token, as: UTF8.self) == plainToken)
     }
 
-    @Test func everyReasonHasApplesStatus() {
+    @Test func `Every reason has Apple s status`() {
         // The page's table, copied by hand: status, how many reasons it has.
         let counts = Dictionary(grouping: (1...32).map { Answer(ReasonCode(rawValue: $0)!).status }, by: { $0 })
             .mapValues(\.count)

@@ -11,7 +11,7 @@ import Testing
 /// The simulator over real connections: TLS, HTTP/2, both ends in this process.
 @Suite(.timeLimit(.minutes(5)))
 struct SimulatorTests {
-    @Test func aPushIsAcceptedAndNoted() throws {
+    @Test func `A push is accepted and noted`() throws {
         let (simulator, provider) = try Simulator.connected()
         let id = "123e4567-e89b-12d3-a456-42665544000a"
         #expect(try provider.push(1, id: id))
@@ -23,7 +23,7 @@ struct SimulatorTests {
     }
 
     /// As aioapns, which APNs serves.
-    @Test func aClientWithoutALPNIsServed() throws {
+    @Test func `A client without ALPN is served`() throws {
         let simulator = try Simulator()
         let provider = try Provider(simulator, authorization: simulator.bearer(), alpn: [])
         #expect(provider.isReady())
@@ -32,7 +32,7 @@ struct SimulatorTests {
         #expect(simulator.books.totals.withoutALPN == 1)
     }
 
-    @Test func everyReasonOfApplesPageByPrefix() throws {
+    @Test func `Every reason of Apple s page by prefix`() throws {
         let (simulator, provider) = try Simulator.connected()
         let lines = TokenTable.lines.filter { if case .answer = $0.fault { true } else { false } }
         for (place, line) in lines.enumerated() {
@@ -55,7 +55,7 @@ struct SimulatorTests {
         #expect(simulator.books.totals[.unregistered] == 1)
     }
 
-    @Test func reasonsOfTomorrowAndAnswersWithoutBody() throws {
+    @Test func `Reasons of tomorrow and answers without body`() throws {
         let (_, provider) = try Simulator.connected()
         #expect(try provider.push(1, token: token("fa17e4100")))
         #expect(try provider.push(2, token: token("fa17b5030")))
@@ -65,7 +65,7 @@ struct SimulatorTests {
         #expect(provider.responses[2]?.status == 503 && provider.responses[2]?.body == "")
     }
 
-    @Test func theNinthDigitSaysHowOften() throws {
+    @Test func `The ninth digit says how often`() throws {
         let (simulator, provider) = try Simulator.connected()
         let flaky = token("fa1750002")
         for user in 1...4 as ClosedRange<UInt32> { #expect(try provider.push(user, token: flaky)) }
@@ -74,7 +74,7 @@ struct SimulatorTests {
         #expect(simulator.books.counts(ofToken: flaky) == (4, 2))
     }
 
-    @Test func streamsStartAtOneUntilAValidTokenWasSeen() throws {
+    @Test func `Streams start at one until a valid token was seen`() throws {
         let simulator = try Simulator()
         let provider = try Provider(simulator, authorization: "bearer x")
         #expect(provider.isReady())
@@ -91,7 +91,7 @@ struct SimulatorTests {
         #expect(provider.run { provider.responses[3]?.body == #"{"reason":"MissingTopic"}"# })
     }
 
-    @Test func providerTokensOverTheWire() throws {
+    @Test func `Provider tokens over the wire`() throws {
         let simulator = try Simulator()
         let forger = try TokenMaker()
         let now = LoopTime.read().wallMs / 1000
@@ -116,7 +116,7 @@ struct SimulatorTests {
         #expect(provider.responses[1]?.body == #"{"reason":"TooManyProviderTokenUpdates"}"#)
     }
 
-    @Test func aClientCertificateTakesTheTokensPlace() throws {
+    @Test func `A client certificate takes the tokens place`() throws {
         let simulator = try Simulator()
         let identity = try Identity(
             certificatePEM: simulator.credentials.clientCertificatePEM, keyPEM: simulator.credentials.clientKeyPEM)
@@ -130,12 +130,12 @@ struct SimulatorTests {
         #expect(provider.responses[2]?.body == #"{"reason":"TopicDisallowed"}"#)
     }
 
-    @Test func theDevelopmentEnvironmentGivesUniqueIDs() throws {
+    @Test func `The development environment gives unique IDs`() throws {
         let (_, provider) = try Simulator.connected { $0.environment = .development }
         #expect(UUID(uuidString: provider.responses[Provider.warmUp]?.uniqueID ?? "") != nil)
     }
 
-    @Test func idsThatItMakesAreUpperCaseAndDistinct() throws {
+    @Test func `Ids that it makes are upper case and distinct`() throws {
         let (_, provider) = try Simulator.connected()
         for user in 1...100 as ClosedRange<UInt32> { try provider.push(user) }
         #expect(provider.run { provider.responses.count == 101 })
@@ -145,7 +145,7 @@ struct SimulatorTests {
         #expect(ids.allSatisfy { $0.dropFirst(14).first == "4" && "89AB".contains($0.dropFirst(19).first!) })
     }
 
-    @Test func longBodiesAndTooLongOnes() throws {
+    @Test func `Long bodies and too long ones`() throws {
         let (_, provider) = try Simulator.connected()
         func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
         for user in 1...60 as ClosedRange<UInt32> { #expect(try provider.push(user, payload: payload(4096))) }
@@ -157,7 +157,7 @@ struct SimulatorTests {
         #expect(provider.responses[62]?.status == 413)
     }
 
-    @Test func latencyAndOrder() throws {
+    @Test func `Latency and order`() throws {
         let (simulator, provider) = try Simulator.connected { $0.latency = .fixed(ns: 30_000_000) }
         try provider.push(1, token: token("fa17d0200"))
         try provider.push(2)
@@ -169,7 +169,7 @@ struct SimulatorTests {
         #expect(provider.order.suffix(50) != Array(10..<60), "answers come out of order")
     }
 
-    @Test func stoppingSaysGoAwayAndTheBooksGoOn() throws {
+    @Test func `Stopping says go away and the books go on`() throws {
         let (simulator, provider) = try Simulator.connected()
         simulator.stop()
         #expect(provider.run { provider.end != nil })
@@ -183,7 +183,7 @@ struct SimulatorTests {
         #expect(next.books.counts(ofToken: "00") == (2, 2))
     }
 
-    @Test func aTakenPortIsNamed() throws {
+    @Test func `A taken port is named`() throws {
         let simulator = try Simulator()
         var options = SimulatorOptions()
         options.port = simulator.port
@@ -196,7 +196,7 @@ struct SimulatorTests {
         #expect(control?.description.contains("control endpoint: cannot listen on") == true)
     }
 
-    @Test func credentialsAreMadeOnceAndKept() throws {
+    @Test func `Credentials are made once and kept`() throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let first = try SimulatorCredentials(directory: directory)
@@ -212,7 +212,7 @@ struct SimulatorTests {
         #expect(error?.description.contains(directory) == true)
     }
 
-    @Test func severalThatStartAtOnceShareWhatTheyMake() async throws {
+    @Test func `Several that start at once share what they make`() async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let made = try await withThrowingTaskGroup(of: [String].self) { group in
@@ -228,7 +228,7 @@ struct SimulatorTests {
     }
 
     /// What it prints goes into a file in whatever folder, and relative paths start from that.
-    @Test func itPrintsPathsFromTheRoot() throws {
+    @Test func `It prints paths from the root`() throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let here = FileManager.default.currentDirectoryPath
@@ -243,7 +243,7 @@ struct SimulatorTests {
         #expect(!simulator.instructions.contains(".."))
     }
 
-    @Test func aKeyOfTheUsersOwn() throws {
+    @Test func `A key of the users own`() throws {
         let maker = try TokenMaker()
         let path = FileManager.default.temporaryDirectory.appending(path: "key-\(UUID().uuidString).pem").path
         defer { try? FileManager.default.removeItem(atPath: path) }

@@ -8,7 +8,7 @@ import Testing
 /// What goes wrong with streams and connections, by token prefix, seen by a client.
 @Suite(.timeLimit(.minutes(5)))
 struct WireFaultTests {
-    @Test func lateAnswersStillComeAfterAGracefulGoAway() throws {
+    @Test func `Late answers still come after a graceful go away`() throws {
         let (_, provider) = try Simulator.connected()
         try provider.push(1, token: token("fa17d020"))
         try provider.push(2, token: token("fa17f010"))
@@ -17,7 +17,7 @@ struct WireFaultTests {
         #expect(provider.responses[1]?.status == 200)
     }
 
-    @Test func whatIsAboveTheLastStreamIsNotProcessed() throws {
+    @Test func `What is above the last stream is not processed`() throws {
         let (simulator, provider) = try Simulator.connected()
         try provider.push(1, token: token("fa17d010"))
         try provider.push(2, token: token("fa17f013"))
@@ -31,7 +31,7 @@ struct WireFaultTests {
         #expect(simulator.books.counts(ofToken: plainToken).accepted == 0)
     }
 
-    @Test func anImmediateGoAwayLeavesAnswersOutstanding() throws {
+    @Test func `An immediate go away leaves answers outstanding`() throws {
         let (_, provider) = try Simulator.connected()
         try provider.push(1, token: token("fa17d500"))
         try provider.push(2, token: token("fa17f014"))
@@ -39,7 +39,7 @@ struct WireFaultTests {
         #expect(provider.responses.count == 1 && provider.goAways.map(\.last) == [provider.sent[2]!])
     }
 
-    @Test func aBlackholeTakesEverythingAndSaysNothing() throws {
+    @Test func `A blackhole takes everything and says nothing`() throws {
         let (simulator, provider) = try Simulator.connected()
         try provider.push(1, token: token("fa17f030"))
         try provider.push(2)
@@ -49,7 +49,7 @@ struct WireFaultTests {
         #expect(!provider.run(forMs: 200) { provider.pongs > 0 || provider.responses.count > 1 || provider.end != nil })
     }
 
-    @Test func streamsChangeWhileAConnectionIsOpen() throws {
+    @Test func `Streams change while a connection is open`() throws {
         let (simulator, provider) = try Simulator.connected()
         for streams in [5, 1, 0, 700] as [UInt32] {
             simulator.switches.streams = streams
@@ -57,7 +57,7 @@ struct WireFaultTests {
         }
     }
 
-    @Test func streamsChangeWhileRequestsAreInFlight() throws {
+    @Test func `Streams change while requests are in flight`() throws {
         let (_, provider) = try Simulator.connected { $0.latency = .fixed(ns: 500_000_000) }
         for user in 1...40 as ClosedRange<UInt32> { try provider.push(user) }
         try provider.push(41, token: token("fa171005"))
@@ -69,7 +69,7 @@ struct WireFaultTests {
         #expect(try provider.push(43))
     }
 
-    @Test func faultsCombine() throws {
+    @Test func `Faults combine`() throws {
         let (simulator, provider) = try Simulator.connected {
             $0.latency = .fixed(ns: 30_000_000)
             $0.faults = try ["split-frames@2", "TooManyRequests@5", "late-~10ms@3"].map { try FaultRule(text: $0) }
@@ -84,7 +84,7 @@ struct WireFaultTests {
         #expect(simulator.switches.rules.map(\.text) == ["split-frames@2", "TooManyRequests@5", "late-~10ms@3"])
     }
 
-    @Test func aBlackholeCanBeCut() throws {
+    @Test func `A blackhole can be cut`() throws {
         let (simulator, provider) = try Simulator.connected()
         simulator.switches.befallAll(.blackhole)
         simulator.switches.befallAll(.goAway(.graceful))
@@ -93,7 +93,7 @@ struct WireFaultTests {
         #expect(provider.end == .lost && provider.goAways.isEmpty)
     }
 
-    @Test func framesInPiecesAreStillFrames() throws {
+    @Test func `Frames in pieces are still frames`() throws {
         let (_, provider) = try Simulator.connected()
         try provider.push(1, token: token("fa17f051"))
         for user in 2...50 as ClosedRange<UInt32> { try provider.push(user, token: token("fa174101")) }
@@ -101,14 +101,14 @@ struct WireFaultTests {
         #expect((2...50).allSatisfy { provider.responses[$0]?.body.hasPrefix(#"{"reason":"Unregistered""#) == true })
     }
 
-    @Test func rulesByCountOverAConnection() throws {
+    @Test func `Rules by count over a connection`() throws {
         let (_, provider) = try Simulator.connected { $0.faults = [try FaultRule(text: "TooManyRequests@10")] }
         for user in 1...99 as ClosedRange<UInt32> { try provider.push(user) }
         #expect(provider.run { provider.responses.count == 100 })
         #expect(provider.responses.values.count { $0.status == 429 } == 10)
     }
 
-    @Test func rulesByTimeBefallEveryConnection() throws {
+    @Test func `Rules by time befall every connection`() throws {
         var options = SimulatorOptions()
         options.faults = [try FaultRule(text: "goaway@300ms")]
         let simulator = try Simulator(options)
@@ -117,7 +117,7 @@ struct WireFaultTests {
         #expect(provider.end == .closedByPeer && provider.goAways.count == 1)
     }
 
-    @Test func switchesBefallConnectionsAtOnce() throws {
+    @Test func `Switches befall connections at once`() throws {
         let simulator = try Simulator()
         let one = try simulator.provider()
         let two = try simulator.provider()

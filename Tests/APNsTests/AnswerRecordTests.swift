@@ -4,7 +4,7 @@ import Testing
 
 /// What was answered on a connection, and what that makes of it.
 @Suite struct AnswerRecordTests {
-    @Test func refusedStreamsCountUntilSomethingIsAnswered() {
+    @Test func `Refused streams count until something is answered`() {
         var record = AnswerRecord()
         let refused = [record.refused(), record.refused()]
         #expect(refused == [1, 2])
@@ -14,7 +14,7 @@ import Testing
         #expect(refusedLater == nil)
     }
 
-    @Test func onlyGoodAnswersEndAStreakAndShowThatItGoesOn() {
+    @Test func `Only good answers end a streak and show that it goes on`() {
         var record = AnswerRecord()
         var goesOn = [record.readEnded(answers: 0, nowNs: 5)]
         #expect(record.respondedNs == 0, "a read without an answer")
@@ -32,7 +32,7 @@ import Testing
         #expect(goesOn == [true, false], "what was good came in the first of the two")
     }
 
-    @Test func responsesAreToldOnce() {
+    @Test func `Responses are told once`() {
         var record = AnswerRecord()
         var told = [record.takeResponses()]
         record.responded()

@@ -8,7 +8,7 @@ import Testing
 
     private static func watch() -> AnswerWatch { AnswerWatch(limitNs: seconds(9)) }
 
-    @Test func silenceIsFoundAtItsLimitAndTheFirstAnswerEndsIt() {
+    @Test func `Silence is found at its limit and the first answer ends it`() {
         var watch = Self.watch()
         watch.look(isAsked: false, nowNs: Self.seconds(99))
         #expect(watch.deadlineNs == .max)
@@ -23,7 +23,7 @@ import Testing
         #expect(!watch.isUnanswering && watch.deadlineNs == Self.seconds(119))
     }
 
-    @Test func idlenessIsNeverFound() {
+    @Test func `Idleness is never found`() {
         var watch = Self.watch()
         for second in stride(from: 0.0, to: 4_000, by: 7) {
             watch.look(isAsked: false, nowNs: Self.seconds(second))
@@ -39,7 +39,7 @@ import Testing
 
     /// One after the other, and always some in flight.
     @Test(arguments: [true, false])
-    func answersThatAreEightSecondsLateAreAnswers(isAlwaysAsked: Bool) {
+    func `Answers that are eight seconds late are answers`(isAlwaysAsked: Bool) {
         var watch = Self.watch()
         for second in stride(from: 0.0, to: 800, by: 8) {
             watch.look(isAsked: true, nowNs: Self.seconds(second))
@@ -51,7 +51,7 @@ import Testing
         }
     }
 
-    @Test func whatIsTriedAgainWithoutAnAnswerIsOneWait() {
+    @Test func `What is tried again without an answer is one wait`() {
         var watch = Self.watch()
         for second in stride(from: 0.0, to: 9, by: 3) {
             watch.look(isAsked: true, nowNs: Self.seconds(second))
@@ -68,7 +68,7 @@ import Testing
     }
 
     /// Their notifications are in a tier by then.
-    @Test func threeEndedStreamsAreFoundThoughNothingIsInFlight() {
+    @Test func `Three ended streams are found though nothing is in flight`() {
         var watch = Self.watch()
         watch.look(isAsked: true, nowNs: Self.seconds(100))
         for _ in 0..<2 { watch.ended(.cancel, nowNs: Self.seconds(100)) }
@@ -88,7 +88,7 @@ import Testing
         #expect(!watch.isUnanswering && watch.endCode == nil)
     }
 
-    @Test func endedStreamsAreForgottenInTheEnd() {
+    @Test func `Ended streams are forgotten in the end`() {
         var watch = Self.watch()
         watch.look(isAsked: true, nowNs: Self.seconds(0))
         for _ in 0..<3 { watch.ended(.cancel, nowNs: Self.seconds(0)) }
@@ -99,7 +99,7 @@ import Testing
         #expect(!watch.isUnanswering && watch.deadlineNs == .max)
     }
 
-    @Test func endsBetweenAnswersAreNotFound() {
+    @Test func `Ends between answers are not found`() {
         var watch = Self.watch()
         for second in 0..<100 {
             watch.look(isAsked: true, nowNs: Self.seconds(Double(second)))

@@ -20,7 +20,7 @@ struct BinaryProofTests {
     }
 
     /// Fences alone go over its connections, as long as it lasts, and one at a time.
-    @Test func aGatewayThatReadsNothingIsOutOfReachUntilItAnswers() throws {
+    @Test func `A gateway that reads nothing is out of reach until it answers`() throws {
         let world = try GatewayWorld()
         world.sendsAgain = true
         try unread(world)
@@ -44,7 +44,7 @@ struct BinaryProofTests {
     }
 
     /// One way to it is dead, the others are not: they show it at once, and nothing that was on them is in doubt.
-    @Test func theOthersAreAskedWhenOneIsNotRead() throws {
+    @Test func `The others are asked when one is not read`() throws {
         let world = try GatewayWorld()
         world.configuration.minimumConnections = 3
         world.configuration.window.notifications = 60
@@ -70,7 +70,7 @@ struct BinaryProofTests {
 
     /// What is on a connection that is asked is decided by the answer; without one it is in doubt, though it was
     /// acknowledged.
-    @Test func silenceAcceptsNothingOnAConnectionThatIsAsked() throws {
+    @Test func `Silence accepts nothing on a connection that is asked`() throws {
         let world = try GatewayWorld()
         world.configuration.minimumConnections = 2
         world.configuration.window.notifications = 40
@@ -88,7 +88,7 @@ struct BinaryProofTests {
     }
 
     /// A gateway that is sent `simple` closes where others answer.
-    @Test func withoutIdentifiersTheEndIsTheAnswer() throws {
+    @Test func `Without identifiers the end is the answer`() throws {
         let world = try GatewayWorld()
         world.configuration.format = .simple
         try unread(world)
@@ -101,7 +101,7 @@ struct BinaryProofTests {
     }
 
     /// One that closes each connection unread answers nothing by that.
-    @Test func anEndBeforeTheFenceIsNoAnswer() throws {
+    @Test func `An end before the fence is no answer`() throws {
         let world = try GatewayWorld()
         try unread(world)
         world.gateway.onDial = { _ in }
@@ -111,7 +111,7 @@ struct BinaryProofTests {
     }
 
     /// Nothing shows that such a gateway reads: one request at a time is tried, and silence accepts it.
-    @Test func aGatewayThatTakesATokenOfZerosIsTried() throws {
+    @Test func `A gateway that takes a token of zeros is tried`() throws {
         let world = try GatewayWorld()
         world.configuration.answersFence = false
         world.sendsAgain = true
@@ -126,7 +126,7 @@ struct BinaryProofTests {
         world.close()
     }
 
-    @Test func anotherCredentialIsAskedForTheSame() throws {
+    @Test func `Another credential is asked for the same`() throws {
         let world = try GatewayWorld()
         try unread(world)
         world.gateway.onDial = { _ in }
@@ -140,7 +140,7 @@ struct BinaryProofTests {
         world.close()
     }
 
-    @Test func aStopWaitsForNoAnswer() throws {
+    @Test func `A stop waits for no answer`() throws {
         let world = try GatewayWorld()
         try unread(world)
         world.gateway.onDial = { _ in }
@@ -154,7 +154,7 @@ struct BinaryProofTests {
     }
 
     /// Suspects have a connection of their own, and wait as the others do.
-    @Test func suspectsComeBackMeanwhile() throws {
+    @Test func `Suspects come back meanwhile`() throws {
         let world = try GatewayWorld()
         try unread(world)
         var suspect = world.request(77)

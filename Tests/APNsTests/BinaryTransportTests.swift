@@ -12,7 +12,7 @@ struct BinaryTransportTests {
     }
 
     @Test(arguments: BinaryConfiguration.Format.allCases)
-    func silenceForTheWholeWindowIsAcceptance(format: BinaryConfiguration.Format) throws {
+    func `Silence for the whole window is acceptance`(format: BinaryConfiguration.Format) throws {
         let world = try GatewayWorld()
         world.configuration.format = format
         world.connect()
@@ -27,7 +27,7 @@ struct BinaryTransportTests {
         world.close()
     }
 
-    @Test func whatTheFrameSaysComesFromTheHeaders() throws {
+    @Test func `What the frame says comes from the headers`() throws {
         let world = try GatewayWorld()
         world.connect()
         var stored = world.request(1)
@@ -50,7 +50,7 @@ struct BinaryTransportTests {
     }
 
     /// The promise of node-apn, without a number of entries that it may not exceed.
-    @Test func anErrorDecidesWhatIsBeforeItAndWhatIsAfterIsSentAgain() throws {
+    @Test func `An error decides what is before it and what is after is sent again`() throws {
         let world = try GatewayWorld()
         world.configuration.maximumConnections = 1
         world.sendsAgain = true
@@ -77,7 +77,7 @@ struct BinaryTransportTests {
         world.close()
     }
 
-    @Test func withoutResendWhatWasDiscardedIsGivenBackForGood() throws {
+    @Test func `Without resend what was discarded is given back for good`() throws {
         let world = try GatewayWorld()
         world.configuration.resendsDiscarded = false
         world.connect()
@@ -90,7 +90,7 @@ struct BinaryTransportTests {
     }
 
     @Test(arguments: [UInt8(0), 10])
-    func aShutdownNamesTheLastThatWasDelivered(status: UInt8) throws {
+    func `A shutdown names the last that was delivered`(status: UInt8) throws {
         let world = try GatewayWorld()
         world.sendsAgain = true
         world.connect()
@@ -111,7 +111,7 @@ struct BinaryTransportTests {
 
     /// Nothing was ever delivered: the next try is not made at once, or a gateway that answers so is asked at full
     /// rate.
-    @Test func aShutdownBeforeAnythingWasDeliveredIsWaitedAfter() throws {
+    @Test func `A shutdown before anything was delivered is waited after`() throws {
         let world = try GatewayWorld()
         world.sendsAgain = true
         world.connect()
@@ -130,7 +130,7 @@ struct BinaryTransportTests {
         world.close()
     }
 
-    @Test func theEndWithoutAWordLeavesEverythingInDoubt() throws {
+    @Test func `The end without a word leaves everything in doubt`() throws {
         let world = try GatewayWorld()
         world.sendsAgain = true
         world.connect()
@@ -149,7 +149,7 @@ struct BinaryTransportTests {
     }
 
     /// One that ends each connection it is on is alone at last, and it is said of it alone.
-    @Test func thePoisonIsFoundByHalves() throws {
+    @Test func `The poison is found by halves`() throws {
         let world = try GatewayWorld()
         world.configuration.window.durationNs = 100_000_000
         world.configuration.window.longestNs = 100_000_000
@@ -170,7 +170,7 @@ struct BinaryTransportTests {
         #expect(died == [77: 3])
     }
 
-    @Test func aSuspectGoesAlone() throws {
+    @Test func `A suspect goes alone`() throws {
         let world = try GatewayWorld()
         world.connect()
         world.transport.handle(
@@ -189,7 +189,7 @@ struct BinaryTransportTests {
 
     /// node-apn's `cacheTooSmall`, by time: an error that comes when its notification counts as accepted is told, and
     /// the window is longer from then on.
-    @Test func anErrorThatComesTooLateLengthensTheWindow() throws {
+    @Test func `An error that comes too late lengthens the window`() throws {
         let world = try GatewayWorld()
         world.configuration.window.durationNs = 100_000_000
         world.configuration.window.longestNs = 1_000_000_000
@@ -218,7 +218,7 @@ struct BinaryTransportTests {
         world.close()
     }
 
-    @Test func whatWasNotAcknowledgedDoesNotAge() throws {
+    @Test func `What was not acknowledged does not age`() throws {
         let world = try GatewayWorld()
         world.configuration.window.durationNs = 300_000_000
         world.configuration.silenceNs = 10_000_000_000
@@ -237,7 +237,7 @@ struct BinaryTransportTests {
     }
 
     /// So their results do not come to Kafka at once, nor what takes their place to the gateway.
-    @Test func whatLeftAtOnceIsAcceptedInPieces() throws {
+    @Test func `What left at once is accepted in pieces`() throws {
         let world = try GatewayWorld()
         world.connect()
         world.send(0..<10_000)
@@ -265,7 +265,7 @@ struct BinaryTransportTests {
     }
 
     /// A peer that reads no further has not accepted what its kernel took before: that waits until it reads on.
-    @Test func theSilenceOfWhoReadsNoFurtherAcceptsNothing() throws {
+    @Test func `The silence of who reads no further accepts nothing`() throws {
         let world = try GatewayWorld()
         world.configuration.silenceNs = 10_000_000_000
         world.connect()
@@ -279,7 +279,7 @@ struct BinaryTransportTests {
         world.close()
     }
 
-    @Test func aPeerThatAcknowledgesNothingIsGivenUpAsSilent() throws {
+    @Test func `A peer that acknowledges nothing is given up as silent`() throws {
         let world = try GatewayWorld()
         world.configuration.silenceNs = 10_000_000_000
         world.connect()
@@ -290,7 +290,7 @@ struct BinaryTransportTests {
         world.close()
     }
 
-    @Test func theKernelsRoomIsTheGatewaysPace() throws {
+    @Test func `The kernels room is the gateways pace`() throws {
         let world = try GatewayWorld()
         world.configuration.window.bytes = 200_000
         world.gateway.answersFences = true
@@ -312,7 +312,7 @@ struct BinaryTransportTests {
     }
 
     /// Certain where it matters: at a hand-over the gateway decides by an answer, not by silence.
-    @Test func aFenceDecidesWhatIsOpenWhenPartitionsGo() throws {
+    @Test func `A fence decides what is open when partitions go`() throws {
         let world = try GatewayWorld()
         world.connect()
         world.gateway.onFrame = { peer, frame in
@@ -333,7 +333,7 @@ struct BinaryTransportTests {
     }
 
     /// One that does not may have read nothing: what is open then is in doubt, and not accepted.
-    @Test func aStopIsFencedAndAGatewayThatDoesNotAnswerIsWaitedFor() throws {
+    @Test func `A stop is fenced and a gateway that does not answer is waited for`() throws {
         for answers in [true, false] {
             let world = try GatewayWorld()
             world.connect()
@@ -354,7 +354,7 @@ struct BinaryTransportTests {
     }
 
     /// What silence accepted falsely is told at the stop at the latest.
-    @Test func aStopHasTheGatewayProveWhatSilenceAccepted() throws {
+    @Test func `A stop has the gateway prove what silence accepted`() throws {
         let world = try GatewayWorld()
         world.configuration.window.durationNs = 100_000_000
         world.connect()
@@ -371,7 +371,7 @@ struct BinaryTransportTests {
     }
 
     /// An error of a notification before the fence, which the gateway then never reads.
-    @Test func anErrorBeforeTheFenceHasTheRestGivenBack() throws {
+    @Test func `An error before the fence has the rest given back`() throws {
         let world = try GatewayWorld()
         world.connect()
         world.gateway.onFrame = { peer, frame in
@@ -384,7 +384,7 @@ struct BinaryTransportTests {
         #expect(world.completions.count { $0.unprocessed == .discarded } == 29)
     }
 
-    @Test func whatAGatewayWouldRefuseOrHasNoFieldForIsNotSent() throws {
+    @Test func `What a gateway would refuse or has no field for is not sent`() throws {
         let world = try GatewayWorld()
         world.configuration.payloadLimit = 256
         world.connect()
@@ -402,7 +402,7 @@ struct BinaryTransportTests {
         world.close()
     }
 
-    @Test func aGatewayThatSpeaksSomethingElseIsNamed() throws {
+    @Test func `A gateway that speaks something else is named`() throws {
         let world = try GatewayWorld()
         world.connect()
         world.gateway.onFrame = { peer, _ in peer.say(Array("HTTP/1.1 400".utf8)) }
@@ -418,7 +418,7 @@ struct BinaryTransportTests {
 
     /// Whatever it says, nobody knows for which.
     @Test(arguments: [UInt8(0), 8, 10])
-    func withoutIdentifiersAnAnswerLeavesEverythingInDoubt(status: UInt8) throws {
+    func `Without identifiers an answer leaves everything in doubt`(status: UInt8) throws {
         let world = try GatewayWorld()
         world.configuration.format = .simple
         world.connect()
@@ -429,7 +429,7 @@ struct BinaryTransportTests {
         world.close()
     }
 
-    @Test func anErrorOfNobodyLeavesEverythingInDoubt() throws {
+    @Test func `An error of nobody leaves everything in doubt`() throws {
         let world = try GatewayWorld()
         world.connect()
         world.gateway.onFrame = { peer, frame in if frame.number == 2 { peer.answer(1, 999_999) } }
@@ -439,7 +439,7 @@ struct BinaryTransportTests {
         world.close()
     }
 
-    @Test func aHostThatCannotBeReachedTakesNothing() throws {
+    @Test func `A host that cannot be reached takes nothing`() throws {
         let world = try GatewayWorld()
         world.gateway.isListening = false
         world.start()
@@ -453,7 +453,7 @@ struct BinaryTransportTests {
         world.close()
     }
 
-    @Test func idleConnectionsCloseAndTheNextRequestDials() throws {
+    @Test func `Idle connections close and the next request dials`() throws {
         let world = try GatewayWorld()
         world.configuration.minimumConnections = 0
         world.configuration.idleConnectionNs = 5_000_000_000
@@ -469,7 +469,7 @@ struct BinaryTransportTests {
     }
 
     /// That nobody used them says nothing about the gateway, however soon they close.
-    @Test func connectionsThatNobodyUsedAreNoEndsOfTheHost() throws {
+    @Test func `Connections that nobody used are no ends of the host`() throws {
         let world = try GatewayWorld()
         world.configuration.minimumConnections = 3
         world.configuration.idleConnectionNs = 5_000_000_000
@@ -486,7 +486,7 @@ struct BinaryTransportTests {
         world.close()
     }
 
-    @Test func aNewCredentialIsForNewConnections() throws {
+    @Test func `A new credential is for new connections`() throws {
         let world = try GatewayWorld()
         world.connect()
         world.send(0..<10)
@@ -503,7 +503,7 @@ struct BinaryTransportTests {
 
     /// A million in small: errors late and often, nothing lost, nothing delivered twice.
     @Test(arguments: [UInt64(1), 2, 3])
-    func manyErrorsLoseNothingAndDeliverNothingTwice(seed: UInt64) throws {
+    func `Many errors lose nothing and deliver nothing twice`(seed: UInt64) throws {
         let world = try GatewayWorld()
         world.configuration.maximumConnections = 4
         world.sendsAgain = true

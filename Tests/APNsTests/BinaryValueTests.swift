@@ -22,7 +22,7 @@ struct BinaryValueTests {
     }
 
     /// Apple's tables of the three commands, byte by byte.
-    @Test func framesAreTheProtocolsOwn() {
+    @Test func `Frames are the protocols own`() {
         let token: [UInt8] = [0x00, 0xFF, 0x7A, 0xBC]
         let payload = Array(#"{"aps":{}}"#.utf8)
         #expect(frame(.simple) == [0, 0, 4] + token + [0, 10] + payload)
@@ -34,7 +34,7 @@ struct BinaryValueTests {
 
     /// What is written is read again, whatever was taken of the buffer meanwhile.
     @Test(arguments: BinaryConfiguration.Format.allCases)
-    func aBufferIsUsedAgain(format: BinaryConfiguration.Format) {
+    func `A buffer is used again`(format: BinaryConfiguration.Format) {
         var frames = BinaryFrames()
         var sent: [UInt8] = []
         var random = SplitMix64(seed: 7)
@@ -57,7 +57,7 @@ struct BinaryValueTests {
     // MARK: Answers
 
     @Test(arguments: 0...6)
-    func anAnswerComesInPieces(first: Int) {
+    func `An answer comes in pieces`(first: Int) {
         let bytes: [UInt8] = [8, 7, 0, 1, 2, 255]
         var reader = GatewayAnswerReader()
         let early = bytes[..<first].withUnsafeBytes { reader.read($0) }
@@ -67,14 +67,14 @@ struct BinaryValueTests {
         #expect(late == answer)
     }
 
-    @Test func whatIsNoAnswerIsSaid() {
+    @Test func `What is no answer is said`() {
         var reader = GatewayAnswerReader()
         #expect([UInt8(72), 84].withUnsafeBytes { reader.read($0) } == .garbage(72))
     }
 
     /// Each status leads to what an operator knows from HTTP/2, or the protocol's own word; none looks like a status of
     /// HTTP.
-    @Test func statusesHaveReasonsAndVerdicts() {
+    @Test func `Statuses have reasons and verdicts`() {
         let table = VerdictTable()
         func verdict(_ status: UInt8) -> (Verdict, String) {
             let answer = GatewayAnswer(status: status, identifier: 1)
@@ -107,7 +107,7 @@ struct BinaryValueTests {
         return window
     }
 
-    @Test func silenceCountsFromWhenTheLastByteWasAcknowledged() {
+    @Test func `Silence counts from when the last byte was acknowledged`() {
         var window = window(3)
         #expect(window.firstLeftNs == nil && window.isWaitingToLeave)
         window.left(upTo: 19, nowNs: 100)
@@ -121,7 +121,7 @@ struct BinaryValueTests {
         #expect(window.count == 1 && window.bytes == 10)
     }
 
-    @Test func identifiersTellOpenClosedAndForeignApart() {
+    @Test func `Identifiers tell open closed and foreign apart`() {
         var window = window(300)
         window.left(upTo: 3_000, nowNs: 1)
         for _ in 0..<5 { _ = window.removeSilent(leftBy: 1) }
@@ -136,7 +136,7 @@ struct BinaryValueTests {
     }
 
     /// The ring grows with what is open, in order, wherever its head is.
-    @Test func nothingFallsOut() {
+    @Test func `Nothing falls out`() {
         var window = BinaryWindow()
         var next: UInt32 = 1
         var expected: UInt32 = 1
@@ -155,7 +155,7 @@ struct BinaryValueTests {
         #expect(window.place(of: expected) == .open(before: 0))
     }
 
-    @Test func itIsKnownHowLateAnErrorCame() {
+    @Test func `It is known how late an error came`() {
         var window = BinaryWindow()
         for number in UInt32(1)...100 {
             window.open(entry(number, end: Int64(number)))
@@ -181,7 +181,7 @@ struct BinaryValueTests {
 
     /// The process stood still (SIGSTOP, a container that was paused): its wait ends without a word of what is there to
     /// be read, and the clock says that the window is over.
-    @Test func anErrorThatWaitsToBeReadIsNotSilence() {
+    @Test func `An error that waits to be read is not silence`() {
         var session = session(5, leftNs: 1_000)
         var said: [Completion] = []
         #expect(session.settleSilent(windowNs: 2_000, nowNs: 1_100) { said.append($0) } == 0)
@@ -194,7 +194,7 @@ struct BinaryValueTests {
         #expect(said.allSatisfy { !$0.isPresumed })
     }
 
-    @Test func whatWasSilentUntilTheAlarmBeforeIsAccepted() {
+    @Test func `What was silent until the alarm before is accepted`() {
         var session = session(5, leftNs: 1_000)
         var said: [Completion] = []
         #expect(session.settleSilent(windowNs: 2_000, nowNs: 3_000) { said.append($0) } == 0)
@@ -204,7 +204,7 @@ struct BinaryValueTests {
     }
 
     /// With a window that is longer than a peer's silence may be.
-    @Test func aPeerIsNotSilentWhileNothingWaitsForIt() {
+    @Test func `A peer is not silent while nothing waits for it`() {
         var session = session(1, leftNs: 1_000)
         #expect(!session.isSilent(forNs: 500, nowNs: 5_000))
         session.open(NotificationID(slot: NotificationSlot(2), generation: 1), bytes: 10, openedMs: 1, nowNs: 5_000)
@@ -214,7 +214,7 @@ struct BinaryValueTests {
     }
 
     /// A shutdown says that nothing was processed, and silence had accepted some: that is told.
-    @Test func aShutdownThatCountsNothingTellsWhatSilenceHadAccepted() {
+    @Test func `A shutdown that counts nothing tells what silence had accepted`() {
         var session = session(3, leftNs: 1_000)
         _ = session.settleSilent(windowNs: 100, nowNs: 2_000) { _ in }
         #expect(session.settleSilent(windowNs: 100, nowNs: 2_000) { _ in } == 3)
@@ -232,7 +232,7 @@ struct BinaryValueTests {
                 == .decided(settled: 0, discarded: 2, byFence: false))
     }
 
-    @Test func anAnswerForTheFenceAcceptsWhatIsBeforeIt() {
+    @Test func `An answer for the fence accepts what is before it`() {
         var session = session(3, leftNs: 1_000)
         session.open(nil, bytes: 10, openedMs: 1, nowNs: 1_000)
         #expect(session.open == 3 && !session.canBeFenced)
@@ -246,7 +246,7 @@ struct BinaryValueTests {
 
     // MARK: Admission
 
-    @Test func endsWithoutAWordHalveWhatIsOpenUntilOneIsAlone() {
+    @Test func `Ends without a word halve what is open until one is alone`() {
         var admission = BinaryAdmission(most: 100_000)
         #expect(admission.limit == 100_000)
         // What was settled on the connection says how many it may take.
@@ -270,7 +270,7 @@ struct BinaryValueTests {
         #expect(first.limit == 100)
     }
 
-    @Test func errorsThatDiscardMostHalveItNotBelowTwoThousand() {
+    @Test func `Errors that discard most halve it not below two thousand`() {
         var admission = BinaryAdmission(most: 20_000)
         var limits: [Int] = []
         for _ in 0..<5 {
@@ -285,7 +285,7 @@ struct BinaryValueTests {
         #expect(small.limit == 500)
     }
 
-    @Test func thePoolGrowsWhereErrorsTakeMuchWithThem() {
+    @Test func `The pool grows where errors take much with them`() {
         var random = SplitMix64(seed: 1)
         var plan = PoolPlan(minimum: 1, maximum: 2)
         #expect(plan.handle(.start, using: &random) == [.dial(0, firstAddress: 0)])

@@ -12,7 +12,7 @@ import Testing
         Double(world.loop.now.monotonicNs - sinceNs) / 1e9
     }
 
-    @Test func anIdleDayIsNoFault() throws {
+    @Test func `An idle day is no fault`() throws {
         let world = try World()
         try world.connect()
         world.send(0..<1)
@@ -31,7 +31,7 @@ import Testing
     }
 
     /// Nobody asks anything: a PING after a minute, and ten seconds for its answer.
-    @Test func anIdleConnectionThatDiedIsReplaced() throws {
+    @Test func `An idle connection that died is replaced`() throws {
         let world = try World()
         try world.connect()
         let beganNs = world.loop.now.monotonicNs
@@ -51,7 +51,7 @@ import Testing
 
     /// Something is unanswered: a PING after five seconds of silence, and ten for its answer; nothing is handed to it
     /// meanwhile.
-    @Test func aSilentConnectionIsGivenUpWithinFifteenSeconds() throws {
+    @Test func `A silent connection is given up within fifteen seconds`() throws {
         let world = try World()
         world.configuration.maximumConnections = 1
         world.server.onRequest = { peer, _ in peer.isDeaf = true }
@@ -73,7 +73,7 @@ import Testing
     }
 
     /// PINGs are answered, requests are not: named after nine seconds, given up after thirty.
-    @Test func aHostThatAnswersNothingIsNamedAndGivenUp() throws {
+    @Test func `A host that answers nothing is named and given up`() throws {
         let world = try World()
         world.configuration.maximumConnections = 1
         world.server.onRequest = { _, _ in }
@@ -90,7 +90,7 @@ import Testing
     }
 
     /// One of several is unanswered for thirty seconds: its stream is cancelled, and the connection stays.
-    @Test func oneThatIsNotAnsweredIsCancelled() throws {
+    @Test func `One that is not answered is cancelled`() throws {
         let world = try World()
         world.configuration.maximumConnections = 1
         world.server.onRequest = { peer, request in if request.stream != 1 { peer.respond(request.stream) } }
@@ -110,7 +110,7 @@ import Testing
     }
 
     /// Nobody could be connected to: 1 s, then twice as long, up to a minute, with jitter.
-    @Test func dialsFollowEachOtherEverMoreSlowly() throws {
+    @Test func `Dials follow each other ever more slowly`() throws {
         let world = try World()
         world.configuration.backOff = BackOff.Limits()
         world.server.stopListening()
@@ -126,7 +126,7 @@ import Testing
         world.close()
     }
 
-    @Test func aTokenIsRenewedWhileItsConnectionStays() throws {
+    @Test func `A token is renewed while its connection stays`() throws {
         let world = try World()
         try world.connect()
         world.send(0..<1)
@@ -142,7 +142,7 @@ import Testing
     }
 
     /// Apple's new topics: connections a minute old are made anew for one, once in fifteen minutes.
-    @Test func aTopicThatIsRefusedRenewsConnectionsOnceInFifteenMinutes() throws {
+    @Test func `A topic that is refused renews connections once in fifteen minutes`() throws {
         let world = try World()
         world.server.onRequest = { $0.respond($1.stream, 400, #"{"reason":"TopicDisallowed"}"#) }
         try world.connect()
@@ -171,7 +171,7 @@ import Testing
     }
 
     /// Server errors alone, for an hour: one new connection after five seconds, the next after fifteen minutes each.
-    @Test func serverErrorsReplaceAConnectionFourTimesAnHour() throws {
+    @Test func `Server errors replace a connection four times an hour`() throws {
         let world = try World()
         world.configuration.maximumConnections = 1
         world.server.onRequest = { $0.respond($1.stream, 503) }

@@ -35,7 +35,7 @@ struct FeedbackParserTests {
         return read
     }
 
-    @Test func theItemsAreTheSameWhereverTheyAreCut() {
+    @Test func `The items are the same wherever they are cut`() {
         let all = Self.items.flatMap(Self.bytes)
         for split in 0...all.count {
             var parser = FeedbackParser()
@@ -49,7 +49,7 @@ struct FeedbackParserTests {
         }
     }
 
-    @Test func anItemThatBreaksOffIsNone() {
+    @Test func `An item that breaks off is none`() {
         let all = Self.bytes(Item(seconds: 1, token: Self.token(32)))
         for count in 1..<all.count {
             var parser = FeedbackParser()
@@ -64,13 +64,13 @@ struct FeedbackParserTests {
     }
 
     @Test(arguments: 1...100)
-    func eachLengthOfATokenIsTaken(length: Int) {
+    func `Each length of a token is taken`(length: Int) {
         var parser = FeedbackParser()
         let item = Item(seconds: 1_700_000_000, token: Self.token(length))
         #expect(Self.read([Self.bytes(item)[...]], &parser) == [item])
     }
 
-    @Test func theLongestIsSkippedAsAWhole() {
+    @Test func `The longest is skipped as a whole`() {
         let after = Item(seconds: 3, token: [1])
         let all = Self.bytes(Item(seconds: 2, token: Self.token(0xFFFF))) + Self.bytes(after)
         var parser = FeedbackParser()

@@ -46,7 +46,7 @@ final class Nghttpd {
 @Suite(.serialized, .enabled(if: Nghttpd.path != nil, "nghttpd is not installed (nghttp2-server)"))
 struct ForeignServerTests {
     @Test(arguments: [true, false], [1, 100])
-    func knownAndUnknownTokens(indexAuthorization: Bool, streams: Int) throws {
+    func `Known and unknown tokens`(indexAuthorization: Bool, streams: Int) throws {
         let total: UInt32 = streams == 1 ? 500 : 5_000
         let known = stride(from: 0, to: total, by: 2).map { World.token($0) }
         let server = try Nghttpd(known: known, streams: streams)
@@ -69,7 +69,7 @@ struct ForeignServerTests {
     }
 
     /// The server dies in the middle: nothing is lost, every request has a completion.
-    @Test func theServerIsKilled() throws {
+    @Test func `The server is killed`() throws {
         let world = try World(over: .tls)
         do {
             let server = try Nghttpd(known: [], streams: 100)

@@ -29,11 +29,11 @@ struct GatewayStatusArticleTests {
         }
     }
 
-    @Test func eachStatusIsThere() throws {
+    @Test func `Each status is there`() throws {
         #expect(try Self.rows().map(\.status) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 128, 255])
     }
 
-    @Test func reasonsAndVerdictsAreThoseOfTheCode() throws {
+    @Test func `Reasons and verdicts are those of the code`() throws {
         for row in try Self.rows() {
             let answer = GatewayAnswer(status: row.status, identifier: 1)
             #expect(answer.isOfTheLastProcessed == row.outcome.hasPrefix("Nothing is wrong"), "\(row.status)")

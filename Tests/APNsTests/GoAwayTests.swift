@@ -17,7 +17,7 @@ import Testing
     ]
 
     @Test(arguments: ReasonCode.allCases)
-    func everyReasonHasItsMeaning(reason: ReasonCode) {
+    func `Every reason has its meaning`(reason: ReasonCode) {
         let meaning = GoAwayMeaning(reason)
         switch reason {
         case .none, .other: #expect(meaning == .unsaid)
@@ -31,7 +31,7 @@ import Testing
 
     /// The first connection answers a request, lives longer than a moment, and leaves with this reason.
     @Test(arguments: ReasonCode.allCases.filter { $0 != .other })
-    func theCredentialIsToldBeforeAnythingIsSentAgain(reason: ReasonCode) throws {
+    func `The credential is told before anything is sent again`(reason: ReasonCode) throws {
         let world = try World()
         world.server.onRequest = { peer, request in
             guard peer.number == 0, request.stream > 1 else { return peer.respond(request.stream) }
@@ -55,7 +55,7 @@ import Testing
 
     /// Whether the successor is dialled at once: the back-off is far longer than the test.
     @Test(arguments: ["Shutdown", "IdleTimeout", "BadCertificate", "TooManyRequests"], [true, false])
-    func onlyWhoLeavesInOrderIsReplacedAtOnce(reason: String, isAnswer: Bool) throws {
+    func `Only who leaves in order is replaced at once`(reason: String, isAnswer: Bool) throws {
         let world = try World()
         world.configuration.backOff.firstNs = 3_600_000_000_000
         world.configuration.backOff.lastNs = 3_600_000_000_000
@@ -85,7 +85,7 @@ import Testing
 
     /// Nobody is answered: each one in turn says that it shuts down.
     @Test(arguments: [true, false])
-    func whoShutsDownWithoutAnAnswerIsNotReplacedAtOnce(isAnswer: Bool) throws {
+    func `Who shuts down without an answer is not replaced at once`(isAnswer: Bool) throws {
         let world = try World()
         world.configuration.backOff.firstNs = 3_600_000_000_000
         world.configuration.backOff.lastNs = 3_600_000_000_000
@@ -105,7 +105,7 @@ import Testing
     }
 
     /// A credential that was replaced meanwhile: what the old connection says is old.
-    @Test func anOldConnectionSaysNothingAboutTheNewCredential() throws {
+    @Test func `An old connection says nothing about the new credential`() throws {
         let world = try World()
         world.server.onRequest = { peer, request in if peer.number > 0 { peer.respond(request.stream) } }
         try world.connect()
@@ -128,7 +128,7 @@ import Testing
     }
 
     @Test(arguments: Ending.allCases)
-    func anAppWhoseConnectionsAnswerNothingIsOutOfReach(ending: Ending) throws {
+    func `An app whose connections answer nothing is out of reach`(ending: Ending) throws {
         let world = try World()
         var isGood = false
         world.server.onRequest = { peer, request in
@@ -186,7 +186,7 @@ import Testing
 
     /// One way to the host is dead and another good, as it was before: what is answered on that shows that the host is
     /// of use.
-    @Test func oneThatGoesOnIsTheHostsWordWhileOthersEnd() throws {
+    @Test func `One that goes on is the hosts word while others end`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
         world.configuration.minimumConnections = 2
         world.server.onRequest = { peer, request in
@@ -210,7 +210,7 @@ import Testing
     }
 
     /// Answers between them: streams that are refused are about their requests.
-    @Test func refusedStreamsAmongAnswersLeaveTheConnectionAlone() throws {
+    @Test func `Refused streams among answers leave the connection alone`() throws {
         let world = try World()
         world.server.onRequest = { peer, request in
             if request.stream == 1 || request.stream == 201 {
@@ -230,7 +230,7 @@ import Testing
     }
 
     /// Not handed over, or recalled: that is no refusal.
-    @Test func whatWaitedHereWasNotRefused() throws {
+    @Test func `What waited here was not refused`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
         world.configuration.maximumConnections = 1
         world.server.onRequest = { _, _ in }

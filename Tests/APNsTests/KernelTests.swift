@@ -32,7 +32,7 @@ import Testing
 
     /// The connection dies when the kernel has all of some requests, or all but a byte of the last of them.
     @Test(arguments: 0...3, [0, 1])
-    func onlyWhatTheKernelHasWholeIsInDoubt(whole: Int, missing: Int) throws {
+    func `Only what the kernel has whole is in doubt`(whole: Int, missing: Int) throws {
         let (world, channel) = try silentWorld()
         let begin = channel.sentBytes
         let ends = send(0..<4, world, channel)
@@ -54,7 +54,7 @@ import Testing
     }
 
     /// The time for an answer begins when the kernel has END_STREAM, however long that took, and nothing else happens.
-    @Test func theTimeForAnAnswerBeginsWithTheKernel() throws {
+    @Test func `The time for an answer begins with the kernel`() throws {
         let world = try World()
         world.configuration.keepalive.silentNs = 100_000_000_000
         try world.connect()
@@ -77,7 +77,7 @@ import Testing
     }
 
     /// nghttp2 writes the end of a body when there is room for output, long after the peer let it.
-    @Test func aBodysEndThatJustLeftIsInDoubt() throws {
+    @Test func `A bodys end that just left is in doubt`() throws {
         let (world, channel) = try silentWorld {
             $0.options.settings = [.maxConcurrentStreams(1_000), .initialWindowSize(4_096)]
             $0.options.connectionWindow = 1 << 21
@@ -104,7 +104,7 @@ import Testing
     }
 
     /// More output than session and channel hold: what finds no room waits in the transport.
-    @Test func outputWaitsForTheKernelAndIsSentOnce() throws {
+    @Test func `Output waits for the kernel and is sent once`() throws {
         let (world, channel) = try silentWorld {
             $0.options.settings = [.maxConcurrentStreams(1_000), .initialWindowSize(65_535)]
             $0.options.connectionWindow = 1 << 23
@@ -131,7 +131,7 @@ import Testing
     }
 
     /// A GOAWAY settles those above it; the others are as the kernel has them.
-    @Test func aConnectionThatDiesAfterItsGoAway() throws {
+    @Test func `A connection that dies after its go away`() throws {
         let (world, channel) = try silentWorld()
         let begin = channel.sentBytes
         let ends = send(0..<4, world, channel)
@@ -154,7 +154,7 @@ import Testing
 
     /// Closing waits for answers, also for those to what has not left yet.
     @Test(arguments: [true, false])
-    func closingWithAnswersPending(peerDies: Bool) throws {
+    func `Closing with answers pending`(peerDies: Bool) throws {
         let (world, channel) = try silentWorld()
         let begin = channel.sentBytes
         let ends = send(0..<2, world, channel)
@@ -177,7 +177,7 @@ import Testing
     }
 
     /// An answer before the body is out ends the request; the stream is free again, and the body is not sent on.
-    @Test func anAnswerBeforeTheBody() throws {
+    @Test func `An answer before the body`() throws {
         let (world, _) = try silentWorld {
             $0.options.settings = [.maxConcurrentStreams(1), .initialWindowSize(100)]
             $0.options.announcesHeaders = true

@@ -12,13 +12,13 @@ import Testing
     }
 
     @Test(arguments: ReasonCode.allCases.filter { $0.text != nil })
-    func everyReasonIsKnown(code: ReasonCode) {
+    func `Every reason is known`(code: ReasonCode) {
         let body = Self.parse(#"{"reason":"\#(code.text!)"}"#)
         #expect(body.reason == code)
         #expect(body.text == nil)
     }
 
-    @Test func aTimestamp() {
+    @Test func `A timestamp`() {
         let body = Self.parse(#" { "reason" : "Unregistered", "timestamp" : 1700000000123 } "#)
         #expect(body.reason == .unregistered)
         #expect(body.timestampMs == 1_700_000_000_123)
@@ -30,7 +30,7 @@ import Testing
             ("0", 0), ("1", 1), ("253402300799999", 253_402_300_799_999), ("253402300800000", 0),
             ("999999999999999999", 0),
         ] as [(String, Int64)])
-    func aTimestampAtItsEnds(text: String, expected: Int64) {
+    func `A timestamp at its ends`(text: String, expected: Int64) {
         let body = Self.parse(#"{"reason":"Unregistered","timestamp":\#(text)}"#)
         #expect(body.reason == .unregistered && body.timestampMs == expected)
     }
@@ -54,7 +54,7 @@ import Testing
         #expect(Self.parse(text).reason == .unregistered)
     }
 
-    @Test func anUnknownReasonKeepsItsText() {
+    @Test func `An unknown reason keeps its text`() {
         let body = Self.parse(#"{"timestamp":5,"reason":"SomethingNew","extra":true,"more":"x\"y","n":-1.5e3}"#)
         #expect(body.reason == .other)
         #expect(body.text == "SomethingNew")
@@ -67,12 +67,12 @@ import Testing
         #"{"reason":"Unregis"#, #"{"reason":5}"#, #"{"reason":"Unregistered"}x"#, #"{"reason":""}"#,
         #"{"a":{"reason":"Unregistered"}}"#, "{\"reason\":\"a\\", #"{"reason":"Unregistered",}"#,
     ])
-    func anythingElseLeavesTheReasonOut(text: String) {
+    func `Anything else leaves the reason out`(text: String) {
         #expect(Self.parse(text) == ErrorBody())
     }
 
     /// Every prefix of a good body, and every single changed byte, is taken without a trap.
-    @Test func damagedBodies() {
+    @Test func `Damaged bodies`() {
         let good = Array(#"{"reason":"Unregistered","timestamp":1700000000123}"#.utf8)
         for cut in 0..<good.count {
             #expect(good[..<cut].withUnsafeBytes { ErrorBody(parsing: $0) } == ErrorBody())
@@ -89,7 +89,7 @@ import Testing
     private static let minute: Int64 = 60_000_000_000
 
     /// At 0 a token of the grid comes into use, whose `iat` is a minute ago.
-    @Test func isRenewedEveryFortyMinutesAndNotSoonerThanTwentyAfterItsTime() {
+    @Test func `Is renewed every forty minutes and not sooner than twenty after its time`() {
         var age = TokenAge()
         #expect(Self.isDue(age, 0))
         Self.make(&age, 0)
@@ -101,7 +101,7 @@ import Testing
     }
 
     /// Whoever makes it: replicas, and what was started again.
-    @Test func whoeverSendsWithAKeyHasTheSameTime() throws {
+    @Test func `Whoever sends with a key has the same time`() throws {
         let key = try SigningKey(pem: SelfSigned.privateKey())
         func issued(atMinute minute: Int64, _ token: ProviderToken) throws -> Int64 {
             _ = token.refresh(now: LoopTime(monotonicNs: minute * Self.minute, wallMs: Self.epochMs + minute * 60_000))
@@ -120,7 +120,7 @@ import Testing
     }
 
     /// APNs called it expired: another one is made beside the grid, and the grid is found again.
-    @Test func aTokenBesideTheGridStaysForTwentyMinutes() {
+    @Test func `A token beside the grid stays for twenty minutes`() {
         // Its minute, the times made until the grid is found, the last of which is of it.
         let cases: [(Int64, [Int64])] = [(19, [39]), (20, [70, 119]), (29, [79, 119]), (30, [79]), (39, [79])]
         for (expiredMinute, expected) in cases {
@@ -139,7 +139,7 @@ import Testing
     /// Whenever APNs calls one expired: none is as old as an hour, or lies ahead, and each is 20 minutes after the
     /// last.
     @Test(arguments: 0..<100 as Range<UInt64>)
-    func appleFindsNothingWrong(seed: UInt64) {
+    func `Apple finds nothing wrong`(seed: UInt64) {
         var random = SplitMix64(seed: seed)
         var age = TokenAge()
         var nowNs = Int64.random(in: 0..<2_400_000, using: &random) * 1_000_000
@@ -175,7 +175,7 @@ import Testing
     }
 
     /// A machine slept for an hour, or its clock was an hour slow when the token was made: APNs would call it expired.
-    @Test func aWallClockThatJumpsForwardRenewsTheTokenOnce() {
+    @Test func `A wall clock that jumps forward renews the token once`() {
         var age = TokenAge()
         Self.make(&age, 0)
         #expect(!Self.isDue(age, 5 * Self.minute, step: 34 * Self.minute))
@@ -186,7 +186,7 @@ import Testing
     }
 
     /// The clock was ahead when the token was made: its `iat` lies in the future, and APNs refuses it until then.
-    @Test func aTokenFromTheFutureIsMadeAnewAtOnce() {
+    @Test func `A token from the future is made anew at once`() {
         var age = TokenAge()
         Self.make(&age, 0)
         #expect(!Self.isDue(age, 0, step: -61_999_000_000), "a small correction is none")
@@ -198,7 +198,7 @@ import Testing
     }
 
     /// Started while the clock was ahead, which is set right in two steps.
-    @Test func aClockThatIsSetRightInStepsLeavesNoTokenFromTheFuture() {
+    @Test func `A clock that is set right in steps leaves no token from the future`() {
         var age = TokenAge()
         Self.make(&age, 0, step: 120 * Self.minute)
         #expect(Self.isDue(age, Self.minute, step: 60 * Self.minute))
@@ -208,7 +208,7 @@ import Testing
 
     /// APNs says that it expired: a clock that was stepped by minutes allows another one, a clock that was not does
     /// not.
-    @Test func anExpiredTokenMayBeRenewedAfterAStep() {
+    @Test func `An expired token may be renewed after a step`() {
         var age = TokenAge()
         Self.make(&age, 0)
         #expect(!Self.mayRenew(age, 3 * Self.minute, step: 59_000_000_000))
@@ -217,7 +217,7 @@ import Testing
     }
 
     /// Renewed as usual while the clocks agree: that uses up nothing.
-    @Test func ordinaryRenewalsLeaveTheExceptionOpen() {
+    @Test func `Ordinary renewals leave the exception open`() {
         var age = TokenAge()
         Self.make(&age, 0)
         Self.make(&age, 50 * Self.minute)
@@ -225,7 +225,7 @@ import Testing
     }
 
     @Test(arguments: [Int64.min, .min + 1, -1, 0, 1, .max - 1, .max])
-    func anyWallClockIsTaken(wallMs: Int64) {
+    func `Any wall clock is taken`(wallMs: Int64) {
         for otherMs in [Int64.min, -1, 0, 1, 1_790_000_000_000, .max] {
             var age = TokenAge()
             age.made(nowNs: 1, wallMs: wallMs, issuedMs: age.nextIssuedMs(wallMs: wallMs))
@@ -236,7 +236,7 @@ import Testing
         }
     }
 
-    @Test func isAJSONWebToken() throws {
+    @Test func `Is a JSON web token`() throws {
         let key = try SigningKey(pem: SelfSigned.privateKey())
         let value = ProviderToken.headerValue(keyID: "ABC123DEFG", teamID: "TEAM123456", issuedAt: 1_700_000_000) {
             key.sign($0)
@@ -254,7 +254,7 @@ import Testing
         #expect(isValid)
     }
 
-    @Test func namesThatJSONHasToEscapeStayAsTheyAre() throws {
+    @Test func `Names that JSON has to escape stay as they are`() throws {
         let name = "A\"B\\C\n\u{1}é"
         let value = ProviderToken.headerValue(keyID: name, teamID: name, issuedAt: 1) { _ in [] }
         let parts = String(decoding: value, as: UTF8.self).dropFirst(7).split(separator: ".").map(String.init)

@@ -14,7 +14,7 @@ import Testing
     }
 
     @Test(arguments: Wire.allCases)
-    func theFirstRequestDialsAndDisuseCloses(wire: Wire) throws {
+    func `The first request dials and disuse closes`(wire: Wire) throws {
         let world = try world(over: wire)
         world.configuration.idleConnectionNs = 100_000_000
         world.server.onRequest = { $0.respond($1.stream) }
@@ -35,7 +35,7 @@ import Testing
         world.close()
     }
 
-    @Test func aHostThatCannotBeReachedIsDialledUntilItAnswers() throws {
+    @Test func `A host that cannot be reached is dialled until it answers`() throws {
         let world = try world(over: .tls)
         let right = world.configuration
         let stranger = try CertificateAuthority(commonName: "someone else")
@@ -58,7 +58,7 @@ import Testing
         world.close()
     }
 
-    @Test func afterTheLastOnesGoAwayTheNextIsDialledForARequestOnly() throws {
+    @Test func `After the last ones go away the next is dialled for a request only`() throws {
         let world = try world()
         world.server.onRequest = { $0.respond($1.stream) }
         try world.start()
@@ -79,7 +79,7 @@ import Testing
     }
 
     /// What a connection that leaves has not answered takes no room of its successor.
-    @Test(arguments: [0, 1]) func whileOneLeavesTheNextIsUsed(minimum: Int) throws {
+    @Test(arguments: [0, 1]) func `While one leaves the next is used`(minimum: Int) throws {
         let world = try World()
         world.configuration.minimumConnections = minimum
         world.configuration.maximumConnections = 1
@@ -107,7 +107,7 @@ import Testing
         world.close()
     }
 
-    @Test func whatWaitsForAConnectionIsRecalledAndGivenBackAtTheEnd() throws {
+    @Test func `What waits for a connection is recalled and given back at the end`() throws {
         let world = try world()
         try world.start()
         world.run("room") { world.capacity == 128 }
@@ -119,7 +119,7 @@ import Testing
         #expect(world.completionOf[1].map { $0.kind != .inDoubt } == true)
     }
 
-    @Test func oneThatSleepsEndsAtOnce() throws {
+    @Test func `One that sleeps ends at once`() throws {
         let world = try world()
         try world.start()
         world.run("room") { world.capacity == 128 }

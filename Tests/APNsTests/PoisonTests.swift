@@ -13,9 +13,8 @@ import Testing
     private static let others = 5_000
 
     @Test(
-        "Poison among 5,000: the others are accepted, it ends in the tier or abandoned",
         arguments: [(latency: "0", maxAttempts: 5), ("0", 0), ("5ms", 5)])
-    func poison(latency: String, maxAttempts: Int) throws {
+    func `One poisonous of 5,000 ends in the tier, the others are accepted`(latency: String, maxAttempts: Int) throws {
         var options = SimulatorOptions()
         options.controlPort = nil
         options.latency = try #require(Latency(text: latency))

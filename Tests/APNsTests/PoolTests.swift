@@ -27,7 +27,7 @@ extension PoolPlan {
 @Suite struct PoolPlanTests {
     static let wait = PoolPlan.Action.wake(afterNs: -1)
 
-    @Test func dialsTheMinimumOneAfterTheOther() {
+    @Test func `Dials the minimum one after the other`() {
         var plan = PoolPlan(minimum: 2, maximum: 4)
         plan.run([
             (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]), (.opened(1), []),
@@ -35,7 +35,7 @@ extension PoolPlan {
         #expect(plan.live == 2)
     }
 
-    @Test func aFailureWaitsAndOnlyAResponseStartsOver() {
+    @Test func `A failure waits and only a response starts over`() {
         var plan = PoolPlan(minimum: 1, maximum: 1)
         plan.run([
             (.start, [.dial(0, firstAddress: 0)]), (.closed(0), [Self.wait]), (.due, [.dial(1, firstAddress: 1)]),
@@ -47,7 +47,7 @@ extension PoolPlan {
         #expect(plan.failures == 0)
     }
 
-    @Test func aReplacementDialsAtOnceWhateverFailedBefore() {
+    @Test func `A replacement dials at once whatever failed before`() {
         var plan = PoolPlan(minimum: 1, maximum: 4)
         plan.run([
             (.start, [.dial(0, firstAddress: 0)]), (.closed(0), [Self.wait]),
@@ -62,7 +62,7 @@ extension PoolPlan {
     }
 
     /// Another one failed, and the one that goes on being answered shows that the host is of use.
-    @Test func whatIsAnsweredAgainAfterAFailureMaySleep() {
+    @Test func `What is answered again after a failure may sleep`() {
         var plan = PoolPlan(minimum: 0, maximum: 2)
         plan.run([
             (.wanted, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
@@ -77,7 +77,7 @@ extension PoolPlan {
         #expect(plan.isAsleep && plan.isOnDemand)
     }
 
-    @Test func aPoolOfNoMinimumSleepsUntilOneIsWanted() {
+    @Test func `A pool of no minimum sleeps until one is wanted`() {
         var plan = PoolPlan(minimum: 0, maximum: 4)
         plan.run([(.start, []), (.saturated, [])])
         #expect(plan.isAsleep && plan.isOnDemand)
@@ -103,7 +103,7 @@ extension PoolPlan {
     }
 
     /// Nobody would want one of a pool that takes nothing, and it would never be dialled again.
-    @Test func aPoolOfNoMinimumThatHasFailedDoesNotSleep() {
+    @Test func `A pool of no minimum that has failed does not sleep`() {
         var plan = PoolPlan(minimum: 0, maximum: 2)
         plan.run([
             (.start, []), (.wanted, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
@@ -140,7 +140,7 @@ extension PoolPlan {
         }
     }
 
-    @Test func goAwayDialsTheSuccessorAtOnce() {
+    @Test func `Go away dials the successor at once`() {
         var plan = PoolPlan(minimum: 1, maximum: 4)
         plan.run([
             (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
@@ -152,7 +152,7 @@ extension PoolPlan {
     }
 
     @Test(arguments: [true, false])
-    func aFaultyEndWaits(isAnswered: Bool) {
+    func `A faulty end waits`(isAnswered: Bool) {
         var plan = PoolPlan(minimum: 1, maximum: 4)
         plan.run([(.start, [.dial(0, firstAddress: 0)]), (.opened(0), [])])
         if isAnswered { plan.run([(.answered(0), [])]) }
@@ -162,7 +162,7 @@ extension PoolPlan {
         ])
     }
 
-    @Test func manyLostAtOnceAreOneFailure() {
+    @Test func `Many lost at once are one failure`() {
         var plan = PoolPlan(minimum: 3, maximum: 3)
         plan.run([
             (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]),
@@ -174,7 +174,7 @@ extension PoolPlan {
         #expect(plan.failures == 1)
     }
 
-    @Test func growsByOneWhenSaturatedAndAllHaveAnswered() {
+    @Test func `Grows by one when saturated and all have answered`() {
         var plan = PoolPlan(minimum: 1, maximum: 3)
         plan.run([
             (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []),
@@ -187,7 +187,7 @@ extension PoolPlan {
     }
 
     /// A proxy lets one connection through, say: it is replaced at once all the same when it ends.
-    @Test func aDialForOneMoreThatFailsDelaysNoSuccessor() {
+    @Test func `A dial for one more that fails delays no successor`() {
         var plan = PoolPlan(minimum: 1, maximum: 3)
         plan.run([
             (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
@@ -200,7 +200,7 @@ extension PoolPlan {
     }
 
     /// A connection was lost, and its successor is waited for: streams are few for that reason.
-    @Test func doesNotGrowWhileASuccessorIsWaitedFor() {
+    @Test func `Does not grow while a successor is waited for`() {
         var plan = PoolPlan(minimum: 2, maximum: 4)
         plan.run([
             (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]), (.opened(1), []),
@@ -211,7 +211,7 @@ extension PoolPlan {
     }
 
     /// What was grown for is still there with another credential.
-    @Test func aReplacementHasAsManyConnectionsAsBefore() {
+    @Test func `A replacement has as many connections as before`() {
         var plan = PoolPlan(minimum: 1, maximum: 3)
         plan.run([
             (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
@@ -222,7 +222,7 @@ extension PoolPlan {
         #expect(plan.live == 2)
     }
 
-    @Test func shrinksToTheMinimumAfterIdleness() {
+    @Test func `Shrinks to the minimum after idleness`() {
         var plan = PoolPlan(minimum: 1, maximum: 3)
         plan.run([
             (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
@@ -232,7 +232,7 @@ extension PoolPlan {
         #expect(plan.live == 1)
     }
 
-    @Test func closesWhenTheLastIsGone() {
+    @Test func `Closes when the last is gone`() {
         var plan = PoolPlan(minimum: 2, maximum: 3)
         plan.run([
             (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]),
@@ -240,14 +240,14 @@ extension PoolPlan {
         ])
     }
 
-    @Test func closesAtOnceWithNothingThere() {
+    @Test func `Closes at once with nothing there`() {
         var plan = PoolPlan(minimum: 1, maximum: 1)
         plan.run([(.start, [.dial(0, firstAddress: 0)]), (.closed(0), [Self.wait]), (.close, [.finished]), (.due, [])])
     }
 
     /// Never two dials at once, never more than the maximum of live connections, ids never twice.
     @Test(arguments: 0..<200)
-    func holdsItsLimits(seed: Int) {
+    func `Holds its limits`(seed: Int) {
         var random = SplitMix64(seed: UInt64(seed))
         var plan = PoolPlan(minimum: 1 + seed % 3, maximum: 3 + seed % 3)
         // Arrays, because the order of a set differs from process to process, and a seed is to mean one history.
@@ -303,7 +303,7 @@ extension PoolPlan {
 }
 
 @Suite struct BackOffTests {
-    @Test func doublesFromOneSecondToSixty() {
+    @Test func `Doubles from one second to sixty`() {
         for seed in 0..<50 {
             var random = SplitMix64(seed: UInt64(seed))
             var backOff = BackOff()
@@ -317,7 +317,7 @@ extension PoolPlan {
         }
     }
 
-    @Test func spreads() {
+    @Test func `Spreads`() {
         var random = SplitMix64(seed: 3)
         var waits: Set<Int64> = []
         for _ in 0..<20 {
@@ -330,7 +330,7 @@ extension PoolPlan {
 }
 
 @Suite struct KeepaliveTests {
-    @Test func pingsAfterAMinuteOfIdleness() {
+    @Test func `Pings after a minute of idleness`() {
         var keepalive = Keepalive(nowNs: 0)
         #expect(keepalive.check(nowNs: 60 * second - 1) == .nothing)
         #expect(keepalive.check(nowNs: 60 * second) == .ping)
@@ -338,7 +338,7 @@ extension PoolPlan {
         #expect(keepalive.nextDeadlineNs == 121 * second)
     }
 
-    @Test func pingsAfterFiveSecondsOfSilenceWithSomethingUnanswered() {
+    @Test func `Pings after five seconds of silence with something unanswered`() {
         var keepalive = Keepalive(nowNs: 0)
         #expect(keepalive.waits(for: 1, nowNs: 20 * second) == true)
         #expect(keepalive.waits(for: 2, nowNs: 22 * second) == false)
@@ -348,7 +348,7 @@ extension PoolPlan {
         #expect(keepalive.check(nowNs: 35 * second) == .dead(pingedNs: 25 * second))
     }
 
-    @Test func whateverComesShowsLife() {
+    @Test func `Whatever comes shows life`() {
         var keepalive = Keepalive(nowNs: 0)
         _ = keepalive.waits(for: 1, nowNs: 0)
         #expect(keepalive.check(nowNs: 5 * second + 1) == .ping)
@@ -357,7 +357,7 @@ extension PoolPlan {
         #expect(keepalive.check(nowNs: 19 * second) == .ping)
     }
 
-    @Test func nothingUnansweredIsIdle() {
+    @Test func `Nothing unanswered is idle`() {
         var keepalive = Keepalive(nowNs: 0)
         _ = keepalive.waits(for: 1, nowNs: 0)
         keepalive.heard(nowNs: second)
@@ -378,12 +378,12 @@ extension PoolPlan {
         }
     }
 
-    @Test func waitingWithAllStreamsTaken() {
+    @Test func `Waiting with all streams taken`() {
         #expect(Self.run(every: 10, busy: 1) { _ in true } == [10, 20, 30, 40])
     }
 
     /// Answers come in one turn, the core's next requests in another shortly after.
-    @Test func aShortWhileWithoutIsNoRelief() {
+    @Test func `A short while without is no relief`() {
         var saturation = Saturation()
         var said = 0
         for round in 0..<10 as Range<Int64> {
@@ -394,12 +394,12 @@ extension PoolPlan {
         #expect(said == 2)
     }
 
-    @Test func aBusyThreadNeedsNoMoreConnections() {
+    @Test func `A busy thread needs no more connections`() {
         #expect(Self.run(every: 10, busy: 9) { _ in true }.isEmpty)
     }
 
     /// A period begins where the one before it ended, however long that one's last turn was.
-    @Test func aLongTurnIsNoPartOfTheNextPeriod() {
+    @Test func `A long turn is no part of the next period`() {
         var saturation = Saturation()
         let said = [(0, 100), (160, 161), (202, 203)].map { began, ended in
             saturation.turned(isFull: true, beganNs: 1 + began * Self.ms, endedNs: 1 + ended * Self.ms)
@@ -407,7 +407,7 @@ extension PoolPlan {
         #expect(said == [false, false, true])
     }
 
-    @Test func streamsToSpare() {
+    @Test func `Streams to spare`() {
         #expect(Self.run(every: 10, busy: 1) { $0 % 3 == 0 }.isEmpty)
     }
 }

@@ -19,7 +19,7 @@ import Testing
 
     static let wait = Quarantine.Action.wake(afterNs: -1)
 
-    @Test func isDialledWhenASuspectWaitsAndAgainOnlyWhenItDied() {
+    @Test func `Is dialled when a suspect waits and again only when it died`() {
         var plan = Quarantine()
         Self.run(
             &plan,
@@ -29,7 +29,7 @@ import Testing
             ])
     }
 
-    @Test func aDialThatFailsGivesBackWhoWaits() {
+    @Test func `A dial that fails gives back who waits`() {
         var plan = Quarantine()
         Self.run(
             &plan,
@@ -41,7 +41,7 @@ import Testing
         #expect(plan.failures == 2)
     }
 
-    @Test func goesWhenItIsUnused() {
+    @Test func `Goes when it is unused`() {
         var plan = Quarantine()
         Self.run(
             &plan,
@@ -51,7 +51,7 @@ import Testing
             ])
     }
 
-    @Test func aGoAwayHasASuccessorWhenTheOldOneIsGone() {
+    @Test func `A go away has a successor when the old one is gone`() {
         var plan = Quarantine()
         Self.run(
             &plan,
@@ -62,7 +62,7 @@ import Testing
             ])
     }
 
-    @Test func anAnswerAndANewCredentialStartTheBackOffOver() {
+    @Test func `An answer and a new credential start the back off over`() {
         for event in [Quarantine.Event.answered, .replace] {
             var plan = Quarantine()
             Self.run(
@@ -77,7 +77,7 @@ import Testing
         }
     }
 
-    @Test func replacedAndClosed() {
+    @Test func `Replaced and closed`() {
         var plan = Quarantine()
         Self.run(
             &plan,
@@ -93,7 +93,7 @@ import Testing
     /// The peer that suspects came over.
     private func isSuspect(_ request: Arrived) -> Bool { UInt32(request.token, radix: 16)! >= 10_000 }
 
-    @Test func oneThenDoubledWithEachAnswer() throws {
+    @Test func `One then doubled with each answer`() throws {
         let world = try World()
         var held: [(ServerPeer, Int32)] = []
         world.server.onRequest = { peer, request in
@@ -123,7 +123,7 @@ import Testing
     }
 
     /// The one under which it dies kills others once at most: after that each goes alone.
-    @Test func thoseItDiedUnderGoAlone() throws {
+    @Test func `Those it died under go alone`() throws {
         let world = try World()
         let poison: UInt32 = 10_006
         world.server.onRequest = { [loop = world.loop] peer, request in
@@ -157,7 +157,7 @@ import Testing
         world.close()
     }
 
-    @Test func neighboursOnOrdinaryConnectionsGoOnWhileItDies() throws {
+    @Test func `Neighbours on ordinary connections go on while it dies`() throws {
         let world = try World()
         world.server.onRequest = { peer, request in
             if isSuspect(request) { peer.channel.reset() } else { peer.respond(request.stream) }
@@ -184,7 +184,7 @@ import Testing
         world.close()
     }
 
-    @Test func closesAfterIdleness() throws {
+    @Test func `Closes after idleness`() throws {
         let world = try World()
         world.configuration.quarantineIdleNs = 50_000_000
         try world.connect()
@@ -200,7 +200,7 @@ import Testing
         world.close()
     }
 
-    @Test func suspectsThatCannotBeSentComeBack() throws {
+    @Test func `Suspects that cannot be sent come back`() throws {
         let world = try World()
         try world.connect()
         world.server.stopListening()
@@ -216,7 +216,7 @@ import Testing
         #expect(world.completionOf[10_003]?.kind == .notProcessed)
     }
 
-    @Test func closeFinishesWhatIsInQuarantine() throws {
+    @Test func `Close finishes what is in quarantine`() throws {
         let world = try World()
         var held: [(ServerPeer, Int32)] = []
         world.server.onRequest = { held.append(($0, $1.stream)) }

@@ -8,7 +8,7 @@ import Testing
     private static let idle = Reachability.End(wasAnswered: false, wasAsked: false, lifeNs: 30_000_000_000)
     private static let good = Reachability.End(wasAnswered: true, wasAsked: true, lifeNs: 1_000_000)
 
-    @Test func aDialThatFailsIsToldAtOnceAndAConnectionEndsIt() {
+    @Test func `A dial that fails is told at once and a connection ends it`() {
         var machine = Reachability()
         #expect(machine.isReachable == nil)
         machine.failed(isAnotherReady: true)
@@ -20,7 +20,7 @@ import Testing
     }
 
     @Test(arguments: [mute, brief])
-    func threeConnectionsWithoutAnAnswerAndOnlyAnAnswerEndsIt(end: Reachability.End) {
+    func `Three connections without an answer and only an answer ends it`(end: Reachability.End) {
         var machine = Reachability()
         for _ in 0..<2 {
             machine.connected()
@@ -39,14 +39,14 @@ import Testing
         #expect(machine.isReachable == true)
     }
 
-    @Test func idlenessIsNoFault() {
+    @Test func `Idleness is no fault`() {
         var machine = Reachability()
         machine.connected()
         for _ in 0..<10 { machine.ended(Self.idle) }
         #expect(machine.isReachable == true && machine.endsInRow == 0)
     }
 
-    @Test func connectionsThatAnsweredAreNotCounted() {
+    @Test func `Connections that answered are not counted`() {
         var machine = Reachability()
         machine.connected()
         for _ in 0..<10 { machine.ended(Self.good) }
@@ -59,7 +59,7 @@ import Testing
         #expect(machine.isReachable == true && machine.endsInRow == 0)
     }
 
-    @Test func noStreamsAreNoReachUntilThereAreSome() {
+    @Test func `No streams are no reach until there are some`() {
         var machine = Reachability()
         machine.connected()
         machine.allow(streams: false)
@@ -74,7 +74,7 @@ import Testing
         #expect(machine.isReachable == true)
     }
 
-    @Test func streamsDoNotMakeUpForAnswers() {
+    @Test func `Streams do not make up for answers`() {
         var machine = Reachability()
         for _ in 0..<3 { machine.ended(Self.mute) }
         machine.allow(streams: false)
@@ -82,7 +82,7 @@ import Testing
         #expect(machine.isReachable == false && machine.isOnProbation)
     }
 
-    @Test func anotherCredentialBeginsAnew() {
+    @Test func `Another credential begins anew`() {
         var machine = Reachability()
         for _ in 0..<3 { machine.ended(Self.mute) }
         machine.replaced()
@@ -99,7 +99,7 @@ import Testing
     }
 
     @Test(arguments: Ending.allCases, [1, 4])
-    func connectionsThatAnswerNothingAreRedialledEverMoreSlowly(ending: Ending, minimum: Int) {
+    func `Connections that answer nothing are redialled ever more slowly`(ending: Ending, minimum: Int) {
         for seed in 0..<20 {
             var random = SplitMix64(seed: UInt64(seed))
             var plan = PoolPlan(minimum: minimum, maximum: 4)
@@ -140,7 +140,7 @@ import Testing
 
     /// With the quarantine connection, too.
     @Test(arguments: [true, false], [true, false])
-    func suspectsAreRedialledMoreSlowly(isClosedWhileOpen: Bool, doesHostAnswer: Bool) {
+    func `Suspects are redialled more slowly`(isClosedWhileOpen: Bool, doesHostAnswer: Bool) {
         for seed in 0..<20 {
             var random = SplitMix64(seed: UInt64(seed))
             var quarantine = Quarantine()

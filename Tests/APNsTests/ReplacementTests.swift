@@ -19,7 +19,7 @@ import Testing
             })
     }
 
-    @Test func oldConnectionsFinishAndNewRequestsGoToNewOnes() throws {
+    @Test func `Old connections finish and new requests go to new ones`() throws {
         let world = try World()
         var held: [(ServerPeer, Int32)] = []
         world.server.onRequest = { peer, request in
@@ -50,7 +50,7 @@ import Testing
         world.close()
     }
 
-    @Test func whatWaitsIsKept() throws {
+    @Test func `What waits is kept`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(2)] }
         world.configuration.maximumConnections = 1
         var held: [(ServerPeer, Int32)] = []
@@ -68,7 +68,7 @@ import Testing
         world.close()
     }
 
-    @Test func anEmptyPoolIsMadeAnewAtOnce() throws {
+    @Test func `An empty pool is made anew at once`() throws {
         let world = try World(over: .tls)
         let right = world.configuration
         let stranger = try CertificateAuthority(commonName: "someone else")
@@ -85,7 +85,7 @@ import Testing
         world.close()
     }
 
-    @Test func whatCannotConnectGivesBackWhatWaits() throws {
+    @Test func `What cannot connect gives back what waits`() throws {
         let world = try World(over: .tls) { $0.options.settings = [.maxConcurrentStreams(2)] }
         world.configuration.maximumConnections = 1
         var held: [(ServerPeer, Int32)] = []
@@ -108,7 +108,7 @@ import Testing
         world.close()
     }
 
-    @Test func oneReplacementAfterAnother() throws {
+    @Test func `One replacement after another`() throws {
         let world = try World()
         world.server.onRequest = { [loop = world.loop] peer, request in
             _ = loop.schedule(afterNs: 3_000_000) { peer.respond(request.stream) }
@@ -135,7 +135,7 @@ import Testing
         world.close()
     }
 
-    @Test func fromATokenToACertificate() throws {
+    @Test func `From a token to a certificate`() throws {
         let world = try World()
         try world.connect()
         world.transport.replace(configuration: world.configuration, token: nil)
@@ -146,7 +146,7 @@ import Testing
     }
 
     /// With TLS 1.3 our side of the handshake is over before the server looks at our certificate.
-    @Test func aRefusedCertificateIsReplacedByAGoodOne() throws {
+    @Test func `A refused certificate is replaced by a good one`() throws {
         let trust = Trust.pem(ScriptedServer.authority.certificatePEM)
         let world = try World(over: .tls, clientCertificates: .required(trust))
         func context(_ issued: CertificateAuthority.Issued?) throws -> ClientContext {
@@ -170,7 +170,7 @@ import Testing
         world.close()
     }
 
-    @Test func twoAppsOfOneKeySendOneToken() throws {
+    @Test func `Two apps of one key send one token`() throws {
         let world = try World()
         try world.connect()
         let token = try World.providerToken()

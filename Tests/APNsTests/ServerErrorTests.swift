@@ -15,7 +15,7 @@ import Testing
         return streak
     }
 
-    @Test func fiveInARowForFiveSeconds() {
+    @Test func `Five in a row for five seconds`() {
         for isAnotherGood in [true, false] {
             var retirement = ErrorRetirement()
             func retires(_ count: Int, afterNs: Int64) -> Bool {
@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    @Test func anotherAnswerBeginsAnew() {
+    @Test func `Another answer begins anew`() {
         var streak = Self.streak(5)
         streak.answered()
         #expect(!streak.isLong)
@@ -35,7 +35,7 @@ import Testing
         #expect(streak.isLong && streak.beganNs == 60 * Self.second)
     }
 
-    @Test func theNextOneWaits() {
+    @Test func `The next one waits`() {
         var retirement = ErrorRetirement()
         func retires(_ seconds: Int64, isAnotherGood: Bool) -> Bool {
             retirement.retires(Self.streak(5), isAnotherGood: isAnotherGood, nowNs: seconds * Self.second)
@@ -58,7 +58,7 @@ import Testing
         if case .replacing(let text) = note { text.contains("server errors") } else { false }
     }
 
-    @Test func theOneThatErrsIsReplacedAndTheOtherStays() throws {
+    @Test func `The one that errs is replaced and the other stays`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(4)] }
         world.configuration.minimumConnections = 2
         world.configuration.maximumConnections = 2
@@ -93,7 +93,7 @@ import Testing
     }
 
     /// Its last place keeps traffic off it even before it is replaced.
-    @Test func othersGetWhatTheyCanTake() throws {
+    @Test func `Others get what they can take`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(4)] }
         world.configuration.minimumConnections = 2
         world.configuration.maximumConnections = 2
@@ -109,7 +109,7 @@ import Testing
         world.close()
     }
 
-    @Test func oneThatIsAloneIsReplacedOnce() throws {
+    @Test func `One that is alone is replaced once`() throws {
         let world = try World()
         world.configuration.maximumConnections = 1
         world.configuration.errorSpanNs = 0
@@ -128,7 +128,7 @@ import Testing
         world.close()
     }
 
-    @Test func oneGoodAnswerInFiveIsEnough() throws {
+    @Test func `One good answer in five is enough`() throws {
         let world = try World()
         world.configuration.errorSpanNs = 0
         world.server.onRequest = { peer, request in

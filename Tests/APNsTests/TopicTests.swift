@@ -10,7 +10,7 @@ import Testing
 @Suite(.serialized) struct TopicTests {
     private static let refusal = #"{"reason":"TopicDisallowed"}"#
 
-    @Test func whatOldConnectionsRefuseGoesOverNewOnes() throws {
+    @Test func `What old connections refuse goes over new ones`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(4)] }
         world.configuration.minimumConnections = 2
         world.configuration.maximumConnections = 2
@@ -37,7 +37,7 @@ import Testing
         world.close()
     }
 
-    @Test func aTopicThatStaysRefusedAsksForNoMoreConnections() throws {
+    @Test func `A topic that stays refused asks for no more connections`() throws {
         let world = try World()
         world.configuration.topicAgeNs = 0
         world.server.onRequest = { $0.respond($1.stream, 400, Self.refusal) }
@@ -54,7 +54,7 @@ import Testing
         world.close()
     }
 
-    @Test func anotherPauseLaterTheyAreMadeAnewOnceMore() throws {
+    @Test func `Another pause later they are made anew once more`() throws {
         let world = try World()
         world.configuration.topicAgeNs = 0
         world.configuration.topicPauseNs = 0
@@ -70,7 +70,7 @@ import Testing
     }
 
     /// What was true a minute ago is true now.
-    @Test func aYoungConnectionIsBelieved() throws {
+    @Test func `A young connection is believed`() throws {
         let world = try World()
         world.server.onRequest = { $0.respond($1.stream, 400, Self.refusal) }
         try world.connect()

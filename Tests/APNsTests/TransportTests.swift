@@ -11,7 +11,7 @@ import Testing
 
 @Suite(.serialized) struct TransportTests {
     @Test(arguments: Wire.allCases)
-    func aNotificationAndItsAnswer(wire: Wire) throws {
+    func `A notification and its answer`(wire: Wire) throws {
         let world = try World(over: wire)
         try world.connect()
         // What the server allows, and what waits here for the next stream.
@@ -53,7 +53,7 @@ import Testing
         world.close()
     }
 
-    @Test func aBroadcast() throws {
+    @Test func `A broadcast`() throws {
         let world = try World()
         try world.connect()
         var request = world.request(1)
@@ -75,7 +75,7 @@ import Testing
     }
 
     /// A broadcast's id is `apns-request-id`, also where Apple makes it.
-    @Test func theIDThatAppleMadeOfABroadcast() throws {
+    @Test func `The ID that Apple made of a broadcast`() throws {
         let world = try World()
         world.server.onRequest = { peer, request in
             peer.respond(
@@ -101,7 +101,7 @@ import Testing
         world.close()
     }
 
-    @Test func withACertificateThereIsNoToken() throws {
+    @Test func `With a certificate there is no token`() throws {
         let world = try World()
         try world.start(hasToken: false)
         world.run("capacity") { world.capacity > 0 }
@@ -111,7 +111,7 @@ import Testing
         world.close()
     }
 
-    @Test func answersOfEveryKind() throws {
+    @Test func `Answers of every kind`() throws {
         let world = try World()
         world.server.onRequest = { peer, request in
             switch UInt32(request.token, radix: 16)! {
@@ -143,7 +143,7 @@ import Testing
         world.close()
     }
 
-    @Test func manyOverOneConnection() throws {
+    @Test func `Many over one connection`() throws {
         let world = try World(over: .tls)
         try world.connect()
         var next: UInt32 = 0
@@ -158,7 +158,7 @@ import Testing
         world.close()
     }
 
-    @Test func settingsAreHeededDownToOneAndBack() throws {
+    @Test func `Settings are heeded down to one and back`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
         var open = 0
         var mostOpen = 0
@@ -202,7 +202,7 @@ import Testing
     }
 
     /// What waits comes back, what is on a connection is answered.
-    @Test func noStreamsAreNoReach() throws {
+    @Test func `No streams are no reach`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(0)] }
         var answer: [(ServerPeer, Int32)] = []
         world.server.onRequest = { answer.append(($0, $1.stream)) }
@@ -243,7 +243,7 @@ import Testing
     }
 
     @Test(arguments: Wire.allCases)
-    func goAwayAboveAndBelow(wire: Wire) throws {
+    func `Go away above and below`(wire: Wire) throws {
         let world = try World(over: wire)
         world.server.onRequest = { peer, request in
             guard peer.number == 0 else { return peer.respond(request.stream) }
@@ -270,7 +270,7 @@ import Testing
     }
 
     @Test(arguments: Wire.allCases)
-    func resets(wire: Wire) throws {
+    func `Resets`(wire: Wire) throws {
         let world = try World(over: wire)
         world.server.onRequest = { peer, request in
             try? peer.session.reset(
@@ -286,7 +286,7 @@ import Testing
     }
 
     @Test(arguments: [true, false], Wire.allCases)
-    func aLostConnection(isReset: Bool, wire: Wire) throws {
+    func `A lost connection`(isReset: Bool, wire: Wire) throws {
         let world = try World(over: wire)
         world.server.onRequest = { peer, request in
             if peer.number > 0 { return peer.respond(request.stream) }
@@ -310,7 +310,7 @@ import Testing
         world.close()
     }
 
-    @Test func noResponseInTime() throws {
+    @Test func `No response in time`() throws {
         let world = try World()
         world.configuration.responseTimeoutNs = 400_000_000
         world.server.onRequest = { peer, request in if request.stream != 3 { peer.respond(request.stream) } }
@@ -330,7 +330,7 @@ import Testing
     }
 
     /// PINGs are answered, requests are not.
-    @Test func aConnectionThatAnswersNobodyIsGivenUp() throws {
+    @Test func `A connection that answers nobody is given up`() throws {
         let world = try World()
         world.configuration.responseTimeoutNs = 100_000_000
         world.server.onRequest = { peer, request in if peer.number > 0 { peer.respond(request.stream) } }
@@ -348,7 +348,7 @@ import Testing
         world.close()
     }
 
-    @Test func recall() throws {
+    @Test func `Recall`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(2)] }
         world.configuration.maximumConnections = 1
         world.server.onRequest = { _, _ in }
@@ -367,7 +367,7 @@ import Testing
     }
 
     @Test(arguments: Wire.allCases)
-    func closeFinishesWhatIsOnConnections(wire: Wire) throws {
+    func `Close finishes what is on connections`(wire: Wire) throws {
         let world = try World(over: wire) { $0.options.settings = [.maxConcurrentStreams(2)] }
         world.configuration.maximumConnections = 1
         world.server.onRequest = { _, _ in }
@@ -387,7 +387,7 @@ import Testing
         #expect(world.server.peers.count == 1)
     }
 
-    @Test func aServerThatCannotBeTrusted() throws {
+    @Test func `A server that cannot be trusted`() throws {
         let world = try World(over: .tls)
         let other = try CertificateAuthority(commonName: "someone else")
         world.configuration.tls = try ClientContext(ClientOptions(trust: .pem(other.certificatePEM)))
@@ -410,7 +410,7 @@ import Testing
         world.close()
     }
 
-    @Test func aServerThatSpeaksNoHTTP2() throws {
+    @Test func `A server that speaks no HTTP2`() throws {
         let world = try World()
         world.server.greeting = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
         try world.start()
@@ -419,7 +419,7 @@ import Testing
         world.close()
     }
 
-    @Test func garbageFromAnOpenConnection() throws {
+    @Test func `Garbage from an open connection`() throws {
         let world = try World()
         world.server.onRequest = { peer, request in
             guard request.stream == 3 else { return }
@@ -435,7 +435,7 @@ import Testing
     }
 
     @Test(arguments: ["UnrelatedKeyIdInToken", "TooManyProviderTokenUpdates", "Shutdown", "IdleTimeout"])
-    func answersThatAskForANewConnection(reason: String) throws {
+    func `Answers that ask for a new connection`(reason: String) throws {
         let world = try World()
         world.server.onRequest = { peer, request in
             if peer.number == 0 {
@@ -455,7 +455,7 @@ import Testing
         world.close()
     }
 
-    @Test func anExpiredTokenThatIsYoungIsNotRenewed() throws {
+    @Test func `An expired token that is young is not renewed`() throws {
         let world = try World()
         world.server.onRequest = { $0.respond($1.stream, 403, #"{"reason":"ExpiredProviderToken"}"#) }
         try world.connect()
@@ -474,7 +474,7 @@ import Testing
     }
 
     /// So what was refused goes again at once, and no circuit opens for it.
-    @Test func anExpiredTokenThatIsOldIsRenewedBeforeItsAnswerIsToldOf() throws {
+    @Test func `An expired token that is old is renewed before its answer is told of`() throws {
         let world = try World()
         world.server.onRequest = { $0.respond($1.stream, 403, #"{"reason":"ExpiredProviderToken"}"#) }
         try world.connect()
@@ -492,7 +492,7 @@ import Testing
         world.close()
     }
 
-    @Test func aConnectionRetiresAtItsLastStreamID() throws {
+    @Test func `A connection retires at its last stream ID`() throws {
         let world = try World()
         world.configuration.retirementStreamID = 101
         world.configuration.backOff.firstNs = 1_000_000
@@ -515,7 +515,7 @@ import Testing
         world.close()
     }
 
-    @Test func growsWhenAllStreamsAreTaken() throws {
+    @Test func `Grows when all streams are taken`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(8)] }
         world.configuration.maximumConnections = 3
         world.server.onRequest = { [loop = world.loop] peer, request in
@@ -532,7 +532,7 @@ import Testing
         world.close()
     }
 
-    @Test func shrinksAfterIdleness() throws {
+    @Test func `Shrinks after idleness`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(4)] }
         world.configuration.maximumConnections = 2
         world.configuration.idleConnectionNs = 100_000_000
@@ -551,7 +551,7 @@ import Testing
         world.close()
     }
 
-    @Test func thePeersWindowIsCounted() throws {
+    @Test func `The peers window is counted`() throws {
         let world = try World { $0.options.canStall = true }
         world.configuration.maximumConnections = 1
         try world.connect()
@@ -572,7 +572,7 @@ import Testing
         world.close()
     }
 
-    @Test func aBodyThatNeverGetsOutIsNotInDoubt() throws {
+    @Test func `A body that never gets out is not in doubt`() throws {
         let world = try World { $0.options.settings = [.initialWindowSize(100), .maxConcurrentStreams(10)] }
         world.server.options.canStall = true
         world.configuration.responseTimeoutNs = 50_000_000
@@ -586,7 +586,7 @@ import Testing
         world.close()
     }
 
-    @Test func aPeerThatFallsSilentIsDead() throws {
+    @Test func `A peer that falls silent is dead`() throws {
         let world = try World()
         world.configuration.keepalive.silentNs = 40_000_000
         world.configuration.keepalive.deadNs = 40_000_000
@@ -608,7 +608,7 @@ import Testing
 
     /// A box on the way that drops what one notification says, and the rest of its connection with it.
     @Test(arguments: [false, true])
-    func silenceCountsAsADeathWhileAnotherConnectionLives(isSuspect: Bool) throws {
+    func `Silence counts as a death while another connection lives`(isSuspect: Bool) throws {
         let world = try World()
         world.configuration.minimumConnections = 2
         world.configuration.keepalive.silentNs = 40_000_000
@@ -630,7 +630,7 @@ import Testing
         world.close()
     }
 
-    @Test func whereNothingLivesSilenceIsNobodysFault() throws {
+    @Test func `Where nothing lives silence is nobodys fault`() throws {
         let world = try World()
         world.configuration.minimumConnections = 2
         world.configuration.keepalive.silentNs = 40_000_000
@@ -645,7 +645,7 @@ import Testing
         world.close()
     }
 
-    @Test func aConnectionThatAnswersNobodyWhileAnotherDoesCounts() throws {
+    @Test func `A connection that answers nobody while another does counts`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
         world.configuration.minimumConnections = 2
         world.configuration.maximumConnections = 2
@@ -674,7 +674,7 @@ import Testing
     }
 
     /// A try that nobody answers counts, lest it be made again without end.
-    @Test func aPeerThatAnswersPingsOnlyIsNotSilent() throws {
+    @Test func `A peer that answers pings only is not silent`() throws {
         let world = try World()
         world.configuration.keepalive.silentNs = 20_000_000
         world.configuration.keepalive.deadNs = 500_000_000
@@ -688,7 +688,7 @@ import Testing
         world.close()
     }
 
-    @Test func aPeerThatAnswersPingsLives() throws {
+    @Test func `A peer that answers pings lives`() throws {
         let world = try World()
         world.configuration.keepalive.silentNs = 20_000_000
         // Long enough for a machine that is busy elsewhere, short enough to run out within the second below.
@@ -704,7 +704,7 @@ import Testing
         world.close()
     }
 
-    @Test func anUnreachableHost() throws {
+    @Test func `An unreachable host`() throws {
         let world = try World(over: .tls)
         world.server.stopListening()
         try world.start()

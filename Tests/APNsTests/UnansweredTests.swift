@@ -37,7 +37,7 @@ import Testing
 
     /// After it answered well, and with others on the same connection meanwhile; the first answer ends it.
     @Test(arguments: Manner.allCases)
-    func aHostThatAnswersNothingIsToldOf(manner: Manner) throws {
+    func `A host that answers nothing is told of`(manner: Manner) throws {
         let world = try World()
         world.configuration.unansweredNs = 300_000_000
         try world.connect()
@@ -66,7 +66,7 @@ import Testing
         world.close()
     }
 
-    @Test func lateAnswersAreAnswers() throws {
+    @Test func `Late answers are answers`() throws {
         let world = try World()
         world.configuration.unansweredNs = 1_000_000_000
         var waiting: [(ServerPeer, Int32)] = []
@@ -84,7 +84,7 @@ import Testing
     }
 
     /// What was found of the old host says nothing about the new one.
-    @Test func anotherConfigurationBeginsAnew() throws {
+    @Test func `Another configuration begins anew`() throws {
         let world = try World()
         world.configuration.unansweredNs = 200_000_000
         world.server.onRequest = { _, _ in }
@@ -102,7 +102,7 @@ import Testing
 
     /// A host that ends every stream is not asked without end: six sends in doubt or ten refused, and then a tier.
     @Test(arguments: [(code: ErrorCode.cancel, sends: 6, tier: 1), (code: .refusedStream, sends: 10, tier: 0)])
-    func whatIsNeverAnsweredEndsInATier(code: ErrorCode, sends: Int, tier: Int) throws {
+    func `What is never answered ends in a tier`(code: ErrorCode, sends: Int, tier: Int) throws {
         let server = ScriptedServer()
         server.onRequest = { try? $0.session.reset(stream: $1.stream, code) }
         let courier = try Courier(server, MachineSettings())

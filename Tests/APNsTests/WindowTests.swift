@@ -30,7 +30,7 @@ import Testing
         return (window, tickets)
     }
 
-    @Test func responseComplete() {
+    @Test func `Response complete`() {
         var (window, tickets) = Self.window(2)
         #expect(window.responded(tickets[1]) == Self.closed(1, .answered))
         #expect(window.count == 1)
@@ -40,7 +40,7 @@ import Testing
         #expect(window.nextDeadlineNs == nil)
     }
 
-    @Test func goAwayResendsWhatIsAboveAndKeepsTheRest() {
+    @Test func `Go away resends what is above and keeps the rest`() {
         var (window, tickets) = Self.window(4)
         var closed: [Window.Closed] = []
         window.goneAway(last: 3, into: &closed)
@@ -52,7 +52,7 @@ import Testing
         #expect(window.responded(tickets[1]) == Self.closed(1, .answered))
     }
 
-    @Test func twoGoAwaysTheFirstWithTheLargestID() {
+    @Test func `Two go aways the first with the largest ID`() {
         var (window, _) = Self.window(3)
         var closed: [Window.Closed] = []
         window.goneAway(last: .max, into: &closed)
@@ -62,7 +62,7 @@ import Testing
         #expect(window.count == 1)
     }
 
-    @Test func goAwayWithNothingProcessed() {
+    @Test func `Go away with nothing processed`() {
         var (window, _) = Self.window(2)
         var closed: [Window.Closed] = []
         window.goneAway(last: 0, into: &closed)
@@ -70,23 +70,23 @@ import Testing
         #expect(window.isEmpty)
     }
 
-    @Test func refusedStreamIsNotProcessed() {
+    @Test func `Refused stream is not processed`() {
         var (window, tickets) = Self.window(1)
         #expect(window.ended(tickets[0], isRefused: true, status: 0) == Self.closed(0, .notProcessed, isRefused: true))
     }
 
-    @Test func anotherResetIsInDoubt() {
+    @Test func `Another reset is in doubt`() {
         var (window, tickets) = Self.window(1)
         #expect(window.ended(tickets[0], isRefused: false, status: 0) == Self.closed(0, .inDoubt))
     }
 
-    @Test func aResetBeforeEndStreamWasWrittenIsNotProcessed() {
+    @Test func `A reset before end stream was written is not processed`() {
         var (window, tickets) = Self.window(2, kernelHas: 199)
         #expect(window.ended(tickets[0], isRefused: false, status: 0) == Self.closed(0, .inDoubt))
         #expect(window.ended(tickets[1], isRefused: false, status: 0) == Self.closed(1, .notProcessed, isRefused: true))
     }
 
-    @Test func aBodyCutOffIsDecidedByItsStatus() {
+    @Test func `A body cut off is decided by its status`() {
         var (window, tickets) = Self.window(2)
         #expect(window.ended(tickets[0], isRefused: false, status: 410) == Self.closed(0, .answered))
         #expect(window.ended(tickets[1], isRefused: true, status: 503) == Self.closed(1, .answered))
@@ -95,7 +95,7 @@ import Testing
     @Test(arguments: [
         (written: Int64(0), inDoubt: 0), (99, 0), (100, 1), (199, 1), (200, 2), (300, 3), (5_000, 3),
     ])
-    func aLostConnectionLeavesInDoubtWhatTheKernelHad(written: Int64, inDoubt: Int) {
+    func `A lost connection leaves in doubt what the kernel had`(written: Int64, inDoubt: Int) {
         var (window, _) = Self.window(3, kernelHas: 0)
         let late = window.open(Self.id(9), token: 1, nowNs: 10, nowMs: 1_009)
         window.handed(late, stream: 99, end: nil)
@@ -110,7 +110,7 @@ import Testing
         #expect(closed.last == Self.closed(9, .notProcessed))
     }
 
-    @Test func noResponseInTimeCountsFromEndStream() {
+    @Test func `No response in time counts from end stream`() {
         var (window, tickets) = Self.window(3, kernelHas: 100)
         #expect(window.nextDeadlineNs == 20 + Self.timeoutNs)
         window.kernelTook(200, nowNs: 5_000)
@@ -125,7 +125,7 @@ import Testing
         #expect(window.count == 1)
     }
 
-    @Test func aBodyThatCannotBeSentInTimeIsNotProcessed() {
+    @Test func `A body that cannot be sent in time is not processed`() {
         var window = Window(timeoutNs: Self.timeoutNs)
         let ticket = window.open(Self.id(0), token: 1, nowNs: 10, nowMs: 1_000)
         window.handed(ticket, stream: 1, end: nil)
@@ -139,7 +139,7 @@ import Testing
     }
 
     /// Whose fault it is when no response comes: the connection's, if nobody was answered meanwhile.
-    @Test func aConnectionThatAnswersNobodyIsGivenUp() {
+    @Test func `A connection that answers nobody is given up`() {
         var (window, tickets) = Self.window(2)
         #expect(window.responded(tickets[0]) != nil)
         let late = window.open(Self.id(7), token: 1, nowNs: 30, nowMs: 1_007)
@@ -159,14 +159,14 @@ import Testing
     }
 
     /// A reset of another stream is a sign of life, too.
-    @Test func aResetIsAnAnswer() {
+    @Test func `A reset is an answer`() {
         var (window, tickets) = Self.window(2)
         #expect(window.ended(tickets[1], isRefused: true, status: 0) != nil)
         #expect(window.expire(nowNs: 20 + Self.timeoutNs) == .entry(stream: 1, Self.closed(0, .inDoubt)))
     }
 
     /// Whoever is first among those the kernel has not yet closes; the next one's time runs all the same.
-    @Test func theTimeOfTheNextRunsWhenTheFirstUnsentOneCloses() {
+    @Test func `The time of the next runs when the first unsent one closes`() {
         var (window, tickets) = Self.window(3, kernelHas: 0)
         #expect(window.ended(tickets[0], isRefused: true, status: 0) != nil)
         window.kernelTook(300, nowNs: 70)
@@ -175,7 +175,7 @@ import Testing
     }
 
     /// What was answered while a request waited for the kernel says nothing about whether it is answered.
-    @Test func onlyAnswersAfterARequestWasSentShowThatTheConnectionLives() {
+    @Test func `Only answers after a request was sent show that the connection lives`() {
         var (window, tickets) = Self.window(2, kernelHas: 100)
         #expect(window.responded(tickets[0]) != nil)
         window.kernelTook(200, nowNs: 50)
@@ -183,7 +183,7 @@ import Testing
     }
 
     /// The kernel takes some of them: the time of each begins when its own end was taken.
-    @Test func eachIsTimedFromItsOwnEnd() {
+    @Test func `Each is timed from its own end`() {
         var (window, tickets) = Self.window(3, kernelHas: 100)
         window.kernelTook(299, nowNs: 60)
         #expect(window.responded(tickets[0]) != nil)
@@ -194,7 +194,7 @@ import Testing
         #expect(window.nextDeadlineNs == 80 + Self.timeoutNs)
     }
 
-    @Test func theNearerOfTwoDeadlinesIsNext() {
+    @Test func `The nearer of two deadlines is next`() {
         var window = Window(timeoutNs: Self.timeoutNs)
         let slow = window.open(Self.id(0), token: 1, nowNs: 10, nowMs: 0)
         window.handed(slow, stream: 1, end: nil)
@@ -210,7 +210,7 @@ import Testing
     }
 
     /// A reset while the body waits: nothing of its end was ever out.
-    @Test func aResetWhileTheBodyWaitsIsNotInDoubt() {
+    @Test func `A reset while the body waits is not in doubt`() {
         var (window, _) = Self.window(1)
         let slow = window.open(Self.id(1), token: 1, nowNs: 10, nowMs: 1_001)
         window.handed(slow, stream: 3, end: nil)
@@ -218,7 +218,7 @@ import Testing
     }
 
     /// What was answered before a request was opened says nothing about the connection since.
-    @Test func onlyAnswersAfterABodyBeganToWaitShowThatTheConnectionLives() {
+    @Test func `Only answers after a body began to wait show that the connection lives`() {
         var (window, tickets) = Self.window(1)
         #expect(window.responded(tickets[0]) != nil)
         let slow = window.open(Self.id(1), token: 1, nowNs: 30, nowMs: 1_001)
@@ -227,7 +227,7 @@ import Testing
     }
 
     /// The kernel's position never goes back, whatever is said of it.
-    @Test func whatTheKernelHadItKeeps() {
+    @Test func `What the kernel had it keeps`() {
         var (window, tickets) = Self.window(2, kernelHas: 200)
         window.kernelTook(0, nowNs: 90)
         #expect(window.ended(tickets[0], isRefused: false, status: 0) == Self.closed(0, .inDoubt))
@@ -237,7 +237,7 @@ import Testing
     }
 
     /// Positions, times and stream ids at their ends.
-    @Test func boundariesDoNotTrap() {
+    @Test func `Boundaries do not trap`() {
         var window = Window(timeoutNs: Self.timeoutNs)
         let last = window.open(Self.id(0), token: .max, nowNs: 0, nowMs: .max)
         window.handed(last, stream: .max, end: .max)
@@ -251,14 +251,14 @@ import Testing
     }
 
     /// What never left is told apart from what the peer refused.
-    @Test func whatNeverLeftWasNotRefused() {
+    @Test func `What never left was not refused`() {
         var (window, _) = Self.window(1, kernelHas: 0)
         var closed: [Window.Closed] = []
         window.lost(written: 99, into: &closed)
         #expect(closed == [Self.closed(0, .notProcessed)])
     }
 
-    @Test func aBodyThatWaitedIsTimedFromItsEnd() {
+    @Test func `A body that waited is timed from its end`() {
         var window = Window(timeoutNs: Self.timeoutNs)
         let slow = window.open(Self.id(0), token: 1, nowNs: 10, nowMs: 1_000)
         window.handed(slow, stream: 1, end: nil)
@@ -273,7 +273,7 @@ import Testing
         #expect(window.nextDeadlineNs == 900 + Self.timeoutNs)
     }
 
-    @Test func whatWasRefusedWasNeverThere() {
+    @Test func `What was refused was never there`() {
         var (window, _) = Self.window(1)
         let ticket = window.open(Self.id(5), token: 1, nowNs: 10, nowMs: 0)
         window.withdraw(ticket)
@@ -285,7 +285,7 @@ import Testing
 
     /// Whatever happens in whatever order, every entry closes exactly once.
     @Test(arguments: 0..<300)
-    func everyEntryClosesOnce(seed: Int) {
+    func `Every entry closes once`(seed: Int) {
         var random = SplitMix64(seed: UInt64(seed))
         var window = Window(timeoutNs: 500)
         var tickets: [UInt32: UInt32] = [:]

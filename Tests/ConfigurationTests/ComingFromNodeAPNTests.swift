@@ -144,7 +144,7 @@ import Testing
         }
     }
 
-    @Test func eachNameOfNodeAPNHasItsRow() {
+    @Test func `Each name of node APN has its row`() {
         expect("Options of Connection", Self.connectionOptions.map { (name: $0.0, defaults: [$0.1, $0.2]) })
         expect("Methods of Connection", Self.connectionMethods.map { (name: $0, defaults: []) })
         expect("Events of Connection", Self.connectionEvents.map { (name: $0, defaults: []) })
@@ -157,7 +157,7 @@ import Testing
         #expect(statuses == Self.statuses.map { "\($0.0) \($0.1)" })
     }
 
-    @Test func itsConfigurationWorks() throws {
+    @Test func `Its configuration works`() throws {
         let blocks = article.components(separatedBy: "```yaml\n").dropFirst().map {
             $0.components(separatedBy: "```")[0]
         }
@@ -166,7 +166,7 @@ import Testing
     }
 
     /// Each setting, metric, symbol, option, log line and member of a record that it names.
-    @Test func eachNameOfOursIsThere() throws {
+    @Test func `Each name of ours is there`() throws {
         let names = try OurNames()
         let theirs = Set(rows.flatMap(\.names)).union(Self.foreign)
         for span in Set(ours.flatMap(OurNames.spans)).sorted() where !theirs.contains(span) && !names.has(span) {
@@ -182,9 +182,9 @@ import Testing
         "--log-levels debug", "apns-worker serve", "unregistered_at", "apns-ids", "connecting", "InvalidTopic",
         "apns.result",
     ])
-    func whatIsNotThereIsFound(name: String) throws { #expect(try !OurNames().has(name)) }
+    func `What is not there is found`(name: String) throws { #expect(try !OurNames().has(name)) }
 
-    @Test func theDefaultsThatItNamesAreOurs() throws {
+    @Test func `The defaults that it names are ours`() throws {
         let app = AppSettings(
             name: "a", bundleIDs: ["a"], credential: .token(TokenCredential(key: .text(""), keyID: "", teamID: "")))
         #expect(app.port == 443 && app.environment == .production && app.verifiesHost)

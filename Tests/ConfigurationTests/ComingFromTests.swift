@@ -105,7 +105,7 @@ import Testing
         )
     }
 
-    @Test(arguments: origins) func eachNameOfTheirsHasItsRow(origin: Origin) throws {
+    @Test(arguments: origins) func `Each name of theirs has its row`(origin: Origin) throws {
         let rows = try Self.read(origin).rows
         let named = Set(rows.map(\.theirs).flatMap(OurNames.spans))
         for name in origin.theirs where !named.contains(name) { Issue.record("\(origin.name): \(name) has no row") }
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test(arguments: origins) func eachNameOfOursIsThere(origin: Origin) throws {
+    @Test(arguments: origins) func `Each name of ours is there`(origin: Origin) throws {
         let (rows, prose) = try Self.read(origin)
         let names = try OurNames()
         let known = origin.foreign.union(origin.theirs)

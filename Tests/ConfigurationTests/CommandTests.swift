@@ -109,7 +109,7 @@ struct CommandTests {
     @Test(arguments: [
         ["--help"], ["help"], ["-h"], ["run", "--help"], ["help", "run"], ["check", "-h"], ["simulate", "--help"],
     ])
-    func helpGoesToStandardOutput(arguments: [String]) throws {
+    func `Help goes to standard output`(arguments: [String]) throws {
         let ended = try run(arguments)
         #expect(ended.output.hasPrefix("Usage: apns-worker "))
         #expect(ended.errors.isEmpty)
@@ -117,13 +117,13 @@ struct CommandTests {
     }
 
     @Test(arguments: ["run", "demo"])
-    func whatLogsTakesItsLevels(command: String) throws {
+    func `What logs takes its levels`(command: String) throws {
         let help = try run([command, "--help"]).output
         #expect(help.contains("--log-level LEVEL ") && help.contains("--log-part PART=LEVEL "))
         #expect(help.contains("critical") && help.contains("simulator;"))
     }
 
-    @Test func versionIsOneLine() throws {
+    @Test func `Version is one line`() throws {
         let ended = try run(["--version"])
         #expect(ended.output.split(separator: "\n").count == 1)
         #expect(ended.output.hasPrefix("apns-worker "))
@@ -131,7 +131,7 @@ struct CommandTests {
     }
 
     /// Starts, says how to use it, and ends in order when told to.
-    @Test func theSimulatorStartsAndStops() throws {
+    @Test func `The simulator starts and stops`() throws {
         let folder = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
         defer { try? FileManager.default.removeItem(at: folder) }
         let process = Process()

@@ -376,11 +376,11 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         ("[]", ["w.yaml:1:1: expected a mapping, found a list"]),
         ("delivery: {}", ["w.yaml:1:1: kafka: is missing", "w.yaml:1:1: apps: is missing"]),
     ])
-    func aFileThatIsNoConfiguration(text: String, expected: [String]) {
+    func `A file that is no configuration`(text: String, expected: [String]) {
         #expect(errors(text) == expected)
     }
 
-    @Test func allErrorsComeInTheOrderOfTheFile() {
+    @Test func `All errors come in the order of the file`() {
         let text = """
             kafka: {group: x}
             delivery:
@@ -411,14 +411,14 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             ])
     }
 
-    @Test func manyErrorsAreCut() {
+    @Test func `Many errors are cut`() {
         let text = minimal + (1...200).map { "zz\($0): 1\n" }.joined()
         let lines = errors(text)
         #expect(lines.count == 51)
         #expect(lines.last == "and 150 more problems")
     }
 
-    @Test func aFileThatCannotBeReadIsOneLine() {
+    @Test func `A file that cannot be read is one line`() {
         #expect(throws: ConfigurationError.self) { try WorkerConfiguration.load(file: "/nonexistent/w.yaml") }
         do throws(ConfigurationError) {
             _ = try WorkerConfiguration.load(file: "/nonexistent/w.yaml")
@@ -428,7 +428,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
     }
 
     /// No part of a secret may show in an error or in what a configuration prints.
-    @Test func secretsAreNotShown() throws {
+    @Test func `Secrets are not shown`() throws {
         let secret = "hunter2hunter2"
         let text = """
             kafka: {bootstrap_servers: a, librdkafka: {sasl.password: \(secret)}}

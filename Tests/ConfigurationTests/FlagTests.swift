@@ -14,13 +14,13 @@ import Testing
         return flags
     }
 
-    @Test func flagsSayWhatTheSmallestFileSays() throws {
+    @Test func `Flags say what the smallest file says`() throws {
         var expected = try load(minimal).configuration
         expected.apps[0].name = "default"
         #expect(try WorkerConfiguration.load(flags: Self.good).configuration == expected)
     }
 
-    @Test func allFlagsAreRead() throws {
+    @Test func `All flags are read`() throws {
         var flags = Self.good
         flags.bundleIDs.append("com.example.other")
         flags.environment = "development"
@@ -39,7 +39,7 @@ import Testing
         #expect(app.authorities == .file("$HOME/${x}"))
     }
 
-    @Test func errorsNameTheFlag() {
+    @Test func `Errors name the flag`() {
         var flags = AppFlags()
         flags.port = "x"
         flags.bundleIDs = ["a", "/"]
@@ -72,12 +72,12 @@ import Testing
         return flags
     }
 
-    @Test func withoutThemTheFileDecides() throws {
+    @Test func `Without them the file decides`() throws {
         let loaded = try load(minimal + "log: {level: error, parts: {kafka: debug}}\n")
         #expect(try flags().applied(to: loaded) == loaded)
     }
 
-    @Test func theyAreInForceWithoutTheKeysOfTheFile() throws {
+    @Test func `They are in force without the keys of the file`() throws {
         let log = try flags("--log-level", "debug", "--log-part", "apns=trace", "--log-part=kafka=error")
             .applied(to: load(minimal)).configuration.log
         #expect(log.level == .debug)
@@ -88,7 +88,7 @@ import Testing
     }
 
     /// What a reload reads is another file by now; the flags are the same.
-    @Test func theyTakeThePlaceOfTheFilesWhateverItSays() throws {
+    @Test func `They take the place of the files whatever it says`() throws {
         let flags = try flags("--log-level", "notice", "--log-part", "apns=debug")
         for file in [
             "log: {level: error, parts: {apns: error, kafka: trace}}\n", "log: {parts: {kafka: trace}}\n",
@@ -102,7 +102,7 @@ import Testing
         }
     }
 
-    @Test func ofOnePartTheLastCounts() throws {
+    @Test func `Of one part the last counts`() throws {
         let log = try flags(
             "--log-part", "apns=debug", "--log-part", "apns=error", "--log-level=info", "--log-level=trace")
         #expect(log.parts == [.apns: .error] && log.level == .trace)
@@ -127,7 +127,7 @@ import Testing
         (["--log-leve", "x"], "--log-level: there is no level \"x\"; expected one of "),
         (["--log-lvl", "debug"], "unknown option \"--log-lvl\"; did you mean --log-level?"),
     ])
-    func whatIsWrongIsNamedWithTheNearest(arguments: [String], words: String) throws {
+    func `What is wrong is named with the nearest`(arguments: [String], words: String) throws {
         do throws(UsageError) {
             _ = try Self.table.parse(arguments, LogFlags())
             Issue.record("\(arguments) were taken")

@@ -11,12 +11,12 @@ import Testing
             ("2026-01-31T13:00:00+01:00", 1_769_860_800_000), ("2026-01-31T06:30:00-05:30", 1_769_860_800_000),
             ("2024-02-29T00:00:00Z", 1_709_164_800_000), ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
         ] as [(String, Int64)])
-    func times(text: String, ms: Int64) {
+    func `Times`(text: String, ms: Int64) {
         #expect(Moment(text) == .at(ms))
         #expect(Moment(text)?.ms(nowMs: 5) == ms)
     }
 
-    @Test func howLongAgo() {
+    @Test func `How long ago`() {
         #expect(Moment("15m") == .ago(.seconds(900)) && Moment("0") == .ago(.zero))
         #expect(Moment("2h")?.ms(nowMs: 10_000_000) == 2_800_000)
         #expect(Moment("2h")?.ms(nowMs: 5) == 0)
@@ -27,13 +27,13 @@ import Testing
         "2026-01-31T24:00:00Z", "2026-01-31T12:60:00Z", "2026-01-31T12:00:60Z", "2026-01-31T12:00:00+24:00",
         "2026-01-31T12:00:00Z ", "1969-12-31T23:59:59Z", "2026-1-31T12:00:00Z", "٢٠٢٦-01-31T12:00:00Z", "15",
     ])
-    func whatIsNoTime(text: String) {
+    func `What is no time`(text: String) {
         #expect(Moment(text) == nil)
         let error = #expect(throws: UsageError.self) { try OptionValue.moment(text) }
         #expect(error?.description.contains("such as 2026-01-31T12:00:00Z, or how long ago") == true)
     }
 
-    @Test func rates() throws {
+    @Test func `Rates`() throws {
         #expect(try OptionValue.rate("1/s") == 1)
         #expect(try OptionValue.rate("1000000/s") == 1_000_000)
         for text in ["", "/s", "0/s", "1", "1/m", "-1/s", "1.5/s", "1000001/s", " 1/s"] {
@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    @Test func topics() throws {
+    @Test func `Topics`() throws {
         #expect(try OptionValue.topicName("apns.requests-2_b") == "apns.requests-2_b")
         for text in ["", ".", "..", "a b", "a/b", String(repeating: "a", count: 250)] {
             #expect(throws: UsageError.self) { try OptionValue.topicName(text) }

@@ -13,7 +13,7 @@ import Testing
             .dropFirst().map { $0.components(separatedBy: "```")[0] }
     }
 
-    @Test func eachBlockIsAFileThatWorks() throws {
+    @Test func `Each block is a file that works`() throws {
         let blocks = try Self.blocks()
         #expect(blocks.count == 3)
         for block in blocks {
@@ -21,14 +21,14 @@ import Testing
         }
     }
 
-    @Test func theReferenceSaysTheDefaults() throws {
+    @Test func `The reference says the defaults`() throws {
         let blocks = try Self.blocks()
         try #require(blocks.count == 3)
         #expect(try load(blocks[1]).configuration == load(blocks[0]).configuration)
     }
 
     /// Whatever key the code reads stands in the reference or among the examples.
-    @Test func eachKeyIsExplained() throws {
+    @Test func `Each key is explained`() throws {
         let settings = Self.readme.deletingLastPathComponent().appending(path: "Sources/Configuration/Settings")
         let files = try FileManager.default.contentsOfDirectory(at: settings, includingPropertiesForKeys: nil)
         let code = try files.map { try String(contentsOf: $0, encoding: .utf8) }.joined()

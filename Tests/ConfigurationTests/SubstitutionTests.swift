@@ -13,12 +13,12 @@ import Testing
         ("${NOT:-d}", "d"), ("${EMPTY:-d}", "d"), ("${A:-d}", "x"), ("z${EMPTY}", "z"), ("${NOT:-}z", "z"),
         ("${TRICK}", "${A}$$"), ("${NOT:-a:-b}", "a:-b"), ("${NOT:-$A}", "$A"), ("é${A}é", "éxé"),
     ])
-    func replacesInScalars(text: String, expected: String) throws {
+    func `Replaces in scalars`(text: String, expected: String) throws {
         let yaml = minimal.replacing("\"localhost:9092\"", with: "localhost, librdkafka: {p: '\(text)'}")
         #expect(try load(yaml, Self.environment).configuration.kafka.properties.map(\.value) == [expected])
     }
 
-    @Test func whatIsReplacedCanBeAnyKindOfValue() throws {
+    @Test func `What is replaced can be any kind of value`() throws {
         let text =
             minimal.replacing("- name: shop", with: "- name: shop\n    port: \"${PORT}\"")
             + "unregistered: {include_bad_tokens: \"${YES}\"}\ndelivery: {max_age: \"${AGE:-30m}\"}\n"
@@ -28,7 +28,7 @@ import Testing
         #expect(configuration.delivery.maxAge == .seconds(1_800))
     }
 
-    @Test func keysAreNeverReplaced() {
+    @Test func `Keys are never replaced`() {
         #expect(
             errors(minimal + "${A}: 1\n", Self.environment).map { $0.prefix(27) } == ["w.yaml:6:1: ${A}: unknown k"])
     }
@@ -41,14 +41,14 @@ import Testing
         ("${A", "${ without its }; a dollar itself is written $$"),
         ("${NOT}", "the environment variable NOT is not set; ${NOT:-default} would give it a default"),
     ])
-    func refusesWithPlace(text: String, expected: String) {
+    func `Refuses with place`(text: String, expected: String) {
         #expect(
             errors(minimal + "results: {topic: '\(text)'}\n", Self.environment) == [
                 "w.yaml:6:18: results.topic: \(expected)"
             ])
     }
 
-    @Test func aPropertyMayStandInAFile() throws {
+    @Test func `A property may stand in a file`() throws {
         let folder = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }

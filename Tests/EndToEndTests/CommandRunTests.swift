@@ -23,7 +23,7 @@ extension EndToEnd.Commands {
         }
 
         @Test(.needs(.worker, .broker, .python))
-        func sendWaitsForItsResult() throws {
+        func `Send waits for its result`() throws {
             let scene = try Scene("send", partitions: 4)
             _ = try scene.startSimulator()
             // The ids are Apple's, so that only its place finds a request by a derived one.
@@ -67,7 +67,7 @@ extension EndToEnd.Commands {
 
         /// Straight to APNs: no broker is there.
         @Test(.needs(.worker))
-        func sendDirectly() throws {
+        func `Send directly`() throws {
             let folder = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("direct"))
             try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
             defer { try? FileManager.default.removeItem(at: folder) }
@@ -141,7 +141,7 @@ extension EndToEnd.Commands {
 
         /// What reads the one reads the other.
         @Test(.needs(.worker, .broker, .python))
-        func bothWaysOfSendingPrintTheSame() throws {
+        func `Both ways of sending print the same`() throws {
             let scene = try Scene("alike", partitions: 1)
             _ = try scene.startSimulator("--environment", "development")
             scene.configuration.appKeys = "environment: development"
@@ -184,7 +184,7 @@ extension EndToEnd.Commands {
         }
 
         @Test(.needs(.worker))
-        func sendIsRefusedWhereNoResultComes() throws {
+        func `Send is refused where no result comes`() throws {
             let folder = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("refused"))
             try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
             defer { try? FileManager.default.removeItem(at: folder) }
@@ -198,7 +198,7 @@ extension EndToEnd.Commands {
 
         /// What waits in a tier has no result yet, and that is no sign that no worker runs.
         @Test(.needs(.worker, .broker, .python))
-        func sendSaysWhereItsNotificationWaits() throws {
+        func `Send says where its notification waits`() throws {
             let scene = try Scene("putoff", partitions: 1)
             _ = try scene.startSimulator()
             let tier = "\(scene.name).retry.1h"
@@ -217,7 +217,7 @@ extension EndToEnd.Commands {
 
         /// What is held says so, and who holds it.
         @Test(.needs(.worker, .broker, .python))
-        func sendNamesAPausedApp() throws {
+        func `Send names a paused app`() throws {
             let scene = try Scene("paused", partitions: 1)
             _ = try scene.startSimulator()
             let port = Ports.claim()
@@ -243,7 +243,7 @@ extension EndToEnd.Commands {
 
         /// By its device, its request or its id, in every kind that has these.
         @Test(.needs(.worker, .broker, .python, .kcat))
-        func tailFinds() throws {
+        func `Tail finds`() throws {
             let scene = try Scene("find", partitions: 2)
             _ = try scene.startSimulator()
             let worker = try scene.startWorker()
@@ -299,7 +299,7 @@ extension EndToEnd.Commands {
         /// What is to be sent later than anybody waits for: where it waits, and until when; what is wrong with it at
         /// once.
         @Test(.needs(.worker, .broker, .python))
-        func sendSaysWhenItsNotificationWillBeSent() throws {
+        func `Send says when its notification will be sent`() throws {
             let scene = try Scene("later", partitions: 1)
             _ = try scene.startSimulator()
             let tier = "\(scene.name).retry.1h"
@@ -333,7 +333,7 @@ extension EndToEnd.Commands {
 
         /// `check` says beforehand what the brokers say when the topics are made.
         @Test(.needs(.worker, .broker, .python))
-        func topicsThatCannotBeMadeAreExplained() throws {
+        func `Topics that cannot be made are explained`() throws {
             let scene = try Scene("uncreated", partitions: 1)
             _ = try scene.startSimulator()
             scene.configuration.results = "\(scene.name).missing"
@@ -364,7 +364,7 @@ extension EndToEnd.Commands {
         }
 
         @Test(.needs(.worker, .broker, .python, .kcat))
-        func tailFollows() throws {
+        func `Tail follows`() throws {
             let scene = try Scene("tail", partitions: 4)
             _ = try scene.startSimulator()
             let worker = try scene.startWorker()
@@ -423,7 +423,7 @@ extension EndToEnd.Commands {
 
         /// What is added to a topic while it is read, and the topic that is made anew, is read from its beginning.
         @Test(.needs(.worker, .broker, .kcat))
-        func tailFollowsATopicThatChanges() throws {
+        func `Tail follows a topic that changes`() throws {
             let broker = try #require(KafkaBroker.shared)
             let topic = try broker.newTopic("changes")
             let following = try ChildProcess(
@@ -459,7 +459,7 @@ extension EndToEnd.Commands {
 
         /// A command that fails gets the same records again; what it took is committed, and goes to nobody else.
         @Test(.needs(.worker, .broker, .python, .kcat))
-        func execCommitsWhatTheCommandTook() throws {
+        func `Exec commits what the command took`() throws {
             let scene = try Scene("exec", partitions: 4)
             let values = (0..<100).map {
                 #"{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":\#($0)}"#
@@ -516,7 +516,7 @@ extension EndToEnd.Commands {
         /// A second member joins while the first one's command runs: that is waited for, so nothing is handed over
         /// twice.
         @Test(.needs(.worker, .broker, .python, .kcat))
-        func membersShareWithoutRepeating() throws {
+        func `Members share without repeating`() throws {
             let scene = try Scene("share", partitions: 4)
             let values = (0..<400).map { #"{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":\#($0)}"# }
             try scene.kcat(
@@ -548,7 +548,7 @@ extension EndToEnd.Commands {
 
         /// Whatever the worker writes through a broker is what `schema` says.
         @Test(.needs(.worker, .broker, .python), .needsJSONSchema)
-        func schemasHold() throws {
+        func `Schemas hold`() throws {
             let scene = try Scene("schemas")
             _ = try scene.startSimulator()
             // Faults of the credential would hold everything else back for a while.

@@ -134,7 +134,7 @@ extension EndToEnd.Commands {
         ]
 
         @Test(.needs(.worker), arguments: mistakes)
-        func mistakesGetOneLine(arguments: [String], status: Int32, words: String) throws {
+        func `Mistakes get one line`(arguments: [String], status: Int32, words: String) throws {
             let ended = try Self.run(arguments)
             #expect(ended.ending == .exited(status), "\(ended.text)")
             #expect(ended.text.contains(words), "\(ended.text)")
@@ -151,14 +151,14 @@ extension EndToEnd.Commands {
                 (#""$0" schema result <&- > /dev/null"#, 0, ""),
                 (#"{ "$0" schema asyncapi; echo "ended $?" >&2; } | true"#, 0, "ended 0\n"),
             ] as [(String, Int32, String)])
-        func outputThatCannotBeWrittenIsAFailure(command: String, status: Int32, words: String) throws {
+        func `Output that cannot be written is a failure`(command: String, status: Int32, words: String) throws {
             let ended = try Scene.run("sh", ["-c", command, Tool.worker.path()])
             #expect(ended.ending == .exited(status), "\(ended.text)")
             #expect(words.isEmpty ? ended.text == "" : ended.text.contains(words), "\(ended.text)")
         }
 
         /// A pipe into which nobody writes is not waited for for ever.
-        @Test(.needs(.worker)) func aPayloadIsWaitedForUntilTheDeadline() throws {
+        @Test(.needs(.worker)) func `A payload is waited for until the deadline`() throws {
             let pipe = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("pipe")).path
             #expect(mkfifo(pipe, 0o600) == 0)
             defer { unlink(pipe) }
@@ -170,7 +170,7 @@ extension EndToEnd.Commands {
         }
 
         /// It is said at once, and again when it is given up.
-        @Test(.needs(.worker)) func aBrokerThatDoesNotAnswerIsNamedAfterTwoSeconds() throws {
+        @Test(.needs(.worker)) func `A broker that does not answer is named after two seconds`() throws {
             let ended = try Self.run(
                 ["tail", "results", "--bootstrap-servers", "127.0.0.1:1", "--topic", "t", "--from", "end"])
             #expect(ended.ending == .exited(1))
@@ -181,7 +181,7 @@ extension EndToEnd.Commands {
         }
 
         /// What it prints is a configuration that works.
-        @Test(.needs(.worker)) func theSimulatorsAppsCanBeUsed() throws {
+        @Test(.needs(.worker)) func `The simulators apps can be used`() throws {
             let folder = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("printed"))
             try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
             defer { try? FileManager.default.removeItem(at: folder) }
@@ -202,13 +202,13 @@ extension EndToEnd.Commands {
         }
 
         @Test(.needs(.worker), arguments: ["--version", "-V", "version"])
-        func theVersionIsPrinted(word: String) throws {
+        func `The version is printed`(word: String) throws {
             let ended = try Self.run([word])
             #expect(ended.ending == .exited(0) && ended.text.hasPrefix("apns-worker 0."), "\(ended.text)")
         }
 
         @Test(.needs(.worker), arguments: ["send", "channels", "tail", "replay", "feedback", "schema"])
-        func helpTellsItsOptions(command: String) throws {
+        func `Help tells its options`(command: String) throws {
             let ended = try Self.run([command, "--help"])
             #expect(ended.ending == .exited(0) && ended.text.hasPrefix("Usage: apns-worker \(command)"))
             #expect(try Self.run(["--help"]).text.contains("\n  \(command) "))
@@ -216,7 +216,7 @@ extension EndToEnd.Commands {
 
         /// The AsyncAPI document has the configuration's names.
         @Test(.needs(.worker))
-        func theAsyncAPIDocumentOfAConfiguration() throws {
+        func `The async API document of a configuration`() throws {
             let file = FileManager.default.temporaryDirectory.appending(path: "asyncapi-\(UUID().uuidString).yaml")
             defer { try? FileManager.default.removeItem(at: file) }
             let text = """
@@ -242,7 +242,7 @@ extension EndToEnd.Commands {
         }
 
         @Test(.needs(.worker))
-        func schemasAreJSON() throws {
+        func `Schemas are JSON`() throws {
             let list = try Self.run(["schema"]).text
             let names = list.split(separator: "\n").compactMap { $0.split(separator: " ").first.map(String.init) }
             #expect(names.contains("request-envelope") && names.contains("result") && names.contains("asyncapi"))

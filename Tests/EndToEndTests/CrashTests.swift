@@ -11,7 +11,7 @@ extension EndToEnd.Troubles {
 
         /// Three workers, 5,000 records, one of which kills whoever reads it.
         @Test(.needs(.worker, .broker, .python, .kcat, .curl), .needsClang, .timeLimit(.minutes(4)))
-        func oneRecordKillsNobodyElsesNotifications() throws {
+        func `One record kills nobody elses notifications`() throws {
             let scene = try Scene("crashed", partitions: 6)
             _ = try scene.startSimulator("--latency", "20ms")
             let library = try Self.library(in: scene)
@@ -79,7 +79,7 @@ extension EndToEnd.Troubles {
 
         /// The same offset of a topic that is made anew is another record: it is given up after two deaths of its own.
         @Test(.needs(.worker, .broker, .python, .kcat), .needsClang, .timeLimit(.minutes(5)))
-        func deathsAtATopicThatIsMadeAnewCountAnew() throws {
+        func `Deaths at a topic that is made anew count anew`() throws {
             let scene = try Scene("died-anew", partitions: 1)
             _ = try scene.startSimulator()
             let library = try Self.library(in: scene)
@@ -153,7 +153,7 @@ extension EndToEnd.Troubles {
         }
 
         @Test(.needs(.worker, .broker, .python), .needsClang, .timeLimit(.minutes(4)))
-        func whoWantsACoreHasItAtOnce() throws {
+        func `Who wants a core has it at once`() throws {
             let scene = try Scene("core", partitions: 1)
             _ = try scene.startSimulator()
             let library = try Self.library(in: scene)

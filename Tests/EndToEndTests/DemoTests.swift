@@ -5,7 +5,7 @@ extension EndToEnd.Starts {
     /// `apns-worker demo`: no broker is needed, it has one of its own.
     @Suite(.serialized) struct DemoTests {
         @Test(.needs(.worker), .timeLimit(.minutes(3)))
-        func theBooksAgree() throws {
+        func `The books agree`() throws {
             let demo = try ChildProcess(Tool.worker.path(), ["demo", "--count", "20000"])
             #expect(try demo.wait(seconds: 150) == .exited(0), "\(demo.text)")
             #expect(demo.text.contains("The books agree."))
@@ -17,14 +17,14 @@ extension EndToEnd.Starts {
         }
 
         @Test(.needs(.worker), .timeLimit(.minutes(3)))
-        func aWithheldResultIsNoticed() throws {
+        func `A withheld result is noticed`() throws {
             let demo = try ChildProcess(Tool.worker.path(), ["demo", "--count", "3000", "--withhold", "7"])
             #expect(try demo.wait(seconds: 150) == .exited(1), "\(demo.text)")
             #expect(demo.text.contains("The books differ in 1:"))
         }
 
         @Test(.needs(.worker), .timeLimit(.minutes(3)))
-        func faultsAreSurvived() throws {
+        func `Faults are survived`() throws {
             let demo = try ChildProcess(
                 Tool.worker.path(),
                 ["demo", "--count", "10000", "--faults", "goaway@1000,cut-inside@3000,refuse-stream@700,Shutdown@2500"])

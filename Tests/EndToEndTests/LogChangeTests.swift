@@ -7,7 +7,7 @@ extension EndToEnd.Logs {
     /// Logs that change under a running worker, and offsets that no log has.
     @Suite(.serialized) struct LogChangeTests {
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
-        func aCommittedOffsetThatNoLogHasIsReadFromTheBeginning() throws {
+        func `A committed offset that no log has is read from the beginning`() throws {
             let scene = try Scene("offset", partitions: 2)
             _ = try scene.startSimulator()
             try scene.commit(partition: 0, offset: .max - 10, metadata: "AAAA")
@@ -21,7 +21,7 @@ extension EndToEnd.Logs {
         }
 
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
-        func aTopicThatIsMadeAnewIsReadFromItsBeginning() throws {
+        func `A topic that is made anew is read from its beginning`() throws {
             let scene = try Scene("anew")
             _ = try scene.startSimulator()
             let worker = try scene.startWorker()
@@ -37,7 +37,7 @@ extension EndToEnd.Logs {
 
         /// Apple is slow while the topic is made anew.
         @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(5)))
-        func whatIsInFlightOfALogThatIsGoneHasItsResults() throws {
+        func `What is in flight of a log that is gone has its results`() throws {
             let scene = try Scene("inflight", partitions: 1)
             let simulator = try scene.startSimulator("--latency", "20s")
             let worker = try scene.startWorker()
@@ -58,7 +58,7 @@ extension EndToEnd.Logs {
         }
 
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
-        func aTopicThatIsDeletedHoldsUpNoOther() throws {
+        func `A topic that is deleted holds up no other`() throws {
             let scene = try Scene("gone", partitions: 4)
             let other = "\(scene.name).other"
             try scene.change("create", other, "4")
@@ -80,7 +80,7 @@ extension EndToEnd.Logs {
         }
 
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
-        func aResultTopicThatIsDeletedHoldsUpWhatNeedsItOnly() throws {
+        func `A result topic that is deleted holds up what needs it only`() throws {
             let scene = try Scene("unwritable", partitions: 2)
             let prefix = try #require(try scene.prefix(of: "Unregistered"))
             _ = try scene.startSimulator()

@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct FileWatchBaselineTests {
     /// Between reading a file and watching it, it may be replaced.
-    @Test func aFileReplacedBeforeItIsWatchedIsNews() throws {
+    @Test func `A file replaced before it is watched is news`() throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("watch-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }
@@ -27,7 +27,7 @@ import Testing
         #expect(changes.count == 2)
     }
 
-    @Test func aLargeFileIsKnownByItsFirstBytes() throws {
+    @Test func `A large file is known by its first bytes`() throws {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("watch-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: file) }
         let bytes = Data((0...FileWatch.hashedLimit).map { UInt8(truncatingIfNeeded: $0 &* 31) })

@@ -5,7 +5,7 @@ import Testing
 import CLinux
 
 @Suite struct LoopTests {
-    @Test func aThreadThatNobodyJoinsGivesBackItsStack() throws {
+    @Test func `A thread that nobody joins gives back its stack`() throws {
         // Virtual, in bytes; a stack has 8 MiB.
         func mapped() throws -> Int {
             let words = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8).split(separator: " ")
@@ -18,7 +18,7 @@ import CLinux
         #expect(try mapped() - before <= 4 << 30)
     }
 
-    @Test func aThreadIsJoinedOnce() throws {
+    @Test func `A thread is joined once`() throws {
         let ended = Atomic(false)
         let thread = try LoopThread(name: "joined") { loop in loop.perform { ended.store(true, ordering: .relaxed) } }
         thread.loop.perform { thread.stop() }
@@ -28,7 +28,7 @@ import CLinux
         thread.join()
     }
 
-    @Test func aReadableDescriptorIsReportedUntilItIsRead() throws {
+    @Test func `A readable descriptor is reported until it is read`() throws {
         let loop = try Loop()
         let pipe = Pipe()
         let reading = pipe.fileHandleForReading.fileDescriptor
@@ -51,7 +51,7 @@ import CLinux
         #expect(seen.count == 3)
     }
 
-    @Test func oneThatIsUnregisteredInTheSameTurnHearsNothing() throws {
+    @Test func `One that is unregistered in the same turn hears nothing`() throws {
         let loop = try Loop()
         let pipes = [Pipe(), Pipe()]
         var registrations: [Registration] = []
@@ -70,7 +70,7 @@ import CLinux
         #expect(heard == 1)
     }
 
-    @Test func aClosedDescriptorCannotBeRegistered() throws {
+    @Test func `A closed descriptor cannot be registered`() throws {
         let loop = try Loop()
         #expect(throws: SystemError(call: "epoll_ctl", code: EBADF)) {
             _ = try loop.register(9_999, for: .readable) { _ in }
@@ -78,7 +78,7 @@ import CLinux
         #expect("\(SystemError(call: "bind", code: EADDRINUSE))" == "bind: Address already in use (EADDRINUSE)")
     }
 
-    @Test func turnEndsComeAfterEverythingElseOfTheTurn() throws {
+    @Test func `Turn ends come after everything else of the turn`() throws {
         let loop = try Loop()
         nonisolated(unsafe) var trace: [String] = []
         loop.onTurnEnd { trace.append("first") }
@@ -95,7 +95,7 @@ import CLinux
         #expect(trace.count == 7)
     }
 
-    @Test func anEnderThatAsksAgainIsCalledInTheSameTurn() throws {
+    @Test func `An ender that asks again is called in the same turn`() throws {
         let loop = try Loop()
         var calls = 0
         var ender: Ender?
@@ -109,13 +109,13 @@ import CLinux
         ender = nil
     }
 
-    @Test func stopWakesAndEndsARunningLoop() throws {
+    @Test func `Stop wakes and ends a running loop`() throws {
         let thread = try LoopThread(name: "test loop")
         thread.stop()
         thread.join()
     }
 
-    @Test func performRunsOnTheLoopsThread() throws {
+    @Test func `Perform runs on the loops thread`() throws {
         let thread = try LoopThread(name: "a name longer than fifteen")
         let isThere = Mutex<[Bool]>([])
         let done = DispatchSemaphore(value: 0)
@@ -138,7 +138,7 @@ import CLinux
 }
 
 @Suite struct ReadinessTests {
-    @Test func itsBitsAreThoseOfEpoll() {
+    @Test func `Its bits are those of epoll`() {
         #expect(Readiness.readable.rawValue == EPOLLIN.rawValue)
         #expect(Readiness.writable.rawValue == EPOLLOUT.rawValue)
         #expect(Readiness.peerClosed.rawValue == EPOLLRDHUP.rawValue)

@@ -4,7 +4,8 @@ import Synchronization
 import Testing
 
 @Suite struct MailboxTests {
-    @Test(arguments: [1, 4, 8]) func whatManyThreadsPostArrivesOnceAndInEachThreadsOrder(threads: Int) throws {
+    @Test(arguments: [1, 4, 8])
+    func `What many threads post arrives once and in each threads order`(threads: Int) throws {
         let perThread = 20_000
         let seen = Mutex(Seen(last: Array(repeating: -1, count: threads)))
         let done = DispatchSemaphore(value: 0)
@@ -41,7 +42,7 @@ import Testing
         #expect(mailbox.count == 0)
     }
 
-    @Test func aBatchPostedWhileTheLoopIsAsleepTakesOneTurn() throws {
+    @Test func `A batch posted while the loop is asleep takes one turn`() throws {
         let loop = try Loop()
         var batches: [[Int]] = []
         let mailbox = Mailbox<Int>(loop: loop) { batches.append($0) }
@@ -54,7 +55,7 @@ import Testing
     }
 
     /// A sleeping thread is woken by the first post only, a busy one by none.
-    @Test func aBurstWakesOnce() throws {
+    @Test func `A burst wakes once`() throws {
         let entered = DispatchSemaphore(value: 0)
         let leave = DispatchSemaphore(value: 0)
         let done = DispatchSemaphore(value: 0)
@@ -79,7 +80,7 @@ import Testing
         receiver.join()
     }
 
-    @Test func whatAHandlerPostsToItselfComesInTheNextTurn() throws {
+    @Test func `What a handler posts to itself comes in the next turn`() throws {
         let loop = try Loop()
         var seen: [Int] = []
         var mailbox: Mailbox<Int>?
@@ -96,7 +97,7 @@ import Testing
         mailbox = nil
     }
 
-    @Test func aFullMailboxRefusesAllOrNothing() throws {
+    @Test func `A full mailbox refuses all or nothing`() throws {
         let loop = try Loop()
         var seen: [Int] = []
         let mailbox = Mailbox<Int>(loop: loop, capacity: 3) { seen += $0 }
@@ -110,7 +111,7 @@ import Testing
     }
 
     /// A sleeping loop must wake for the first post of every sleep: a lost wake-up would hang here.
-    @Test func noWakeUpIsLost() throws {
+    @Test func `No wake up is lost`() throws {
         let received = Mutex(0)
         let turn = DispatchSemaphore(value: 0)
         let receiver = try LoopThread(name: "receiver")

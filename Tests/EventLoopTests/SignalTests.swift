@@ -21,7 +21,7 @@ import Testing
 }
 
 @Suite struct FileWatchTests {
-    @Test func newContentsAreReportedOnceAndMetadataNever() throws {
+    @Test func `New contents are reported once and metadata never`() throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("watch-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }
@@ -53,7 +53,7 @@ import Testing
         #expect(changes.last == [key.path, other.path])
     }
 
-    @Test func aSwappedSymbolicLinkIsNoticedByItself() throws {
+    @Test func `A swapped symbolic link is noticed by itself`() throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("watch-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: folder) }
         for (name, text) in [("..1", "one"), ("..2", "two")] {

@@ -4,7 +4,7 @@ import EventLoop
 import Testing
 
 @Suite struct TimerHeapTests {
-    @Test func firesByDeadlineThenByOrderOfArming() {
+    @Test func `Fires by deadline then by order of arming`() {
         var heap = TimerHeap()
         var fired: [Int] = []
         for (index, deadline) in ([30, 10, 20, 10, 30, 0] as [Int64]).enumerated() {
@@ -19,7 +19,7 @@ import Testing
         #expect(heap.count == 0)
     }
 
-    @Test func aNameThatFiredOrWasCancelledNamesNothing() {
+    @Test func `A name that fired or was cancelled names nothing`() {
         var heap = TimerHeap()
         var fired = 0
         let first = heap.reserve(firesOnce: true) { fired += 1 }
@@ -34,7 +34,7 @@ import Testing
         #expect(fired == 1)
     }
 
-    @Test func whatIsArmedWhileFiringWaitsForTheNextTurn() {
+    @Test func `What is armed while firing waits for the next turn`() {
         var heap = TimerHeap()
         let mark = heap.nextSequence
         heap.arm(heap.reserve(firesOnce: true) {}, deadlineNs: 0)
@@ -43,7 +43,7 @@ import Testing
     }
 
     /// Against a sorted list, with seeds.
-    @Test(arguments: 0..<50 as Range<UInt64>) func agreesWithASortedList(seed: UInt64) {
+    @Test(arguments: 0..<50 as Range<UInt64>) func `Agrees with a sorted list`(seed: UInt64) {
         var random = SplitMix64(seed: seed)
         var heap = TimerHeap()
         var model: [(deadline: Int64, order: Int, id: TimerID)] = []
@@ -79,7 +79,7 @@ import Testing
 }
 
 @Suite struct LoopTimerTests {
-    @Test func timersFireInOrderAndNeverEarly() throws {
+    @Test func `Timers fire in order and never early`() throws {
         let loop = try Loop()
         var fired: [Int] = []
         let start = LoopTime.read().monotonicNs
@@ -97,7 +97,7 @@ import Testing
         #expect(firedNs - start >= 20_000_000)
     }
 
-    @Test func timersAreDueByTheLoopsOwnClock() throws {
+    @Test func `Timers are due by the loops own clock`() throws {
         var now = LoopTime(monotonicNs: 1_000, wallMs: 7)
         let loop = try Loop { now }
         #expect(loop.now == now && loop.nextDeadlineNs == nil)
@@ -113,7 +113,7 @@ import Testing
         #expect(fired == 1 && loop.now == now && loop.nextDeadlineNs == nil)
     }
 
-    @Test func aTimerOfNoTimeFiresInTheNextTurnNotInThisOne() throws {
+    @Test func `A timer of no time fires in the next turn not in this one`() throws {
         let loop = try Loop()
         var turns: [UInt64] = []
         loop.schedule(afterNs: 0) {
@@ -127,7 +127,7 @@ import Testing
         #expect(turns == [1, 2])
     }
 
-    @Test func anAlarmIsSetAgainAndMoved() throws {
+    @Test func `An alarm is set again and moved`() throws {
         let loop = try Loop()
         var rings = 0
         let alarm = Alarm(loop: loop) { rings += 1 }
@@ -146,7 +146,7 @@ import Testing
         #expect(rings == 2)
     }
 
-    @Test func aDroppedAlarmIsSilent() throws {
+    @Test func `A dropped alarm is silent`() throws {
         let loop = try Loop()
         var rings = 0
         var alarm: Alarm? = Alarm(loop: loop) { rings += 1 }

@@ -26,7 +26,7 @@ import Testing
 
     /// The corpora hold what once crashed, too. Also with its end cut off, as a record or a read may be.
     @Test(arguments: FuzzTarget.allCases)
-    func nothingOfTheCorpusTraps(target: FuzzTarget) throws {
+    func `Nothing of the corpus traps`(target: FuzzTarget) throws {
         let corpus = try Self.corpus(target)
         #expect(corpus.count >= 3, "\(target.rawValue) has no corpus")
         for (name, bytes) in corpus {
@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test(arguments: FuzzTarget.allCases)
-    func nothingMadeOfTheCorpusTraps(target: FuzzTarget) throws {
+    func `Nothing made of the corpus traps`(target: FuzzTarget) throws {
         let corpus = try Self.corpus(target).map(\.bytes)
         let seed = ProcessInfo.processInfo.environment["APNS_WORKER_FUZZ_SEED"].flatMap { UInt64($0) } ?? 1
         Self.say("\(target.rawValue), altered, APNS_WORKER_FUZZ_SEED=\(seed)")
@@ -67,7 +67,7 @@ import Testing
     }
 
     /// A folder that no target reads would be replayed by nobody.
-    @Test func eachFolderHasATarget() throws {
+    @Test func `Each folder has a target`() throws {
         let names = try FileManager.default.contentsOfDirectory(atPath: Self.folder.path)
         #expect(Set(names) == Set(FuzzTarget.allCases.map(\.rawValue)))
     }

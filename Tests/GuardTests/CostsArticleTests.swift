@@ -19,7 +19,7 @@ import Testing
         return rows
     }
 
-    @Test func theTableSaysWhatIsCommitted() throws {
+    @Test func `The table says what is committed`() throws {
         let committed = try GuardFigures(Self.here.appending(path: "figures.json").path).parts
         let rows = try Self.rows()
         #expect(Set(rows.keys) == Set(committed.keys))

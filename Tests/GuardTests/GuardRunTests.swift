@@ -31,10 +31,9 @@ struct GuardRunTests {
     static let whole = Result { try run(["--figures", figures]) }
 
     @Test(
-        "No part takes more allocations than committed",
         .enabled(if: isPossible, "missing: valgrind, or apns-bench beside the tests (Docker/setup --tests)"),
         .timeLimit(.minutes(6)))
-    func allocations() throws {
+    func `No part takes more allocations than committed`() throws {
         let (_, text) = try Self.whole.get()
         print(text)
         #expect(!text.contains(" allocations a notification; committed are "), "\(text)")
@@ -42,10 +41,9 @@ struct GuardRunTests {
     }
 
     @Test(
-        "No part takes more instructions than committed",
         .enabled(if: isPossible, "missing: valgrind, or apns-bench beside the tests (Docker/setup --tests)"),
         .timeLimit(.minutes(6)))
-    func instructions() throws {
+    func `No part takes more instructions than committed`() throws {
         let (ending, text) = try Self.whole.get()
         if let line = text.split(separator: "\n").first(where: { $0.hasPrefix("instructions are not compared") }) {
             try Test.cancel("\(line)")
@@ -54,10 +52,9 @@ struct GuardRunTests {
     }
 
     @Test(
-        "Turned around: against figures 5 % and one allocation lower it fails, and names both",
         .enabled(if: isPossible, "missing: valgrind, or apns-bench beside the tests (Docker/setup --tests)"),
         .timeLimit(.minutes(6)))
-    func turnedAround() throws {
+    func `Turned around: against figures 5 % and one allocation lower it fails, and names both`() throws {
         // What it counts now, first, so that instructions are compared whatever the toolchain is.
         let folder = FileManager.default.temporaryDirectory.appending(path: "guard-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
@@ -79,9 +76,8 @@ struct GuardRunTests {
     }
 
     @Test(
-        "An unknown part, a file that is not there: one line, and what to do",
         .enabled(if: isPossible, "missing: valgrind, or apns-bench beside the tests (Docker/setup --tests)"))
-    func usage() throws {
+    func `An unknown part, a file that is not there: one line, and what to do`() throws {
         let (unknown, words) = try Self.run(["--only", "nothing"])
         #expect(unknown == .exited(64))
         #expect(words.contains("invalid choice: 'nothing'"))

@@ -18,7 +18,7 @@ import Testing
         return Array(UnsafeRawBufferPointer(start: output.base, count: output.count))
     }
 
-    @Test func bothNamesHaveOneLength() {
+    @Test func `Both names have one length`() {
         #expect(AuthorizationIndexing.name.utf8CodeUnitCount == AuthorizationIndexing.standIn.utf8CodeUnitCount)
     }
 
@@ -27,7 +27,7 @@ import Testing
         arguments: [
             ([0x40], [0x57]), ([0x00], [0x0f, 0x08]), ([0x10], [0x1f, 0x08]),
         ] as [([UInt8], [UInt8])])
-    func eachLiteralIsReplaced(first: [UInt8], replaced: [UInt8]) {
+    func `Each literal is replaced`(first: [UInt8], replaced: [UInt8]) {
         let before: [UInt8] = [0x83, 0x3f, 0x01, 0x04, 2, 0x2f, 0x61]
         let after: [UInt8] = [0x82, 0x40, 1, 0x78, 0]
         #expect(
@@ -46,11 +46,11 @@ import Testing
             [0x00, 0x7f, 0xff, 0xff, 0xff, 0xff, 0x7f],
             [],
         ] as [[UInt8]])
-    func anythingElseStays(block: [UInt8]) {
+    func `Anything else stays`(block: [UInt8]) {
         #expect(Self.rewritten(Self.frame(block)) == Self.frame(block))
     }
 
-    @Test func onlyHeadersFramesChange() {
+    @Test func `Only headers frames change`() {
         let block = [0x40] + Self.spelled + Self.value
         #expect(Self.rewritten(Self.frame(block, type: 0)) == Self.frame(block, type: 0))
         #expect(Self.rewritten(Self.frame(block, flags: 0xc)) == Self.frame(block, flags: 0xc))
@@ -61,7 +61,7 @@ import Testing
     }
 
     /// The frames that introduce and repeat a credential, whole.
-    @Test func goldenFrames() throws {
+    @Test func `Golden frames`() throws {
         let peers = try Peers()
         try peers.connect()
         let path = Lent("/a")
@@ -116,7 +116,7 @@ import Testing
 
     /// Every request arrives with its credential, through renewals, evictions and every size of the peer's table.
     @Test(arguments: [4_096, 0, 100, 250, 300, 1_000, 65_536] as [UInt32], [true, false])
-    func credentialsArriveWhateverTheTable(size: UInt32, isOn: Bool) throws {
+    func `Credentials arrive whatever the table`(size: UInt32, isOn: Bool) throws {
         var options = ClientSessionOptions()
         options.indexAuthorization = isOn
         var server = ServerSessionOptions()
@@ -143,7 +143,7 @@ import Testing
 
     /// The budget (<doc:WhatItCosts>): at most 62 bytes of HEADERS a request over random tokens, 92 with an apns-id.
     @Test(arguments: [(false, 62.0), (true, 92.0)])
-    func headersStayWithinTheirBudget(hasID: Bool, budget: Double) throws {
+    func `Headers stay within their budget`(hasID: Bool, budget: Double) throws {
         var server = ServerSessionOptions()
         server.settings = [.maxConcurrentStreams(1_000)]
         let peers = try Peers(server: server)
@@ -168,7 +168,7 @@ import Testing
         #expect(mean <= budget)
     }
 
-    @Test func theSwitchTurnsItOff() throws {
+    @Test func `The switch turns it off`() throws {
         var options = ClientSessionOptions()
         options.indexAuthorization = false
         let peers = try Peers(client: options)

@@ -4,13 +4,13 @@ import Testing
 @testable import HTTP2
 
 @Suite struct ClientSessionTests {
-    @Test func prefaceIsGolden() throws {
+    @Test func `Preface is golden`() throws {
         let client = try ClientSession()
         let settings: [UInt8] = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0]
         #expect(Array(client.output) == Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8) + settings)
     }
 
-    @Test func nothingIsSubmittedBeforeTheServersSettings() throws {
+    @Test func `Nothing is submitted before the servers settings`() throws {
         let peers = try Peers()
         let before = peers.client.outputTotal
         #expect(!peers.client.isReady)
@@ -22,7 +22,7 @@ import Testing
         #expect(peers.client.freeStreams == 1_000)
     }
 
-    @Test func aRequestAndItsAnswer() throws {
+    @Test func `A request and its answer`() throws {
         var options = ClientSessionOptions()
         options.wantedHeaders = ["apns-id", "apns-unique-id"]
         let peers = try Peers(client: options)
@@ -80,7 +80,7 @@ import Testing
         #expect(plain.client.takeFrameHeads().isEmpty)
     }
 
-    @Test func streamsAreCountedAndSettingsHeeded() throws {
+    @Test func `Streams are counted and settings heeded`() throws {
         var server = ServerSessionOptions()
         server.settings = [.maxConcurrentStreams(1)]
         let peers = try Peers(server: server)
@@ -105,7 +105,7 @@ import Testing
         #expect(peers.client.freeStreams == 1)
     }
 
-    @Test func goAwayClosesWhatIsAboveIt() throws {
+    @Test func `Go away closes what is above it`() throws {
         let peers = try Peers()
         try peers.connect()
         let push = Push()
@@ -133,7 +133,7 @@ import Testing
     }
 
     @Test(arguments: [ErrorCode.refusedStream, .internalError, .cancel, .enhanceYourCalm])
-    func aResetSaysItsCode(code: ErrorCode) throws {
+    func `A reset says its code`(code: ErrorCode) throws {
         let peers = try Peers()
         try peers.connect()
         _ = try Push().submit(to: peers.client, user: 9)
@@ -144,7 +144,7 @@ import Testing
         #expect(peers.client.openStreams == 0)
     }
 
-    @Test func aBodyCutOffKeepsItsStatus() throws {
+    @Test func `A body cut off keeps its status`() throws {
         let peers = try Peers()
         try peers.connect()
         _ = try Push().submit(to: peers.client, user: 9)
@@ -159,7 +159,7 @@ import Testing
         #expect(peers.client.responseBody.elementsEqual(half.bytes))
     }
 
-    @Test func anEarlyAnswerIsResetByUs() throws {
+    @Test func `An early answer is reset by us`() throws {
         var server = ServerSessionOptions()
         server.settings = [.maxConcurrentStreams(1), .initialWindowSize(10)]
         server.announcesHeaders = true
@@ -180,7 +180,7 @@ import Testing
         #expect(peers.client.freeStreams == 1)
     }
 
-    @Test func aBodyThatWaitedSaysWhereItEnded() throws {
+    @Test func `A body that waited says where it ended`() throws {
         var server = ServerSessionOptions()
         server.settings = [.initialWindowSize(10)]
         server.canStall = true
@@ -200,7 +200,7 @@ import Testing
         #expect(Frame.all(peers.takeClient()) == [Frame(type: 0, flags: 1, stream: 1, payload: five)])
     }
 
-    @Test func aCancelledStreamIsSilentAndItsBodyUntouched() throws {
+    @Test func `A cancelled stream is silent and its body untouched`() throws {
         var server = ServerSessionOptions()
         server.settings = [.initialWindowSize(10)]
         let peers = try Peers(server: server)
@@ -219,7 +219,7 @@ import Testing
         #expect(peers.client.openStreams == 0)
     }
 
-    @Test func interimResponsesAreForgotten() throws {
+    @Test func `Interim responses are forgotten`() throws {
         var options = ClientSessionOptions()
         options.wantedHeaders = ["apns-id"]
         let peers = try Peers(client: options)
@@ -245,7 +245,7 @@ import Testing
             [0x08, 3] + Array("abc".utf8), [0x08, 2] + Array("20".utf8), [0x08, 3] + Array("103".utf8),
             [0x00, 5] + Array(":path".utf8) + [3] + Array("200".utf8),
         ] as [[UInt8]])
-    func anAnswerWithoutStatusIsNone(block: [UInt8]) throws {
+    func `An answer without status is none`(block: [UInt8]) throws {
         let peers = try Peers()
         try peers.connect()
         _ = try Push().submit(to: peers.client, user: 4)
@@ -255,7 +255,7 @@ import Testing
         #expect(peers.client.openStreams == 0)
     }
 
-    @Test func aLongBodyIsCut() throws {
+    @Test func `A long body is cut`() throws {
         let peers = try Peers()
         try peers.connect()
         _ = try Push().submit(to: peers.client)
@@ -266,7 +266,7 @@ import Testing
         #expect(peers.client.responseBody.count == 4_096)
     }
 
-    @Test func pingComesBack() throws {
+    @Test func `Ping comes back`() throws {
         let peers = try Peers()
         try peers.connect()
         try peers.client.ping()
@@ -274,7 +274,7 @@ import Testing
         #expect(peers.clientEvents() == [.pong])
     }
 
-    @Test func aFullOutputRefuses() throws {
+    @Test func `A full output refuses`() throws {
         var options = ClientSessionOptions()
         options.outputLimit = 1_000
         let peers = try Peers(client: options)
@@ -287,7 +287,7 @@ import Testing
         #expect(try push.submit(to: peers.client) != .refused)
     }
 
-    @Test func streamIDsEnd() throws {
+    @Test func `Stream IDs end`() throws {
         var options = ClientSessionOptions()
         options.firstStreamID = .max - 2
         let peers = try Peers(client: options)
@@ -304,7 +304,7 @@ import Testing
         #expect(peers.client.openStreams == 2)
     }
 
-    @Test func namesThatNeverRepeatAreIndexedOnce() throws {
+    @Test func `Names that never repeat are indexed once`() throws {
         let peers = try Peers()
         try peers.connect()
         var sizes: [Int] = []

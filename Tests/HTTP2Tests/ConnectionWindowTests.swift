@@ -3,7 +3,7 @@ import Testing
 
 /// The peer's window for the whole connection (RFC 9113, section 6.9).
 @Suite struct ConnectionWindowTests {
-    @Test func theConnectionWindowIsCounted() throws {
+    @Test func `The connection window is counted`() throws {
         var options = ServerSessionOptions()
         options.canStall = true
         let peers = try Peers(server: options)
@@ -29,7 +29,7 @@ import Testing
     /// A peer that gives window back in halves gives all of it back in one round trip, whatever the bodies' sizes are.
     @Test(
         arguments: [[146], [1_000], [4_096], [90, 700, 146, 3_011], [32_767], [65_535]], [65_535, 1 << 20] as [Int32])
-    func theWholeWindowGoesRound(sizes: [Int], window: Int32) throws {
+    func `The whole window goes round`(sizes: [Int], window: Int32) throws {
         var options = ServerSessionOptions()
         options.connectionWindow = window
         var client = ClientSessionOptions()
@@ -68,7 +68,7 @@ import Testing
         #expect(frames.count <= made + 2 * rounds + sent / 16_384)
     }
 
-    @Test func aBodyThatWouldOnlyWaitIsNotTaken() throws {
+    @Test func `A body that would only wait is not taken`() throws {
         let peers = try Peers()
         try peers.connect()
         var push = Push()

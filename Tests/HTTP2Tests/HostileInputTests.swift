@@ -32,7 +32,7 @@ import Testing
     }
 
     /// Whatever way the bytes are cut, the same events come.
-    @Test func splitAtEveryByte() throws {
+    @Test func `Split at every byte`() throws {
         let (bytes, submit, events) = try Self.recording()
         #expect(events.count == 6)
         for cut in 0...bytes.count {
@@ -48,7 +48,7 @@ import Testing
         }
     }
 
-    @Test func oneByteAtATime() throws {
+    @Test func `One byte at a time`() throws {
         let (bytes, submit, events) = try Self.recording()
         let peers = try Peers()
         try peers.connect()
@@ -72,7 +72,7 @@ import Testing
         "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "\u{0}\u{0}\u{0}\u{0}\u{0}\u{0}\u{0}\u{0}\u{0}",
         String(repeating: "garbage ", count: 40),
     ])
-    func garbageEndsTheSession(text: String) throws {
+    func `Garbage ends the session`(text: String) throws {
         let client = try ClientSession()
         try client.consumeOutput(client.output.count)
         do {
@@ -86,7 +86,7 @@ import Testing
         #expect(client.freeStreams == 0)
     }
 
-    @Test func garbageAfterSettingsEndsTheSession() throws {
+    @Test func `Garbage after settings ends the session`() throws {
         let peers = try Peers()
         try peers.connect()
         _ = try Push().submit(to: peers.client)
@@ -100,7 +100,7 @@ import Testing
 
     /// Seeds print themselves through the argument.
     @Test(arguments: 0..<200)
-    func mutatedInputNeverTraps(seed: Int) throws {
+    func `Mutated input never traps`(seed: Int) throws {
         var (bytes, submit, _) = try Self.recording()
         var random = SplitMix64(seed: UInt64(seed))
         for _ in 0..<(1 + seed % 4) {
@@ -127,7 +127,7 @@ import Testing
     }
 
     @Test(arguments: 0..<200)
-    func mutatedRequestsNeverTrapTheServer(seed: Int) throws {
+    func `Mutated requests never trap the server`(seed: Int) throws {
         let peers = try Peers()
         try peers.connect()
         for user in 0..<3 { _ = try Push().submit(to: peers.client, user: UInt32(user)) }

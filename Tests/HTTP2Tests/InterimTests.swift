@@ -52,12 +52,12 @@ import Testing
 
     /// Nothing was decided: in doubt, or refused as the code says, but no answer.
     @Test(arguments: ["100", "103", "199"], [ErrorCode.internalError, .refusedStream, .cancel, .noError])
-    func anInterimResponseAndAResetAreNoAnswer(status: String, code: ErrorCode) throws {
+    func `An interim response and a reset are no answer`(status: String, code: ErrorCode) throws {
         let client = try Self.client(receiving: Self.headers(status, isEnd: false) + Self.reset(code))
         #expect(Self.events(of: client) == [.ended(user: 7, code: code, status: 0)])
     }
 
-    @Test func aFinalStatusAndAResetKeepTheStatus() throws {
+    @Test func `A final status and a reset keep the status`() throws {
         let client = try Self.client(
             receiving: Self.headers("103", isEnd: false) + Self.headers("200", isEnd: false)
                 + Self.reset(.internalError))
@@ -65,25 +65,25 @@ import Testing
     }
 
     @Test(arguments: ["100", "103", "199"])
-    func anInterimResponseThatEndsTheStreamIsNoAnswer(status: String) throws {
+    func `An interim response that ends the stream is no answer`(status: String) throws {
         let client = try Self.client(receiving: Self.headers(status, isEnd: true))
         #expect(Self.events(of: client) == [.ended(user: 7, code: .protocolError, status: 0)])
     }
 
-    @Test func anInterimResponseAndThenNoStatusIsNoAnswer() throws {
+    @Test func `An interim response and then no status is no answer`() throws {
         let client = try Self.client(
             receiving: Self.headers("103", isEnd: false) + Self.headers(nil, [("x", "y")], isEnd: true))
         #expect(Self.events(of: client) == [.ended(user: 7, code: .protocolError, status: 0)])
     }
 
-    @Test func aDataFrameThatEndsAStreamWithoutAFinalStatusIsNoAnswer() throws {
+    @Test func `A data frame that ends a stream without a final status is no answer`() throws {
         let client = try Self.client(
             receiving: Self.headers("103", isEnd: false) + Self.data(Array("{}".utf8), isEnd: true))
         #expect(Self.events(of: client) == [.ended(user: 7, code: .protocolError, status: 0)])
     }
 
     /// What an interim response carried is not the answer's, its body neither; what is lent lies within what was kept.
-    @Test func bodiesOfInterimResponsesAreForgotten() throws {
+    @Test func `Bodies of interim responses are forgotten`() throws {
         let full = [UInt8](repeating: 0x61, count: 4_096)
         let client = try Self.client(
             receiving: Self.headers("103", isEnd: false) + Self.data(full, isEnd: false)
@@ -96,7 +96,7 @@ import Testing
 
     /// Trailers, after a body and without one: neither their status nor their fields count.
     @Test(arguments: [true, false])
-    func trailersChangeNothing(hasBody: Bool) throws {
+    func `Trailers change nothing`(hasBody: Bool) throws {
         let body = hasBody ? Self.data(Array("{}".utf8), isEnd: false) : []
         let client = try Self.client(
             receiving: Self.headers("400", [("apns-id", "id")], isEnd: false) + body
@@ -106,7 +106,7 @@ import Testing
         #expect(String(decoding: client.responseBody, as: UTF8.self) == (hasBody ? "{}" : ""))
     }
 
-    @Test func twoStatusesInOneBlockAreTheFirst() throws {
+    @Test func `Two statuses in one block are the first`() throws {
         let block: [UInt8] = [0x08, 3] + Array("400".utf8) + [0x08, 3] + Array("200".utf8)
         let client = try Self.client(
             receiving: Self.frame(type: 1, flags: Self.endHeaders | Self.endStream, block))
@@ -134,7 +134,7 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 999, 1_000, 1_001, 1 << 31 - 1, 1 << 31, .max] as [UInt32])
-    func streams(allowed: UInt32) throws {
+    func `Streams`(allowed: UInt32) throws {
         let client = try Self.client(receiving: Self.settings([(3, allowed)]))
         #expect(client.isReady && client.allowedStreams == Int(min(allowed, 1_000)))
         #expect(client.freeStreams == client.allowedStreams)
@@ -147,7 +147,7 @@ import Testing
             (5, 16_384, true), (5, 1 << 24 - 1, true), (5, 1 << 24, false), (1, 0, true), (1, .max, true), (6, 0, true),
             (6, .max, true), (2, 2, false), (0xffff, .max, true),
         ] as [(UInt16, UInt32, Bool)])
-    func settingsAtTheirEnds(id: UInt16, value: UInt32, isFine: Bool) throws {
+    func `Settings at their ends`(id: UInt16, value: UInt32, isFine: Bool) throws {
         let client = try Self.client(receiving: Self.settings([(id, value)]))
         #expect(client.isFinished == !isFine)
         guard isFine else { return }
@@ -159,7 +159,7 @@ import Testing
     @Test(
         arguments: [(1 << 31 - 1 - 65_535, true), (1 << 31 - 65_535, false), (1 << 31 - 1, false), (0, false)]
             as [(UInt32, Bool)])
-    func theWindowOfTheConnectionAtItsEnd(increment: UInt32, isFine: Bool) throws {
+    func `The window of the connection at its end`(increment: UInt32, isFine: Bool) throws {
         let client = try Self.client(
             receiving: Self.settings([])
                 + InterimTests.frame(type: 8, flags: 0, stream: 0, InterimTests.bytes(increment)))
@@ -173,7 +173,7 @@ import Testing
 
     /// A GOAWAY as long as a frame may be: some of it is kept. A longer one ends the session.
     @Test(arguments: [16_384 - 8, 16_384, 5_000_000])
-    func aGoAwayWithMuchToSay(count: Int) throws {
+    func `A go away with much to say`(count: Int) throws {
         let payload = [0, 0, 0, 0, 0, 0, 0, 2] + [UInt8](repeating: 0x61, count: count)
         let client = try Self.client(
             receiving: Self.settings([]) + InterimTests.frame(type: 7, flags: 0, stream: 0, payload))
@@ -183,7 +183,7 @@ import Testing
     }
 
     /// Response headers without end: the session ends, and keeps no more than its limit.
-    @Test func headersWithoutEnd() throws {
+    @Test func `Headers without end`() throws {
         let peers = try Peers()
         try peers.connect()
         _ = try Push().submit(to: peers.client, user: 1)

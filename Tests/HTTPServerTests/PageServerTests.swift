@@ -48,63 +48,63 @@ struct PageServerTests {
             ], bodyLimit: 1000)
     }
 
-    @Test func answersAPage() throws {
+    @Test func `Answers a page`() throws {
         let answer = try Curl(port: server.port, page: "/")
         #expect(answer.status == 200 && answer.body == "home\n")
     }
 
-    @Test func headHasNoBody() throws {
+    @Test func `Head has no body`() throws {
         let answer = try Curl("-I", port: server.port, page: "/")
         #expect(answer.status == 200 && answer.body.contains("Content-Length: 5") && !answer.body.contains("home"))
     }
 
-    @Test func parametersAreDecodedAndKeepTheirOrder() throws {
+    @Test func `Parameters are decoded and keep their order`() throws {
         let answer = try Curl(port: server.port, page: "/echo?b=1%202&a=x&flag&a=%26")
         #expect(answer.body == "b=1 2;a=x;flag=;a=&;")
     }
 
-    @Test func aPostedBodyArrivesWhole() throws {
+    @Test func `A posted body arrives whole`() throws {
         let text = String(repeating: "0123456789", count: 100)
         let answer = try Curl("--data-binary", text, port: server.port, page: "/echo")
         #expect(answer.status == 200 && answer.body == "got 1000: " + text)
     }
 
-    @Test func aBodyBeyondTheLimitIs413() throws {
+    @Test func `A body beyond the limit is 413`() throws {
         let text = String(repeating: "x", count: 1001)
         let answer = try Curl("--data-binary", text, port: server.port, page: "/echo")
         #expect(answer.status == 413)
     }
 
     @Test(arguments: [("/nowhere", "GET", 404), ("/", "POST", 405), ("/echo", "DELETE", 405), ("/x", "PUT", 404)])
-    func unknownPagesAndMethods(page: String, method: String, status: Int) throws {
+    func `Unknown pages and methods`(page: String, method: String, status: Int) throws {
         let answer = try Curl("-X", method, port: server.port, page: page)
         #expect(answer.status == status)
     }
 
-    @Test func aLongBodyIsStreamed() throws {
+    @Test func `A long body is streamed`() throws {
         let answer = try Curl(port: server.port, page: "/lines")
         #expect(answer.exit == 0)
         #expect(answer.body.split(separator: "\n").count == 100_000)
         #expect(answer.body.hasSuffix("line 99999\n"))
     }
 
-    @Test func aStreamThatFailsIsSeenToBeCutShort() throws {
+    @Test func `A stream that fails is seen to be cut short`() throws {
         let answer = try Curl(port: server.port, page: "/broken")
         #expect(answer.exit != 0)
     }
 
-    @Test func aTakenPortIsRefusedWithItsName() throws {
+    @Test func `A taken port is refused with its name`() throws {
         let taken = server.port
         let error = #expect(throws: PageServerError.self) { try PageServer(port: taken, routes: []) }
         #expect(error?.description == "cannot listen on 127.0.0.1:\(taken): Address already in use")
     }
 
-    @Test func anAddressThatIsNoneIsRefused() {
+    @Test func `An address that is none is refused`() {
         let error = #expect(throws: PageServerError.self) { try PageServer(host: "nowhere.example", routes: []) }
         #expect(error?.description.contains("nowhere.example:0 is not an address") == true)
     }
 
-    @Test func stoppingClosesThePortAtOnceAndTwiceIsFine() throws {
+    @Test func `Stopping closes the port at once and twice is fine`() throws {
         server.stop()
         server.stop()
         let answer = try Curl(port: server.port, page: "/")

@@ -9,7 +9,7 @@ import Testing
             ("9223372036854775807", .max), ("-9223372036854775808", .min), ("9223372036854775808", nil),
             ("-9223372036854775809", nil), ("99999999999999999999999", nil), ("-0", 0), ("1e3", nil), ("1.0", nil),
         ] as [(String, Int64?)])
-    func integers(text: String, expected: Int64?) throws {
+    func `Integers`(text: String, expected: Int64?) throws {
         let bytes = Array(text.utf8)
         let found = bytes.withUnsafeBytes { bytes -> Int64? in
             guard var reader = try? JSONReader(bytes) else { return nil }
@@ -19,7 +19,7 @@ import Testing
     }
 
     /// What is written within a limit is the longest piece of whole characters that fits, escaped.
-    @Test func escapedWithinALimit() {
+    @Test func `Escaped within a limit`() {
         let pieces: [[UInt8]] = [
             Array("a".utf8), Array("\"".utf8), [0x01], Array("é".utf8), Array("€".utf8), Array("𝄞".utf8), [0xFF],
             [0x5C], [0x0A], [0x7F], [0xC3],

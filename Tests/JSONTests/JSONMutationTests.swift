@@ -32,7 +32,7 @@ private func rulesAgree(_ bytes: [UInt8]) -> Bool {
 
     /// Never crashes, and says of a mutated text what Foundation says. Prints the seed and round of a difference.
     @Test(arguments: [1, 2, 3, 4] as [UInt64])
-    func agreesWithFoundation(seed: UInt64) {
+    func `Agrees with foundation`(seed: UInt64) {
         var random = SplitMix64(seed: seed)
         var compared = 0
         var accepted = 0
@@ -60,7 +60,7 @@ private func rulesAgree(_ bytes: [UInt8]) -> Bool {
 
     /// Escapes of whole and half surrogate pairs, beside one another, at every distance from a word's end.
     @Test(arguments: [5, 6] as [UInt64])
-    func halfSurrogatesAreThoseThatFoundationRefuses(seed: UInt64) {
+    func `Half surrogates are those that foundation refuses`(seed: UInt64) {
         var random = SplitMix64(seed: seed)
         let pieces = [
             #"\ud83d"#, #"\uDE00"#, #"\ud83d\ude00"#, #"\u00e9"#, #"\n"#, #"\\"#, "x", "é", #"\uD7ff"#, #"\ue000"#,

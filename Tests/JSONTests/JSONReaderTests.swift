@@ -10,7 +10,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
 }
 
 @Suite struct JSONReaderTests {
-    @Test func readsInOrder() throws {
+    @Test func `Reads in order`() throws {
         let text =
             #" {"reason" : "Unregistered", "timestamp":1454948015990,"list":[1,[2,{"x":"]"}],"s"], "b":true,"n":null} "#
         try read(text) { reader in
@@ -38,7 +38,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
         }
     }
 
-    @Test func emptyOnes() throws {
+    @Test func `Empty ones`() throws {
         try read("{}") { reader in
             try reader.enterObject()
             #expect(reader.nextMember() == nil)
@@ -49,7 +49,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
         }
     }
 
-    @Test func refusesAnotherKind() throws {
+    @Test func `Refuses another kind`() throws {
         #expect(throws: JSONError(.wrongKind, at: 1)) { try read(" 1") { _ = try $0.text() } }
         #expect(throws: JSONError(.wrongKind, at: 0)) { try read("[]") { try $0.enterObject() } }
         #expect(throws: JSONError(.wrongKind, at: 0)) { try read("null") { _ = try $0.bool() } }
@@ -62,7 +62,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
             ("9223372036854775808", nil), ("-9223372036854775809", nil), ("1.0", nil), ("1e2", nil),
             ("99999999999999999999", nil),
         ] as [(String, Int64?)])
-    func integers(text: String, value: Int64?) throws {
+    func `Integers`(text: String, value: Int64?) throws {
         if let value {
             #expect(try read(text) { try $0.integer() } == value)
         } else {
@@ -71,7 +71,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
     }
 
     @Test(arguments: [("1.5", 1.5), ("-2e3", -2000), ("7", 7), ("1e999", .infinity), ("-1e999", -.infinity)])
-    func doubles(text: String, value: Double) throws {
+    func `Doubles`(text: String, value: Double) throws {
         #expect(try read(text) { try $0.double() } == value)
     }
 
@@ -81,11 +81,11 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
         (#""\ud83d\u0041""#, "\u{FFFD}A"), (#""\ud83d\ud83d\ude00""#, "\u{FFFD}😀"), (#""é\n""#, "é\n"),
         (#""\u0000""#, "\0"),
     ])
-    func resolvesEscapes(json: String, text: String) throws {
+    func `Resolves escapes`(json: String, text: String) throws {
         #expect(try read(json) { try $0.text().string } == text)
     }
 
-    @Test func resolvesIntoTooSmallABuffer() throws {
+    @Test func `Resolves into too small a buffer`() throws {
         try read(#""a\u00e9b""#) { reader in
             let text = try reader.text()
             withUnsafeTemporaryAllocation(byteCount: 4, alignment: 1) { buffer in
@@ -95,7 +95,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
         }
     }
 
-    @Test func comparesNames() throws {
+    @Test func `Compares names`() throws {
         try read(#"{"\u0061ps":1,"aps":2,"apsx":3,"ap":4}"#) { reader in
             try reader.enterObject()
             var equal: [Bool] = []
@@ -108,7 +108,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
     }
 
     /// Whatever the scanner accepts can be walked to its end.
-    @Test func walksEverythingValid() {
+    @Test func `Walks everything valid`() {
         for text in JSONCases.valid {
             JSONCases.bytes(text).withUnsafeBytes { bytes in
                 var reader = JSONReader(checked: bytes)

@@ -24,16 +24,16 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
 
 @Suite struct JSONScannerTests {
     @Test(arguments: JSONCases.valid)
-    func accepts(text: String) {
+    func `Accepts`(text: String) {
         #expect(scan(JSONCases.bytes(text)).error == nil)
     }
 
     @Test(arguments: JSONCases.invalid)
-    func refuses(text: String) {
+    func `Refuses`(text: String) {
         #expect(scan(JSONCases.bytes(text)).error != nil)
     }
 
-    @Test func depthBombs() {
+    @Test func `Depth bombs`() {
         #expect(scan(String(repeating: "[", count: 100_000)).error == JSONError(.endOfInput, at: 100_000))
         #expect(scan(String(repeating: "[", count: 100_000) + "]").error == JSONError(.tooDeep, at: 64))
         #expect(scan(String(repeating: "[{\"\":", count: 50_000) + "\n").error == JSONError(.endOfInput, at: 250_001))
@@ -62,12 +62,12 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
             (#"{1:1}"#, .unexpectedByte, 1), ("\u{FEFF}{}", .unexpectedByte, 0), ("nulL", .unexpectedByte, 3),
             ("fals", .endOfInput, 4), ("[1,", .endOfInput, 3),
         ] as [(String, JSONError.Kind, Int)])
-    func errorsSayWhatAndWhere(text: String, kind: JSONError.Kind, offset: Int) {
+    func `Errors say what and where`(text: String, kind: JSONError.Kind, offset: Int) {
         #expect(scan(text).error == JSONError(kind, at: offset))
     }
 
     /// RFC 3629: every first byte with the lowest and highest that may follow, and those that may not.
-    @Test func utf8() {
+    @Test func `Utf 8`() {
         func inString(_ bytes: [UInt8]) -> Bool {
             scan([0x22] + bytes + [0x22]).error == nil && scan([0x22] + bytes + Array("abcdefgh\"".utf8)).error == nil
         }
@@ -85,7 +85,7 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
     }
 
     /// The special byte at every place of a word, and the string at every distance from the end.
-    @Test func stringsOfEveryLength() {
+    @Test func `Strings of every length`() {
         var wrong: [String] = []
         func check(_ text: String, _ expected: JSONError.Kind?) {
             if scan(text).error?.kind != expected { wrong.append(text) }
@@ -108,7 +108,7 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
         #expect(wrong == [])
     }
 
-    @Test func reportsMembers() {
+    @Test func `Reports members`() {
         let (found, list) = members(#" { "aps" : {"alert":"}"} ,"n":-1.5e3, "s":"\"", "a":[1,{"x":2}],"t":true } "#)
         #expect(found.error == nil && found.kind == .object && found.memberCount == 5)
         #expect(list == [#"aps={"alert":"}"}"#, "n=-1.5e3", #"s="\"""#, #"a=[1,{"x":2}]"#, "t=true"])
@@ -119,7 +119,7 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
         #expect(members(#"[{"a":1}]"#).scan.memberCount == 0)
     }
 
-    @Test func countsMembersWithoutRoom() {
+    @Test func `Counts members without room`() {
         let (found, list) = members(#"{"a":1,"b":2,"c":3,"d":[4]}"#, capacity: 2)
         #expect(found.memberCount == 4)
         #expect(list == ["a=1", "b=2"])
@@ -131,7 +131,7 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
             ("{}", .object), ("[]", .array), ("\"\"", .string), ("-0", .number), ("1", .number), ("true", .bool),
             ("false", .bool), ("null", .null),
         ] as [(String, JSONKind)])
-    func kinds(text: String, kind: JSONKind) {
+    func `Kinds`(text: String, kind: JSONKind) {
         #expect(scan(text).kind == kind)
     }
 }

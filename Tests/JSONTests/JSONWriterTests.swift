@@ -15,12 +15,12 @@ import Testing
         ("\u{8}\u{C}\n\r\t", #""\b\f\n\r\t""#), ("\u{0}\u{1}\u{1F}", #""\u0000\u0001\u001f""#),
         ("\u{7F}/", "\"\u{7F}/\""), ("é漢😀", "\"é漢😀\""), ("12345678\"12345678", #""12345678\"12345678""#),
     ])
-    func escapes(text: String, json: String) {
+    func `Escapes`(text: String, json: String) {
         #expect(escaped(Array(text.utf8)) == json)
     }
 
     /// What is not UTF-8 is replaced as `String(decoding:)` replaces it, at every place of a word.
-    @Test func replacesWhatIsNotUTF8() {
+    @Test func `Replaces what is not UTF8`() {
         let damaged: [[UInt8]] = [
             [0x80], [0xC3], [0xC0, 0xAF], [0xE2, 0x82], [0xED, 0xA0, 0x80], [0xF0, 0x9F, 0x98],
             [0xF4, 0x90, 0x80, 0x80],
@@ -39,7 +39,7 @@ import Testing
     }
 
     @Test(arguments: [1, 2] as [UInt64])
-    func whatItWritesIsReadBack(seed: UInt64) throws {
+    func `What it writes is read back`(seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         for _ in 0..<1_000 {
             let bytes = (0..<Int.random(in: 0..<40, using: &random)).map { _ in
@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test func integers() {
+    @Test func `Integers`() {
         var values: [Int64] = [
             0, 1, -1, 9, 10, 99, 100, 12_345_678, 99_999_999, 100_000_000, 1_790_000_000_123, .max, .min,
         ]
@@ -85,7 +85,7 @@ import Testing
         #expect(String(decoding: out.bytes, as: UTF8.self) == String(UInt64.max))
     }
 
-    @Test func structure() {
+    @Test func `Structure`() {
         var writer = JSONWriter()
         writer.beginObject()
         writer.name("a")
@@ -111,7 +111,7 @@ import Testing
         #expect(writer.text == "[]")
     }
 
-    @Test func members() {
+    @Test func `Members`() {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("text", "\"" as String)
@@ -133,7 +133,7 @@ import Testing
                 + #""some":"x","none":null,"number":7,"no number":null,"object":{"inner":1},"after":{}}"#)
     }
 
-    @Test func theBufferIsReused() {
+    @Test func `The buffer is reused`() {
         var out = ByteWriter(capacity: 64)
         let first = out.bytes.baseAddress
         for _ in 0..<1_000 {

@@ -6,7 +6,8 @@ import Testing
 
 /// Against `openssl s_server` and `s_client`: a peer that shares our library but none of our code.
 @Suite(.enabled(if: OpenSSLPeer.isThere, "no openssl command")) struct OpenSSLPeerTests {
-    @Test(arguments: ["-tls1_2", "-tls1_3"]) func ourClientToTheirServer(version: String) throws {
+    @Test(arguments: ["-tls1_2", "-tls1_3"])
+    func `Our client to their server`(version: String) throws {
         let world = try World()
         let server = try OpenSSLPeer.server([version, "-rev", "-alpn", "h2"], world)
         let client = try world.connect(DialTarget(host: "localhost", port: server.port))
@@ -20,7 +21,7 @@ import Testing
         #expect(client.end?.kind == .closedHere)
     }
 
-    @Test(arguments: ["-tls1_2", "-tls1_3"]) func aMegabyteToTheirServer(version: String) throws {
+    @Test(arguments: ["-tls1_2", "-tls1_3"]) func `A megabyte to their server`(version: String) throws {
         let world = try World()
         let server = try OpenSSLPeer.server([version, "-quiet", "-alpn", "h2"], world)
         let client = try world.connect(DialTarget(host: "localhost", port: server.port))
@@ -42,7 +43,7 @@ import Testing
         try world.run { client.end != nil }
     }
 
-    @Test(arguments: ["-tls1_2", "-tls1_3"]) func theirClientToOurServer(version: String) throws {
+    @Test(arguments: ["-tls1_2", "-tls1_3"]) func `Their client to our server`(version: String) throws {
         let world = try World()
         let client = try OpenSSLPeer.client([version, "-quiet", "-no_ign_eof", "-alpn", "h2"], world)
         try world.run { world.servers.first?.isOpen == true }
@@ -68,7 +69,7 @@ import Testing
     }
 
     /// `K` makes s_client send a KeyUpdate that asks for ours (RFC 8446, 4.6.3), which leaves before our next bytes.
-    @Test func keyUpdatesInTheMiddle() throws {
+    @Test func `Key updates in the middle`() throws {
         let world = try World()
         let client = try OpenSSLPeer.client(["-tls1_3", "-alpn", "h2"], world, withErrors: true)
         try world.run { world.servers.first?.isOpen == true }
@@ -95,7 +96,7 @@ import Testing
     }
 
     /// `R` asks to renegotiate, which we refuse: the alert must leave although we have nothing to say.
-    @Test func renegotiationIsRefused() throws {
+    @Test func `Renegotiation is refused`() throws {
         let world = try World()
         let client = try OpenSSLPeer.client(["-tls1_2", "-alpn", "h2"], world, withErrors: true)
         try world.run { world.servers.first?.isOpen == true }
@@ -108,7 +109,7 @@ import Testing
         #expect(world.servers[0].received.isEmpty)
     }
 
-    @Test func theirClientRefusesAStrangersCertificate() throws {
+    @Test func `Their client refuses a strangers certificate`() throws {
         let stranger = try CertificateAuthority(commonName: "stranger").issueServer().identity()
         let world = try World(server: ServerOptions(identity: stranger))
         let client = try OpenSSLPeer.client(["-quiet", "-verify_return_error", "-alpn", "h2"], world)
@@ -118,7 +119,7 @@ import Testing
         withExtendedLifetime(client) {}
     }
 
-    @Test(arguments: ["-tls1", "-tls1_1"]) func oldVersionsAreRefused(version: String) throws {
+    @Test(arguments: ["-tls1", "-tls1_1"]) func `Old versions are refused`(version: String) throws {
         let world = try World()
         let client = try OpenSSLPeer.client([version, "-quiet", "-cipher", "ALL:@SECLEVEL=0"], world)
         try world.run { world.servers.first?.end != nil }
@@ -127,7 +128,9 @@ import Testing
         withExtendedLifetime(client) {}
     }
 
-    @Test(arguments: ["-tls1_2", "-tls1_3"]) func ourClientCertificateSatisfiesTheirServer(version: String) throws {
+    @Test(arguments: ["-tls1_2", "-tls1_3"]) func `Our client certificate satisfies their server`(version: String)
+        throws
+    {
         let world = try World()
         let server = try OpenSSLPeer.server(
             [version, "-rev", "-alpn", "h2", "-Verify", "2", "-verify_return_error"], world)

@@ -15,7 +15,7 @@ import Testing
         return client.end!
     }
 
-    @Test func aRefusedConnectionSaysWhere() throws {
+    @Test func `A refused connection says where`() throws {
         let world = try World()
         let port = world.listener.port
         world.listener.close()
@@ -32,21 +32,21 @@ import Testing
     /// A port nobody listens on: bound and closed again.
     private func unused(_ target: DialTarget) -> DialTarget { DialTarget(host: target.host, port: 1) }
 
-    @Test func aNameThatDoesNotExistIsUnresolved() throws {
+    @Test func `A name that does not exist is unresolved`() throws {
         let world = try World()
         let end = try end(of: world.connect(DialTarget(host: "does-not-exist.invalid", port: 443)), world)
         #expect(end.kind == .unresolved)
         #expect(end.text.contains("does-not-exist.invalid"))
     }
 
-    @Test func aNameIsResolvedAndVerified() throws {
+    @Test func `A name is resolved and verified`() throws {
         let world = try World()
         let client = try world.connect(DialTarget(host: "localhost", port: world.listener.port))
         try world.run { client.isOpen }
         #expect(client.violations == [])
     }
 
-    @Test func theNextAddressIsTriedWhenTheFirstRefuses() throws {
+    @Test func `The next address is tried when the first refuses`() throws {
         // localhost has 127.0.0.1 and (mostly) ::1; the listener is on one of them only, and either may come first.
         let world = try World(host: "127.0.0.1")
         for first in [0, 1, -1, 7] {
@@ -56,7 +56,7 @@ import Testing
         }
     }
 
-    @Test func aSilentHostEndsInTime() throws {
+    @Test func `A silent host ends in time`() throws {
         // A listener with a full queue drops further connections' SYNs.
         let world = try World()
         let full = try FullListener()
@@ -70,7 +70,7 @@ import Testing
         #expect(LoopTime.read().monotonicNs - start < 5_000_000_000)
     }
 
-    @Test func aSilentAddressLeavesTimeForTheNext() throws {
+    @Test func `A silent address leaves time for the next`() throws {
         let world = try World()
         let full = try FullListener()
         let addresses = [full.port, full.port, world.listener.port].map {
@@ -92,7 +92,7 @@ import Testing
 
     /// RFC 8305: the next address is tried 250 ms after a silent one, whatever the time for all of them.
     @Test(arguments: ["127.0.0.2", "::1"])
-    func aSilentAddressOfANameCostsAQuarterOfASecond(other: String) throws {
+    func `A silent address of a name costs a quarter of a second`(other: String) throws {
         let world = try World()
         let full = try FullListener()
         var accepted: [Listener.Accepted] = []
@@ -117,7 +117,7 @@ import Testing
     }
 
     /// Those that were begun go on while others are tried: the kernel sends the first one's SYN again after a second.
-    @Test func aSlowAddressMayStillWin() throws {
+    @Test func `A slow address may still win`() throws {
         let world = try World()
         let (slow, silent) = (try FullListener(), try FullListener())
         let addresses = [slow.port, silent.port].map { SocketAddress(literal: "127.0.0.1", port: $0)! }
@@ -135,7 +135,7 @@ import Testing
     }
 
     /// One refusal asks for the next address at once, and the last one for the end.
-    @Test func refusalsTakeNoTime() throws {
+    @Test func `Refusals take no time`() throws {
         let world = try World()
         let addresses = (1...20).map { SocketAddress(literal: "127.0.0.\($0)", port: 1)! }
         let start = LoopTime.read().monotonicNs
@@ -154,7 +154,7 @@ import Testing
         withExtendedLifetime(attempt) {}
     }
 
-    @Test func familiesTakeTurnsAndConnectionsAreSpread() {
+    @Test func `Families take turns and connections are spread`() {
         func order(_ all: [String], from first: Int) -> [String] {
             DialAttempt.order(all.map { SocketAddress(literal: $0, port: 443)! }, from: first).map(\.hostText)
         }
@@ -171,7 +171,7 @@ import Testing
         #expect(order([], from: 1) == [])
     }
 
-    @Test func aServerThatNeverShakesHandsEndsInTime() throws {
+    @Test func `A server that never shakes hands ends in time`() throws {
         let world = try World()
         var kept: [Listener.Accepted] = []
         let silent = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { kept.append($0) }
@@ -183,7 +183,7 @@ import Testing
         #expect(kept.count == 1)
     }
 
-    @Test func aClientThatNeverShakesHandsIsDroppedInTime() throws {
+    @Test func `A client that never shakes hands is dropped in time`() throws {
         let world = try World()
         world.serverOptions.handshakeTimeoutNs = 100_000_000
         let client = try PlainClient(port: world.listener.port)
@@ -192,14 +192,14 @@ import Testing
         withExtendedLifetime(client) {}
     }
 
-    @Test func aServerThatHangsUpDuringTheHandshakeIsLost() throws {
+    @Test func `A server that hangs up during the handshake is lost`() throws {
         let world = try World()
         let rude = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { _ in }
         let end = try end(of: world.connect(DialTarget(host: "127.0.0.1", port: rude.port)), world)
         #expect(end.kind == .lost)
     }
 
-    @Test func aServerThatSpeaksNoTLSIsNamedSo() throws {
+    @Test func `A server that speaks no TLS is named so`() throws {
         let world = try World()
         var kept: [Listener.Accepted] = []
         let plain = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { accepted in
@@ -211,7 +211,7 @@ import Testing
         #expect(end.text.contains("does not speak TLS"))
     }
 
-    @Test func aClientThatSpeaksNoTLSIsDropped() throws {
+    @Test func `A client that speaks no TLS is dropped`() throws {
         let world = try World()
         let client = try PlainClient(port: world.listener.port)
         client.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -219,7 +219,7 @@ import Testing
         #expect(world.servers[0].end?.kind == .tlsFailed)
     }
 
-    @Test func aWrongHostIsRefusedByTheClientAndTheServerHearsWhy() throws {
+    @Test func `A wrong host is refused by the client and the server hears why`() throws {
         let other = try World.authority.issueServer(onlyFor: ["other.example"]).identity()
         let world = try World(server: ServerOptions(identity: other))
         let end = try end(of: world.connect(), world)
@@ -230,7 +230,7 @@ import Testing
         #expect(world.servers[0].end?.text.contains("alert") == true)
     }
 
-    @Test func anUnknownAuthorityIsRefused() throws {
+    @Test func `An unknown authority is refused`() throws {
         let world = try World()
         let other = try CertificateAuthority(commonName: "other")
         let end = try end(of: world.connect(client: ClientOptions(trust: .pem(other.certificatePEM))), world)
@@ -238,14 +238,14 @@ import Testing
         #expect(end.text.contains("not trusted"))
     }
 
-    @Test func anExpiredCertificateIsRefused() throws {
+    @Test func `An expired certificate is refused`() throws {
         let world = try World(
             server: ServerOptions(identity: World.authority.issueServer(validForDays: -3).identity()))
         let end = try end(of: world.connect(), world)
         #expect(end.text.contains("expired"))
     }
 
-    @Test func noCommonProtocolIsRefused() throws {
+    @Test func `No common protocol is refused`() throws {
         let world = try World(server: ServerOptions(identity: World.identity, alpn: ["http/1.1"]))
         let end = try end(of: world.connect(), world)
         #expect(end.kind == .tlsFailed)
@@ -253,7 +253,7 @@ import Testing
         try world.run { world.servers[0].end != nil }
     }
 
-    @Test func abortingADialCallsBackOnceAndOnlyLater() throws {
+    @Test func `Aborting a dial calls back once and only later`() throws {
         let world = try World()
         let client = try world.connect()
         client.channel.abort()
@@ -264,7 +264,7 @@ import Testing
         #expect(client.violations == [])
     }
 
-    @Test func anEmptyOrImpossibleHostNameEndsTheChannel() throws {
+    @Test func `An empty or impossible host name ends the channel`() throws {
         let world = try World()
         for host in ["", "bad host name", String(repeating: "x", count: 400)] {
             let end = try end(of: world.connect(DialTarget(host: host, port: 443)), world)

@@ -7,7 +7,7 @@ import Testing
 @testable import Network
 
 @Suite struct ProxyTests {
-    @Test func aTunnelThroughAProxyCarriesTLS() throws {
+    @Test func `A tunnel through a proxy carries TLS`() throws {
         let world = try World()
         let proxy = try Proxy(world.loop, upstream: world.listener.port)
         let client = try world.connect(
@@ -40,7 +40,7 @@ import Testing
             ("HTTP/1.1 500 a\u{1b}[31m\u{7}b\r\n\r\n", "refused to connect to push.example:443: 500 a?[31m?b ("),
             (String(repeating: "x", count: 9_000), "too long"), ("", "ended the connection instead of answering"),
         ])
-    func aProxyThatRefusesIsNamed(answer: String, words: String) throws {
+    func `A proxy that refuses is named`(answer: String, words: String) throws {
         let world = try World()
         let proxy = try Proxy(world.loop, upstream: world.listener.port, answer: answer)
         let client = try world.connect(
@@ -52,7 +52,7 @@ import Testing
     }
 
     /// What a proxy says goes into a log line.
-    @Test func aLongReasonOfAProxyIsCut() {
+    @Test func `A long reason of a proxy is cut`() {
         let answer = Array("HTTP/1.1 500 \(String(repeating: "é", count: 3_000))\r\n\r\n".utf8)
         let target = DialTarget(host: "::1", port: 443)
         let advice = " (it could not reach that host itself)"
@@ -62,7 +62,7 @@ import Testing
     }
 
     /// A password that was given and not taken is another matter than one that is missing, and is said in no line.
-    @Test func aProxyThatTakesNoPasswordIsNamedSo() throws {
+    @Test func `A proxy that takes no password is named so`() throws {
         let world = try World()
         let proxy = try Proxy(world.loop, upstream: world.listener.port, answer: "HTTP/1.1 407 No\r\n\r\n")
         let client = try world.connect(
@@ -76,7 +76,7 @@ import Testing
     }
 
     /// What cannot be reached is the proxy, and every line says so, with brackets around an IPv6 address.
-    @Test func aProxyThatIsNotThereIsNamed() throws {
+    @Test func `A proxy that is not there is named`() throws {
         let world = try World()
         let free = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { _ in }
         let port = free.port
@@ -93,7 +93,7 @@ import Testing
         }
     }
 
-    @Test func aSilentProxyEndsInTime() throws {
+    @Test func `A silent proxy ends in time`() throws {
         let world = try World()
         let proxy = try Proxy(world.loop, upstream: world.listener.port, answer: nil)
         var options = ChannelOptions()
@@ -106,7 +106,7 @@ import Testing
         #expect(client.end?.text.contains("in time") == true)
     }
 
-    @Test func anIPv6HostIsBracketed() {
+    @Test func `An IPv6 host is bracketed`() {
         let target = DialTarget(host: "::1", port: 443)
         #expect(
             ProxyTunnel.request(target, .init(host: "p", port: 1))

@@ -91,7 +91,7 @@ import Testing
         }
     }
 
-    @Test func aNameThatHangsHoldsUpNoOther() throws {
+    @Test func `A name that hangs holds up no other`() throws {
         let scene = try Scene()
         scene.ask("slow.example")
         for number in 0..<50 { scene.ask("quick\(number).example") }
@@ -100,7 +100,7 @@ import Testing
         #expect(scene.gate.counts.values.allSatisfy { $0 == 1 })
     }
 
-    @Test func aNameIsLookedUpOnceHoweverManyWaitForIt() throws {
+    @Test func `A name is looked up once however many wait for it`() throws {
         let scene = try Scene()
         for _ in 0..<100 { scene.ask("slow.example", port: 5) }
         scene.loop.runOnce(timeoutNs: 10_000_000)
@@ -112,7 +112,7 @@ import Testing
     }
 
     /// More names than threads: they wait their turn, and get it.
-    @Test func namesBeyondTheThreadsWaitTheirTurn() throws {
+    @Test func `Names beyond the threads wait their turn`() throws {
         let scene = try Scene()
         for number in 0..<(Resolver.threadLimit + 5) { scene.ask("slow\(number).example") }
         #expect(scene.run { scene.gate.counts.count == Resolver.threadLimit })
@@ -125,7 +125,7 @@ import Testing
     }
 
     /// Name servers that fall silent take nothing away that was known; a name that is gone is gone.
-    @Test func theLastAddressesStandWhereNameServersAreSilent() throws {
+    @Test func `The last addresses stand where name servers are silent`() throws {
         let scene = try Scene()
         scene.ask("quick.example")
         scene.ask("none.example")
@@ -153,7 +153,7 @@ import Testing
     }
 
     /// The deadline of a dial includes its lookup.
-    @Test func aDialOfANameThatHangsEndsInTime() throws {
+    @Test func `A dial of a name that hangs ends in time`() throws {
         let scene = try Scene()
         let dialer = Dialer(loop: scene.loop, resolver: scene.resolver)
         var ends: [String: ChannelEnd] = [:]

@@ -5,7 +5,7 @@ import TLS
 import Testing
 
 @Suite struct SecureChannelTests {
-    @Test(arguments: ["127.0.0.1", "::1"]) func bothEndsOpenAndTalk(host: String) throws {
+    @Test(arguments: ["127.0.0.1", "::1"]) func `Both ends open and talk`(host: String) throws {
         let world = try World(host: host)
         let client = try world.connect(DialTarget(host: host, port: world.listener.port))
         client.onOpened = { $0.send(Array("ping".utf8)) }
@@ -25,7 +25,7 @@ import Testing
         #expect(client.channel.writtenBytes == 4, "still known after the end")
     }
 
-    @Test func manySmallSendsOfATurnBecomeFewRecordsAndArriveInOrder() throws {
+    @Test func `Many small sends of a turn become few records and arrive in order`() throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         var sent: [UInt8] = []
@@ -41,7 +41,7 @@ import Testing
         #expect(client.channel.writtenBytes == 150_000)
     }
 
-    @Test(arguments: [1, 16_383, 16_384, 16_385, 100_000, 262_144]) func anySizeArrivesWhole(count: Int) throws {
+    @Test(arguments: [1, 16_383, 16_384, 16_385, 100_000, 262_144]) func `Any size arrives whole`(count: Int) throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         #expect(client.channel.send(Array("x".utf8)) == 1)
@@ -52,7 +52,7 @@ import Testing
         #expect(server.violations == [])
     }
 
-    @Test func aSlowReaderBoundsTheBufferAndThenGetsEverything() throws {
+    @Test func `A slow reader bounds the buffer and then gets everything`() throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         server.keepsBytes = false
@@ -84,7 +84,7 @@ import Testing
         #expect(client.violations == [] && server.violations == [])
     }
 
-    @Test func tenMegabytesDrivenByWritable() throws {
+    @Test func `Ten megabytes driven by writable`() throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         let all = (0..<10).flatMap { bytes(1_000_000, from: $0) }
@@ -103,7 +103,7 @@ import Testing
         #expect(client.channel.writtenBytes == 10_000_000)
     }
 
-    @Test func closeDrainsWhatWasSent() throws {
+    @Test func `Close drains what was sent`() throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         server.channel.pauseReading()
@@ -122,7 +122,7 @@ import Testing
     }
 
     /// The client's first bytes come with the end of its handshake.
-    @Test(arguments: Method.allCases) func whoeverClosesWhenItOpensHearsNothing(method: Method) throws {
+    @Test(arguments: Method.allCases) func `Whoever closes when it opens hears nothing`(method: Method) throws {
         let world = try World()
         let client = try world.connect()
         client.onOpened = { $0.send(bytes(5_000)) }
@@ -132,7 +132,7 @@ import Testing
         #expect(world.servers[0].violations == [])
     }
 
-    @Test func aPeerThatNeverReadsDelaysCloseOnlyUntilItsTimeout() throws {
+    @Test func `A peer that never reads delays close only until its timeout`() throws {
         let world = try World()
         var options = ChannelOptions()
         options.closeTimeoutNs = 50_000_000
@@ -149,7 +149,7 @@ import Testing
         try world.run { server.end != nil }
     }
 
-    @Test func nothingIsDeliveredAfterClose() throws {
+    @Test func `Nothing is delivered after close`() throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         server.channel.send(bytes(1_000))
@@ -173,7 +173,7 @@ import Testing
 
     /// Each way of ending, from inside each callback, twice.
     @Test(arguments: Method.allCases, ["opened", "received", "writable", "closed"])
-    func endingFromInsideACallback(method: Method, callback: String) throws {
+    func `Ending from inside a callback`(method: Method, callback: String) throws {
         let world = try World()
         let client = try world.connect()
         let end = { (channel: SecureChannel) in
@@ -208,7 +208,7 @@ import Testing
         }
     }
 
-    @Test func aResetPeerIsALostConnection() throws {
+    @Test func `A reset peer is a lost connection`() throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         server.channel.reset()
@@ -218,7 +218,7 @@ import Testing
         #expect(client.end?.text.contains("127.0.0.1") == true)
     }
 
-    @Test func aPeerCutOffWithoutCloseNotifyIsALostConnectionAfterItsLastBytes() throws {
+    @Test func `A peer cut off without close notify is a lost connection after its last bytes`() throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         server.channel.send(bytes(50_000))
@@ -230,7 +230,7 @@ import Testing
     }
 
     /// What the peer said before it went is heard although our own write failed first.
-    @Test func lastWordsAreHeardAfterAFailedWrite() throws {
+    @Test func `Last words are heard after a failed write`() throws {
         let world = try World()
         let (client, server) = try world.connectedPair()
         client.channel.pauseReading()
@@ -251,7 +251,7 @@ import Testing
         #expect(client.violations == [])
     }
 
-    @Test func anAbortedChannelAndItsDelegateAreFreed() throws {
+    @Test func `An aborted channel and its delegate are freed`() throws {
         let world = try World()
         weak var channel: SecureChannel?
         weak var delegate: Recorder?
@@ -271,7 +271,7 @@ import Testing
 
     private func autoreleased(_ body: () throws -> Void) rethrows { try body() }
 
-    @Test func hundredsOfChannelsOnOneLoop() throws {
+    @Test func `Hundreds of channels on one loop`() throws {
         let world = try World()
         world.onAccept = { $0.onReceived = { channel, bytes in channel.send(Array(bytes)) } }
         let clients = try (0..<200).map { _ in try world.connect() }

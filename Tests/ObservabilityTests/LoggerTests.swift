@@ -46,7 +46,7 @@ private struct Recorder {
                 " device=740f4707…", ",\"device\":\"740f4707…\""
             ),
         ] as [(Fields, String, String)])
-    func writesFields(fields: Fields, text: String, json: String) {
+    func `Writes fields`(fields: Fields, text: String, json: String) {
         let asText = Recorder()
         asText.logger.info(.kafka, "partitions assigned", fields)
         #expect(asText.sink.lines == ["2026-01-31T12:00:00.007Z info kafka: partitions assigned" + text])
@@ -59,7 +59,7 @@ private struct Recorder {
             ])
     }
 
-    @Test func longValuesAreCutAtACharacter() {
+    @Test func `Long values are cut at a character`() {
         let recorder = Recorder()
         recorder.logger.info(.worker, "x", ["text": .text(String(repeating: "é", count: 600))])
         #expect(
@@ -68,7 +68,7 @@ private struct Recorder {
             ])
     }
 
-    @Test func levelsCountByPart() {
+    @Test func `Levels count by part`() {
         let recorder = Recorder(LevelTable(.notice, parts: [.kafka: .trace, .apns: .critical]))
         for part in Part.allCases {
             for level in Level.allCases { recorder.logger.log(level, part, "x") }
@@ -85,7 +85,7 @@ private struct Recorder {
         #expect(recorder.logger.writes(.critical, of: .kafka))
     }
 
-    @Test func fieldsOfALineThatIsNotWrittenAreNotMade() {
+    @Test func `Fields of a line that is not written are not made`() {
         let recorder = Recorder()
         var made = 0
         func value() -> Int64 {
@@ -98,7 +98,7 @@ private struct Recorder {
         #expect(made == 1)
     }
 
-    @Test func repeatsAreCounted() {
+    @Test func `Repeats are counted`() {
         let recorder = Recorder()
         func fail(_ host: String) {
             recorder.logger.warning(.apns, "cannot connect", about: host, ["host": .text(host)])
@@ -126,14 +126,14 @@ private struct Recorder {
             ])
     }
 
-    @Test func infoIsLimitedOnlyByASubject() {
+    @Test func `Info is limited only by a subject`() {
         let recorder = Recorder()
         for _ in 1...3 { recorder.logger.info(.kafka, "partition assigned", ["n": 1]) }
         for _ in 1...3 { recorder.logger.info(.kafka, "librdkafka", about: "CONNECT", ["n": 1]) }
         #expect(recorder.sink.lines.count == 4)
     }
 
-    @Test func whatHadNoSuccessorIsWrittenInTheEnd() {
+    @Test func `What had no successor is written in the end`() {
         let recorder = Recorder()
         for n in 1...3 { recorder.logger.warning(.apns, "lost", ["n": .count(n)]) }
         recorder.logger.writeLeftOut()
@@ -157,7 +157,7 @@ private struct Recorder {
     }
 
     /// A reminder is nothing that happened again, and what counted from the first line's time is over.
-    @Test func remindersAreNotCountedAndCountdownsEnd() {
+    @Test func `Reminders are not counted and countdowns end`() {
         let recorder = Recorder()
         for n in 1...3 {
             recorder.logger.remind(.worker, "degraded", ["n": .count(n)])
@@ -182,7 +182,7 @@ private struct Recorder {
     }
 
     /// However many subjects there are, the lines of ten seconds and the memory for them have a limit.
-    @Test func aFloodOfSubjectsIsBounded() {
+    @Test func `A flood of subjects is bounded`() {
         let recorder = Recorder()
         for n in 1...100_000 { recorder.logger.warning(.apns, "lost", about: "\(n)") }
         #expect(recorder.sink.lines.count == 501)
@@ -191,7 +191,7 @@ private struct Recorder {
         #expect(recorder.sink.lines.count == 502)
     }
 
-    @Test func linesOfManyThreadsStayWhole() {
+    @Test func `Lines of many threads stay whole`() {
         let recorder = Recorder()
         let threads = (0..<4).map { thread in
             makeThread {
@@ -209,7 +209,7 @@ private struct Recorder {
         }
     }
 
-    @Test func writesToADescriptor() {
+    @Test func `Writes to a descriptor`() {
         var ends: [Int32] = [0, 0]
         pipe(&ends)
         let logger = Logger(sink: DescriptorSink(ends[1])) { (0, 0) }
@@ -254,7 +254,7 @@ private struct Recorder {
     }
 
     /// With 100 ms for each line, 100 would take ten seconds.
-    @Test func aPipeThatNobodyReadsHoldsUpNoLine() {
+    @Test func `A pipe that nobody reads holds up no line`() {
         let pipe = FullPipe()
         let logger = Logger(sink: DescriptorSink(pipe.writing)) { (0, 1_000) }
         let before = Logger.linesLost
@@ -276,7 +276,7 @@ private struct Recorder {
         pipe.close()
     }
 
-    @Test func whatWasLostIsToldWithoutAnotherLine() {
+    @Test func `What was lost is told without another line`() {
         let pipe = FullPipe()
         let logger = Logger(sink: DescriptorSink(pipe.writing)) { (0, 1_000) }
         logger.info(.worker, "x")
@@ -289,7 +289,7 @@ private struct Recorder {
     }
 
     /// It takes a page now and then: a line after each would wait 100 ms for the next.
-    @Test func aPipeThatIsReadSlowlyIsWaitedForABoundedTime() {
+    @Test func `A pipe that is read slowly is waited for a bounded time`() {
         let pipe = FullPipe()
         let logger = Logger(sink: DescriptorSink(pipe.writing)) { (0, 1_000) }
         let began = ContinuousClock.now
@@ -301,7 +301,7 @@ private struct Recorder {
         pipe.close()
     }
 
-    @Test func aLineThatWasCutDoesNotRunIntoTheNext() {
+    @Test func `A line that was cut does not run into the next`() {
         let pipe = FullPipe()
         _ = pipe.take(4_096)
         let sink = DescriptorSink(pipe.writing)
@@ -319,7 +319,7 @@ private struct Recorder {
             (-1_000, "1969-12-31T23:59:59.000Z"), (-1_001, "1969-12-31T23:59:58.999Z"),
             (.max, "292278994-08-17T07:12:55.807Z"), (.min, "-292275055-05-16T16:47:04.192Z"),
         ] as [(Int64, String)])
-    func timestamps(wallMs: Int64, expected: String) {
+    func `Timestamps`(wallMs: Int64, expected: String) {
         #expect(Timestamp(wallMs: wallMs).text == expected)
     }
 
@@ -327,7 +327,7 @@ private struct Recorder {
         ("", "…"), ("abc", "…"), ("abcd", "a…"), ("00112233445566778899aabbccddeeff", "00112233…"),
         ("z\n\u{1B}[31mzzzzzzzzzzzzzzzzzzzzzzz", "z??"), ("é0000000000000000000000000000000", "??0"),
     ])
-    func tokensAreShort(token: String, expected: String) {
+    func `Tokens are short`(token: String, expected: String) {
         let text = ShortToken(token).description
         #expect(text.hasPrefix(expected))
         #expect(text.count <= 9)

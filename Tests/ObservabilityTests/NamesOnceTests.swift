@@ -21,7 +21,7 @@ import Testing
         ("app shop: shop.example:443: refused", "app shop: shop.example:443: refused"),
         ("two  spaces:  stay: here", "two  spaces:  stay: here"), ("a:b:a:b", "a:b:a:b"), ("", ""), (": : x", ": : x"),
     ])
-    func eachNameStandsOnce(message: String, expected: String) {
+    func `Each name stands once`(message: String, expected: String) {
         #expect(namesOnce(message) == expected)
     }
 }

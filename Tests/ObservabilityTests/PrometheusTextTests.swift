@@ -3,7 +3,7 @@ import Testing
 @testable import Observability
 
 struct PrometheusTextTests {
-    @Test func countersAndGauges() {
+    @Test func `Counters and gauges`() {
         var text = PrometheusText()
         text.family("sends_total", .counter, "Requests sent.")
         text.sample(["app": "shop", "outcome": "accepted"], 12)
@@ -23,7 +23,7 @@ struct PrometheusTextTests {
                 """)
     }
 
-    @Test func labelsAreEscaped() {
+    @Test func `Labels are escaped`() {
         var text = PrometheusText()
         text.family("a", .gauge, "A.")
         text.sample(["name": "back\\slash \"quote\" line\nfeed"], 1)
@@ -31,7 +31,7 @@ struct PrometheusTextTests {
     }
 
     /// Buckets are cumulative in the text, and the last one holds everything.
-    @Test func histograms() {
+    @Test func `Histograms`() {
         var text = PrometheusText()
         text.family("seconds", .histogram, "Time.")
         let some: [(bound: Double, count: Int)] = [(0.001, 2), (0.5, 0), (1, 3)]
@@ -57,7 +57,7 @@ struct PrometheusTextTests {
 
     @Test(arguments: [
         (Double.infinity, "+Inf"), (-.infinity, "-Inf"), (.nan, "NaN"), (3, "3"), (0.1, "0.1"), (1e20, "1e+20"),
-    ]) func numbers(value: Double, written: String) {
+    ]) func `Numbers`(value: Double, written: String) {
         var text = PrometheusText()
         text.family("x", .gauge, "X.")
         text.sample(value)

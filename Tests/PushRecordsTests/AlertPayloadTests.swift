@@ -64,7 +64,7 @@ import Testing
     ]
 
     @Test(arguments: written)
-    func members(fill: @Sendable (inout AlertPayload) -> Void, json: String) throws {
+    func `Members`(fill: @Sendable (inout AlertPayload) -> Void, json: String) throws {
         var payload = AlertPayload()
         fill(&payload)
         #expect(String(decoding: try payload.json(), as: UTF8.self) == json)
@@ -88,7 +88,7 @@ import Testing
     ]
 
     @Test(arguments: refused)
-    func refusals(fill: @Sendable (inout AlertPayload) -> Void, words: String) {
+    func `Refusals`(fill: @Sendable (inout AlertPayload) -> Void, words: String) {
         var payload = AlertPayload()
         fill(&payload)
         let error = #expect(throws: RequestError.self) { try payload.json() }
@@ -96,7 +96,7 @@ import Testing
     }
 
     /// As deep as the worker reads, and no deeper.
-    @Test func depth() throws {
+    @Test func `Depth`() throws {
         var payload = AlertPayload()
         payload.custom["x"] = nested(63)
         payload.more["x"] = nested(62)
@@ -104,7 +104,7 @@ import Testing
     }
 
     /// Equal payloads are equal bytes, whatever the order in which they were filled.
-    @Test func deterministic() throws {
+    @Test func `Deterministic`() throws {
         let names = (0..<50).map { "n\($0)" }
         var one = AlertPayload(body: "x")
         var other = one

@@ -31,7 +31,7 @@ import Testing
         return object.values.flatMap { references(in: $0) }
     }
 
-    @Test func everyReferenceLeadsSomewhere() throws {
+    @Test func `Every reference leads somewhere`() throws {
         let object = try Self.object()
         let references = Self.references(in: object)
         #expect(references.count > 20)
@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    @Test func topicsAndGroups() throws {
+    @Test func `Topics and groups`() throws {
         let object = try Self.object()
         let channels = try #require(object["channels"] as? [String: [String: Any]])
         let addresses = channels.mapValues { $0["address"] as? String }
@@ -110,7 +110,7 @@ import Testing
             if: SchemaJudge.isThere && official != nil,
             "missing: ASYNCAPI_SCHEMA=FILE, AsyncAPI's schemas/3.0.0-without-$id.json, and a Python with jsonschema"),
         .waiting)
-    func theSpecificationsSchemaAllowsIt() throws {
+    func `The specifications schema allows it`() throws {
         let file = FileManager.default.temporaryDirectory.appending(path: "asyncapi-\(UUID().uuidString).json")
         defer { try? FileManager.default.removeItem(at: file) }
         func check(_ text: String) throws -> (isFine: Bool, said: String) {

@@ -20,7 +20,7 @@ private func full() -> PushNotification<RawPayload> {
 }
 
 @Suite struct BuildingTests {
-    @Test func payloadForm() throws {
+    @Test func `Payload form`() throws {
         let record = try full().payloadRecord(to: token)
         #expect(record.key == Array(tokenA.utf8) && record.value == Array(hi.utf8))
         #expect(
@@ -34,7 +34,7 @@ private func full() -> PushNotification<RawPayload> {
         expectAll(found)
     }
 
-    @Test func envelopeForm() throws {
+    @Test func `Envelope form`() throws {
         let record = try full().envelopeRecord(to: [token])
         #expect(record.key == nil && record.headers == [])
         let found = read(record)
@@ -56,7 +56,7 @@ private func full() -> PushNotification<RawPayload> {
     }
 
     /// What is not said is not written, but for the push type.
-    @Test func defaults() throws {
+    @Test func `Defaults`() throws {
         let plain = PushNotification(json: Data(hi.utf8))
         #expect(try plain.payloadRecord(to: token).headers == [HeaderField("apns-push-type", "alert")])
         let envelope = try plain.envelopeRecord(to: [token])
@@ -70,13 +70,13 @@ private func full() -> PushNotification<RawPayload> {
 
     /// The worker takes a key for a token only from 64 digits on.
     @Test(arguments: [1, 31, 32, 100])
-    func tokensOfAnyLength(count: Int) throws {
+    func `Tokens of any length`(count: Int) throws {
         let token = try DeviceToken(bytes: (0..<count).map { UInt8($0 * 7 & 0xFF) })
         let found = read(try PushNotification(json: hi).payloadRecord(to: token))
         #expect(found.token == token.hex && found.target == .device && found.key == nil)
     }
 
-    @Test func manyDevices() throws {
+    @Test func `Many devices`() throws {
         let tokens = try (0..<10_000).map { number in
             try DeviceToken(hex: String(format: "%064x", number))
         }
@@ -88,7 +88,7 @@ private func full() -> PushNotification<RawPayload> {
         #expect(error?.detail == "device_tokens has more than 10000")
     }
 
-    @Test func broadcasts() throws {
+    @Test func `Broadcasts`() throws {
         let live = PushNotification(
             json: #"{"aps":{"event":"update"}}"#, pushType: .liveactivity, topic: .exactly("com.example.shop"))
         for record in [
@@ -151,8 +151,9 @@ private func full() -> PushNotification<RawPayload> {
 
     /// What the worker would refuse is refused before, in both forms and with its reason and words.
     @Test(arguments: refused)
-    func refusals(spoil: @Sendable (inout PushNotification<RawPayload>) -> Void, reason: Reason?, words: String) throws
-    {
+    func `Refusals`(
+        spoil: @Sendable (inout PushNotification<RawPayload>) -> Void, reason: Reason?, words: String
+    ) throws {
         var notification = PushNotification(json: hi)
         spoil(&notification)
         for build in [{ try $0.payloadRecord(to: token) }, { try $0.envelopeRecord(to: [token]) }]
@@ -165,7 +166,7 @@ private func full() -> PushNotification<RawPayload> {
     }
 
     /// Just within the limits.
-    @Test func limits() throws {
+    @Test func `Limits`() throws {
         var notification = PushNotification(json: large(4_096))
         notification.collapseID = String(repeating: "x", count: 64)
         notification.expiration = .at(secondsSinceEpoch: 4_294_967_295)
@@ -176,7 +177,7 @@ private func full() -> PushNotification<RawPayload> {
         #expect(read(try notification.envelopeRecord(to: [token])).payload == text(lend(large(5_120))))
     }
 
-    @Test func onlyOneFormFits() throws {
+    @Test func `Only one form fits`() throws {
         let shaped = PushNotification(json: #"{"payload":{},"device_token":"\#(tokenB)"}"#, pushType: .mdm)
         let error = #expect(throws: RequestError.self) { try shaped.payloadRecord(to: token) }
         #expect(error?.detail.contains("only an envelope record can carry it") == true)
@@ -189,13 +190,13 @@ private func full() -> PushNotification<RawPayload> {
         #expect(none?.detail == "device_tokens is empty")
     }
 
-    @Test func ownHeadersTravelOn() throws {
+    @Test func `Own headers travel on`() throws {
         var record = try full().payloadRecord(to: token)
         record.headers.append(HeaderField("traceparent", "00-ab"))
         #expect(read(record).copied == ["traceparent=00-ab"])
     }
 
-    @Test func deviceTokens() throws {
+    @Test func `Device tokens`() throws {
         #expect(token.hex == tokenA && token.bytes == [UInt8](repeating: 0xA1, count: 32))
         #expect(token.description == "a1a1a1a1…")
         #expect(try DeviceToken(hex: "0aFf").description == "0aff")
@@ -214,7 +215,7 @@ private func full() -> PushNotification<RawPayload> {
         }
     }
 
-    @Test func randomIDs() {
+    @Test func `Random IDs`() {
         var generator = SplitMix64(seed: 5)
         for _ in 0..<100 {
             let text = NotificationUUID.random(using: &generator).description
@@ -224,7 +225,7 @@ private func full() -> PushNotification<RawPayload> {
         #expect(NotificationUUID.random() != NotificationUUID.random())
     }
 
-    @Test func everyPushType() throws {
+    @Test func `Every push type`() throws {
         for type in PushType.allCases {
             let notification = PushNotification(json: hi, pushType: type, topic: .bundleID("com.example.shop"))
             let found = read(try notification.payloadRecord(to: token))

@@ -2,7 +2,7 @@ import PushRecords
 import Testing
 
 @Suite struct DeadLetterTests {
-    @Test func headers() {
+    @Test func `Headers`() {
         let original = [(lend("apns-topic"), lend("a\nb")), (lend("push-dlq-reason"), lend("older"))]
         let list = original.map { RecordHeader(name: $0.0, value: $0.1) }
         let topic = lend("apns.requests")
@@ -29,7 +29,7 @@ import Testing
     }
 
     /// What the writer wrote is read back; of a dead letter that was produced again, the last one's words count.
-    @Test func decoding() throws {
+    @Test func `Decoding`() throws {
         let list = [
             HeaderField("apns-topic", "t"), HeaderField("push-dlq-reason", "older"),
             HeaderField("push-dlq-detail", "older"), HeaderField("push-dlq-truncated", "5"),
@@ -59,7 +59,7 @@ import Testing
     }
 
     /// More headers than the list had room for at first.
-    @Test func manyHeaders() {
+    @Test func `Many headers`() {
         let pair = (lend("n"), lend("v"))
         let list = Array(repeating: RecordHeader(name: pair.0, value: pair.1), count: 1_000)
         let topic = lend("t")

@@ -7,7 +7,7 @@ import Testing
         return parser.parse(TestRecord(key: key, value, headers))
     }
 
-    @Test func everyMember() {
+    @Test func `Every member`() {
         let payload = #"{ "aps" : {"alert":"H\u0069"} }"#
         let found = parse(
             """
@@ -33,14 +33,14 @@ import Testing
         #expect(found == expected)
     }
 
-    @Test func oneToken() {
+    @Test func `One token`() {
         let found = parse(
             #"{"payload":{},"device_token":"\#(tokenA)","headers":{"apns-id":"123e4567-e89b-12d3-a456-4266554400a0"}}"#)
         #expect(found.target == .device && found.token == tokenA && found.tokenCount == 1 && !found.isInvalid)
         #expect(found.payload == "{}" && found.apnsID == "123e4567-e89b-12d3-a456-4266554400a0")
     }
 
-    @Test func broadcast() {
+    @Test func `Broadcast`() {
         let found = parse(#"{"payload":{},"channel_id":"ab\/+=","headers":{"apns-topic":"com.ex"}}"#)
         #expect(found.target == .channel && found.channelID == "ab/+=" && found.pushType == .liveactivity)
         #expect(!found.isInvalid && found.tokenCount == 1)
@@ -58,12 +58,12 @@ import Testing
             (#"{"p\u0061yload":{},"device\u005ftoken":"\#(tokenA)"}"#, .envelope),
             (#"{"payload":null,"channel_id":"x"}"#, .envelope), (#"{"payload":1,"device_tokens":[]}"#, .envelope),
         ] as [(String, ParsedRequest.Form)])
-    func forms(value: String, form: ParsedRequest.Form) {
+    func `Forms`(value: String, form: ParsedRequest.Form) {
         #expect(parse(value, key: tokenB).form == form)
     }
 
     /// Also when there are more members than an envelope has names.
-    @Test func formsOfManyMembers() {
+    @Test func `Forms of many members`() {
         let many = (0..<100).map { #""m\#($0)":\#($0)"# }.joined(separator: ",")
         let payload = parse(#"{\#(many),"aps":{},"payload":{},"device_token":"x"}"#, key: tokenB)
         #expect(payload.form == .payload && !payload.isInvalid && payload.token == tokenB)
@@ -82,7 +82,7 @@ import Testing
             (#""device_token":"\#(tokenA)","device_tokens":["\#(tokenA)"]"#, .badEnvelope),
             (#""device_token":"\#(tokenA)","channel_id":"x""#, .badEnvelope),
         ] as [(String, DeadLetterReason)])
-    func deadLetters(members: String, reason: DeadLetterReason) {
+    func `Dead letters`(members: String, reason: DeadLetterReason) {
         let found = parse("{\"payload\":{},\(members)}", key: tokenB)
         #expect(found.deadLetter == reason && found.target == .none && found.form == .envelope)
         #expect(found.tokenCount == 0 && !found.detail.isEmpty)
@@ -94,7 +94,7 @@ import Testing
         (#"{"device-tokens":["ab"],"payload":{}}"#, "device-tokens (did you mean device_tokens?)"),
         (#"{"payload":{},"to":"ab"}"#, "to"), (#"{"payload":{}}"#, ""),
     ])
-    func anEnvelopeWithoutATarget(value: String, subject: String) {
+    func `An envelope without a target`(value: String, subject: String) {
         let found = parse(value, key: "campaign")
         #expect(found.deadLetter == .noDeviceToken && found.subject == subject)
         #expect(found.detail == "an envelope names its device_token, device_tokens or channel_id")
@@ -105,7 +105,7 @@ import Testing
         }
     }
 
-    @Test func mostTokens() {
+    @Test func `Most tokens`() {
         func list(_ count: Int) -> String {
             "{\"payload\":{},\"device_tokens\":["
                 + Array(repeating: "\"\(tokenA)\"", count: count).joined(separator: ",")
@@ -169,7 +169,7 @@ import Testing
         #""headers":{"apns-p\u0072iority":1}"#, #""not_before":null"#, #""not_before":0"#,
         #""not_befor\u0065":4294967295"#, #""not_before":5,"headers":{"apns-expiration":"6"}"#,
     ])
-    func valid(members: String) {
+    func `Valid`(members: String) {
         let found = parse("{\"payload\":{},\"device_tokens\":[\"\(tokenA)\",\"\(tokenB)\"],\(members)}")
         #expect(!found.isInvalid && found.target == .devices, "\(found.detail) \(found.subject)")
     }
@@ -181,7 +181,7 @@ import Testing
             ("false", .badRequestPayload),
             (#"{"a":""# + String(repeating: "x", count: 4_089) + #""}"#, .payloadTooLarge),
         ] as [(String, ReasonCode)])
-    func payloads(payload: String, reason: ReasonCode) {
+    func `Payloads`(payload: String, reason: ReasonCode) {
         let found = parse("{\"device_token\":\"\(tokenA)\",\"payload\":\(payload)}")
         #expect(found.isInvalid && found.reason == reason)
         // One byte less is small enough.
@@ -190,7 +190,7 @@ import Testing
         #expect(!parse("{\"device_token\":\"\(tokenA)\",\"payload\":  \(fitting)  }").isInvalid)
     }
 
-    @Test func anIDForSeveral() {
+    @Test func `An ID for several`() {
         let headers = #""headers":{"apns-id":"123e4567-e89b-12d3-a456-4266554400a0"}"#
         let found = parse("{\"payload\":{},\"device_tokens\":[\"\(tokenA)\",\"\(tokenB)\"],\(headers)}")
         #expect(found.isInvalid && found.reason == .badMessageId)
@@ -204,14 +204,14 @@ import Testing
         ("apns-", true), ("push-retry-request", false), ("push-retry-x", false), ("push-dlq-reason", false),
         ("traceparent", false), ("apnsx", false), ("", false),
     ])
-    func headersOnTheRecord(name: String, isWrong: Bool) {
+    func `Headers on the record`(name: String, isWrong: Bool) {
         let found = parse("{\"payload\":{},\"device_token\":\"\(tokenA)\"}", [(name, "x")])
         #expect(found.isInvalid == isWrong && found.token == tokenA)
         if isWrong { #expect(found.subject == name) }
         #expect(!parse("{\"payload\":{},\"device_token\":\"\(tokenA)\"}", [("apns-topic", nil)]).isInvalid)
     }
 
-    @Test func tokensAreReadOneByOne() {
+    @Test func `Tokens are read one by one`() {
         let upper = tokenA.uppercased()
         let long = String(repeating: "x", count: 300)
         let found = parse(
@@ -228,7 +228,7 @@ import Testing
         #expect(found.tokenCount == 8)
     }
 
-    @Test func escapedStrings() {
+    @Test func `Escaped strings`() {
         let found = parse(
             #"{"payload":{},"device_token":"\u0061b","app":"s\u0068op","headers":{"apns-topic":"com\u002eex"}}"#)
         #expect(found.token == "ab" && found.app == "shop" && found.topic == "com.ex" && !found.isInvalid)

@@ -303,7 +303,7 @@ import Testing
     ]
 
     @Test(arguments: alerts + liveActivities + others + nodeAPN)
-    func meansTheSame(example: Example) throws {
+    func `Means the same`(example: Example) throws {
         let made = try example.payload.json()
         let theirs = try #require(JSONSerialization.jsonObject(with: Data(example.json.utf8)) as? NSDictionary)
         let ours = try #require(JSONSerialization.jsonObject(with: Data(made)) as? NSDictionary)
@@ -313,17 +313,17 @@ import Testing
     }
 
     /// All push types are among them.
-    @Test func everyPushType() {
+    @Test func `Every push type`() {
         let types = (Self.alerts + Self.liveActivities + Self.others).map(\.pushType)
         #expect(Set(types) == Set(PushType.allCases))
     }
 
     /// node-apn's test of `length()`: 26 bytes.
-    @Test func nodeAPNsLength() throws { #expect(try AlertPayload(body: "length").size() == 26) }
+    @Test func `Node APNs length`() throws { #expect(try AlertPayload(body: "length").size() == 26) }
 
     /// What the simulator and Apple get is what was made: every example passes the worker's parser.
     @Test(arguments: alerts + liveActivities + others + nodeAPN)
-    func theWorkerTakesIt(example: Example) throws {
+    func `The worker takes it`(example: Example) throws {
         func check(_ payload: some PushPayload) throws {
             let notification = PushNotification(payload, topic: .bundleID("com.example.MyApp"))
             let token = try DeviceToken(hex: tokenA)

@@ -52,7 +52,7 @@ import Testing
     }
 
     /// Each misuse is refused at its line, in the expected words, and nothing else is; each corrected twin compiles.
-    @Test(.needsCompiler) func misuseDoesNotCompile() throws {
+    @Test(.needsCompiler) func `Misuse does not compile`() throws {
         let files = try Self.files()
         #expect(files.count >= 20)
         let corrected = try Self.check(files)
@@ -96,7 +96,7 @@ import Testing
         """
 
     /// Every example in Swift of the README and the articles compiles as it stands.
-    @Test(.needsCompiler) func examplesCompile() throws {
+    @Test(.needsCompiler) func `Examples compile`() throws {
         let articles =
             (FileManager.default.enumerator(at: root(of: "Sources"), includingPropertiesForKeys: nil)?.allObjects
             as? [URL] ?? []).filter { $0.pathExtension == "md" }.sorted { $0.path < $1.path }

@@ -12,7 +12,7 @@ import Testing
         parse(TestRecord(key: tokenA, hi, headers))
     }
 
-    @Test func theSmallestProducer() {
+    @Test func `The smallest producer`() {
         var expected = OwnedRequest()
         expected.target = .device
         expected.token = tokenA
@@ -21,7 +21,7 @@ import Testing
         #expect(parse(TestRecord(key: tokenA, hi)) == expected)
     }
 
-    @Test func everyHeader() {
+    @Test func `Every header`() {
         let found = parse(
             TestRecord(
                 key: "order-7", hi,
@@ -54,7 +54,7 @@ import Testing
         (String(repeating: "0", count: 62), false), (String(repeating: "0", count: 65), false),
         (String(repeating: "0", count: 63) + "g", false), ("", false), (String(repeating: "f", count: 300), true),
     ])
-    func keys(key: String, isToken: Bool) {
+    func `Keys`(key: String, isToken: Bool) {
         let found = parse(TestRecord(key: key, hi))
         #expect(found.target == (isToken ? .device : .none))
         #expect(found.deadLetter == (isToken ? nil : .noDeviceToken))
@@ -62,7 +62,7 @@ import Testing
         #expect(found.key == nil)
     }
 
-    @Test func theKeyIsNamedWhenItIsNotTheToken() {
+    @Test func `The key is named when it is not the token`() {
         let header = [("push-device-token", tokenA)] as [(String, String?)]
         #expect(parse(TestRecord(key: "k", hi, header)).key == "k")
         #expect(parse(TestRecord(key: tokenB, hi, header)).key == tokenB)
@@ -72,7 +72,7 @@ import Testing
         #expect(parse(TestRecord(key: "", hi, header)).key == "")
     }
 
-    @Test func deadLetters() {
+    @Test func `Dead letters`() {
         let token = [("push-device-token", tokenA)] as [(String, String?)]
         for (record, reason) in [
             (TestRecord(key: tokenA, nil), .tombstone), (TestRecord(key: nil, nil), .tombstone),
@@ -123,7 +123,7 @@ import Testing
             ("push-not-before", "99999999999999999999", .none), ("push-not-before", "1.5", .none),
             ("push-not-before", "90s", .none), ("push-not-before", "2027-01-15T08:00:00Z", .none),
         ] as [(String, String, ReasonCode)])
-    func invalid(name: String, value: String, reason: ReasonCode) {
+    func `Invalid`(name: String, value: String, reason: ReasonCode) {
         let found = parse([(name, value)])
         #expect(found.target == .device && found.deadLetter == nil && found.token == tokenA)
         #expect(found.isInvalid && found.reason == reason && !found.detail.isEmpty)
@@ -144,7 +144,7 @@ import Testing
         ("Push-Retry-Key", "x"), ("push-dlq-reason", "x"), ("PUSH-DLQ-X", "x"), ("", "x"), ("apns", "x"), ("push", "x"),
         ("apns_topic", "x"), ("x-apns-topic", "x"), ("apnstopic", "x"), ("pushapp", "x"), ("apps-topic", "x"),
     ])
-    func valid(name: String, value: String) {
+    func `Valid`(name: String, value: String) {
         #expect(!parse([(name, value)]).isInvalid)
     }
 
@@ -160,7 +160,7 @@ import Testing
         ("push-x", nil), ("push-retry", nil), ("push-dlq", nil), ("apns-request-id", nil),
         ("apns-" + String(repeating: "x", count: 500), nil), ("APNS-é\n", nil),
     ])
-    func unknownHeaders(name: String, meant: String?) {
+    func `Unknown headers`(name: String, meant: String?) {
         let found = parse([(name, "x")])
         #expect(found.target == .device && found.deadLetter == nil && found.token == tokenA)
         #expect(found.isInvalid && found.reason == .none)
@@ -182,7 +182,7 @@ import Testing
     }
 
     /// The parser's scratch has room for it however many are refused.
-    @Test func manyUnknownHeaders() {
+    @Test func `Many unknown headers`() {
         var parser = RequestParser()
         for _ in 0..<500 {
             let found = parser.parse(TestRecord(key: tokenA, hi, [("apns-topik", "x"), ("apns-x", "x")]))
@@ -190,13 +190,13 @@ import Testing
         }
     }
 
-    @Test func limitsOfExpiration() {
+    @Test func `Limits of expiration`() {
         #expect(parse([("apns-expiration", "0")]).expiration == 0)
         #expect(parse([("apns-expiration", "4294967295")]).expiration == .max)
         #expect(parse([]).expiration == nil)
     }
 
-    @Test func limitsOfNotBefore() {
+    @Test func `Limits of not before`() {
         #expect(parse([("push-not-before", "0")]).notBefore == 0)
         #expect(parse([("push-not-before", "4294967295")]).notBefore == .max)
         #expect(parse([]).notBefore == 0)
@@ -213,7 +213,7 @@ import Testing
             ("1790000000", "0", true), ("0", "0", true), ("0", "1", true), ("1", "1", false),
             ("4294967295", "4294967295", false), ("4294967294", "4294967295", true),
         ])
-    func notBeforeAndExpiration(notBefore: String, expiration: String, isValid: Bool) {
+    func `Not before and expiration`(notBefore: String, expiration: String, isValid: Bool) {
         for isFirst in [true, false] {
             let headers = [("push-not-before", notBefore), ("apns-expiration", expiration)] as [(String, String?)]
             let found = parse(isFirst ? headers : headers.reversed())
@@ -225,13 +225,13 @@ import Testing
     }
 
     @Test(arguments: PushType.allCases)
-    func pushTypes(type: PushType) {
+    func `Push types`(type: PushType) {
         let found = parse([("apns-push-type", type.text.description)])
         #expect(found.pushType == type && !found.isInvalid)
         #expect(found.priority == (type == .background ? 5 : 0))
     }
 
-    @Test func backgroundHasPriority5() {
+    @Test func `Background has priority 5`() {
         for priority in ["1", "10"] {
             let found = parse([("apns-priority", priority), ("apns-push-type", "background")])
             #expect(found.isInvalid && found.reason == .badPriority)
@@ -240,7 +240,7 @@ import Testing
         #expect(!found.isInvalid && found.priority == 5)
     }
 
-    @Test func repeatedHeaders() {
+    @Test func `Repeated headers`() {
         let found = parse([("apns-topic", "a"), ("apns-priority", "5"), ("apns-topic", "a")])
         #expect(found.isInvalid && found.reason == .duplicateHeaders && found.subject == "apns-topic")
         let token = parse([("push-device-token", tokenA), ("push-device-token", tokenB)])
@@ -253,7 +253,7 @@ import Testing
         #"{"aps":{"alert":""# + String(repeating: "x", count: count - 20) + #""}}"#
     }
 
-    @Test func payloadSizes() {
+    @Test func `Payload sizes`() {
         let voip = [("apns-push-type", "voip")] as [(String, String?)]
         for (size, headers, isInvalid) in [
             (4096, [], false), (4097, [], true), (5120, voip, false), (5121, voip, true), (100_000, [], true),
@@ -271,18 +271,18 @@ import Testing
             ("", .payloadEmpty), ("null", .payloadEmpty), ("[]", .badRequestPayload), ("1", .badRequestPayload),
             (#""{}""#, .badRequestPayload), (" true ", .badRequestPayload),
         ] as [(String, ReasonCode)])
-    func payloadsThatAreNoObject(value: String, reason: ReasonCode) {
+    func `Payloads that are no object`(value: String, reason: ReasonCode) {
         let found = parse(TestRecord(key: tokenA, value))
         #expect(found.target == .device && found.isInvalid && found.reason == reason)
     }
 
-    @Test func thePayloadIsWhatTheProducerWrote() {
+    @Test func `The payload is what the producer wrote`() {
         let odd = " { \"aps\" : {\"alert\":\"\\u0048i / \\/\"}, \"payload\":1, \"device_token\":\"\(tokenB)\" } \n"
         let found = parse(TestRecord(key: tokenA, odd))
         #expect(found.form == .payload && found.payload == odd && !found.isInvalid && found.token == tokenA)
     }
 
-    @Test func broadcasts() {
+    @Test func `Broadcasts`() {
         let channel = ("apns-channel-id", "dHN0LXNyY2gtY2hubA==") as (String, String?)
         let found = parse(TestRecord(key: "match-9", hi, [channel, ("apns-topic", "com.ex")]))
         #expect(found.target == .channel && found.channelID == "dHN0LXNyY2gtY2hubA==" && !found.isInvalid)
@@ -306,7 +306,7 @@ import Testing
         #expect(both.isInvalid && both.target == .device && both.token == tokenA)
     }
 
-    @Test func copiedHeaders() {
+    @Test func `Copied headers`() {
         let headers =
             [
                 ("tracestate", "a"), ("x-campaign", "7"), ("x-other", "1"), ("traceparent", "b"), ("tracestate", "c"),
@@ -325,7 +325,7 @@ import Testing
     }
 
     /// Nothing of a record is left over for the next.
-    @Test func theParserIsReused() {
+    @Test func `The parser is reused`() {
         var parser = RequestParser()
         let plain = parser.parse(TestRecord(key: tokenA, hi))
         _ = parser.parse(

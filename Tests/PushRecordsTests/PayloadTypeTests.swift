@@ -21,7 +21,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         (VoIPPayload(["a": 1]), "com.example.shop.voip", 0),
         (WidgetsPayload(), "com.example.shop.push-type.widgets", nil),
     ])
-    func headers(payload: any PushPayload, topic: String, expiration: UInt32?) throws {
+    func `Headers`(payload: any PushPayload, topic: String, expiration: UInt32?) throws {
         func check(_ payload: some PushPayload) throws {
             let notification = PushNotification(payload, topic: .bundleID("com.example.shop"))
             let erased = try notification.encoded()
@@ -40,7 +40,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
     }
 
     /// A broadcast's topic has no suffix, whatever the same notification's topic for a device is.
-    @Test func broadcasts() throws {
+    @Test func `Broadcasts`() throws {
         var notification = PushNotification(Self.update, topic: .bundleID("com.example.shop"))
         notification.expiration = .nowOrNever
         notification.priority = .powerConsiderate
@@ -58,7 +58,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
     }
 
     /// Each priority's number; erasing a payload's type keeps it.
-    @Test func priorities() throws {
+    @Test func `Priorities`() throws {
         func numbers<P>(_ payload: P, _ priorities: [P.Priority]) throws -> [UInt8] where P: PushPayload {
             try priorities.map { priority in
                 var notification = PushNotification(payload)
@@ -74,7 +74,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
     }
 
     /// Erased, it is the same in every respect.
-    @Test func erasingKeepsAll() throws {
+    @Test func `Erasing keeps all`() throws {
         var notification = PushNotification(AlertPayload(body: "a"), topic: .bundleID("com.example.shop"))
         notification.priority = .withoutWaking
         notification.expiration = .at(secondsSinceEpoch: 1_790_000_000)
@@ -90,7 +90,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
     }
 
     /// A payload of a program's own.
-    @Test func aTypeOfItsOwn() throws {
+    @Test func `A type of its own`() throws {
         struct Shipped: CollapsiblePayload {
             var order: Int64
             var pushType: PushType { .alert }
@@ -144,13 +144,13 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
     }
 
     @Test(arguments: refused)
-    func refusals(payload: any PushPayload, words: String) throws {
+    func `Refusals`(payload: any PushPayload, words: String) throws {
         let error = #expect(throws: RequestError.self) { try payload.json() }
         #expect(error?.reason == .badRequestPayload && error?.detail.hasPrefix(words) == true, "\(error?.detail ?? "")")
     }
 
     /// The exact bytes of what the golden payloads compare by meaning.
-    @Test func bytes() throws {
+    @Test func `Bytes`() throws {
         var start = LiveActivityStart(
             attributesType: "A", attributes: ["b": 1, "a": 2], contentState: .encoded(Array(#"{"z":1,"a":2}"#.utf8)),
             alert: LiveActivityAlert(title: "🐼", body: "b", sound: .standard), updates: .newToken, timestamp: 1)

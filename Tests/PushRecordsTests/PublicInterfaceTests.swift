@@ -21,7 +21,7 @@ import Testing
 
     /// The library and what it is made of import each other and nothing else: no C library, no kernel, no Foundation.
     @Test(arguments: [("PushRecords", ["Bytes", "JSON"]), ("JSON", []), ("Bytes", [])])
-    func importsNothingOfTheSystem(module: String, allowed: [String]) throws {
+    func `Imports nothing of the system`(module: String, allowed: [String]) throws {
         var found: Set<String> = []
         for file in try Self.files("Sources/\(module)") {
             for line in file.lines {
@@ -45,7 +45,7 @@ import Testing
 
     /// Every public declaration of what producers use has a docstring, and every file that knows Apple's rules names
     /// the page.
-    @Test func eachMemberIsExplained() throws {
+    @Test func `Each member is explained`() throws {
         for file in try Self.files("Sources/PushRecords/API") {
             // Cases are public as their enum is: those are looked at up to the brace that closes it.
             var closing: String?
@@ -70,7 +70,7 @@ import Testing
     }
 
     /// The codec beside it is not public: what a stranger sees stands in `API` and `Vocabulary`.
-    @Test func theCodecIsNotPublic() throws {
+    @Test func `The codec is not public`() throws {
         for folder in ["Requests", "Retries", "DeadLetters", "Unregistered"] {
             for file in try Self.files("Sources/PushRecords/\(folder)") {
                 for line in file.lines { #expect(!line.contains("public "), "\(file.path): \(line)") }

@@ -7,7 +7,7 @@ import Testing
 /// Every text at every length and of every byte, every number at its bounds, through the parser and all writers: what
 /// is written has a largest size.
 @Suite struct RecordLimitsTests {
-    @Test func theSumsOfAllLimitsFit() {
+    @Test func `The sums of all limits fit`() {
         #expect(RecordLimits.largestResult <= RecordLimits.result)
         #expect(RecordLimits.largestUnregistered <= RecordLimits.unregistered)
         #expect(RecordLimits.largestRetryGrowth <= RecordLimits.retryGrowth)
@@ -21,7 +21,7 @@ import Testing
     }
 
     /// The sums are what is written when everything is as large as it may be: none is forgotten.
-    @Test func theSumsAreWhatIsWritten() {
+    @Test func `The sums are what is written`() {
         let app = String(repeating: "a", count: 500)
         let long = lend(Array(repeating: 0x61, count: 2_000))
         let copied = [RecordHeader(name: lend("x"), value: lend(Array(repeating: 0x62, count: 1_023)))]
@@ -59,7 +59,7 @@ import Testing
         }
     }
 
-    @Test func aRetryRecordCutsTheKeyAndTheReasonItIsGiven() {
+    @Test func `A retry record cuts the key and the reason it is given`() {
         let long = lend(Array(repeating: 0x61, count: 2_000))
         var fixture = ContentFixture()
         fixture.content.requestKey = long
@@ -95,7 +95,7 @@ import Testing
             "traceparent", "x-copied", "\u{1}other", "key",
         ] + KnownHeader.all.map(\.text.description)
 
-    @Test func anyTextInAnyHeaderOfARequest() throws {
+    @Test func `Any text in any header of a request`() throws {
         var path = Path()
         for text in Self.texts() {
             for field in Self.fields {
@@ -111,7 +111,7 @@ import Testing
         }
     }
 
-    @Test func anyTextInAnyHeaderOfARetryRecord() throws {
+    @Test func `Any text in any header of a retry record`() throws {
         var path = Path()
         for text in Self.texts() where text.count < 300 || text.first == 1 {
             for field in Self.fields {
@@ -128,7 +128,7 @@ import Testing
     }
 
     @Test(arguments: [0x01, 0x22, 0x5C, 0x61, 0xC3, 0xFF] as [UInt8])
-    func aMegabyteInEachPlace(byte: UInt8) throws {
+    func `A megabyte in each place`(byte: UInt8) throws {
         var path = Path()
         let text = Array(repeating: byte, count: 1_000_000)
         for field in Self.fields {
@@ -146,7 +146,7 @@ import Testing
         try path.check(everywhere, .request)
     }
 
-    @Test func anyTextInAnyMemberOfAnEnvelope() throws {
+    @Test func `Any text in any member of an envelope`() throws {
         var path = Path()
         func quoted(_ text: [UInt8]) -> String {
             var json = JSONWriter()
@@ -173,7 +173,7 @@ import Testing
     // MARK: What the parser lets through
 
     /// What is longer than its limit is cut there, also where it makes the request invalid.
-    @Test func theParserCutsEveryText() {
+    @Test func `The parser cuts every text`() {
         let long = String(repeating: "x", count: 1_000_000)
         var parser = RequestParser(copyHeaders: ["x-copied"])
         let found = parser.parse(
@@ -194,7 +194,7 @@ import Testing
     }
 
     /// A token that is too long is no token, whatever is left of it; nor is an app's name an app's.
-    @Test func whatIsCutIsNotTakenForSomethingElse() {
+    @Test func `What is cut is not taken for something else`() {
         var parser = RequestParser()
         let room = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 1)
         for count in [202, 300, 1_000] {
@@ -208,7 +208,7 @@ import Testing
     }
 
     /// A cut text ends with a whole character.
-    @Test func textsAreCutBetweenCharacters() throws {
+    @Test func `Texts are cut between characters`() throws {
         var fixture = ContentFixture()
         for (unit, count) in [("é", 256), ("€", 170), ("𝄞", 128), ("a", 512), ("\"", 256), ("\u{1}", 85)] {
             fixture.content.requestKey = lend(String(repeating: unit, count: 600))

@@ -10,13 +10,13 @@ import Testing
     ]
 
     @Test(arguments: boundaries)
-    func aTimeIsKnownOrUnknown(_ ms: Int64) {
+    func `A time is known or unknown`(_ ms: Int64) {
         let checked = RecordTime.checked(ms)
         #expect(checked == (ms >= 1 && ms <= RecordTime.latestMs ? ms : RecordTime.unknown))
     }
 
     @Test(arguments: boundaries, boundaries)
-    func sumsAndAgesOfAnyNumbersStayWithinTheBounds(_ ms: Int64, _ other: Int64) {
+    func `Sums and ages of any numbers stay within the bounds`(_ ms: Int64, _ other: Int64) {
         let sum = RecordTime.adding(other, to: ms)
         #expect(sum >= 0 && sum <= RecordTime.latestMs)
         #expect((sum == RecordTime.unknown) == (RecordTime.checked(ms) == RecordTime.unknown))
@@ -24,14 +24,14 @@ import Testing
         #expect(age >= 0 && age <= RecordTime.latestMs)
     }
 
-    @Test func whatIsUnknownHasNoAge() {
+    @Test func `What is unknown has no age`() {
         #expect(RecordTime.age(of: -1, nowMs: 1_790_000_000_000) == 0)
         #expect(RecordTime.age(of: 0, nowMs: 1_790_000_000_000) == 0)
         #expect(RecordTime.age(of: 1_000, nowMs: 3_500) == 2_500)
         #expect(RecordTime.adding(500, to: 1_000) == 1_500)
     }
 
-    @Test func whatIsToBeSentLaterIsYoungUntilThen() {
+    @Test func `What is to be sent later is young until then`() {
         #expect(RecordTime.start(5_000, notBefore: 0) == 5_000)
         #expect(RecordTime.start(5_000, notBefore: 4) == 5_000)
         #expect(RecordTime.start(5_000, notBefore: 6) == 6_000)

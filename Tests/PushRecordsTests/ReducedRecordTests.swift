@@ -17,7 +17,7 @@ import Testing
         }
     }
 
-    @Test func aResultKeepsWhatItIsAbout() throws {
+    @Test func `A result keeps what it is about`() throws {
         let fixture = ContentFixture()
         var writer = ResultWriter(apps: ContentFixture.apps)
         let ending = Ending(
@@ -36,7 +36,7 @@ import Testing
 
     /// Whatever is in it, it fits, and says outcome and place.
     @Test(arguments: ["com.example.shop", String(repeating: "\"", count: 255), String(repeating: "x", count: 255)])
-    func aResultAlwaysFits(topic: String) throws {
+    func `A result always fits`(topic: String) throws {
         for name in ["t", Self.longTopic] {
             for token in [tokenA, String(repeating: "ab", count: 100), "\u{1}"] {
                 for isBroadcast in [false, true] {
@@ -63,12 +63,12 @@ import Testing
         }
     }
 
-    @Test func whatIsNoResultHasNoReducedForm() {
+    @Test func `What is no result has no reduced form`() {
         #expect(ReducedRecord.result(OwnedRecord(key: nil, value: nil, headers: [])) == nil)
         #expect(ReducedRecord.result(OwnedRecord(key: [1], value: Array("{}".utf8), headers: [])) == nil)
     }
 
-    @Test func aRetryRecordThatFitsNowhereBecomesAbandoned() throws {
+    @Test func `A retry record that fits nowhere becomes abandoned`() throws {
         let fixture = ContentFixture()
         var writer = RetryWriter(apps: ContentFixture.apps)
         let order = RetryOrder(attempt: 2, dueMs: 9, reason: lend("TooManyRequests"), sends: 4, inDoubt: 1)
@@ -99,7 +99,7 @@ import Testing
 
     /// Coordinates, reason and the first bytes are left of a dead letter.
     @Test(arguments: [0, 127, 128, 129, 1_000_000])
-    func aDeadLetterIsCut(count: Int) throws {
+    func `A dead letter is cut`(count: Int) throws {
         let headers = [RecordHeader(name: lend("x"), value: lend(Array(repeating: 1, count: count)))]
         let topic = lend(Self.longTopic)
         var writer = DeadLetterWriter()

@@ -61,7 +61,7 @@ import Testing
 
     // MARK: Records with one notification
 
-    @Test func payloadFormGoesAsItWas() {
+    @Test func `Payload form goes as it was`() {
         let record = TestRecord(
             key: "user-1", hi,
             [
@@ -80,7 +80,7 @@ import Testing
             ])
     }
 
-    @Test func anEnvelopeForOneDeviceAndABroadcastGoAsTheyWere() {
+    @Test func `An envelope for one device and a broadcast go as they were`() {
         let envelope = #"{"device_token":"\#(tokenA)","payload":{"aps":{}},"app":"shop"}"#
         #expect(
             replay(TestRecord(key: nil, envelope, [("traceparent", "t")]), [wish()]) == [
@@ -94,7 +94,7 @@ import Testing
     }
 
     /// Whoever mends its headers has the worker read it; by itself it would be refused as before.
-    @Test func whatIsInvalidGoesAsItWas() {
+    @Test func `What is invalid goes as it was`() {
         let said = replay(TestRecord(key: tokenA, hi, [("apns-priority", "7")]), [wish()])
         #expect(
             said == [
@@ -102,7 +102,7 @@ import Testing
             ])
     }
 
-    @Test func whatWasReplayedKeepsItsFirstPlace() {
+    @Test func `What was replayed keeps its first place`() {
         let record = TestRecord(
             key: tokenA, hi, [("a", "1"), ("push-replay-of", "first/0/7/9999"), ("push-replay-of", "second/0/1/0")])
         #expect(
@@ -121,7 +121,7 @@ import Testing
     private static let tokens = (0..<4).map { String(repeating: "0\($0)", count: 32) }
     private static let list = tokens.map { "\"\($0)\"" }.joined(separator: ", ")
 
-    @Test func onlyTheIndexesThatAreWanted() {
+    @Test func `Only the indexes that are wanted`() {
         let payload = #"{ "aps" : {"alert":"H\u0069"} }"#
         let value = """
             {"device_tokens": [\(Self.list)], "app": "shop", "environment": "development", "not_before": 1789999999,
@@ -146,7 +146,7 @@ import Testing
     }
 
     /// The worker reads what was made as it read the envelope.
-    @Test func aNotificationOfAFanOutIsReadAsItWas() throws {
+    @Test func `A notification of a fan out is read as it was`() throws {
         let value = """
             {"device_tokens": ["\(tokenA)", "ab"], "headers": {"apns-topic": "t", "apns-id": null, "apns-priority": 1},
              "payload": {"aps":{}}}
@@ -171,7 +171,7 @@ import Testing
         }
     }
 
-    @Test func whatCannotBeTakenApartIsRefused() {
+    @Test func `What cannot be taken apart is refused`() {
         let invalid = TestRecord(#"{"device_tokens":[\#(Self.list)],"payload":{"aps":{}},"colour":"red"}"#)
         #expect(
             replay(invalid, [wish(Self.tokens[1], index: 1)]) == [.refused("an envelope has no such member: colour")])
@@ -187,7 +187,7 @@ import Testing
 
     // MARK: Another record
 
-    @Test func anotherRecordIsKnown() {
+    @Test func `Another record is known`() {
         let record = TestRecord(key: tokenA, hi)
         #expect(
             replay(record, [wish(requestedAtMs: Self.timeMs - 1)])
@@ -206,7 +206,7 @@ import Testing
     }
 
     /// A record without a time, and a result that names no device (a topic's limit may leave no room for it).
-    @Test func whatIsNotToldIsNoDifference() {
+    @Test func `What is not told is no difference`() {
         for said in [
             replay(TestRecord(key: tokenA, hi), [wish(requestedAtMs: 0)], timestampMs: -1),
             replay(TestRecord(key: tokenA, hi), [wish()], timestampMs: -1),
@@ -240,7 +240,7 @@ import Testing
     @Test(arguments: [
         ("1780000000", true), ("1780000001", false), ("1", true), ("0", false), ("soon", false),
     ])
-    func whatHasExpired(expiration: String, isExpired: Bool) {
+    func `What has expired`(expiration: String, isExpired: Bool) {
         let record = TestRecord(key: tokenA, hi, [("apns-expiration", expiration)])
         #expect((replay(record, [wish()]) == [.expired]) == isExpired)
         #expect(replay(record, [wish()], expiredToo: true) != [.expired])
@@ -248,7 +248,7 @@ import Testing
 
     // MARK: Dead letters
 
-    @Test func aDeadLetterLosesWhatTheWorkerAdded() {
+    @Test func `A dead letter loses what the worker added`() {
         let record = Self.owned(
             TestRecord(
                 key: nil, "{", [("a", "1"), ("push-dlq-reason", "not-json"), ("push-dlq-topic", "t"), ("b", nil)]))
@@ -267,7 +267,7 @@ import Testing
         ("r.req/3/17/4", ReplayWriter.Whole.retryLetter, "r.req/3/17/4"), ("r.req/3/17/4", .letter, "t/0/5/0"),
         ("r.req", .retryLetter, "t/0/5/0"),
     ])
-    func aDeadLetterOfARetryRecordIsOfItsRequest(told: String, kind: ReplayWriter.Whole, place: String) {
+    func `A dead letter of a retry record is of its request`(told: String, kind: ReplayWriter.Whole, place: String) {
         func written(_ more: (String, String?)...) -> Said {
             let record = Self.owned(
                 TestRecord(key: tokenA, hi, [("push-retry-request", told), ("push-dlq-topic", "t")] + more))
@@ -292,7 +292,7 @@ import Testing
     // MARK: The header's way
 
     /// It is known in both forms, and carried on however many others are: it stands first.
-    @Test func theHeaderIsCarriedOn() {
+    @Test func `The header is carried on`() {
         let place = String(repeating: "t", count: 249) + "/2147483647/9223372036854775807/9999"
         let others = (0..<40).map { ("tenant", "\($0)" + String(repeating: "v", count: 60)) } as [(String, String?)]
         let single = TestRecord(key: tokenA, hi, [("push-replay-of", place)] + others)

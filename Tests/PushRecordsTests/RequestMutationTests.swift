@@ -18,7 +18,7 @@ import Testing
     static let bytes = Array("{}[]\":,\\u0eE.-+ \n\ttrfn19aFpyloadevic_tksh".utf8) + [0, 0x1F, 0x80, 0xC3, 0xFF]
 
     @Test(arguments: [21, 22, 23, 24] as [UInt64])
-    func neverCrashesAndKeepsTheRules(seed: UInt64) {
+    func `Never crashes and keeps the rules`(seed: UInt64) {
         var random = SplitMix64(seed: seed)
         var parser = RequestParser(copyHeaders: ["apns-topic"])
         var forms = (payload: 0, envelope: 0, dead: 0, invalid: 0)

@@ -8,7 +8,7 @@ import Testing
         outcome: .accepted, status: 200, attempts: 1, inDoubt: 0, sentAtMs: 1_780_000_000_005,
         settledAtMs: 1_780_000_000_050)
 
-    @Test func anAcceptedOne() {
+    @Test func `An accepted one`() {
         let fixture = ContentFixture()
         var writer = ResultWriter(apps: ContentFixture.apps)
         let record = writer.write(fixture.content, accepted)
@@ -25,7 +25,7 @@ import Testing
     }
 
     /// What there is nothing to say of is left out: of a notification that was refused before anything was known of it.
-    @Test func theLeast() {
+    @Test func `The least`() {
         var fixture = ContentFixture()
         fixture.content.token = .nothing
         fixture.content.app = -1
@@ -46,7 +46,7 @@ import Testing
         #expect(text(dead.write(fixture.content, ending).value) == #"{"device_token":"ab","observed_at_ms":9}"#)
     }
 
-    @Test func unregistered() {
+    @Test func `Unregistered`() {
         let fixture = ContentFixture()
         var ending = accepted
         ending.outcome = .unregistered
@@ -76,7 +76,7 @@ import Testing
 
     /// No notification told of it, so nothing but the app and the time is known.
     @Test(arguments: [1, 32, 100])
-    func aTokenOfTheFeedbackService(length: Int) throws {
+    func `A token of the feedback service`(length: Int) throws {
         let token = lend((0..<length).map { UInt8(truncatingIfNeeded: 255 - $0) })
         var writer = UnregisteredWriter(apps: ContentFixture.apps)
         let record = writer.write(
@@ -90,7 +90,7 @@ import Testing
         #expect(dead.unregisteredAtMs == 4_294_967_295_000 && dead.observedAtMs == 7)
     }
 
-    @Test func invalid() throws {
+    @Test func `Invalid`() throws {
         var fixture = ContentFixture()
         fixture.content.token = lend([0x22, 0xFF, 0x0A] + Array("x".utf8))
         fixture.content.app = -1
@@ -111,7 +111,7 @@ import Testing
         #expect(result.detail == "apns-topic is wrong: é\"" + String(repeating: "y", count: 97))
     }
 
-    @Test func aReasonNotKnownByName() throws {
+    @Test func `A reason not known by name`() throws {
         let fixture = ContentFixture()
         var ending = accepted
         ending.outcome = .rejected
@@ -123,7 +123,7 @@ import Testing
         #expect(try DeliveryResult(json: record.value).reason?.rawValue == #"Brand\New"#)
     }
 
-    @Test func broadcast() throws {
+    @Test func `Broadcast`() throws {
         let fixture = ContentFixture(isBroadcast: true)
         var writer = ResultWriter(apps: ContentFixture.apps)
         let record = writer.write(fixture.content, accepted)
@@ -133,7 +133,7 @@ import Testing
     }
 
     /// The key is named only when it is not the token, and cut where it is long.
-    @Test func keys() throws {
+    @Test func `Keys`() throws {
         var fixture = ContentFixture()
         var writer = ResultWriter(apps: ContentFixture.apps)
         for (key, expected) in [
@@ -149,7 +149,7 @@ import Testing
 
     /// Whatever the bytes are, the result is JSON for a parser that is not ours, and says the same to both.
     @Test(arguments: [11, 12] as [UInt64])
-    func isAlwaysJSON(seed: UInt64) throws {
+    func `Is always JSON`(seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         var writer = ResultWriter(apps: ContentFixture.apps)
         for _ in 0..<200 {

@@ -14,7 +14,7 @@ import Testing
         return parser.parse(TestRecord(key: tokenA, value, headers), role: role)
     }
 
-    @Test func readsItsHeaders() {
+    @Test func `Reads its headers`() {
         let found = parse(Self.fields)
         #expect(
             found.retry
@@ -24,19 +24,19 @@ import Testing
         #expect(found.key == "order-7" && found.token == tokenA && !found.isInvalid)
     }
 
-    @Test func onARequestTopicTheyAreIgnored() {
+    @Test func `On a request topic they are ignored`() {
         let found = parse(Self.fields, role: .request)
         #expect(found.retry == nil && !found.isInvalid && found.key == nil)
     }
 
     /// A payload that looks like an envelope is still a payload.
-    @Test func payloadFormOnly() {
+    @Test func `Payload form only`() {
         let value = #"{"payload":{},"device_token":"\#(tokenB)"}"#
         let found = parse(Self.fields, value: value)
         #expect(found.form == .payload && found.payload == value && found.token == tokenA && !found.isInvalid)
     }
 
-    @Test func optionalOnes() {
+    @Test func `Optional ones`() {
         let found = parse(Array(Self.fields[0..<5]))
         #expect(
             found.retry
@@ -58,7 +58,7 @@ import Testing
             ("push-retry-attempt", "99999999999999999999"), ("push-retry-due-ms", "-"), ("push-retry-first-ms", "--1"),
             ("push-retry-request", "a/3/1/10000"), ("push-retry-request", "a/3/9223372036854775808/0"),
         ] as [(String, String?)])
-    func damaged(name: String, value: String?) {
+    func `Damaged`(name: String, value: String?) {
         let found = parse(Self.fields.filter { $0.0 != name } + [(name, value)])
         #expect(found.deadLetter == .badRetryHeaders && found.target == .none)
     }
@@ -66,7 +66,7 @@ import Testing
     /// Counts that are too large are read as the limit, so that counting on cannot overflow; times that are none are
     /// unknown.
     @Test(arguments: ["1000000", "1000001", "2147483647", "2147483648", "999999999999999999", "9223372036854775807"])
-    func largeCountsAreReadAsTheLimit(text: String) {
+    func `Large counts are read as the limit`(text: String) {
         let names = ["push-retry-attempt", "push-retry-sends", "push-retry-in-doubt"]
         let found = parse(Self.fields.filter { !names.contains($0.0) } + names.map { ($0, text) })
         #expect(found.retry?.attempt == 1_000_000 && found.retry?.sends == 1_000_000)
@@ -78,7 +78,7 @@ import Testing
             ("-1", 0), ("0", 0), ("1", 1), ("253402300799999", 253_402_300_799_999), ("253402300800000", 0),
             ("9223372036854775807", 0), ("-9223372036854775807", 0),
         ] as [(String, Int64)])
-    func timesThatAreNoneAreUnknown(text: String, expected: Int64) {
+    func `Times that are none are unknown`(text: String, expected: Int64) {
         let names = ["push-retry-due-ms", "push-retry-first-ms"]
         let found = parse(Self.fields.filter { !names.contains($0.0) } + names.map { ($0, text) })
         #expect(found.retry?.dueMs == expected && found.retry?.firstMs == expected)
@@ -86,7 +86,7 @@ import Testing
 
     /// Its key says the token where the parser takes a key for one; else a header does.
     @Test(arguments: [(tokenA, false), (String(tokenA.prefix(62)), true)])
-    func theTokenIsNamedOnce(token: String, inHeader: Bool) {
+    func `The token is named once`(token: String, inHeader: Bool) {
         let fixture = ContentFixture(token: token)
         var writer = RetryWriter(apps: ContentFixture.apps)
         let order = RetryOrder(attempt: 1, dueMs: 2, reason: .nothing, sends: 0, inDoubt: 0)
@@ -100,7 +100,7 @@ import Testing
 
     /// What the writer writes the parser reads.
     @Test(arguments: [false, true])
-    func roundTrip(isBroadcast: Bool) throws {
+    func `Round trip`(isBroadcast: Bool) throws {
         let fixture = ContentFixture(isBroadcast: isBroadcast)
         var writer = RetryWriter(apps: ContentFixture.apps)
         let reason = lend("InternalServerError")
@@ -140,7 +140,7 @@ import Testing
         #expect(found == expected)
     }
 
-    @Test func leavesOutWhatIsNotThere() {
+    @Test func `Leaves out what is not there`() {
         var fixture = ContentFixture()
         fixture.content.headers.topic = .nothing
         fixture.content.headers.priority = 0

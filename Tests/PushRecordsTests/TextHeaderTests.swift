@@ -6,7 +6,7 @@ import Testing
 /// The table of Apple's optional texts, and that everything in this module goes over it.
 @Suite struct TextHeaderTests {
     @Test(arguments: TextHeader.allCases)
-    func aRowFitsItself(header: TextHeader) {
+    func `A row fits itself`(header: TextHeader) {
         let row = header.row
         let name = row.name.description
         #expect(name.hasPrefix("apns-") && name == name.lowercased())
@@ -15,7 +15,7 @@ import Testing
         #expect(!row.placeholder.description.isEmpty)
     }
 
-    @Test func theSetGoesOverTheTable() {
+    @Test func `The set goes over the table`() {
         #expect(Array(TextHeaders.all) == TextHeader.allCases)
         #expect(Array(TextHeaders()) == [])
         var some = TextHeaders()
@@ -28,7 +28,7 @@ import Testing
     }
 
     /// Each has a place of its own.
-    @Test func values() {
+    @Test func `Values`() {
         var texts = HeaderTexts()
         for header in TextHeader.allCases { texts[header] = lend("\(header)") }
         for header in TextHeader.allCases { #expect(text(texts[header]) == "\(header)") }
@@ -41,7 +41,7 @@ import Testing
     }
 
     /// Every known header is found by its name, and by no other.
-    @Test func names() {
+    @Test func `Names`() {
         func find(_ name: [UInt8]) -> KnownHeader? {
             let lent = lend(name)
             defer { lent.deallocate() }
@@ -70,7 +70,7 @@ import Testing
     }
 
     /// Every header of Apple's is in every schema that has such headers; texts with their limits.
-    @Test func schemas() throws {
+    @Test func `Schemas`() throws {
         let apple = KnownHeader.all.map(\.text.description).filter { $0.hasPrefix("apns-") }
         for (schema, path) in [(RecordSchema.requestHeaders, []), (.retryHeaders, []), (.envelope, ["headers"])]
             as [(RecordSchema, [String])]
@@ -93,7 +93,7 @@ import Testing
 
     /// Each is where producers look for it.
     @Test(arguments: ["README.md", "Sources/PushRecords/PushRecords.docc/TheRecords.md"])
-    func documents(path: String) throws {
+    func `Documents`(path: String) throws {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
         let document = try String(contentsOf: root.appending(path: path), encoding: .utf8)
@@ -103,7 +103,7 @@ import Testing
     }
 
     /// Programs in Swift have a property of each, which both forms write.
-    @Test func building() throws {
+    @Test func `Building`() throws {
         let token = try DeviceToken(hex: tokenA)
         var notification = PushNotification(json: hi)
         for (header, text) in ContentFixture.texts { notification[header] = text }
@@ -126,7 +126,7 @@ import Testing
 
     /// An envelope says of each what a record's header says.
     @Test(arguments: TextHeader.allCases)
-    func envelopes(header: TextHeader) {
+    func `Envelopes`(header: TextHeader) {
         let name = header.row.name.description
         var parser = RequestParser()
         func parse(_ value: String) -> OwnedRequest {
@@ -143,7 +143,7 @@ import Testing
     }
 
     /// All that an envelope may have at once finds room.
-    @Test func anEnvelopeWithEveryHeader() {
+    @Test func `An envelope with every header`() {
         let values = [
             "apns-topic": "com.example.shop", "apns-push-type": "alert", "apns-priority": "5", "apns-expiration": "0",
             "apns-id": "123e4567-e89b-12d3-a456-4266554400a0",

@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    @Test func eachCommandDoesWhatItSays() throws {
+    @Test func `Each command does what it says`() throws {
         try folder.write("secret\n", "pass")
         let commands = try Self.commands()
         #expect(commands.count == 13)
@@ -129,7 +129,7 @@ import Testing
     }
 
     /// What it says of OpenSSL 3.
-    @Test func withoutTheWordTheOldEncryptionIsRefused() throws {
+    @Test func `Without the word the old encryption is refused`() throws {
         try folder.write("secret\n", "pass")
         let commands = try Self.commands()
         _ = try run(commands[0])

@@ -34,7 +34,7 @@ import Testing
         return path
     }
 
-    @Test func certificateAndKeyMayStandInOneFile() throws {
+    @Test func `Certificate and key may stand in one file`() throws {
         let both = try folder.write(issued.keyPEM + issued.certificatePEM, "both.pem")
         try expectUse(Identity(certificate: .file(both)))
         try expectUse(Identity(certificate: .file(folder.path("cert.pem")), key: .file(folder.path("key.pem"))))
@@ -43,7 +43,7 @@ import Testing
     @Test(arguments: [
         "-passout pass:open", "-legacy -passout pass:open", "-keypbe NONE -certpbe NONE -passout pass:open",
     ])
-    func aBundleIsReadWithItsPassphrase(options: String) throws {
+    func `A bundle is read with its passphrase`(options: String) throws {
         let path = try export(options)
         try expectUse(Identity(pkcs12: .file(path), passphrase: "open"))
         let bytes = try Data(contentsOf: URL(fileURLWithPath: path))
@@ -56,13 +56,13 @@ import Testing
     }
 
     @Test(arguments: ["-passout pass:", "-legacy -passout pass:"])
-    func anEmptyPassphraseIsNone(options: String) throws {
+    func `An empty passphrase is none`(options: String) throws {
         let path = try export(options)
         try expectUse(Identity(pkcs12: .file(path)))
         try expectUse(Identity(pkcs12: .file(path), passphrase: ""))
     }
 
-    @Test func aBundleWithoutACheckSumIsRefused() throws {
+    @Test func `A bundle without a check sum is refused`() throws {
         let path = try export("-nomac -passout pass:open")
         #expect(
             failure { _ = try Identity(pkcs12: .file(path), passphrase: "open") }?.text
@@ -70,7 +70,7 @@ import Testing
     }
 
     /// OPENSSL_MODULES says where providers are looked for whenever one is loaded.
-    @Test func withoutTheLegacyProviderThatIsSaid() throws {
+    @Test func `Without the legacy provider that is said`() throws {
         let path = try export("-legacy -passout pass:open")
         setenv("OPENSSL_MODULES", folder.path, 1)
         defer { unsetenv("OPENSSL_MODULES") }
@@ -81,7 +81,7 @@ import Testing
                 + "installed (ossl-modules/legacy.so); export it again, or install the provider")
     }
 
-    @Test func whatIsMissingInABundleIsNamed() throws {
+    @Test func `What is missing in a bundle is named`() throws {
         let noKey = folder.path("nokey.p12")
         _ = try OpenSSLCommand.run(
             "pkcs12 -export -nokeys -in \(folder.path("cert.pem")) -out \(noKey) -passout pass:open")
@@ -107,7 +107,7 @@ import Testing
         #expect(failure { _ = try Identity(pkcs12: .file(half)) }?.text == "\(half): is not PKCS#12")
     }
 
-    @Test func whatIsMissingInPEMIsNamed() throws {
+    @Test func `What is missing in PEM is named`() throws {
         let (certificate, key) = (folder.path("cert.pem"), folder.path("key.pem"))
         #expect(
             failure { _ = try Identity(certificate: .file(certificate)) }?.text
@@ -127,7 +127,7 @@ import Testing
     }
 
     /// What Apple's page gives: a `.cer`, whose private key is in another file.
-    @Test func aCertificateMayBeDER() throws {
+    @Test func `A certificate may be DER`() throws {
         let (der, key) = (folder.path("aps.cer"), folder.path("key.pem"))
         _ = try OpenSSLCommand.run("x509 -in \(folder.path("cert.pem")) -outform der -out \(der)")
         let bytes = try Array(Data(contentsOf: URL(fileURLWithPath: der)))
@@ -152,7 +152,7 @@ import Testing
         }
     }
 
-    @Test func anExpiredCertificateSaysWhen() throws {
+    @Test func `An expired certificate says when`() throws {
         let expired = try Pair.authority.issueClient(bundleID: "com.example.shop", validForDays: -3).identity()
         let formatter = DateFormatter()
         formatter.dateFormat = "yyyy-MM-dd"
@@ -163,7 +163,7 @@ import Testing
     }
 
     /// A certificate for several topics, as Apple makes them.
-    @Test func applesExtensionsAreRead() throws {
+    @Test func `Apples extensions are read`() throws {
         let configuration = try folder.write(
             """
             [req]

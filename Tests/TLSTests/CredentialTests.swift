@@ -3,7 +3,7 @@ import TLS
 import Testing
 
 @Suite struct SigningKeyTests {
-    @Test func whatItSignsItsPublicKeyVerifies() throws {
+    @Test func `What it signs its public key verifies`() throws {
         let pem = try SelfSigned.privateKey()
         #expect(pem.hasPrefix("-----BEGIN PRIVATE KEY-----\n"))
         let key = try SigningKey(pem: pem)
@@ -26,7 +26,7 @@ import Testing
     }
 
     /// RFC 7515, A.3: a signature that another implementation made.
-    @Test func itVerifiesTheExampleOfRFC7515() throws {
+    @Test func `It verifies the example of RFC 7515`() throws {
         let pem = """
             -----BEGIN PUBLIC KEY-----
             MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEf83OJ3D2xF1Bg8vub9tLe1gHMzV7
@@ -47,19 +47,19 @@ import Testing
         #expect(try VerificationKey(pem: pem).isValid(signature: r + s, of: Array(message.utf8)))
     }
 
-    @Test func aKeyInAFileIsRead() throws {
+    @Test func `A key in a file is read`() throws {
         let file = try TemporaryFile(try SelfSigned.privateKey())
         #expect(try SigningKey(file: file.path).sign([1]).count == 64)
     }
 
-    @Test func aMissingFileIsNamed() {
+    @Test func `A missing file is named`() {
         #expect(
             failure { _ = try SigningKey(file: "/nonexistent/AuthKey.p8") }?.text
                 == "/nonexistent/AuthKey.p8: cannot be read: No such file or directory")
         #expect(failure { _ = try SigningKey(file: "/tmp") }?.text == "/tmp: cannot be read: Is a directory")
     }
 
-    @Test func aHugeFileIsRefused() throws {
+    @Test func `A huge file is refused`() throws {
         #expect(failure { _ = try SigningKey(file: "/dev/zero") }?.text.contains("larger than 1 MiB") == true)
     }
 
@@ -80,7 +80,7 @@ import Testing
                 "holds no private key, but: CERTIFICATE"
             ),
         ])
-    func otherKeysAreRefusedInWords(command: String, words: String) throws {
+    func `Other keys are refused in words`(command: String, words: String) throws {
         let file = try TemporaryFile(OpenSSLCommand.run(command))
         let error = failure { _ = try SigningKey(file: file.path) }
         #expect(error?.kind == .credential)
@@ -90,7 +90,8 @@ import Testing
     }
 
     /// SEC1, what `openssl ecparam -genkey` writes.
-    @Test(.enabled(if: OpenSSLCommand.isThere, "no openssl command")) func theTraditionalFormIsReadToo() throws {
+    @Test(.enabled(if: OpenSSLCommand.isThere, "no openssl command"))
+    func `The traditional form is read too`() throws {
         let pem = try OpenSSLCommand.run("ecparam -name prime256v1 -genkey")
         #expect(pem.contains("BEGIN EC PRIVATE KEY"))
         #expect(try SigningKey(pem: pem).sign([1]).count == 64)
@@ -103,13 +104,13 @@ import Testing
             ("-----BEGIN PRIVATE KEY-----\nMIGH", "cannot be decoded"),
             ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "holds no private key, but: PUBLIC KEY"),
         ])
-    func whatIsNoKeyIsRefusedInWords(text: String, words: String) {
+    func `What is no key is refused in words`(text: String, words: String) {
         let error = failure { _ = try SigningKey(pem: text) }
         #expect(error?.kind == .credential)
         #expect(error?.text.contains(words) == true, "\(error?.text ?? "")")
     }
 
-    @Test func carriageReturnsAndTextAroundDoNotMatter() throws {
+    @Test func `Carriage returns and text around do not matter`() throws {
         let pem = try SelfSigned.privateKey()
         let dressed = "Key ID: ABC\r\n" + pem.replacingOccurrences(of: "\n", with: "\r\n") + "\r\n"
         #expect(try SigningKey(pem: dressed).sign([1]).count == 64)
@@ -117,21 +118,23 @@ import Testing
 }
 
 @Suite struct IdentityTests {
-    @Test func aKeyOfAnotherCertificateIsRefused() throws {
+    @Test func `A key of another certificate is refused`() throws {
         let one = try Pair.authority.issueServer()
         let two = try Pair.authority.issueServer()
         let error = failure { _ = try Identity(certificatePEM: one.certificatePEM, keyPEM: two.keyPEM) }
         #expect(error?.text == "key: the private key is not the certificate's")
     }
 
-    @Test func oneTextMayHoldBoth() throws {
+    @Test func `One text may hold both`() throws {
         let issued = try Pair.authority.issueClient(bundleID: "com.example.shop")
         let both = issued.keyPEM + issued.certificatePEM + Pair.authority.certificatePEM
         let identity = try Identity(certificatePEM: both, keyPEM: both)
         #expect(identity.details.userID == "com.example.shop")
     }
 
-    @Test(.enabled(if: OpenSSLCommand.isThere, "no openssl command")) func anEncryptedKeyNeedsItsPassphrase() throws {
+    @Test(.enabled(if: OpenSSLCommand.isThere, "no openssl command")) func `An encrypted key needs its passphrase`()
+        throws
+    {
         let issued = try Pair.authority.issueServer()
         let plain = try TemporaryFile(issued.keyPEM)
         for form in ["pkcs8 -topk8 -v2 aes-128-cbc -passout pass:open -in", "ec -aes128 -passout pass:open -in"] {
@@ -148,20 +151,20 @@ import Testing
         }
     }
 
-    @Test func aTextWithoutACertificateIsRefused() throws {
+    @Test func `A text without a certificate is refused`() throws {
         let issued = try Pair.authority.issueServer()
         let error = failure { _ = try Identity(certificatePEM: issued.keyPEM, keyPEM: issued.keyPEM) }
         #expect(error?.text == "certificate: holds no certificate, but: PRIVATE KEY")
     }
 
-    @Test func anAuthorityWrittenAndReadAgainIssuesTheSame() throws {
+    @Test func `An authority written and read again issues the same`() throws {
         let again = try CertificateAuthority(
             certificatePEM: Pair.authority.certificatePEM, keyPEM: Pair.authority.keyPEM)
         let pair = try Pair(server: ServerOptions(identity: try again.issueServer().identity()))
         try pair.settle()
     }
 
-    @Test func aTrustFileIsReadAndAnErrorNamesIt() throws {
+    @Test func `A trust file is read and an error names it`() throws {
         let file = try TemporaryFile(Pair.authority.certificatePEM)
         try Pair(client: ClientOptions(trust: .file(file.path))).settle()
         #expect(

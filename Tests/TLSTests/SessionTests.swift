@@ -2,7 +2,7 @@ import TLS
 import Testing
 
 @Suite struct SessionTests {
-    @Test func twoSessionsAgreeAndTalk() throws {
+    @Test func `Two sessions agree and talk`() throws {
         let pair = try Pair()
         try pair.settle()
         #expect(pair.client.isHandshakeComplete && pair.server.isHandshakeComplete)
@@ -23,7 +23,7 @@ import Testing
     }
 
     /// Records, handshake messages and close_notify cut at every place.
-    @Test(arguments: [1, 2, 3, 5, 7, 16, 333]) func ciphertextInPiecesOf(count: Int) throws {
+    @Test(arguments: [1, 2, 3, 5, 7, 16, 333]) func `Ciphertext in pieces of`(count: Int) throws {
         let pair = try Pair()
         pair.piece = count
         try pair.settle()
@@ -38,7 +38,7 @@ import Testing
     }
 
     /// One record split in two at each byte of it.
-    @Test func aRecordSplitAtEveryByte() throws {
+    @Test func `A record split at every byte`() throws {
         let pair = try Pair()
         try pair.settle()
         for split in 0..<222 {
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test func aWriteBecomesRecordsOfSixteenKilobytes() throws {
+    @Test func `A write becomes records of sixteen kilobytes`() throws {
         let pair = try Pair()
         try pair.settle()
         try pair.client.write(bytes(3 * 16_384))
@@ -68,7 +68,7 @@ import Testing
         #expect(output.count == 3 * (16_384 + 22))
     }
 
-    @Test func readingIntoASmallBufferLosesNothing() throws {
+    @Test func `Reading into a small buffer loses nothing`() throws {
         let pair = try Pair()
         try pair.settle()
         try pair.client.write(bytes(5_000))
@@ -88,7 +88,7 @@ import Testing
         #expect(seen == bytes(5_000))
     }
 
-    @Test func aFlippedBitFailsTheSession() throws {
+    @Test func `A flipped bit fails the session`() throws {
         let pair = try Pair()
         try pair.settle()
         try pair.client.write(bytes(100))
@@ -100,7 +100,7 @@ import Testing
         #expect(!pair.server.pendingOutput.isEmpty, "an alert for the peer")
     }
 
-    @Test func aPeerThatSpeaksNoTLSIsNamedSo() throws {
+    @Test func `A peer that speaks no TLS is named so`() throws {
         let pair = try Pair()
         let error = failure {
             _ = try pair.give(Array("HTTP/1.1 400 Bad Request\r\n\r\n".utf8), pair.client, &pair.atClient)
@@ -109,7 +109,7 @@ import Testing
         #expect(error?.text.contains("does not speak TLS") == true)
     }
 
-    @Test func aSessionThatNobodyDrainsStopsGrowing() throws {
+    @Test func `A session that nobody drains stops growing`() throws {
         let context = try ClientContext(ClientOptions(trust: .pem(Pair.authority.certificatePEM)))
         let pair = try Pair()
         try pair.settle()
@@ -121,7 +121,7 @@ import Testing
         withExtendedLifetime(context) {}
     }
 
-    @Test func pendingOutputCanBeTakenInAnySteps() throws {
+    @Test func `Pending output can be taken in any steps`() throws {
         let pair = try Pair()
         try pair.settle()
         var taken: [UInt8] = []

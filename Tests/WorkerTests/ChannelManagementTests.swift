@@ -31,7 +31,7 @@ import Testing
         return (scene, apps)
     }
 
-    @Test func aChannelFromItsBeginningToItsEnd() throws {
+    @Test func `A channel from its beginning to its end`() throws {
         let (scene, apps) = try Self.scene()
         for app in apps {
             let made = try Self.manage(.create(storesMostRecent: true), app)
@@ -54,7 +54,7 @@ import Testing
     }
 
     /// As many as Apple allows fit into an answer.
-    @Test func aListOfTenThousand() throws {
+    @Test func `A list of ten thousand`() throws {
         let (scene, apps) = try Self.scene()
         let ids = try scene.simulator.fill(10_000, bundleID: SimulatorCredentials.bundleID)
         #expect(try Self.manage(.list, apps[0]).channels == ids)
@@ -62,7 +62,7 @@ import Testing
         #expect(full.reason == .cannotCreateChannelConfig && full.advice?.contains("10,000") == true)
     }
 
-    @Test func refusals() throws {
+    @Test func `Refusals`() throws {
         let (scene, apps) = try Self.scene { $0.withoutBroadcast = ["com.example.plain"] }
         let app = apps[0]
         let plain = try Self.manage(.list, app, bundleID: "com.example.plain")
@@ -93,7 +93,7 @@ import Testing
     ]
 
     @Test(arguments: reasons)
-    func everyReasonHasItsAdvice(reason: ReasonCode, status: UInt16) throws {
+    func `Every reason has its advice`(reason: ReasonCode, status: UInt16) throws {
         let app = try Self.scene().apps[0]
         let word = try #require(reason.text).description
         let answer = try ChannelManagement.Answer(
@@ -104,7 +104,7 @@ import Testing
         #expect(answer.advice?.isEmpty == false)
     }
 
-    @Test func answersThatNobodyKnows() throws {
+    @Test func `Answers that nobody knows`() throws {
         let app = try Self.scene().apps[0]
         func answer(
             _ status: UInt16, _ body: String, _ operation: ManagementRequest.Operation = .list, channelID: String = ""

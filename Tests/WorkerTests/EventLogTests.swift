@@ -33,7 +33,7 @@ import Testing
                 "info apns: the server asks for a new connection app=shop address=1.2.3.4:443 reason=\"status 10\" resent=3"
             ),
         ] as [(TransportNote, String)])
-    func eachNameStandsOnce(note: TransportNote, words: String) {
+    func `Each name stands once`(note: TransportNote, words: String) {
         let sink = MemorySink()
         let log = EventLog(logger: Logger(sink: sink), names: ["shop"])
         log.write(note, of: AppIndex(0))

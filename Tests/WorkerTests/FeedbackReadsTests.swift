@@ -96,7 +96,7 @@ import Testing
         }
     }
 
-    @Test func eachTokenIsWrittenOnce() throws {
+    @Test func `Each token is written once`() throws {
         let world = try World()
         try world.tell(25_000)
         try world.reads.begin(try world.app())
@@ -110,7 +110,7 @@ import Testing
     }
 
     /// The read is over when the broker has all, and not before.
-    @Test func whileTheBrokerIsAwayTheyWait() throws {
+    @Test func `While the broker is away they wait`() throws {
         let world = try World()
         try world.cluster.setRoundTrip(milliseconds: 200)
         try world.tell(60_000)
@@ -131,7 +131,7 @@ import Testing
     }
 
     /// The list has 11 MB: more than the kernel's buffers and the worker have room for.
-    @Test func whatThereIsNoRoomForStaysWithTheService() throws {
+    @Test func `What there is no room for stays with the service`() throws {
         let world = try World()
         try world.tell(300_000)
         try world.reads.begin(try world.app())
@@ -146,7 +146,7 @@ import Testing
         #expect(try world.written == 300_000)
     }
 
-    @Test func whatIsLostAtTheEndIsSaid() throws {
+    @Test func `What is lost at the end is said`() throws {
         let world = try World()
         try world.cluster.setRoundTrip(milliseconds: 200)
         try world.tell(1_000)
@@ -161,7 +161,7 @@ import Testing
     }
 
     /// Nothing is lost: what was not told is told next time. But nobody is to take it for read.
-    @Test func aReadThatIsCutOffEndsAsOneThatFailed() throws {
+    @Test func `A read that is cut off ends as one that failed`() throws {
         let world = try World()
         try world.tell(1)
         try world.reads.begin(try world.app())
@@ -170,7 +170,7 @@ import Testing
         #expect(!world.log.lines.contains { $0.contains("LOST") })
     }
 
-    @Test func whatARefusingTopicGivesBackIsWrittenAgain() throws {
+    @Test func `What a refusing topic gives back is written again`() throws {
         let world = try World()
         try world.tell(100)
         // Produce; the first answers refuse.
@@ -181,7 +181,7 @@ import Testing
         #expect(try world.written == 100)
     }
 
-    @Test func nobodyListens() throws {
+    @Test func `Nobody listens`() throws {
         let world = try World()
         let port = UInt16(Ports.claim())
         try world.reads.begin(try world.app(port: port))
@@ -213,14 +213,14 @@ import Testing
     }
 
     @Test(arguments: [ScriptedFeedback.Ending.closes, .cuts])
-    func theEndOfAListIsTheEndOfTheStream(ending: ScriptedFeedback.Ending) throws {
+    func `The end of a list is the end of the stream`(ending: ScriptedFeedback.Ending) throws {
         let world = try World()
         #expect(try read(Self.list, then: ending, world) == .init(kind: .complete, tokens: 2, skipped: 0))
         #expect(try world.written == 2)
     }
 
     @Test(arguments: [ScriptedFeedback.Ending.closes, .cuts, .staysSilent])
-    func whatCameBeforeTheEndIsWritten(ending: ScriptedFeedback.Ending) throws {
+    func `What came before the end is written`(ending: ScriptedFeedback.Ending) throws {
         let world = try World()
         let outcome = try read(Self.list.dropLast(), then: ending, world)
         #expect(outcome.kind == .incomplete && outcome.tokens == 1)
@@ -230,7 +230,7 @@ import Testing
         #expect(try world.written == 1)
     }
 
-    @Test func tokensOfNoLengthAreCounted() throws {
+    @Test func `Tokens of no length are counted`() throws {
         let world = try World()
         let long: [UInt8] = [0, 0, 0, 1, 0, 101] + [UInt8](repeating: 7, count: 101)
         #expect(
@@ -240,7 +240,7 @@ import Testing
     }
 
     /// A server that resets may have had more to say.
-    @Test func aConnectionThatIsLostIsNoEnd() throws {
+    @Test func `A connection that is lost is no end`() throws {
         let world = try World()
         let outcome = try read([], then: .resets, world)
         #expect(outcome.kind == .failed && outcome.failure?.contains("connection lost") == true, "\(outcome)")

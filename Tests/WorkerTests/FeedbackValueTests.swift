@@ -12,7 +12,7 @@ import Testing
         return plan
     }
 
-    @Test func theFirstReadIsSoonAndTheNextAnIntervalLater() {
+    @Test func `The first read is soon and the next an interval later`() {
         var plan = plan([3: 100 * Self.second])
         #expect(plan.nextNs == FeedbackPlan.firstNs && plan.due(nowNs: FeedbackPlan.firstNs - 1) == nil)
         #expect(plan.due(nowNs: FeedbackPlan.firstNs) == 3)
@@ -22,7 +22,7 @@ import Testing
         #expect(plan.nextNs == FeedbackPlan.firstNs + 100 * Self.second, "from beginning to beginning")
     }
 
-    @Test func oneThatFailedIsTriedAgainInAMinuteAtTheLatest() {
+    @Test func `One that failed is tried again in a minute at the latest`() {
         var plan = plan([0: 3_600 * Self.second, 1: Self.second])
         for app in [0, 1] {
             plan.began(app, nowNs: 10 * Self.second)
@@ -33,13 +33,13 @@ import Testing
         #expect(plan.nextNs == 80 * Self.second)
     }
 
-    @Test func whatKafkaKeepsFromBeginningIsPutOff() {
+    @Test func `What Kafka keeps from beginning is put off`() {
         var plan = plan([0: 3_600 * Self.second])
         plan.postponed(0, nowNs: 2 * Self.second)
         #expect(plan.nextNs == 7 * Self.second)
     }
 
-    @Test func anotherIntervalCountsFromTheLastRead() {
+    @Test func `Another interval counts from the last read`() {
         var plan = plan([0: 3_600 * Self.second, 1: 0])
         #expect(plan.due(nowNs: .max) == 0, "the other is for the command")
         plan.began(0, nowNs: Self.second)

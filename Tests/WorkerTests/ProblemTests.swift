@@ -160,7 +160,7 @@ struct ProblemTests {
         #expect(!MetricsText(snapshot, .read()).text.contains("apns_worker_lag_records{role=\"requests\"}"))
     }
 
-    @Test func aMissingThreadIsNamedUntilItWouldHaveBeenMissedAgain() {
+    @Test func `A missing thread is named until it would have been missed again`() {
         var missing = MissingThread()
         #expect(missing.problem(ofGroup: "g", nowNs: 0) == nil)
         missing.note(nowNs: 1_000)

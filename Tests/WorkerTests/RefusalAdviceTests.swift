@@ -22,7 +22,7 @@ import Testing
     }
 
     @Test(arguments: named)
-    func everyReasonHasAdvice(reason: ReasonCode) throws {
+    func `Every reason has advice`(reason: ReasonCode) throws {
         let word = try #require(reason.reason)
         let text = try #require(
             RefusalAdvice.text(word, status: 400, topic: "com.example.shop", of: Self.app()), "\(word.rawValue)")
@@ -34,7 +34,7 @@ import Testing
 
     /// What the advice is about is what the worker does.
     @Test(arguments: named)
-    func theSubjectIsThatOfTheVerdict(reason: ReasonCode) throws {
+    func `The subject is that of the verdict`(reason: ReasonCode) throws {
         let subject = try #require(Self.advice(reason)?.subject)
         switch VerdictTable().row(reason: reason, text: nil, status: 400).verdict {
         case .credentialFault: #expect(subject == .credential)
@@ -49,18 +49,18 @@ import Testing
             (.none, 403, .credential), (.other, 403, .credential), (.other, 410, .device), (.other, 429, .service),
             (.none, 503, .service), (.none, 404, .service), (.other, 404, nil), (.other, 400, nil),
         ] as [(ReasonCode, Int, RefusalAdvice.Subject?)])
-    func withoutAKnownReasonTheStatusSays(reason: ReasonCode, status: Int, subject: RefusalAdvice.Subject?) {
+    func `Without a known reason the status says`(reason: ReasonCode, status: Int, subject: RefusalAdvice.Subject?) {
         #expect(Self.advice(reason, status: status)?.subject == subject)
     }
 
     /// In a result its reason is the status itself.
-    @Test func anAnswerThatIsHardlyApples() {
+    @Test func `An answer that is hardly Apple s`() {
         let text = RefusalAdvice.text(Reason(rawValue: "HTTP 404"), status: 404, topic: "t", of: Self.app())
         #expect(text?.contains("proxies") == true)
         #expect(RefusalAdvice.text(Reason(rawValue: "HTTP 404"), status: 400, topic: "t", of: Self.app()) == nil)
     }
 
-    @Test func aTokenThatIsBadInBothEnvironmentsIsNotToBeTriedInTheOther() {
+    @Test func `A token that is bad in both environments is not to be tried in the other`() {
         let once = RefusalAdvice.text(.badDeviceToken, status: 400, topic: "t", of: Self.app())
         #expect(once?.contains("(try development)") == true)
         let both = RefusalAdvice.text(.badDeviceToken, status: 400, topic: "t", of: Self.app(), isOtherTried: true)
@@ -68,7 +68,7 @@ import Testing
     }
 
     /// Its limits are its own, and so are its words (BinaryGateway, Status codes).
-    @Test func aGatewayOfTheBinaryProtocol() {
+    @Test func `A gateway of the binary protocol`() {
         let app = Self.app {
             $0.binary = BinarySettings()
             $0.binary?.payloadLimit = 256

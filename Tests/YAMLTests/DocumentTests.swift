@@ -24,14 +24,14 @@ private func outline(_ node: Node) -> String {
         ("# only this\n--- \na: b\n...\n", "{a@3:1: b@3:4}@3:1"),
         ("\u{FEFF}a: b", "{a@1:1: b@1:4}@1:1"),
     ])
-    func readsATreeWithPlaces(text: String, expected: String) throws {
+    func `Reads a tree with places`(text: String, expected: String) throws {
         let document = Document(utf8: Array(text.utf8))
         #expect(document.problems.isEmpty)
         #expect(outline(try #require(document.root)) == expected)
     }
 
     @Test(arguments: ["", "\n\n", "# nothing\n"])
-    func anEmptyDocumentHasNoRoot(text: String) {
+    func `An empty document has no root`(text: String) {
         let document = Document(utf8: Array(text.utf8))
         #expect(document.root == nil)
         #expect(document.problems.isEmpty)
@@ -62,7 +62,7 @@ private func outline(_ node: Node) -> String {
         ),
         ("a: \"\\q\"", ["1:5 not valid YAML: found unknown escape character while parsing a quoted scalar"]),
     ])
-    func tellsAllThatIsRefused(text: String, expected: [String]) {
+    func `Tells all that is refused`(text: String, expected: [String]) {
         let document = Document(utf8: Array(text.utf8))
         #expect(document.problems.map { "\($0.mark.line):\($0.mark.column) \($0.text)" } == expected)
     }
@@ -74,13 +74,13 @@ private func outline(_ node: Node) -> String {
             ([0x61, 0x3A, 0x20, 0x01], "not valid YAML: control characters are not allowed"),
             ([0xFF, 0xFE, 0x61, 0x00], "not valid YAML: invalid leading UTF-8 octet"),
         ] as [([UInt8], String)])
-    func refusesWhatIsNotText(bytes: [UInt8], expected: String) {
+    func `Refuses what is not text`(bytes: [UInt8], expected: String) {
         let document = Document(utf8: bytes)
         #expect(document.root == nil)
         #expect(document.problems.map(\.text) == [expected])
     }
 
-    @Test func aDuplicateKeepsTheFirst() throws {
+    @Test func `A duplicate keeps the first`() throws {
         let document = Document(utf8: Array("a: 1\na: 2\nb: 3".utf8))
         #expect(outline(try #require(document.root)) == "{a@1:1: 1@1:4, b@3:1: 3@3:4}@1:1")
     }
@@ -88,7 +88,7 @@ private func outline(_ node: Node) -> String {
     @Test(arguments: [
         ("x", false), ("", true), ("~", true), ("null", true), ("'null'", false), ("''", false), ("[]", false),
     ])
-    func onlyAPlainScalarIsNull(text: String, isNull: Bool) throws {
+    func `Only a plain scalar is null`(text: String, isNull: Bool) throws {
         let document = Document(utf8: Array("a: \(text)".utf8))
         guard case .mapping(let entries) = try #require(document.root).content else {
             Issue.record("not a mapping")
@@ -97,7 +97,7 @@ private func outline(_ node: Node) -> String {
         #expect(entries[0].value.isNull == isNull)
     }
 
-    @Test func limitsRefuse() {
+    @Test func `Limits refuse`() {
         var limits = Document.Limits()
         limits.bytes = 100
         limits.depth = 3
@@ -116,7 +116,7 @@ private func outline(_ node: Node) -> String {
     }
 
     /// Whatever the bytes, reading ends and says why: the beginnings and the single-byte damages of a real document.
-    @Test func survivesDamage() {
+    @Test func `Survives damage`() {
         let text = Array("kafka: {a: [1, \"x\\n\"]}\nb: |\n  c\n# é\nd: 'e'\n".utf8)
         for length in 0...text.count { _ = Document(utf8: Array(text.prefix(length))) }
         for position in text.indices {

@@ -14,20 +14,19 @@ struct TransportWorldTests {
     static let piece: UInt64 = 25
 
     @Test(
-        "A transport keeps its rules, whatever its host does",
         .enabled(if: TransportWorldTests.asked == nil, "TRANSPORT_SEEDS asks for others"),
         arguments: (0..<8).map { $0 * piece })
-    func rules(from first: UInt64) {
+    func `A transport keeps its rules, whatever its host does`(from first: UInt64) {
         for seed in first..<first + Self.piece { run(seed) }
     }
 
-    @Test("The same, seed by seed", .enabled(if: TransportWorldTests.asked != nil, "TRANSPORT_SEEDS says how many"))
-    func manySeeds() throws {
+    @Test(.enabled(if: TransportWorldTests.asked != nil, "TRANSPORT_SEEDS says how many"))
+    func `The same, seed by seed`() throws {
         Seeds.run(try #require(Self.asked), of: "transport worlds", piece: 1_000) { run($0) }
     }
 
-    @Test("It comes to everything that it is to test")
-    func coverage() throws {
+    @Test
+    func `It comes to everything that it is to test`() throws {
         var happened: [String: Int] = [:]
         for seed in 100_000..<101_000 as Range<UInt64> {
             guard TransportWorld.kinds.contains(where: { happened[$0] == nil }) else { break }
