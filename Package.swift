@@ -88,7 +88,7 @@ let package = Package(
         + module(
             "APNs",
             ["PushTransport", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux", "Bytes"],
-            tests: ["Delivery", "APNsSimulator", "TestSeeds", "TestSupport"])
+            tests: ["Delivery", "TestSeeds", "TestSupport"])
         + module(
             "APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer", "Bytes"])
         + module("Observability", ["CLinux"], settings: wrapper)

@@ -152,9 +152,7 @@ struct BinaryProofTests {
     @Test func `Suspects come back meanwhile`() throws {
         let world = try GatewayWorld()
         try unread(world)
-        var suspect = world.request(77)
-        suspect.isSuspect = true
-        world.transport.handle(.send([suspect]))
+        world.sendSuspects([77])
         world.run("back", seconds: 1) { world.completionOf[77]?.kind == .notProcessed }
     }
 }

@@ -276,9 +276,8 @@ extension SimulatedWorld {
             gateway.reachability.endedUnread()
         } else {
             gateway.reachability.ended(
-                Reachability.End(
-                    wasAnswered: connection.hasAnswered, wasAsked: !connection.frames.isEmpty,
-                    lifeNs: ns - connection.madeNs))
+                wasAnswered: connection.hasAnswered, wasAsked: !connection.frames.isEmpty,
+                lifeNs: ns - connection.madeNs)
         }
         guard mustProve(gateway), !wasOnProbation else { return }
         for other in gateway.connections where !other.isDraining { prove(other) }

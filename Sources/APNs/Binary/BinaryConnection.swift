@@ -64,7 +64,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     override func judge(_ reachability: inout Reachability) {
         if isUnread { return reachability.endedUnread() }
-        reachability.ended(Reachability.End(wasAnswered: hasAnswered, wasAsked: wasAsked, lifeNs: lifeNs))
+        reachability.ended(wasAnswered: hasAnswered, wasAsked: wasAsked, lifeNs: lifeNs)
     }
 
     /// The channel did not take all there is: handing over more would only have it wait in another place.

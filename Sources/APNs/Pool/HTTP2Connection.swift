@@ -69,8 +69,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     override func judge(_ reachability: inout Reachability) {
         reachability.ended(
-            Reachability.End(
-                wasAnswered: answers.isAnswered, wasAsked: (session?.nextStreamID ?? 1) > 1, lifeNs: lifeNs))
+            wasAnswered: answers.isAnswered, wasAsked: (session?.nextStreamID ?? 1) > 1, lifeNs: lifeNs)
     }
 
     private var tokenGeneration: UInt32 { token?.generation ?? 0 }
