@@ -22,7 +22,7 @@ func manageChannels(_ arguments: [String]) -> ExitCode {
 }
 
 private func manage(_ options: ChannelsOptions, _ app: AppSettings, _ bundleID: String) -> ExitCode {
-    do throws(ChannelManagement.Failure) {
+    do throws(DirectSend.Failure) {
         let answer = try ChannelManagement.run(
             options.operation, bundleID: bundleID, of: app,
             timeoutNs: options.deadline.nanoseconds)
