@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    @Test(arguments: ["README.md", "Sources/PushRecords/PushRecords.docc/TheRecords.md"])
+    @Test(arguments: ["Sources/Worker/Worker.docc/Producing.md", "Sources/PushRecords/PushRecords.docc/TheRecords.md"])
     func `Documents name every header of an envelope`(path: String) throws {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
