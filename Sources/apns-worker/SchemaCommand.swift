@@ -69,9 +69,9 @@ extension AsyncAPIDocument {
     fileprivate init(_ configuration: WorkerConfiguration) {
         self.init(
             version: apns_worker.version, groupID: configuration.kafka.groupID,
-            requests: configuration.requestTopics.map { RequestTopic(name: $0.name, isPattern: $0.isPattern) },
+            requests: configuration.requestTopics.map { ($0.name, $0.isPattern) },
             results: configuration.results.topic, unregistered: configuration.unregistered.topic,
             deadLetters: configuration.deadLetters.topic,
-            tiers: configuration.retry.tiers.map { Tier(name: $0.name, topic: $0.topic) })
+            tiers: configuration.retry.tiers.map { ($0.name, $0.topic) })
     }
 }
