@@ -33,14 +33,16 @@ package final class Logger: Sendable {
     package init(
         levels: LevelTable = LevelTable(), format: LineFormat = .text,
         sink: any LogSink = DescriptorSink.standardError,
-        clock: @escaping @Sendable () -> (monotonicNs: Int64, wallMs: Int64) = {
-            (DescriptorSink.monotonicNs, Timestamp.now().wallMs)
-        }
+        clock: @escaping @Sendable () -> (monotonicNs: Int64, wallMs: Int64) = Logger.systemClock
     ) {
         self.levels = Atomic(levels.bits)
         self.format = format
         self.sink = sink
         self.clock = clock
+    }
+
+    package static let systemClock: @Sendable () -> (monotonicNs: Int64, wallMs: Int64) = {
+        (DescriptorSink.monotonicNs, Timestamp.now().wallMs)
     }
 
     /// Takes effect for the next line of any thread.
