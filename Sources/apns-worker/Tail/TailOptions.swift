@@ -53,7 +53,8 @@ struct TailOptions {
             "bootstrap-servers", value: "LIST", to: \.servers,
             "Kafka brokers instead of a configuration, host:port with commas between."),
         .init("topic", value: "NAME", to: \.topic, "The topic instead of the configuration's."),
-        .init("format", value: "NAME", choice: \.format, "json (default): a JSON object on each line; text: for people."),
+        .init(
+            "format", value: "NAME", choice: \.format, "json (default): a JSON object on each line; text: for people."),
         .init(
             "from", value: "PLACE", to: \.from, parsedStart,
             "Where to start: beginning, end, or a duration ago such as 15m. Default: end; with --device or --group, beginning (a group goes on where it was); with --request or --apns-id, when the request was written."
