@@ -12,6 +12,7 @@ import sys
 import time
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import topics
 
@@ -34,9 +35,11 @@ def write(servers, topic, partitions, records, **more):
 
 def remake(servers, topic, partitions, count, prefix, age):
     stamp = int((time.time() - float(age)) * 1000)
-    topics.delete(servers, [topic])
-    topics.create(servers, {topic: (int(partitions), {})})
-    topics.await_empty(servers, topic)
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([topic], operation_timeout=60)[topic].result(topics.PATIENCE)
+    topics.wait_until(lambda: not admin.create_topics([NewTopic(topic, int(partitions), 1)])[topic].exception(60),
+                      f"{topic} is not created")
+    topics.wait_until(lambda: topics.written(servers, topic) == 0, f"{topic} is not empty")
     write(servers, topic, int(partitions), ((f"{prefix}{n:062x}".encode(), BODY) for n in range(int(count))),
           timestamp=stamp)
 

@@ -152,11 +152,6 @@ def written(servers, *names):
         consumer.close()
 
 
-def await_empty(servers, topic):
-    """Waits until a recreated topic is the new one for every part of the broker."""
-    wait_until(lambda: written(servers, topic) == 0, f"{topic} is not empty")
-
-
 class Tail:
     """Follows a topic from its first record, or from its end."""
 
