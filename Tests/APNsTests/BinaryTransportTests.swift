@@ -172,8 +172,7 @@ struct BinaryTransportTests {
         world.run("all settled") { world.completionOf.count == 20 }
         #expect(world.noted("windowTooShort", "status: 8, lostAtMost: 7, windowMs: 100"))
         // A quarter more than the 400 ms after which it came.
-        let windowsMs = world.notes.compactMap { if case .windowLengthened(let windowMs) = $0 { windowMs } else { nil } }
-        #expect(windowsMs.count == 1 && 450...600 ~= windowsMs[0])
+        #expect(world.notes.count { if case .windowLengthened(450...600) = $0 { true } else { false } } == 1)
         #expect(world.completions.filter { $0.kind == .notProcessed }.map(\.id.slot.number) == Array(10..<20))
     }
 
@@ -381,33 +380,5 @@ struct BinaryTransportTests {
         world.complete(10..<20)
         #expect(world.gateway.peers.map { $0.frames.count } == [10, 10])
         #expect(world.completions.allSatisfy { $0.status == 200 })
-    }
-
-    /// A million in small: errors late and often, nothing lost, nothing delivered twice.
-    @Test(arguments: [UInt64(1), 2, 3])
-    func `Many errors lose nothing and deliver nothing twice`(seed: UInt64) throws {
-        let world = try GatewayWorld()
-        world.configuration.maximumConnections = 4
-        world.sendsAgain = true
-        var delivered: [UInt32: Int] = [:]
-        var stopped: Set<ObjectIdentifier> = []
-        let loop = world.loop
-        world.gateway.onFrame = { peer, frame in
-            guard !stopped.contains(ObjectIdentifier(peer)) else { return }
-            if frame.isFence { return peer.answer(8, frame.identifier) }
-            if frame.number % 50 == UInt32(seed) {
-                stopped.insert(ObjectIdentifier(peer))
-                loop.schedule(afterNs: 200_000_000) { peer.answer(8, frame.identifier) }
-            } else {
-                delivered[frame.number, default: 0] += 1
-            }
-        }
-        world.connect()
-        world.send(0..<3_000)
-        world.run("all decided", seconds: 600) { world.completionOf.count == 3_000 }
-        #expect(delivered.count == 2_940)
-        #expect(delivered.values.allSatisfy { $0 == 1 })
-        #expect(world.completionOf.values.count { $0.reason == .badDeviceToken && $0.status == 8 } == 60)
-        #expect(world.completions.allSatisfy { $0.kind != .inDoubt })
     }
 }

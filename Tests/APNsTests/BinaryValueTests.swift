@@ -210,7 +210,7 @@ struct BinaryValueTests {
         session.open(NotificationID(slot: NotificationSlot(4), generation: 1), bytes: 10, openedMs: 1, nowNs: 2_000)
         let shutdown = GatewayAnswer(status: 10, identifier: 0)
         #expect(
-            session.answered(shutdown, resendsDiscarded: true, nowNs: 2_500) { _ in } == .ofNobody(lostAtMost: 3))
+            session.answered(shutdown, resendsDiscarded: true, nowNs: 2_500) { _ in } == .unmatched(lostAtMost: 3))
         var said: [Completion] = []
         #expect(session.ended(written: 40, isSilent: false) { said.append($0) } == 1)
         #expect(said.map(\.kind) == [.inDoubt])

@@ -105,12 +105,4 @@ import Testing
         #expect(world.completions.count == 2)
         #expect(world.completionOf[1].map { $0.kind != .inDoubt } == true)
     }
-
-    @Test func `One that sleeps ends at once`() throws {
-        let world = try world()
-        try world.start()
-        world.run("room") { world.capacity == 128 }
-        world.close()
-        #expect(world.server.peers.isEmpty)
-    }
 }

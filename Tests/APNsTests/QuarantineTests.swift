@@ -171,7 +171,8 @@ import Testing
         world.sendSuspects([10_000])
         world.run("completion") { world.completions.count == 1 }
         #expect(world.connections.open == 2 && world.connections.dialing == 0)
-        world.run("closed") { world.server.peers[1].isClosed && world.connections.open + world.connections.draining == 1 }
+        world.run("closed") { world.connections.open + world.connections.draining == 1 }
+        #expect(world.server.peers[1].isClosed)
         #expect(!world.server.peers[0].isClosed)
         world.sendSuspects([10_001])
         world.run("completion") { world.completions.count == 2 }

@@ -51,8 +51,7 @@ import Testing
         world.complete(12..<13, status: 200)
         world.run("replaced") { world.server.peers.count == 3 && world.server.peers[0].isClosed }
         #expect(!world.server.peers[1].isClosed)
-        let said = "last 5 answers were server errors (5xx, or without a reason), while other connections answer well; the "
-        #expect(world.noted("replacing", said + "connection is replaced"), "\(world.notes)")
+        #expect(world.noted("replacing", "last 5 answers were server errors (5xx, or without a reason), while other "))
     }
 
     @Test func `One good answer in five is enough`() throws {

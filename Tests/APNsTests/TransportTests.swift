@@ -117,20 +117,6 @@ import Testing
         #expect(world.uniqueID[5] == "unique" && completion[5]?.apnsID == NotificationUUID.none)
     }
 
-    @Test func `Many over one connection`() throws {
-        let world = try World.connected(over: .tls)
-        var next: UInt32 = 0
-        let total: UInt32 = 20_000
-        world.run("all completions", seconds: 60) {
-            world.fill(&next, below: total, bodyBytes: 200)
-            return world.completions.count == Int(total)
-        }
-        #expect(world.completions.allSatisfy { $0.kind == .answered && $0.status == 200 })
-        #expect(world.server.arrived == Int(total))
-        #expect(Set(world.server.peers.flatMap { $0.arrived.map(\.path) }).count == Int(total))
-        world.close()
-    }
-
     @Test func `Settings are heeded down to one and back`() throws {
         var open = 0
         var mostOpen = 0

@@ -61,22 +61,6 @@ import Testing
         world.run("all have a completion") { world.completions.count == 9 }
     }
 
-    @Test func `Late answers are answers`() throws {
-        let world = try World()
-        world.configuration.unansweredNs = 1_000_000_000
-        var waiting: [(ServerPeer, Int32)] = []
-        world.server.onRequest = { waiting.append(($0, $1.stream)) }
-        try world.connect()
-        for number in 0..<8 as Range<UInt32> {
-            world.send(number..<number + 1)
-            world.run("asked") { !waiting.isEmpty }
-            world.runFor(seconds: 0.3)
-            while let (peer, stream) = waiting.popLast() { peer.respond(stream, 500) }
-            world.run("answered") { world.completionOf[number] != nil }
-        }
-        #expect(world.unanswered.isEmpty)
-    }
-
     /// What was found of the old host says nothing about the new one.
     @Test func `Another configuration begins anew`() throws {
         let world = try World()

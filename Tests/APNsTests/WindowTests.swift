@@ -1,5 +1,4 @@
 @testable import APNs
-import Bytes
 import Delivery
 import Testing
 
@@ -244,71 +243,5 @@ extension Window {
         var closed: [Window.Closed] = []
         window.lost(written: .max, into: &closed)
         #expect(closed.map(\.id) == [Self.id(0)])
-    }
-
-    /// Whatever happens in whatever order, every entry closes exactly once.
-    @Test(arguments: 0..<300)
-    func `Every entry closes once`(seed: Int) {
-        var random = SplitMix64(seed: UInt64(seed))
-        var window = Window(timeoutNs: 500)
-        var tickets: [UInt32: UInt32] = [:]
-        var waiting: [UInt32] = []
-        var completions: [NotificationID: Int] = [:]
-        var opened: UInt32 = 0
-        var end: Int64 = 0
-        var now: Int64 = 1
-        func count(_ closed: Window.Closed?) {
-            guard let closed else { return }
-            completions[closed.id, default: 0] += 1
-        }
-        for _ in 0..<400 {
-            now += Int64.random(in: 0...40, using: &random)
-            var closed: [Window.Closed] = []
-            switch Int.random(in: 0..<100, using: &random) {
-            case 0..<45:
-                let ticket = window.open(Self.id(opened), token: 1, nowNs: now, nowMs: 0)
-                tickets[opened] = ticket
-                if Bool.random(using: &random) {
-                    end += 10
-                    window.handed(ticket, stream: Int32(opened) * 2 + 1, end: end)
-                } else {
-                    window.handed(ticket, stream: Int32(opened) * 2 + 1, end: nil)
-                    waiting.append(opened)
-                }
-                opened += 1
-            case 45..<60:
-                window.kernelTook(Int64.random(in: 0...max(1, end), using: &random), nowNs: now)
-            case 60..<70:
-                if let number = waiting.popLast(), completions[Self.id(number)] == nil {
-                    end += 10
-                    window.bodySent(tickets[number]!, end: end)
-                }
-            case 70..<90:
-                let number = UInt32.random(in: 0..<max(1, opened), using: &random)
-                guard completions[Self.id(number)] == nil, let ticket = tickets[number] else { break }
-                count(
-                    Bool.random(using: &random)
-                        ? window.responded(ticket)
-                        : window.ended(ticket, isRefused: Bool.random(using: &random), status: 0))
-            case 90..<97:
-                while let expiry = window.expire(nowNs: now) {
-                    switch expiry {
-                    case .entry(_, let entry): count(entry)
-                    case .connection: window.lost(written: end / 3, isSilent: true, into: &closed)
-                    }
-                }
-            case 97: window.goneAway(last: Int32(opened), into: &closed)
-            default: break
-            }
-            closed.forEach { count($0) }
-            #expect(window.count == Int(opened) - completions.count)
-            if let deadline = window.nextDeadlineNs { #expect(deadline > 0) }
-        }
-        var closed: [Window.Closed] = []
-        window.lost(written: end / 2, into: &closed)
-        closed.forEach { count($0) }
-        #expect(window.isEmpty)
-        #expect(completions.count == Int(opened))
-        #expect(completions.values.allSatisfy { $0 == 1 })
     }
 }

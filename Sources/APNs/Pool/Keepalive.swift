@@ -20,9 +20,9 @@ package struct Keepalive {
     private let limits: Limits
     /// When bytes came last.
     private(set) var heardNs: Int64
-    /// When the oldest stretch of waiting began; 0: nothing is unanswered.
+    /// When the present stretch of waiting began, or 0 if nothing is unanswered.
     private var waitingSinceNs: Int64 = 0
-    /// When a PING went out that nothing came after; 0: none.
+    /// When a PING went out that nothing came after, or 0.
     private var pingedNs: Int64 = 0
 
     init(limits: Limits = Limits(), nowNs: Int64) {

@@ -4,9 +4,9 @@ internal import PushTransport
 /// says.
 ///
 /// At most one dial is under way; after a failure the next one waits (`BackOff`). Connections are named by serial
-/// numbers, never used twice. With a minimum of 0 a pool that nobody uses is asleep: without a connection, until one is
-/// wanted. One whose connections fail does not sleep: it goes on dialling until one has answered, as it shows whether
-/// the host is of use.
+/// numbers, never used twice. With a minimum of 0 an unused pool is asleep: without a connection, until one is wanted.
+/// One whose connections fail does not sleep: it goes on dialling until one has answered, as it shows whether the host
+/// is of use.
 struct PoolPlan {
     typealias ConnectionID = Int
 
