@@ -17,6 +17,13 @@ package final class FeedbackConnection: SecureChannelDelegate {
         package var isCut: Bool
         /// Why there may be more, or `nil` if the server said all it had.
         package var failure: String?
+
+        package init(tokens: Int, skipped: Int, isCut: Bool, failure: String?) {
+            self.tokens = tokens
+            self.skipped = skipped
+            self.isCut = isCut
+            self.failure = failure
+        }
     }
 
     /// How long a read may go without a byte.
