@@ -111,7 +111,8 @@ package struct AppRoute: Sendable {
     package var otherEnvironment: String?
 
     package init(
-        name: String, environment: PushEnvironment, bundleIDs: [String], isPaused: Bool = false, rateLimit: Int = 0, guardPolicy: GuardPolicy = .warn,
+        name: String, environment: PushEnvironment, bundleIDs: [String], isPaused: Bool = false, rateLimit: Int = 0,
+        guardPolicy: GuardPolicy = .warn,
         otherEnvironment: String? = nil
     ) {
         self.name = name

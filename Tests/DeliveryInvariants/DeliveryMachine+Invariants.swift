@@ -108,7 +108,8 @@ extension DeliveryMachine {
             census.expect(pending.offset <= watermark ?? -1, "nothing above the watermark is being committed")
             let flight = ledger.commits[ledger[partition].flight]
             census.expect(
-                flight.isInFlight && flight.entries.contains { $0.partition == ledger[partition].id }, "a commit under way is in its flight")
+                flight.isInFlight && flight.entries.contains { $0.partition == ledger[partition].id },
+                "a commit under way is in its flight")
         }
         checkAdmission(partition, &census)
     }

@@ -52,7 +52,7 @@ struct CommitMapTests {
         #expect(Self.read(text, base: 1_000) == map)
     }
 
-    @Test func `A reader that does not know a horizon's indexes takes all of its last record to be below it, and reads the rest`() {
+    @Test func `An older reader takes all of a horizon's last record to be below it, and reads the rest`() {
         // As the version before wrote it: all indexes.
         let old = Self.read(Array("AQrYxKhG9AMCZAEAAAKIJw".utf8), base: 1_000)
         #expect(
@@ -65,9 +65,7 @@ struct CommitMapTests {
         #expect(bytes.dropFirst(4) == [5, 0, 0, 1, 3, 0xAC, 2, 0, 0])
     }
 
-    @Test
-    func `A map that names nothing settled fits into the least that metadata is cut to, whatever its horizon and owner`()
-    {
+    @Test func `A map that names nothing settled fits into the least that metadata is cut to`() {
         let map = CommitMap(horizon: HorizonEnd(CommitMap.longestHorizon, indexes: Int32(CommitMap.indexLimit - 1)))
         for limit in [0, CommitMapWriter.leastCharacters] {
             var writer = CommitMapWriter()
@@ -143,7 +141,8 @@ struct CommitMapTests {
 
     @Test func `Metadata of another offset, or with any character changed, dropped or added, is not believed`() throws {
         let map = CommitMap(
-            horizon: 9_999, settled: [1_500..<1_600, 1_700..<1_701], partials: [.init(offset: 1_000, indexes: [0..<77])])
+            horizon: 9_999, settled: [1_500..<1_600, 1_700..<1_701], partials: [.init(offset: 1_000, indexes: [0..<77])]
+        )
         let text = Self.text(base: 1_000, map).text
         #expect(Self.read(text, base: 1_001) == nil)
         #expect(Self.read(text, base: -1) == nil)

@@ -290,7 +290,8 @@ final class Rig {
     func takeCommit(of group: CommitGroup) -> [Committed] {
         machine.takeCommit(of: group, now: now).map { entry in
             let map = entry.metadata.withUnsafeBytes { CommitMap(metadata: $0, base: entry.offset) }
-            return Committed(partition: entry.partition, offset: entry.offset, map: map ?? CommitMap(horizon: HorizonEnd(-1)))
+            return Committed(
+                partition: entry.partition, offset: entry.offset, map: map ?? CommitMap(horizon: HorizonEnd(-1)))
         }
     }
 

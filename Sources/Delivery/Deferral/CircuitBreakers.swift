@@ -403,6 +403,6 @@ struct CircuitBreakers: ~Copyable {
 
     /// Notifications whose answers the circuits of an app wait for.
     func probes(of app: Int) -> [NotificationID] {
-        [apps[app].host.probe, apps[app].credential.probe].compactMap { $0 } + apps[app].topics.values.compactMap(\.probe)
+        ([apps[app].host, apps[app].credential] + apps[app].topics.values).compactMap(\.probe)
     }
 }

@@ -33,7 +33,9 @@ struct InheritedMap {
 
     /// Gives on to `writer` what is known of offsets from `offset` on, so that the next commit says it too.
     func write(from offset: Int64, to writer: inout CommitMapWriter) {
-        for run in settled where run.upperBound > offset { writer.settled(max(run.lowerBound, offset)..<run.upperBound) }
+        for run in settled where run.upperBound > offset {
+            writer.settled(max(run.lowerBound, offset)..<run.upperBound)
+        }
         for partial in partials where partial.offset >= offset {
             writer.partial(offset: partial.offset, indexes: partial.indexes)
         }

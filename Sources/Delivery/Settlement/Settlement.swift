@@ -210,7 +210,8 @@ struct Settlement: ~Copyable {
         }
         let answer = store[slot].answer
         var ending = Ending(
-            outcome: outcome, status: answer.status, reason: answer.reason, detail: detail(slot, outcome, in: store, tried: tried), unregisteredAtMs: answer.unregisteredAtMs,
+            outcome: outcome, status: answer.status, reason: answer.reason,
+            detail: detail(slot, outcome, in: store, tried: tried), unregisteredAtMs: answer.unregisteredAtMs,
             attempts: store[slot].tries.sends, inDoubt: store[slot].tries.inDoubt, sentAtMs: store[slot].sentAtMs,
             settledAtMs: nowMs)
         let content = content(slot, in: store)
