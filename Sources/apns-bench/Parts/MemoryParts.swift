@@ -125,7 +125,7 @@ final class LedgerPart: PartRun {
         reach.sent(naming: next)
         map.start(base: base, limit: 4_000)
         ledger.write(to: &map) { _ in nil }
-        map.finish(reach: next.offset)
+        map.finish(horizon: next)
         guard !map.isFull, !map.text.isEmpty else { throw BenchFailure("the map does not fit") }
         reach.acknowledge(next)
     }
