@@ -14,19 +14,18 @@ package struct TokenLifetimes: Sendable, Hashable {
     package init() {}
 }
 
-/// What one connection knows of its provider's token. A request with the token that the last one carried costs one
-/// comparison of bytes and one of times.
+/// The provider token of one connection. A request with the same token costs one comparison of bytes and one of times.
 struct ConnectionCredential {
     /// The value of `authorization` last accepted, `bearer ` included.
     private var value: [UInt8] = []
     private var token = ProviderToken()
-    /// From when on it is too old.
+    /// When it becomes too old.
     private var expiresAtMs: Int64 = 0
 
-    /// A valid token was seen on this connection.
+    /// Whether a valid token was seen.
     var isKnown: Bool { !value.isEmpty }
 
-    /// What APNs says of a request's `authorization`; `.none`: nothing. `wallMs` is milliseconds since the epoch.
+    /// Checks a request's `authorization`. `wallMs` is milliseconds since the epoch.
     @inline(__always)
     mutating func check(
         _ authorization: UnsafeRawBufferPointer, reader: inout ProviderTokenReader, lifetimes: TokenLifetimes,
@@ -54,7 +53,7 @@ struct ConnectionCredential {
         if isKnown {
             if next.keyID != token.keyID { return .unrelatedKeyIdInToken }
             if next.teamID != token.teamID { return .invalidProviderToken }
-            // Who was told that a token is too old has to bring another one.
+            // A token that is too old has to be replaced, however young it is.
             if wallMs < expiresAtMs, next.issuedAtMs - token.issuedAtMs < lifetimes.updateAfterMs {
                 return .tooManyProviderTokenUpdates
             }
