@@ -152,7 +152,8 @@ struct ControlPages: Sendable {
             return .text("which fault? one of \(names.joined(separator: ", "))\n", status: 400)
         }
         guard fault.isOfConnection else {
-            return .text("'\(name)' is a fault of a request, not of a connection: use /faults?fault=\(name)@1s\n", status: 400)
+            return .text(
+                "'\(name)' is a fault of a request, not of a connection: use /faults?fault=\(name)@1s\n", status: 400)
         }
         return .json("{\"connections\":\(switches.inject(fault))}\n")
     }

@@ -110,7 +110,9 @@ struct RequestCheckTests {
     static func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
 
     @Test(arguments: rows)
-    func `A request is checked by Apple's rules`(row: RequestRule) { #expect(row.change(SampleRequest()).refusal() == row.reason) }
+    func `A request is checked by Apple's rules`(row: RequestRule) {
+        #expect(row.change(SampleRequest()).refusal() == row.reason)
+    }
 
     @Test(arguments: [
         ("com.example.app", ReasonCode.none), ("com.example.app.voip", .none),

@@ -96,8 +96,9 @@ import Testing
     @Test(
         arguments: [
             ("apns-topic", "", .badTopic), ("apns-topic", "com\r\nx: y", .badTopic),
-            ("apns-topic", String(repeating: "a", count: 256), .badTopic), ("apns-push-type", "Alert", .invalidPushType),
-            ("apns-push-type", "", .invalidPushType), ("apns-push-type", "alerts", .invalidPushType),
+            ("apns-topic", String(repeating: "a", count: 256), .badTopic),
+            ("apns-push-type", "Alert", .invalidPushType), ("apns-push-type", "", .invalidPushType),
+            ("apns-push-type", "alerts", .invalidPushType),
             ("apns-push-type", "backgroand", .invalidPushType), ("apns-priority", "2", .badPriority),
             ("apns-priority", "05", .badPriority), ("apns-expiration", "-1", .badExpirationDate),
             ("apns-expiration", "4294967296", .badExpirationDate),

@@ -87,7 +87,9 @@ final class GatewayDialogue {
 
     /// The fate that the token requests. Discarded frames do not count for its number of times.
     @inline(__always)
-    private func requestedFate(by token: UnsafeRawBufferPointer, index: Int?, _ book: inout NotificationBook) -> GatewayFate {
+    private func requestedFate(
+        by token: UnsafeRawBufferPointer, index: Int?, _ book: inout NotificationBook
+    ) -> GatewayFate {
         guard let entry = TokenTable.gatewayEntry(for: token) else { return .accepted }
         if entry.times == 0 { return entry.fate }
         return book.received(id: .none, token: index) < UInt32(entry.times) ? entry.fate : .accepted

@@ -74,7 +74,7 @@ struct RequestCheck: Sendable {
         if request.isBroadcast { return broadcast(fields, body: body, bodySize: bodySize, request: request) }
         if fields.path.count == Self.devicePath.utf8CodeUnitCount { return .missingDeviceToken }
         if request.token.isEmpty { return .badDeviceToken }
-        if fields.id.baseAddress != nil, request.id == .none, NotificationUUID(text: fields.id) == nil { return .badMessageId }
+        if fields.id.baseAddress != nil, NotificationUUID(text: fields.id) == nil { return .badMessageId }
         if let refusal = topic(fields.topic) { return refusal }
 
         var type = PushType.alert
