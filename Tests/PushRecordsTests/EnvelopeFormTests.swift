@@ -33,14 +33,14 @@ import Testing
         #expect(found == expected)
     }
 
-    @Test func `One token`() {
+    @Test func `device_token is one device`() {
         let found = parse(
             #"{"payload":{},"device_token":"\#(tokenA)","headers":{"apns-id":"123e4567-e89b-12d3-a456-4266554400a0"}}"#)
         #expect(found.target == .device && found.token == tokenA && found.tokenCount == 1 && !found.isInvalid)
         #expect(found.payload == "{}" && found.apnsID == "123e4567-e89b-12d3-a456-4266554400a0")
     }
 
-    @Test func `Broadcast`() {
+    @Test func `channel_id is a broadcast`() {
         let found = parse(#"{"payload":{},"channel_id":"ab\/+=","headers":{"apns-topic":"com.ex"}}"#)
         #expect(found.target == .channel && found.channelID == "ab/+=" && found.pushType == .liveactivity)
         #expect(!found.isInvalid && found.tokenCount == 1)

@@ -83,7 +83,7 @@ import Testing
         """
 
     /// Every example in Swift of the README and the articles compiles as it stands.
-    @Test(.needsCompiler) func `Examples compile`() throws {
+    @Test(.needsCompiler) func `Every example of the articles compiles`() throws {
         let articles =
             (FileManager.default.enumerator(at: root(of: "Sources"), includingPropertiesForKeys: nil)?.allObjects
             as? [URL] ?? []).filter { $0.pathExtension == "md" }.sorted { $0.path < $1.path }

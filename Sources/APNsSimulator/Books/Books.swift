@@ -105,7 +105,7 @@ package final class Books: Sendable {
         }
     }
 
-    /// How often requests for a token (lower-case hex) came, and were accepted.
+    /// The numbers of requests for a token (in hex) that arrived and were accepted.
     package func counts(ofToken wanted: String) -> (arrived: Int, accepted: Int) {
         guard let bytes = SimulatorOptions.FeedbackItem(token: wanted, seconds: 0).bytes else { return (0, 0) }
         return write { $0.book.counts(of: bytes) }
@@ -113,29 +113,29 @@ package final class Books: Sendable {
 }
 
 extension Books {
-    /// How often broadcasts on a channel came, and were accepted.
+    /// The numbers of broadcasts on a channel that arrived and were accepted.
     package func counts(ofChannel id: String) -> (arrived: Int, accepted: Int) {
         let bytes = Array(id.utf8).withUnsafeBytes { channelBytes($0) } ?? []
         return write { $0.book.counts(of: bytes) }
     }
 
-    /// What a dump lists.
+    /// The content of a dump.
     package enum Listing: Sendable {
-        /// `apns-id token count` for what was accepted.
+        /// `apns-id token count` of accepted notifications.
         case accepted
-        /// `apns-id token count` for all that came, whatever became of it.
+        /// `apns-id token count` of all notifications that were or may have been processed.
         case received
-        /// `token arrived accepted`: how many requests for it came at all, those not processed included.
+        /// `token arrived accepted`, where `arrived` includes requests that were not processed.
         case tokens
     }
 
-    /// Where a dump stands; a value, so that a streamed page can keep it.
+    /// The position of a dump.
     package struct Cursor: Sendable {
         package var listing: Listing
         var index = 0
         var generation: Int?
 
-        /// - Parameter first: how many rows (of tokens or of notifications, accepted or not) to leave out.
+        /// - Parameter first: the number of rows (tokens, or notifications, accepted or not) to skip.
         package init(_ listing: Listing, from first: Int = 0) {
             self.listing = listing
             index = first
@@ -205,11 +205,11 @@ func hexText(_ bytes: [UInt8]) -> String {
     return String(decoding: text.bytes, as: UTF8.self)
 }
 
-/// Counts since the start or the last reset. Names of the fields are the members of the JSON text.
+/// Counts since the start or the last reset.
 package struct Totals: Sendable, Equatable {
-    /// Requests whose END_STREAM came and that were processed: accepted, refused, or swallowed by a fault.
+    /// Complete requests that were processed: accepted, refused, or left unanswered by a fault.
     package var requests = 0
-    /// Answered 200, or would have been had the connection not been cut: Apple would have shown them.
+    /// Requests answered with 200, or that would have been if the connection had not been cut.
     package var accepted = 0
     /// Distinct pairs of apns-id and device token among them.
     package var acceptedDistinct = 0
@@ -217,10 +217,10 @@ package struct Totals: Sendable, Equatable {
     package var acceptedAgain = 0
     /// Refused with a reason.
     package var refused = 0
-    /// Requests that fell to a fault and got no answer: swallowed, reset, cut off, on a blackholed connection.
+    /// Requests that got no answer because of a fault.
     package var unanswered = 0
-    /// Requests above a GOAWAY's last-stream-id, or refused with REFUSED_STREAM, and what the gateway read behind the
-    /// notification that ended a connection: not processed, not in the books.
+    /// Requests that the client knows are not processed: above a GOAWAY's last stream id, refused with REFUSED_STREAM, or
+    /// after the notification that ended a connection of the gateway. They are not in the books.
     package var notProcessed = 0
     package var connections = 0
     package var openConnections = 0
@@ -229,14 +229,14 @@ package struct Totals: Sendable, Equatable {
     package var cuts = 0
     /// Distinct device tokens seen.
     package var tokens = 0
-    /// Requests that the full book could not note.
+    /// Requests that the full book could not record.
     package var overflow = 0
     /// By reason, indexed by `ReasonCode`'s raw value.
     package var byReason = [Int](repeating: 0, count: 256)
 
     package init() {}
 
-    /// How many were refused with a reason.
+    /// The number of requests refused with a reason.
     package subscript(reason: ReasonCode) -> Int { byReason[Int(reason.rawValue)] }
 
     package var json: String {

@@ -81,7 +81,7 @@ package enum Fault: Hashable, Sendable {
     case splitFrames
     /// Accepted; from now on the connection sends such a piece every 2 ms.
     case slowFrames
-    /// Accepted; from now on the connection's answers to what comes within 20 ms go out together, last first.
+    /// Accepted; from now on answers to requests within 20 ms go out together, last first.
     case outOfOrder
 
     /// The outcome of a request that meets it, as the books record it.

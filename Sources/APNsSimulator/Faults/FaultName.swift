@@ -56,7 +56,7 @@ struct FaultFamily: Sendable {
     var help: String
     /// Returns the fault whose name has this rest, if there is one.
     var read: @Sendable (Substring) -> Fault?
-    /// The first of the four digits of device tokens that request them, and what the other three mean.
+    /// The first of the four digits of device tokens that request them, and the meaning of the other three.
     var tokens: (digit: UInt16, help: String)?
 
     static let all: [FaultFamily] = [

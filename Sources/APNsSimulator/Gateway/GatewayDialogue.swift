@@ -139,11 +139,10 @@ enum GatewayFate: Hashable, Sendable {
 }
 
 extension TokenTable {
-    /// The fate that a device token (its bytes) requests at the gateway, and for how many of its notifications (0:
-    /// all).
+    /// The fate that a device token (its bytes) requests at the gateway, and the number of its notifications (0: all).
     ///
-    /// The digits are those of HTTP/2, where the gateway has an answer of that kind; what it lacks is accepted. Beside
-    /// them `fa170NNN` asks for status NNN in decimal, and `fa170000` for a connection that closes.
+    /// The digits are those of HTTP/2 where the gateway has such an answer; others are accepted. In addition `fa170NNN`
+    /// requests status NNN in decimal, and `fa170000` that the connection closes.
     @inline(__always)
     static func gatewayEntry(for token: UnsafeRawBufferPointer) -> (fate: GatewayFate, times: UInt8)? {
         guard token.count >= 4, token.number16(at: 0) == 0xFA17, let fate = fate(code: token.number16(at: 2)) else {

@@ -1,14 +1,13 @@
 import PushRecords
 
-/// How long provider tokens live and how often they may change, in milliseconds; Apple's values by default.
+/// How long provider tokens live and how often they may change, in milliseconds; the defaults are Apple's.
 package struct TokenLifetimes: Sendable, Hashable {
     /// "APNs rejects any provider token whose iat is older than one hour."
     package var expiresAfterMs: Int64 = 60 * 60 * 1000
-    /// "Update the authentication token no more than once every 20 minutes": so much later than the last one on its
-    /// connection a new token must have been issued. Counted from `iat`, not from arrival, since a connection may be
-    /// opened a minute before its provider renews.
+    /// "Update the authentication token no more than once every 20 minutes": the minimum between the `iat` of two tokens
+    /// on a connection. Not between their arrivals, since a connection may be opened a minute before the renewal.
     package var updateAfterMs: Int64 = 20 * 60 * 1000
-    /// How far the provider's clock may run ahead; Apple documents nothing, this is the simulator's choice.
+    /// How far the provider's clock may be ahead. Apple documents no limit.
     package var clockSkewMs: Int64 = 5 * 60 * 1000
 
     package init() {}

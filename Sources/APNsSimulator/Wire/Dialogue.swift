@@ -14,7 +14,7 @@ final class Dialogue {
         case close
         /// The TCP stream ends, without close_notify.
         case cut
-        /// TCP reset; what is unsent is dropped.
+        /// TCP reset; unsent output is dropped.
         case reset
     }
 

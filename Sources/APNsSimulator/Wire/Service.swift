@@ -5,7 +5,7 @@ import PushRecords
 
 /// The state that the connections of one loop share: rules, faults, books. One thread.
 final class Service {
-    /// What its connections are for.
+    /// The purpose of its connections.
     enum Role: Sendable {
         case notifications
         /// Creates, reads, lists and deletes channels.
