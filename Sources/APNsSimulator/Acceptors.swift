@@ -156,7 +156,7 @@ final class Acceptors {
 
     /// Sets SETTINGS_MAX_CONCURRENT_STREAMS of present and new connections with a valid provider token.
     func set(streams: UInt32) {
-        service.streams = streams
+        service.options.streams = streams
         for connection in notifications.connections.values { connection.announceStreams() }
     }
 

@@ -7,22 +7,13 @@ import Glibc
 package final class FaultSwitches: @unchecked Sendable {
     private let loop: Loop
     private var acceptors: Acceptors?
-    private let current: Guarded<Settings>
-
-    private struct Settings: Sendable {
-        var latency: Latency
-        var rules: [FaultRule]
-        var streams: UInt32
-        var gateway: [GatewayFault]
-    }
+    /// The present settings.
+    private let options: Guarded<SimulatorOptions>
 
     init(_ acceptors: Acceptors, loop: Loop, options: SimulatorOptions) {
         self.loop = loop
         self.acceptors = acceptors
-        current = Guarded(
-            Settings(
-                latency: options.latency, rules: options.faults, streams: options.streams,
-                gateway: options.gatewayFaults))
+        self.options = Guarded(options)
     }
 
     /// Runs on the loop's thread and waits for it.
@@ -33,34 +24,34 @@ package final class FaultSwitches: @unchecked Sendable {
         return handoff.wait()
     }
 
-    private func change(_ edit: (inout Settings) -> Void, _ apply: @escaping @Sendable (Acceptors) -> Void) {
-        current.withLock { edit(&$0) }
+    private func change(_ edit: (inout SimulatorOptions) -> Void, _ apply: @escaping @Sendable (Acceptors) -> Void) {
+        options.withLock { edit(&$0) }
         with(apply)
     }
 
     /// The faults of new connections of the binary gateway. Open connections keep theirs, except that connections
     /// that read nothing end.
     package var gateway: [GatewayFault] {
-        get { current.withLock { $0.gateway } }
-        set { change({ $0.gateway = newValue }) { $0.set(gatewayFaults: newValue) } }
+        get { options.withLock { $0.gatewayFaults } }
+        set { change({ $0.gatewayFaults = newValue }) { $0.set(gatewayFaults: newValue) } }
     }
 
     /// SETTINGS_MAX_CONCURRENT_STREAMS. Every connection is sent a change at once.
     package var streams: UInt32 {
-        get { current.withLock { $0.streams } }
+        get { options.withLock { $0.streams } }
         set { change({ $0.streams = newValue }) { $0.set(streams: newValue) } }
     }
 
     package var latency: Latency {
-        get { current.withLock { $0.latency } }
-        set { change({ $0.latency = newValue }) { $0.service.latency = newValue } }
+        get { options.withLock { $0.latency } }
+        set { change({ $0.latency = newValue }) { $0.service.options.latency = newValue } }
     }
 
     /// Setting them restarts every rule's count and clock.
     package var rules: [FaultRule] {
-        get { current.withLock { $0.rules } }
+        get { options.withLock { $0.faults } }
         set {
-            change({ $0.rules = newValue }) { [loop] acceptors in
+            change({ $0.faults = newValue }) { [loop] acceptors in
                 acceptors.service.schedule = FaultSchedule(rules: newValue, nowNs: loop.now.monotonicNs)
             }
         }

@@ -21,7 +21,9 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         (VoIPPayload(["a": 1]), "com.example.shop.voip", 0),
         (WidgetsPayload(), "com.example.shop.push-type.widgets", nil),
     ])
-    func `The payload's type decides on topic, push type and expiration`(payload: any PushPayload, topic: String, expiration: UInt32?) throws {
+    func `The payload's type decides on topic, push type and expiration`(
+        payload: any PushPayload, topic: String, expiration: UInt32?
+    ) throws {
         func check(_ payload: some PushPayload) throws {
             let notification = PushNotification(payload, topic: .bundleID("com.example.shop"))
             let erased = try notification.encoded()

@@ -65,11 +65,11 @@ final class Dialogue {
             check.bundleIDs = [certificateTopic]
         }
         self.check = check
-        hasAllStreams = hasCertificate || !service.wantsProviderToken
+        hasAllStreams = hasCertificate || !service.options.wantsProviderToken
         var options = ServerSessionOptions()
         options.settings = [
             .headerTableSize(4_096),
-            .maxConcurrentStreams(hasAllStreams ? service.streams : service.firstStreams),
+            .maxConcurrentStreams(hasAllStreams ? service.options.streams : service.options.firstStreams),
             .initialWindowSize(65_535), .maxFrameSize(16_384), .maxHeaderListSize(8_000),
         ]
         options.requestLimit = 16 << 10
@@ -130,9 +130,9 @@ final class Dialogue {
         var request = CheckedRequest()
         var refusal = check.target(fields, into: &request)
         if request.isBroadcast { request.token = service.channelHex(fields.channelID) }
-        if refusal == .none, service.wantsProviderToken, !check.isCertificate {
+        if refusal == .none, service.options.wantsProviderToken, !check.isCertificate {
             refusal = credential.check(
-                fields.authorization, reader: &service.reader, lifetimes: service.lifetimes, wallMs: now.wallMs)
+                fields.authorization, reader: &service.reader, lifetimes: service.options.lifetimes, wallMs: now.wallMs)
         }
         if refusal == .none {
             refusal = check.content(fields, body: session.body, bodySize: session.bodyLength, request: request)
@@ -150,7 +150,7 @@ final class Dialogue {
     func openAllStreams() throws(HTTP2Error) {
         guard !hasAllStreams, credential.isKnown else { return }
         hasAllStreams = true
-        try session.changeSettings([.maxConcurrentStreams(service.streams)])
+        try session.changeSettings([.maxConcurrentStreams(service.options.streams)])
     }
 
     /// Answers a processed request, now or later.
@@ -241,7 +241,7 @@ final class Dialogue {
     /// SETTINGS with the service's number of streams, unless the connection has yet to show a valid provider token.
     func announceStreams() throws(HTTP2Error) {
         if isSilent || ending != .none || !hasAllStreams { return }
-        try session.changeSettings([.maxConcurrentStreams(service.streams)])
+        try session.changeSettings([.maxConcurrentStreams(service.options.streams)])
     }
 
     private func leave(last: Int32, _ debugData: String) throws(HTTP2Error) {
@@ -262,9 +262,9 @@ extension Dialogue {
     func manage(_ fields: RequestFields, stream: Int32, now: LoopTime) throws(HTTP2Error) {
         let check = ManagementCheck(common: check)
         var (target, refusal) = check.target(fields)
-        if refusal == .none, service.wantsProviderToken, !check.common.isCertificate {
+        if refusal == .none, service.options.wantsProviderToken, !check.common.isCertificate {
             refusal = credential.check(
-                fields.authorization, reader: &service.reader, lifetimes: service.lifetimes, wallMs: now.wallMs)
+                fields.authorization, reader: &service.reader, lifetimes: service.options.lifetimes, wallMs: now.wallMs)
         }
         var answer = ManagementCheck.Answer(refusal)
         if let target, refusal == .none {

@@ -15,14 +15,9 @@ final class Service {
     let role: Role
     let books: Books
     let check: RequestCheck
-    let lifetimes: TokenLifetimes
-    let wantsProviderToken: Bool
-    /// SETTINGS_MAX_CONCURRENT_STREAMS before and after the first valid provider token.
-    let firstStreams: UInt32
-    var streams: UInt32
+    var options: SimulatorOptions
     var reader: ProviderTokenReader
     var replies: ReplyWriter
-    var latency: Latency
     var schedule: FaultSchedule
     var due = DueQueue()
     private var random: SplitMix64
@@ -38,13 +33,9 @@ final class Service {
         check = RequestCheck(
             bundleIDs: options.bundleIDs.map { Array($0.utf8) }, checksTopicSuffixes: options.checksTopicSuffixes,
             withoutBroadcast: options.withoutBroadcast.map { Array($0.utf8) }, channels: channels)
-        lifetimes = options.lifetimes
-        wantsProviderToken = options.wantsProviderToken
-        firstStreams = options.firstStreams
-        streams = options.streams
+        self.options = options
         reader = ProviderTokenReader(keys: keys, environment: options.environment)
         replies = ReplyWriter(hasUniqueID: options.environment == .development, seed: options.seed)
-        latency = options.latency
         schedule = FaultSchedule(rules: options.faults, nowNs: nowNs)
         random = SplitMix64(seed: options.seed)
     }
@@ -61,7 +52,7 @@ final class Service {
     /// The decision on one request.
     struct Decision {
         var reply: Reply
-        /// `nil`: the reply is the answer, in `delayNs`.
+        /// If `nil`, the reply is sent after `delayNs`.
         var fault: Fault?
         var delayNs: Int64
     }
@@ -86,7 +77,7 @@ final class Service {
             }
             state.note(fault?.outcome ?? answer.outcome, id: id, token: token, index: arrival.index)
         }
-        var delayNs = latency.nextNs(using: &random)
+        var delayNs = options.latency.nextNs(using: &random)
         if case .late(let more)? = fault {
             delayNs += more.nextNs(using: &random)
             fault = nil
