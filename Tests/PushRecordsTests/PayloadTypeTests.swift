@@ -36,6 +36,9 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
                 #expect(found.topic == topic && found.expiration == expiration && found.pushType == payload.pushType)
                 #expect(try !found.isInvalid && Array(found.payload.utf8) == payload.json())
             }
+            // A suffix that is there already is not added.
+            let suffixed = PushNotification(payload, topic: .bundleID(topic))
+            #expect(try read(suffixed.payloadRecord(to: token)).topic == topic)
             #expect(payload.sizeLimit == (payload.pushType == .voip ? 5_120 : 4_096))
         }
         try check(payload)
