@@ -194,9 +194,12 @@ extension ByteWriter {
 
     mutating func append(hex bytes: UnsafeRawBufferPointer) {
         for byte in bytes {
-            for digit in [byte >> 4, byte & 15] { append(byte: digit < 10 ? 0x30 + digit : 0x57 + digit) }
+            append(byte: Self.digit(byte >> 4))
+            append(byte: Self.digit(byte & 15))
         }
     }
+
+    private static func digit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 + value : 0x57 + value }
 }
 
 func hexText(_ bytes: [UInt8]) -> String {
