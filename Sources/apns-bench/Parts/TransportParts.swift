@@ -41,9 +41,9 @@ extension PartInputs {
     }
 }
 
-/// `encode`: requests from the machine's batch through the transport and its connection into memory, and the answers back
-/// to the batch of completions. The code is the product's (`APNsTransport`, `Connection`), except for the byte channel and
-/// the clock. The server that answers 200 is not counted.
+/// `encode`: requests from the machine's batch through the transport and its connection into memory, and the answers
+/// back to the batch of completions. The code is the product's (`APNsTransport`, `HTTP2Connection`), except for the
+/// byte channel and the clock. The server that answers 200 is not counted.
 final class EncodePart: PartRun {
     private var events = TransportEvents()
     var count: Int { events.count }
@@ -127,8 +127,8 @@ final class EncodePart: PartRun {
 }
 
 /// `frames`: requests from the machine's batch through the transport of the binary protocol into memory, and their
-/// acceptance after the silence of the window. The code is the product's (`BinaryTransport`, `BinaryConnection`), except
-/// for the byte channel and the clock.
+/// acceptance after the silence of the window. The code is the product's (`BinaryTransport`, `BinaryConnection`),
+/// except for the byte channel and the clock.
 final class FramesPart: PartRun {
     private var events = TransportEvents()
     var count: Int { events.count }
