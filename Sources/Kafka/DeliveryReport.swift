@@ -89,16 +89,9 @@ import CRdkafka
         copying key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
         headers: UnsafeBufferPointer<MessageHeader>, to topic: ProducerTopic, tag: UInt64, code: KafkaCode
     ) {
-        let list = unsafe rd_kafka_headers_new(headers.count)
-        for index in 0..<headers.count {
-            let header = unsafe headers[index]
-            // Both are copied (rdkafka.h).
-            _ = unsafe rd_kafka_header_add(
-                list, header.name.baseAddress, header.name.count, header.value.baseAddress, header.value.count)
-        }
         unsafe self.init(
             topic: topic, tag: tag, code: code, mayBeWritten: false, key: UndeliveredRecord.copy(key),
-            value: UndeliveredRecord.copy(value), headers: list)
+            value: UndeliveredRecord.copy(value), headers: makeHeaders(headers))
     }
 
     deinit { if let headers = unsafe headers { unsafe rd_kafka_headers_destroy(headers) } }

@@ -60,8 +60,7 @@ extension Producer {
     /// Has offsets of a group without members committed with what is produced. It may be repeated with the same ones
     /// (rdkafka.h). Throws at once what has befallen the transaction before.
     package func addOffsets(_ entries: [CommitEntry], group: String) throws(TransactionError) {
-        let list = PartitionList(capacity: entries.count)
-        for entry in entries { list.add(entry) }
+        let list = PartitionList(entries)
         let metadata: OpaquePointer? = unsafe rd_kafka_consumer_group_metadata_new(group)
         defer { unsafe rd_kafka_consumer_group_metadata_destroy(metadata) }
         try again { () throws(TransactionError) in
@@ -94,28 +93,17 @@ extension Producer {
     /// Two of these are less than a transaction's time limit.
     private static var offsetsMs: Int32 { 5_000 }
 
-    /// Calls once more after an error that passes; whoever called cannot go on in the middle.
+    /// Calls once more after an error that passes, since the caller cannot go on in the middle.
     private func again(_ call: () throws(TransactionError) -> Void) throws(TransactionError) {
-        do throws(TransactionError) {
-            return try call()
-        } catch {
-            guard error.isPassing else { throw error }
-        }
         do throws(TransactionError) {
             try call()
         } catch {
-            throw TransactionError(error.error, isPassing: false)
+            guard error.isPassing else { throw error }
+            do throws(TransactionError) { try call() } catch { throw TransactionError(error.error, isPassing: false) }
         }
     }
 
     private func checkTransaction(_ error: OpaquePointer?) throws(TransactionError) {
         if let error = unsafe error { throw unsafe TransactionError(adopting: error) }
-    }
-}
-
-extension Producer {
-    /// Makes the client fail fatally, as a broker's answer would, to test what follows.
-    func failFatally(_ code: KafkaCode) {
-        _ = unsafe rd_kafka_test_fatal_error(client.handle.raw, code.c, "a test asked for it")
     }
 }

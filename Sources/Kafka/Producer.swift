@@ -36,7 +36,7 @@ package struct ProducerTopic: Hashable, Sendable {
     /// wedge an idempotent producer.
     package func topic(_ name: String) throws(KafkaError) -> ProducerTopic {
         if let index = topicNames.firstIndex(of: name) { return ProducerTopic(index: index) }
-        try client.add(name, index: topicNames.count)
+        try client.add(name)
         topicNames.append(name)
         return ProducerTopic(index: topicNames.count - 1)
     }
@@ -45,7 +45,10 @@ package struct ProducerTopic: Hashable, Sendable {
 
     /// Fetches what the brokers know about the topics looked up so far, so that the first record does not wait for it.
     package func warmUp(timeoutMs: Int32) throws(KafkaError) {
-        try Metadata(of: client.handle, onlyKnown: true, timeoutMs: timeoutMs).checkTopics()
+        let topics = try client.handle.describeTopics(onlyKnown: true, timeoutMs: timeoutMs)
+        for topic in topics.values where topic.code != .none {
+            throw KafkaError(topic.code, "topic \(topic.name): \(topic.code.text)")
+        }
     }
 
     // MARK: Producing
@@ -59,18 +62,9 @@ package struct ProducerTopic: Hashable, Sendable {
         to topic: ProducerTopic, partition: Int32 = -1, key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
         headers: UnsafeBufferPointer<MessageHeader>, timestampMs: Int64 = 0, tag: UInt64
     ) -> KafkaCode {
-        var list: OpaquePointer?
-        if !headers.isEmpty {
-            unsafe list = rd_kafka_headers_new(headers.count)
-            for index in 0..<headers.count {
-                let header = unsafe headers[index]
-                // Both are copied (rdkafka.h).
-                _ = unsafe rd_kafka_header_add(
-                    list, header.name.baseAddress, header.name.count, header.value.baseAddress, header.value.count)
-            }
-        }
-        return unsafe queue(
-            topic, partition: partition, key: key, value: value, headers: list, timestampMs: timestampMs, tag: tag)
+        unsafe queue(
+            topic, partition: partition, key: key, value: value,
+            headers: headers.isEmpty ? nil : makeHeaders(headers), timestampMs: timestampMs, tag: tag)
     }
 
     /// Queues a record with headers from a reused array.
@@ -133,7 +127,7 @@ package struct ProducerTopic: Hashable, Sendable {
     /// for nothing. Throws, with nothing changed, when no new client can be made.
     package func rebuild() throws(KafkaError) {
         let fresh = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)
-        for (index, name) in topicNames.enumerated() { try fresh.add(name, index: index) }
+        for name in topicNames { try fresh.add(name) }
         client.purge()
         former.append(client)
         client = fresh

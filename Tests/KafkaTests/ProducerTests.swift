@@ -1,3 +1,4 @@
+import CRdkafka
 import Foundation
 @testable import Kafka
 import TestSupport
@@ -66,7 +67,7 @@ import Testing
                     to: tag % 2 == 0 ? topic : other, key: [], value: [UInt8(tag)], headers: [header], tag: UInt64(tag))
                     == .none)
         }
-        writer.producer.failFatally(KafkaCode(rawValue: 45))
+        writer.producer.failFatally()
         try writer.run("the fatal error") { writer.fatal != nil }
         #expect(writer.fatal?.isFatal == true)
         #expect(writer.fatal?.code == KafkaCode(rawValue: 45))
@@ -92,7 +93,7 @@ import Testing
             #expect(writer.produce(to: topic, key: nil, value: [1], tag: tag) == .none)
         }
         // Nobody serves meanwhile: whatever has happened is still to be handed out.
-        writer.producer.failFatally(KafkaCode(rawValue: 45))
+        writer.producer.failFatally()
         try writer.producer.rebuild()
         #expect(writer.producer.outstanding >= 50)
         try writer.run("their reports") { writer.reports.count == 50 }
@@ -112,7 +113,7 @@ import Testing
         #expect(writer.produce(to: topic, partition: 0, key: nil, value: [2], tag: 2) == .none)
         _ = writer.producer.flush(timeoutMs: 500, report: writer.report, event: writer.event)
         #expect(writer.produce(to: topic, partition: 1, key: nil, value: [3], tag: 3) == .none)
-        writer.producer.failFatally(KafkaCode(rawValue: 45))
+        writer.producer.failFatally()
         try writer.producer.rebuild()
         try writer.run("their reports") { writer.undelivered.count == 2 }
         let marks = Dictionary(writer.undelivered.map { ($0.tag, $0.mayBeWritten) }) { first, _ in first }
@@ -192,61 +193,6 @@ import Testing
         #expect(writer.producer.flush(timeoutMs: 20_000, report: writer.report, event: writer.event) == 0)
         #expect(writer.reports == [1: [.none], 2: [.none]])
     }
-
-    @Test func `A consumed record is copied with more headers`() throws {
-        let cluster = try Cluster(.mock, partitions: 1)
-        let writer = try Writer(cluster.servers)
-        let source = try writer.producer.topic(cluster.topic)
-        let letters = "\(cluster.topic).letters"
-        try cluster.mock?.create(letters, partitions: 1)
-        let target = try writer.producer.topic(letters)
-        let own = Seen.Header(name: "own", value: [7])
-        #expect(writer.produce(to: source, key: [1], value: nil, headers: [own], tag: 1) == .none)
-        let member = try cluster.member()
-        member.readsAtMost = 0
-        try member.run("an assignment") { member.queues.count == 1 }
-        let queue = try #require(member.queues.values.first)
-        let copy: (borrowing Message) -> Bool = { message in
-            let name = Array("push-dlq-reason".utf8)
-            let value = Array("Tombstone".utf8)
-            name.withUnsafeBytes { name in
-                value.withUnsafeBytes { value in
-                    var headers: [MessageHeader] = []
-                    message.forEachHeader { headers.append(MessageHeader(name: $0, value: $1)) }
-                    headers.append(MessageHeader(name: name, value: value))
-                    let code = writer.producer.produce(
-                        to: target, key: message.key, value: message.value, headers: headers, tag: 2)
-                    #expect(code == .none)
-                }
-            }
-            return true
-        }
-        try member.run("the record") { queue.read(max: 1, copy) == 1 }
-        try writer.run("both reports") { writer.reports.count == 2 }
-        let reader = try Member(
-            ConsumerSettings(
-                cluster: ClusterSettings(bootstrapServers: cluster.servers), role: .requests,
-                groupID: "\(cluster.group).letters", sessionTimeoutMs: 6000), topics: [letters])
-        try reader.run("the letter") { reader.records.count == 1 }
-        #expect(reader.records[0].key == [1])
-        #expect(reader.records[0].value == nil)
-        #expect(
-            reader.records[0].headers == [own, Seen.Header(name: "push-dlq-reason", value: Array("Tombstone".utf8))])
-    }
-
-    @Test(.enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/kcat"), "needs kcat"))
-    func `Another process uses the mock brokers`() throws {
-        let cluster = try Cluster(.mock)
-        let kcat = try ChildProcess(
-            "kcat", ["-P", "-b", cluster.servers, "-t", cluster.topic, "-K:", "-H", "a=b", "-p", "0"])
-        kcat.write("key:from outside\n")
-        kcat.closeInput()
-        #expect(try kcat.wait(seconds: 20) == .exited(0))
-        let member = try cluster.member()
-        try member.run("the record") { !member.records.isEmpty }
-        #expect(member.records[0].text == "from outside")
-        #expect(member.records[0].headers == [Seen.Header(name: "a", value: Array("b".utf8))])
-    }
 }
 
 @Suite(.waiting, .needsBroker) struct ProducerOnBrokerTests {
@@ -315,7 +261,7 @@ import Testing
         while next < count || writer.producer.outstanding > 0 || !writer.undelivered.isEmpty {
             if next == count / 2, !rebuilt {
                 rebuilt = true
-                writer.producer.failFatally(KafkaCode(rawValue: 45))
+                writer.producer.failFatally()
             }
             if writer.fatal != nil {
                 writer.fatal = nil
@@ -340,4 +286,9 @@ import Testing
         let member = try cluster.member()
         try member.run("all records", seconds: 60) { Set(member.records.map(\.text)).count == Int(count) }
     }
+}
+
+extension Producer {
+    /// Makes the client fail fatally, as a broker's answer would.
+    fileprivate func failFatally() { rd_kafka_test_fatal_error(client.handle.raw, KafkaCode(rawValue: 45).c, "test") }
 }

@@ -180,7 +180,7 @@ package final class KafkaBroker: @unchecked Sendable {
             let all = try topics.all(timeoutMs: 5000)
             let isReady = new.allSatisfy { wanted in
                 guard let topic = all[wanted.name] else { return false }
-                return topic.code == .none && topic.partitions == wanted.partitions && topic.leaderless.isEmpty
+                return topic.code == .none && topic.partitions == wanted.partitions
             }
             if isReady { return }
             guard Date() < deadline else { throw Failure.notStarted("topics do not show: \(new.map(\.name))") }
