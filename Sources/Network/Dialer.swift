@@ -58,7 +58,7 @@ package final class Dialer {
     /// RFC 8305, 8: the "Connection Attempt Delay".
     static let attemptDelayNs: Int64 = 250_000_000
 
-    package init(loop: Loop, resolver: Resolver) {
+    package init(loop: Loop, resolver: Resolver = .system) {
         self.loop = loop
         self.resolver = resolver
     }
@@ -79,20 +79,12 @@ package final class Dialer {
         then: @escaping (Result<Connected, ChannelEnd>) -> Void
     ) -> DialAttempt {
         loop.assertOnThread()
-        let attempt = DialAttempt(target, loop: loop, userTimeoutMs: userTimeoutMs, then: then)
-        attempt.start(timeoutNs: timeoutNs)
-        attempt.resolve(with: resolver)
-        return attempt
-    }
-
-    /// The same to addresses known already.
-    func dial(
-        _ target: DialTarget, addresses: [SocketAddress], timeoutNs: Int64,
-        then: @escaping (Result<Connected, ChannelEnd>) -> Void
-    ) -> DialAttempt {
-        let attempt = DialAttempt(target, loop: loop, userTimeoutMs: 15_000, then: then)
-        attempt.start(timeoutNs: timeoutNs)
-        attempt.resolved(.success(addresses))
+        let attempt = DialAttempt(
+            target, loop: loop, timeoutNs: timeoutNs, userTimeoutMs: userTimeoutMs, then: then)
+        let waiting = OnLoop(attempt)
+        resolver.resolve(
+            host: (target.proxy?.host ?? target.host), port: target.proxy?.port ?? target.port, loop: loop
+        ) { waiting.value.resolved($0) }
         return attempt
     }
 }
@@ -104,7 +96,7 @@ package final class DialAttempt {
     private let userTimeoutMs: Int32
     private var then: ((Result<Dialer.Connected, ChannelEnd>) -> Void)?
     private var overall: TimerID?
-    private var deadlineNs: Int64 = 0
+    private let deadlineNs: Int64
     private var addresses: ArraySlice<SocketAddress> = []
     private var lastFailure = ""
     private var isUnresolved = true
@@ -122,14 +114,19 @@ package final class DialAttempt {
     private var next: TimerID?
     private var tunnel: ProxyTunnel?
 
-    fileprivate init(
-        _ target: DialTarget, loop: Loop, userTimeoutMs: Int32,
+    init(
+        _ target: DialTarget, loop: Loop, timeoutNs: Int64, userTimeoutMs: Int32 = 15_000,
         then: @escaping (Result<Dialer.Connected, ChannelEnd>) -> Void
     ) {
         self.target = target
         self.loop = loop
         self.userTimeoutMs = userTimeoutMs
         self.then = then
+        deadlineNs = loop.now.monotonicNs + timeoutNs
+        overall = loop.schedule(afterNs: timeoutNs) { [self] in
+            overall = nil
+            timedOut()
+        }
     }
 
     /// Gives up; `then` is not called.
@@ -138,26 +135,12 @@ package final class DialAttempt {
         end()
     }
 
-    /// What is dialled, as errors name it.
-    private var host: String { target.proxy?.host ?? target.host }
+    /// The dialled end for errors.
     private var name: String { target.proxy.map { "proxy \($0.text)" } ?? target.text }
     /// The same without a port, where only the name matters.
-    private var hostName: String { target.proxy == nil ? host : "proxy \(host)" }
+    private var hostName: String { target.proxy.map { "proxy \($0.host)" } ?? target.host }
 
-    fileprivate func start(timeoutNs: Int64) {
-        deadlineNs = loop.now.monotonicNs + timeoutNs
-        overall = loop.schedule(afterNs: timeoutNs) { [self] in
-            overall = nil
-            timedOut()
-        }
-    }
-
-    fileprivate func resolve(with resolver: Resolver) {
-        let waiting = OnLoop(self)
-        resolver.resolve(host: host, port: target.proxy?.port ?? target.port, loop: loop) { waiting.value.resolved($0) }
-    }
-
-    fileprivate func resolved(_ result: Result<[SocketAddress], ChannelEnd>) {
+    func resolved(_ result: Result<[SocketAddress], ChannelEnd>) {
         guard then != nil else { return }
         switch result {
         case .failure(var end):
@@ -256,16 +239,17 @@ package final class DialAttempt {
     }
 
     private func timedOut() {
-        let text =
-            switch (isUnresolved, tunnel != nil) {
-            case (true, _): ChannelEnd(.unresolved, "\(hostName): was not resolved in time")
-            case (_, true): ChannelEnd(.proxyRefused, "\(name): no answer in time to CONNECT \(target.text)")
-            default:
+        let end =
+            if isUnresolved {
+                ChannelEnd(.unresolved, "\(hostName): was not resolved in time")
+            } else if tunnel != nil {
+                ChannelEnd(.proxyRefused, "\(name): no answer in time to CONNECT \(target.text)")
+            } else {
                 ChannelEnd(
                     .unreachable,
                     "\(name): no connection in time\(lastFailure.isEmpty ? "" : " (last: \(lastFailure))")")
             }
-        finish(.failure(text))
+        finish(.failure(end))
     }
 
     private func finish(_ result: Result<Dialer.Connected, ChannelEnd>) {

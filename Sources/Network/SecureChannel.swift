@@ -1,5 +1,4 @@
 package import EventLoop
-internal import CLinux
 internal import Glibc
 package import TLS
 
@@ -61,8 +60,8 @@ package import TLS
     private static let writeThreshold = 64 * 1024
     /// How long a peer that was told the end may take to end its side.
     private static let lingerNs: Int64 = 1_000_000_000
-    /// Without memory in the kernel (ENOBUFS), the next try comes after so long.
-    private static let exhaustedRetryNs: Int64 = 10_000_000
+    /// Ciphertext that TLS itself (alerts, key updates) may add for a peer that does not read.
+    private static let ownOutputLimit = 128 * 1024
 
     // MARK: Opening
 
@@ -81,8 +80,8 @@ package import TLS
             case .success(let connected):
                 peerName += " (\(target.proxy == nil ? "" : "through the proxy ")\(connected.address))"
                 if options.unsentLimit > 0 { connected.descriptor.setUnsentLimit(options.unsentLimit) }
-                shakeHands(connected.descriptor, connected.address) { [options] () throws(TLSError) in
-                    try .client(context, hostName: target.host, outputLimit: options.sessionOutputLimit)
+                shakeHands(connected.descriptor, connected.address) { () throws(TLSError) in
+                    try .client(context, hostName: target.host)
                 }
             }
         }
@@ -96,9 +95,7 @@ package import TLS
         self.init(
             state: .handshaking, name: "client \(accepted.address)", loop: loop, options: options, delegate: delegate)
         accepted.descriptor.setConnectionOptions(userTimeoutMs: options.userTimeoutMs)
-        shakeHands(accepted.descriptor, accepted.address) { [options] () throws(TLSError) in
-            try .server(context, outputLimit: options.sessionOutputLimit)
-        }
+        shakeHands(accepted.descriptor, accepted.address) { () throws(TLSError) in try .server(context) }
     }
 
     private init(
@@ -196,7 +193,6 @@ package import TLS
                 output.wrote(count, session)
                 if output.pending > 0 { return block() }
             case .wouldBlock, .end: return block()
-            case .exhausted: return pauseWriting()
             case .failed(let code): return writeFailed(code)
             }
         }
@@ -206,11 +202,6 @@ package import TLS
     private func block() {
         isBlocked = true
         watch()
-    }
-
-    private func pauseWriting() {
-        isBlocked = true
-        loop.schedule(afterNs: Self.exhaustedRetryNs) { [weak self] in self?.unblock() }
     }
 
     private func unblock() {
@@ -273,7 +264,7 @@ package import TLS
             if state == .closing { return }
             unsafe received(UnsafeRawBufferPointer(rebasing: buffer[..<count]), session)
         case .end: endOfStream()
-        case .wouldBlock, .exhausted: return
+        case .wouldBlock: return
         case .failed(let code): lost(SystemError.text(writeFailure ?? code))
         }
     }
@@ -289,9 +280,9 @@ package import TLS
         } catch {
             failed(error)
         }
-        // The lent bytes are gone after this call.
-        session.dropCiphertext()
-        if unsafe !session.pendingOutput.isEmpty { askToTurn() }
+        let pending = unsafe session.pendingOutput.count
+        if pending > 0 { askToTurn() }
+        if pending > options.outputLimit + Self.ownOutputLimit { lost("the peer does not read") }
     }
 
     private func opened(_ session: Session) {
@@ -453,10 +444,4 @@ package import TLS
             loop.schedule(afterNs: 0) { [weak self] in self?.tellWritable() }
         }
     }
-}
-
-extension ChannelOptions {
-    /// More than the channel ever leaves pending: beyond it, TLS itself (key updates, alerts) fills the buffer of a
-    /// peer that does not read.
-    fileprivate var sessionOutputLimit: Int { outputLimit + 128 * 1024 }
 }

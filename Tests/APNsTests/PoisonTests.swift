@@ -64,7 +64,6 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
     /// `nil`: of the machine.
     private let time: TestTime?
     private let loop: Loop
-    private let resolver: Resolver?
     private var machine: DeliveryMachine
     private var turns = DeliveryTurn()
     private var transport: APNsTransport!
@@ -78,14 +77,13 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
     /// Over TLS.
     convenience init(_ simulator: Simulator, _ settings: MachineSettings) throws {
         let loop = try Loop()
-        let resolver = try Resolver()
         let configuration = APNsConfiguration(
             host: "127.0.0.1", port: simulator.port,
             tls: try ClientContext(ClientOptions(trust: .pem(simulator.credentials.caPEM))))
         let token = ProviderToken(
             keyID: SimulatorCredentials.keyID, teamID: SimulatorCredentials.teamID,
             key: try SigningKey(pem: simulator.credentials.providerKeyPEM))
-        self.init(settings, loop, nil, configuration, token, Dialer(loop: loop, resolver: resolver), resolver)
+        self.init(settings, loop, nil, configuration, token, Dialer(loop: loop))
     }
 
     /// In memory.
@@ -95,16 +93,15 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
             host: "127.0.0.1", port: server.port, tls: try ClientContext(ClientOptions(trust: .anyone)))
         self.init(
             settings, time.loop, time, configuration, try World.providerToken(),
-            MemoryDialer(loop: time.loop, server: server), nil)
+            MemoryDialer(loop: time.loop, server: server))
     }
 
     private init(
         _ settings: MachineSettings, _ loop: Loop, _ time: TestTime?, _ configuration: APNsConfiguration,
-        _ token: ProviderToken, _ dialer: any ChannelDialer, _ resolver: Resolver?
+        _ token: ProviderToken, _ dialer: any ChannelDialer
     ) {
         self.loop = loop
         self.time = time
-        self.resolver = resolver
         machine = DeliveryMachine(
             settings: settings,
             apps: [
@@ -124,7 +121,6 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
     func stop() {
         transport.handle(.close)
         run("closed") { isClosed }
-        resolver?.stop()
     }
 
     private var isClosed = false

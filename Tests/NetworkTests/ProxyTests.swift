@@ -81,7 +81,7 @@ import Testing
         let free = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { _ in }
         let port = free.port
         free.close()
-        let dialer = Dialer(loop: world.loop, resolver: try Resolver { _ in .nothing("cannot be resolved") })
+        let dialer = Dialer(loop: world.loop, resolver: Resolver { _ in .nothing("cannot be resolved") })
         for (host, words) in [("::1", "proxy [::1]:\(port): "), ("nobody", "proxy nobody: cannot be resolved")] {
             let target = DialTarget(host: "push.example", port: 443, proxy: .init(host: host, port: port))
             var text: String?

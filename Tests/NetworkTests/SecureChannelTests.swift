@@ -149,16 +149,6 @@ import Testing
         try world.run { server.end != nil }
     }
 
-    @Test func `Nothing is delivered after close`() throws {
-        let world = try World()
-        let (client, server) = try world.connectedPair()
-        server.channel.send(bytes(1_000))
-        client.channel.close()
-        try world.run { client.end != nil && server.end != nil }
-        #expect(client.received.isEmpty)
-        #expect(client.violations == [])
-    }
-
     enum Method: CaseIterable {
         case close, abort, reset, cut
         func call(_ channel: SecureChannel) {

@@ -10,7 +10,7 @@ final class TransportChoice: TransportMaker {
     private let binary: BinaryTransports
 
     init(loop: Loop, times: TransportTimes, tracesFrames: @escaping @Sendable () -> Bool) throws {
-        let dialer = Dialer(loop: loop, resolver: try Resolver())
+        let dialer = Dialer(loop: loop)
         http2 = HTTP2Transports(
             loop: loop, dialer: dialer, responseTimeoutNs: times.responseTimeoutNs, tracesFrames: tracesFrames)
         binary = BinaryTransports(loop: loop, dialer: dialer, longestWindowNs: times.longestWindowNs)
