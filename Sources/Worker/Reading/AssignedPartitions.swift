@@ -52,6 +52,10 @@ final class AssignedPartitions {
         _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) {
         topicIDs.merge(told) { $1 }
+        // A partition can be assigned again before it was given up: it happened once when a topic was recreated under
+        // load. What is known of it is kept, and goes on with the new assignment.
+        let again = queues.compactMap { byPartition[$0.partition]?.id }
+        if !again.isEmpty { giveUp(again, isLost: true, &machine) }
         all += zip(queues, starts).map { queue, start in
             let partition = queue.partition
             var id = start.committed.metadata.withUnsafeBytes { metadata in
