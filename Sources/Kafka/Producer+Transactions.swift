@@ -107,3 +107,10 @@ extension Producer {
         if let error = unsafe error { throw unsafe TransactionError(adopting: error) }
     }
 }
+
+extension Producer {
+    /// Makes the client fail fatally, as a broker's answer would. For tests.
+    func failFatally(_ code: KafkaCode) {
+        _ = unsafe rd_kafka_test_fatal_error(client.handle.raw, code.c, "a test asked for it")
+    }
+}

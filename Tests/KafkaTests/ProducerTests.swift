@@ -1,4 +1,3 @@
-import CRdkafka
 import Foundation
 @testable import Kafka
 import TestSupport
@@ -67,7 +66,7 @@ import Testing
                     to: tag % 2 == 0 ? topic : other, key: [], value: [UInt8(tag)], headers: [header], tag: UInt64(tag))
                     == .none)
         }
-        writer.producer.failFatally()
+        writer.producer.failFatally(KafkaCode(rawValue: 45))
         try writer.run("the fatal error") { writer.fatal != nil }
         #expect(writer.fatal?.isFatal == true)
         #expect(writer.fatal?.code == KafkaCode(rawValue: 45))
@@ -93,7 +92,7 @@ import Testing
             #expect(writer.produce(to: topic, key: nil, value: [1], tag: tag) == .none)
         }
         // Nobody serves meanwhile: whatever has happened is still to be handed out.
-        writer.producer.failFatally()
+        writer.producer.failFatally(KafkaCode(rawValue: 45))
         try writer.producer.rebuild()
         #expect(writer.producer.outstanding >= 50)
         try writer.run("their reports") { writer.reports.count == 50 }
@@ -113,7 +112,7 @@ import Testing
         #expect(writer.produce(to: topic, partition: 0, key: nil, value: [2], tag: 2) == .none)
         _ = writer.producer.flush(timeoutMs: 500, report: writer.report, event: writer.event)
         #expect(writer.produce(to: topic, partition: 1, key: nil, value: [3], tag: 3) == .none)
-        writer.producer.failFatally()
+        writer.producer.failFatally(KafkaCode(rawValue: 45))
         try writer.producer.rebuild()
         try writer.run("their reports") { writer.undelivered.count == 2 }
         let marks = Dictionary(writer.undelivered.map { ($0.tag, $0.mayBeWritten) }) { first, _ in first }
@@ -261,7 +260,7 @@ import Testing
         while next < count || writer.producer.outstanding > 0 || !writer.undelivered.isEmpty {
             if next == count / 2, !rebuilt {
                 rebuilt = true
-                writer.producer.failFatally()
+                writer.producer.failFatally(KafkaCode(rawValue: 45))
             }
             if writer.fatal != nil {
                 writer.fatal = nil
@@ -286,9 +285,4 @@ import Testing
         let member = try cluster.member()
         try member.run("all records", seconds: 60) { Set(member.records.map(\.text)).count == Int(count) }
     }
-}
-
-extension Producer {
-    /// Makes the client fail fatally, as a broker's answer would.
-    fileprivate func failFatally() { rd_kafka_test_fatal_error(client.handle.raw, KafkaCode(rawValue: 45).c, "test") }
 }
