@@ -102,6 +102,11 @@
         value(bool)
     }
 
+    package mutating func member(_ name: String, _ text: StaticString) {
+        self.name(name)
+        value(text)
+    }
+
     /// `null` where there is no text.
     package mutating func member(_ name: String, _ text: String?) {
         self.name(name)

@@ -30,9 +30,8 @@ package enum ClientEvent: Sendable, Hashable {
     var code: KafkaCode { KafkaCode(unsafe rd_kafka_event_error(raw)) }
 
     var error: KafkaError {
-        KafkaError(
-            code, unsafe string(rd_kafka_event_error_string(raw)), isFatal: unsafe rd_kafka_event_error_is_fatal(raw) != 0
-        )
+        unsafe KafkaError(
+            code, string(rd_kafka_event_error_string(raw)), isFatal: rd_kafka_event_error_is_fatal(raw) != 0)
     }
 
     /// The tag that was given to the request which this event answers.
@@ -55,8 +54,8 @@ package enum ClientEvent: Sendable, Hashable {
         case RD_KAFKA_EVENT_ERROR:
             // A fatal error comes as _FATAL, or as its cause with a mark (rdkafka_event.c, rd_kafka_event_setup).
             let error = error
-            // Each broker's own error comes by itself. This one counts brokers that are named in `bootstrap.servers` and
-            // tell other names twice, and comes whenever no connection is up for a moment.
+            // Each broker's own error comes by itself. This one counts brokers twice that are named in
+            // `bootstrap.servers` and tell other names, and comes whenever no connection is up for a moment.
             if error.code == .allBrokersDown {
                 return .log(severity: 7, facility: "ALLDOWN", text: "no broker is connected")
             }

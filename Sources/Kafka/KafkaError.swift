@@ -23,11 +23,8 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let wrongState = KafkaCode(RD_KAFKA_RESP_ERR__STATE)
     package static let noOffset = KafkaCode(RD_KAFKA_RESP_ERR__NO_OFFSET)
     package static let offsetOutOfRange = KafkaCode(RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE)
-    /// There is no such offset, and `auto.offset.reset` says to stop there.
-    package static let autoOffsetReset = KafkaCode(RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)
     package static let badMessage = KafkaCode(RD_KAFKA_RESP_ERR__BAD_MSG)
     package static let notImplemented = KafkaCode(RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED)
-    package static let partitionEnd = KafkaCode(RD_KAFKA_RESP_ERR__PARTITION_EOF)
     package static let unknownTopicOrPartition = KafkaCode(RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
     /// Which librdkafka 2.0.2 does not have yet.
     package static let unknownTopicID = KafkaCode(rawValue: 100)
@@ -62,10 +59,7 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let noResources = KafkaCode(RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE)
     package static let transactionalIDAuthorizationFailed = KafkaCode(
         RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    /// librdkafka's own word for the two that follow.
     package static let fenced = KafkaCode(RD_KAFKA_RESP_ERR__FENCED)
-    package static let producerFenced = KafkaCode(RD_KAFKA_RESP_ERR_PRODUCER_FENCED)
-    package static let invalidProducerEpoch = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH)
     package static let waitingForCoordinator = KafkaCode(RD_KAFKA_RESP_ERR__WAIT_COORD)
 
     /// What to do about `noResources`.

@@ -20,10 +20,11 @@ import CRdkafka
         case failed(KafkaError)
 
         fileprivate init(_ problem: KafkaError, at offset: Int64) {
-            switch problem.code {
-            case .partitionEnd: self = .end(offset: offset)
-            case .offsetOutOfRange, .autoOffsetReset: self = .outOfRange
-            case .badCompression, .badMessage: self = .unreadable(offset: offset, problem)
+            switch problem.code.c {
+            case RD_KAFKA_RESP_ERR__PARTITION_EOF: self = .end(offset: offset)
+            case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE, RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET: self = .outOfRange
+            case RD_KAFKA_RESP_ERR__BAD_COMPRESSION, RD_KAFKA_RESP_ERR__BAD_MSG:
+                self = .unreadable(offset: offset, problem)
             default: self = .failed(problem)
             }
         }

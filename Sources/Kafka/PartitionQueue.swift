@@ -50,7 +50,9 @@ import CRdkafka
         while count < max, hasTaken(upTo: max - count) {
             let message = unsafe Message(adopting: taken[first])
             if let problem = message.problem {
-                if problem.code != .partitionEnd { shared.events.append(.partitionFailed(partition, problem)) }
+                if problem.code.c != RD_KAFKA_RESP_ERR__PARTITION_EOF {
+                    shared.events.append(.partitionFailed(partition, problem))
+                }
             } else {
                 guard body(message) else {
                     message.release()

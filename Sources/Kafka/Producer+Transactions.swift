@@ -16,8 +16,9 @@ package struct TransactionError: Error, Hashable, Sendable, CustomStringConverti
     /// Another producer with the same id has begun, or the transaction took longer than its time limit and the brokers
     /// aborted it: which of them they do not tell.
     package var isFenced: Bool {
-        switch error.code {
-        case .fenced, .producerFenced, .invalidProducerEpoch: true
+        switch error.code.c {
+        case RD_KAFKA_RESP_ERR__FENCED, RD_KAFKA_RESP_ERR_PRODUCER_FENCED, RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH:
+            true
         default: false
         }
     }

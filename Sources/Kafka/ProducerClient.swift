@@ -12,7 +12,7 @@ import CRdkafka
             wakeUpDescriptor: wakeUpDescriptor)
     }
 
-    deinit { for unsafe topic in unsafe topics { unsafe rd_kafka_topic_destroy(topic) } }
+    deinit { unsafe topics.forEach { unsafe rd_kafka_topic_destroy($0) } }
 
     /// Adds a topic. Reports carry its index plus one as the topic's opaque.
     func add(_ name: String) throws(KafkaError) {

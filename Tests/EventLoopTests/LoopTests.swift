@@ -5,29 +5,6 @@ import Testing
 import CLinux
 
 @Suite struct LoopTests {
-    @Test func `A thread that nobody joins gives back its stack`() throws {
-        // Virtual, in bytes; a stack has 8 MiB.
-        func mapped() throws -> Int {
-            let words = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8).split(separator: " ")
-            return try #require(Int(words[0])) * 4_096
-        }
-        let before = try mapped()
-        for _ in 0..<1_000 { try LoopThread(name: "short") { $0.stop() }.stop() }
-        let deadline = Date(timeIntervalSinceNow: 20)
-        while try mapped() - before > 4 << 30, Date() < deadline { usleep(10_000) }
-        #expect(try mapped() - before <= 4 << 30)
-    }
-
-    @Test func `A thread is joined once`() throws {
-        let ended = Atomic(false)
-        let thread = try LoopThread(name: "joined") { loop in loop.perform { ended.store(true, ordering: .relaxed) } }
-        thread.loop.perform { thread.stop() }
-        thread.join()
-        let hasEnded = ended.load(ordering: .relaxed)
-        #expect(hasEnded)
-        thread.join()
-    }
-
     @Test func `A readable descriptor is reported until it is read`() throws {
         let loop = try Loop()
         let pipe = Pipe()

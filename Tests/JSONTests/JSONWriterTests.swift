@@ -38,26 +38,6 @@ import Testing
         #expect(wrong == [])
     }
 
-    @Test(arguments: [1, 2] as [UInt64])
-    func `What it writes is read back`(seed: UInt64) throws {
-        var random = SplitMix64(seed: seed)
-        for _ in 0..<1_000 {
-            let bytes = (0..<Int.random(in: 0..<40, using: &random)).map { _ in
-                Bool.random(using: &random)
-                    ? UInt8.random(in: 0...255, using: &random) : UInt8.random(in: 0x20...0x7E, using: &random)
-            }
-            let json = escaped(bytes)
-            let expected = String(decoding: bytes, as: UTF8.self)
-            let read = try JSONSerialization.jsonObject(with: Data(json.utf8), options: [.fragmentsAllowed]) as? String
-            #expect(read == expected, "\(bytes)")
-            let ours = try json.utf8.withContiguousStorageIfAvailable { utf8 in
-                var reader = try JSONReader(UnsafeRawBufferPointer(utf8))
-                return try reader.text().string
-            }
-            #expect(ours == expected, "\(bytes)")
-        }
-    }
-
     @Test func `Integers are written in decimal`() {
         var values: [Int64] = [
             0, 1, -1, 9, 10, 99, 100, 12_345_678, 99_999_999, 100_000_000, 1_790_000_000_123, .max, .min,

@@ -173,25 +173,6 @@ import Testing
         }
         #expect(seen == ["n0": "2", "n1": "8", "n2": "8", "n3": "8", "n4": "-9223372036854775807", "n5": "x"])
     }
-
-    @Test func `Flushing ends at its deadline, with what is outstanding`() throws {
-        let cluster = try Cluster(.mock)
-        let writer = try Writer(cluster.servers)
-        let topic = try writer.producer.topic(cluster.topic)
-        #expect(writer.produce(to: topic, key: nil, value: [1], tag: 1) == .none)
-        #expect(writer.producer.flush(timeoutMs: 10_000, report: writer.report, event: writer.event) == 0)
-        #expect(writer.reports == [1: [.none]])
-        try cluster.mock?.setReachable(false)
-        #expect(writer.produce(to: topic, key: nil, value: [2], tag: 2) == .none)
-        let begin = Date()
-        #expect(writer.producer.flush(timeoutMs: 500, report: writer.report, event: writer.event) == 1)
-        #expect(Date().timeIntervalSince(begin) > 0.45)
-        #expect(Date().timeIntervalSince(begin) < 3)
-        // The outage ends: nothing was lost, and nobody gave up.
-        try cluster.mock?.setReachable(true)
-        #expect(writer.producer.flush(timeoutMs: 20_000, report: writer.report, event: writer.event) == 0)
-        #expect(writer.reports == [1: [.none], 2: [.none]])
-    }
 }
 
 @Suite(.waiting, .needsBroker) struct ProducerOnBrokerTests {

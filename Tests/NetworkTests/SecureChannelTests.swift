@@ -260,17 +260,4 @@ import Testing
     }
 
     private func autoreleased(_ body: () throws -> Void) rethrows { try body() }
-
-    @Test func `Hundreds of channels on one loop`() throws {
-        let world = try World()
-        world.onAccept = { $0.onReceived = { channel, bytes in channel.send(Array(bytes)) } }
-        let clients = try (0..<200).map { _ in try world.connect() }
-        for (index, client) in clients.enumerated() { client.onOpened = { $0.send(bytes(5_000, from: index)) } }
-        try world.run(seconds: 60) { clients.allSatisfy { $0.received.count == 5_000 } }
-        for (index, client) in clients.enumerated() {
-            #expect(client.received == bytes(5_000, from: index))
-            client.channel.close()
-        }
-        try world.run { clients.allSatisfy { $0.end != nil } && world.servers.allSatisfy { $0.end != nil } }
-    }
 }

@@ -23,7 +23,9 @@ import Testing
     }
 
     /// The authority's name, and how the text ends.
-    @Test(arguments: [("other", "the system's)"), ("apns-worker test CA", "certificate signature failure (tls.ca_file")])
+    @Test(arguments: [
+        ("other", "the system's)"), ("apns-worker test CA", "certificate signature failure (tls.ca_file"),
+    ])
     func `Another authority is refused, of the same name too`(name: String, words: String) throws {
         let other = try CertificateAuthority(commonName: name)
         let pair = try Pair(client: ClientOptions(trust: .pem(other.certificatePEM)))
@@ -62,9 +64,11 @@ import Testing
         #expect(error?.text.contains("unknown ca") == true)
     }
 
-    @Test(arguments: [
-        (["h2"], ["http/1.1"], nil), (["h2"], [], nil), ([], ["h2"], ""), (["http/1.1", "h2"], ["h2", "http/1.1"], "h2"),
-    ] as [([String], [String], String?)])
+    @Test(
+        arguments: [
+            (["h2"], ["http/1.1"], nil), (["h2"], [], nil), ([], ["h2"], ""),
+            (["http/1.1", "h2"], ["h2", "http/1.1"], "h2"),
+        ] as [([String], [String], String?)])
     func `The server chooses a protocol that the client offers, or the client refuses`(
         offered: [String], accepted: [String], chosen: String?
     ) throws {
@@ -81,7 +85,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ["", String(repeating: "x", count: 256)]) func `A protocol's name has 1 to 255 bytes`(name: String) {
+    @Test(arguments: ["", String(repeating: "x", count: 256)]) func `A protocol's name has 1 to 255 bytes`(name: String)
+    {
         #expect(failure { _ = try ClientContext(ClientOptions(alpn: [name])) }?.kind == .credential)
     }
 
