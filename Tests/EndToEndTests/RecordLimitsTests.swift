@@ -9,9 +9,6 @@ extension EndToEnd.Records {
     @Suite(.serialized) struct RecordLimitsTests {
         /// The limit of resident memory in MiB. A debug build with idle connections has about 60.
         private static let residentLimit = 512
-        /// How often an envelope names one device, whose notifications are sent one after the other.
-        private static let repeats = Long.isWanted ? 10_000 : 500
-
         @Test(.needs(.worker, .broker, .python))
         func `A good record behind any other has its result`() throws {
             let scene = try Scene("limits", partitions: 1)
@@ -23,7 +20,7 @@ extension EndToEnd.Records {
                     "limits.py",
                     [
                         scene.servers, scene.configuration.requests, scene.configuration.retry,
-                        scene.configuration.results, "\(Self.repeats)",
+                        scene.configuration.results,
                     ], within: 900)
             } catch {
                 throw Unexpected("\(error)\nthe worker said:\n\(worker.text.suffix(4_000))")

@@ -195,7 +195,7 @@ class Load:
         self.is_holding = order == "hold" or self.is_holding and order != "go"
         self.is_stopping = self.is_stopping or order == "stop"
         if order in ("on", "off"):
-            if self.beside_client:
+            if self.beside_client is not None:  # a client without records counts as false
                 self.beside_client.flush(10)
             self.beside_client = None
             if order == "on":
@@ -237,10 +237,10 @@ class Load:
             while every and self.poisons < self.count // every:
                 self.write_poison()
             self.poison_client.poll(0)
-            while self.beside_client and due_beside >= 1:
+            while self.beside_client is not None and due_beside >= 1:
                 due_beside -= 1
                 self.write_beside()
-            if self.beside_client:
+            if self.beside_client is not None:
                 self.beside_client.poll(0)
             self.serve(client.poll, 0.005)
         while self.again or len(client):
@@ -250,8 +250,9 @@ class Load:
                 self.again.popleft()
             self.serve(client.flush, 1)
             self.say()
-        for other in filter(None, (self.poison_client, self.beside_client)):
-            other.flush(120)
+        for other in (self.poison_client, self.beside_client):
+            if other is not None:
+                other.flush(120)
         with open(self.options["book"], "w") as file:
             json.dump({"acknowledged": self.acknowledged, "retried": self.retried, "beside": self.beside}, file)
         self.say()

@@ -103,13 +103,17 @@ KINDS = [control_topic, delete_bytes, same_token, bad_tokens, tombstone, not_jso
          numbers, many_headers, refused_stream]
 
 
-def retry_headers(number, id, now_ms):
-    """Headers of a forged retry record; each has one value at its limit, in turn."""
-    fields = {"push-retry-request": f"{RETRIED_TOPIC}/0/{number}/0", "push-retry-attempt": 1, "push-retry-due-ms": 0,
+# Headers of a retry record, and values at their limits.
+WRONG = [("push-retry-sends", 2_147_483_647), ("push-retry-in-doubt", 2_147_483_647),
+         ("push-retry-attempt", 2_147_483_647), ("push-retry-due-ms", LARGEST), ("push-retry-first-ms", LARGEST),
+         ("push-retry-due-ms", 999_999_999_999_999_999), ("push-retry-sends", -1)]
+
+
+def retry_headers(number, id, now_ms, is_wrong=True):
+    """Headers of a forged retry record; each has one wrong value, in turn."""
+    fields = {"push-retry-request": f"{RETRIED_TOPIC}/0/{number}/0", "push-retry-attempt": 1, "push-retry-due-ms": 1,
               "push-retry-first-ms": now_ms, "push-retry-sends": 1, "push-retry-in-doubt": 0, "apns-id": id,
               "push-app": "shop", "push-device-token": MARK + "%055x0000" % number}
-    wrong = [("push-retry-sends", 2_147_483_647), ("push-retry-in-doubt", 2_147_483_647),
-             ("push-retry-attempt", 2_147_483_647), ("push-retry-due-ms", LARGEST), ("push-retry-first-ms", LARGEST),
-             ("push-retry-due-ms", 999_999_999_999_999_999), ("push-retry-sends", -1)]
-    fields |= [wrong[number % len(wrong)]]
+    if is_wrong:
+        fields |= [WRONG[number % len(WRONG)]]
     return [(name, str(value).encode()) for name, value in fields.items()]

@@ -219,13 +219,16 @@ apps:
 
     def sample(self, at):
         try:
-            with open(f"/proc/{self.process.pid}/status") as status:
+            # The process is the supervisor, whose only child is the worker.
+            with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as children:
+                child = int(children.read())
+            with open(f"/proc/{child}/status") as status:
                 self.resident.append((at, int(re.search(r"VmRSS:\s+(\d+) kB", status.read())[1])))
             if self.names.has_gateways:
                 with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=1) as page:
                     self.reported = sum(int(count) for count in re.findall(
                         r"^apns_worker_window_(?:too_short|lost_at_most)_total{.*} (\d+)$", page.read().decode(), re.M))
-        except (OSError, TypeError):
+        except (OSError, TypeError, ValueError):
             pass  # it has just started or ended
 
     def calm_resident(self, begin, end):

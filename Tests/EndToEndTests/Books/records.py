@@ -265,27 +265,6 @@ def payload_too_large(generator, number):
     return Record(token.encode(), payload(number, 4200), [], {"n": [[token, "invalid", "PayloadTooLarge"]]})
 
 
-def payload_not_an_object(generator, number):
-    token = generator.token()
-    return Record(token.encode(), b'["not an object"]', [], {"n": [[token, "invalid", None]]})
-
-
-def unknown_member(generator, number):
-    notifications = [[generator.token(), "invalid", None] for _ in range(3)]
-    return generator.envelope(number, notifications, priority=10)
-
-
-def fan_out_with_id(generator, number):
-    notifications = [[generator.token(), "invalid", None] for _ in range(2)]
-    return generator.envelope(number, notifications, headers={"apns-id": "b6ee4bd0-56d8-4a23-a4c1-0d1a9e2a0c11"})
-
-
-def header_on_envelope(generator, number):
-    record = generator.envelope(number, [[generator.token(), "invalid", None]])
-    record.headers = [("apns-priority", b"10")]
-    return record
-
-
 INVALID = [
     refused_header("BadPriority", ("apns-priority", b"7")),
     refused_header("BadPriority", ("apns-push-type", b"background"), ("apns-priority", b"10")),
@@ -300,10 +279,6 @@ INVALID = [
     refused_token("abc"),
     refused_token("zz" * 32),
     payload_too_large,
-    payload_not_an_object,
-    unknown_member,
-    fan_out_with_id,
-    header_on_envelope,
 ]
 
 # Records from which no notification can be read: key, value, headers.
