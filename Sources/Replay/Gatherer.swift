@@ -23,7 +23,7 @@ extension SourceRecord {
 struct ReplayItem {
     enum Kind {
         /// The notification of a result, to be fetched.
-        case notification(ReplayWish)
+        case notification(ReplayRequest)
         /// The record of a dead letter.
         case letter(OwnedRecord)
         /// A record that its dead letter truncated, to be fetched.
@@ -41,7 +41,7 @@ struct ReplayItem {
     var kind: Kind
 
     var place: String {
-        if case .notification(let wish) = kind { return "\(log)/\(offset)/\(wish.index)" }
+        if case .notification(let request) = kind { return "\(log)/\(offset)/\(request.index)" }
         return "\(log)/\(offset)"
     }
 }
@@ -136,7 +136,7 @@ struct Gatherer {
         let request = Request(
             log: TopicPartition(place.topic, place.partition), offset: place.offset, index: place.index,
             timestampMs: result.requestedAtMs)
-        var item = ReplayItem(record, request.log, request.offset, .notification(ReplayWish(result)))
+        var item = ReplayItem(record, request.log, request.offset, .notification(ReplayRequest(result)))
         note(
             &item, request,
             .init(topic: place.topic, app: result.app, outcome: result.outcome, reason: result.reason?.rawValue),

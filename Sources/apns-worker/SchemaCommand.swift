@@ -50,10 +50,10 @@ func printSchema(_ arguments: [String]) throws -> ExitCode {
         ?? WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: ""), apps: [])
     let document = AsyncAPIDocument(
         version: version, groupID: configuration.kafka.groupID,
-        requests: configuration.requestTopics.map { .init(name: $0.name, isPattern: $0.isPattern) },
+        requests: configuration.requestTopics.map { ($0.name, $0.isPattern) },
         results: configuration.results.topic, unregistered: configuration.unregistered.topic,
         deadLetters: configuration.deadLetters.topic,
-        tiers: configuration.retry.tiers.map { .init(name: $0.name, topic: $0.topic) })
+        tiers: configuration.retry.tiers.map { ($0.name, $0.topic) })
     say(document.text)
     return .fine
 }

@@ -65,7 +65,7 @@ struct ConsumerGroups: RequestSource, OffsetSink {
     }
 
     /// What keeps them from reading or committing now.
-    func problems(now: DeliveryTime) -> [KafkaProblem] {
+    func problems(now: DeliveryTime) -> [Problem] {
         readers.flatMap { $0.problems(now) } + committers.flatMap { $0.problems(now: now) }
     }
 }

@@ -145,7 +145,7 @@ final class GroupReader: CommitSender {
             fatalError = error
             return
         case .statistics(let text):
-            if let statistics = ClientStatistics(text) { brokers.take(statistics, nowNs: now.ns) }
+            if let statistics = ClientStatistics(text) { brokers.take(statistics) }
             return
         case .log: break
         }
@@ -153,7 +153,7 @@ final class GroupReader: CommitSender {
     }
 
     /// What cannot be read now, or is refused though it is there.
-    func problems(_ now: DeliveryTime) -> [KafkaProblem] {
+    func problems(_ now: DeliveryTime) -> [Problem] {
         problems.all(now) { [context] in context.logEnd(of: $0) }
     }
 

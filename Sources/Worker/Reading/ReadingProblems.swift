@@ -11,7 +11,7 @@ internal import Observability
 /// end of its log. A topic's is over when it is assigned, or when it is found after a rebalance.
 final class ReadingProblems {
     private struct Said {
-        var problem: KafkaProblem
+        var problem: Problem
         /// When it was said last (monotonic).
         var lastNs: Int64
         /// Whether a fetch failed; else it lasts until the group has answered.
@@ -28,7 +28,7 @@ final class ReadingProblems {
     /// The group's id.
     private let group: String
     private let logger: Logger
-    private var said: [KafkaProblem.Subject: Said] = [:]
+    private var said: [Problem.Subject: Said] = [:]
     private var missingThread = MissingThread()
 
     init(ofGroup group: String, logger: Logger) {
@@ -39,7 +39,7 @@ final class ReadingProblems {
     /// What cannot be read now, or is refused though it is there.
     ///
     /// - Parameter logEnd: where a partition's log ends, as the last fetch told; -1 if none did.
-    func all(_ now: DeliveryTime, logEnd: (TopicPartition) -> Int64 = { _ in -1 }) -> [KafkaProblem] {
+    func all(_ now: DeliveryTime, logEnd: (TopicPartition) -> Int64 = { _ in -1 }) -> [Problem] {
         // A fetch that moves the known end of the log was allowed to read it.
         for case (let subject, let one) in said where one.problem.code == .topicAuthorizationFailed && one.isOfFetch {
             guard case .partition(let partition) = subject else { continue }
@@ -59,12 +59,12 @@ final class ReadingProblems {
     ///
     /// - Parameter isOfFetch: a fetch failed, which goes on by itself; else it lasts until the group has answered.
     func note(
-        _ subject: KafkaProblem.Subject, _ code: KafkaCode, of topic: String, isOfFetch: Bool, _ now: DeliveryTime
+        _ subject: Problem.Subject, _ code: KafkaCode, of topic: String, isOfFetch: Bool, _ now: DeliveryTime
     ) {
         let advice = Advice.reading(topic, group: group, code)
         let before = said[subject].flatMap { isOver($0, now) ? nil : $0 }
-        let problem = KafkaProblem(
-            subject: subject, trouble: .reading, code: code, advice: advice,
+        let problem = Problem(
+            subject: subject, kind: .reading, code: code, advice: advice,
             sinceNs: before?.problem.sinceNs ?? now.ns)
         said[subject] = Said(problem: problem, lastNs: now.ns, isOfFetch: isOfFetch)
         logger.debug(
@@ -117,8 +117,8 @@ final class ReadingProblems {
 
     /// The group cannot be joined anew.
     func cannotJoin(_ code: KafkaCode, _ now: DeliveryTime) {
-        let problem = KafkaProblem(
-            subject: .group(group), trouble: .joining, code: code, advice: Advice.group(group, code),
+        let problem = Problem(
+            subject: .group(group), kind: .rejoining, code: code, advice: Advice.group(group, code),
             sinceNs: said[.group(group)]?.problem.sinceNs ?? now.ns)
         said[.group(group)] = Said(problem: problem, lastNs: now.ns)
     }

@@ -111,30 +111,30 @@ final class RecordPublisher: RecordSink {
     }
 
     /// The topics that cannot be written now, or of which nobody says so.
-    func problems(nowNs: Int64) -> [KafkaProblem] {
+    func problems(nowNs: Int64) -> [Problem] {
         // All topics wait for a thread that is not there.
         let silence = health.silence(nowNs: nowNs).flatMap { $0.code == .noResources ? $0 : nil }
         let singleSilence = singleHealth.silence(nowNs: nowNs)
         return targets.enumerated().compactMap { index, target in
             if let cause = target.cause {
-                return KafkaProblem(
-                    subject: .topic(target.name), trouble: .writing, code: cause.code,
+                return Problem(
+                    subject: .topic(target.name), kind: .writing, code: cause.code,
                     advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
             }
             if let cause = target.causeOfSingle {
-                return KafkaProblem(
-                    subject: .topic(target.name), trouble: .refusingSingle, code: cause.code,
+                return Problem(
+                    subject: .topic(target.name), kind: .refusingSingle, code: cause.code,
                     advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
             }
             if let cause = (target.awaitsReport ? singleSilence : nil) ?? silence {
-                return KafkaProblem(
-                    subject: .topic(target.name), trouble: .unreported, code: cause.code,
+                return Problem(
+                    subject: .topic(target.name), kind: .unreported, code: cause.code,
                     advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
             }
             // librdkafka tries on for as long as it takes, and says why at debug level only.
             return unacknowledged.overdueSinceNs(topic: index, nowNs: nowNs).map { sinceNs in
-                KafkaProblem(
-                    subject: .topic(target.name), trouble: .unacknowledged, code: .timedOut,
+                Problem(
+                    subject: .topic(target.name), kind: .unacknowledged, code: .timedOut,
                     advice: Advice.unacknowledged(target.name), sinceNs: sinceNs)
             }
         }
@@ -439,7 +439,7 @@ final class RecordPublisher: RecordSink {
             health.take(event, of: "producer", logger)
         case .statistics(let text):
             if let statistics = ClientStatistics(text) {
-                brokers.take(statistics, nowNs: LoopTime.read().monotonicNs)
+                brokers.take(statistics)
             }
         case .log:
             EventLog.write(event, of: "producer", to: logger)

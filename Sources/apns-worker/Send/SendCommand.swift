@@ -23,7 +23,7 @@ extension SendOptions {
         notification.priority = priority
         notification.expiration = expiration
         notification.notBefore = notBefore
-        for (header, text) in texts { notification[header] = text }
+        notification.collapseID = collapseID
         notification.apnsID = id
         return notification
     }

@@ -21,7 +21,7 @@ struct SendOptions {
     var priority: PushPriority?
     var expiration = PushExpiration.appleDefault
     var notBefore: UnixTime?
-    var texts: [TextHeader: String] = [:]
+    var collapseID: String?
     var id: NotificationUUID?
     var environment: PushEnvironment?
     var requests: String?
@@ -38,7 +38,7 @@ struct SendOptions {
         ],
         about: [
             "Sends one notification and prints what became of it. Through Kafka, as any producer would, it writes a request for a running worker and waits for its result. With --direct it sends it to APNs itself, with the app's credential, and nothing is published; flags can take the place of the configuration then. A refusal is explained."
-        ], options: options + textOptions + moreOptions + AppFlags.options.map { $0.within(\.flags) },
+        ], options: options + moreOptions + AppFlags.options.map { $0.within(\.flags) },
         notes:
             "Exit codes: 0 accepted, or put off until --not-before, 1 anything else (no result before the deadline too), 64 wrong usage, 78 wrong configuration."
     )
@@ -83,15 +83,8 @@ struct SendOptions {
     /// Apple's words, with commas between them.
     private static let pushTypes = PushType.allCases.map(\.text.description).joined(separator: ", ")
 
-    /// One for each text header: `collapse-id`.
-    private static let textOptions: [OptionTable<Self>.Option] = TextHeader.allCases.map { header in
-        let name = header.row.name.description
-        return .init(String(name.dropFirst("apns-".count)), value: header.row.placeholder.description, "\(name).") {
-            $0.texts[header] = $1
-        }
-    }
-
     private static let moreOptions: [OptionTable<Self>.Option] = [
+        .init("collapse-id", value: "ID", to: \.collapseID, "apns-collapse-id."),
         .init(
             "apns-id", value: "UUID", to: \.id, parsedUUID,
             "apns-id; default: derived from the request's place (--direct: random)."),
