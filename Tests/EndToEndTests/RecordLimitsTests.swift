@@ -140,7 +140,9 @@ extension EndToEnd.Records {
             expect(good + after, "accepted", attempts: 1, detail: nil)
             expect(noted, "accepted", attempts: 1, detail: "refused the whole result as too large")
             expect(again, "accepted", attempts: 2, detail: nil)
-            expect(largeAgain + notedAgain, "abandoned", attempts: 1, detail: "the retry topic refuses the record as too large")
+            expect(
+                largeAgain + notedAgain, "abandoned", attempts: 1,
+                detail: "the retry topic refuses the record as too large")
 
             let letters = try scene.records(of: topics.deadLetters, "%h")
             #expect(letters.count == 40)

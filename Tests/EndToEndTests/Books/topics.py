@@ -125,7 +125,7 @@ def produce(servers, topic, records, book=None, rate=0):
 def partitions(client, topic):
     known = client.list_topics(topic, timeout=60).topics[topic]
     if known.error:
-        raise RuntimeError(f"topic {topic}: {known.error}")
+        raise KafkaException(known.error)
     return sorted(known.partitions)
 
 
@@ -140,7 +140,7 @@ def reader(servers, group="books"):
 def ends(consumer, topic):
     """Partition -> the offset after its last record."""
     return {p: patiently(consumer.get_watermark_offsets, TopicPartition(topic, p), timeout=60)[1]
-            for p in partitions(consumer, topic)}
+            for p in patiently(partitions, consumer, topic)}
 
 
 def written(servers, *names):
@@ -197,7 +197,7 @@ def lag(servers, group, topic):
     """Records of the topic that the group has not committed."""
     consumer = reader(servers, group)
     try:
-        places = [TopicPartition(topic, p) for p in partitions(consumer, topic)]
+        places = [TopicPartition(topic, p) for p in patiently(partitions, consumer, topic)]
         total = 0
         # The commits are read before the ends, so that the lag may be too large, never too small.
         for place in patiently(consumer.committed, places, timeout=60):
