@@ -2,117 +2,109 @@ internal import EventLoop
 internal import Kafka
 internal import PushRecords
 
-/// A record to be produced.
-struct ReplayRecord {
-    var record: OwnedRecord
-    var topic: String
-    /// -1 to let the key decide.
-    var partition: Int32
-}
-
-/// What became of some items before anything is produced.
-struct FetchedItems {
+/// A batch of items: the records to produce, and the job once they are produced.
+struct ReplayBatch {
+    var job: ReplayJob
     var records: [ReplayRecord] = []
-    /// By partition of the results or dead letters; the records count as produced.
-    var counts: [TopicPartition: ReplayCounts] = [:]
     /// Lines about single requests.
     var remarks: [String] = []
     var byteCount = 0
 
-    mutating func count(_ item: ReplayItem, _ kind: ReplayCounts.Kind, _ remark: String? = nil) {
-        counts[item.source, default: ReplayCounts()][kind] += 1
+    init(_ job: ReplayJob) { self.job = job }
+
+    mutating func count(_ item: ReplayItem, _ kind: ReplayOutcome, _ remark: String? = nil) {
+        job.count(item, kind)
         if let remark { remarks.append(remark) }
     }
 }
 
-/// Fetches the requests of items from where they stand, and makes the records that ask for them again. One thread.
+/// Fetches the requests of items from their topics, and makes the records that request them again. One thread.
 final class OriginalFetcher {
     private let order: ReplayOrder
     private let wait: BrokerWait
     private let client: OffsetReader
     private var writer: ReplayWriter
-    /// Topics that were looked for in vain.
+    /// Topics that do not exist.
     private var absent: Set<String> = []
-    private var fetched = FetchedItems()
+    private var batch: ReplayBatch
 
-    /// The most that is held in memory, unless a single request is larger.
+    /// The memory limit of a batch, unless a single request is larger.
     private static let byteLimit = 32 << 20
-    /// Reading a few records that are not wanted costs less than a seek: beside a busy broker 280 records of 250 bytes
-    /// were read in the time of one.
+    /// Reading a few unwanted records costs less than a seek: beside a busy broker 280 records of 250 bytes were read
+    /// in the time of one.
     private static let gap: Int64 = 250
 
-    init(_ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait) throws(KafkaError) {
+    init(_ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait) throws(CommandFailure) {
         self.order = order
         self.wait = wait
-        client = try OffsetReader(cluster, fetchKilobytes: 64)
+        do throws(KafkaError) {
+            client = try OffsetReader(cluster, fetchKilobytes: 64)
+        } catch {
+            throw CommandFailure("Kafka: \(error)")
+        }
         writer = ReplayWriter(copyHeaders: order.copyHeaders)
+        batch = ReplayBatch(ReplayJob(order, beganMs: 0, [:]))
     }
 
-    /// Throws if the topic that all goes to is not there.
+    /// Throws if the topic of `--to` does not exist.
     func checkTarget() throws(CommandFailure) {
         guard let target = order.target else { return }
-        do throws(CommandFailure) {
-            _ = try wait.partitions(of: target, from: client) { Denial.writing([$0], $1) }
-        } catch {
-            guard error.kind == .unknownTopic else { throw error }
-            throw CommandFailure("topic \(target) cannot be written: create it, or give --to TOPIC")
-        }
+        _ = try wait.partitions(of: target, from: client) { Denial.writing([$0], $1) }
     }
 
     /// Returns `nil` if the requests of these items, which are several, take too much memory together.
-    func fetch(_ batch: ArraySlice<ReplayItem>) throws(CommandFailure) -> FetchedItems? {
-        fetched = FetchedItems()
-        var byTopic: [String: [ReplayItem]] = [:]
-        for item in batch {
-            guard case .skipped(let kind, let remark) = item.kind else {
-                fetched.count(item, .matched)
-                byTopic[item.log.topic, default: []].append(item)
-                continue
-            }
-            fetched.count(item, kind, remark)
-            // A result that cannot be read may not have been meant.
-            if kind != .unreadable { fetched.count(item, .matched) }
+    ///
+    /// - Parameter job: the job before these items.
+    func fetch(_ items: ArraySlice<ReplayItem>, _ job: ReplayJob) throws(CommandFailure) -> ReplayBatch? {
+        batch = ReplayBatch(job)
+        for item in items {
+            guard case .skipped(let kind, let remark) = item.kind else { continue }
+            batch.count(item, kind, remark)
+            // Whether a result that cannot be read would match is not known.
+            if kind != .unreadable { batch.count(item, .matched) }
         }
-        for (topic, items) in byTopic {
-            let reader = try reader(of: topic)
-            for item in items {
-                guard case .letter(let record) = item.kind else { continue }
-                if order.target == nil, reader == nil {
-                    miss([item], "there is no topic \(topic) any more")
+        var readers: [String: TopicReader] = [:]
+        for (log, part) in Dictionary(grouping: items, by: \.log) {
+            if readers[log.topic] == nil { readers[log.topic] = try reader(of: log.topic) }
+            let reader = readers[log.topic]
+            let range = reader?.bounds[log]
+            var wanted: [Int64: [ReplayItem]] = [:]
+            for item in part {
+                if case .skipped = item.kind { continue }
+                batch.count(item, .matched)
+                if case .letter(let record) = item.kind, reader != nil || order.target != nil {
+                    append(record, item, isThere: range != nil)
+                } else if let range, range.contains(item.offset) {
+                    wanted[item.offset, default: []].append(item)
                 } else {
-                    append(record, item, isThere: reader?.bounds[item.log] != nil)
+                    let why = range.map { "the log has the offsets from \($0.lowerBound) to before \($0.upperBound)" }
+                    miss([item], why ?? "there is no such topic or partition any more")
                 }
             }
-            for (log, items) in Dictionary(grouping: items.filter(\.isFetched), by: \.log) {
-                guard let reader, let range = reader.bounds[log] else {
-                    miss(items, "there is no such topic or partition any more")
-                    continue
-                }
-                try fetch(Dictionary(grouping: items, by: \.offset), of: log, reader, range)
-                if fetched.byteCount > Self.byteLimit, batch.count > 1 { return nil }
-            }
+            if let reader { try fetch(wanted, of: log, reader) }
+            if batch.byteCount > Self.byteLimit, items.count > 1 { return nil }
         }
-        return fetched
+        return batch
     }
 
     private func append(_ record: OwnedRecord, _ item: ReplayItem, isThere: Bool = true) {
-        fetched.byteCount += record.byteCount + 300
-        // Back in its partition it stands among the others of its device, whatever partitioner chose it.
-        fetched.records.append(
+        batch.byteCount += record.byteCount + 300
+        // In its own partition it keeps the order with its device's other records, whatever partitioner chose it.
+        batch.records.append(
             ReplayRecord(
                 record: record, topic: order.target ?? item.log.topic,
                 partition: order.target == nil && isThere ? item.log.partition : -1))
-        fetched.count(item, .produced)
+        batch.count(item, .produced)
     }
 
     private func miss(_ items: [ReplayItem], _ why: String) {
-        for item in items { fetched.count(item, .gone, "\(item.place) is gone: \(why)") }
+        for item in items { batch.count(item, .gone, "\(item.place) is gone: \(why)") }
     }
 
     // MARK: Reading
 
-    /// Returns a reader; `nil` if there is no such topic. It may just be recreated, or its broker have started a moment
-    /// ago, so that it is looked for several times.
+    /// Returns a reader, or `nil` if there is no such topic. It is looked for several times, since it may just be
+    /// recreated, or its broker may have started a moment ago.
     private func reader(of topic: String) throws(CommandFailure) -> TopicReader? {
         for _ in 0..<5 where !absent.contains(topic) {
             do throws(CommandFailure) {
@@ -126,21 +118,14 @@ final class OriginalFetcher {
         return nil
     }
 
-    /// Reads the records at the offsets of these items in their order: one after the other where they are near to each
-    /// other, by seeking where they are not.
+    /// Reads the records at the offsets of these items in their order, and seeks where they are far from each other.
     private func fetch(
-        _ items: [Int64: [ReplayItem]], of log: TopicPartition, _ reader: TopicReader, _ range: Range<Int64>
+        _ items: [Int64: [ReplayItem]], of log: TopicPartition, _ reader: TopicReader
     ) throws(CommandFailure) {
         var wanted = items.keys.sorted()[...]
-        func miss(_ count: Int, _ why: String) {
-            for offset in wanted.prefix(count) { self.miss(items[offset] ?? [], why) }
+        func miss(_ count: Int) {
+            for offset in wanted.prefix(count) { self.miss(items[offset] ?? [], "its offset has no record any more") }
             wanted.removeFirst(count)
-        }
-        let gone = "its offset has no record any more"
-        miss(wanted.count { $0 < range.lowerBound }, "the log begins at \(range.lowerBound)")
-        for offset in wanted.reversed() where offset >= range.upperBound {
-            self.miss(items[offset] ?? [], "the log ends at \(range.upperBound)")
-            wanted.removeLast()
         }
         defer { client.stop(log) }
         var position: Int64 = .min
@@ -151,29 +136,18 @@ final class OriginalFetcher {
                 try reader.start(log, at: next)
                 position = next
             }
-            do throws(CommandFailure) {
-                try reader.read(timeoutMs: 100) { _, message in
-                    miss(wanted.count { $0 < message.offset }, gone)
-                    if wanted.first == message.offset { make(items[wanted.removeFirst()] ?? [], message) }
-                    return wanted.first.map { $0 - message.offset <= Self.gap } ?? false
-                }
-            } catch {
-                guard error.kind == .unreadable else { throw error }
-                for item in items[wanted.removeFirst()] ?? [] {
-                    fetched.count(item, .unreadable, "\(item.place) cannot be read: \(error)")
-                }
-                position = .min
-                continue
+            try reader.read(timeoutMs: 100) { _, message in
+                miss(wanted.count { $0 < message.offset })
+                if wanted.first == message.offset { make(items[wanted.removeFirst()] ?? [], message) }
+                return wanted.first.map { $0 - message.offset <= Self.gap } ?? false
             }
             let reached = reader.positions[log] ?? 0
-            // A reader that went back is in a log that was recreated or cut.
-            miss(reached < position ? wanted.count : wanted.count { $0 < reached }, gone)
+            // A reader that went back is in a log that was recreated or truncated.
+            miss(reached < position ? wanted.count : wanted.count { $0 < reached })
             silences = reached == position ? silences + 1 : 0
             position = reached
-            // A topic that is deleted meanwhile has nothing to read, and no end.
-            if silences % 20 == 19, try self.reader(of: log.topic)?.bounds[log] == nil {
-                miss(wanted.count, "there is no such topic or partition any more")
-            }
+            // A topic that is deleted meanwhile has neither records nor an end.
+            if silences % 20 == 19, try self.reader(of: log.topic)?.bounds[log] == nil { miss(wanted.count) }
         }
     }
 
@@ -182,12 +156,6 @@ final class OriginalFetcher {
     /// - Parameter items: those of one record, either of results or of dead letters.
     private func make(_ items: [ReplayItem], _ message: borrowing Message) {
         guard let log = items.first?.log else { return }
-        if message.hasUnreadableHeaders {
-            for item in items {
-                fetched.count(item, .unreadable, "\(item.place) cannot be read: its headers are damaged")
-            }
-            return
-        }
         var headers: [RecordHeader] = []
         message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
         let (key, value) = (message.key, message.value)
@@ -204,7 +172,7 @@ final class OriginalFetcher {
                     case .truncatedLetter(let mark) where mark.fits(value, timestampMs: timestampMs):
                         let made = writer.whole(
                             key: key, value: value, headers: headers, place: place, as: order.whole(log.topic))
-                        append(OwnedRecord(copying: made.key, made.value, headers: made.headers), item)
+                        append(OwnedRecord(copying: made), item)
                     default: miss([item], "the record there is another one than its dead letter is about")
                     }
                 }
@@ -220,14 +188,14 @@ final class OriginalFetcher {
 
     private func note(_ verdict: ReplayVerdict, _ item: ReplayItem) {
         switch verdict {
-        case .record(let made): append(OwnedRecord(copying: made.key, made.value, headers: made.headers), item)
+        case .record(let made): append(OwnedRecord(copying: made), item)
         case .another(let why): miss([item], "\(why)")
-        case .expired: fetched.count(item, .expired)
+        case .expired: batch.count(item, .expired)
         case .refused(let detail):
             let subject = String(decoding: detail.subject.prefix(Detail.subjectLimit), as: UTF8.self)
-            fetched.count(
+            batch.count(
                 item, .refused,
-                "\(item.place) is not asked for again: \(detail.text)\(subject.isEmpty ? "" : ": \(subject)")")
+                "\(item.place) is not requested again: \(detail.text)\(subject.isEmpty ? "" : ": \(subject)")")
         }
     }
 }

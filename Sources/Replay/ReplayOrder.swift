@@ -1,13 +1,13 @@
 internal import Bytes
 package import PushRecords
 
-/// Where a replay finds what to ask for again.
+/// The records that a replay reads.
 package enum ReplaySource: String, CaseIterable, Sendable {
     case results
     case deadLetters = "dead-letters"
 }
 
-/// Which results or dead letters are meant. Each condition that is given has to fit, by one of its values.
+/// The results or dead letters to replay. Each condition that is given has to fit, by one of its values.
 package struct ReplaySelection: Hashable, Sendable {
     /// A request record, or one notification of it.
     package struct Place: Hashable, Sendable, CustomStringConvertible {
@@ -38,12 +38,12 @@ package struct ReplaySelection: Hashable, Sendable {
 
     /// Apple's reasons, or those of dead letters.
     package var reasons: Set<String> = []
-    /// When it is empty, any outcome but `accepted`, which is only meant where it is named.
+    /// If it is empty, any outcome but `accepted`, which is only selected by name.
     package var outcomes: Set<Outcome> = []
     package var apps: Set<String> = []
-    /// When the notification settled or became a dead letter: from this time on, in milliseconds since the epoch.
+    /// The earliest time at which the notification settled or became a dead letter, in milliseconds since the epoch.
     package var sinceMs: Int64?
-    /// Before this time.
+    /// The end of these times.
     package var untilMs: Int64?
     package var places: Set<Place> = []
 
@@ -73,42 +73,34 @@ package struct ReplaySelection: Hashable, Sendable {
     }
 }
 
-/// What a replay is told to do.
+/// The conditions and options of a replay.
 package struct ReplayOrder: Sendable {
-    package var source: ReplaySource
+    package var source = ReplaySource.results
     /// The topic of the results or dead letters.
-    package var topic: String
-    package var selection: ReplaySelection
+    package var topic = ""
+    package var selection = ReplaySelection()
     /// The retry topics, whose dead letters go back to them.
     package var retryTopics: Set<String> = []
     /// Whether the workers read requests from a topic.
-    package var isRequestTopic: @Sendable (String) -> Bool
+    package var isRequestTopic: @Sendable (String) -> Bool = { _ in false }
     /// Where the requests go; `nil` for the topic that each came from.
     package var target: String?
-    /// Whether to ask again for what has expired.
+    /// Whether to include requests that have expired.
     package var expiredToo = false
     /// The most requests a second; `nil` for no limit.
     package var ratePerSecond: Int?
     /// Whether it only reports what would be produced.
     package var isDryRun = false
+    /// The job's name.
+    package var job = ""
     /// The consumer group whose offsets are the job's progress, and the producer's `transactional.id`.
-    package var group: String
+    package var group = ""
     /// `results.copy_headers` of the configuration.
     package var copyHeaders: [String] = []
-    /// What tells this job from one with other conditions (`fingerprint(_:)`).
-    package var fingerprint: String
+    /// Tells this job from one with other conditions (`fingerprint(_:)`).
+    package var fingerprint = ""
 
-    package init(
-        _ source: ReplaySource, topic: String, _ selection: ReplaySelection, group: String, fingerprint: String,
-        isRequestTopic: @escaping @Sendable (String) -> Bool
-    ) {
-        self.source = source
-        self.topic = topic
-        self.selection = selection
-        self.group = group
-        self.fingerprint = fingerprint
-        self.isRequestTopic = isRequestTopic
-    }
+    package init() {}
 
     /// Returns 16 hex digits of the conditions as they were given. A time such as `2h` counts as it stands, so that the
     /// same command is the same job when it is run again.

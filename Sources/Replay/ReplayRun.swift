@@ -2,15 +2,15 @@ internal import EventLoop
 package import Kafka
 internal import PushRecords
 
-/// How far a replay is, and in the end what came of it.
+/// The progress of a replay, and in the end its outcome.
 package struct ReplayReport: Sendable {
     /// The counts of the whole job, earlier runs included.
-    package internal(set) var counts = ReplayCounts()
-    /// What this run found.
+    package internal(set) var counts: ReplayCounts = [:]
+    /// The matches of this run.
     package internal(set) var tally = ReplayTally()
     /// Places of the selection for which nothing matched.
     package internal(set) var unmatched: [String] = []
-    /// Which part of what was there when the job began has been read, from 0 to 1.
+    /// The part of the logs that has been read, from 0 to 1.
     package internal(set) var part = 0.0
     /// Whether an earlier run began the job.
     package internal(set) var isResumed = false
@@ -23,33 +23,8 @@ package struct ReplayReport: Sendable {
     package init() {}
 }
 
-/// How fast a replay may go. A quarter of a second's requests become visible at once, and after a pause no more than
-/// another quarter is made up for.
-struct Pace {
-    /// The most requests of one transaction without a rate.
-    static let batch = 10_000
-
-    let perSecond: Int?
-    /// When the next requests may become visible.
-    private var nextNs: Int64 = .min
-
-    init(perSecond: Int?) { self.perSecond = perSecond }
-
-    /// The most requests of one transaction.
-    var batchLimit: Int { perSecond.map { min(Self.batch, max(1, $0 / 4)) } ?? Self.batch }
-
-    func waitNs(_ nowNs: Int64) -> Int64 { nextNs == .min ? 0 : max(0, nextNs - nowNs) }
-
-    /// Notes that so many requests became visible.
-    mutating func spent(_ count: Int, _ nowNs: Int64) {
-        guard let perSecond, count > 0 else { return }
-        nextNs =
-            max(nextNs, nowNs - (nextNs == .min ? 0 : 250_000_000)) + Int64(count) * 1_000_000_000 / Int64(perSecond)
-    }
-}
-
-/// Asks again for what results or dead letters name: reads a batch of them, fetches the requests, and produces these
-/// in one transaction with the offsets of what was read. One thread.
+/// Replays a job: reads a batch of results or dead letters, fetches their requests, and produces these in one
+/// transaction with the offsets of what was read. One thread.
 package final class ReplayRun {
     private let order: ReplayOrder
     private let wait: BrokerWait
@@ -59,24 +34,23 @@ package final class ReplayRun {
     private let fetcher: OriginalFetcher
     /// `nil` for a dry run.
     private let transactions: ReplayTransactions?
-    private var pace: Pace
+    /// The first offset of each partition that the job looks at, if it is still there.
+    private let starts: [TopicPartition: Int64]
     private var gatherer: Gatherer
     private var job: ReplayJob
     private var report = ReplayReport()
-    /// How many records of a batch were refused for themselves.
-    private var refusals = 0
+    /// When the next requests may become visible (monotonic).
+    private var nextNs: Int64 = 0
 
     /// Results are found by their records' times, which come soon after their own; clocks may differ a little.
     private static let clockMs: Int64 = 60_000
-    /// Where a topic refuses more records of a batch than that, it is not the records' fault.
-    private static let refusalLimit = 20
     /// The most memory that the dead letters of a batch take.
     private static let byteLimit = 16 << 20
 
-    /// Begins the job, or goes on with it: reads what its group has committed.
+    /// Begins the job, or resumes it from the offsets that its group has committed.
     ///
     /// - Parameters:
-    ///   - remark: gets a line about each request that was not asked for again.
+    ///   - remark: gets a line about each request that was not replayed.
     ///   - progressed: gets the report after each batch, and several times a second while results are read.
     package init(
         _ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait, remark: @escaping (String) -> Void,
@@ -85,37 +59,36 @@ package final class ReplayRun {
         self.wait = wait
         self.remark = remark
         self.progressed = progressed
-        pace = Pace(perSecond: order.ratePerSecond)
         source = try TopicReader(cluster, topic: order.topic, group: order.isDryRun ? nil : order.group, wait)
-        do throws(KafkaError) {
-            fetcher = try OriginalFetcher(order, cluster, wait)
-        } catch {
-            throw CommandFailure("Kafka: \(error)")
-        }
+        fetcher = try OriginalFetcher(order, cluster, wait)
         transactions = order.isDryRun ? nil : try ReplayTransactions(order, cluster, source.client, wait)
-        let known = try ReplayJob(order, transactions?.begin(source.bounds.keys.map(\.self)) ?? [])
-        if known?.isDone != true { try fetcher.checkTarget() }
-        if let known { job = known } else { job = try Self.begun(order, source) }
+        let bounds = source.bounds
+        let known = try transactions?.begin(Array(bounds.keys))
+        let isDone = known?.isDone ?? false
+        if !isDone { try fetcher.checkTarget() }
+        let sinceMs = known == nil ? order.selection.sinceMs : known?.sinceMs
+        let starts = try source.starts(at: sinceMs.map { .time(max(0, $0 - Self.clockMs)) } ?? .beginning)
+        self.starts = starts
+        job =
+            known
+            ?? ReplayJob(
+                order, beganMs: LoopTime.read().wallMs,
+                bounds.reduce(into: [:]) { $0[$1.key] = (starts[$1.key] ?? 0)..<$1.value.upperBound })
         report.isResumed = known != nil
-        report.wasDone = known?.isDone ?? false
+        report.wasDone = isDone
         report.beganMs = job.beganMs
         var order = order
         (order.selection.sinceMs, order.selection.untilMs) = (job.sinceMs, job.untilMs)
         self.order = order
         gatherer = Gatherer(order)
-        // From here on what comes to the logs is not part of the job, whoever goes on with it.
+        // From here on, new records of the logs are not part of the job, whichever run resumes it.
         if known == nil { _ = try transactions?.write([], job, after: nil) }
     }
 
-    private static func begun(_ order: ReplayOrder, _ source: TopicReader) throws(CommandFailure) -> ReplayJob {
-        let from = order.selection.sinceMs.map { ReadingStart.time(max(0, $0 - clockMs)) } ?? .beginning
-        let starts = try source.starts(at: from)
-        return ReplayJob(
-            order, beganMs: LoopTime.read().wallMs,
-            source.bounds.reduce(into: [:]) { $0[$1.key] = (starts[$1.key] ?? 0)..<$1.value.upperBound })
-    }
+    /// The most requests of one transaction: a quarter of a second's.
+    private var batchLimit: Int { min(10_000, max(1, (order.ratePerSecond ?? .max) / 4)) }
 
-    /// Does all that is left of the job.
+    /// Does the rest of the job.
     package func run() throws(CommandFailure) -> ReplayReport {
         if !report.wasDone {
             try remember()
@@ -128,52 +101,38 @@ package final class ReplayRun {
         return report
     }
 
-    /// Reads what earlier runs did, to know what of it comes once more in what is left, perhaps in another partition.
+    /// Reads what earlier runs did: the rest may have further results of the same notifications.
     private func remember() throws(CommandFailure) {
-        var done = job.partitions.filter { $0.value.position > $0.value.start }
-        for (partition, progress) in done {
-            let first = source.bounds[partition]?.lowerBound ?? 0
-            done[partition] = first < progress.position ? progress : nil
-            if first < progress.position { try source.start(partition, at: max(progress.start, first)) }
-        }
-        try read(done.mapValues(\.position), isFull: { false }) { _ = gatherer.take($0, isKnown: true) }
+        let done = job.partitions.mapValues(\.position).filter { starts[$0.key] ?? .max < $0.value }
+        for partition in done.keys { try source.start(partition, at: starts[partition] ?? 0) }
+        try read(done, isFull: { false }) { _ = gatherer.take($0, isKnown: true) }
     }
 
     private func replay() throws(CommandFailure) {
-        let left = job.partitions.filter { !$0.value.isDone }
+        let left = job.partitions.filter { $0.value.position < $0.value.end }
         for (partition, progress) in left {
             guard let range = source.bounds[partition], progress.end <= range.upperBound else {
                 throw changed(partition, progress.end)
             }
-            let lost = max(0, min(range.lowerBound, progress.end) - progress.position)
-            if lost > 0 {
-                remark("\(lost) offsets of \(partition) from \(progress.position) on were gone before they were read")
-            }
-            job.partitions[partition]?.counts[.lost] += lost
-            try source.start(partition, at: progress.position + lost)
+            // Offsets that retention removed are reported by the reader, which goes on at the first that is left.
+            try source.start(partition, at: progress.position)
         }
-        while true {
+        while !job.isDone {
             var items: [ReplayItem] = []
             var byteCount = 0
-            let lost = source.lost
             try read(left.mapValues(\.end)) {
-                items.count >= pace.batchLimit || byteCount >= Self.byteLimit
+                items.count >= batchLimit || byteCount >= Self.byteLimit
             } take: { record in
                 guard let item = gatherer.take(record) else { return }
                 if case .letter(let record) = item.kind { byteCount += record.byteCount + 200 }
                 items.append(item)
             }
-            for (partition, count) in source.lost {
-                job.partitions[partition]?.counts[.lost] += count - (lost[partition] ?? 0)
-            }
             report.tally = gatherer.tally
-            refusals = 0
             try process(items[...])
-            // Behind the last item nothing matched.
+            // Nothing matched behind the last item.
             var next = job
-            for partition in left.keys { next.move(partition, to: source.positions[partition] ?? 0) }
-            try write([], next)
-            if job.isDone { return }
+            for partition in left.keys { next.partitions[partition]?.move(to: source.positions[partition] ?? 0) }
+            _ = try write([], next)
         }
     }
 
@@ -197,56 +156,46 @@ package final class ReplayRun {
             try wait.check()
             let before = source.positions
             try source.read(timeoutMs: 100) { partition, message in
-                if message.offset < targets[partition] ?? 0 { Self.lend(message, of: partition, take) }
+                if message.offset < targets[partition] ?? 0 { take(SourceRecord(message, of: partition)) }
                 return !isFull()
             }
             for (partition, position) in source.positions where position < before[partition] ?? 0 {
                 throw changed(partition, targets[partition] ?? 0)
             }
-            report.part = job.part(at: source.positions)
+            report.part = part
             progressed(report)
         }
     }
 
-    private static func lend(
-        _ message: borrowing Message, of partition: TopicPartition, _ body: (SourceRecord) -> Void
-    ) {
-        var headers: [RecordHeader] = []
-        message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
-        headers.withUnsafeBufferPointer {
-            body(
-                SourceRecord(
-                    partition: partition, offset: message.offset, timestampMs: message.timestampMs, key: message.key,
-                    value: message.value, headers: $0))
+    /// The part of the job's offsets that has been read, from 0 to 1.
+    private var part: Double {
+        var (passed, all) = (0.0, 0.0)
+        for (partition, progress) in job.partitions {
+            let start = starts[partition] ?? 0
+            let position = max(source.positions[partition] ?? 0, progress.position)
+            passed += Double(min(max(position, start), progress.end) - min(start, progress.end))
+            all += Double(max(0, progress.end - start))
         }
+        return all == 0 ? 1 : passed / all
     }
 
     // MARK: Batches
 
-    /// Produces what these items ask for and commits the job's offsets with it. Where that is too much memory, or one
-    /// of the records is refused for itself, it is done in two halves.
+    /// Produces the requests of these items and commits the job's offsets with them. Splits the items in two halves if
+    /// they take too much memory, or if a broker refuses one of their records.
     private func process(_ items: ArraySlice<ReplayItem>) throws(CommandFailure) {
-        guard !items.isEmpty else { return }
-        if var fetched = try fetcher.fetch(items) {
-            var next = job.after(items, fetched)
-            let ending = try write(fetched.records, next)
-            if case .refused(let code) = ending, items.count == 1, let item = items.first {
-                refusals += 1
-                guard refusals <= Self.refusalLimit else {
-                    throw CommandFailure(
-                        "topic \(order.target ?? item.log.topic) refuses many records: \(code.text); raise its max.message.bytes, or give --to TOPIC"
-                    )
-                }
-                fetched.counts = [:]
-                fetched.count(item, .matched)
-                fetched.count(
-                    item, .refused,
-                    "\(item.place) is not asked for again: the topic refuses its record: \(code.text)")
-                next = job.after(items, fetched)
-                try write([], next)
+        guard let item = items.first else { return }
+        if var batch = try fetcher.fetch(items, job) {
+            var ending = try write(batch.records, batch.job)
+            if case .refused(let code) = ending, items.count == 1 {
+                batch = ReplayBatch(job)
+                batch.count(item, .matched)
+                batch.count(
+                    item, .refused, "\(item.place) is not requested again: the topic refuses its record: \(code.text)")
+                ending = try write([], batch.job)
             }
-            if ending == .committed || items.count == 1 {
-                for line in fetched.remarks { remark(line) }
+            if ending == .committed {
+                for line in batch.remarks { remark(line) }
                 report.counts = job.counts
                 return progressed(report)
             }
@@ -256,32 +205,20 @@ package final class ReplayRun {
         try process(items[middle...])
     }
 
-    @discardableResult
+    /// Writes at the rate that was asked for; a pause is not made up for.
     private func write(
         _ records: [ReplayRecord], _ next: ReplayJob
     ) throws(CommandFailure) -> ReplayTransactions.Ending {
         if let transactions {
-            if !records.isEmpty { try wait.pause(ms: (pace.waitNs(LoopTime.read().monotonicNs) + 999_999) / 1_000_000) }
+            let nowNs = LoopTime.read().monotonicNs
+            if !records.isEmpty, let rate = order.ratePerSecond {
+                try wait.pause(ms: (max(0, nextNs - nowNs) + 999_999) / 1_000_000)
+                nextNs = max(nextNs, nowNs) + Int64(records.count) * 1_000_000_000 / Int64(rate)
+            }
             let ending = try transactions.write(records, next, after: job)
             guard ending == .committed else { return ending }
-            pace.spent(records.count, LoopTime.read().monotonicNs)
         }
         job = next
         return .committed
-    }
-}
-
-extension ReplayJob {
-    mutating func move(_ partition: TopicPartition, to position: Int64) {
-        guard let progress = partitions[partition] else { return }
-        partitions[partition]?.position = max(progress.position, min(position, progress.end))
-    }
-
-    /// The job once these items are done, which follow on what was done.
-    func after(_ items: ArraySlice<ReplayItem>, _ fetched: FetchedItems) -> ReplayJob {
-        var next = self
-        for item in items { next.move(item.source, to: item.sourceOffset + 1) }
-        for (partition, counts) in fetched.counts { next.partitions[partition]?.counts += counts }
-        return next
     }
 }

@@ -2,6 +2,14 @@ internal import EventLoop
 package import Kafka
 package import PushRecords
 
+/// A record to be produced.
+struct ReplayRecord {
+    var record: OwnedRecord
+    var topic: String
+    /// -1 to let the key decide.
+    var partition: Int32
+}
+
 /// Produces requests and commits the job's offsets in one transaction, so that both are there or neither is. The job's
 /// group is the producer's transactional id, so that of two runs the one that began last goes on. One thread.
 final class ReplayTransactions {
@@ -12,16 +20,16 @@ final class ReplayTransactions {
     private var producer: Producer
     /// Whether librdkafka has given the transaction up.
     private var hasFailed = false
-    /// The first error of each kind that a report had.
-    private var failures: [KafkaCode] = []
+    /// The error of a report, above all of one that is about its record.
+    private var failure: KafkaCode?
 
-    /// A run that was killed holds up readers of the request topics for at most as long. Requests are fetched before a
-    /// transaction begins, so that it takes some ten milliseconds.
+    /// A run that was killed delays readers of the request topics for at most as long. Requests are fetched before a
+    /// transaction begins, so that it takes about ten milliseconds.
     private static let timeoutMs = 20_000
 
     enum Ending: Hashable {
         case committed
-        /// One of the records is refused for itself, and nothing was written.
+        /// A broker refuses one of the records, and nothing was written.
         case refused(KafkaCode)
     }
 
@@ -47,9 +55,9 @@ final class ReplayTransactions {
         }
     }
 
-    /// Aborts what an earlier run left open, fences a run that is still there, and returns what the job's group has
-    /// committed.
-    func begin(_ partitions: [TopicPartition]) throws(CommandFailure) -> [CommittedOffset] {
+    /// Aborts what an earlier run left open, fences a run that is still there, and returns the job that the group has
+    /// committed, if there is one.
+    func begin(_ partitions: [TopicPartition]) throws(CommandFailure) -> ReplayJob? {
         while true {
             try wait.check()
             do throws(TransactionError) {
@@ -62,11 +70,12 @@ final class ReplayTransactions {
             }
             serve(timeoutMs: 200)
         }
-        return try wait.answer(about: order.group, from: reader, denial: denial) { timeoutMs throws(KafkaError) in
+        let found = try wait.answer(about: order.group, from: reader, denial: denial) { timeoutMs throws(KafkaError) in
             let found = try reader.committed(partitions, timeoutMs: timeoutMs)
             for commit in found where commit.code != .none { throw KafkaError(commit.code) }
             return found
         }
+        return try ReplayJob(order, found)
     }
 
     private func denial(_ code: KafkaCode) -> String? {
@@ -75,7 +84,7 @@ final class ReplayTransactions {
 
     /// Produces the records and commits the job's progress, however often brokers fail meanwhile.
     ///
-    /// - Parameter committed: what the job's group has committed; `nil` before the job's first commit.
+    /// - Parameter committed: the job as its group has committed it; `nil` before the job's first commit.
     func write(
         _ records: [ReplayRecord], _ job: ReplayJob, after committed: ReplayJob?
     ) throws(CommandFailure) -> Ending {
@@ -83,35 +92,39 @@ final class ReplayTransactions {
         if records.isEmpty, entries.isEmpty { return .committed }
         while true {
             try wait.check()
-            let reason: String
-            switch try transact(records, entries) {
-            case .success(.committed): return .committed
-            case .success(.refused(let code)):
-                _ = try isCommittedAfterRestart(job, committed)
-                return .refused(code)
-            case .failure(let error): reason = error.text
+            let ending = try transact(records, entries)
+            if case .success(.committed) = ending { return .committed }
+            if case .failure(let error) = ending {
+                wait.say("\(error.text); what was not committed is written again")
+                try wait.pause(ms: 1_000)
             }
-            wait.say("\(reason); what was not committed is written again")
-            try wait.pause(ms: 1_000)
-            if try isCommittedAfterRestart(job, committed) { return .committed }
+            // A new producer aborts what is open. The group's offsets tell whether the transaction was committed.
+            producer = try Self.producer(order, cluster)
+            let found = try begin(Array(job.partitions.keys))
+            if found == job { return .committed }
+            guard found == committed else {
+                throw CommandFailure(
+                    "another run of this job has gone on with it meanwhile (group \(order.group)); this one ends")
+            }
+            if case .success(let refused) = ending { return refused }
         }
     }
 
-    /// Returns the error if the transaction failed, and may have been committed all the same.
+    /// Returns the error if the transaction failed; it may have been committed nevertheless.
     private func transact(
         _ records: [ReplayRecord], _ entries: [CommitEntry]
     ) throws(CommandFailure) -> Result<Ending, KafkaError> {
         let beganNs = LoopTime.read().monotonicNs
         var isWritten = false
-        (failures, hasFailed) = ([], false)
+        (failure, hasFailed) = (nil, false)
         do throws(TransactionError) {
             try producer.beginTransaction()
             try produce(records)
-            if let code = failures.first(where: Self.isOfRecord) { return .success(.refused(code)) }
+            if let failure, Self.isAboutRecord(failure) { return .success(.refused(failure)) }
             if let fatal = producer.fatalError { throw TransactionError(fatal, isPassing: false) }
             // Throws the reason if librdkafka has given the transaction up.
             if hasFailed { try producer.addOffsets(entries, group: order.group) }
-            if let code = failures.first { throw TransactionError(KafkaError(code), isPassing: false) }
+            if let failure { throw TransactionError(KafkaError(failure), isPassing: false) }
             isWritten = true
             try producer.addOffsets(entries, group: order.group)
             try producer.commitTransaction()
@@ -134,65 +147,42 @@ final class ReplayTransactions {
 
     /// Produces the records, and returns once all are acknowledged or something has failed.
     private func produce(_ records: [ReplayRecord]) throws(TransactionError) {
-        for record in records {
-            var code = try queue(record)
-            while code == .queueFull, failures.isEmpty, !hasFailed {
-                serve(timeoutMs: 50)
-                code = try queue(record)
+        for record in records where failure == nil {
+            do throws(KafkaError) {
+                let topic = try producer.topic(record.topic)
+                let code = producer.produce(record.record, to: topic, partition: record.partition)
+                if code != .none { failure = code }
+            } catch {
+                throw TransactionError(error, isPassing: false)
             }
-            if code != .none { failures.append(code) }
-            if producer.outstanding % 256 == 0 { serve(timeoutMs: 0) }
-            if !failures.isEmpty || hasFailed { break }
         }
         var deadline = LoopTime.read().monotonicNs + Int64(Self.timeoutMs) * 1_000_000
-        while producer.outstanding > 0, !failures.contains(where: Self.isOfRecord) {
+        while producer.outstanding > 0, !(failure.map(Self.isAboutRecord) ?? false) {
             serve(timeoutMs: 50)
             let nowNs = LoopTime.read().monotonicNs
             // The report of the record that is to blame may come after the transaction was given up. Records that were
             // not sent have no report then.
-            if !failures.isEmpty || hasFailed { deadline = min(deadline, nowNs + 500_000_000) }
+            if failure != nil || hasFailed { deadline = min(deadline, nowNs + 500_000_000) }
             if nowNs >= deadline { break }
         }
-        if producer.outstanding > 0, failures.isEmpty, !hasFailed {
+        if producer.outstanding > 0, failure == nil, !hasFailed {
             throw TransactionError(
                 KafkaError(.timedOut, "the brokers do not acknowledge what is written"), isPassing: false)
         }
     }
 
-    private func queue(_ record: ReplayRecord) throws(TransactionError) -> KafkaCode {
-        do throws(KafkaError) {
-            return producer.produce(record.record, to: try producer.topic(record.topic), partition: record.partition)
-        } catch {
-            throw TransactionError(error, isPassing: false)
-        }
-    }
-
-    /// Whether a broker refuses a record for itself, or for one that is sent together with it.
-    private static func isOfRecord(_ code: KafkaCode) -> Bool {
+    /// Whether a broker refuses a record, or one that is sent together with it, because of its content or size.
+    private static func isAboutRecord(_ code: KafkaCode) -> Bool {
         [.messageTooLarge, .invalidRecord, .batchWithInvalidRecord, .policyViolation].contains(code)
     }
 
     private func serve(timeoutMs: Int32) {
         producer.serve(timeoutMs: timeoutMs) { report in
-            if report.code != .none, !failures.contains(report.code) { failures.append(report.code) }
+            if report.code != .none, failure == nil || Self.isAboutRecord(report.code) { failure = report.code }
         } event: { event in
             if Producer.tellsFailedTransaction(event) { hasFailed = true }
             if case .error(let error) = event { wait.say(error.text) }
         }
-    }
-
-    /// Aborts what is open with a new producer, and returns whether the transaction was committed all the same.
-    private func isCommittedAfterRestart(
-        _ job: ReplayJob, _ committed: ReplayJob?
-    ) throws(CommandFailure) -> Bool {
-        producer = try Self.producer(order, cluster)
-        let found = try begin(Array(job.partitions.keys))
-        if job.isCommitted(found) { return true }
-        guard committed?.isCommitted(found) ?? found.allSatisfy({ $0.offset == nil }) else {
-            throw CommandFailure(
-                "another run of this job has gone on with it meanwhile (group \(order.group)); this one ends")
-        }
-        return false
     }
 }
 

@@ -59,9 +59,7 @@ func padded(_ text: String, to width: Int) -> String {
 }
 
 /// A word of the command line in quotes, on one line.
-func printable(_ word: String) -> String {
-    "\"" + String(word.prefix(60).map { ("!"..."~").contains($0) ? $0 : "?" }) + "\""
-}
+func printable(_ word: String) -> String { "\"\(printable(word, limit: 60))\"" }
 
 /// Text of other origin on one line of a terminal: no control characters, at most `limit` characters.
 func printable(_ text: String, limit: Int) -> String {

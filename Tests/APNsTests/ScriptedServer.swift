@@ -178,7 +178,6 @@ final class World: TransportScene {
     let dialer: any ChannelDialer
     var configuration: APNsConfiguration
     private(set) var transport: APNsTransport!
-    private let resolver: Resolver?
 
     init(
         over wire: Wire = .memory, clientCertificates: ServerOptions.ClientCertificates = .notRequested,
@@ -193,14 +192,11 @@ final class World: TransportScene {
             let simulated = try TestTime()
             time = simulated
             loop = simulated.loop
-            resolver = nil
             dialer = MemoryDialer(loop: loop, server: server)
         case .tls:
             time = nil
             loop = try Loop()
-            let resolver = try Resolver()
-            self.resolver = resolver
-            dialer = Dialer(loop: loop, resolver: resolver)
+            dialer = Dialer(loop: loop)
             try server.listen(loop: loop, clientCertificates: clientCertificates)
         }
         prepare(server)
@@ -209,8 +205,6 @@ final class World: TransportScene {
         configuration.backOff.firstNs = 20_000_000
         configuration.backOff.lastNs = 40_000_000
     }
-
-    deinit { resolver?.stop() }
 
     private static let context = Result {
         try ClientContext(ClientOptions(trust: .pem(ScriptedServer.authority.certificatePEM)))

@@ -16,20 +16,19 @@ extension EndToEnd.Starts {
             #expect(!zip(lines, lines.dropFirst()).contains { $0 == $1 }, "\(demo.text)")
         }
 
-        @Test(.needs(.worker), .timeLimit(.minutes(3)))
-        func `A withheld result is noticed`() throws {
-            let demo = try ChildProcess(Tool.worker.path(), ["demo", "--count", "3000", "--withhold", "7"])
-            #expect(try demo.wait(seconds: 150) == .exited(1), "\(demo.text)")
-            #expect(demo.text.contains("The books differ in 1:"))
-        }
-
-        @Test(.needs(.worker), .timeLimit(.minutes(3)))
-        func `Faults are survived`() throws {
+        @Test(
+            .needs(.worker), .timeLimit(.minutes(3)),
+            arguments: [
+                ("3000 --withhold 7", 1, "The books differ in 1:"),
+                ("10000 --faults goaway@1000,cut-inside@3000,refuse-stream@700,Shutdown@2500", 0, "The books agree."),
+            ] as [(String, Int32, String)])
+        func `A withheld result is noticed, and faults are survived`(options: String, status: Int32, text: String)
+            throws
+        {
             let demo = try ChildProcess(
-                Tool.worker.path(),
-                ["demo", "--count", "10000", "--faults", "goaway@1000,cut-inside@3000,refuse-stream@700,Shutdown@2500"])
-            #expect(try demo.wait(seconds: 150) == .exited(0), "\(demo.text)")
-            #expect(demo.text.contains("The books agree."))
+                Tool.worker.path(), ["demo", "--count"] + options.split(separator: " ").map(String.init))
+            #expect(try demo.wait(seconds: 150) == .exited(status), "\(demo.text)")
+            #expect(demo.text.contains(text))
         }
     }
 }

@@ -68,7 +68,7 @@ extension EndToEnd.Feedback {
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `A worker writes what it is told`() throws {
+        func `A worker writes the tokens of the service`() throws {
             let scene = try Scene("feedback", partitions: 4)
             _ = try scene.startSimulator()
             let count = 2_000
@@ -102,12 +102,10 @@ extension EndToEnd.Feedback {
             try pages.await("/metrics", says: "\(tokens) \(count + 11)\n")
             scene.configuration.apps = ""
             try scene.reload(worker, saying: "app removed")
-            // The page is a second old at most.
+            // The page is up to a second old. After that a read each second would be counted.
             Thread.sleep(forTimeInterval: 1.5)
-            func reads() throws -> [String] {
-                try pages.get("/metrics").1.components(separatedBy: "\n").filter {
-                    $0.contains("feedback_reads_total{")
-                }
+            func reads() throws -> [Substring] {
+                try pages.get("/metrics").1.split(separator: "\n").filter { $0.contains("feedback_reads_total{") }
             }
             let before = try reads()
             Thread.sleep(forTimeInterval: 2.5)
@@ -154,11 +152,11 @@ extension EndToEnd.Feedback {
 }
 
 extension EndToEnd.Outages {
-    /// The broker goes while the list is read, of which the service keeps nothing.
+    /// The broker stops while the list is read, of which the service keeps nothing.
     @Suite(.serialized, .ownBroker) struct FeedbackOutageTests {
         private static let count = 40_000
 
-        /// What becomes of a worker, or of the command, whose broker goes while half of the list is read.
+        /// Stops the broker of a worker, or of the command, while half of the list is read.
         ///
         /// - Parameter drain: how long it may go on at its end.
         private func interrupt(_ command: String, _ broker: KafkaBroker, drain: String) throws -> (Scene, ChildProcess)
@@ -186,13 +184,14 @@ extension EndToEnd.Outages {
         @Test(
             .needs(.worker, .broker, .python, .kcat, .openssl),
             arguments: Long.isWanted ? ["run", "feedback"] : ["run"])
-        func `What was read arrives when the broker is back`(_ command: String) throws {
+        func `Tokens that were read arrive when the broker is back`(_ command: String) throws {
             let broker = try KafkaBroker.expendable.get()
             let (scene, process) = try interrupt(command, broker, drain: "10m")
-            Thread.sleep(forTimeInterval: 2)
-            #expect(process.ended == nil, "\(process.text)")
-            // The worker is asked to end meanwhile, and has `drain.shutdown` to write the rest.
-            if command == "run" { process.signal(SIGTERM) }
+            // The worker is stopped meanwhile, and has `drain.shutdown` to write the rest.
+            if command == "run" {
+                process.signal(SIGTERM)
+                try process.waitFor("stopping: draining what is in flight")
+            }
             try broker.start()
             #expect(try process.wait() == .exited(0), "\(process.text)")
             if command == "feedback" {
@@ -202,15 +201,16 @@ extension EndToEnd.Outages {
             try scene.expectDeadTokens(Self.count, from: 0)
         }
 
-        /// Where the broker does not come back in time, it is said how many tokens are lost.
+        /// Where the broker does not come back in time, a line says how many tokens are lost.
         @Test(
             .needs(.worker, .broker, .python, .openssl), arguments: Long.isWanted ? ["run", "feedback"] : ["feedback"])
-        func `What is lost is said`(_ command: String) throws {
+        func `Lost tokens are counted`(_ command: String) throws {
             let broker = try KafkaBroker.expendable.get()
             let (scene, process) = try interrupt(command, broker, drain: "1s")
             defer { withExtendedLifetime(scene) {} }
             process.signal(SIGTERM)
             if command == "feedback" {
+                // It reads the rest of what was told.
                 Thread.sleep(forTimeInterval: 1)
                 process.signal(SIGTERM)
             }

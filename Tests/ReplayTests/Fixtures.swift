@@ -38,11 +38,11 @@ func letter(
 }
 
 func order(_ from: ReplaySource = .results, _ change: (inout ReplaySelection) -> Void = { _ in }) -> ReplayOrder {
-    var selection = ReplaySelection()
-    change(&selection)
-    var order = ReplayOrder(
-        from, topic: "apns.results", selection, group: "g.replay.j", fingerprint: "0123456789abcdef"
-    ) { $0 == "apns.requests" }
+    var order = ReplayOrder()
+    order.source = from
+    change(&order.selection)
+    order.fingerprint = "0123456789abcdef"
+    order.isRequestTopic = { $0 == "apns.requests" }
     order.retryTopics = ["apns.retry.30s"]
     return order
 }
@@ -55,12 +55,7 @@ extension Gatherer {
     mutating func take(
         _ offset: Int64, _ record: OwnedRecord, of partition: TopicPartition = source, isKnown: Bool = false
     ) -> ReplayItem? {
-        record.withLent { key, value, headers in
-            take(
-                SourceRecord(
-                    partition: partition, offset: offset, timestampMs: 5_000, key: key, value: value, headers: headers),
-                isKnown: isKnown)
-        }
+        take(SourceRecord(partition: partition, offset: offset, timestampMs: 5_000, record: record), isKnown: isKnown)
     }
 
     mutating func take(
@@ -72,13 +67,14 @@ extension Gatherer {
 }
 
 extension ReplayItem {
-    /// What is done about it, in words.
-    var fate: String {
-        switch kind {
+    /// The action of the run, in words.
+    var action: String {
+        func text(_ bytes: [UInt8]?) -> String { String(decoding: bytes ?? [], as: UTF8.self) }
+        return switch kind {
         case .notification: "fetch \(place)"
         case .truncatedLetter: "fetch whole \(place)"
         case .letter(let record):
-            "write \(record.headers.map { "\(String(decoding: $0.name, as: UTF8.self))=\(String(decoding: $0.value ?? [], as: UTF8.self))" }.joined(separator: " "))"
+            "write " + record.headers.map { "\(text($0.name))=\(text($0.value))" }.joined(separator: " ")
         case .skipped(let kind, let remark): "\(kind)" + (remark.map { ": \($0)" } ?? "")
         }
     }

@@ -4,17 +4,17 @@ import Testing
 
 @testable import Replay
 
-/// Which requests results and dead letters name, and what is done about each.
+/// The requests that results and dead letters name, and the action for each.
 @Suite struct GathererTests {
-    @Test func `What matches is taken once`() {
+    @Test func `A match is taken once`() {
         var gatherer = Gatherer(order { $0.reasons = ["BadTopic"] })
         let values = [
             result(12), result(13, reason: "Shutdown"), result(14, index: 1), result(14, index: 0), result(12), nil,
             "{}",
         ]
-        let fates = values.enumerated().map { gatherer.take(Int64($0.offset), $0.element)?.fate }
+        let actions = values.enumerated().map { gatherer.take(Int64($0.offset), $0.element)?.action }
         #expect(
-            fates == [
+            actions == [
                 "fetch apns.requests/3/12/0", nil, "fetch apns.requests/3/14/1", "fetch apns.requests/3/14/0",
                 "repeated",
                 nil, "unreadable: apns.results/0/6 cannot be read: outcome is missing",
@@ -27,22 +27,22 @@ import Testing
         #expect(gatherer.tally.first.first == "apns.requests/3/12/0")
     }
 
-    @Test func `What an earlier run did is only remembered`() {
+    @Test func `A match of an earlier run is only remembered`() {
         var gatherer = Gatherer(order())
         for value in [result(1), "damaged"] {
             let item = gatherer.take(0, value, isKnown: true)
             #expect(item == nil)
         }
         // A further result of it may be in another partition.
-        let fates = [result(1), result(3)].map { gatherer.take(2, $0, of: other)?.fate }
-        #expect(fates == ["repeated", "fetch apns.requests/3/3/0"])
+        let actions = [result(1), result(3)].map { gatherer.take(2, $0, of: other)?.action }
+        #expect(actions == ["repeated", "fetch apns.requests/3/3/0"])
         #expect(gatherer.tally.rows.map(\.count) == [1])
     }
 
     @Test func `Another request at the same place is not taken for it`() {
         var gatherer = Gatherer(order())
-        let fates = [result(1, requestedAtMs: 900), result(1), result(1)].map { gatherer.take(0, $0)?.fate }
-        #expect(fates == ["fetch apns.requests/3/1/0", "fetch apns.requests/3/1/0", "repeated"])
+        let actions = [result(1, requestedAtMs: 900), result(1), result(1)].map { gatherer.take(0, $0)?.action }
+        #expect(actions == ["fetch apns.requests/3/1/0", "fetch apns.requests/3/1/0", "repeated"])
     }
 
     @Test func `Named places for which nothing matches are known`() {
@@ -60,17 +60,17 @@ import Testing
     func `A result of a topic that the workers do not read is refused`(topic: String) {
         var gatherer = Gatherer(order())
         #expect(
-            gatherer.take(0, result(1, topic: topic))?.fate
-                == "refused: \(topic)/3/1/0 is not asked for again: its topic is none of requests.topics, and the workers do not read it"
+            gatherer.take(0, result(1, topic: topic))?.action
+                == "refused: \(topic)/3/1/0 is not requested again: its topic is none of requests.topics, and the workers do not read it"
         )
     }
 
     @Test(arguments: [(-1, 0), (.min, 0), (3, -1), (3, -1_001), (3, .min)] as [(Int32, Int64)])
-    func `A place that cannot be is refused`(partition: Int32, offset: Int64) {
+    func `An impossible place is refused`(partition: Int32, offset: Int64) {
         var gatherer = Gatherer(order())
-        let fate = gatherer.take(0, result(offset, partition: partition))?.fate ?? ""
+        let action = gatherer.take(0, result(offset, partition: partition))?.action ?? ""
         // Either the reader of results refuses it, or the place is.
-        #expect(fate.hasPrefix("refused: ") || fate.hasPrefix("unreadable: "), "\(fate)")
+        #expect(action.hasPrefix("refused: ") || action.hasPrefix("unreadable: "), "\(action)")
     }
 
     // MARK: Dead letters
@@ -86,17 +86,17 @@ import Testing
             letter("worker-crashed", offset: 11, topic: "payments"),
             letter("worker-crashed", offset: 12, topic: "apns.retry.30s"),
         ]
-        let fates = letters.enumerated().map { gatherer.take(Int64($0.offset), $0.element)?.fate }
+        let actions = letters.enumerated().map { gatherer.take(Int64($0.offset), $0.element)?.action }
         #expect(
-            fates == [
+            actions == [
                 "write push-replay-of=apns.requests/3/7/0 a=1", "fetch whole apns.requests/3/8", "repeated",
-                "refused: apns.requests/3/9 is not asked for again: it is a record that the worker wrote, and no request",
-                "refused: apns.requests/3/10 is not asked for again: its headers cannot be read, and what it asks for with them is not known",
-                "refused: payments/3/11 is not asked for again: its topic is none of requests.topics, and the workers do not read it",
+                "refused: apns.requests/3/9 is not requested again: it is a record that the worker wrote, and no request",
+                "refused: apns.requests/3/10 is not requested again: its headers cannot be read, and what they ask for is not known",
+                "refused: payments/3/11 is not requested again: its topic is none of requests.topics, and the workers do not read it",
                 "write push-replay-of=apns.retry.30s/3/12/0",
             ])
         let damaged = gatherer.take(7, OwnedRecord(key: nil, value: [], headers: []))
-        #expect(damaged?.fate.hasPrefix("unreadable: ") == true)
+        #expect(damaged?.action.hasPrefix("unreadable: ") == true)
     }
 
     @Test func `The record of a truncated dead letter is known by its time, size and first bytes`() {
@@ -106,21 +106,5 @@ import Testing
         }
         #expect(fits("abcdef", 1_000))
         #expect(!fits("abcdef", 1_001) && !fits("abcde", 1_000) && !fits("abxdef", 1_000))
-    }
-
-    // MARK: Memory
-
-    @Test func `The last requests are remembered`() {
-        var memory = RequestMemory(limit: 3)
-        for offset in 1..<100 {
-            let isNew = memory.insert(offset)
-            #expect(isNew)
-            for known in max(1, offset - 2)...offset {
-                let isNew = memory.insert(known)
-                #expect(!isNew, "\(known) of \(offset)")
-            }
-        }
-        let isNew = memory.insert(1)
-        #expect(isNew, "what is long ago is forgotten")
     }
 }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Replay
 
-/// Which results and dead letters are meant.
+/// The results and dead letters that a selection matches.
 @Suite struct SelectionTests {
     private func matches(_ json: String, _ change: (inout ReplaySelection) -> Void) throws -> Bool {
         var selection = ReplaySelection()
@@ -20,20 +20,22 @@ import Testing
         }
     }
 
-    @Test func `Each condition has to fit by one of its values`() throws {
-        #expect(try matches(result(1)) { $0.reasons = ["BadTopic", "Shutdown"] })
-        #expect(try !matches(result(1)) { $0.reasons = ["Shutdown"] })
-        #expect(try !matches(result(1, reason: nil)) { $0.reasons = ["BadTopic"] })
-        #expect(try matches(result(1)) { $0.apps = ["shop"] })
-        #expect(try !matches(result(1)) { $0.apps = ["annex"] })
-        #expect(try !matches(result(1, app: nil)) { $0.apps = ["shop"] })
-        #expect(
-            try !matches(result(1)) {
-                $0.reasons = ["BadTopic"]
-                $0.apps = ["annex"]
-            })
-        #expect(try matches(result(1)) { $0.outcomes = [.rejected, .invalid] })
-        #expect(try !matches(result(1)) { $0.outcomes = [.invalid] })
+    @Test(
+        arguments: [
+            ("BadTopic", "shop", ["BadTopic", "Shutdown"], [], [], true),
+            ("BadTopic", "shop", ["Shutdown"], [], [], false),
+            (nil, "shop", ["BadTopic"], [], [], false), ("BadTopic", "shop", [], ["shop"], [], true),
+            ("BadTopic", "shop", [], ["annex"], [], false), ("BadTopic", nil, [], ["shop"], [], false),
+            ("BadTopic", "shop", ["BadTopic"], ["annex"], [], false),
+            ("BadTopic", "shop", [], [], [.rejected, .invalid], true), ("BadTopic", "shop", [], [], [.invalid], false),
+        ] as [(String?, String?, Set<String>, Set<String>, Set<Outcome>, Bool)])
+    func `Each condition has to fit by one of its values`(
+        reason: String?, app: String?, reasons: Set<String>, apps: Set<String>, outcomes: Set<Outcome>, isMeant: Bool
+    ) throws {
+        let matches = try matches(result(1, reason: reason, app: app)) {
+            ($0.reasons, $0.apps, $0.outcomes) = (reasons, apps, outcomes)
+        }
+        #expect(matches == isMeant)
     }
 
     @Test func `A time is in the range from the first to before the second`() throws {

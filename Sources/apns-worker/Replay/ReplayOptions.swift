@@ -5,14 +5,11 @@ import Replay
 /// The options of `replay`.
 struct ReplayOptions {
     var file: String?
-    var selection = ReplaySelection()
+    /// What the options say of the order; `order(_:_:nowMs:)` has the rest.
+    private var order = ReplayOrder()
     var since: Moment?
     var until: Moment?
     var isAll = false
-    var target: String?
-    var expiredToo = false
-    var rate: Int?
-    var isDryRun = false
     var name: String?
     var deadline: Duration?
     var format = OutputFormat.text
@@ -52,13 +49,13 @@ struct ReplayOptions {
         condition(
             "reason", "REASON",
             "A reason: Apple's word in results, such as BadTopic; or of dead letters, such as worker-crashed."
-        ) { options, text throws(UsageError) in options.selection.reasons.insert(try OptionValue.text(text)) },
+        ) { options, text throws(UsageError) in options.order.selection.reasons.insert(try OptionValue.text(text)) },
         condition(
             "outcome", "OUTCOME",
             "An outcome, of results: rejected, abandoned, invalid, expired, unregistered, accepted."
-        ) { options, text throws(UsageError) in options.selection.outcomes.insert(try OptionValue.choice(text)) },
+        ) { options, text throws(UsageError) in options.order.selection.outcomes.insert(try OptionValue.choice(text)) },
         condition("app", "NAME", "An app, of results.") { options, text throws(UsageError) in
-            options.selection.apps.insert(try OptionValue.text(text))
+            options.order.selection.apps.insert(try OptionValue.text(text))
         },
         condition(
             "since", "TIME",
@@ -71,7 +68,7 @@ struct ReplayOptions {
             "request", "PLACE",
             "A request: TOPIC/PARTITION/OFFSET, or TOPIC/PARTITION/OFFSET/INDEX for one notification of an envelope."
         ) { options, text throws(UsageError) in
-            options.selection.places.insert(try parsedPlace(text))
+            options.order.selection.places.insert(try parsedPlace(text))
         },
         .init("all", nil, "No condition: all that is there.") {
             $0.isAll = true
@@ -81,17 +78,17 @@ struct ReplayOptions {
 
     private static let otherOptions: [OptionTable<Self>.Option] = [
         condition("to", "TOPIC", "Where the requests go (default: the topic that each came from).") {
-            options, text throws(UsageError) in options.target = try OptionValue.topicName(text)
+            options, text throws(UsageError) in options.order.target = try OptionValue.topicName(text)
         },
         .init("expired", nil, "Ask again also for what has expired (apns-expiration): its result says so.") {
-            $0.expiredToo = true
+            $0.order.expiredToo = true
             $0.conditions.append("expired")
         },
         .init(
-            "rate", value: "N/s", to: \.rate, OptionValue.rate,
+            "rate", value: "N/s", to: \.order.ratePerSecond, OptionValue.rate,
             "So many requests a second, at most (default: as fast as it goes)."),
         .init("dry-run", nil, "Write nothing: say what would be asked for again, by topic, app, outcome and reason.") {
-            $0.isDryRun = true
+            $0.order.isDryRun = true
         },
         .init(
             "name", value: "JOB", to: \.name, name,
@@ -113,7 +110,7 @@ struct ReplayOptions {
     /// Throws if options are missing or do not fit together.
     func check(_ source: ReplaySource) throws {
         if file == nil { throw UsageError("needs --config FILE") }
-        let isOpen = selection == ReplaySelection() && since == nil && until == nil
+        let isOpen = order.selection == ReplaySelection() && since == nil && until == nil
         if isOpen, !isAll {
             throw UsageError(
                 source == .results
@@ -122,14 +119,16 @@ struct ReplayOptions {
         }
         if !isOpen, isAll { throw UsageError("--all is for all: leave it out, or the other conditions") }
         if source == .deadLetters {
-            if !selection.outcomes.isEmpty { throw UsageError("--outcome is for results: a dead letter has none") }
-            if !selection.apps.isEmpty { throw UsageError("--app is for results: a dead letter names no app") }
-            if expiredToo { throw UsageError("--expired is for results: dead letters are not looked into") }
+            if !order.selection.outcomes.isEmpty {
+                throw UsageError("--outcome is for results: a dead letter has none")
+            }
+            if !order.selection.apps.isEmpty { throw UsageError("--app is for results: a dead letter names no app") }
+            if order.expiredToo { throw UsageError("--expired is for results: dead letters are not looked into") }
         }
         if case .at(let since)? = since, case .at(let until)? = until, since >= until {
             throw UsageError("--until must be later than --since")
         }
-        for reason in selection.reasons.sorted() where !Self.appleReasons.contains(reason) {
+        for reason in order.selection.reasons.sorted() where !Self.appleReasons.contains(reason) {
             if let meant = Self.appleReasons.first(where: { $0.lowercased() == reason.lowercased() }) {
                 throw UsageError("there is no reason \(printable(reason)); did you mean \(meant)?")
             }
@@ -137,7 +136,7 @@ struct ReplayOptions {
     }
 
     func check(_ configuration: WorkerConfiguration) throws {
-        guard let output = configuration.outputTopics.first(where: { $0.name == target }) else { return }
+        guard let output = configuration.outputTopics.first(where: { $0.name == order.target }) else { return }
         throw UsageError(
             "--to: the worker writes topic \(output.name) itself (\(output.path)), and it takes no requests")
     }
@@ -150,29 +149,26 @@ struct ReplayOptions {
             source == .results
             ? Self.appleReasons : DeadLetterReason.allCases.map(\.text.description) + ReducedRecord.outputReasons
         let things = source == .results ? "results" : "dead letters"
-        return selection.reasons.subtracting(known).sorted().map { reason in
+        return order.selection.reasons.subtracting(known).sorted().map { reason in
             let meant = nearest(to: reason, among: known).map { "; did you mean \($0)?" } ?? ""
             return "no \(things) are known to have the reason \(printable(reason))\(meant)"
         }
     }
 
     func order(_ source: ReplaySource, _ configuration: WorkerConfiguration, nowMs: Int64) -> ReplayOrder {
-        let topic = source == .results ? configuration.results.topic : configuration.deadLetters.topic
-        let fingerprint = ReplayOrder.fingerprint([source.rawValue, topic] + conditions)
-        var selection = selection
-        selection.sinceMs = since?.ms(nowMs: nowMs)
-        selection.untilMs = until?.ms(nowMs: nowMs)
+        var order = order
+        order.source = source
+        order.topic = source == .results ? configuration.results.topic : configuration.deadLetters.topic
+        order.fingerprint = ReplayOrder.fingerprint([source.rawValue, order.topic] + conditions)
+        order.job = name ?? order.fingerprint
+        order.group = "\(configuration.kafka.groupID).replay.\(source.rawValue)-\(order.job)"
+        order.selection.sinceMs = since?.ms(nowMs: nowMs)
+        order.selection.untilMs = until?.ms(nowMs: nowMs)
         let (entries, outputs) = (configuration.requestTopics, Set(configuration.outputTopics.map(\.name)))
-        var order = ReplayOrder(
-            source, topic: topic, selection,
-            group: "\(configuration.kafka.groupID).replay.\(source.rawValue)-\(name ?? fingerprint)",
-            fingerprint: fingerprint
-        ) { topic in !outputs.contains(topic) && entries.contains { !$0.matching([topic]).isEmpty } }
+        order.isRequestTopic = { topic in
+            !outputs.contains(topic) && entries.contains { !$0.matching([topic]).isEmpty }
+        }
         order.retryTopics = Set(configuration.retry.tiers.map(\.topic))
-        order.target = target
-        order.expiredToo = expiredToo
-        order.ratePerSecond = rate
-        order.isDryRun = isDryRun
         order.copyHeaders = configuration.results.copyHeaders
         return order
     }

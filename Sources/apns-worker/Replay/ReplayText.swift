@@ -3,34 +3,28 @@ import PushRecords
 import Replay
 
 extension ReplayOrder {
-    /// The job's name, as `--name` takes it.
-    private var job: String {
-        group.split(separator: ".replay.\(source.rawValue)-", maxSplits: 1).last.map(String.init) ?? group
-    }
-
     /// The progress of a run, for people.
     func progress(_ report: ReplayReport) -> String {
-        let counts = report.counts
-        return "\(Int(report.part * 100)) % read, \(counts[.matched]) matched, \(counts[.produced]) "
+        let (matched, produced) = (report.counts[.matched, default: 0], report.counts[.produced, default: 0])
+        return "\(Int(report.part * 100)) % read, \(matched) matched, \(produced) "
             + (isDryRun ? "would be produced again" : "produced again")
-            + (counts.missed > 0 ? ", \(counts.missed) not" : "")
+            + (report.counts.missed > 0 ? ", \(report.counts.missed) not" : "")
     }
 
     /// The outcome of a run, for people.
     func text(_ report: ReplayReport, _ seconds: Double) -> String {
         let counts = report.counts
         let things = source == .results ? "results" : "dead letters"
-        var parts = ["\(counts[.produced]) requests \(isDryRun ? "would be" : "were") produced again"]
-        func add(_ count: Int64, _ words: String) { if count > 0 { parts.append("\(count) \(words)") } }
-        add(counts[.repeated], "were further \(things) of the same")
-        add(counts[.expired], "have expired and were left out")
-        add(counts[.gone], "are gone")
-        add(counts[.unreadable], "cannot be read")
-        add(counts[.refused], "cannot be asked for again")
-        add(counts[.lost], "offsets of \(topic) were gone before they were read")
+        var parts = ["\(counts[.produced, default: 0]) requests \(isDryRun ? "would be" : "were") produced again"]
+        for (kind, words) in [
+            (.repeated, "were further \(things) of the same"), (.expired, "have expired and were left out"),
+            (.gone, "are gone"), (.unreadable, "cannot be read"), (.refused, "cannot be requested again"),
+        ] as [(ReplayOutcome, String)] {
+            if let count = counts[kind] { parts.append("\(count) \(words)") }
+        }
         let isPart = isDryRun && !report.isDone
         let sum =
-            "of \(counts[.matched]) \(things) that matched\(isPart ? " so far" : ""): \(parts.joined(separator: ", "))"
+            "of \(counts[.matched, default: 0]) \(things) that matched\(isPart ? " so far" : ""): \(parts.joined(separator: ", "))"
         let time = tenths(seconds)
         if isDryRun {
             let end =
@@ -58,13 +52,12 @@ extension ReplayOrder {
             }
         guard rows.count > 1 else { return "" }
         let widths = rows[0].indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
-        var text = rows.map { row in
+        let text = rows.map { row in
             let cells = row.enumerated().map {
                 padded($0.element, to: $0.offset < row.count - 1 ? widths[$0.offset] : 0)
             }
             return "  " + cells.joined(separator: "  ") + "\n"
         }.joined()
-        if report.tally.others > 0 { text += "  and \(report.tally.others) of other kinds\n" }
         return text + "the first: \(report.tally.first.map { printable($0, limit: 300) }.joined(separator: ", "))\n"
     }
 
@@ -83,7 +76,7 @@ extension ReplayOrder {
         json.member("was_done", report.wasDone)
         json.member("began_at_ms", report.beganMs)
         json.member("took_ms", Int64(seconds * 1_000))
-        for kind in ReplayCounts.Kind.allCases { json.member("\(kind)", counts[kind]) }
+        for kind in ReplayOutcome.allCases { json.member("\(kind)", counts[kind, default: 0]) }
         json.name("kinds")
         json.beginArray()
         for (row, count) in report.tally.rows {

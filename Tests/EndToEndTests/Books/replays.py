@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Requests that fail and are replayed: what is written, and what a reader that shares no code with the worker finds.
+"""Requests that fail and are replayed, written and read without the worker's code.
 
     replays.py produce SERVERS TOPIC BOOK COUNT PREFIX OTHER   writes so many notifications in all forms, one in ten for a
                                         token with PREFIX, some with OTHER; each notification is a line of the book
     replays.py check SERVERS TOPIC BOOK PREFIX [TIMES]   of the notifications with PREFIX each was replayed once (or so many
                                         times), as it was, where it was, and says so; no other one was
-    replays.py results SERVERS TOPIC BOOK PREFIX         each of them was accepted once it was replayed, and says of which
     replays.py sent CONTROL BOOK PREFIX  what the simulator saw: these twice, others once
     replays.py case SERVERS NAME         requests and results of each kind that decides; prints where they are
     replays.py letters SERVERS NAME      dead letters of each kind; prints where their requests are
@@ -162,28 +161,6 @@ def check(servers, topic, book, prefix, times="1"):
         raise RuntimeError("the replay is not what it is to be")
 
 
-def results(servers, topic, book, prefix):
-    wanted = {line["of"]: line for line in read_book(book, prefix)[0]}
-    accepted = collections.Counter()
-    faults = collections.Counter()
-    for message in topics.read(servers, topic):
-        of = headers_of(message).get(HEADER)
-        if of is None:
-            continue
-        result = json.loads(message.value())
-        accepted[of] += result["outcome"] == "accepted"
-        if of not in wanted or result["device_token"] != wanted[of]["token"]:
-            faults["a result of another"] += 1
-        if "%(topic)s/%(partition)d/%(offset)d/%(index)d" % result["request"] == of:
-            faults["a result without a request of its own"] += 1
-    faults["not accepted"] += len(wanted.keys() - (+accepted).keys())
-    faults["accepted more than once"] += sum(count > 1 for count in accepted.values())
-    found = {fault: count for fault, count in faults.items() if count}
-    print(f"{sum(accepted.values())} replayed and accepted of {len(wanted)}; {found or 'each once'}")
-    if found:
-        raise RuntimeError("the results are not what they are to be")
-
-
 def sent(control, book, prefix):
     requests = collections.Counter()
     for token, count, _ in simulator.read(control).values():
@@ -198,7 +175,7 @@ def sent(control, book, prefix):
         raise RuntimeError("the server saw something else")
 
 
-# Requests with results, and dead letters, that nobody's worker wrote: so each case is there, at once.
+# Requests with results, and dead letters, without a worker, so that each case is there at once.
 
 
 def result(place, ms, token, **members):
@@ -289,7 +266,7 @@ def list_records(servers, topic):
 
 
 def main():
-    actions = {"produce": produce, "check": check, "results": results, "sent": sent, "case": case, "letters": letters,
+    actions = {"produce": produce, "check": check, "sent": sent, "case": case, "letters": letters,
                "list": list_records}
     try:
         actions[sys.argv[1]](*sys.argv[2:])
