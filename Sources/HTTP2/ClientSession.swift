@@ -241,7 +241,7 @@ package final class ClientSession {
     /// What waits to be sent; valid until the next call.
     package var output: UnsafeRawBufferPointer { unsafe state.pointee.output.bytes }
 
-    /// Bytes of output ever made; `output` is the last of them.
+    /// Bytes of output ever made.
     package var outputTotal: Int64 { unsafe state.pointee.output.total }
 
     /// The first `count` bytes of `output` were sent (or copied elsewhere).

@@ -29,14 +29,14 @@ extension PoolPlan {
 
     @Test func `Dials the minimum one after the other`() {
         var plan = PoolPlan(minimum: 2, maximum: 4)
-        plan.run([(.start, [.dial(0)]), (.opened(0), [.dial(1)]), (.opened(1), [])])
+        plan.run([(.due, [.dial(0)]), (.opened(0), [.dial(1)]), (.opened(1), [])])
         #expect(plan.live == 2)
     }
 
     @Test func `A failure waits and only a response starts over`() {
         var plan = PoolPlan(minimum: 1, maximum: 1)
         plan.run([
-            (.start, [.dial(0)]), (.closed(0), [Self.wait]), (.due, [.dial(1)]),
+            (.due, [.dial(0)]), (.closed(0), [Self.wait]), (.due, [.dial(1)]),
             // A handshake resets nothing.
             (.opened(1), []), (.closed(1), [Self.wait]), (.due, [.dial(2)]),
         ])
@@ -48,7 +48,7 @@ extension PoolPlan {
     @Test func `A replacement dials at once whatever failed before`() {
         var plan = PoolPlan(minimum: 1, maximum: 4)
         plan.run([
-            (.start, [.dial(0)]), (.closed(0), [Self.wait]),
+            (.due, [.dial(0)]), (.closed(0), [Self.wait]),
             (.replace(minimum: 2, maximum: 2), [.dial(1)]),
             // One is ready and one under way: both are of yesterday.
             (.opened(1), [.dial(2)]),
@@ -76,7 +76,7 @@ extension PoolPlan {
 
     @Test func `A pool of no minimum sleeps until one is wanted`() {
         var plan = PoolPlan(minimum: 0, maximum: 4)
-        plan.run([(.start, []), (.saturated, [])])
+        plan.run([(.due, []), (.saturated, [])])
         #expect(plan.isAsleep && plan.isOnDemand)
         plan.run([(.wanted, [.dial(0)]), (.wanted, []), (.closed(0), [Self.wait])])
         // What failed is tried until it answers, wanted or not.
@@ -101,7 +101,7 @@ extension PoolPlan {
     @Test func `A pool of no minimum that has failed does not sleep`() {
         var plan = PoolPlan(minimum: 0, maximum: 2)
         plan.run([
-            (.start, []), (.wanted, [.dial(0)]), (.opened(0), []), (.answered(0), []), (.saturated, [.dial(1)]),
+            (.due, []), (.wanted, [.dial(0)]), (.opened(0), []), (.answered(0), []), (.saturated, [.dial(1)]),
             (.opened(1), []), (.closed(1), [Self.wait]), (.retired(0, isFault: false), [.drain(0)]), (.closed(0), []),
             (.due, [.dial(2)]),
         ])
@@ -110,7 +110,7 @@ extension PoolPlan {
     @Test func `Go away dials the successor at once`() {
         var plan = PoolPlan(minimum: 1, maximum: 4)
         plan.run([
-            (.start, [.dial(0)]), (.opened(0), []), (.answered(0), []),
+            (.due, [.dial(0)]), (.opened(0), []), (.answered(0), []),
             (.retired(0, isFault: false), [.drain(0), .dial(1)]),
             // A second GOAWAY, and the end of the old one, change nothing.
             (.retired(0, isFault: false), []), (.opened(1), []), (.closed(0), []),
@@ -121,7 +121,7 @@ extension PoolPlan {
     @Test(arguments: [true, false])
     func `A faulty end waits`(isAnswered: Bool) {
         var plan = PoolPlan(minimum: 1, maximum: 4)
-        plan.run([(.start, [.dial(0)]), (.opened(0), [])])
+        plan.run([(.due, [.dial(0)]), (.opened(0), [])])
         if isAnswered { plan.run([(.answered(0), [])]) }
         plan.run([(.retired(0, isFault: isAnswered), [.drain(0), Self.wait]), (.closed(0), []), (.due, [.dial(1)])])
     }
@@ -129,7 +129,7 @@ extension PoolPlan {
     @Test func `Many lost at once are one failure`() {
         var plan = PoolPlan(minimum: 3, maximum: 3)
         plan.run([
-            (.start, [.dial(0)]), (.opened(0), [.dial(1)]), (.opened(1), [.dial(2)]), (.opened(2), []),
+            (.due, [.dial(0)]), (.opened(0), [.dial(1)]), (.opened(1), [.dial(2)]), (.opened(2), []),
             (.answered(0), []), (.closed(0), [Self.wait]), (.closed(1), []), (.closed(2), []), (.due, [.dial(3)]),
             (.opened(3), [.dial(4)]), (.opened(4), [.dial(5)]),
         ])
@@ -139,7 +139,7 @@ extension PoolPlan {
     @Test func `Grows by one when saturated and all have answered`() {
         var plan = PoolPlan(minimum: 1, maximum: 3)
         plan.run([
-            (.start, [.dial(0)]), (.opened(0), []),
+            (.due, [.dial(0)]), (.opened(0), []),
             // One stream until the first token was seen: no reason to grow yet.
             (.saturated, []), (.answered(0), []), (.saturated, [.dial(1)]), (.saturated, []),
             (.opened(1), []), (.saturated, []), (.answered(1), []), (.saturated, [.dial(2)]),
@@ -152,7 +152,7 @@ extension PoolPlan {
     @Test func `A dial for one more that fails delays no successor`() {
         var plan = PoolPlan(minimum: 1, maximum: 3)
         plan.run([
-            (.start, [.dial(0)]), (.opened(0), []), (.answered(0), []), (.saturated, [.dial(1)]),
+            (.due, [.dial(0)]), (.opened(0), []), (.answered(0), []), (.saturated, [.dial(1)]),
             (.closed(1), [Self.wait]), (.saturated, []), (.due, []), (.saturated, [.dial(2)]),
             (.closed(2), [Self.wait]), (.retired(0, isFault: false), [.drain(0), .dial(3)]), (.closed(0), []),
             (.closed(3), [Self.wait]), (.saturated, []), (.due, [.dial(4)]),
@@ -164,7 +164,7 @@ extension PoolPlan {
     @Test func `Does not grow while a successor is waited for`() {
         var plan = PoolPlan(minimum: 2, maximum: 4)
         plan.run([
-            (.start, [.dial(0)]), (.opened(0), [.dial(1)]), (.opened(1), []), (.answered(0), []), (.answered(1), []),
+            (.due, [.dial(0)]), (.opened(0), [.dial(1)]), (.opened(1), []), (.answered(0), []), (.answered(1), []),
             (.closed(1), [Self.wait]), (.saturated, []), (.due, [.dial(2)]), (.opened(2), []),
         ])
         #expect(plan.live == 2)
@@ -174,7 +174,7 @@ extension PoolPlan {
     @Test func `A replacement has as many connections as before`() {
         var plan = PoolPlan(minimum: 1, maximum: 3)
         plan.run([
-            (.start, [.dial(0)]), (.opened(0), []), (.answered(0), []), (.saturated, [.dial(1)]), (.opened(1), []),
+            (.due, [.dial(0)]), (.opened(0), []), (.answered(0), []), (.saturated, [.dial(1)]), (.opened(1), []),
             (.replace(minimum: 1, maximum: 3), [.drain(0), .drain(1), .dial(2)]), (.opened(2), [.dial(3)]),
             (.opened(3), []),
         ])
@@ -184,7 +184,7 @@ extension PoolPlan {
     @Test func `Shrinks to the minimum after idleness`() {
         var plan = PoolPlan(minimum: 1, maximum: 3)
         plan.run([
-            (.start, [.dial(0)]), (.opened(0), []), (.answered(0), []), (.saturated, [.dial(1)]), (.opened(1), []),
+            (.due, [.dial(0)]), (.opened(0), []), (.answered(0), []), (.saturated, [.dial(1)]), (.opened(1), []),
             (.idle(1), [.drain(1)]), (.idle(0), []), (.closed(1), []),
         ])
         #expect(plan.live == 1)
@@ -193,14 +193,14 @@ extension PoolPlan {
     @Test func `Closes when the last is gone`() {
         var plan = PoolPlan(minimum: 2, maximum: 3)
         plan.run([
-            (.start, [.dial(0)]), (.opened(0), [.dial(1)]), (.close, [.drain(0), .drain(1)]), (.close, []),
+            (.due, [.dial(0)]), (.opened(0), [.dial(1)]), (.close, [.drain(0), .drain(1)]), (.close, []),
             (.closed(1), []), (.due, []), (.closed(0), [.finished]),
         ])
     }
 
     @Test func `Closes at once with nothing there`() {
         var plan = PoolPlan(minimum: 1, maximum: 1)
-        plan.run([(.start, [.dial(0)]), (.closed(0), [Self.wait]), (.close, [.finished]), (.due, [])])
+        plan.run([(.due, [.dial(0)]), (.closed(0), [Self.wait]), (.close, [.finished]), (.due, [])])
     }
 }
 

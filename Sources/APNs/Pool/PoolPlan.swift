@@ -11,7 +11,6 @@ struct PoolPlan {
     typealias ConnectionID = Int
 
     enum Event {
-        case start
         /// Something waits, and there is no connection (`isAsleep`).
         case wanted
         /// The connection is ready: handshake done and SETTINGS seen.
@@ -32,7 +31,7 @@ struct PoolPlan {
         case onProbation
         /// Unused for long.
         case idle(ConnectionID)
-        /// The time asked for by `wake` has come.
+        /// The time asked for by `wake` has come, or the pool begins.
         case due
         /// All connections are to be replaced by ones made with these limits and the present configuration.
         case replace(minimum: Int, maximum: Int)
@@ -94,7 +93,6 @@ struct PoolPlan {
     /// - Returns: what to do, in order; rare, so a fresh array.
     mutating func handle(_ event: Event, using random: inout some RandomNumberGenerator) -> [Action] {
         switch event {
-        case .start: break
         case .wanted: wanted = max(1, wanted)
         case .opened(let id): move(id, to: .open)
         case .onProbation:

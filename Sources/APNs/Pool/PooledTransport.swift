@@ -73,7 +73,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     /// Dials the first connections; with a minimum of 0, the first is dialled when something is to be sent.
     final func start() {
         outbox.transport = self
-        tell(.start)
+        tell(.due)
     }
 
     // MARK: What each protocol has its own of

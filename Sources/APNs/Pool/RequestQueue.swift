@@ -5,6 +5,9 @@ struct RequestQueue {
     private var elements: ContiguousArray<OutgoingRequest> = []
     private var head = 0
 
+    /// Storage beyond this, some megabytes after a burst, is given back.
+    private static let keptCapacity = 4_096
+
     var count: Int { elements.count - head }
     var isEmpty: Bool { head == elements.count }
 
@@ -24,7 +27,7 @@ struct RequestQueue {
     mutating func removeFirst() {
         head += 1
         if head == elements.count {
-            elements.removeAll(keepingCapacity: true)
+            elements.removeAll(keepingCapacity: elements.capacity <= Self.keptCapacity)
             head = 0
         }
     }
