@@ -76,7 +76,7 @@ let package = Package(
         + module("Bytes", settings: wrapper)
         + module("JSON", settings: wrapper, tests: ["Bytes"])
         + module("Kafka", ["CRdkafka", "CLinux"], settings: wrapper, tests: ["TestSupport", "Bytes"])
-        + module("TLS", ["COpenSSL", "CLinux"], settings: wrapper)
+        + module("TLS", ["COpenSSL", "CLinux", "Bytes"], settings: wrapper)
         + module("HTTP2", ["CNghttp2"], settings: wrapper, tests: ["Bytes"])
         + module("YAML", ["CYAML"], settings: wrapper)
         + module("HTTPServer", ["CMicrohttpd"], settings: wrapper)
@@ -88,7 +88,7 @@ let package = Package(
         + module(
             "APNs",
             ["PushTransport", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux", "Bytes"],
-            tests: ["Delivery", "APNsSimulator", "TestSeeds", "TestSupport"])
+            tests: ["Delivery", "TestSeeds", "TestSupport"])
         + module(
             "APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer", "Bytes"])
         + module("Observability", ["CLinux"], settings: wrapper)

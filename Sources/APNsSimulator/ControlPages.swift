@@ -25,14 +25,12 @@ struct ControlPages: Sendable {
             },
             Route(.get, "/faults") { [switches] _ in .json(Self.describe(switches)) },
             Route(.post, "/faults") { [switches] in Self.change(switches, $0) },
-            Route(.post, "/now") { [switches] in Self.befall(switches, $0) },
+            Route(.post, "/now") { [switches] in Self.inject(switches, $0) },
         ]
     }
 
     static let help = """
-        GET  /totals     counts since the start or the last reset, as JSON; der_signatures and
-                         padded_tokens: provider tokens that RFC 7518 or 7515 would not have, and
-                         APNs takes; without_alpn: connections, of which RFC 9113 says the same
+        GET  /totals     counts since the start or the last reset, as JSON
         GET  /accepted   lines "apns-id token count" of all that was accepted, in the order of first arrival
         GET  /received   the same of all that was, or may have been, processed
         GET  /tokens     lines "token arrived accepted"
@@ -48,7 +46,7 @@ struct ControlPages: Sendable {
         GET  /faults     latency, streams and faults as they are set
         POST /faults?latency=50ms&streams=100&fault=goaway@10000&fault=cut-after@5s
                          sets those that are named; an empty fault= takes all away
-                         fault=blackhole@1, say, befalls every connection, new ones too
+                         fault=blackhole@1, say, silences every connection, new ones too
         POST /faults?gateway=close@1000&gateway=split
                          the same of the binary gateway, from the next connection on
         POST /now?fault=goaway          does that to every connection at once; tcp-reset and
@@ -146,7 +144,7 @@ struct ControlPages: Sendable {
         return .json(describe(switches))
     }
 
-    private static func befall(_ switches: FaultSwitches, _ request: HTTPRequest) -> HTTPResponse {
+    private static func inject(_ switches: FaultSwitches, _ request: HTTPRequest) -> HTTPResponse {
         guard let name = request.parameter("fault"), let fault = Fault(name: name) else {
             let names =
                 NamedFault.all.filter(\.fault.isOfConnection).map(\.name)
@@ -154,8 +152,9 @@ struct ControlPages: Sendable {
             return .text("which fault? one of \(names.joined(separator: ", "))\n", status: 400)
         }
         guard fault.isOfConnection else {
-            return .text("'\(name)' befalls a request, not a connection: use /faults?fault=\(name)@1s\n", status: 400)
+            return .text(
+                "'\(name)' is a fault of a request, not of a connection: use /faults?fault=\(name)@1s\n", status: 400)
         }
-        return .json("{\"connections\":\(switches.befallAll(fault))}\n")
+        return .json("{\"connections\":\(switches.inject(fault))}\n")
     }
 }

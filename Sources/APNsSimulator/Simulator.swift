@@ -5,16 +5,16 @@ import PushRecords
 import Synchronization
 import TLS
 
-/// An APNs that runs here: TLS, HTTP/2, Apple's checks and answers, and whatever goes wrong on request. Beside it,
-/// where they are asked for, Apple's retired binary gateway and feedback service.
+/// A local APNs: TLS, HTTP/2, Apple's checks and answers, and faults on request. Optionally Apple's retired binary
+/// gateway and feedback service, too.
 ///
-/// It has a thread of its own and one for the control endpoint; everything here may be used from any thread. Block the
-/// signals that other threads handle before it is made.
+/// It runs a thread of its own and one for the control endpoint; its methods may be called from any thread. Block the
+/// signals that other threads handle before you create it.
 package final class Simulator: Sendable {
     package let books: Books
     package let credentials: SimulatorCredentials
     let environment: PushEnvironment
-    /// The address of notifications. The services below are on the same host, where they are served.
+    /// The address for notifications. Other services are on the same host.
     package let host: String
     package let port: UInt16
     package let managementPort: UInt16?
@@ -28,10 +28,10 @@ package final class Simulator: Sendable {
     private let control: PageServer?
     private let isStopped = Atomic(false)
 
-    /// Reads or makes certificates and keys, listens and serves.
+    /// Reads or creates certificates and keys, and starts to serve.
     ///
-    /// - Parameter books: those of a simulator before this one, to go on with them, whatever `options.book` says.
-    /// - Throws: one line: a key that cannot be read, a book that is none, a port that is taken.
+    /// - Parameter books: the books of a previous simulator, instead of `options.book`.
+    /// - Throws: one line about a key or book that cannot be read, or a port in use.
     package init(_ options: SimulatorOptions = SimulatorOptions(), books: Books? = nil) throws(SimulatorError) {
         let books =
             if let books { books } else if let path = options.book {
@@ -48,13 +48,14 @@ package final class Simulator: Sendable {
         do {
             thread = try LoopThread(name: "apns-simulator") { loop in
                 do throws(SimulatorError) {
-                    let doors = try Doors(
+                    let acceptors = try Acceptors(
                         options, loop: loop, keys: keys, context: context, binaryContext: binaryContext, books: books,
                         channels: channels, feedback: feedback)
                     let ports = [
-                        doors.notifications.port, doors.management?.port, doors.gateway?.port, doors.feedback?.port,
+                        acceptors.notifications.port, acceptors.management?.port, acceptors.gateway?.port,
+                        acceptors.feedback?.port,
                     ]
-                    handoff.give(.success((FaultSwitches(doors, loop: loop, options: options), ports)))
+                    handoff.give(.success((FaultSwitches(acceptors, loop: loop, options: options), ports)))
                 } catch {
                     handoff.give(.failure(error))
                     loop.stop()
@@ -95,12 +96,12 @@ package final class Simulator: Sendable {
         controlPort = control?.port
     }
 
-    /// Latency and faults, to be changed while it runs.
+    /// Latency and faults.
     package let switches: FaultSwitches
 
     deinit { stop() }
 
-    /// Makes so many channels that store nothing, as requests would; their ids. Throws when they do not fit.
+    /// Creates channels that store nothing, and returns their ids. Throws if there is no room for them.
     package func fill(_ count: Int, bundleID: String) throws(SimulatorError) -> [String] {
         var ids: [String] = []
         for _ in 0..<count {
@@ -112,16 +113,15 @@ package final class Simulator: Sendable {
         return ids
     }
 
-    /// Lets the feedback service tell of a device token, in hex, that lost the app at that time: once, to whoever asks
-    /// next.
+    /// Adds a device token, in hex, that lost the app at that time: the feedback service sends it to its next client.
     ///
-    /// - Throws: one line, when it is no token.
+    /// - Throws: one line if it is no token.
     package func addFeedback(token: String, atSeconds seconds: UInt32) throws(SimulatorError) {
         try feedback.add(SimulatorOptions.FeedbackItem(token: token, seconds: seconds))
     }
 
-    /// Stops listening, says GOAWAY on every connection (status 10 on the gateway's) and closes it, answers
-    /// outstanding; returns when all threads are gone. The books stay. Calling it again does nothing.
+    /// Stops listening, sends GOAWAY on every connection (status 10 on the gateway's) and closes it without waiting for
+    /// answers. Returns when all threads have ended. The books stay. Calling it again does nothing.
     package func stop() {
         guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
         control?.stop()

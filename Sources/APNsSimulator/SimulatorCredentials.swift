@@ -1,9 +1,9 @@
 internal import Glibc
 package import TLS
 
-/// What a client needs to trust the simulator and be trusted by it; made once, kept in a directory if there is one.
+/// The certificates and keys of a simulator and its clients, kept in a directory if there is one.
 package struct SimulatorCredentials: Sendable {
-    /// Of the key that is made: ten characters, as Apple's.
+    /// The id of the provider key: ten characters, as Apple's.
     package static let keyID = "SIMULATOR1"
     package static let teamID = "TEAM123456"
     package static let bundleID = "com.example.app"
@@ -11,10 +11,10 @@ package struct SimulatorCredentials: Sendable {
     package var authority: CertificateAuthority
     /// The provider's private key, PKCS#8 in PEM, as Apple's `.p8`.
     package var providerKeyPEM: String
-    /// A client certificate for `bundleID`, for providers that use one.
+    /// A client certificate for `bundleID`.
     package var clientCertificatePEM: String
     package var clientKeyPEM: String
-    /// Their directory, or `nil` if they are in memory only.
+    /// Their directory, if they are not in memory only.
     package var directory: String?
 
     package var caPEM: String { authority.certificatePEM }
@@ -23,12 +23,12 @@ package struct SimulatorCredentials: Sendable {
     package var clientCertificateFile: String? { directory.map { "\($0)/client.pem" } }
     package var clientKeyFile: String? { directory.map { "\($0)/client-key.pem" } }
 
-    /// Reads them from the directory, and makes what is missing there.
+    /// Reads them from the directory, and creates missing ones.
     package init(directory: String?) throws(SimulatorError) {
         self.directory = directory
         do {
             if let directory { try Files.makeDirectory(directory) }
-            // Two simulators that start at once in a new directory would each replace what the other made.
+            // Two simulators that start in a new directory at once would replace each other's files.
             let lock = try directory.map { try Files.lock($0) }
             defer { if let lock { close(lock) } }
             let (pair, isNew) = try Self.kept(in: directory, ["ca.pem", "ca-key.pem"]) {
@@ -37,7 +37,7 @@ package struct SimulatorCredentials: Sendable {
             }
             let authority = try CertificateAuthority(certificatePEM: pair[0], keyPEM: pair[1])
             let key = try Self.kept(in: directory, ["AuthKey_\(Self.keyID).p8"]) { [try SelfSigned.privateKey()] }
-            // A certificate that another authority issued is worth nothing.
+            // Not valid with a new authority.
             let client = try Self.kept(in: directory, ["client.pem", "client-key.pem"], isStale: isNew) {
                 let made = try authority.issueClient(bundleID: Self.bundleID)
                 return [made.certificatePEM, made.keyPEM]
@@ -52,7 +52,7 @@ package struct SimulatorCredentials: Sendable {
         }
     }
 
-    /// Returns the texts of these files. If one is missing, or if they are stale, makes and writes all of them.
+    /// Returns the texts of these files. If one is missing, or if they are stale, creates and writes all of them.
     private static func kept(
         in directory: String?, _ names: [String], isStale: Bool = false, make: () throws -> [String]
     ) throws -> (texts: [String], isNew: Bool) {
@@ -70,13 +70,13 @@ package struct SimulatorCredentials: Sendable {
     }
 }
 
-/// The few things done with files: whole small texts, read and written.
+/// Reads and writes small text files.
 enum Files {
     static func makeDirectory(_ path: String) throws(SimulatorError) {
         guard mkdir(path, 0o755) == 0 || errno == EEXIST else { throw failure("cannot make the directory \(path)") }
     }
 
-    /// `nil`: there is no such file.
+    /// Returns `nil` if there is no such file.
     static func read(_ path: String, limit: Int = 1 << 20) throws(SimulatorError) -> String? {
         let fd = open(path, O_RDONLY | O_CLOEXEC)
         if fd < 0, errno == ENOENT { return nil }
@@ -93,8 +93,7 @@ enum Files {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Keeps other processes from what they lock the same directory for, until the descriptor that is returned is
-    /// closed; waits for them 10 s.
+    /// Locks a directory until the returned descriptor is closed. Waits up to 10 s for other processes.
     static func lock(_ directory: String) throws(SimulatorError) -> Int32 {
         let fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard fd >= 0 else { throw failure("cannot open the directory \(directory)") }
@@ -111,7 +110,7 @@ enum Files {
         return fd
     }
 
-    /// Replaces a file, whole or not at all; private ones can be read by their owner only.
+    /// Replaces a file atomically. Only the owner can read a private one.
     static func write(_ text: String, to path: String, isPrivate: Bool) throws(SimulatorError) {
         let draft = "\(path).new"
         try writeDraft(text, to: draft, isPrivate: isPrivate)

@@ -1,17 +1,17 @@
 package import PushRecords
 
-/// What `apns-worker simulate` and the tests can set; every value has a default.
+/// The settings of a simulator; every one has a default.
 package struct SimulatorOptions: Sendable {
     /// A numeric address, or `localhost`.
     package var host = "127.0.0.1"
-    /// 0 takes any free port. So do the ports below, which are on the same host.
+    /// 0 takes any free port, as for the other ports, which are on the same host.
     package var port: UInt16 = 0
     /// The port of channel management, if it is served.
     package var managementPort: UInt16?
     /// The port of the retired binary gateway, if it is served.
     package var gatewayPort: UInt16?
     package var gatewayFaults: [GatewayFault] = []
-    /// Longest payload at the gateway, in bytes; Apple's since 2014 by default.
+    /// The longest payload at the gateway, in bytes; the default is Apple's since 2014.
     package var gatewayPayloadLimit = 2048
     /// The port of the feedback service, if it is served.
     package var feedbackPort: UInt16?
@@ -19,11 +19,11 @@ package struct SimulatorOptions: Sendable {
     package var feedback: [FeedbackItem] = []
     /// The port of the control endpoint, if it is served.
     package var controlPort: UInt16? = 0
-    /// The directory of certificates and keys, which are made on the first start. Without one they are made in memory.
+    /// The directory of certificates and keys, which are created on the first start. Without one they are in memory.
     package var directory: String?
     /// Further names and addresses of the server's certificate, beside localhost, 127.0.0.1 and ::1.
     package var names: [String] = []
-    /// Further keys that provider tokens may be signed with.
+    /// Further keys for provider tokens.
     package var keys: [KeyFile] = []
     /// Whether `authorization` is checked.
     package var wantsProviderToken = true
@@ -38,27 +38,27 @@ package struct SimulatorOptions: Sendable {
     package var channelLimit = ChannelBook.appleLimit
     /// SETTINGS_MAX_CONCURRENT_STREAMS before a connection showed a valid provider token; as seen at Apple: 1.
     package var firstStreams: UInt32 = 1
-    /// And after it.
+    /// SETTINGS_MAX_CONCURRENT_STREAMS after it.
     package var streams: UInt32 = 1000
     package var lifetimes = TokenLifetimes()
     package var latency = Latency.none
     package var faults: [FaultRule] = []
-    /// For latencies, made ids and split frames: the same seed, the same run.
+    /// The seed of latencies, new ids and split frames.
     package var seed: UInt64 = 1
     package var connectionLimit = 1024
-    /// The number of distinct pairs of apns-id and device token that the books keep. A pair takes about 110 bytes, and
-    /// each distinct token about 150 more (measured with a million of each).
+    /// The most distinct pairs of apns-id and device token in the books. A pair takes about 110 bytes, and each distinct
+    /// token about 150 more (measured with a million of each).
     package var bookLimit = 64_000_000
-    /// A file that keeps the books beyond the end of the process.
+    /// A file that keeps the books after the process ends.
     package var book: String?
 
     /// A provider's key: the `.p8`, or its public half in PEM.
     package struct KeyFile: Sendable, Hashable {
         package var path: String
         package var keyID: String
-        /// `nil`: any team.
+        /// `nil` allows any team.
         package var teamID: String?
-        /// `nil`: both environments.
+        /// `nil` allows both environments.
         package var environment: PushEnvironment?
 
         package init(path: String, keyID: String, teamID: String? = nil, environment: PushEnvironment? = nil) {
@@ -69,11 +69,11 @@ package struct SimulatorOptions: Sendable {
         }
     }
 
-    /// A device token without the app, and since when.
+    /// A device token without the app.
     package struct FeedbackItem: Sendable, Hashable {
         /// In hex.
         package var token: String
-        /// Since the epoch.
+        /// When the app was removed, since the epoch.
         package var seconds: UInt32
 
         package init(token: String, seconds: UInt32) {

@@ -2,8 +2,7 @@ import Glibc
 import PushRecords
 
 extension Simulator {
-    /// What `simulate --help` prints below its options: the table of device tokens, the names of faults, the control
-    /// endpoint.
+    /// The text of `simulate --help` below its options: device tokens, names of faults, and the control endpoint.
     package static var helpText: String {
         var text = TokenTable.text()
         text += """
@@ -21,7 +20,7 @@ extension Simulator {
             Several at once are fine. Of two that meet in one request, a token's own comes first, then the rule that
             stands first; an answer that comes with a fault does not wait for --latency.
 
-            Faults of the binary gateway, for --gateway-fault; they befall each of its connections:
+            Faults of the binary gateway, for --gateway-fault; they apply to each of its connections:
 
 
             """
@@ -39,7 +38,7 @@ extension Simulator {
         "  \(name)\(String(repeating: " ", count: max(1, 20 - name.count)))\(help)\n"
     }
 
-    /// What it prints when it has started: where it listens, and how a worker is pointed at it.
+    /// The text printed after the start: the addresses, and the configuration of a worker that uses it.
     package var instructions: String {
         // As URLs have it (RFC 3986, 3.2.2).
         let host = host.contains(":") ? "[\(host)]" : host
@@ -48,7 +47,7 @@ extension Simulator {
         if let gatewayPort { text += "binary gateway on \(host):\(gatewayPort)\n" }
         if let feedbackPort { text += "feedback service on \(host):\(feedbackPort)\n" }
         if let controlPort { text += "control endpoint: http://\(host):\(controlPort)/\n" }
-        // Relative ones would start from the folder of the configuration that they are put into.
+        // Relative paths would start at the directory of the worker's configuration.
         guard let caFile = credentials.caFile.map(Self.absolute),
             let keyFile = credentials.providerKeyFile.map(Self.absolute),
             let clientFile = credentials.clientCertificateFile.map(Self.absolute),
@@ -73,7 +72,7 @@ extension Simulator {
             """ + gatewayApp(caFile: caFile, certificateFile: clientFile, keyFile: clientKeyFile)
     }
 
-    /// The same for the gateway, where there is one.
+    /// The configuration for the gateway, if it is served.
     private func gatewayApp(caFile: String, certificateFile: String, keyFile: String) -> String {
         guard let gatewayPort else { return "" }
         return """
@@ -89,7 +88,7 @@ extension Simulator {
             """
     }
 
-    /// The path from the root, without links; as it is, when there is nothing.
+    /// The absolute path without links, or the path itself if it does not exist.
     private static func absolute(_ path: String) -> String {
         guard let found = realpath(path, nil) else { return path }
         defer { free(found) }

@@ -24,14 +24,14 @@ extension DeliveryMachine {
         let least = ledger[partition].commits.refusals == 0 ? 1 : 0
         let most = max(below + roomAboveHorizon(partition, at: next), least)
         return min(
-            budget.records(for: ledger[partition].group), most, ledger[partition].isSpanFull ? 1 : .max)
+            budget.records(for: ledger[partition].group), most, ledger[partition].mapEighths >= 7 ? 1 : .max)
     }
 
     private func roomAboveHorizon(_ partition: PartitionSlot, at offset: Int64) -> Int {
         budget.aboveHorizon(open: ledger[partition].openAboveHorizon(at: offset), partitions: ledger.count)
     }
 
-    /// The place of a partition's records, with an offset of 0; empty if the assignment is gone.
+    /// The place of a partition's records for crash reports, with an offset of 0; empty if the assignment is gone.
     package func place(of id: PartitionID) -> CrashPlace { ledger.find(id).map { ledger[$0].place } ?? CrashPlace() }
 
     /// What a dead letter takes in memory until it is written, nearly.
@@ -67,7 +67,8 @@ extension DeliveryMachine {
             journal.events.append(.offsetReset(id, committed: committed, offset: offset))
             ledger.reset(partition)
         }
-        if ledger[partition].ledger.isBelow(offset) { return .below(highest: ledger[partition].ledger.highestArrived) }
+        let highest = ledger[partition].ledger.highestReceived
+        if offset <= highest { return .below(highest: highest) }
 
         let isRetry = ledger[partition].tierDelayMs > 0
         let request =
@@ -86,11 +87,8 @@ extension DeliveryMachine {
         if request.target == .none, Self.letterBytes(key, value, headers) > letterRoom { return .noLetterRoom }
         journal.counters.recordsReceived &+= 1
 
-        forgoPassedOver(partition, below: offset)
         let settledIndexes: [Range<Int64>]
         switch ledger.receive(partition, offset, in: &store) {
-        case .again(let record):
-            return receiveAgain(record, request, partition, timestampMs, key, value, headers)
         case .known:
             return .known
         case .settledBefore:
@@ -130,46 +128,6 @@ extension DeliveryMachine {
         makeBody(of: record, request, partition, timestampMs)
         admitNew(record, partition)
         return .taken
-    }
-
-    /// A record of a partition that came back, which is open since before: what was dropped of it is taken again.
-    private mutating func receiveAgain(
-        _ record: RecordSlot, _ request: ParsedRequest, _ partition: PartitionSlot, _ timestampMs: Int64,
-        _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
-    ) -> Receipt {
-        guard store[record].isDropped else {
-            journal.counters.duplicatesSkipped &+= 1
-            return .known
-        }
-        guard Int(store[record].count) == request.tokenCount else {
-            // What was dropped cannot be read any more, or another record has that offset now, which the owner finds
-            // out. The record must not stay open for ever.
-            store[record].forgo()
-            if request.target == .none { return admitDeadLetter(record, request, key, value, headers) }
-            ledger.finish(record, in: &store)
-            return .known
-        }
-        if store.hasBody(record) {
-            // Some of it is on connections, and its bytes are lent.
-            store[bodyOf: record].inheritedDoubtEnd =
-                request.isInvalid ? 0 : ledger[partition].ledger.inheritedDoubtEnd(at: store[record].offset)
-        } else {
-            makeBody(of: record, request, partition, timestampMs)
-        }
-        store[record].holders += 1
-        store[record].takeAgain()
-        if store[record].indexesUnderWay != nil { store[record].hasSettledIndexes = true }
-        admitNew(record, partition)
-        return .taken
-    }
-
-    /// Records that were dropped when the partition was lost and do not come again, since retention or compaction took
-    /// them meanwhile. What is on connections goes on to its end.
-    private mutating func forgoPassedOver(_ partition: PartitionSlot, below offset: Int64) {
-        for record in ledger.passedOver(partition, below: offset) where store[record].isDropped {
-            store[record].forgo()
-            ledger.finish(record, in: &store)
-        }
     }
 
     private mutating func makeBody(
@@ -267,14 +225,15 @@ extension DeliveryMachine {
         guard store.hasBody(record) else { return true }
         let group = Int(store[record].group)
         var left = limit
-        if let partition = ledger.find(store[record].partition), ledger[partition].phase == .active {
-            let offset = store[record].offset
-            let below = ledger[partition].horizon.allowed.indexes(at: offset)
-            if below < store[record].count {
-                let belowHorizon = Int(max(0, below - store[record].cursor.index))
-                left = min(left, belowHorizon + roomAboveHorizon(partition, at: offset))
-                if left == 0 { raiseHorizon(to: record, partition) }
-            }
+        guard let partition = ledger.find(store[record].partition), ledger[partition].phase == .active else {
+            return false
+        }
+        let offset = store[record].offset
+        let below = ledger[partition].horizon.allowed.indexes(at: offset)
+        if below < store[record].count {
+            let belowHorizon = Int(max(0, below - store[record].cursor.index))
+            left = min(left, belowHorizon + roomAboveHorizon(partition, at: offset))
+            if left == 0 { raiseHorizon(to: record, partition) }
         }
         while !store[record].isAdmitted {
             guard left > 0, budget.hasRoom(for: group) else { return false }
@@ -286,7 +245,7 @@ extension DeliveryMachine {
             let app = Int(store[bodyOf: record].app)
             var isShareFull = false
             if apps.areMany, app >= 0, !store[bodyOf: record].isInvalid {
-                if !budget.isFull(app: app) || dispatch.breakers.isClosed(app) {
+                if !budget.isFull(app: app) || dispatch.breakers.apps[app].isClosed {
                     budget.endFull(app: app)
                 } else if budget.hasWaitedForShare(
                     app: app, oldestNs: dispatch.oldestNs(app, in: store), nowNs: now.ns)
@@ -339,7 +298,7 @@ extension DeliveryMachine {
         } else {
             store[record].cursor.index = 1
         }
-        if store[record].hasSettledIndexes, store.isTaken(index, of: record) {
+        if store[record].hasSettledIndexes, store.isSettled(index, of: record) {
             journal.counters.duplicatesSkipped &+= 1
             return
         }

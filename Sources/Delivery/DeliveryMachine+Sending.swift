@@ -12,18 +12,20 @@ extension DeliveryMachine {
 
     // MARK: In turn
 
-    /// Waits behind the others of its device, or has its turn.
+    /// Puts a notification behind the others of its device, or makes it ready if there are none.
     mutating func waitForTurn(_ slot: NotificationSlot) {
         guard settings.ordering == .device else {
             return dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
         }
-        let head = dispatch.devices.head(for: slot, in: &store)
-        if ledger.parked > 0, let partition = partitionToWaitFor(slot, beside: head) {
+        // Earlier ones of its partition wait for the horizon outside of their device queues.
+        if let partition = ledger.find(store[recordOf: slot].partition), !ledger[partition].behindHorizon.isEmpty,
+            !ledger.allows(slot, partition, in: store)
+        {
             return waitForHorizon(slot, partition)
         }
-        switch dispatch.devices.enter(slot, behind: head, in: &store) {
+        switch dispatch.devices.enter(slot, in: &store) {
         case .first:
-            takeTurn(slot)
+            dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
         case .behind:
             break
         case .full(let turnedAway):
@@ -31,70 +33,41 @@ extension DeliveryMachine {
         }
     }
 
-    /// The partition for whose commit it must wait outside of its device queue: some of that partition's notifications
-    /// are parked and come before it. `nil` if it may join its queue: it does not have to wait for a commit, or it goes
-    /// behind another one of its partition that waits in the queue.
-    private func partitionToWaitFor(_ slot: NotificationSlot, beside head: NotificationSlot?) -> PartitionSlot? {
-        guard let partition = ledger.find(store[recordOf: slot].partition), ledger[partition].parked > 0,
-            !ledger.allows(slot, partition, in: store)
-        else { return nil }
-        var member = head ?? NotificationSlot.none
-        while member != .none {
-            if store[recordOf: member].partition == partition, !ledger.allows(member, partition, in: store) {
-                return nil
-            }
-            member = store[member].queue.next
-        }
-        return partition
-    }
-
-    /// Takes a notification out of its device queue; if it was the first, the next one has its turn. Its token must
-    /// still be there.
+    /// Takes a notification out of its device queue; if it was the first, the next one is ready, or waits if Apple had
+    /// too many notifications for the device. Its token must still be there.
     mutating func leaveDeviceQueue(_ slot: NotificationSlot) {
-        if let next = dispatch.devices.leave(slot, in: &store) { takeTurn(next) }
-    }
-
-    /// The first of its device queue is ready, or waits if Apple had too many notifications for the device.
-    private mutating func takeTurn(_ slot: NotificationSlot) {
-        if dispatch.devices.isSlowed(slot, in: store) {
-            store[slot].sinceNs = now.ns
-            dispatch.backOff(slot, in: &store, nowNs: now.ns)
+        guard let next = dispatch.devices.leave(slot, in: &store) else { return }
+        if store[slot].tries.slowsDevice {
+            store[next].sinceNs = now.ns
+            dispatch.backOff(next, in: &store, nowNs: now.ns)
         } else {
-            dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
+            dispatch.becomeReady(next, first: false, in: &store, nowNs: now.ns)
         }
     }
 
-    /// Waits until an acknowledged commit names a send horizon above its record.
+    /// Makes a notification wait until an acknowledged commit names a send horizon above its record. The commit may
+    /// never come, so it leaves its device queue to notifications of other partitions. Those of its own partition leave
+    /// with it, in order.
     mutating func waitForHorizon(_ slot: NotificationSlot, _ partition: PartitionSlot) {
         ledger.waitForHorizon(slot, partition, in: &store)
-        // The commit may never come, and a circuit waits for its probe: another one may try.
+        // Another one may try a circuit that waits for this one.
         dispatch.breakers.endProbe(slot, in: store)
-        if ledger[partition].commits.isImpossible || ledger[partition].parked > 0 { park(slot, partition) }
-    }
-
-    /// It waits for a commit that is impossible, and lets others of its device go first, which other partitions
-    /// brought. Those of its own partition leave the device queue with it: they come back in their order.
-    mutating func park(_ slot: NotificationSlot, _ partition: PartitionSlot) {
-        if store[slot].standing == .member {
-            var next = store[slot].queue.next
-            while next != .none {
-                let other = next
-                next = store[other].queue.next
-                guard store[recordOf: other].partition == partition else { continue }
-                leaveDeviceQueue(other)
-                ledger.queueBehindHorizon(other, partition, in: &store)
-                ledger.park(other, partition, in: &store)
-            }
-            leaveDeviceQueue(slot)
+        guard store[slot].isInDeviceQueue else { return }
+        var next = store[slot].queue.next
+        while next != .none {
+            let other = next
+            next = store[other].queue.next
+            guard store[recordOf: other].partition == partition else { continue }
+            leaveDeviceQueue(other)
+            ledger.waitForHorizon(other, partition, in: &store)
         }
-        ledger.park(slot, partition, in: &store)
+        leaveDeviceQueue(slot)
     }
 
     /// What waited for the send horizon goes on, as far as that allows it now.
     mutating func passHorizon(_ partition: PartitionSlot) {
         guard !ledger[partition].horizon.isStale else { return }
-        // Those of one device go in this order.
-        if ledger[partition].parked > 0 { ledger.orderBehindHorizon(partition, in: &store) }
+        ledger.sortBehindHorizon(partition, in: &store)
         var next = ledger[partition].behindHorizon.head
         while next != .none {
             let slot = next
@@ -103,21 +76,14 @@ extension DeliveryMachine {
                 ledger.advanceHorizon(slot, partition, in: store)
                 break
             }
+            takeOut(slot)
+            // It waits nowhere, as when it was admitted.
+            store.move(slot, to: .admitted)
             // What came to be due while it waited needs no tier.
             if store[slot].deferral?.reason == .scheduled, isDue(slot), isSending(slot) { store[slot].deferral = nil }
-            // It was a probe when it began to wait.
-            if store[slot].deferral == nil, let reason = reasonToDefer(slot) {
-                deferToTier(slot, reason)
-                continue
-            }
-            ledger.leaveHorizon(slot, partition, in: &store)
-            // It waits nowhere, as when it was admitted: if its device queue turns it away, it must not be taken out of
-            // a list twice.
-            store.move(slot, to: .admitted)
-            if let deferral = store[slot].deferral {
+            // The circuits may have opened meanwhile.
+            if let deferral = store[slot].deferral ?? reasonToDefer(slot).map({ .init(reason: $0) }) {
                 moveDeferred(slot, deferral)
-            } else if store[slot].standing == .member {
-                dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
             } else {
                 waitForTurn(slot)
             }
@@ -218,10 +184,9 @@ extension DeliveryMachine {
             journal.counters.late &+= 1
             return
         }
-        var handedMs: UInt32?
+        let handedMs: UInt32
         switch store[slot].state {
         case .handed(let atMs): handedMs = atMs
-        case .orphaned: break
         case .free, .admitted, .queued, .ready, .behindHorizon, .backingOff, .concluded:
             journal.counters.late &+= 1
             return
@@ -229,7 +194,7 @@ extension DeliveryMachine {
         if let place = store.place(of: store[slot].record) { crash_at(place) }
         dispatch.cameBack(Int(store[slot].app), isSuspect: store[slot].isSuspect)
         store[recordOf: slot].handed -= 1
-        guard let handedMs else {
+        guard store[recordOf: slot].partition != .none else {
             journal.counters.late &+= 1
             return forgetOrphan(slot)
         }
@@ -265,8 +230,17 @@ extension DeliveryMachine {
         } else if isSending(slot) {
             deferToTier(slot, .unprocessed)
         } else {
-            giveUp(slot)
+            drop(slot)
         }
+    }
+
+    /// Frees a notification whose assignment is gone.
+    private mutating func forgetOrphan(_ slot: NotificationSlot) {
+        let record = store[slot].record
+        leaveDeviceQueue(slot)
+        releaseBytes(slot)
+        free(slot)
+        if store[record].handed == 0 { store.giveBack(record) }
     }
 
     private mutating func handleDoubt(_ slot: NotificationSlot, _ completion: Completion) {
@@ -300,6 +274,9 @@ extension DeliveryMachine {
         if completion.uniqueIDText >= 0 {
             budget.takeBytes(batch.texts[Int(completion.uniqueIDText)].utf8.count, for: slot, in: &store)
         }
+        if completion.reasonText >= 0 {
+            budget.takeBytes(batch.texts[Int(completion.reasonText)].utf8.count, for: slot, in: &store)
+        }
         let app = Int(store[slot].app)
         let tookMs = Int64(UInt32(truncatingIfNeeded: now.ns / 1_000_000) &- handedMs)
         let handedNs = now.ns - tookMs * 1_000_000
@@ -323,9 +300,7 @@ extension DeliveryMachine {
         {
             verdict = row.again
         }
-        if completion.status == 429, completion.reason.subject != .ourTokens {
-            dispatch.devices.slow(slot, untilNs: now.ns + Dispatch.backOffNs, in: store)
-        }
+        store[slot].tries.slowsDevice = completion.status == 429 && completion.reason.subject != .ourTokens
         if dispatch.breakers.isGated(app) {
             dispatch.breakers.note(completion, verdict, for: slot, handedNs: handedNs, in: store, journal: &journal)
             followCircuits()
@@ -349,9 +324,9 @@ extension DeliveryMachine {
             retry(slot, delayMs: row.delayMs)
         case .credentialFault:
             // Nothing more of this credential, or topic, is resent before a probe went well.
-            let effect = dispatch.breakers.fault(
+            let isCurrent = dispatch.breakers.fault(
                 slot, completion.reason, handedNs: handedNs, in: store, journal: &journal)
-            if effect == .outdated { resend(slot) } else { retry(slot, delayMs: VerdictTable.shortDelayMs) }
+            if isCurrent { retry(slot, delayMs: VerdictTable.shortDelayMs) } else { resend(slot) }
             followCircuits()
         }
     }
@@ -389,7 +364,7 @@ extension DeliveryMachine {
         store[slot].tries.resends = 0
         store[slot].tries.resentFor = .none
         if !isSending(slot) {
-            giveUp(slot)
+            drop(slot)
         } else if let reason = reasonToDefer(slot) {
             deferToTier(slot, reason)
         } else if isFull {
@@ -411,9 +386,9 @@ extension DeliveryMachine {
 
     // MARK: Again
 
-    /// Whether what waits of its partition is sent.
+    /// Whether its partition is not being given up.
     func isSending(_ slot: NotificationSlot) -> Bool {
-        ledger.find(store[recordOf: slot].partition).map { ledger[$0].isSending } ?? false
+        ledger.find(store[recordOf: slot].partition).map { !ledger[$0].isLeaving } ?? false
     }
 
     /// Through no fault of its own.
@@ -426,7 +401,7 @@ extension DeliveryMachine {
     private mutating func sendAgain(_ slot: NotificationSlot, tries: UInt8) {
         journal.counters.apps[Int(store[slot].app)].resends &+= 1
         if !isSending(slot) {
-            giveUp(slot)
+            drop(slot)
         } else if let reason = reasonToDefer(slot) {
             deferToTier(slot, reason)
         } else if tries <= Self.quickTries {

@@ -148,11 +148,11 @@ extension DeliveryMachine {
             dispatch.remove(slot, from: &store)
         case .behindHorizon:
             if let partition = ledger.find(store[recordOf: slot].partition) {
-                ledger.leaveHorizon(slot, partition, in: &store)
+                ledger[partition].behindHorizon.remove(slot, from: &store)
             }
         case .admitted, .queued, .handed:
             break
-        case .free, .orphaned, .concluded:
+        case .free, .concluded:
             preconditionFailure("what is gone or decided waits nowhere")
         }
     }

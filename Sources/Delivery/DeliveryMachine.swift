@@ -95,11 +95,8 @@ package struct DeliveryMachine: ~Copyable {
             dispatch.breakers.cutOff(isBusy: apps.indices.map { dispatch.handed($0) > 0 }, journal: &journal)
             followCircuits()
         }
-        dispatch.devices.expire(now.ns)
-        if ledger.unassignedCount > 0 {
-            let (over, late) = ledger.endedUnassigned(nowNs: now.ns)
-            release(over, because: nil)
-            release(late, because: { .suspendedReleased($0) })
+        if ledger.suspendedCount > 0 {
+            release(ledger.endedSuspensions(nowNs: now.ns), because: { .suspendedReleased($0) })
         }
         while let slot = dispatch.nextBackedOff(in: &store, nowNs: now.ns) { becomeReadyAgain(slot) }
     }
@@ -115,7 +112,7 @@ package struct DeliveryMachine: ~Copyable {
     package mutating func replaceApps(_ routes: [AppRoute], now: DeliveryTime) -> AppMapping {
         self.now = now
         let mapping = enter(routes)
-        dispatch.breakers.finishReload(in: store, journal: &journal)
+        dispatch.breakers.finishReload(journal: &journal)
         budget.setTotal(settings.mostOpen(streams: dispatch.capacity))
         followCircuits()
         return mapping
@@ -166,11 +163,10 @@ package struct DeliveryMachine: ~Copyable {
         followCircuits()
     }
 
-    /// The key or certificate with this number was replaced (`AppRoute.credential`): its circuits close at once.
-    package mutating func credentialReplaced(_ credential: Int, now: DeliveryTime) {
+    /// The key or certificate of this app was replaced: its circuits close at once.
+    package mutating func credentialReplaced(_ app: AppIndex, now: DeliveryTime) {
         self.now = now
-        guard credential != AppRoute.ownCredential else { return }
-        dispatch.breakers.replaceCredential(credential, journal: &journal)
+        dispatch.breakers.replaceCredential(of: app.value, journal: &journal)
         followCircuits()
     }
 
@@ -182,17 +178,13 @@ package struct DeliveryMachine: ~Copyable {
         followCircuits()
     }
 
-    /// Acts on what opened and closed in a call of `dispatch.breakers`.
+    /// Defers what waits behind circuits that opened in a call of `dispatch.breakers`.
     mutating func followCircuits() {
-        while let probe = dispatch.breakers.takeFormerProbe() {
-            guard store[probe.slot].generation == probe.generation, store[probe.slot].state.isWaiting else { continue }
-            if let reason = reasonToDefer(probe.slot) { deferToTier(probe.slot, reason) }
-        }
-        guard dispatch.breakers.takeOpened() else { return }
-        let isGated = dispatch.breakers.gated
-        guard isGated.contains(true) else { return }
+        guard dispatch.breakers.takeMustCheck() else { return }
         for slot in store.slots where store[slot].state.isWaiting && store[slot].deferral == nil {
-            if isGated[Int(store[slot].app)], let reason = reasonToDefer(slot) { deferToTier(slot, reason) }
+            if dispatch.breakers.isGated(Int(store[slot].app)), let reason = reasonToDefer(slot) {
+                deferToTier(slot, reason)
+            }
         }
     }
 }

@@ -12,8 +12,6 @@ package struct PartitionStatus: Sendable, Equatable {
     package var reach: Int64?
     /// -1: nothing was received.
     package var highestReceived: Int64
-    /// As `highestReceived`, in this assignment: less while a partition that came back is read again.
-    package var highestArrived: Int64
     /// Offsets from the watermark to the highest received.
     package var span: Int64
     /// Records that are received and not settled.
@@ -31,8 +29,6 @@ package struct PartitionStatus: Sendable, Equatable {
     package var isCommitImpossible = false
     /// Its session was lost: what it knows is kept in case it comes back.
     package var isSuspended = false
-    /// The log it was read from is gone: what is open goes on to its end.
-    package var isDetached = false
 }
 
 /// How an app stands now.
@@ -92,7 +88,7 @@ extension DeliveryMachine {
         return status(partition)
     }
 
-    /// Every assignment, suspended and detached ones included.
+    /// Every assignment, suspended ones included.
     package var partitionStatuses: [PartitionStatus] { ledger.slots.map { status($0) } }
 
     private func status(_ partition: PartitionSlot) -> PartitionStatus {
@@ -102,15 +98,13 @@ extension DeliveryMachine {
             committed: ledger[partition].committed,
             reach: ledger[partition].horizon.acknowledged,
             highestReceived: ledger[partition].ledger.highestReceived,
-            highestArrived: ledger[partition].ledger.highestArrived,
             span: ledger[partition].ledger.span, openRecords: ledger[partition].ledger.openCount,
             openNotifications: ledger[partition].open,
-            isDraining: ledger[partition].phase != .active && ledger[partition].isAssigned)
+            isDraining: ledger[partition].isLeaving)
         status.refusedCommits = ledger[partition].commits.refusals
         status.refusedSinceNs = ledger[partition].commits.sinceNs
         status.isCommitImpossible = ledger[partition].commits.isImpossible
         status.isSuspended = ledger[partition].phase == .suspended
-        status.isDetached = ledger[partition].phase == .detached
         if let record = ledger[partition].ledger.firstOpenRecord {
             status.oldestOpenMs = store[record].timestampMs
             status.oldestOpenForNs = now.ns - store[record].receivedNs
@@ -128,8 +122,8 @@ extension DeliveryMachine {
             open: budget.open(app), ready: dispatch.ready(app), handed: dispatch.handed(app),
             capacity: dispatch.capacity(app), concurrency: dispatch.concurrency(app),
             guardState: dispatch.environmentGuard(app).state, credentialOpenNs: circuit?.openedNs,
-            credentialReason: circuit?.reason.text?.description, openTopics: dispatch.breakers.openTopics(app),
-            isCutOff: dispatch.breakers.isCutOff(app),
+            credentialReason: circuit?.reason.text?.description, openTopics: dispatch.breakers.apps[app].topics.count,
+            isCutOff: dispatch.breakers.apps[app].host.isOpen,
             heldSinceNs: dispatch.breakers.deferredSinceNs(app, pauseNs: deferralPauseNs, nowNs: now.ns))
     }
 

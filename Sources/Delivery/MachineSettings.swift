@@ -98,16 +98,9 @@ package struct AppRoute: Sendable {
         case off
     }
 
-    /// A credential that no other app has.
-    package static let ownCredential = -1
-
     package var name: String
     package var environment: PushEnvironment
     package var bundleIDs: [String]
-    /// Apps with the same number and environment share one credential, and so one circuit. A number stands for the same
-    /// credential as long as the machine lives; what its file holds may change (`credentialReplaced`). The worker gives
-    /// each app a number of its own.
-    package var credential: Int
     /// `paused`: nothing of it is sent, its notifications are held.
     package var isPaused: Bool
     /// Requests a second, resends included; 0: as many as the transport takes.
@@ -118,14 +111,13 @@ package struct AppRoute: Sendable {
     package var otherEnvironment: String?
 
     package init(
-        name: String, environment: PushEnvironment, bundleIDs: [String], credential: Int = AppRoute.ownCredential,
-        isPaused: Bool = false, rateLimit: Int = 0, guardPolicy: GuardPolicy = .warn,
+        name: String, environment: PushEnvironment, bundleIDs: [String], isPaused: Bool = false, rateLimit: Int = 0,
+        guardPolicy: GuardPolicy = .warn,
         otherEnvironment: String? = nil
     ) {
         self.name = name
         self.environment = environment
         self.bundleIDs = bundleIDs
-        self.credential = credential
         self.isPaused = isPaused
         self.rateLimit = rateLimit
         self.guardPolicy = guardPolicy
@@ -149,6 +141,8 @@ package enum PartitionRole: Sendable, Equatable {
     case requests(weight: Int, app: String? = nil)
     /// A retry topic with the delay of its tier, which may be one that is no longer configured.
     case retry(delayMs: Int64)
+
+    var group: CommitGroup { if case .retry = self { .retries } else { .requests } }
 }
 
 /// The consumer group that a partition is read by. Each has commits of its own, so that a slow coordinator of the one

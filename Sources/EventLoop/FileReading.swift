@@ -1,17 +1,17 @@
 internal import CLinux
 internal import Glibc
 
-/// Reads files on a thread of its own, one body after the other: a network file system that hangs answers neither
-/// open(2) nor stat(2) nor read(2) for as long as it likes, and no deadline ends that. Regular files only: opened
-/// without waiting, since a pipe would be waited for (`linux_open_to_read`). Loop's thread.
+/// Reads files on a thread of its own, one body after the other, because a network file system may hang in open(2) or
+/// read(2) without any deadline. Only regular files, since opening a pipe waits for its writer (`linux_open_to_read`).
+/// Loop's thread.
 ///
-/// A body that hangs keeps its thread until the file system answers, or the process ends.
+/// A body that hangs keeps its thread until the file system answers or the process ends.
 package final class FileReading {
     private let loop: Loop
     private var work: Work?
     private var startedNs: Int64 = 0
 
-    /// What the thread shares with the loop.
+    /// Shared by the thread and the loop.
     private final class Work: Sendable {
         let path = Guarded("")
         let body: @Sendable () -> Void
@@ -24,7 +24,6 @@ package final class FileReading {
             body()
         }
 
-        /// The thread reads this file next.
         private static func note(_ work: UnsafeMutableRawPointer?, _ path: UnsafePointer<CChar>?) {
             guard let work = unsafe work, let path = unsafe path else { return }
             let name = unsafe String(cString: path)
@@ -34,18 +33,17 @@ package final class FileReading {
 
     package init(loop: Loop) { self.loop = loop }
 
-    /// Whether a body is at work, or hangs.
+    /// Whether a body runs or hangs.
     package var isBusy: Bool { work != nil }
 
-    /// The file that is read now, empty where none was yet, and since when the body is at work (monotonic); `nil`: none
-    /// is.
+    /// The file that is being read (empty before the first), and when the body began (monotonic). `nil` if none runs.
     package var underWay: (path: String, sinceNs: Int64)? {
         work.map { ($0.path.withLock { $0 }, startedNs) }
     }
 
     /// Runs a body on a thread of its own, and hands its result to `then` on the loop's.
     ///
-    /// - Returns: false: another is at work, or no thread could be had. Neither of the two is called then.
+    /// - Returns: false if another body runs or no thread could be started. Neither closure is called then.
     package func begin<Value: Sendable>(
         _ body: @escaping @Sendable () -> Value, then: @escaping (Value) -> Void
     ) -> Bool {

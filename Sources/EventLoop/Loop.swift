@@ -3,18 +3,15 @@ internal import Glibc
 
 /// One thread's event loop over epoll(7): descriptors (level-triggered), timers, mailboxes.
 ///
-/// A turn: wait; read both clocks; deliver ready descriptors, then mailboxes, then due timers; then the ends of the
-/// turn (`onTurnEnd` bodies in the order given, then whoever asked by `atTurnEnd`).
+/// A turn waits, reads both clocks, and delivers ready descriptors, then mailboxes, then due timers. At its end it runs
+/// the `onTurnEnd` bodies in the order given, then the objects that asked with `atTurnEnd`.
 ///
 /// Everything is used on the loop's thread (the one in `run`; before that, the one that sets it up), except `stop`,
 /// `perform` and mailboxes, which any thread may use. That is what `@unchecked Sendable` stands for.
 @safe package final class Loop: @unchecked Sendable {
     /// The time of this turn. Loop's thread.
     package private(set) var now: LoopTime
-    /// Turns since the start, for tests and metrics. Loop's thread.
-    package private(set) var turns: UInt64 = 0
-
-    /// Two buffers for whoever reads on this loop: used inside one callback, their contents mean nothing afterwards.
+    /// Two buffers for reading. Their contents are valid inside one callback.
     package let scratch = Scratch()
 
     private let clock: () -> LoopTime
@@ -23,7 +20,7 @@ internal import Glibc
     private var watched: [Watched] = []
     private var freeWatched: [UInt32] = []
     private let ready: UnsafeMutableBufferPointer<epoll_event>
-    private var timers = TimerHeap()
+    private var timers = Timers()
     private var turnEndBodies: [() -> Void] = []
     private var turnEnders: [any TurnEnder] = []
     private var turnEndersInTurn: [any TurnEnder] = []
@@ -49,13 +46,6 @@ internal import Glibc
         var wakeUps: UInt64 = 0
 
         var isEmpty: Bool { deliverables.isEmpty && bodies.isEmpty && !isStopping }
-
-        /// True when the thread must be woken; later posts of the same sleep need not.
-        mutating func takeSleep() -> Bool {
-            defer { isAsleep = false }
-            if isAsleep { wakeUps += 1 }
-            return isAsleep
-        }
     }
 
     /// The most ready descriptors taken per turn; the rest come in the next.
@@ -94,8 +84,8 @@ internal import Glibc
     /// When the next timer is due, by the monotonic clock; `nil`: none is set. Loop's thread.
     package var nextDeadlineNs: Int64? { timers.nextDeadlineNs }
 
-    /// How often the thread was woken by another, one system call each. Any thread.
-    package var wakeUps: UInt64 { inbound.withLock { $0.wakeUps } }
+    /// How often another thread woke this one, with a system call each. Any thread.
+    var wakeUps: UInt64 { inbound.withLock { $0.wakeUps } }
 
     // MARK: Running
 
@@ -116,28 +106,30 @@ internal import Glibc
     }
 
     /// Makes `run` return after the turn it is in, or at once when called before. Any thread.
-    package func stop() {
-        let mustWake = inbound.withLock { inbound in
-            inbound.isStopping = true
-            return inbound.takeSleep()
-        }
-        if mustWake { wake() }
-    }
+    package func stop() { post { $0.isStopping = true } }
 
-    /// Runs a body on the loop's thread in its next turn. Any thread. For rare things: batches go through a mailbox.
-    package func perform(_ body: @escaping @Sendable () -> Void) {
+    /// Runs a body on the loop's thread in its next turn. For rare events; use a mailbox for batches. Any thread.
+    package func perform(_ body: @escaping @Sendable () -> Void) { post { $0.bodies.append(body) } }
+
+    /// Queues a mailbox that is no longer empty. Any thread.
+    func deliverSoon(_ deliverable: any Deliverable) { post { $0.deliverables.append(deliverable) } }
+
+    private func post(_ change: (inout Inbound) -> Void) {
         let mustWake = inbound.withLock { inbound in
-            inbound.bodies.append(body)
-            return inbound.takeSleep()
+            change(&inbound)
+            // Later posts of the same sleep need no system call.
+            defer { inbound.isAsleep = false }
+            if inbound.isAsleep { inbound.wakeUps += 1 }
+            return inbound.isAsleep
         }
-        if mustWake { wake() }
+        guard mustWake else { return }
+        var one: UInt64 = 1
+        // eventfd(2): EAGAIN only when the counter is full, and then it is readable anyway.
+        _ = unsafe write(wakeUp, &one, 8)
     }
 
     /// Whether the calling thread may touch the loop: true on its thread, and before it runs.
-    package var isOnThread: Bool {
-        guard let owner else { return true }
-        return pthread_equal(owner, pthread_self()) != 0
-    }
+    package var isOnThread: Bool { owner.map { pthread_equal($0, pthread_self()) != 0 } ?? true }
 
     /// Traps when called from another thread than the loop's.
     package func assertOnThread() {
@@ -152,13 +144,8 @@ internal import Glibc
         _ descriptor: Int32, for events: Readiness, handler: @escaping (Readiness) -> Void
     ) throws(SystemError) -> Registration {
         assertOnThread()
-        let slot: UInt32
-        if let free = freeWatched.popLast() {
-            slot = free
-        } else {
-            slot = UInt32(watched.count)
-            watched.append(Watched())
-        }
+        let slot = freeWatched.popLast() ?? UInt32(watched.count)
+        if slot == watched.count { watched.append(Watched()) }
         let registration = Registration(slot: slot, generation: watched[Int(slot)].generation)
         var event = unsafe epoll_event(events: events.rawValue, data: epoll_data_t(u64: registration.name))
         guard unsafe epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0 else {
@@ -255,7 +242,6 @@ internal import Glibc
         wantsAnotherTurn = false
         let count = wait(isIdle ? timeoutMs(atMostNs: waitAtMostNs) : 0)
         now = clock()
-        turns += 1
         deliverReady(count)
         let isStopping = deliverInbound()
         fireTimers()
@@ -270,7 +256,7 @@ internal import Glibc
         }
         if waitNs == .max { return -1 }
         // Rounded up: a timer is never early.
-        return Int32(clamping: (waitNs.clamped(to: 0...(.max - 999_999)) + 999_999) / 1_000_000)
+        return Int32(clamping: (max(0, waitNs - 1) / 1_000_000) + (waitNs > 0 ? 1 : 0))
     }
 
     private func wait(_ timeoutMs: Int32) -> Int {
@@ -322,23 +308,6 @@ internal import Glibc
             turnEndersInTurn.removeAll(keepingCapacity: true)
         }
     }
-
-    // MARK: Mailboxes
-
-    /// Queues a mailbox that has just become non-empty. Any thread.
-    func deliverSoon(_ deliverable: any Deliverable) {
-        let mustWake = inbound.withLock { inbound in
-            inbound.deliverables.append(deliverable)
-            return inbound.takeSleep()
-        }
-        if mustWake { wake() }
-    }
-
-    private func wake() {
-        var one: UInt64 = 1
-        // eventfd(2): EAGAIN only when the counter is full, and then it is readable anyway.
-        _ = unsafe write(wakeUp, &one, 8)
-    }
 }
 
 /// Memory to read into, one pair for all descriptors of a loop.
@@ -354,23 +323,17 @@ internal import Glibc
     }
 }
 
-/// Who wants to be called at the end of a turn.
+/// An object that is called at the end of a turn.
 package protocol TurnEnder: AnyObject {
     /// Loop's thread.
     func turnEnded()
 }
 
-/// What can be queued for delivery on a loop's thread.
+/// A mailbox that can be queued for delivery on a loop's thread.
 protocol Deliverable: AnyObject, Sendable {
     func deliver()
 }
 
 extension Registration {
     fileprivate var name: UInt64 { UInt64(generation) << 32 | UInt64(slot) }
-}
-
-extension Int64 {
-    fileprivate func clamped(to range: ClosedRange<Int64>) -> Int64 {
-        Swift.min(Swift.max(self, range.lowerBound), range.upperBound)
-    }
 }

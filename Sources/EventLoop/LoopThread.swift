@@ -71,25 +71,21 @@ private func run(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointe
     return nil
 }
 
-/// What must not hold its caller, however long it takes.
+/// Runs work that must not block its caller for ever.
 package enum Bounded {
-    private final class End: Sendable {
-        let hasCome = Atomic(false)
-    }
-
-    /// Runs a body on a thread of its own, and waits for its end at most `atMostNs`; false: it goes on by itself, or no
-    /// thread could be had for it.
+    /// Runs a body on a thread of its own, and waits at most `atMostNs` for its end. Returns false if the body still runs
+    /// then, or no thread could be started for it.
     package static func run(atMostNs: Int64, _ body: @escaping @Sendable () -> Void) -> Bool {
-        let end = End()
+        let hasEnded = Guarded(false)
         let thread = try? startThread("bounded") {
             body()
-            end.hasCome.store(true, ordering: .releasing)
+            hasEnded.withLock { $0 = true }
         }
         guard let thread else { return false }
         pthread_detach(thread)
-        let startNs = LoopTime.read().monotonicNs
-        while !end.hasCome.load(ordering: .acquiring) {
-            guard LoopTime.read().monotonicNs - startNs < atMostNs else { return false }
+        let endNs = LoopTime.read().monotonicNs + atMostNs
+        while !hasEnded.withLock({ $0 }) {
+            guard LoopTime.read().monotonicNs < endNs else { return false }
             usleep(1_000)
         }
         return true

@@ -1,27 +1,14 @@
 internal import Glibc
 
-/// Signals as events of a loop, taken by a thread of their own (sigwait(3)): so that a second one to stop ends the
-/// process whatever the loop's thread is doing, or after it ended.
+/// Signals as events of a loop. A thread of their own takes them (sigwait(3)), so that a second request to stop ends the
+/// process even if the loop's thread hangs or has ended.
 ///
 /// A signal reaches that thread only while it is blocked in every other one: make it before any other thread is
 /// started; threads inherit the mask, and so do child processes (a child that is to be killed by SIGTERM unblocks it
 /// before exec).
 package final class Signals {
-    /// The one that takes them; it lives to the process's end.
+    /// The thread that takes the signals. It lives until the process ends.
     let thread: pthread_t
-
-    /// What the thread shares with the loop; it lives as long as the thread does: to the process's end.
-    private final class Box: Sendable {
-        let mailbox: Mailbox<Int32>
-        let signals: [Int32]
-        let stopping: [Int32]
-
-        init(_ signals: [Int32], stopping: [Int32], _ mailbox: Mailbox<Int32>) {
-            self.signals = signals
-            self.stopping = stopping
-            self.mailbox = mailbox
-        }
-    }
 
     /// Blocks signals in the calling thread and in all threads it starts from now on.
     package static func block(_ signals: [Int32]) {
@@ -38,23 +25,23 @@ package final class Signals {
         _ signals: [Int32], stopping: [Int32] = [], loop: Loop, handler: @escaping (_ signal: Int32) -> Void
     ) throws(SystemError) {
         Self.block(signals)
-        let box = Box(signals, stopping: stopping, Mailbox(loop: loop, capacity: 64) { $0.forEach(handler) })
-        thread = try startThread("signals") { Signals.take(box) }
+        let mailbox = Mailbox<Int32>(loop: loop, capacity: 64) { $0.forEach(handler) }
+        thread = try startThread("signals") { Self.take(signals, stopping: stopping, mailbox) }
         pthread_detach(thread)
     }
 
-    private static func take(_ box: Box) -> Never {
-        var set = Self.set(box.signals)
+    private static func take(_ signals: [Int32], stopping: [Int32], _ mailbox: Mailbox<Int32>) -> Never {
+        var set = Self.set(signals)
         var stops = 0
         while true {
             var signal: Int32 = 0
             guard unsafe sigwait(&set, &signal) == 0 else { continue }
-            if box.stopping.contains(signal) {
+            if stopping.contains(signal) {
                 // Before anything that takes a lock or memory.
                 if stops > 0 { _exit(128 + signal) }
                 stops += 1
             }
-            box.mailbox.post(signal)
+            mailbox.post(signal)
         }
     }
 

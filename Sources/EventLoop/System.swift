@@ -1,8 +1,8 @@
 internal import CLinux
 internal import Glibc
 
-/// What a descriptor is ready for, or is to be watched for: the bits of epoll(7), as numbers so that
-/// callers in other modules fold them (a test compares them with the header's).
+/// The events of a descriptor: the bits of epoll(7), as numbers so that callers in other modules fold them (a test
+/// compares them with the header's).
 package struct Readiness: OptionSet, Sendable {
     package let rawValue: UInt32
 
@@ -10,16 +10,12 @@ package struct Readiness: OptionSet, Sendable {
 
     @inlinable package static var readable: Readiness { Readiness(rawValue: 0x001) }
     @inlinable package static var writable: Readiness { Readiness(rawValue: 0x004) }
-    /// The peer will send nothing more (EPOLLRDHUP): a read says how it ended.
-    @inlinable package static var peerClosed: Readiness { Readiness(rawValue: 0x2000) }
     /// Always watched.
     @inlinable package static var hangUp: Readiness { Readiness(rawValue: 0x010) }
     /// Always watched.
     @inlinable package static var failed: Readiness { Readiness(rawValue: 0x008) }
-}
 
-extension Readiness {
-    /// What only a read can settle: hang-up and failure are always reported, and again and again.
+    /// Whether only a read can settle it: hang-up and failure are reported again and again.
     @inlinable package var needsRead: Bool { rawValue & 0x019 != 0 }
 }
 
@@ -31,8 +27,8 @@ package struct Registration: Hashable, Sendable {
 
 /// Both clocks, read together once a turn.
 package struct LoopTime: Hashable, Sendable {
-    /// CLOCK_BOOTTIME in nanoseconds: for deadlines and durations. It goes on while the machine sleeps, as whoever
-    /// gives our partitions to others does.
+    /// CLOCK_BOOTTIME in nanoseconds, for deadlines and durations. It goes on while the machine sleeps, as do brokers
+    /// that reassign partitions.
     package var monotonicNs: Int64
     /// CLOCK_REALTIME in milliseconds since the epoch: for what is compared with other machines' times.
     package var wallMs: Int64
@@ -70,7 +66,8 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
 
     /// `Connection refused (ECONNREFUSED)`.
     package static func text(_ code: Int32) -> String {
-        let text = unsafe String(cString: linux_error_text(code))
+        // strerror(3) is thread-safe in glibc since 2.32.
+        let text = unsafe String(cString: strerror(code))
         guard let name = unsafe linux_error_name(code) else { return "\(text) (\(code))" }
         return unsafe "\(text) (\(String(cString: name)))"
     }

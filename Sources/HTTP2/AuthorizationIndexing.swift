@@ -19,32 +19,16 @@ enum AuthorizationIndexing {
     ///
     /// - Parameter frame: one whole frame with its 9-byte header.
     static func append(_ frame: UnsafeRawPointer, _ size: Int, to output: inout OutputBuffer) {
-        guard let found = unsafe find(frame, size) else {
-            unsafe output.append(frame, size)
-            return
-        }
-        let replaced = found.usesShortPrefix ? 1 : 2
-        let newSize = size - (1 + literal.count) + replaced
-        let place = unsafe output.reserve(newSize)
-        let target = unsafe place.assumingMemoryBound(to: UInt8.self)
-        unsafe memcpy(place, frame, found.offset)
+        guard let found = unsafe find(frame, size) else { return unsafe output.append(frame, size) }
         let first = unsafe frame.load(fromByteOffset: found.offset, as: UInt8.self)
-        var next = found.offset
-        if found.usesShortPrefix {
-            unsafe target[next] = first | 23
-            next += 1
-        } else {
-            unsafe target[next] = first | 15
-            unsafe target[next + 1] = 23 - 15
-            next += 2
-        }
+        let name: [UInt8] = found.usesShortPrefix ? [first | 23] : [first | 15, 23 - 15]
         let rest = found.offset + 1 + literal.count
-        unsafe memcpy(place + next, frame + rest, size - rest)
-        let payload = newSize - 9
-        unsafe target[0] = UInt8(truncatingIfNeeded: payload >> 16)
-        unsafe target[1] = UInt8(truncatingIfNeeded: payload >> 8)
-        unsafe target[2] = UInt8(truncatingIfNeeded: payload)
-        unsafe output.advance(newSize)
+        let payload = found.offset + name.count + size - rest - 9
+        let length = [16, 8, 0].map { UInt8(truncatingIfNeeded: payload >> $0) }
+        unsafe output.append(length, length.count)
+        unsafe output.append(frame + 3, found.offset - 3)
+        unsafe output.append(name, name.count)
+        unsafe output.append(frame + rest, size - rest)
     }
 
     struct Found: Equatable {

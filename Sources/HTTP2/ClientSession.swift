@@ -14,7 +14,7 @@ package enum ClientSessionEvent: BitwiseCopyable, Sendable, Equatable {
     case goAway(lastStreamID: Int32, code: ErrorCode)
     /// The peer's settings changed: look at `isReady`, `freeStreams`.
     case settings
-    /// A PING of ours came back.
+    /// The answer to a PING of this side.
     case pong
 }
 
@@ -201,8 +201,8 @@ package final class ClientSession {
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)
         let taken = unsafe nghttp2_session_mem_recv(session, base, bytes.count)
         if taken < 0 { throw HTTP2Error(unsafe state.pointee.errorText ?? describe(Int32(taken))) }
-        // An answer that came before our body was out: the peer wants no more of it, and only a RST_STREAM of ours
-        // frees the stream (RFC 9113, 8.1).
+        // After an answer that came before the body was out, the peer wants no more of it, and only a RST_STREAM of
+        // this side frees the stream (RFC 9113, 8.1).
         while let stream = unsafe state.pointee.early.popFirst() {
             _ = unsafe nghttp2_submit_rst_stream(
                 session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, ErrorCode.cancel.rawValue)

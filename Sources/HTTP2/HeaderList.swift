@@ -25,7 +25,7 @@ package struct HeaderList: ~Copyable {
     /// For each field: 0, or 1 + its `nameOnly` slot.
     let nameSlots: UnsafeMutablePointer<UInt8>
     package private(set) var count = 0
-    /// The field that is the credential; -1: none.
+    /// The field that is the credential, or -1.
     private(set) var credential = -1
 
     package init() {

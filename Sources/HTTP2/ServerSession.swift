@@ -6,11 +6,11 @@ package enum ServerEvent: BitwiseCopyable, Sendable, Equatable {
     case request(stream: Int32)
     /// The headers of a request whose body is still to come (only with `ServerSessionOptions.announcesHeaders`).
     case headers(stream: Int32)
-    /// A stream is gone before it was answered: reset by the client, by us, or by a GOAWAY of ours.
+    /// A stream is gone before it was answered: reset by either side, or by a GOAWAY of this one.
     case closed(stream: Int32, code: ErrorCode)
     /// The client will open no more streams.
     case goAway(code: ErrorCode)
-    /// The client's settings, or its acknowledgement of ours.
+    /// The client's settings, or its acknowledgement of the server's.
     case settings(isAcknowledgement: Bool)
 }
 

@@ -70,7 +70,8 @@
     package mutating func integer() throws(JSONError) -> Int64 {
         try expect(.number)
         let start = offset
-        guard let value = unsafe JSONNumber.integer(skip()) else { throw JSONError(.notAnInteger, at: start) }
+        let digits = unsafe String(decoding: skip(), as: UTF8.self)
+        guard let value = Int64(digits) else { throw JSONError(.notAnInteger, at: start) }
         return value
     }
 
@@ -112,7 +113,7 @@
             precondition(unsafe q < end, "checked JSON")
             switch unsafe q.load(as: UInt8.self) {
             case 0x22:
-                guard let next = unsafe JSONString.skip(q + 1, end) else { preconditionFailure("checked JSON") }
+                guard let next = unsafe JSONString.end(of: q + 1, end) else { preconditionFailure("checked JSON") }
                 unsafe q = unsafe next
             case 0x7B, 0x5B:
                 depth += 1

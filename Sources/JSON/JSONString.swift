@@ -1,7 +1,5 @@
-/// Reading strings: where they end, whether they are well-formed.
-///
-/// All of it works on pointers into lent bytes; `p` is inside a string (after its opening quote), `end` is one past the
-/// last byte that may be read.
+/// Finds the ends of strings and whether they are well-formed, on pointers into lent bytes. `end` is one past the last
+/// byte that may be read.
 enum JSONString {
     /// Marks, by its high bit, the first byte that is `"`, `\`, a control character or not ASCII; bytes after the first
     /// such one may be marked wrongly (a subtraction borrows).
@@ -28,14 +26,14 @@ enum JSONString {
         return unsafe unsafeBitCast(marked, to: SIMD2<UInt64>.self)
     }
 
-    /// One past the closing quote; `nil` when the string is not well-formed (`fault` then says why).
+    /// Moves `p`, which is inside a string, past its closing quote. Returns false if the string is not well-formed; `p`
+    /// is at the fault then.
     ///
     /// - Parameter half: set to the first escape that spells half a surrogate pair, unless it is set.
     @inline(__always)
     static func skip(
-        _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
-    ) -> UnsafeRawPointer? {
-        var p = unsafe start
+        _ p: inout UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
+    ) -> Bool {
         while unsafe end - p >= 16 {
             let marked = unsafe marks16(p)
             if marked[0] != 0 {
@@ -46,26 +44,28 @@ enum JSONString {
                 unsafe p += 16
                 continue
             }
-            if unsafe p.load(as: UInt8.self) == 0x22 { return unsafe p + 1 }
-            guard let next = unsafe skipSpecial(p, end, &half) else { return nil }
-            unsafe p = unsafe next
+            if unsafe p.load(as: UInt8.self) == 0x22 {
+                unsafe p += 1
+                return true
+            }
+            guard unsafe skipSpecial(&p, end, &half) else { return false }
         }
-        return unsafe skipTail(p, end, &half)
+        return unsafe skipTail(&p, end, &half)
     }
 
-    /// The same of a string that was checked.
+    /// Returns what follows a string that was checked.
     @inline(__always)
-    static func skip(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer? {
+    static func end(of inside: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer? {
+        var p = unsafe inside
         var half: UnsafeRawPointer?
-        return unsafe skip(start, end, &half)
+        return unsafe skip(&p, end, &half) ? p : nil
     }
 
     /// The last few bytes: eight at a time, then one by one.
     @inline(never)
     private static func skipTail(
-        _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
-    ) -> UnsafeRawPointer? {
-        var p = unsafe start
+        _ p: inout UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
+    ) -> Bool {
         while unsafe p < end {
             if unsafe end - p >= 8 {
                 let marked = unsafe marks(UInt64(littleEndian: p.loadUnaligned(as: UInt64.self)))
@@ -73,44 +73,59 @@ enum JSONString {
                 if marked == 0 { continue }
             }
             let byte = unsafe p.load(as: UInt8.self)
-            if byte == 0x22 { return unsafe p + 1 }
+            if byte == 0x22 {
+                unsafe p += 1
+                return true
+            }
             if byte >= 0x20 && byte < 0x80 && byte != 0x5C {
                 unsafe p += 1
             } else {
-                guard let next = unsafe skipSpecial(p, end, &half) else { return nil }
-                unsafe p = unsafe next
+                guard unsafe skipSpecial(&p, end, &half) else { return false }
             }
         }
-        return nil
+        return false
     }
 
-    /// Past one escape, or past a run of characters that are not ASCII; `nil` when not well-formed.
+    /// Moves `p` past one escape, or past a run of characters that are not ASCII.
     private static func skipSpecial(
-        _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
-    ) -> UnsafeRawPointer? {
-        let byte = unsafe start.load(as: UInt8.self)
+        _ p: inout UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
+    ) -> Bool {
+        let byte = unsafe p.load(as: UInt8.self)
         if byte >= 0x80 {
-            var p = unsafe start
             repeat {
                 let length = unsafe utf8Length(p, end)
-                if length == 0 { return nil }
+                if length == 0 { return false }
                 unsafe p += length
             } while unsafe p < end && p.load(as: UInt8.self) >= 0x80
-            return unsafe p
+            return true
         }
-        guard unsafe byte == 0x5C && end - start >= 2 else { return nil }
-        switch unsafe start.load(fromByteOffset: 1, as: UInt8.self) {
+        guard unsafe byte == 0x5C && end - p >= 2 else { return false }
+        switch unsafe p.load(fromByteOffset: 1, as: UInt8.self) {
         case 0x22, 0x5C, 0x2F, 0x62, 0x66, 0x6E, 0x72, 0x74:
-            return unsafe start + 2
+            unsafe p += 2
         case 0x75:
-            guard unsafe end - start >= 6, let unit = unsafe hex4(start + 2) else { return nil }
-            guard unit & 0xF800 == 0xD800 else { return unsafe start + 6 }
-            if unsafe unit < 0xDC00 && isLowHalf(start + 6, end) { return unsafe start + 12 }
-            if unsafe half == nil { unsafe half = unsafe start }
-            return unsafe start + 6
+            guard unsafe end - p >= 6, let unit = unsafe hex4(p + 2) else { return false }
+            if unit & 0xF800 == 0xD800 {
+                if unsafe unit < 0xDC00 && isLowHalf(p + 6, end) {
+                    unsafe p += 12
+                    return true
+                }
+                if unsafe half == nil { unsafe half = unsafe p }
+            }
+            unsafe p += 6
         default:
-            return nil
+            return false
         }
+        return true
+    }
+
+    /// Returns why `skip` stopped at `p`.
+    static func fault(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> JSONError.Kind {
+        guard unsafe p < end else { return .endOfInput }
+        let byte = unsafe p.load(as: UInt8.self)
+        if byte < 0x20 { return .controlCharacter }
+        if byte >= 0x80 { return .badUTF8 }
+        return unsafe end - p < 2 ? .endOfInput : .badEscape
     }
 
     /// Whether an escape at `p` spells the second half of a surrogate pair.
@@ -170,38 +185,5 @@ enum JSONString {
             }
         }
         return value
-    }
-
-    /// Why `skip` refused the string that starts at `start`; offsets count from `base`.
-    static func fault(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer, from base: UnsafeRawPointer) -> JSONError {
-        var p = unsafe start
-        var half: UnsafeRawPointer?
-        while unsafe p < end {
-            let byte = unsafe p.load(as: UInt8.self)
-            if byte == 0x22 { break }
-            if byte >= 0x20 && byte < 0x80 && byte != 0x5C {
-                unsafe p += 1
-                continue
-            }
-            guard let next = unsafe skipSpecial(p, end, &half) else {
-                let offset = unsafe p - base
-                if byte < 0x20 { return JSONError(.controlCharacter, at: offset) }
-                if byte >= 0x80 { return unsafe JSONError(.badUTF8, at: offset + validPrefix(p, end)) }
-                return unsafe JSONError(end - p < 2 ? .endOfInput : .badEscape, at: offset)
-            }
-            unsafe p = unsafe next
-        }
-        return unsafe JSONError(.endOfInput, at: end - base)
-    }
-
-    /// How many bytes at `p` are whole UTF-8 sequences.
-    private static func validPrefix(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Int {
-        var p = unsafe start
-        while unsafe p < end && p.load(as: UInt8.self) >= 0x80 {
-            let length = unsafe utf8Length(p, end)
-            if length == 0 { break }
-            unsafe p += length
-        }
-        return unsafe p - start
     }
 }

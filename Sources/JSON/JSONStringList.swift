@@ -1,24 +1,21 @@
 /// Lists of strings inside lent JSON that was checked: read from a position that can be kept, also on a copy.
 package enum JSONStringList {
-    /// How many strings the list has; `nil` when something else is among them.
+    /// Returns how many strings the list has, or `nil` if it has other values too.
     ///
     /// - Parameter list: an array that `JSONScanner` accepted, brackets included.
     package static func count(in list: UnsafeRawBufferPointer) -> Int? {
-        guard let base = list.baseAddress else { return nil }
-        let end = unsafe base + list.count
-        var p = unsafe JSONScanner.skipSpace(base + 1, end)
+        var reader = unsafe JSONReader(checked: list)
+        guard (try? reader.enterArray()) != nil else { return nil }
         var count = 0
-        while unsafe p < end && p.load(as: UInt8.self) == 0x22 {
-            guard let next = unsafe JSONString.skip(p + 1, end) else { return nil }
+        while reader.nextElement() {
+            guard reader.kind == .string else { return nil }
+            unsafe reader.skip()
             count &+= 1
-            unsafe p = unsafe JSONScanner.skipSpace(next, end)
-            guard unsafe p < end && p.load(as: UInt8.self) == 0x2C else { break }
-            unsafe p = unsafe JSONScanner.skipSpace(p + 1, end)
         }
-        return unsafe p + 1 == end ? count : nil
+        return count
     }
 
-    /// The string after `position` (0 at first), without its quotes and with its escapes; `nil` at the end.
+    /// Returns the string after `position` (0 at first) without its quotes and with its escapes, or `nil` at the end.
     ///
     /// - Parameter list: an array in which `count` found only strings, or a copy of it.
     package static func next(in list: UnsafeRawBufferPointer, after position: inout Int) -> UnsafeRawBufferPointer? {
@@ -27,7 +24,7 @@ package enum JSONStringList {
         var p = unsafe base + position
         // Between two strings there are a bracket or comma, and white space.
         while unsafe p < end && p.load(as: UInt8.self) != 0x22 { unsafe p += 1 }
-        guard unsafe p < end, let next = unsafe JSONString.skip(p + 1, end) else {
+        guard unsafe p < end, let next = unsafe JSONString.end(of: p + 1, end) else {
             position = list.count
             return nil
         }

@@ -3,55 +3,41 @@ import Glibc
 
 /// A member of a consumer group that splits its assignment into one queue for each partition.
 ///
-/// Everything is done on one thread: librdkafka 2.0.2 may lose messages when reading, assigning, seeking and pausing
-/// run concurrently. `serve` is to be called after every wake-up and at least once a second: rebalances and errors
-/// arrive there, and it feeds `max.poll.interval.ms`.
+/// Everything is done on one thread: librdkafka 2.0.2 may lose messages when reading, assigning and pausing run
+/// concurrently. Call `serve` after every wake-up and at least once a second: rebalances and errors arrive there, and it
+/// feeds `max.poll.interval.ms`.
 @safe package final class Consumer {
     private let client: ClientHandle
-    private let mainQueue: OpaquePointer
-    private let buffer: MessageBuffer
-    private let sink = ConsumerSink()
-    private let wakeUpDescriptor: Int32
-    /// Of what librdkafka reads for us.
+    private let shared: SharedQueueState
+    /// The queues of the assigned partitions.
     private var queues: [TopicPartition: PartitionQueue] = [:]
     private var knownToBeCooperative: Bool?
-    /// What `revoked` named and `unassign` is to answer.
+    /// The partitions that `revoked` named and `unassign` gives up.
     private var revoked: [TopicPartition] = []
 
-    /// Makes a client; nothing is sent before `subscribe`, and no broker needs to be there.
+    /// Makes a client. Nothing is sent before `subscribe`, and no broker needs to be there.
     ///
-    /// `wakeUpDescriptor`: an eventfd(2) that gets 1 added whenever the main queue or a partition's queue has something
-    /// after it was empty; non-blocking; kept open until the consumer is gone. -1: none.
+    /// - Parameter wakeUpDescriptor: an eventfd(2), non-blocking, that gets 1 added whenever the queue of events or a
+    ///   partition's queue is no longer empty. Keep it open until the consumer is gone. -1 for none.
     package init(_ settings: ConsumerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
         let properties = settings.all
         client = try ClientHandle(
-            .consumer, properties,
-            events: RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS)
-        buffer = MessageBuffer(waker: FetchWaker(client, properties))
-        self.wakeUpDescriptor = wakeUpDescriptor
-        guard let queue = unsafe rd_kafka_queue_get_consumer(client.raw) else { throw KafkaError(.wrongState) }
-        unsafe mainQueue = queue
-        // Everything else that the client has to say comes to the same queue.
-        try check(unsafe rd_kafka_poll_set_consumer(client.raw))
-        unsafe try client.sendLog(to: queue)
-        if wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: wakeUpDescriptor) }
+            RD_KAFKA_CONSUMER, properties, events: RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_STATS,
+            wakeUpDescriptor: wakeUpDescriptor)
+        shared = SharedQueueState(
+            client, waker: FetchWaker(client, properties), wakeUpDescriptor: wakeUpDescriptor)
     }
 
-    /// Without a `startClosing` that came to its end, the group notices after the session timeout, as after a crash.
-    deinit {
-        for queue in queues.values { queue.close() }
-        unsafe rd_kafka_queue_io_event_enable(mainQueue, -1, nil, 0)
-        unsafe rd_kafka_queue_destroy(mainQueue)
-    }
+    /// Without a completed `startClosing`, the group notices after the session timeout, as after a crash.
+    deinit { for queue in queues.values { queue.close() } }
 
-    /// Joins the group for these topics; a name that begins with `^` is a pattern.
+    /// Joins the group for these topics. A name that begins with `^` is a pattern.
     package func subscribe(to topics: [String]) throws(KafkaError) {
         let list = PartitionList(topics.map { TopicPartition($0, -1) })
         try check(unsafe rd_kafka_subscribe(client.raw, list.raw))
     }
 
-    /// Leaves the group and joins it again, so that what is assigned is given out anew: first it is revoked by an
-    /// event.
+    /// Leaves the group and joins it again, so that partitions are assigned anew. They are revoked by an event first.
     package func rejoin(_ topics: [String]) throws(KafkaError) {
         try check(unsafe rd_kafka_unsubscribe(client.raw))
         try subscribe(to: topics)
@@ -59,47 +45,18 @@ import Glibc
 
     // MARK: Events
 
-    /// Hands what has happened to `handler`, waiting at most `timeoutMs` for the first event; returns how many there
-    /// were.
+    /// Hands events to `handler`, waiting at most `timeoutMs` for the first. Returns how many there were.
     @discardableResult
     package func serve(timeoutMs: Int32 = 0, _ handler: (ConsumerEvent) -> Void) -> Int {
         var count = 0
-        var timeoutMs = timeoutMs
-        while let event = unsafe QueueEvent(polling: mainQueue, timeoutMs: timeoutMs) {
-            timeoutMs = 0
+        client.poll(timeoutMs: timeoutMs) { event in
             count += 1
-            if event.type == RD_KAFKA_EVENT_FETCH {
-                unsafe keepStray(event.release())
-            } else if let event = translate(event) {
-                handler(event)
-            }
+            if let event = translate(event) { handler(event) }
         }
-        if !sink.halted.isEmpty { seekBack() }
-        if !sink.pending.isEmpty {
-            let pending = sink.pending
-            sink.pending = []
-            for event in pending { handler(event) }
-            count += pending.count
-        }
-        return count
-    }
-
-    /// Goes back to batches that librdkafka skipped, since it could not read them.
-    private func seekBack() {
-        let halted = sink.halted
-        sink.halted = []
-        for queue in halted where !queue.isClosed {
-            guard let halt = queue.halt, halt.untilMs <= Stopwatch.nowMs else {
-                if queue.halt != nil { sink.halted.append(queue) }
-                continue
-            }
-            do throws(KafkaError) {
-                try seek(queue.partition, to: halt.offset, timeoutMs: 200)
-            } catch {
-                queue.prolongHalt()
-                sink.halted.append(queue)
-            }
-        }
+        let failures = shared.events
+        shared.events = []
+        for event in failures { handler(event) }
+        return count + failures.count
     }
 
     private func translate(_ event: borrowing QueueEvent) -> ConsumerEvent? {
@@ -111,6 +68,8 @@ import Glibc
             return .revoked(partitions, lost: isAssignmentLost)
         case RD_KAFKA_EVENT_OFFSET_COMMIT:
             return .committed(commitReply(event))
+        case RD_KAFKA_EVENT_FETCH:
+            preconditionFailure("a partition's queue was split off, and a record came over the consumer's")
         default:
             guard let event = event.clientEvent(of: client) else { return nil }
             if case .log(_, let facility, let text) = event, let reset = OffsetReset(inLog: text, facility: facility) {
@@ -120,34 +79,17 @@ import Glibc
         }
     }
 
-    /// Records that came over the main queue although their partition's queue was split off; none are expected.
-    package private(set) var strayCount = 0
-
-    /// A record on the main queue belongs to a partition whose queue was not split off in time, or that was given up.
-    private func keepStray(_ event: OpaquePointer) {
-        guard let list = unsafe rd_kafka_event_topic_partition(event) else {
-            unsafe rd_kafka_event_destroy(event)
-            return
-        }
-        let partition = unsafe list.pointee.identity
-        unsafe rd_kafka_topic_partition_destroy(list)
-        guard let queue = queues[partition] else {
-            unsafe rd_kafka_event_destroy(event)
-            return
-        }
-        strayCount += 1
-        if let message = unsafe Message(adoptingEvent: event) { queue.takeStray(message.keep()) }
-    }
+    /// Whether `serve` has an event to hand out.
+    package var hasUnservedEvents: Bool { unsafe rd_kafka_queue_length(client.queue) > 0 }
 
     // MARK: Assignment
 
-    /// Whether what is assigned was lost: another member may own it, and commits are refused.
+    /// Whether the assignment was lost: another member may own it, and commits are refused.
     package var isAssignmentLost: Bool { unsafe rd_kafka_assignment_lost(client.raw) != 0 }
 
     /// Whether partitions move one by one (cooperative) and not all at once (eager).
     ///
-    /// librdkafka's main thread is asked until it has joined the group, and waited for; then that does not change any
-    /// more.
+    /// Asks librdkafka's main thread, and waits for it, until the group was joined. It does not change afterwards.
     package var isCooperative: Bool {
         if let knownToBeCooperative { return knownToBeCooperative }
         let word = unsafe rd_kafka_rebalance_protocol(client.raw).map { unsafe String(cString: $0) }
@@ -155,16 +97,19 @@ import Glibc
         return word == "COOPERATIVE"
     }
 
-    /// Answers `assigned`: starts reading the partitions, each into its own queue, in the order given.
-    package func assign(_ starts: [PartitionStart]) throws(KafkaError) -> [PartitionQueue] {
+    /// Answers `assigned`: starts reading the partitions at these offsets, each into its own queue, in the order given.
+    /// A partition without an offset is read from its oldest record.
+    package func assign(
+        _ starts: [(partition: TopicPartition, offset: Int64?)]
+    ) throws(KafkaError) -> [PartitionQueue] {
         let list = PartitionList(capacity: starts.count)
         var added: [PartitionQueue] = []
-        for start in starts {
-            let split = PartitionQueue(
-                start.partition, client: client, buffer: buffer, sink: sink, wakeUpDescriptor: wakeUpDescriptor)
-            guard let split else { throw KafkaError(.unknownTopicOrPartition, "\(start.partition): no such partition") }
-            added.append(split)
-            list.add(start.partition, offset: start.offset ?? Int64(RD_KAFKA_OFFSET_BEGINNING))
+        for (partition, offset) in starts {
+            guard let queue = PartitionQueue(partition, shared) else {
+                throw KafkaError(.unknownTopicOrPartition, "\(partition): no such partition")
+            }
+            added.append(queue)
+            list.add(partition, offset: offset ?? Int64(RD_KAFKA_OFFSET_BEGINNING))
         }
         if isCooperative {
             unsafe try check(rd_kafka_incremental_assign(client.raw, list.raw))
@@ -175,11 +120,11 @@ import Glibc
         return added
     }
 
-    /// Answers `revoked`: gives the partitions up; their queues are closed. To be called again when it throws.
+    /// Answers `revoked`: gives the partitions up and closes their queues. Call it again if it throws.
     package func unassign() throws(KafkaError) {
         if isCooperative {
-            // The group may have given more than was assigned, and takes that back, too: librdkafka refuses to give up
-            // any while one is among them that it does not read (rdkafka_assignment.c).
+            // The group may revoke partitions that were never assigned here. librdkafka gives up none while one of
+            // those is in the list (rdkafka_assignment.c).
             let ours = revoked.filter { queues[$0] != nil }
             for partition in ours { queues[partition]?.close() }
             let list = PartitionList(ours)
@@ -193,47 +138,36 @@ import Glibc
         revoked = []
     }
 
-    /// Reads a partition on from another offset; what was fetched of it and not read is dropped. Waits for librdkafka's
-    /// own threads, not for brokers. When it throws, it is open where reading goes on: call it again.
-    func seek(_ partition: TopicPartition, to offset: Int64, timeoutMs: Int32) throws(KafkaError) {
-        let list = PartitionList(capacity: 1)
-        list.add(partition, offset: offset)
-        unsafe try check(rd_kafka_seek_partitions(client.raw, list.raw, timeoutMs))
-        unsafe try check(list.raw.pointee.elems[0].err)
-        queues[partition]?.restart()
-    }
+    // MARK: Offsets; each call that has a timeout waits for brokers
 
-    /// Whether `serve` has something to say already.
-    package var hasUnservedEvents: Bool { unsafe rd_kafka_queue_length(mainQueue) > 0 }
-
-    // MARK: Offsets
-
-    /// What the group has committed for these partitions; waits for the brokers, at most `timeoutMs`.
+    /// Returns what the group has committed for these partitions.
     package func committed(_ partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [CommittedOffset] {
         try client.committed(partitions, timeoutMs: timeoutMs)
     }
 
-    /// The offset that the next record of each partition gets, as its leader says (of read-committed records); `nil`:
-    /// it did not say. Waits for the brokers, at most `timeoutMs`.
+    /// Returns the offset that the next record of each partition gets, as its leader says (of read-committed records),
+    /// or `nil` if it did not say.
     package func ends(of partitions: [TopicPartition], timeoutMs: Int32) -> [Int64?] {
-        (try? client.offsets(.end, of: partitions, timeoutMs: timeoutMs)) ?? partitions.map { _ in nil }
+        let found = try? client.offsets(of: partitions, at: LogPlace.end, timeoutMs: timeoutMs)
+        return partitions.map { found?[$0] }
     }
 
-    /// The first offset that each partition holds, and the end of what can be read of it; throws where one of the
-    /// leaders does not answer within `timeoutMs`.
+    /// Returns the first offset that each partition holds, in the order given.
+    package func starts(of partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [Int64?] {
+        let found = try client.offsets(of: partitions, at: LogPlace.start, timeoutMs: timeoutMs)
+        return partitions.map { found[$0] }
+    }
+
+    /// Returns the first offset that each partition holds, and the end of what can be read of it. Throws if one of the
+    /// leaders does not answer.
     package func bounds(
         of partitions: [TopicPartition], timeoutMs: Int32
     ) throws(KafkaError) -> [TopicPartition: Range<Int64>] {
         try client.bounds(of: partitions, timeoutMs: timeoutMs)
     }
 
-    /// The first offset that each partition holds, in the order given; waits for their leaders, at most `timeoutMs`.
-    package func starts(of partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [Int64?] {
-        try client.offsets(.start, of: partitions, timeoutMs: timeoutMs)
-    }
-
-    /// The ids of these topics, which a topic that is recreated does not keep: of those that brokers told within
-    /// `timeoutMs`, and none with a librdkafka older than 2.3.0.
+    /// Returns the ids of these topics, which a recreated topic does not keep, as far as brokers tell them. librdkafka
+    /// older than 2.3.0 tells none.
     package func topicIDs(of topics: Set<String>, timeoutMs: Int32) -> [String: TopicID] {
         guard KafkaLibrary.tellsTopicIDs, !topics.isEmpty else { return [:] }
         final class Found { var ids: [String: TopicID] = [:] }
@@ -251,14 +185,13 @@ import Glibc
         return found.ids
     }
 
-    /// Sends a commit; the answer comes as `committed` with this tag. Throws when nothing could be sent.
+    /// Sends a commit. The answer comes as `committed` with this tag. Throws if nothing could be sent.
     package func commit(_ entries: [CommitEntry], tag: UInt64) throws(KafkaError) {
-        let list = PartitionList(capacity: entries.count)
-        for entry in entries { list.add(entry) }
+        let list = PartitionList(entries)
         // Not through rd_kafka_offsets_store, which drops metadata before 2.2.0.
         try check(
             unsafe rd_kafka_commit_queue(
-                client.raw, list.raw, mainQueue, nil, UnsafeMutableRawPointer(bitPattern: UInt(tag))))
+                client.raw, list.raw, client.queue, nil, UnsafeMutableRawPointer(bitPattern: UInt(tag))))
     }
 
     private func commitReply(_ event: borrowing QueueEvent) -> CommitReply {
@@ -268,33 +201,31 @@ import Glibc
             unsafe results.append(
                 CommitResult(element.identity, offset: element.offset, code: KafkaCode(element.err)))
         }
-        // An error of the whole request stands on each partition; make sure of it for one that stands on none.
+        // librdkafka may put an error of the whole request on no partition.
         if whole != .none, results.allSatisfy({ $0.code == .none }) {
             results = results.map { CommitResult($0.partition, offset: $0.offset, code: whole) }
         }
         let code = whole != .none ? whole : results.first { $0.code != .none }?.code ?? .none
-        let tag = UInt64(UInt(bitPattern: unsafe rd_kafka_event_opaque(event.raw)))
-        return CommitReply(tag: tag, code: code, results: results)
+        return CommitReply(tag: event.tag, code: code, results: results)
     }
 
-    /// The first offset there is and the next that will be written, as far as the last fetch told; -1: not known yet.
-    /// For metrics; asks no broker.
+    /// Returns the first offset and the next that will be written, as far as the last fetch told, else -1. Asks no
+    /// broker.
     package func watermarks(of partition: TopicPartition) -> (low: Int64, high: Int64) {
         var low: Int64 = -1
         var high: Int64 = -1
         let code = unsafe partition.topic.withCString {
             unsafe rd_kafka_get_watermark_offsets(client.raw, $0, partition.partition, &low, &high)
         }
-        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { return (-1, -1) }
-        return (max(low, -1), max(high, -1))
+        return code == RD_KAFKA_RESP_ERR_NO_ERROR ? (max(low, -1), max(high, -1)) : (-1, -1)
     }
 
     // MARK: Leaving
 
-    /// Begins to leave: what is assigned is revoked once more by an event, and after its answer `isClosed` becomes
-    /// true, while `serve` is called. A static member leaves its group by its session timeout only.
+    /// Begins to leave: the assignment is revoked once more by an event, and after its answer `isClosed` becomes true
+    /// while `serve` is called. A static member leaves its group only by its session timeout.
     package func startClosing() throws(KafkaError) {
-        unsafe try check(rd_kafka_consumer_close_queue(client.raw, mainQueue))
+        unsafe try check(rd_kafka_consumer_close_queue(client.raw, client.queue))
     }
 
     package var isClosed: Bool { unsafe rd_kafka_consumer_closed(client.raw) != 0 }

@@ -1,39 +1,39 @@
 import CRdkafka
 
-/// What became of one produced record; lent for the call it is handed to.
+/// The report of one produced record, lent for a call.
 @safe package struct DeliveryReport: ~Copyable {
     private let raw: UnsafePointer<rd_kafka_message_t>
 
-    /// The message belongs to the event it came with, and ends with it.
+    /// - Parameter raw: belongs to the event it came with.
     init(of raw: UnsafePointer<rd_kafka_message_t>) { unsafe self.raw = raw }
 
-    /// What was given to `Producer.produce`.
+    /// The tag that was given to `Producer.produce`.
     package var tag: UInt64 { unsafe crdkafka_tag(raw) }
 
-    /// `.none`: all replicas have it. Anything else: it never settles, and is produced again.
+    /// `.none` if all replicas have the record. After any other code it is produced again.
     ///
-    /// `.inconsistent`: librdkafka concludes that it was written, since one behind it was, but no broker said where. A
-    /// broker that knows nothing of a producer takes whichever sequence comes first, and so the second of two requests,
-    /// the first of which it has just refused: the conclusion may be wrong.
+    /// `.inconsistent` means that librdkafka only concludes that the record was written, because a later one was. The
+    /// conclusion may be wrong: a broker that does not know a producer accepts any first sequence number, and so the
+    /// second of two requests after it has refused the first.
     package var code: KafkaCode {
         let code = unsafe KafkaCode(raw.pointee.err)
         return code == .none && offset < 0 ? .inconsistent : code
     }
 
-    /// Whether a broker may have the record all the same: it was sent, and no answer said that it was refused.
+    /// Whether a broker may have the record nevertheless: it was sent, and no answer refused it.
     package var mayBeWritten: Bool { unsafe rd_kafka_message_status(raw) != RD_KAFKA_MSG_STATUS_NOT_PERSISTED }
 
     package var topic: ProducerTopic {
         ProducerTopic(index: Int(bitPattern: unsafe rd_kafka_topic_opaque(raw.pointee.rkt)) - 1)
     }
 
-    /// -1: none was chosen.
+    /// -1 if none was chosen.
     package var partition: Int32 { unsafe raw.pointee.partition }
 
-    /// -1: not known.
+    /// -1 if not known.
     package var offset: Int64 { unsafe raw.pointee.offset }
 
-    /// The record's value; a `nil` base address means null.
+    /// A `nil` base address means null.
     package var value: UnsafeRawBufferPointer {
         unsafe UnsafeRawBufferPointer(start: raw.pointee.payload, count: raw.pointee.len)
     }
@@ -42,10 +42,10 @@ import CRdkafka
         unsafe UnsafeRawBufferPointer(start: raw.pointee.key, count: raw.pointee.key_len)
     }
 
-    /// Copies what was to be written, so that it can be produced again later, and takes the headers out of the report.
+    /// Copies the record, so that it can be produced again later, and takes the headers out of the report.
     package func detach() -> UndeliveredRecord {
         var headers: OpaquePointer?
-        // From here on the headers are ours (rdkafka.h); without any it stays nil.
+        // The caller owns the headers then (rdkafka.h).
         _ = unsafe rd_kafka_message_detach_headers(UnsafeMutablePointer(mutating: raw), &headers)
         return unsafe UndeliveredRecord(
             topic: topic, tag: tag, code: code, mayBeWritten: mayBeWritten, key: UndeliveredRecord.copy(key),
@@ -53,20 +53,20 @@ import CRdkafka
     }
 }
 
-/// A record that could not be written, in memory of its own.
+/// A copy of a record that could not be written.
 @safe package final class UndeliveredRecord {
     package let topic: ProducerTopic
     package let tag: UInt64
     /// Why it was not written.
     package let code: KafkaCode
-    /// Whether a broker may have it all the same.
+    /// Whether a broker may have the record nevertheless.
     package let mayBeWritten: Bool
-    /// `nil`: null.
+    /// `nil` for null.
     package let key: [UInt8]?
     package let value: [UInt8]?
-    /// Owned; `nil`: none.
+    /// Owned.
     private(set) var headers: OpaquePointer?
-    /// Of key, value and headers.
+    /// The size of key, value and headers.
     package private(set) var byteCount: Int
 
     init(
@@ -84,26 +84,19 @@ import CRdkafka
         unsafe forEach(in: headers) { name, value in byteCount += name.count + value.count }
     }
 
-    /// Copies a record that a producer did not take, to be produced again later.
+    /// Copies a record that a producer did not take.
     package convenience init(
         copying key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
         headers: UnsafeBufferPointer<MessageHeader>, to topic: ProducerTopic, tag: UInt64, code: KafkaCode
     ) {
-        let list = unsafe rd_kafka_headers_new(headers.count)
-        for index in 0..<headers.count {
-            let header = unsafe headers[index]
-            // Both are copied (rdkafka.h).
-            _ = unsafe rd_kafka_header_add(
-                list, header.name.baseAddress, header.name.count, header.value.baseAddress, header.value.count)
-        }
         unsafe self.init(
             topic: topic, tag: tag, code: code, mayBeWritten: false, key: UndeliveredRecord.copy(key),
-            value: UndeliveredRecord.copy(value), headers: list)
+            value: UndeliveredRecord.copy(value), headers: makeHeaders(headers))
     }
 
     deinit { if let headers = unsafe headers { unsafe rd_kafka_headers_destroy(headers) } }
 
-    /// Lends key, value and headers for the call of `body`; a `nil` base address means null.
+    /// Lends key, value and headers to `body`. A `nil` base address means null.
     package func withParts<Result>(
         _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeBufferPointer<MessageHeader>) -> Result
     ) -> Result {
@@ -127,20 +120,19 @@ import CRdkafka
         return unsafe bytes.withUnsafeBytes { unsafe body($0) }
     }
 
-    /// Adds one to the number that a header says, up to `limit`; nothing happens where there is no such header, or it
-    /// says no number.
+    /// Adds one to the number in a header, up to `limit`. Does nothing without such a header or number.
     package func raiseHeader(_ name: String, limit: Int64) {
         var bytes: UnsafeRawPointer?
         var size = 0
         guard let headers = unsafe headers,
             unsafe rd_kafka_header_get_last(headers, name, &bytes, &size) == RD_KAFKA_RESP_ERR_NO_ERROR,
-            // Valid as long as the header is (rdkafka.h): copied before it goes.
+            // Valid only as long as the header (rdkafka.h).
             let number = unsafe Int64(
                 String(decoding: UnsafeRawBufferPointer(start: bytes, count: size), as: UTF8.self))
         else { return }
         let raised = number < limit ? number + 1 : limit
         _ = unsafe rd_kafka_header_remove(headers, name)
-        // Name and value are copied; -1: as long as strlen says (rdkafka.h).
+        // Name and value are copied; -1 stands for strlen (rdkafka.h).
         _ = unsafe rd_kafka_header_add(headers, name, -1, "\(raised)", -1)
         byteCount += "\(raised)".utf8.count - size
     }

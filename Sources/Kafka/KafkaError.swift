@@ -1,7 +1,6 @@
 import CRdkafka
-import Glibc
 
-/// A code of librdkafka (negative: its own) or of a broker; codes of later versions stay what they are.
+/// An error code of a broker, or (negative) of librdkafka. Codes of later versions keep their numbers.
 package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     package let rawValue: Int32
 
@@ -24,12 +23,8 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let wrongState = KafkaCode(RD_KAFKA_RESP_ERR__STATE)
     package static let noOffset = KafkaCode(RD_KAFKA_RESP_ERR__NO_OFFSET)
     package static let offsetOutOfRange = KafkaCode(RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE)
-    /// There is no such offset, and `auto.offset.reset` says to stop there.
-    package static let autoOffsetReset = KafkaCode(RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)
     package static let badMessage = KafkaCode(RD_KAFKA_RESP_ERR__BAD_MSG)
     package static let notImplemented = KafkaCode(RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED)
-    package static let partitionEnd = KafkaCode(RD_KAFKA_RESP_ERR__PARTITION_EOF)
-    package static let assignmentLost = KafkaCode(RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST)
     package static let unknownTopicOrPartition = KafkaCode(RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
     /// Which librdkafka 2.0.2 does not have yet.
     package static let unknownTopicID = KafkaCode(rawValue: 100)
@@ -44,7 +39,6 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let unknownMember = KafkaCode(RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID)
     package static let fencedInstance = KafkaCode(RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID)
     package static let unknownTopic = KafkaCode(RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
-    package static let unknownPartition = KafkaCode(RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION)
     package static let invalidTopic = KafkaCode(RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION)
     package static let unsupportedForMessageFormat = KafkaCode(RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT)
     /// `_INVALID_DIFFERENT_RECORD`, which librdkafka 2.0.2 does not have yet: another record of the batch is invalid.
@@ -65,10 +59,7 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let noResources = KafkaCode(RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE)
     package static let transactionalIDAuthorizationFailed = KafkaCode(
         RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    /// librdkafka's own word for the two that follow.
     package static let fenced = KafkaCode(RD_KAFKA_RESP_ERR__FENCED)
-    package static let producerFenced = KafkaCode(RD_KAFKA_RESP_ERR_PRODUCER_FENCED)
-    package static let invalidProducerEpoch = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH)
     package static let waitingForCoordinator = KafkaCode(RD_KAFKA_RESP_ERR__WAIT_COORD)
 
     /// What to do about `noResources`.
@@ -81,35 +72,36 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     /// librdkafka's sentence for the code.
     package var text: String { unsafe String(cString: rd_kafka_err2str(c)) }
 
-    /// A commit that failed so is a part of life during a rebalance: it is made again, or not needed any more.
+    /// Whether a commit failed because of a rebalance: it is repeated, or not needed any more.
     package var isRebalance: Bool {
-        self == .rebalanceInProgress || self == .illegalGeneration || self == .unknownMember || self == .assignmentLost
+        switch c {
+        case RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS, RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION,
+            RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID, RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST:
+            true
+        default: false
+        }
     }
 
-    /// A right is missing: on a topic, the group or the cluster.
+    /// Whether a right on a topic, the group or the cluster is missing.
     package var isDenied: Bool {
         self == .topicAuthorizationFailed || self == .groupAuthorizationFailed || self == .clusterAuthorizationFailed
     }
 
-    /// Nobody has the topic, or the partition of it.
+    /// Whether the topic, or the partition of it, does not exist.
     package var isUnknownTopic: Bool {
         self == .unknownTopicOrPartition || self == .unknownTopicID || self == .unknownTopic
-            || self == .unknownPartition
+            || c == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION
     }
-
-    /// Said of a batch that librdkafka skips, since it cannot read it (rdkafka_msgset_reader.c): a wrong checksum,
-    /// where `check.crcs` is set, or a version that it does not know.
-    package var isOfSkippedBatch: Bool { self == .badMessage || self == .notImplemented }
 
     package var description: String { name }
 }
 
-/// What went wrong in a call or an event of librdkafka.
+/// An error of a call or an event of librdkafka.
 package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     package let code: KafkaCode
-    /// What librdkafka says about this case; never empty.
+    /// librdkafka's sentence about this case. Never empty.
     package let text: String
-    /// The client is of no use any more: a producer is rebuilt, a consumer stops.
+    /// Whether the client cannot be used any more: a producer is rebuilt, a consumer stops.
     package let isFatal: Bool
 
     package init(_ code: KafkaCode, _ text: String = "", isFatal: Bool = false) {
@@ -118,7 +110,13 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
         self.isFatal = isFatal
     }
 
-    /// Takes over and frees an error object; its owner is the caller of the function that returned it (rdkafka.h).
+    /// Returns the error of the last call on this thread, of the functions that return no code.
+    static func last(_ subject: String) -> KafkaError {
+        let code = KafkaCode(rd_kafka_last_error())
+        return KafkaError(code, "\(subject): \(code.text)")
+    }
+
+    /// Takes over and frees an error object (rdkafka.h: the caller owns it).
     init(adopting error: OpaquePointer) {
         self.init(
             KafkaCode(unsafe rd_kafka_error_code(error)), unsafe String(cString: rd_kafka_error_string(error)),
@@ -139,23 +137,7 @@ func check(_ error: OpaquePointer?) throws(KafkaError) {
     if let error = unsafe error { throw unsafe KafkaError(adopting: error) }
 }
 
-/// The librdkafka that runs, which may be newer than the headers.
-package enum KafkaLibrary {
-    /// As `RD_KAFKA_VERSION`: 0xMMmmrrff.
-    package static var version: Int32 { rd_kafka_version() }
-
-    /// Whether a fetcher above its limits looks again by itself (`fetch.queue.backoff.ms`, since 2.2.0), or sleeps
-    /// until it is woken (`FetchWaker`).
-    static var hasFetchQueueBackOff: Bool { version >= 0x0202_0000 }
-
-    /// Whether topics' ids are asked for, which the header that we are built with must have, too
-    /// (`crdkafka_topic_ids`).
-    static var tellsTopicIDs: Bool { RD_KAFKA_VERSION >= 0x0203_00ff }
-}
-
-/// What it means that a right is missing, and which one to grant: one line for whoever runs a command.
-///
-/// `nil` of each: the code is about something else.
+/// Lines for whoever runs a command that say which right is missing, or `nil` for codes about something else.
 package enum Denial {
     package static func reading(_ topic: String, _ code: KafkaCode) -> String? {
         code == .topicAuthorizationFailed ? "topic \(topic) cannot be read: grant READ on topic \(topic)" : nil

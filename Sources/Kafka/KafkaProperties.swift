@@ -7,6 +7,15 @@ package struct KafkaProperty: Hashable, Sendable {
         self.name = name
         self.value = value
     }
+
+    static func list(_ pairs: KeyValuePairs<String, String>) -> [KafkaProperty] {
+        pairs.map { KafkaProperty($0.key, $0.value) }
+    }
+}
+
+extension [KafkaProperty] {
+    /// Returns the value that counts: the last one.
+    func value(_ names: String...) -> String? { last { names.contains($0.name) }?.value }
 }
 
 /// A property of the user's that would break the promise, or that has a key of its own.
@@ -27,20 +36,14 @@ package struct KafkaProperties: Sendable, Equatable {
         case common, consumer, producer
 
         /// The section's key in the configuration file.
-        package var key: String {
-            switch self {
-            case .common: "kafka.librdkafka"
-            case .consumer: "kafka.consumer"
-            case .producer: "kafka.producer"
-            }
-        }
+        package var key: String { self == .common ? "kafka.librdkafka" : "kafka.\(self)" }
     }
 
     /// For every client.
     package let common: [KafkaProperty]
-    /// For both consumers (requests and retries); stands above `common`.
+    /// For all consumers, in addition to `common`.
     package let consumer: [KafkaProperty]
-    /// For the producer; stands above `common`.
+    /// For all producers, in addition to `common`.
     package let producer: [KafkaProperty]
 
     package static let none = KafkaProperties(unchecked: [], [], [])
@@ -71,78 +74,79 @@ package struct KafkaProperties: Sendable, Equatable {
         self.init(unchecked: common, consumer, producer)
     }
 
-    /// Why a property may not be set so; `nil`: it may.
+    /// Returns why a property may not be set so, or `nil` if it may.
     private static func refusal(of property: KafkaProperty) -> String? {
-        if property.name.hasPrefix("test.") { return testing }
-        // Whichever goes by the key is fine: only where a device's results are changes.
+        if property.name.hasPrefix("test.") { return "records would go to brokers in memory, or be lost" }
         if property.name == "partitioner", property.value == "random" {
             return "what is written of one device has to be in one partition; take one that goes by the key"
         }
-        return refusals[property.name]
+        return refusals.first { $0.names.contains(property.name) }?.reason
     }
 
-    /// The property that asks for tokens (RFC 7628) which nobody would make: librdkafka would wait for them for ever.
+    /// Returns the property that asks for tokens (RFC 7628) which nothing would make. librdkafka would wait for them for
+    /// ever.
     private static func mechanismWithoutTokens(_ properties: [KafkaProperty]) -> String? {
-        func value(_ names: String...) -> KafkaProperty? { properties.last { names.contains($0.name) } }
-        guard let mechanism = value("sasl.mechanisms", "sasl.mechanism"), mechanism.value.uppercased() == "OAUTHBEARER",
-            value("sasl.oauthbearer.method")?.value.lowercased() != "oidc",
-            value("enable.sasl.oauthbearer.unsecure.jwt")?.value.lowercased() != "true"
+        let mechanism = properties.last { $0.name == "sasl.mechanisms" || $0.name == "sasl.mechanism" }
+        guard let mechanism, mechanism.value.uppercased() == "OAUTHBEARER",
+            properties.value("sasl.oauthbearer.method")?.lowercased() != "oidc",
+            properties.value("enable.sasl.oauthbearer.unsecure.jwt")?.lowercased() != "true"
         else { return nil }
         return mechanism.name
     }
 
-    private static let testing = "records would go to brokers in memory, or be lost"
-    private static let committing = "offsets are committed by the worker, after the results are acknowledged"
-    private static let acknowledging = "results count as published only when all replicas have them, once each"
-    private static let waiting = "a result waits as long as an outage lasts; a timeout would lose it"
-    private static let starting = "a partition without a commit is read from its beginning"
-    private static let transactions = "the worker does not use transactions, and each replay has one of its own"
-    private static let classic = "only the classic group protocol is supported"
-    private static let asking = "headers and idempotence need brokers that tell what they know"
-
-    /// Every property that may not be set, with its aliases, and why.
-    private static let refusals: [String: String] = [
-        "enable.auto.commit": committing,
-        "auto.commit.enable": committing,
-        "auto.commit.interval.ms": committing,
-        "enable.auto.offset.store": committing,
-        "offset.store.method": committing,
-        "offset.store.path": committing,
-        "offset.store.sync.interval.ms": committing,
-        "auto.offset.reset": starting,
-        "bootstrap.servers": "use kafka.bootstrap_servers",
-        "metadata.broker.list": "use kafka.bootstrap_servers",
-        "group.id": "use kafka.group_id",
-        "group.instance.id": "use kafka.group_instance_id",
-        "partition.assignment.strategy": "use kafka.assignment",
-        "group.protocol": classic,
-        "group.protocol.type": classic,
-        "group.remote.assignor": classic,
-        "session.timeout.ms": "use kafka.session_timeout",
-        "acks": acknowledging,
-        "request.required.acks": acknowledging,
-        "enable.idempotence": acknowledging,
-        "delivery.report.only.error": "the worker waits for the report of every result",
-        "message.timeout.ms": waiting,
-        "delivery.timeout.ms": waiting,
-        "retries": waiting,
-        "message.send.max.retries": waiting,
-        "transactional.id": transactions,
-        "isolation.level": "records of aborted transactions must not be sent (read_committed)",
-        "statistics.interval.ms": "the worker's own clients report them as often as its health needs",
-        "log.queue": "librdkafka's log goes to the worker's",
-        "log_level": "the worker reads librdkafka's log; use log.parts (kafka: warning)",
-        "topic.blacklist":
-            "its topics would never be read or written; take them out of the configuration (patterns leave out Kafka's own)",
-        "plugin.library.paths": "no code but librdkafka's own may come between the worker and Kafka",
-        "interceptors": "no code but librdkafka's own may come between the worker and Kafka",
-        "internal.termination.signal": "signals stop the worker; librdkafka's threads get none",
-        "enabled_events": "the worker chooses what it is told",
-        "enable.partition.eof": "the worker asks for the ends of partitions itself",
-        "allow.auto.create.topics": "a topic that is gone has to be seen to be; create topics by themselves",
-        "enable.gapless.guarantee": "one record that is refused would stop all that follow it",
-        "api.version.request": asking,
-        "api.version.fallback.ms": asking,
-        "broker.version.fallback": asking,
+    /// The properties that may not be set, with their aliases, and why.
+    private static let refusals: [(reason: String, names: [String])] = [
+        (
+            "offsets are committed by the worker, after the results are acknowledged",
+            [
+                "enable.auto.commit", "auto.commit.enable", "auto.commit.interval.ms", "enable.auto.offset.store",
+                "offset.store.method", "offset.store.path", "offset.store.sync.interval.ms",
+            ]
+        ),
+        ("a partition without a commit is read from its beginning", ["auto.offset.reset"]),
+        ("use kafka.bootstrap_servers", ["bootstrap.servers", "metadata.broker.list"]),
+        ("use kafka.group_id", ["group.id"]),
+        ("use kafka.group_instance_id", ["group.instance.id"]),
+        ("use kafka.assignment", ["partition.assignment.strategy"]),
+        (
+            "only the classic group protocol is supported",
+            ["group.protocol", "group.protocol.type", "group.remote.assignor"]
+        ),
+        ("use kafka.session_timeout", ["session.timeout.ms"]),
+        (
+            "results count as published only when all replicas have them, once each",
+            ["acks", "request.required.acks", "enable.idempotence"]
+        ),
+        ("the worker waits for the report of every result", ["delivery.report.only.error"]),
+        (
+            "a result waits as long as an outage lasts; a timeout would lose it",
+            ["message.timeout.ms", "delivery.timeout.ms", "retries", "message.send.max.retries"]
+        ),
+        ("the worker does not use transactions, and each replay has one of its own", ["transactional.id"]),
+        ("records of aborted transactions must not be sent (read_committed)", ["isolation.level"]),
+        ("the worker's own clients report them as often as its health needs", ["statistics.interval.ms"]),
+        ("librdkafka's log goes to the worker's", ["log.queue"]),
+        ("the worker reads librdkafka's log; use log.parts (kafka: warning)", ["log_level"]),
+        (
+            "its topics would never be read or written; take them out of the configuration (patterns leave out "
+                + "Kafka's own)", ["topic.blacklist"]
+        ),
+        (
+            "no code but librdkafka's own may come between the worker and Kafka",
+            ["plugin.library.paths", "interceptors"]
+        ),
+        ("signals stop the worker; librdkafka's threads get none", ["internal.termination.signal"]),
+        ("the worker chooses what it is told", ["enabled_events"]),
+        ("the worker asks for the ends of partitions itself", ["enable.partition.eof"]),
+        (
+            "librdkafka skips records behind a batch whose checksum is wrong; TLS protects batches on their way",
+            ["check.crcs"]
+        ),
+        ("a topic that is gone has to be seen to be; create topics by themselves", ["allow.auto.create.topics"]),
+        ("one record that is refused would stop all that follow it", ["enable.gapless.guarantee"]),
+        (
+            "headers and idempotence need brokers that tell what they know",
+            ["api.version.request", "api.version.fallback.ms", "broker.version.fallback"]
+        ),
     ]
 }

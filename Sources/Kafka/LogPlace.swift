@@ -1,65 +1,52 @@
 import CRdkafka
 
-/// A place in a partition that brokers know by a special time (Kafka protocol, ListOffsets).
-enum LogPlace: Int64 {
-    case end = -1
-    case start = -2
+/// The places of a log that brokers know by special times (Kafka protocol, ListOffsets).
+enum LogPlace {
+    static let end: Int64 = -1
+    static let start: Int64 = -2
 }
 
 extension ClientHandle {
-    /// The first offset that each partition holds, and the end of what can be read of it; partitions whose leaders
-    /// cannot tell are left out. Waits at most `timeoutMs` for each of two answers, and throws as `offsets` does.
+    /// Returns the first offset that each partition holds, and the end of what can be read of it. Leaves out partitions
+    /// whose leaders cannot tell. Waits at most `timeoutMs` for each of two answers, and throws as `offsets` does.
     func bounds(
         of partitions: [TopicPartition], timeoutMs: Int32
     ) throws(KafkaError) -> [TopicPartition: Range<Int64>] {
-        let ends = try offsets(.end, of: partitions, timeoutMs: timeoutMs)
-        let starts = try offsets(.start, of: partitions, timeoutMs: timeoutMs)
+        let ends = try offsets(of: partitions, at: LogPlace.end, timeoutMs: timeoutMs)
+        let starts = try offsets(of: partitions, at: LogPlace.start, timeoutMs: timeoutMs)
         var bounds: [TopicPartition: Range<Int64>] = [:]
-        for (partition, (start, end)) in zip(partitions, zip(starts, ends)) {
-            if let start, let end { bounds[partition] = start..<max(start, end) }
-        }
+        for (partition, start) in starts { bounds[partition] = ends[partition].map { start..<max(start, $0) } }
         return bounds
     }
 
-    /// Asks the partitions' leaders, waiting at most `timeoutMs`; `nil` where one says that it cannot tell. Throws
-    /// where one of them does not answer in time, or one partition has no leader: librdkafka drops the answers of all
-    /// others then (rdkafka.c, rd_kafka_offsets_for_times).
+    /// Returns the offset of the first record with this timestamp (milliseconds since the epoch) or a later one, or of a
+    /// `LogPlace`. Leaves out partitions that have none.
+    ///
+    /// A leader that cannot tell is an error for a timestamp, and left out for a place. Throws if a leader does not
+    /// answer within `timeoutMs` or one partition has no leader: librdkafka drops the answers of all others then
+    /// (rdkafka.c, rd_kafka_offsets_for_times).
     func offsets(
-        _ place: LogPlace, of partitions: [TopicPartition], timeoutMs: Int32
-    ) throws(KafkaError) -> [Int64?] {
-        let list = PartitionList(capacity: partitions.count)
-        // Both directions use the field `offset` (rdkafka.h, rd_kafka_offsets_for_times, which hands the time through).
-        for partition in partitions { list.add(partition, offset: place.rawValue) }
-        try check(unsafe rd_kafka_offsets_for_times(raw, list.raw, timeoutMs))
-        var found: [TopicPartition: Int64] = [:]
-        unsafe UnsafePointer(list.raw).forEach { element in
-            guard unsafe element.err == RD_KAFKA_RESP_ERR_NO_ERROR, unsafe element.offset >= 0 else { return }
-            unsafe found[element.identity] = element.offset
-        }
-        return partitions.map { found[$0] }
-    }
-
-    /// For each partition the first record with this timestamp (milliseconds since the epoch) or a later one;
-    /// partitions that have none are left out.
-    func offsets(
-        of partitions: [TopicPartition], fromMs timestampMs: Int64, timeoutMs: Int32
+        of partitions: [TopicPartition], at time: Int64, timeoutMs: Int32
     ) throws(KafkaError) -> [TopicPartition: Int64] {
         let list = PartitionList(capacity: partitions.count)
-        for partition in partitions { list.add(partition, offset: timestampMs) }
-        // Both directions use the field `offset` (rdkafka.h, rd_kafka_offsets_for_times).
+        // Both directions use the field `offset` (rdkafka.h, rd_kafka_offsets_for_times, which passes the time through).
+        for partition in partitions { list.add(partition, offset: time) }
         try check(unsafe rd_kafka_offsets_for_times(raw, list.raw, timeoutMs))
         var found: [TopicPartition: Int64] = [:]
         var failure: KafkaError?
         unsafe UnsafePointer(list.raw).forEach { element in
             let code = unsafe KafkaCode(element.err)
-            if code != .none { failure = unsafe KafkaError(code, "\(element.identity): \(code.text)") }
-            unsafe found[element.identity] = element.offset >= 0 ? element.offset : nil
+            if code != .none {
+                failure = unsafe KafkaError(code, "\(element.identity): \(code.text)")
+            } else if unsafe element.offset >= 0 {
+                unsafe found[element.identity] = element.offset
+            }
         }
-        if let failure { throw failure }
+        if time >= 0, let failure { throw failure }
         return found
     }
 
-    /// What the client's group has committed; waits for the brokers, at most `timeoutMs`.
+    /// Returns what the client's group has committed.
     func committed(_ partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [CommittedOffset] {
         let list = PartitionList(partitions)
         try check(unsafe rd_kafka_committed(raw, list.raw, timeoutMs))

@@ -9,8 +9,7 @@ import CRdkafka
 
     package init(brokers: Int = 1) throws(KafkaError) {
         // The client is only the place the brokers live in; its own connection is never used.
-        client = try ClientHandle(
-            .producer, [KafkaProperty("client.id", "mock"), KafkaProperty("log_level", "0")], events: 0)
+        client = try ClientHandle(RD_KAFKA_PRODUCER, KafkaProperty.list(["client.id": "mock", "log_level": "0"]))
         guard let raw = unsafe rd_kafka_mock_cluster_new(client.raw, Int32(clamping: brokers)) else {
             throw KafkaError(.wrongState, "the in-process brokers could not be started")
         }
@@ -35,12 +34,6 @@ import CRdkafka
         unsafe list.withUnsafeBufferPointer {
             unsafe rd_kafka_mock_push_request_errors_array(raw, apiKey, $0.count, $0.baseAddress)
         }
-    }
-
-    /// Has a broker (counted from 1) lead a partition; `nil`: none does.
-    package func setLeader(of partition: TopicPartition, broker: Int?) throws(KafkaError) {
-        let id = broker.map { Int32(clamping: $0) } ?? -1
-        try check(unsafe rd_kafka_mock_partition_set_leader(raw, partition.topic, partition.partition, id))
     }
 
     /// Answers of a broker (counted from 1) take so long from now on.

@@ -16,8 +16,9 @@ package struct TransactionError: Error, Hashable, Sendable, CustomStringConverti
     /// Another producer with the same id has begun, or the transaction took longer than its time limit and the brokers
     /// aborted it: which of them they do not tell.
     package var isFenced: Bool {
-        switch error.code {
-        case .fenced, .producerFenced, .invalidProducerEpoch: true
+        switch error.code.c {
+        case RD_KAFKA_RESP_ERR__FENCED, RD_KAFKA_RESP_ERR_PRODUCER_FENCED, RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH:
+            true
         default: false
         }
     }
@@ -60,8 +61,7 @@ extension Producer {
     /// Has offsets of a group without members committed with what is produced. It may be repeated with the same ones
     /// (rdkafka.h). Throws at once what has befallen the transaction before.
     package func addOffsets(_ entries: [CommitEntry], group: String) throws(TransactionError) {
-        let list = PartitionList(capacity: entries.count)
-        for entry in entries { list.add(entry) }
+        let list = PartitionList(entries)
         let metadata: OpaquePointer? = unsafe rd_kafka_consumer_group_metadata_new(group)
         defer { unsafe rd_kafka_consumer_group_metadata_destroy(metadata) }
         try again { () throws(TransactionError) in
@@ -94,17 +94,13 @@ extension Producer {
     /// Two of these are less than a transaction's time limit.
     private static var offsetsMs: Int32 { 5_000 }
 
-    /// Calls once more after an error that passes; whoever called cannot go on in the middle.
+    /// Calls once more after an error that passes, since the caller cannot go on in the middle.
     private func again(_ call: () throws(TransactionError) -> Void) throws(TransactionError) {
-        do throws(TransactionError) {
-            return try call()
-        } catch {
-            guard error.isPassing else { throw error }
-        }
         do throws(TransactionError) {
             try call()
         } catch {
-            throw TransactionError(error.error, isPassing: false)
+            guard error.isPassing else { throw error }
+            do throws(TransactionError) { try call() } catch { throw TransactionError(error.error, isPassing: false) }
         }
     }
 
@@ -114,7 +110,7 @@ extension Producer {
 }
 
 extension Producer {
-    /// Makes the client fail fatally, as a broker's answer would, to test what follows.
+    /// Makes the client fail fatally, as a broker's answer would. For tests.
     func failFatally(_ code: KafkaCode) {
         _ = unsafe rd_kafka_test_fatal_error(client.handle.raw, code.c, "a test asked for it")
     }

@@ -14,24 +14,12 @@ package struct TopicPartition: Hashable, Sendable, CustomStringConvertible {
     package var description: String { "\(topic)/\(partition)" }
 }
 
-/// Where reading a partition starts.
-package struct PartitionStart: Hashable, Sendable {
-    package let partition: TopicPartition
-    /// The first offset to read; `nil`: the oldest record there is.
-    package let offset: Int64?
-
-    package init(_ partition: TopicPartition, offset: Int64?) {
-        self.partition = partition
-        self.offset = offset
-    }
-}
-
 /// What the group has committed for a partition.
 package struct CommittedOffset: Hashable, Sendable {
     package let partition: TopicPartition
-    /// `nil`: nothing is committed.
+    /// The next offset to read, or `nil` if nothing is committed.
     package let offset: Int64?
-    /// The bytes as they were committed; empty when there are none.
+    /// The bytes as they were committed.
     package let metadata: [UInt8]
     /// `.none`, or why this partition's offset could not be read.
     package let code: KafkaCode
@@ -80,39 +68,33 @@ package struct CommitResult: Hashable, Sendable {
         unsafe raw = rd_kafka_topic_partition_list_new(Int32(clamping: capacity))
     }
 
-    init(_ partitions: some Collection<TopicPartition>) {
+    init(_ partitions: [TopicPartition]) {
         self.init(capacity: partitions.count)
         for partition in partitions { add(partition) }
     }
 
-    deinit { unsafe rd_kafka_topic_partition_list_destroy(raw) }
-
-    func add(_ partition: TopicPartition, offset: Int64? = nil) {
-        // The topic's name is copied (rdkafka.h).
-        let element = unsafe partition.topic.withCString {
-            unsafe rd_kafka_topic_partition_list_add(raw, $0, partition.partition)
-        }
-        if let offset, let element = unsafe element { unsafe element.pointee.offset = offset }
+    init(_ entries: [CommitEntry]) {
+        self.init(capacity: entries.count)
+        for entry in entries { add(entry.partition, offset: entry.offset, metadata: entry.metadata) }
     }
 
-    func add(_ entry: CommitEntry) {
-        let element = unsafe entry.partition.topic.withCString {
-            unsafe rd_kafka_topic_partition_list_add(raw, $0, entry.partition.partition)
-        }
+    deinit { unsafe rd_kafka_topic_partition_list_destroy(raw) }
+
+    func add(_ partition: TopicPartition, offset: Int64? = nil, metadata: [UInt8] = []) {
+        // The topic's name is copied (rdkafka.h).
+        let element = unsafe rd_kafka_topic_partition_list_add(raw, partition.topic, partition.partition)
         guard let element = unsafe element else { return }
-        unsafe element.pointee.offset = entry.offset
-        guard !entry.metadata.isEmpty else { return }
+        if let offset { unsafe element.pointee.offset = offset }
         // The list frees `metadata` with free(3) (rd_kafka_topic_partition_list_destroy).
-        let size = entry.metadata.count
-        guard let copy = unsafe malloc(size) else { return }
-        unsafe entry.metadata.withUnsafeBytes { unsafe copy.copyMemory(from: $0.baseAddress!, byteCount: size) }
+        guard !metadata.isEmpty, let copy = unsafe malloc(metadata.count) else { return }
+        unsafe metadata.withUnsafeBytes { unsafe copy.copyMemory(from: $0.baseAddress!, byteCount: $0.count) }
         unsafe element.pointee.metadata = copy
-        unsafe element.pointee.metadata_size = size
+        unsafe element.pointee.metadata_size = metadata.count
     }
 }
 
 extension UnsafePointer<rd_kafka_topic_partition_list_t> {
-    /// Calls `body` with each element of the list, which stays its owner's.
+    /// Calls `body` with each element of the list.
     func forEach(_ body: (rd_kafka_topic_partition_t) -> Void) {
         for index in 0..<max(0, Int(unsafe pointee.cnt)) { unsafe body(pointee.elems[index]) }
     }
@@ -127,7 +109,7 @@ extension UnsafePointer<rd_kafka_topic_partition_list_t> {
 extension rd_kafka_topic_partition_t {
     var identity: TopicPartition { unsafe TopicPartition(String(cString: topic), partition) }
 
-    /// The element as an answer about committed offsets: logical offsets (negative) mean that there is none.
+    /// The element as an answer about committed offsets. Logical offsets (negative) mean that there is none.
     var committed: CommittedOffset {
         let bytes = unsafe UnsafeRawBufferPointer(start: metadata, count: metadata == nil ? 0 : metadata_size)
         return unsafe CommittedOffset(

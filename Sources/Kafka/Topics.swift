@@ -7,14 +7,11 @@ package struct TopicDescription: Hashable, Sendable {
     package let partitions: Int
     /// `.none`, or why the topic cannot be used (for example `LEADER_NOT_AVAILABLE`).
     package let code: KafkaCode
-    /// The partitions that no broker leads now, which the topic's own `code` does not tell.
-    package let leaderless: [Int32]
 
-    package init(name: String, partitions: Int, code: KafkaCode = .none, leaderless: [Int32] = []) {
+    package init(name: String, partitions: Int, code: KafkaCode = .none) {
         self.name = name
         self.partitions = partitions
         self.code = code
-        self.leaderless = leaderless
     }
 }
 
@@ -56,29 +53,17 @@ package struct TopicConfiguration: Hashable, Sendable {
 @safe package final class Topics {
     let client: ClientHandle
 
-    /// Makes a client of its own; no broker needs to be there.
+    /// Makes a client of its own. No broker needs to be there.
     package init(_ cluster: ClusterSettings) throws(KafkaError) {
-        client = try ClientHandle(
-            .producer, cluster.all(ours: [], users: [], fixed: []), events: RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG)
-        guard let queue = unsafe rd_kafka_queue_get_main(client.raw) else { throw KafkaError(.wrongState) }
-        defer { unsafe rd_kafka_queue_destroy(queue) }
-        try unsafe client.sendLog(to: queue)
+        client = try ClientHandle(RD_KAFKA_PRODUCER, cluster.all(users: []))
     }
 
-    /// What the client has to say (why no broker can be reached, above all), since the last call.
-    package func events() -> [ClientEvent] {
-        guard let queue = unsafe rd_kafka_queue_get_main(client.raw) else { return [] }
-        defer { unsafe rd_kafka_queue_destroy(queue) }
-        var events: [ClientEvent] = []
-        while let event = unsafe QueueEvent(polling: queue, timeoutMs: 0) {
-            if let event = event.clientEvent(of: client) { events.append(event) }
-        }
-        return events
-    }
+    /// Returns the client's events since the last call, such as why no broker can be reached.
+    package func events() -> [ClientEvent] { client.clientEvents() }
 
     /// All topics of the cluster. Asking for some by name might create them (`auto.create.topics.enable`).
     package func all(timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
-        try Metadata(of: client, onlyKnown: false, timeoutMs: timeoutMs).topics
+        try client.describeTopics(onlyKnown: false, timeoutMs: timeoutMs)
     }
 
     /// All topics of the cluster, once these are among them or the time is over.
@@ -99,8 +84,8 @@ package struct TopicConfiguration: Hashable, Sendable {
     package func create(
         _ topics: [NewTopic], onlyTries: Bool = false, timeoutMs: Int32
     ) throws(KafkaError) -> [String: KafkaError] {
-        let request = AdminRequest(client, RD_KAFKA_ADMIN_OP_CREATETOPICS, timeoutMs: timeoutMs)
-        if onlyTries { try request.onlyTry() }
+        let request = AdminRequest(
+            client, RD_KAFKA_ADMIN_OP_CREATETOPICS, timeoutMs: timeoutMs, onlyTries: onlyTries)
         var list: [OpaquePointer?] = unsafe []
         defer { unsafe rd_kafka_NewTopic_destroy_array(&list, list.count) }
         for topic in topics {
@@ -187,21 +172,16 @@ package struct TopicConfiguration: Hashable, Sendable {
     let queue: OpaquePointer
     let options: OpaquePointer
 
-    init(_ client: ClientHandle, _ kind: rd_kafka_admin_op_t, timeoutMs: Int32) {
+    init(_ client: ClientHandle, _ kind: rd_kafka_admin_op_t, timeoutMs: Int32, onlyTries: Bool = false) {
         unsafe queue = rd_kafka_queue_new(client.raw)
         unsafe options = rd_kafka_AdminOptions_new(client.raw, kind)
         var text = [CChar](repeating: 0, count: 256)
-        // How long the client goes on asking; and, for a creation, how long the controller waits for its replicas.
-        _ = unsafe rd_kafka_AdminOptions_set_request_timeout(options, timeoutMs, &text, text.count)
+        // How long the client keeps asking and, for a creation, how long the controller waits for its replicas.
+        unsafe rd_kafka_AdminOptions_set_request_timeout(options, timeoutMs, &text, text.count)
         if kind == RD_KAFKA_ADMIN_OP_CREATETOPICS {
-            _ = unsafe rd_kafka_AdminOptions_set_operation_timeout(options, timeoutMs, &text, text.count)
+            unsafe rd_kafka_AdminOptions_set_operation_timeout(options, timeoutMs, &text, text.count)
         }
-    }
-
-    func onlyTry() throws(KafkaError) {
-        var text = [CChar](repeating: 0, count: 256)
-        try check(
-            unsafe rd_kafka_AdminOptions_set_validate_only(options, 1, &text, text.count), ClientHandle.string(text))
+        if onlyTries { unsafe rd_kafka_AdminOptions_set_validate_only(options, 1, &text, text.count) }
     }
 
     deinit {
@@ -218,48 +198,19 @@ package struct TopicConfiguration: Hashable, Sendable {
     }
 }
 
-/// What the brokers say about topics.
-@safe struct Metadata: ~Copyable {
-    private let raw: UnsafePointer<rd_kafka_metadata>
-
-    /// `onlyKnown`: of the topics that the client has handles of, which may create them; else of all.
-    init(of client: ClientHandle, onlyKnown: Bool, timeoutMs: Int32) throws(KafkaError) {
+extension ClientHandle {
+    /// Asks the brokers about the topics that the client has handles of, which may create them, or about all topics.
+    func describeTopics(onlyKnown: Bool, timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         var metadata: UnsafePointer<rd_kafka_metadata>?
-        try check(unsafe rd_kafka_metadata(client.raw, onlyKnown ? 0 : 1, nil, &metadata, timeoutMs))
-        guard let metadata = unsafe metadata else { throw KafkaError(.wrongState) }
-        unsafe raw = metadata
-    }
-
-    deinit { unsafe rd_kafka_metadata_destroy(raw) }
-
-    var topics: [String: TopicDescription] {
+        try check(unsafe rd_kafka_metadata(raw, onlyKnown ? 0 : 1, nil, &metadata, timeoutMs))
+        defer { unsafe rd_kafka_metadata_destroy(metadata) }
         var topics: [String: TopicDescription] = [:]
-        for index in 0..<max(0, Int(unsafe raw.pointee.topic_cnt)) {
-            let topic = unsafe raw.pointee.topics[index]
+        for index in 0..<max(0, Int(unsafe metadata!.pointee.topic_cnt)) {
+            let topic = unsafe metadata!.pointee.topics[index]
             let name = unsafe String(cString: topic.topic)
-            unsafe topics[name] = TopicDescription(
-                name: name, partitions: Int(topic.partition_cnt), code: KafkaCode(topic.err),
-                leaderless: Self.leaderless(of: topic))
+            topics[name] = unsafe TopicDescription(
+                name: name, partitions: Int(topic.partition_cnt), code: KafkaCode(topic.err))
         }
         return topics
-    }
-
-    /// A leader whose broker is gone may still be told, with an error.
-    private static func leaderless(of topic: rd_kafka_metadata_topic) -> [Int32] {
-        var leaderless: [Int32] = []
-        for index in 0..<max(0, Int(unsafe topic.partition_cnt)) {
-            let partition = unsafe topic.partitions[index]
-            if unsafe partition.leader < 0 || partition.err == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE {
-                unsafe leaderless.append(partition.id)
-            }
-        }
-        return leaderless
-    }
-
-    /// Throws for the first topic that cannot be used.
-    func checkTopics() throws(KafkaError) {
-        for topic in topics.values where topic.code != .none {
-            throw KafkaError(topic.code, "topic \(topic.name): \(topic.code.text)")
-        }
     }
 }

@@ -1,11 +1,11 @@
-/// Who hears of a channel. All calls come on the loop's thread, never from inside a call of the channel's own methods,
-/// and may call any of them, `close` included. The channel keeps its delegate alive until `channelClosed`.
+/// The delegate of a channel. All calls come on the loop's thread, never from inside a call of the channel's own methods,
+/// and may call any of them, including `close`. The channel keeps its delegate alive until `channelClosed`.
 package protocol SecureChannelDelegate: AnyObject {
     /// The handshake is complete. Called once, before anything else but `channelClosed`.
     func channelOpened(_ channel: SecureChannel, applicationProtocol: String?)
-    /// Plaintext from the peer, lent for the call. All that one read brought, so usually many frames at once.
+    /// Plaintext from the peer, lent for the call: all that one read brought, usually many frames.
     func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer)
-    /// There is room again, after `send` took less than all of it or left less than `lowRoom`.
+    /// There is room again after `send` took less than all bytes or left less than `lowRoom`.
     func channelWritable(_ channel: SecureChannel)
     /// Called once, last, whatever happened.
     func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd)
@@ -18,12 +18,12 @@ package struct ChannelOptions: Sendable {
     package var dialTimeoutNs: Int64 = 10_000_000_000
     /// From the connection to the end of the handshake.
     package var handshakeTimeoutNs: Int64 = 10_000_000_000
-    /// From `close` until it is dropped whatever is still unsent.
+    /// From `close` until unsent bytes are dropped.
     package var closeTimeoutNs: Int64 = 5_000_000_000
-    /// TCP_USER_TIMEOUT: written data not acknowledged for so long ends the connection.
+    /// TCP_USER_TIMEOUT: how long written data may stay unacknowledged.
     package var userTimeoutMs: Int32 = 15_000
-    /// TCP_NOTSENT_LOWAT: bytes that the kernel takes beyond what it has sent; 0: as many as it has room for. Of a
-    /// dialled one.
+    /// TCP_NOTSENT_LOWAT of a dialled connection: how many bytes the kernel takes beyond what it has sent; 0 for as many
+    /// as it has room for.
     package var unsentLimit: Int32 = 0
 
     package init() {}

@@ -20,7 +20,7 @@ extension Descriptor {
         return Descriptor(adopting: raw)
     }
 
-    /// Sets an integer option; what the kernel does not know is not worth failing for.
+    /// Sets an integer option. One that the kernel does not know is no reason to fail.
     func set(_ level: Int32, _ option: Int32, _ value: Int32) {
         var value = value
         _ = unsafe setsockopt(raw, level, option, &value, socklen_t(MemoryLayout<Int32>.size))
@@ -70,8 +70,6 @@ extension Descriptor {
         /// The peer's end of stream (reading only).
         case end
         case wouldBlock
-        /// No memory in the kernel just now (ENOBUFS, ENOMEM): waiting for readiness would spin.
-        case exhausted
         case failed(Int32)
     }
 
@@ -96,10 +94,6 @@ extension Descriptor {
     func endWriting() { _ = shutdown(raw, Int32(SHUT_WR)) }
 
     private static func outcome(_ code: Int32) -> Transfer {
-        switch code {
-        case EAGAIN, EWOULDBLOCK: .wouldBlock
-        case ENOBUFS, ENOMEM: .exhausted
-        default: .failed(code)
-        }
+        code == EAGAIN || code == EWOULDBLOCK ? .wouldBlock : .failed(code)
     }
 }

@@ -1,13 +1,13 @@
 package import EventLoop
 internal import Glibc
 
-/// Where to connect to.
+/// A host and port to connect to.
 package struct DialTarget: Hashable, Sendable {
     package var host: String
     package var port: UInt16
     /// An HTTP proxy to CONNECT through (RFC 9110, 9.3.6).
     package var proxy: Proxy?
-    /// Which of the name's addresses to begin with (counted modulo their number), to spread connections.
+    /// The index (modulo their number) of the name's address to begin with, to spread connections.
     package var firstAddress: Int
 
     package init(host: String, port: UInt16, proxy: Proxy? = nil, firstAddress: Int = 0) {
@@ -17,16 +17,14 @@ package struct DialTarget: Hashable, Sendable {
         self.firstAddress = firstAddress
     }
 
-    /// `host:port`; an IPv6 address stands in brackets (RFC 3986, 3.2.2).
+    /// `host:port`, with an IPv6 address in brackets (RFC 3986, 3.2.2).
     package static func text(_ host: String, _ port: UInt16) -> String {
         host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
     }
 
-    /// What is connected to in the end, whatever is between.
     package var text: String { Self.text(host, port) }
 
-    /// For log lines: the peer's address, or the host while there is none, or behind a proxy, where the address is not
-    /// its own.
+    /// Returns the peer for log lines: its address, or the host while there is none or behind a proxy.
     package func text(reachedAt address: SocketAddress?) -> String {
         guard let address else { return text }
         return proxy == nil ? "\(address)" : "\(text) through the proxy \(address)"
@@ -35,7 +33,7 @@ package struct DialTarget: Hashable, Sendable {
     package struct Proxy: Hashable, Sendable {
         package var host: String
         package var port: UInt16
-        /// `user:password`, sent as `Proxy-Authorization: Basic`; empty: not sent.
+        /// `user:password`, sent as `Proxy-Authorization: Basic` unless empty.
         package var credentials: String
 
         package init(host: String, port: UInt16, credentials: String = "") {
@@ -49,8 +47,8 @@ package struct DialTarget: Hashable, Sendable {
     }
 }
 
-/// Connects: resolves, then tries the addresses one after the other, each 250 ms after the one before or as soon as one
-/// fails, while those before go on; the first that connects is taken (RFC 8305, "Happy Eyeballs"). Loop's thread.
+/// Resolves a name and connects to the first of its addresses that answers (RFC 8305, "Happy Eyeballs"): each is tried
+/// 250 ms after the one before or as soon as one fails, and attempts that were begun go on. Loop's thread.
 package final class Dialer {
     let loop: Loop
     let resolver: Resolver
@@ -58,7 +56,7 @@ package final class Dialer {
     /// RFC 8305, 8: the "Connection Attempt Delay".
     static let attemptDelayNs: Int64 = 250_000_000
 
-    package init(loop: Loop, resolver: Resolver) {
+    package init(loop: Loop, resolver: Resolver = .system) {
         self.loop = loop
         self.resolver = resolver
     }
@@ -69,30 +67,22 @@ package final class Dialer {
         package var address: SocketAddress
     }
 
-    /// `then` is called once, never from inside this call, unless the attempt is cancelled before.
+    /// Calls `then` once, never from inside this call, unless the attempt is cancelled before.
     ///
-    /// IPv6 and IPv4 addresses take turns (RFC 8305, 4), the resolver's first family first. Where the time is short for
-    /// that many addresses, they follow each other faster.
+    /// IPv6 and IPv4 addresses take turns (RFC 8305, 4), the resolver's first family first. They follow each other faster
+    /// if the time is too short for all of them.
     @discardableResult
     package func dial(
         _ target: DialTarget, timeoutNs: Int64, userTimeoutMs: Int32 = 15_000,
         then: @escaping (Result<Connected, ChannelEnd>) -> Void
     ) -> DialAttempt {
         loop.assertOnThread()
-        let attempt = DialAttempt(target, loop: loop, userTimeoutMs: userTimeoutMs, then: then)
-        attempt.start(timeoutNs: timeoutNs)
-        attempt.resolve(with: resolver)
-        return attempt
-    }
-
-    /// The same to addresses known already.
-    func dial(
-        _ target: DialTarget, addresses: [SocketAddress], timeoutNs: Int64,
-        then: @escaping (Result<Connected, ChannelEnd>) -> Void
-    ) -> DialAttempt {
-        let attempt = DialAttempt(target, loop: loop, userTimeoutMs: 15_000, then: then)
-        attempt.start(timeoutNs: timeoutNs)
-        attempt.resolved(.success(addresses))
+        let attempt = DialAttempt(
+            target, loop: loop, timeoutNs: timeoutNs, userTimeoutMs: userTimeoutMs, then: then)
+        let waiting = OnLoop(attempt)
+        resolver.resolve(
+            host: (target.proxy?.host ?? target.host), port: target.proxy?.port ?? target.port, loop: loop
+        ) { waiting.value.resolved($0) }
         return attempt
     }
 }
@@ -104,7 +94,7 @@ package final class DialAttempt {
     private let userTimeoutMs: Int32
     private var then: ((Result<Dialer.Connected, ChannelEnd>) -> Void)?
     private var overall: TimerID?
-    private var deadlineNs: Int64 = 0
+    private let deadlineNs: Int64
     private var addresses: ArraySlice<SocketAddress> = []
     private var lastFailure = ""
     private var isUnresolved = true
@@ -116,35 +106,19 @@ package final class DialAttempt {
         var registration: Registration
     }
 
-    /// At most as many as a name has addresses.
     private var tries: [Try] = []
-    /// When the next address is tried beside them.
+    /// The time at which the next address is tried, too.
     private var next: TimerID?
     private var tunnel: ProxyTunnel?
 
-    fileprivate init(
-        _ target: DialTarget, loop: Loop, userTimeoutMs: Int32,
+    init(
+        _ target: DialTarget, loop: Loop, timeoutNs: Int64, userTimeoutMs: Int32 = 15_000,
         then: @escaping (Result<Dialer.Connected, ChannelEnd>) -> Void
     ) {
         self.target = target
         self.loop = loop
         self.userTimeoutMs = userTimeoutMs
         self.then = then
-    }
-
-    /// Gives up; `then` is not called.
-    package func cancel() {
-        loop.assertOnThread()
-        end()
-    }
-
-    /// What is dialled, as errors name it.
-    private var host: String { target.proxy?.host ?? target.host }
-    private var name: String { target.proxy.map { "proxy \($0.text)" } ?? target.text }
-    /// The same without a port, where only the name matters.
-    private var hostName: String { target.proxy == nil ? host : "proxy \(host)" }
-
-    fileprivate func start(timeoutNs: Int64) {
         deadlineNs = loop.now.monotonicNs + timeoutNs
         overall = loop.schedule(afterNs: timeoutNs) { [self] in
             overall = nil
@@ -152,12 +126,18 @@ package final class DialAttempt {
         }
     }
 
-    fileprivate func resolve(with resolver: Resolver) {
-        let waiting = OnLoop(self)
-        resolver.resolve(host: host, port: target.proxy?.port ?? target.port, loop: loop) { waiting.value.resolved($0) }
+    /// Gives up without calling `then`.
+    package func cancel() {
+        loop.assertOnThread()
+        end()
     }
 
-    fileprivate func resolved(_ result: Result<[SocketAddress], ChannelEnd>) {
+    /// The dialled end for errors.
+    private var name: String { target.proxy.map { "proxy \($0.text)" } ?? target.text }
+    /// The same without a port, where only the name matters.
+    private var hostName: String { target.proxy.map { "proxy \($0.host)" } ?? target.host }
+
+    func resolved(_ result: Result<[SocketAddress], ChannelEnd>) {
         guard then != nil else { return }
         switch result {
         case .failure(var end):
@@ -174,7 +154,7 @@ package final class DialAttempt {
         }
     }
 
-    /// Both families take turns; `first` rotates each of them.
+    /// Returns the addresses with both families taking turns, each rotated by `first`.
     static func order(_ all: [SocketAddress], from first: Int) -> [SocketAddress] {
         func rotated(_ some: [SocketAddress]) -> ArraySlice<SocketAddress> {
             guard !some.isEmpty else { return [] }
@@ -192,7 +172,6 @@ package final class DialAttempt {
         return ordered
     }
 
-    /// Begins with the next address; those under way go on.
     private func tryNext() {
         if let next { loop.cancel(next) }
         next = nil
@@ -207,7 +186,7 @@ package final class DialAttempt {
         if tries.isEmpty { finish(.failure(ChannelEnd(.unreachable, "\(name): \(lastFailure)"))) }
     }
 
-    /// With the address, unless that is what was dialled: every error names that first.
+    /// Names the address unless it was dialled itself, since every error begins with what was dialled.
     private func failure(_ code: Int32, at address: SocketAddress) -> String {
         let text = SystemError.text(code)
         return name.hasSuffix("\(address)") ? text : "\(address): \(text)"
@@ -244,7 +223,6 @@ package final class DialAttempt {
             lastFailure = failure(code, at: one.address)
             return tryNext()
         }
-        // The others came too late.
         dropTries()
         addresses = []
         let connected = Dialer.Connected(descriptor: one.descriptor, address: one.address)
@@ -256,16 +234,17 @@ package final class DialAttempt {
     }
 
     private func timedOut() {
-        let text =
-            switch (isUnresolved, tunnel != nil) {
-            case (true, _): ChannelEnd(.unresolved, "\(hostName): was not resolved in time")
-            case (_, true): ChannelEnd(.proxyRefused, "\(name): no answer in time to CONNECT \(target.text)")
-            default:
+        let end =
+            if isUnresolved {
+                ChannelEnd(.unresolved, "\(hostName): was not resolved in time")
+            } else if tunnel != nil {
+                ChannelEnd(.proxyRefused, "\(name): no answer in time to CONNECT \(target.text)")
+            } else {
                 ChannelEnd(
                     .unreachable,
                     "\(name): no connection in time\(lastFailure.isEmpty ? "" : " (last: \(lastFailure))")")
             }
-        finish(.failure(text))
+        finish(.failure(end))
     }
 
     private func finish(_ result: Result<Dialer.Connected, ChannelEnd>) {
@@ -284,7 +263,6 @@ package final class DialAttempt {
         addresses = []
     }
 
-    /// Lets go of the addresses that are being tried.
     private func dropTries() {
         if let next { loop.cancel(next) }
         next = nil
@@ -293,8 +271,7 @@ package final class DialAttempt {
     }
 }
 
-/// Carries a value of a loop's thread through another thread and back. The other one does not look at it: that is what
-/// `@unchecked Sendable` stands for.
+/// Carries a value of a loop's thread through another thread, which does not use it, and back.
 private struct OnLoop<Value>: @unchecked Sendable {
     let value: Value
     init(_ value: Value) { self.value = value }

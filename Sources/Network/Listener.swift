@@ -1,5 +1,4 @@
 package import EventLoop
-internal import CLinux
 internal import Glibc
 
 /// Accepts TCP connections on a loop. Loop's thread.
@@ -18,12 +17,9 @@ package final class Listener {
     private let descriptor: Descriptor
     private let onAccept: (Accepted) -> Void
     private var registration: Registration?
-    private var pause: TimerID?
 
     /// Connections accepted per turn, so that a flood leaves the loop's other descriptors their turn.
     private static let acceptsPerTurn = 64
-    /// Without descriptors or memory the connection stays in the queue: try again after so long instead of spinning.
-    private static let pauseNs: Int64 = 100_000_000
 
     /// Binds and listens. Port 0: the kernel picks one, see `port`.
     ///
@@ -54,43 +50,25 @@ package final class Listener {
     package func close() {
         if let registration { loop.unregister(registration) }
         registration = nil
-        if let pause { loop.cancel(pause) }
-        pause = nil
     }
 
     private func accept() {
-        for _ in 0..<Self.acceptsPerTurn {
-            guard registration != nil else { return }
+        for _ in 0..<Self.acceptsPerTurn where registration != nil {
             var storage = sockaddr_storage()
             var count = socklen_t(MemoryLayout<sockaddr_storage>.size)
             let accepted: Accepted? = unsafe withUnsafeMutablePointer(to: &storage) { storage in
                 unsafe storage.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-                    let raw = unsafe linux_accept(descriptor.raw, address, &count)
+                    let raw = unsafe Glibc.accept(descriptor.raw, address, &count)
                     guard raw >= 0 else { return nil }
+                    _ = fcntl(raw, F_SETFL, O_NONBLOCK)
+                    _ = fcntl(raw, F_SETFD, FD_CLOEXEC)
                     let descriptor = Descriptor(adopting: raw)
                     return unsafe SocketAddress(address).map { Accepted(descriptor: descriptor, address: $0) }
                 }
             }
-            if let accepted {
-                onAccept(accepted)
-                continue
-            }
-            switch errno {
-            case EAGAIN, EWOULDBLOCK: return
-            case EMFILE, ENFILE, ENOBUFS, ENOMEM: return rest()
-            // accept(2): a connection that died while it waited; the next may be fine.
-            default: continue
-            }
-        }
-    }
-
-    private func rest() {
-        guard let registration, pause == nil else { return }
-        loop.update(registration, for: [])
-        pause = loop.schedule(afterNs: Self.pauseNs) { [weak self] in
-            guard let self, let registration = self.registration else { return }
-            pause = nil
-            loop.update(registration, for: .readable)
+            // accept(2): nothing waits, or a connection died while it did.
+            guard let accepted else { return }
+            onAccept(accepted)
         }
     }
 }

@@ -53,7 +53,7 @@ package final class ProxyTunnel {
         if !request.isEmpty {
             switch unsafe request.withUnsafeBytes({ unsafe descriptor.send($0) }) {
             case .bytes(let count): request.removeFirst(count)
-            case .wouldBlock, .exhausted, .end: return
+            case .wouldBlock, .end: return
             case .failed(let code): return finish(SystemError.text(code))
             }
             if request.isEmpty { loop.update(registration, for: .readable) }
@@ -69,7 +69,7 @@ package final class ProxyTunnel {
             var byte: UInt8 = 0
             switch unsafe withUnsafeMutableBytes(of: &byte, { unsafe descriptor.receive(into: $0) }) {
             case .bytes: answer.append(byte)
-            case .wouldBlock, .exhausted: return
+            case .wouldBlock: return
             case .end: return finish("ended the connection instead of answering CONNECT")
             case .failed(let code): return finish(SystemError.text(code))
             }

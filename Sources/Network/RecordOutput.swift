@@ -1,8 +1,7 @@
 internal import Glibc
 internal import TLS
 
-/// What a channel sends: plaintext gathered to whole TLS records, and the books of how far it came. The socket is the
-/// channel's business.
+/// A channel's output: plaintext gathered to whole TLS records, and how much of it the kernel has.
 @safe struct RecordOutput: ~Copyable {
     /// Most bytes that wait: gathered plaintext and ciphertext the kernel did not take.
     private let limit: Int
@@ -82,47 +81,32 @@ internal import TLS
         pending -= count
     }
 
-    /// Forgets what is unsent; the books stay.
+    /// Drops unsent bytes. The counts stay.
     mutating func drop() {
         gathered = 0
         pending = 0
     }
 }
 
-/// Which plaintext the kernel has: after each encryption the ends of plaintext and ciphertext so far are noted, and a
-/// plaintext byte counts as written when the last ciphertext byte of its record is.
+/// Tells which plaintext the kernel has: a byte counts as written when the last ciphertext byte of its record is.
 struct WrittenMarks {
-    private struct Mark {
-        var plaintextEnd: Int64
-        var ciphertextEnd: Int64
-    }
-
-    /// Marks not reached yet, from `first` on; the storage is used again when all are reached.
-    private var marks: [Mark] = []
-    private var first = 0
-
+    /// The ends of plaintext and ciphertext of each encryption whose ciphertext is not written yet.
+    private var marks: [(plaintextEnd: Int64, ciphertextEnd: Int64)] = []
     /// Ciphertext the kernel took, in all.
     private(set) var ciphertextWritten: Int64 = 0
     /// Plaintext of which the kernel has every record.
     private(set) var plaintextWritten: Int64 = 0
 
-    /// All plaintext up to `plaintextEnd` is encrypted; `pending` bytes of ciphertext were not written yet.
+    /// Notes that all plaintext up to `plaintextEnd` is encrypted, and `pending` bytes of ciphertext are not written.
     mutating func encrypted(upTo plaintextEnd: Int64, pending: Int) {
-        marks.append(Mark(plaintextEnd: plaintextEnd, ciphertextEnd: ciphertextWritten + Int64(pending)))
+        marks.append((plaintextEnd, ciphertextWritten + Int64(pending)))
     }
 
     mutating func wrote(_ count: Int) {
         ciphertextWritten += Int64(count)
-        while first < marks.count, marks[first].ciphertextEnd <= ciphertextWritten {
-            plaintextWritten = marks[first].plaintextEnd
-            first += 1
-        }
-        if first == marks.count {
-            marks.removeAll(keepingCapacity: true)
-            first = 0
-        } else if first >= 64 {
-            marks.removeFirst(first)
-            first = 0
+        while let mark = marks.first, mark.ciphertextEnd <= ciphertextWritten {
+            plaintextWritten = mark.plaintextEnd
+            marks.removeFirst()
         }
     }
 }

@@ -1,14 +1,14 @@
 package import EventLoop
 internal import Glibc
 
-/// Resolves names with getaddrinfo(3), which blocks its thread for as long as name servers are silent: each name has a
-/// thread of its own meanwhile, so that one that hangs holds up no other. Any thread.
+/// Resolves names with getaddrinfo(3), which blocks its thread for as long as name servers are silent. Each name that is
+/// looked up has a thread of its own, so that one that hangs delays no other. Any thread.
 ///
 /// Where name servers are silent about a name that they knew, its last addresses are used.
 package final class Resolver: Sendable {
     package typealias Answer = Result<[SocketAddress], ChannelEnd>
 
-    /// What a lookup found.
+    /// The result of a lookup.
     package enum Lookup: Sendable {
         case found([SocketAddress])
         /// There is no such name, or it has no address.
@@ -17,18 +17,6 @@ package final class Resolver: Sendable {
         case unknown(String)
     }
 
-    /// Most threads, and so names at once. Further names wait for one of them.
-    package static let threadLimit = 32
-    /// Most callers that wait for names. Further ones fail at once; one that gave up counts until its name is answered.
-    package static let waiterLimit = 4_096
-    /// Most addresses of a name; the rest is of no use to a dial.
-    private static let addressLimit = 64
-    /// Most names whose addresses are remembered; beyond it, all are forgotten.
-    private static let nameLimit = 1_024
-
-    private let lookUp: @Sendable (String) -> Lookup
-    private let state: Guarded<State>
-
     private struct Waiter: Sendable {
         var port: UInt16
         var loop: Loop
@@ -36,54 +24,25 @@ package final class Resolver: Sendable {
     }
 
     private struct State: Sendable {
-        var threads: [LoopThread]
-        var idle: [LoopThread]
         /// The addresses of each name's last answer.
         var known: [String: [SocketAddress]] = [:]
-        /// Who waits for which name. A name that is asked for again while it is looked up is not looked up twice.
+        /// Who waits for the names that are being looked up.
         var waiting: [String: [Waiter]] = [:]
-        var waiters = 0
-        /// Names that no thread has taken yet, in order.
-        var queue: [String] = []
-        var isStopped = false
-
-        /// Whom a lookup answers, and with what.
-        mutating func finish(_ host: String, _ lookup: Lookup) -> (waiters: [Waiter], answer: Answer) {
-            let found = waiting.removeValue(forKey: host) ?? []
-            waiters -= found.count
-            if known.count >= nameLimit, known[host] == nil { known.removeAll() }
-            switch lookup {
-            case .found(let addresses):
-                known[host] = addresses
-                return (found, .success(addresses))
-            case .nothing(let text):
-                known[host] = nil
-                return (found, .failure(ChannelEnd(.unresolved, "\(host): \(text)")))
-            case .unknown(let text):
-                if let last = known[host] { return (found, .success(last)) }
-                return (found, .failure(ChannelEnd(.unresolved, "\(host): \(text)")))
-            }
-        }
     }
 
-    private enum Admission {
-        case waits
-        case goes(to: LoopThread)
-        case refused
-    }
+    /// The system's resolver, for all loops of the process.
+    package static let system = Resolver(lookUp: getAddresses)
 
-    package convenience init() throws(SystemError) { try self.init(lookUp: Self.getAddresses) }
+    /// Most addresses of a name that are kept.
+    private static let addressLimit = 64
 
-    /// - Parameter lookUp: called on one of the threads; may block.
-    package init(lookUp: @escaping @Sendable (String) -> Lookup) throws(SystemError) {
-        self.lookUp = lookUp
-        let first = try LoopThread(name: "resolver")
-        state = Guarded(State(threads: [first], idle: [first]))
-    }
+    private let lookUp: @Sendable (String) -> Lookup
+    private let state = Guarded(State())
 
-    deinit { stop() }
+    /// - Parameter lookUp: called on a thread of its own; may block.
+    package init(lookUp: @escaping @Sendable (String) -> Lookup) { self.lookUp = lookUp }
 
-    /// All addresses of a name, IPv4 and IPv6, in getaddrinfo's order (RFC 6724), at most 64; literals need no lookup.
+    /// Resolves a name to its IPv4 and IPv6 addresses in getaddrinfo's order (RFC 6724). Literals need no lookup.
     ///
     /// The answer comes once, on the loop's thread, never from inside this call. It takes as long as resolv.conf says
     /// (some 5 to 40 s when name servers are silent): the caller has its own deadline.
@@ -91,65 +50,37 @@ package final class Resolver: Sendable {
         host: String, port: UInt16, loop: Loop, then: @escaping @Sendable (Answer) -> Void
     ) {
         if let address = SocketAddress(literal: host, port: port) { return loop.perform { then(.success([address])) } }
-        let waiter = Waiter(port: port, loop: loop, then: then)
-        switch state.withLock({ Self.admit(host, waiter, to: &$0) }) {
-        case .waits: break
-        case .goes(let thread): thread.loop.perform { [self] in work(on: host, thread) }
-        case .refused:
-            let text = "\(host): too many connections wait for names to be resolved"
-            answer([waiter], .failure(ChannelEnd(.unresolved, text)))
+        let isFirst = state.withLock { state in
+            state.waiting[host, default: []].append(Waiter(port: port, loop: loop, then: then))
+            return state.waiting[host]?.count == 1
+        }
+        guard isFirst else { return }
+        do throws(SystemError) {
+            pthread_detach(try startThread("resolver") { [self] in finish(host, lookUp(host)) })
+        } catch {
+            finish(host, .unknown("\(error)"))
         }
     }
 
-    /// Ends the threads once their lookups are over; what waits is not answered.
-    package func stop() {
-        let threads = state.withLock { state in
-            state.isStopped = true
-            return state.threads
-        }
-        for thread in threads { thread.stop() }
-    }
-
-    private static func admit(_ host: String, _ waiter: Waiter, to state: inout State) -> Admission {
-        guard state.waiters < waiterLimit else { return .refused }
-        state.waiters += 1
-        state.waiting[host, default: []].append(waiter)
-        guard state.waiting[host]?.count == 1 else { return .waits }
-        if state.idle.isEmpty, state.threads.count < threadLimit, let thread = try? LoopThread(name: "resolver") {
-            state.threads.append(thread)
-            state.idle.append(thread)
-        }
-        guard let thread = state.idle.popLast() else {
-            state.queue.append(host)
-            return .waits
-        }
-        return .goes(to: thread)
-    }
-
-    /// A thread's work: this name, then those that wait.
-    private func work(on first: String, _ thread: LoopThread) {
-        var next: String? = first
-        while let host = next {
-            let lookup = lookUp(host)
-            let finished = state.withLock { state in
-                let finished = state.finish(host, lookup)
-                next = state.isStopped || state.queue.isEmpty ? nil : state.queue.removeFirst()
-                if next == nil { state.idle.append(thread) }
-                return finished
+    private func finish(_ host: String, _ lookup: Lookup) {
+        let (waiters, addresses, why) = state.withLock { state in
+            var why = ""
+            switch lookup {
+            case .found(let addresses): state.known[host] = addresses
+            case .nothing(let text):
+                state.known[host] = nil
+                why = text
+            case .unknown(let text): why = text
             }
-            answer(finished.waiters, finished.answer)
+            return (state.waiting.removeValue(forKey: host) ?? [], state.known[host], why)
         }
-    }
-
-    private func answer(_ waiters: [Waiter], _ result: Answer) {
         for waiter in waiters {
-            let answer = result.map { addresses in
-                addresses.prefix(Self.addressLimit).map { address in
-                    var address = address
-                    address.port = waiter.port
-                    return address
+            let answer: Answer =
+                if let addresses {
+                    .success(addresses.map { $0.with(port: waiter.port) })
+                } else {
+                    .failure(ChannelEnd(.unresolved, "\(host): \(why)"))
                 }
-            }
             waiter.loop.perform { waiter.then(answer) }
         }
     }

@@ -1,36 +1,35 @@
 package import EventLoop
-internal import CLinux
 internal import Glibc
 package import TLS
 
-/// A TCP connection with TLS on one loop: dials or adopts, shakes hands, carries bytes both ways.
+/// A TCP connection with TLS on one loop, dialled or accepted.
 ///
-/// `send` gathers: plaintext becomes TLS records of 16 KB, which are written at the end of the turn in one system call
-/// (or sooner, each time 64 KB are there). Loop's thread. It lives, and keeps its delegate alive, until
-/// `channelClosed`: whoever drops it first calls `close` or `abort`.
+/// `send` gathers plaintext into TLS records of 16 KB, which are written at the end of the turn in one system call (or
+/// sooner, each time 64 KB are there). Loop's thread. The channel lives, and keeps its delegate alive, until
+/// `channelClosed`: call `close` or `abort` before dropping it.
 @safe package final class SecureChannel: TurnEnder {
     package enum State: Hashable, Sendable {
         case dialing, handshaking, open
-        /// `close` was called: what was sent drains, what comes is dropped.
+        /// `close` was called: sent bytes drain, received bytes are dropped.
         case closing
         case closed
     }
 
     package private(set) var state: State
-    /// The peer's address, once connected; a proxy's when there is one.
+    /// The address of the peer, or of its proxy, once connected.
     package private(set) var peerAddress: SocketAddress?
     /// The peer's certificate, once open.
     package var peerCertificate: CertificateDetails? { session?.peerCertificate }
     /// `TLSv1.3`, once open.
     package var tlsVersion: String? { state == .open ? session?.version : nil }
-    /// Plaintext `send` has taken, in all. The mark to compare with `writtenBytes`.
+    /// All plaintext that `send` has taken, to compare with `writtenBytes`.
     package var sentBytes: Int64 { output.sentBytes }
-    /// Plaintext of which the kernel has every byte of its TLS records: the peer cannot have read anything beyond.
-    /// Still right after the channel was closed.
+    /// The plaintext of which the kernel has every byte of its TLS records. The peer cannot have read anything beyond.
+    /// Valid after the channel was closed, too.
     package var writtenBytes: Int64 { output.writtenBytes }
-    /// tcp(7), SIOCOUTQ. 0 once it is closed.
+    /// tcp(7), SIOCOUTQ; 0 once closed.
     package var unacknowledgedBytes: Int { descriptor?.unacknowledgedBytes ?? 0 }
-    /// Below this, `room` counts as spent and `channelWritable` follows.
+    /// Below this `room`, `channelWritable` follows.
     package let lowRoom: Int
 
     private let loop: Loop
@@ -42,11 +41,11 @@ package import TLS
     private var descriptor: Descriptor?
     private var registration: Registration?
     private var session: Session?
-    /// The handshake's deadline, then that of `close`, or of a peer after a failed write.
+    /// The deadline of the handshake, of `close`, or of a peer after a failed write.
     private var alarm: Alarm?
 
     private var output: RecordOutput
-    /// The kernel takes no more: nothing is written until it says so.
+    /// Whether the kernel takes no more bytes until the socket is writable.
     private var isBlocked = false
     private var isReadingPaused = false
     private var wantsWritable = false
@@ -55,18 +54,18 @@ package import TLS
     private var hasEndedWriting = false
     private var end: ChannelEnd?
 
-    /// A TLS record's most plaintext (RFC 8446, 5.1).
+    /// The most plaintext of a TLS record (RFC 8446, 5.1).
     package static let recordLimit = 16_384
-    /// So much ciphertext is written before the turn ends: the peer gets to work, and the buffer stays small.
+    /// The ciphertext that is written before the turn ends, so that the peer gets to work and the buffer stays small.
     private static let writeThreshold = 64 * 1024
-    /// How long a peer that was told the end may take to end its side.
+    /// How long a peer may take to end its side after ours ended.
     private static let lingerNs: Int64 = 1_000_000_000
-    /// Without memory in the kernel (ENOBUFS), the next try comes after so long.
-    private static let exhaustedRetryNs: Int64 = 10_000_000
+    /// Ciphertext that TLS itself (alerts, key updates) may add for a peer that does not read.
+    private static let ownOutputLimit = 128 * 1024
 
     // MARK: Opening
 
-    /// Dials; ends in `channelOpened` or `channelClosed`, neither from inside this call.
+    /// Dials. Ends in `channelOpened` or `channelClosed`, neither from inside this call.
     package convenience init(
         dialing target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,
         options: ChannelOptions = ChannelOptions(), delegate: any SecureChannelDelegate
@@ -81,14 +80,14 @@ package import TLS
             case .success(let connected):
                 peerName += " (\(target.proxy == nil ? "" : "through the proxy ")\(connected.address))"
                 if options.unsentLimit > 0 { connected.descriptor.setUnsentLimit(options.unsentLimit) }
-                shakeHands(connected.descriptor, connected.address) { [options] () throws(TLSError) in
-                    try .client(context, hostName: target.host, outputLimit: options.sessionOutputLimit)
+                shakeHands(connected.descriptor, connected.address) { () throws(TLSError) in
+                    try .client(context, hostName: target.host)
                 }
             }
         }
     }
 
-    /// Serves an accepted connection; ends in `channelOpened` or `channelClosed`, neither from inside this call.
+    /// Serves an accepted connection. Ends in `channelOpened` or `channelClosed`, neither from inside this call.
     package convenience init(
         accepted: Listener.Accepted, context: ServerContext, loop: Loop, options: ChannelOptions = ChannelOptions(),
         delegate: any SecureChannelDelegate
@@ -96,9 +95,7 @@ package import TLS
         self.init(
             state: .handshaking, name: "client \(accepted.address)", loop: loop, options: options, delegate: delegate)
         accepted.descriptor.setConnectionOptions(userTimeoutMs: options.userTimeoutMs)
-        shakeHands(accepted.descriptor, accepted.address) { [options] () throws(TLSError) in
-            try .server(context, outputLimit: options.sessionOutputLimit)
-        }
+        shakeHands(accepted.descriptor, accepted.address) { () throws(TLSError) in try .server(context) }
     }
 
     private init(
@@ -141,9 +138,9 @@ package import TLS
     /// How much `send` takes now.
     package var room: Int { state == .open ? output.room : 0 }
 
-    /// Queues plaintext; it leaves at the end of the turn at the latest, unless the kernel takes no more.
+    /// Queues plaintext, which leaves at the end of the turn at the latest, unless the kernel takes no more.
     ///
-    /// - Returns: how much was taken: all of it when it is not more than `room`, else `room`; 0 unless open.
+    /// - Returns: how much was taken: at most `room`, and 0 unless open.
     @discardableResult
     package func send(_ bytes: UnsafeRawBufferPointer) -> Int {
         let room = room
@@ -171,7 +168,7 @@ package import TLS
         }
     }
 
-    /// Encrypts and writes now what was gathered, instead of at the end of the turn.
+    /// Encrypts and writes gathered plaintext now instead of at the end of the turn.
     package func flush() {
         guard state == .open, end == nil, !isBlocked else { return }
         do throws(TLSError) {
@@ -196,7 +193,6 @@ package import TLS
                 output.wrote(count, session)
                 if output.pending > 0 { return block() }
             case .wouldBlock, .end: return block()
-            case .exhausted: return pauseWriting()
             case .failed(let code): return writeFailed(code)
             }
         }
@@ -206,11 +202,6 @@ package import TLS
     private func block() {
         isBlocked = true
         watch()
-    }
-
-    private func pauseWriting() {
-        isBlocked = true
-        loop.schedule(afterNs: Self.exhaustedRetryNs) { [weak self] in self?.unblock() }
     }
 
     private func unblock() {
@@ -232,7 +223,7 @@ package import TLS
         delegate?.channelWritable(self)
     }
 
-    /// The peer may have said why before it went (a GOAWAY, an error frame): reading goes on and tells the end.
+    /// Reading goes on and reports the end, since the peer may have sent a reason (a GOAWAY, an error frame) before.
     private func writeFailed(_ code: Int32) {
         writeFailure = code
         if state == .open { alarm?.set(afterNs: Self.lingerNs) } else { lost(SystemError.text(code)) }
@@ -240,7 +231,7 @@ package import TLS
 
     // MARK: Receiving
 
-    /// Stops reading from the socket (TCP's own flow control then stops the peer). What was read already is still
+    /// Stops reading from the socket, so that TCP's flow control stops the peer. Bytes that were read already are still
     /// delivered.
     package func pauseReading() {
         isReadingPaused = true
@@ -273,7 +264,7 @@ package import TLS
             if state == .closing { return }
             unsafe received(UnsafeRawBufferPointer(rebasing: buffer[..<count]), session)
         case .end: endOfStream()
-        case .wouldBlock, .exhausted: return
+        case .wouldBlock: return
         case .failed(let code): lost(SystemError.text(writeFailure ?? code))
         }
     }
@@ -289,9 +280,9 @@ package import TLS
         } catch {
             failed(error)
         }
-        // The lent bytes are gone after this call.
-        session.dropCiphertext()
-        if unsafe !session.pendingOutput.isEmpty { askToTurn() }
+        let pending = unsafe session.pendingOutput.count
+        if pending > 0 { askToTurn() }
+        if pending > options.outputLimit + Self.ownOutputLimit { lost("the peer does not read") }
     }
 
     private func opened(_ session: Session) {
@@ -301,7 +292,7 @@ package import TLS
         delegate?.channelOpened(self, applicationProtocol: session.applicationProtocol)
     }
 
-    /// Decrypts all there is and hands it over at once.
+    /// Decrypts all ciphertext and hands the plaintext over at once.
     private func deliver(_ session: Session) throws(TLSError) {
         let buffer = unsafe loop.scratch.cooked
         var filled = 0
@@ -352,20 +343,20 @@ package import TLS
 
     // MARK: Closing
 
-    /// Closes in order: no more is taken or delivered; what was sent drains, then close_notify. `channelClosed`
-    /// follows, at the latest after the close timeout.
+    /// Closes in order: sends what was taken, then close_notify, and delivers nothing more. `channelClosed` follows, at
+    /// the latest after the close timeout.
     package func close() { closeWriting(notify: true) }
 
-    /// Ends the TCP stream after what was sent, but without close_notify, as a peer that dies (for simulated faults).
+    /// Ends the TCP stream after sent bytes without close_notify, like a peer that dies (for simulated faults).
     package func cut() { closeWriting(notify: false) }
 
-    /// Closes at once, dropping what is unsent. `channelClosed` follows at the end of the turn.
+    /// Closes at once and drops unsent bytes. `channelClosed` follows at the end of the turn.
     package func abort() {
         loop.assertOnThread()
         finish(closedHere)
     }
 
-    /// The same with a TCP reset (for simulated faults).
+    /// Aborts with a TCP reset (for simulated faults).
     package func reset() {
         descriptor?.setResetOnClose()
         abort()
@@ -388,7 +379,8 @@ package import TLS
         askToTurn()
     }
 
-    /// All is written: what the peer still sends is read and dropped, or closing would reset what it has not read.
+    /// Ends the stream once everything is written. Reads and drops what the peer still sends: closing now would reset
+    /// the connection, and the peer would lose what it has not read.
     private func drained() {
         guard !hasEndedWriting else { return }
         hasEndedWriting = true
@@ -448,15 +440,9 @@ package import TLS
             return
         }
         if state == .open { flush() } else { writeOut() }
-        // Written at once: the news may wait for the next turn, so that a fast peer does not make this one endless.
+        // In the next turn, so that a fast peer does not make this one endless.
         if wantsWritable, !isBlocked, state == .open {
             loop.schedule(afterNs: 0) { [weak self] in self?.tellWritable() }
         }
     }
-}
-
-extension ChannelOptions {
-    /// More than the channel ever leaves pending: beyond it, TLS itself (key updates, alerts) fills the buffer of a
-    /// peer that does not read.
-    fileprivate var sessionOutputLimit: Int { outputLimit + 128 * 1024 }
 }

@@ -11,9 +11,12 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
     private var host: Host
     package var port: UInt16
 
-    package var isIPv6: Bool {
-        if case .v6 = host { return true }
-        return false
+    var isIPv6: Bool { if case .v6 = host { true } else { false } }
+
+    func with(port: UInt16) -> SocketAddress {
+        var address = self
+        address.port = port
+        return address
     }
 
     /// From a literal: `127.0.0.1`, `::1`, `fe80::1%eth0`; nil when it is none. Never looks anything up.

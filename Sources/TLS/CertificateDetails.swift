@@ -1,17 +1,10 @@
 internal import COpenSSL
 internal import Glibc
 
-/// What an operator or a simulator wants to know of a certificate.
+/// The parts of a certificate that matter to operators and to the simulator.
 package struct CertificateDetails: Hashable, Sendable {
-    /// RFC 2253: `UID=com.example.shop,CN=Apple Push Services: com.example.shop`.
-    package var subject: String
-    /// Who signed it, in the same form.
-    package var issuer: String
-    /// The names it is for (`subjectAltName`): `DNS:api.push.apple.com, IP Address:127.0.0.1`; empty: it says none.
-    package var names: String
     /// `UID=` of the subject: the bundle id in Apple's provider certificates.
     package var userID: String?
-    package var commonName: String?
     /// In milliseconds since the epoch.
     package var notBeforeMs: Int64
     package var notAfterMs: Int64
@@ -27,28 +20,12 @@ package struct CertificateDetails: Hashable, Sendable {
 
     init(_ certificate: Certificate) {
         // X509_get_subject_name(3): internal, not to be freed.
-        let name = unsafe X509_get_subject_name(certificate.raw)
-        subject = unsafe Self.text(name)
-        issuer = unsafe Self.text(X509_get_issuer_name(certificate.raw))
-        names = Self.names(certificate)
-        userID = unsafe Self.entry(name, NID_userId)
-        commonName = unsafe Self.entry(name, NID_commonName)
+        userID = unsafe Self.entry(X509_get_subject_name(certificate.raw), NID_userId)
         (notBeforeMs, notBeforeDay) = unsafe Self.moment(X509_get0_notBefore(certificate.raw))
         (notAfterMs, notAfterDay) = unsafe Self.moment(X509_get0_notAfter(certificate.raw))
         topics = Self.appleExtension(6, of: certificate).map(Self.texts) ?? []
         isForDevelopment = Self.appleExtension(1, of: certificate) != nil
         isForProduction = Self.appleExtension(2, of: certificate) != nil
-    }
-
-    private static func text(_ name: OpaquePointer?) -> String {
-        unsafe writtenText { unsafe X509_NAME_print_ex($0, name, 0, openssl_name_flags()) >= 0 ? 1 : 0 } ?? ""
-    }
-
-    private static func names(_ certificate: Certificate) -> String {
-        let index = unsafe X509_get_ext_by_NID(certificate.raw, NID_subject_alt_name, -1)
-        // Internal, not to be freed.
-        guard index >= 0, let found = unsafe X509_get_ext(certificate.raw, index) else { return "" }
-        return unsafe writtenText { unsafe X509V3_EXT_print($0, found, 0, 0) } ?? ""
     }
 
     /// The DER of 1.2.840.113635.100.6.3.`number`; `nil`: the certificate has none.

@@ -6,9 +6,7 @@ internal import Synchronization
 package enum Trust: Hashable, Sendable {
     /// The system's CA certificates (the image needs `ca-certificates`; SSL_CERT_FILE and SSL_CERT_DIR are heeded).
     case system
-    /// A PEM file with one or more CA certificates, instead of the system's.
-    case file(String)
-    /// The same, as text; `name` says in errors where it came from.
+    /// PEM with one or more CA certificates, instead of the system's. Errors begin with `name`.
     case pem(String, name: String = "CA certificate")
     /// Anyone: no verification at all.
     case anyone
@@ -177,7 +175,6 @@ private func setTrust(_ trust: Trust, _ context: OpaquePointer) throws(TLSError)
         unsafe store = system
         // SSL_CTX_set_cert_store(3) takes over a reference.
         unsafe X509_STORE_up_ref(store)
-    case .file(let file): unsafe store = try makeStore(PEM(file: file))
     case .pem(let text, let name): unsafe store = try makeStore(PEM(text: text, name: name))
     }
     unsafe SSL_CTX_set_cert_store(context, store)

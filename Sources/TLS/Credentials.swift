@@ -67,23 +67,19 @@ internal import COpenSSL
     }
 }
 
-/// Where a credential comes from.
-package enum CredentialSource: Hashable, Sendable {
-    case file(String)
-    /// PEM, or base64 of PKCS#12; errors begin with `name` and never have the text.
-    case text(String, name: String)
-    /// What a file held when it was read: PEM, or PKCS#12 as it is. Errors begin with `name`.
-    case bytes([UInt8], name: String)
-}
+/// The bytes of a credential. Errors begin with `name` and never have the bytes.
+package struct CredentialSource: Hashable, Sendable {
+    let bytes: [UInt8]
+    let name: String
 
-extension CredentialSource {
-    /// What a file holds; `nil`: it is a text.
-    fileprivate func readBytes() throws(TLSError) -> (bytes: [UInt8], name: String)? {
-        switch self {
-        case .file(let path): (try readCredential(file: path), path)
-        case .bytes(let bytes, let name): (bytes, name)
-        case .text: nil
-        }
+    /// PEM, or base64 of PKCS#12.
+    package static func text(_ text: String, name: String) -> CredentialSource {
+        CredentialSource(bytes: Array(text.utf8), name: name)
+    }
+
+    /// The contents of a file: PEM, DER or PKCS#12.
+    package static func bytes(_ bytes: [UInt8], name: String) -> CredentialSource {
+        CredentialSource(bytes: bytes, name: name)
     }
 }
 
@@ -93,56 +89,44 @@ package final class Identity: Sendable {
     let chain: [Certificate]
     let key: PrivateKey
 
-    /// From PEM. The first certificate is ours, the rest is its chain; `key` `nil`: it stands in the same text. A
-    /// certificate may also be in DER, which has neither a chain nor a key.
+    /// From PEM. The first certificate is the own one, the rest is its chain. Without `key`, the key stands in the same
+    /// text. A certificate may also be in DER, which has neither a chain nor a key.
     ///
-    /// - Throws: `TLSError` of kind `credential` that begins with the source's name: cannot be read, neither PEM nor
-    ///   DER, no certificate, no key, wrong or missing passphrase, key of another certificate.
+    /// - Throws: `TLSError` of kind `credential`: neither PEM nor DER, no certificate, no key, wrong or missing
+    ///   passphrase, key of another certificate.
     package convenience init(
         certificate: CredentialSource, key: CredentialSource? = nil, passphrase: String? = nil
     ) throws(TLSError) {
-        if let (bytes, name) = try certificate.readBytes(), Certificate.isDER(bytes) {
-            let own = try Certificate(der: bytes, name: name)
-            guard let key else {
-                throw TLSError(
-                    .credential, "\(name): is a certificate in DER, which holds no private key: give key_file, too")
-            }
-            let keyPEM = try PEM(key)
-            try self.init(
-                certificate: own, chain: [], key: keyPEM.privateKey(passphrase: passphrase), name: keyPEM.name)
-            return
+        let isDER = Certificate.isDER(certificate.bytes)
+        let certificates =
+            try isDER
+            ? [Certificate(der: certificate.bytes, name: certificate.name)] : PEM(certificate).certificates()
+        if isDER, key == nil {
+            throw TLSError(
+                .credential,
+                "\(certificate.name): is a certificate in DER, which holds no private key: give key_file, too")
         }
-        let certificatePEM = try PEM(certificate)
-        let keyPEM = if let key { try PEM(key) } else { certificatePEM }
-        let certificates = try certificatePEM.certificates()
+        let keyPEM = PEM(key ?? certificate)
         try self.init(
             certificate: certificates[0], chain: Array(certificates.dropFirst()),
             key: keyPEM.privateKey(passphrase: passphrase), name: keyPEM.name)
     }
 
-    /// The same from two texts, which may be one.
+    /// From two PEM texts, which may be the same.
     package convenience init(certificatePEM: String, keyPEM: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
             certificate: .text(certificatePEM, name: "certificate"), key: .text(keyPEM, name: "key"),
             passphrase: passphrase)
     }
 
-    /// From PKCS#12 (RFC 7292), as Keychain exports it. What OpenSSL 3 only decrypts with its legacy provider, it is
-    /// asked for, in a library context of its own.
+    /// From PKCS#12 (RFC 7292) as Keychain exports it, or base64 of it. What OpenSSL 3 only decrypts with its legacy
+    /// provider is decrypted in a library context of its own.
     ///
-    /// - Throws: `TLSError` of kind `credential` that begins with the source's name: cannot be read, not PKCS#12, wrong
-    ///   or missing passphrase, no certificate or key in it, an old cipher and no legacy provider.
-    package convenience init(pkcs12: CredentialSource, passphrase: String? = nil) throws(TLSError) {
-        let (bytes, name): ([UInt8], String)
-        switch pkcs12 {
-        case .file(let path): (bytes, name) = (try readCredential(file: path), path)
-        case .bytes(let read, let source): (bytes, name) = (read, source)
-        case .text(let text, let source):
-            guard let decoded = decodedBase64(text) else { throw TLSError(.credential, "\(source): is not base64") }
-            (bytes, name) = (decoded, source)
-        }
-        let parts = try PKCS12Bundle.parts(of: bytes, name: name, passphrase: passphrase)
-        try self.init(certificate: parts.certificate, chain: parts.chain, key: parts.key, name: name)
+    /// - Throws: `TLSError` of kind `credential`: not PKCS#12, wrong or missing passphrase, no certificate or key in it,
+    ///   an old cipher and no legacy provider.
+    package convenience init(pkcs12 source: CredentialSource, passphrase: String? = nil) throws(TLSError) {
+        let parts = try PKCS12Bundle(source.bytes, name: source.name).parts(passphrase: passphrase)
+        try self.init(certificate: parts.certificate, chain: parts.chain, key: parts.key, name: source.name)
     }
 
     init(certificate: Certificate, chain: [Certificate], key: PrivateKey, name: String) throws(TLSError) {

@@ -16,17 +16,8 @@ struct PEM {
         self.name = name
     }
 
-    init(_ source: CredentialSource) throws(TLSError) {
-        switch source {
-        case .file(let path): try self.init(file: path)
-        case .text(let text, let name): self.init(text: text, name: name)
-        case .bytes(let bytes, let name): self.init(text: String(decoding: bytes, as: UTF8.self), name: name)
-        }
-    }
-
-    /// Reads a file of at most 1 MiB.
-    init(file: String) throws(TLSError) {
-        self.init(text: String(decoding: try readCredential(file: file), as: UTF8.self), name: file)
+    init(_ source: CredentialSource) {
+        self.init(text: String(decoding: source.bytes, as: UTF8.self), name: source.name)
     }
 
     /// The labels of its blocks: `PRIVATE KEY`, `CERTIFICATE`.
@@ -45,7 +36,7 @@ struct PEM {
         var certificates: [Certificate] = []
         let labels = labels.filter { $0 == "CERTIFICATE" || $0 == "X509 CERTIFICATE" || $0 == "TRUSTED CERTIFICATE" }
         guard !labels.isEmpty else { throw failure(nothing(wanted: "certificate", label: "CERTIFICATE")) }
-        unsafe withReader(text) { bio in
+        unsafe withReader(text.utf8) { bio in
             // PEM_read_bio_X509(3): skips other blocks; the certificate is the caller's to free.
             while certificates.count < labels.count, let raw = unsafe PEM_read_bio_X509(bio, nil, nil, nil) {
                 certificates.append(unsafe Certificate(adopting: raw))
@@ -68,7 +59,7 @@ struct PEM {
         }
         // PEM_read_bio_PrivateKey(3): with no callback, `u` is the NUL-terminated passphrase; with neither it would ask
         // on the terminal, so there is always one.
-        let raw = unsafe withReader(text) { bio in
+        let raw = unsafe withReader(text.utf8) { bio in
             unsafe (passphrase ?? "").withCString {
                 unsafe PEM_read_bio_PrivateKey(bio, nil, nil, UnsafeMutableRawPointer(mutating: $0))
             }
@@ -126,12 +117,12 @@ private func unreadable(_ file: String) -> TLSError {
     unsafe TLSError(.credential, "\(file): cannot be read: \(String(cString: strerror(errno)))")
 }
 
-/// Lends a read-only memory BIO over a text.
-func withReader<Result>(_ text: String, _ body: (OpaquePointer) -> Result) -> Result {
-    var text = text
-    return text.withUTF8 { utf8 in
-        // BIO_new_mem_buf(3): the memory is not copied and must outlive the BIO; NULL only without memory, or for NULL.
-        let bio = unsafe BIO_new_mem_buf(utf8.baseAddress ?? UnsafePointer(bitPattern: 1), Int32(utf8.count))!
+/// Lends a read-only memory BIO over a text or other bytes.
+func withReader<Result>(_ bytes: some Collection<UInt8>, _ body: (OpaquePointer) -> Result) -> Result {
+    // An empty array may have no address, which BIO_new_mem_buf(3) refuses.
+    unsafe (Array(bytes) + [0]).withUnsafeBufferPointer { bytes in
+        // The memory is not copied and must outlive the BIO.
+        let bio = unsafe BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count - 1))!
         defer { unsafe BIO_free(bio) }
         return unsafe body(bio)
     }

@@ -1,62 +1,52 @@
 internal import COpenSSL
 internal import Glibc
 
-/// One TLS connection without a socket: ciphertext in and out as memory. One thread at a time.
+/// One TLS connection without a socket: ciphertext goes in and comes out as memory. One thread at a time.
 @safe package final class Session {
     private let raw: OpaquePointer
-    /// Kept alive: OpenSSL's callbacks read what it owns.
+    /// Kept alive because OpenSSL's callbacks read what it owns.
     private let context: AnyObject
-    private let wire: UnsafeMutablePointer<Wire>
-    /// Whom we talk to, for errors: the host name, or "the client".
+    /// OpenSSL's memory BIOs, which `raw` owns: ciphertext of the peer, and ciphertext for it.
+    private let input: OpaquePointer
+    private let output: OpaquePointer
+    /// The peer for errors: the host name, or "the client".
     private let peer: String
     private let expectsProtocol: [String]
     package private(set) var isHandshakeComplete = false
 
-    /// For a connection to `hostName`, which the server's certificate must be valid for: a DNS name (also sent as SNI)
-    /// or an IP address literal. More than `outputLimit` bytes of pending ciphertext fail the session.
-    package static func client(
-        _ context: ClientContext, hostName: String, outputLimit: Int = 1 << 20
-    ) throws(TLSError) -> Session {
-        let session = unsafe try Session(
-            context, context.raw, peer: hostName, expectsProtocol: context.alpn, outputLimit: outputLimit)
+    /// Makes a session with `hostName`, which the server's certificate must be valid for: a DNS name (also sent as SNI)
+    /// or an IP address literal.
+    package static func client(_ context: ClientContext, hostName: String) throws(TLSError) -> Session {
+        let session = unsafe try Session(context, context.raw, peer: hostName, expectsProtocol: context.alpn)
         unsafe SSL_set_connect_state(session.raw)
         try session.expect(hostName)
         return session
     }
 
-    package static func server(_ context: ServerContext, outputLimit: Int = 1 << 20) throws(TLSError) -> Session {
-        let session = unsafe try Session(
-            context, context.raw, peer: "the client", expectsProtocol: [], outputLimit: outputLimit)
+    package static func server(_ context: ServerContext) throws(TLSError) -> Session {
+        let session = unsafe try Session(context, context.raw, peer: "the client", expectsProtocol: [])
         unsafe SSL_set_accept_state(session.raw)
         return session
     }
 
     private init(
-        _ owner: AnyObject, _ context: OpaquePointer, peer: String, expectsProtocol: [String], outputLimit: Int
+        _ owner: AnyObject, _ context: OpaquePointer, peer: String, expectsProtocol: [String]
     ) throws(TLSError) {
         ErrorQueue.clear()
-        guard let raw = unsafe SSL_new(context) else {
-            throw TLSError(.protocolFailure, "OpenSSL cannot make a session: \(ErrorQueue.takeText())")
-        }
+        guard let raw = unsafe SSL_new(context), let input = unsafe BIO_new(BIO_s_mem()),
+            let output = unsafe BIO_new(BIO_s_mem())
+        else { throw TLSError(.protocolFailure, "OpenSSL cannot make a session: \(ErrorQueue.takeText())") }
+        // SSL_set_bio(3) takes over both.
+        unsafe SSL_set_bio(raw, input, output)
         unsafe self.raw = raw
+        unsafe self.input = input
+        unsafe self.output = output
         self.context = owner
         self.peer = peer
         self.expectsProtocol = expectsProtocol
-        unsafe wire = .allocate(capacity: 1)
-        unsafe wire.initialize(to: Wire(outputLimit: outputLimit))
-        guard let bio = unsafe WireBIO.make(wire) else {
-            throw TLSError(.protocolFailure, "OpenSSL cannot make a session: \(ErrorQueue.takeText())")
-        }
-        // SSL_set_bio(3): the same BIO for both directions takes over one reference.
-        unsafe SSL_set_bio(raw, bio, bio)
     }
 
-    deinit {
-        // SSL_free(3) frees the BIO too.
-        unsafe SSL_free(raw)
-        unsafe wire.pointee.deallocate()
-        unsafe wire.deallocate()
-    }
+    deinit { unsafe SSL_free(raw) }
 
     private func expect(_ hostName: String) throws(TLSError) {
         let name = hostName.hasSuffix(".") ? String(hostName.dropLast()) : hostName
@@ -74,18 +64,30 @@ internal import Glibc
 
     // MARK: Ciphertext
 
-    /// Lends ciphertext from the peer; it must stay valid until `handshake` or `read` has asked for more or thrown.
-    /// What was lent before must be used up.
-    package func receive(_ ciphertext: UnsafeRawBufferPointer) { unsafe wire.pointee.lend(ciphertext) }
+    /// Takes ciphertext from the peer, which is copied.
+    package func receive(_ ciphertext: UnsafeRawBufferPointer) {
+        unsafe BIO_write(input, ciphertext.baseAddress, Int32(clamping: ciphertext.count))
+    }
 
-    /// Forgets ciphertext lent: the session is given up.
-    package func dropCiphertext() { unsafe wire.pointee.dropInput() }
+    /// The ciphertext for the peer, valid until the next call of this session.
+    package var pendingOutput: UnsafeRawBufferPointer {
+        var start: UnsafeMutableRawPointer?
+        let count = unsafe BIO_ctrl(output, BIO_CTRL_INFO, 0, &start)
+        return unsafe UnsafeRawBufferPointer(start: start, count: count)
+    }
 
-    /// Ciphertext for the peer; valid until the next call of this session.
-    package var pendingOutput: UnsafeRawBufferPointer { unsafe wire.pointee.pendingOutput }
-
-    /// The first bytes of `pendingOutput` were written.
-    package func consumeOutput(_ count: Int) { unsafe wire.pointee.consumeOutput(count) }
+    /// Drops the first bytes of `pendingOutput`, which were written.
+    package func consumeOutput(_ count: Int) {
+        // BIO_reset(3) would clear the whole buffer instead.
+        unsafe withUnsafeTemporaryAllocation(byteCount: 16_384, alignment: 16) { buffer in
+            var left = count
+            while left > 0 {
+                let taken = unsafe Int(BIO_read(output, buffer.baseAddress, Int32(min(left, buffer.count))))
+                precondition(taken > 0, "more was consumed than is pending")
+                left -= taken
+            }
+        }
+    }
 
     // MARK: Handshake
 
@@ -98,9 +100,8 @@ internal import Glibc
         ErrorQueue.clear()
         let result = unsafe SSL_do_handshake(raw)
         guard result == 1 else {
-            let code = unsafe SSL_get_error(raw, result)
-            if code == SSL_ERROR_WANT_READ { return false }
-            throw failure(code, during: "handshake")
+            if unsafe SSL_get_error(raw, result) == SSL_ERROR_WANT_READ { return false }
+            throw failure(during: "handshake")
         }
         if !expectsProtocol.isEmpty, applicationProtocol == nil {
             throw TLSError(
@@ -133,7 +134,7 @@ internal import Glibc
 
     package enum ReadResult: Hashable, Sendable {
         case bytes(Int)
-        /// All ciphertext lent was used up.
+        /// All ciphertext was used up.
         case wantsMore
         /// The peer's close_notify: it will send nothing more.
         case closed
@@ -145,11 +146,10 @@ internal import Glibc
         var count = 0
         let result = unsafe SSL_read_ex(raw, plaintext.baseAddress, plaintext.count, &count)
         if result == 1 { return .bytes(count) }
-        let code = unsafe SSL_get_error(raw, result)
-        switch code {
+        switch unsafe SSL_get_error(raw, result) {
         case SSL_ERROR_WANT_READ: return .wantsMore
         case SSL_ERROR_ZERO_RETURN: return .closed
-        default: throw failure(code, during: "connection")
+        default: throw failure(during: "connection")
         }
     }
 
@@ -159,8 +159,8 @@ internal import Glibc
         ErrorQueue.clear()
         var count = 0
         let result = unsafe SSL_write_ex(raw, plaintext.baseAddress, plaintext.count, &count)
-        // The wire takes all or fails, so there is no partial write.
-        guard result == 1 else { throw unsafe failure(SSL_get_error(raw, result), during: "connection") }
+        // A memory BIO takes all, so there is no partial write.
+        guard result == 1 else { throw failure(during: "connection") }
     }
 
     /// Encrypts close_notify, once, if the handshake is complete.
@@ -174,7 +174,7 @@ internal import Glibc
 
     // MARK: Failures
 
-    private func failure(_ code: Int32, during phase: String) -> TLSError {
+    private func failure(during phase: String) -> TLSError {
         let error = ErrorQueue.take()
         let reason = openssl_error_library(error) == ERR_LIB_SSL ? openssl_error_reason(error) : 0
         switch reason {
@@ -196,9 +196,6 @@ internal import Glibc
             {
                 return TLSError(.verification, verificationText())
             }
-            if error == 0, code == SSL_ERROR_SYSCALL {
-                return TLSError(.connectionLost, "\(peer) reads too slowly, or the \(phase) was lost")
-            }
             return TLSError(.protocolFailure, "TLS \(phase) with \(peer) failed: \(ErrorQueue.text(error))")
         }
     }
@@ -209,22 +206,16 @@ internal import Glibc
         switch Int32(truncatingIfNeeded: result) {
         case X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH:
             return "the certificate of \(peer) is for another name (\(why))"
-        default:
-            let advice =
-                unsafe SSL_is_server(raw) == 0 && Self.isUnknownAuthority(result)
-                ? " (tls.ca_file names the authorities to trust in place of the system's)" : ""
-            return "the certificate of \(peer) is not trusted: \(why)\(advice)"
-        }
-    }
-
-    /// Whether what is missing is trust in who signed it, as for a simulator's or a proxy's own authority.
-    private static func isUnknownAuthority(_ result: Int) -> Bool {
-        switch Int32(truncatingIfNeeded: result) {
+        // Trust in the signer is missing, as for a simulator's or a proxy's own authority.
         case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
             X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
             X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE, X509_V_ERR_CERT_SIGNATURE_FAILURE:
-            true
-        default: false
+            let advice =
+                unsafe SSL_is_server(raw) == 1
+                ? "" : " (tls.ca_file names the authorities to trust in place of the system's)"
+            return "the certificate of \(peer) is not trusted: \(why)\(advice)"
+        default:
+            return "the certificate of \(peer) is not trusted: \(why)"
         }
     }
 }

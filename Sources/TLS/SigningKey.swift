@@ -8,19 +8,10 @@ package final class SigningKey: Sendable {
 
     private let key: PrivateKey
 
-    /// - Throws: `TLSError` of kind `credential` whose text says what is wrong and with which file: cannot be read, not
-    ///   PEM, a certificate or public key, encrypted, not EC, another curve than P-256.
-    package convenience init(file: String) throws(TLSError) { try self.init(PEM(file: file)) }
-
-    /// The same from text.
-    package convenience init(pem: String) throws(TLSError) { try self.init(PEM(text: pem, name: "signing key")) }
-
-    /// The same from what a file held when it was read; errors begin with `name`.
-    package convenience init(pem: [UInt8], name: String) throws(TLSError) {
-        try self.init(PEM(.bytes(pem, name: name)))
-    }
-
-    private init(_ pem: PEM) throws(TLSError) {
+    /// - Throws: `TLSError` of kind `credential` that begins with `name` and says what is wrong: not PEM, a certificate
+    ///   or public key, encrypted, not EC, another curve than P-256.
+    package init(pem text: String, name: String = "signing key") throws(TLSError) {
+        let pem = PEM(text: text, name: name)
         if pem.labels.contains("ENCRYPTED PRIVATE KEY") || pem.text.contains("Proc-Type: 4,ENCRYPTED") {
             throw pem.failure(
                 "the private key is encrypted, which Apple's .p8 files are not; decrypt it with: openssl pkey -in FILE")
@@ -84,7 +75,7 @@ package final class VerificationKey: Sendable {
         let pem = PEM(text: text, name: "public key")
         if pem.labels.contains("PUBLIC KEY") {
             ErrorQueue.clear()
-            guard let raw = unsafe withReader(text, { unsafe PEM_read_bio_PUBKEY($0, nil, nil, nil) }) else {
+            guard let raw = unsafe withReader(text.utf8, { unsafe PEM_read_bio_PUBKEY($0, nil, nil, nil) }) else {
                 throw pem.failure("cannot be decoded: \(ErrorQueue.takeText())")
             }
             key = unsafe PrivateKey(adopting: raw)

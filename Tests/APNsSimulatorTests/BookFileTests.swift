@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNsSimulator
 
-/// Books that outlive their simulator. Its end by kill -9 is shown by `chaos.py --only "simulator killed"`.
+/// Books that survive their simulator. `chaos.py --only "simulator killed"` shows it for kill -9.
 struct BookFileTests {
     private func withFile(_ body: (String) throws -> Void) rethrows {
         let path = FileManager.default.temporaryDirectory.appending(path: "book-\(UUID().uuidString)").path
@@ -18,7 +18,7 @@ struct BookFileTests {
         return rows
     }
 
-    @Test func `The next simulator goes on with the file`() throws {
+    @Test func `The next simulator continues the file`() throws {
         try withFile { path in
             var options = SimulatorOptions()
             options.book = path
@@ -47,7 +47,7 @@ struct BookFileTests {
         }
     }
 
-    @Test func `It grows and is reset`() throws {
+    @Test func `A file grows and is reset`() throws {
         try withFile { path in
             let count = 400_000
             do {
@@ -70,7 +70,7 @@ struct BookFileTests {
         }
     }
 
-    @Test func `What is no book is named`() throws {
+    @Test func `Another file is refused by name`() throws {
         try withFile { path in
             func open(_ words: String) {
                 let error = #expect(throws: SimulatorError.self) { try Books(path: path) }

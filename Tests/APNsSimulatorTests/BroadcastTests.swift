@@ -66,13 +66,13 @@ struct BroadcastTests {
     }
 
     @Test(arguments: rows)
-    func `Apples rules`(row: RequestRule) throws {
+    func `A broadcast is checked by Apple's rules`(row: RequestRule) throws {
         let check = Self.check()
         let channel = try #require(check.channels.make(bundleID: Self.bundle, policy: .nothing))
         #expect(row.change(Self.sample(channel)).broadcastRefusal(check) == row.reason)
     }
 
-    @Test func `Only a channel that stores takes an expiration`() throws {
+    @Test func `Only a channel that stores messages takes an expiration`() throws {
         let check = Self.check()
         let storing = try #require(check.channels.make(bundleID: Self.bundle, policy: .mostRecent))
         #expect(Self.sample(storing).with("apns-expiration", "1790000000").broadcastRefusal(check) == .none)
@@ -131,7 +131,7 @@ struct BroadcastTests {
         }
     }
 
-    @Test func `The last channel is the limit`() throws {
+    @Test func `An app has at most as many channels as the limit`() throws {
         var common = Self.check()
         common.channels = ChannelBook(limit: 2)
         let check = ManagementCheck(common: common)
@@ -151,7 +151,7 @@ struct BroadcastTests {
 
     // MARK: Over the wire
 
-    @Test func `A channel from its beginning to its end`() throws {
+    @Test func `A channel is created, used and deleted`() throws {
         var options = SimulatorOptions()
         options.managementPort = 0
         let simulator = try Simulator(options)
@@ -185,7 +185,7 @@ struct BroadcastTests {
     }
 
     /// A channel id whose bytes begin as a device token of the table gets its answer, in both places.
-    @Test func `A channel ID asks for its answer`() throws {
+    @Test func `A channel id can request an answer`() throws {
         var options = SimulatorOptions()
         options.managementPort = 0
         let simulator = try Simulator(options)

@@ -8,63 +8,53 @@ import Testing
 
 @testable import APNsSimulator
 
-/// Every fault that has a name, in each of the ways it can be asked for, and what a client over a real connection sees.
-///
-/// The table is the product's own: whoever adds a fault gives it a name and a device token, and says here what is seen.
+/// Every kind of fault, requested by a device token and by the control endpoint, as a client sees it.
 @Suite(.timeLimit(.minutes(5)))
 struct FaultWaysTests {
-    enum Way: CaseIterable, Sendable {
-        /// The device token's first digits.
-        case token
-        /// `--fault NAME@COUNT`.
-        case commandLine
-        /// `POST /faults`, while it runs and the connection is open.
-        case control
-    }
+    /// Names, and the digits of device tokens that request the same.
+    static let faults: [(name: String, code: String?)] =
+        NamedFault.all.map { ($0.name, $0.code.description) } + [
+            ("TooManyRequests", "4291"), ("Unregistered", "4101"), ("late-150ms", "d015"), ("late-0", "d000"),
+            ("late-~50ms", nil), ("status-418", "e418"), ("empty-503", "b503"), ("streams-0", "1000"),
+            ("streams-7", "1007"), ("goaway:IdleTimeout", nil), ("goaway-now:TooManyProviderTokenUpdates", nil),
+        ]
 
-    static let names =
-        NamedFault.all.map(\.name) + ReasonCode.allCases.compactMap { $0.text?.description }
-        + FaultFamily.all.flatMap(\.examples)
-
-    @Test(arguments: names, Way.allCases)
-    func `Every fault in each way`(name: String, way: Way) throws {
+    @Test(arguments: faults.indices, [true, false])
+    func `A client sees the fault that was requested`(index: Int, byToken: Bool) throws {
+        let (name, code) = Self.faults[index]
         let fault = try #require(Fault(name: name))
         #expect(fault.name == name)
-        let code = try #require(TokenTable.code(of: fault), "no device token asks for it")
-
-        var options = SimulatorOptions()
-        // The request that opens all streams, two that come before, the one.
-        if way == .commandLine { options.faults = [try FaultRule(text: "\(name)@4")] }
-        let simulator = try Simulator(options)
+        guard code != nil || !byToken else { return }
+        let simulator = try Simulator()
         let provider = try simulator.provider()
-        // The simulator's end waits for a client to close, at most a second.
+        // Otherwise the simulator waits up to a second for the client to close.
         defer { provider.close() }
-        if way == .control {
+        if !byToken {
             let answer = try simulator.post("/faults", ["fault": "\(name)@3"])
             #expect(answer.contains("\"faults\":[\"\(name)@3\"]"))
         }
         for user in [0, 1] as [UInt32] { try provider.push(user) }
         #expect(provider.run { provider.responses[0]?.status == 200 && provider.responses[1]?.status == 200 })
 
-        let asking = token(way == .token ? "fa17\(code)0" : "00", 2)
+        let asking = token(byToken ? "fa17\(code ?? "")0" : "00", 2)
         try provider.push(2, token: asking)
-        // Those that follow come with the same bytes, but where they would undo it.
+        // The next requests come with the same bytes, unless they would undo the fault.
         if fault != .oneStream { for user in [3, 4] as [UInt32] { try provider.push(user) } }
         try See(provider: provider).the(fault)
         #expect(simulator.books.counts(ofToken: asking) == (1, fault.isProcessed ? 1 : 0))
         let totals = simulator.books.totals
-        #expect(totals.unanswered == (fault.leavesUnanswered ? 1 : 0))
-        #expect((totals.notProcessed > 0) == fault.isUnprocessed)
+        #expect(totals.unanswered == (fault.outcome == .unanswered ? 1 : 0))
+        #expect((totals.notProcessed > 0) == (fault.outcome == .notProcessed))
         if case .cut = fault { #expect(totals.cuts == 1) }
         if case .goAway = fault { #expect(totals.goAways == 1) }
     }
 
-    @Test(arguments: names)
-    func `What is of a connection can befall all of them at once`(name: String) throws {
+    @Test(arguments: faults.map(\.name))
+    func `A fault of a connection can be injected into all of them`(name: String) throws {
         let fault = try #require(Fault(name: name))
         let (simulator, provider) = try Simulator.connected()
         let answer = try simulator.post("/now", ["fault": name])
-        #expect(answer.contains(fault.isOfConnection ? "{\"connections\":1}" : "befalls a request"), "\(answer)")
+        #expect(answer.contains(fault.isOfConnection ? "{\"connections\":1}" : "is a fault of a request"), "\(answer)")
         provider.close()
     }
 
@@ -129,15 +119,8 @@ struct FaultWaysTests {
         private func theConnectionLeaves(_ kind: GoAway) {
             #expect(provider.run { provider.end != nil })
             #expect(provider.end == .closedByPeer)
-            let (data, last): ([String], Int32?) =
-                switch kind {
-                case .graceful, .immediate: ([""], nil)
-                case .reason(let reason), .immediateReason(let reason): (["{\"reason\":\"\(reason.text!)\"}"], nil)
-                case .text: ([GoAway.plainText], nil)
-                case .twice: (["", ""], nil)
-                case .below: ([""], provider.sent[1])
-                case .badEnvironment: ([#"{"reason":"BadCertificateEnvironment"}"#], 0)
-                }
+            let last: Int32? = kind == .below ? provider.sent[1] : kind == .badEnvironment ? 0 : nil
+            let data = kind == .twice ? ["", ""] : [kind.debugData]
             #expect(provider.goAways.map(\.data) == data)
             if kind == .twice { #expect(provider.goAways.first?.last == .max) }
             guard let told = provider.goAways.last?.last else { return }
@@ -174,13 +157,6 @@ struct FaultWaysTests {
             #expect(!provider.run(forMs: 60) { provider.waiting.isEmpty })
             #expect(provider.waiting.count > 10)
         }
-    }
-}
-
-extension Fault {
-    /// Whether a request that meets it is neither answered nor known to be unprocessed.
-    fileprivate var leavesUnanswered: Bool {
-        if case .answer = self { false } else { !isProcessed && !isUnprocessed }
     }
 }
 

@@ -54,7 +54,7 @@ final class Served {
 @Suite(.timeLimit(.minutes(5)))
 struct ForeignClientTests {
     @Test(.enabled(if: Tool.isThere("curl"), "needs /usr/bin/curl"))
-    func `Curl sends a push`() throws {
+    func `curl sends a push`() throws {
         let served = try Served()
         func push(_ token: String, _ more: String...) throws -> Tool {
             try Tool(
@@ -79,7 +79,7 @@ struct ForeignClientTests {
     }
 
     @Test(.enabled(if: Tool.isThere("curl"), "needs /usr/bin/curl"))
-    func `A client that does not trust it is turned away`() throws {
+    func `A client without trust or HTTP/2 is refused`() throws {
         let served = try Served()
         #expect(try served.curl("--http2", served.url(plainToken)).exit == 60, "certificate not trusted")
         // HTTP/1.1 only: no protocol in common.
@@ -88,7 +88,7 @@ struct ForeignClientTests {
     }
 
     @Test(.enabled(if: Tool.isThere("nghttp"), "needs /usr/bin/nghttp"))
-    func `Nghttp sees Apple s settings`() throws {
+    func `nghttp sees Apple's settings`() throws {
         let served = try Served()
         let data = "\(served.directory)/body.json"
         try #"{"aps":{}}"#.write(toFile: data, atomically: true, encoding: .utf8)
@@ -109,7 +109,7 @@ struct ForeignClientTests {
     }
 
     @Test(.enabled(if: Tool.isThere("h2load"), "needs /usr/bin/h2load"))
-    func `H 2 load counts what the books count`() throws {
+    func `h2load and the books agree`() throws {
         let served = try Served(firstStreams: 1000)
         let data = "\(served.directory)/body.json"
         try #"{"aps":{"alert":"Hello"}}"#.write(toFile: data, atomically: true, encoding: .utf8)
@@ -160,7 +160,7 @@ struct ControlPagesTests {
                 == "{\"arrived\":1,\"accepted\":1}\n")
     }
 
-    @Test func `Faults are set shown and taken away`() throws {
+    @Test func `Faults are set, shown and removed`() throws {
         let served = try Served()
         let page = "\(served.control)/faults"
         #expect(try served.curl(page).output == "{\"latency\":\"0\",\"streams\":1000,\"faults\":[]}\n")
@@ -183,22 +183,12 @@ struct ControlPagesTests {
         ("/faults?gateway=close", "gateway fault 'close'"),
         ("/faults?fault=x@1", "no fault 'x'"), ("/faults?streams=few", "streams 'few'"),
         ("/faults?falt=goaway@1", "no parameter 'falt'"),
-        ("/now", "which fault?"), ("/now?fault=x", "which fault?"), ("/now?fault=no-answer", "befalls a request"),
+        ("/now", "which fault?"), ("/now?fault=x", "which fault?"), ("/now?fault=no-answer", "is a fault of a request"),
     ])
-    func `Wrong words are refused by name`(page: String, words: String) throws {
+    func `A wrong parameter is named`(page: String, words: String) throws {
         let served = try Served()
         let answer = try served.curl("-X", "POST", "-w", "%{http_code}", served.control + page).output
         #expect(answer.contains(words) && answer.hasSuffix("400"))
-    }
-
-    @Test func `Now befalls every connection`() throws {
-        let served = try Served()
-        let provider = try served.simulator.provider()
-        #expect(
-            try served.curl("-X", "POST", "\(served.control)/now?fault=goaway-shutdown").output
-                == "{\"connections\":1}\n")
-        #expect(provider.run { provider.end == .closedByPeer })
-        #expect(provider.goAways.map(\.data) == [#"{"reason":"Shutdown"}"#])
     }
 
     @Test func `The help names every page`() throws {

@@ -46,7 +46,6 @@ func tokenBytes(_ prefix: String, _ number: Int = 0) -> [UInt8] {
 final class RawClient: SecureChannelDelegate, LoopDriven {
     let loop: Loop
     private let simulator: Simulator
-    private let resolver: Resolver
     private var channel: SecureChannel?
     private var unsent: [UInt8] = []
     private var sentCount = 0
@@ -60,7 +59,6 @@ final class RawClient: SecureChannelDelegate, LoopDriven {
     init(_ simulator: Simulator, port: UInt16?, hasCertificate: Bool = true, isReading: Bool = true) throws {
         loop = try Loop()
         self.simulator = simulator
-        resolver = try Resolver()
         let credentials = simulator.credentials
         let identity =
             hasCertificate
@@ -69,11 +67,9 @@ final class RawClient: SecureChannelDelegate, LoopDriven {
             ClientOptions(trust: .pem(credentials.caPEM), alpn: [], identity: identity))
         channel = SecureChannel(
             dialing: DialTarget(host: "localhost", port: port ?? 0), context: context,
-            dialer: Dialer(loop: loop, resolver: resolver), loop: loop, delegate: self)
+            dialer: Dialer(loop: loop), loop: loop, delegate: self)
         if !isReading { self.isReading = false }
     }
-
-    deinit { resolver.stop() }
 
     func open() -> Bool { run { isOpen || end != nil } && isOpen }
 

@@ -81,7 +81,7 @@ struct GatewayDialogueTests {
     static func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
 
     @Test(arguments: wrongs.indices)
-    func `What is wrong is answered`(place: Int) throws {
+    func `A wrong notification is answered with its status`(place: Int) throws {
         let wrong = Self.wrongs[place]
         let memory = try Memory()
         memory.receive(Wire.enhanced(1, tokenBytes("02")) + wrong.frame)
@@ -125,7 +125,7 @@ struct GatewayDialogueTests {
     }
 
     @Test(arguments: (1...255).map { GatewayStatus(rawValue: $0) }.filter { $0 != .shutdown })
-    func `Every status by token`(status: GatewayStatus) throws {
+    func `A token can request every status`(status: GatewayStatus) throws {
         let memory = try Memory()
         let digits = String(status.rawValue)
         let prefix = "fa17" + String(repeating: "0", count: 4 - digits.count) + digits
@@ -135,7 +135,7 @@ struct GatewayDialogueTests {
         #expect(memory.books.totals[status.reason] == 1)
     }
 
-    @Test func `A token can ask for the shutdown`() throws {
+    @Test func `A token can request the shutdown`() throws {
         let memory = try Memory()
         memory.receive(Wire.frame(5, tokenBytes("fa170010")) + Wire.frame(6, tokenBytes("01")))
         #expect(memory.answer == Wire.error(10, 5))
@@ -146,7 +146,7 @@ struct GatewayDialogueTests {
         ("fa170000", GatewayDialogue.Ending.close, [0, 0, 1, 1]), ("fa17f020", .close, [0, 0, 1, 1]),
         ("fa17f022", .close, [1, 0, 0, 1]), ("fa17f023", .reset, [0, 0, 1, 1]),
     ])
-    func `Tokens close without a word`(prefix: String, ending: GatewayDialogue.Ending, counts: [Int]) throws {
+    func `A token can close the connection`(prefix: String, ending: GatewayDialogue.Ending, counts: [Int]) throws {
         let memory = try Memory()
         memory.receive(Wire.frame(5, tokenBytes(prefix)) + Wire.frame(6, tokenBytes("01")))
         #expect(memory.dialogue.ending == ending)
@@ -161,14 +161,14 @@ struct GatewayDialogueTests {
             ("fa174130", 7), ("fa175000", 1), ("fa175031", 10), ("fa174101", nil), ("fa174290", nil), ("fa17f001", nil),
             ("fa17000a", nil), ("fa170256", nil), ("fb174001", nil), ("fa174fff", nil),
         ] as [(String, UInt8?)])
-    func `The codes of HTTP2`(prefix: String, status: UInt8?) throws {
+    func `Codes for HTTP/2 mean the gateway's status`(prefix: String, status: UInt8?) throws {
         let memory = try Memory()
         memory.receive(Wire.frame(5, tokenBytes(prefix)))
         #expect(memory.answer == status.map { Wire.error($0, 5) })
     }
 
     /// What was discarded does not count.
-    @Test func `The ninth digit says how often`() throws {
+    @Test func `The token's ninth digit says how often`() throws {
         let books = Books()
         func send(_ bytes: [UInt8]) -> GatewayDialogue.Ending? {
             let dialogue = GatewayDialogue(service: GatewayService(books: books))
@@ -183,7 +183,7 @@ struct GatewayDialogueTests {
         }
     }
 
-    @Test func `What is accepted twice shows`() throws {
+    @Test func `The books show what was accepted twice`() throws {
         let memory = try Memory()
         memory.receive(
             Wire.frame(1, tokenBytes("01")) + Wire.frame(2, tokenBytes("02")) + Wire.simple(tokenBytes("01")))
@@ -194,7 +194,7 @@ struct GatewayDialogueTests {
         #expect(rows == ["true \(token("01")) 2 2", "true \(token("02")) 1 1"])
     }
 
-    @Test func `It closes after so many`() throws {
+    @Test func `close@N closes after N`() throws {
         let memory = try Memory("close@2")
         for number in 1...5 { memory.receive(Wire.frame(number, tokenBytes("01", number))) }
         #expect(memory.dialogue.ending == .close)
@@ -202,7 +202,7 @@ struct GatewayDialogueTests {
         #expect(memory.books.counts(ofToken: token("01", 5)) == (1, 0))
     }
 
-    @Test func `It shuts down after so many`() throws {
+    @Test func `shutdown@N sends status 10 after N`() throws {
         let memory = try Memory("shutdown@2")
         for number in 1...5 { memory.receive(Wire.frame(number, tokenBytes("01", number))) }
         #expect(memory.answer == Wire.error(10, 2))
@@ -222,7 +222,7 @@ struct GatewayDialogueTests {
         ("shutdown@1", .shutdown(after: 1)), ("split", .split), ("slow", .slow(bytesPerSecond: 32_768)),
         ("slow=100", .slow(bytesPerSecond: 100)), ("late", .late), ("silent", .silent),
     ])
-    func `Faults by name`(text: String, fault: GatewayFault) throws {
+    func `A fault is read and written`(text: String, fault: GatewayFault) throws {
         #expect(try GatewayFault(text: text) == fault)
         #expect(try GatewayFault(text: fault.text) == fault)
     }
@@ -231,7 +231,7 @@ struct GatewayDialogueTests {
         "", "error-delay", "error-delay=", "error-delay=5", "close", "close@", "close@0", "close@x", "Split", "slow=",
         "slow=0",
     ])
-    func `Other names are none`(text: String) {
+    func `Other texts are no fault`(text: String) {
         let error = #expect(throws: SimulatorError.self) { try GatewayFault(text: text) }
         #expect(error?.description.hasPrefix("gateway fault '\(text)': ") == true)
     }

@@ -9,7 +9,7 @@ import Testing
 /// The gateway and the feedback service over real connections.
 @Suite(.timeLimit(.minutes(5)))
 struct GatewayTests {
-    @Test func `What is well is not answered`() throws {
+    @Test func `Valid notifications are not answered`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient()
         for number in 1...1000 { client.send(Wire.frame(number, tokenBytes("01", number))) }
         #expect(client.run { simulator.books.totals.accepted == 1000 })
@@ -39,7 +39,7 @@ struct GatewayTests {
         #expect(totals.accepted == accepted && totals.notProcessed == notProcessed)
     }
 
-    @Test func `Without a certificate it closes`() throws {
+    @Test func `A connection without a client certificate is closed`() throws {
         let simulator = try Simulator.withGateway()
         try simulator.addFeedback(token: token("01"), atSeconds: 5)
         for port in [simulator.gatewayPort, simulator.feedbackPort] {
@@ -52,7 +52,7 @@ struct GatewayTests {
     }
 
     /// From the next connection on: one that is open goes on as it began.
-    @Test func `Faults are switched while it runs`() throws {
+    @Test func `New faults apply to new connections`() throws {
         let simulator = try Simulator.withGateway("close@2")
         let first = try simulator.gatewayClient()
         #expect(first.open())
@@ -69,7 +69,7 @@ struct GatewayTests {
     }
 
     /// What came before the bad one is accepted, what came after is not, whenever it came.
-    @Test func `A late error discards what comes meanwhile`() throws {
+    @Test func `A delayed error discards what comes meanwhile`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient("error-delay=1s")
         #expect(client.open())
         for number in 1...50 { client.send(Wire.frame(number, tokenBytes("01", number))) }
@@ -100,7 +100,7 @@ struct GatewayTests {
         #expect(simulator.books.totals.accepted == 0)
     }
 
-    @Test func `The book keeps them`() throws {
+    @Test func `The book file keeps the gateway's notifications`() throws {
         let path = FileManager.default.temporaryDirectory.appending(path: "book-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: path) }
         for round in 1...2 {
@@ -117,20 +117,7 @@ struct GatewayTests {
         }
     }
 
-    @Test func `It closes without a word`() throws {
-        let simulator = try Simulator.withGateway("close@3")
-        for round in 1...2 {
-            let client = try simulator.gatewayClient()
-            for number in 1...5 { client.send(Wire.frame(number, tokenBytes("01", number))) }
-            #expect(client.run { client.end != nil })
-            #expect(client.received.isEmpty)
-            #expect(simulator.books.totals.accepted == 3 * round)
-        }
-        #expect(simulator.books.totals.acceptedAgain == 3)
-        #expect(simulator.books.totals.cuts == 2)
-    }
-
-    @Test func `A slow one reads so much a second`() throws {
+    @Test func `A slow gateway reads at its rate`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient("slow")
         #expect(client.open())
         let payload = GatewayDialogueTests.payload(1000)
@@ -141,7 +128,7 @@ struct GatewayTests {
         client.abort()
     }
 
-    @Test func `A late one begins after three seconds`() throws {
+    @Test func `A late gateway reads after three seconds`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient("late")
         for number in 1...10 { client.send(Wire.frame(number, tokenBytes("01", number))) }
         #expect(client.run { client.isOpen && client.isSent })
@@ -152,7 +139,7 @@ struct GatewayTests {
         #expect(simulator.books.totals.accepted == 10)
     }
 
-    @Test func `A silent one reads nothing`() throws {
+    @Test func `A silent gateway reads nothing`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient("silent")
         let payload = GatewayDialogueTests.payload(2000)
         var frames: [UInt8] = []
@@ -164,7 +151,7 @@ struct GatewayTests {
         simulator.stop()
     }
 
-    @Test func `Stopping names the last one`() throws {
+    @Test func `stop names the last notification`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient()
         let idle = try simulator.gatewayClient()
         #expect(idle.open())
@@ -177,7 +164,7 @@ struct GatewayTests {
         #expect(idle.received.isEmpty)
     }
 
-    @Test func `Ports are named or taken`() throws {
+    @Test func `Ports are printed, and named when in use`() throws {
         let plain = try Simulator()
         #expect(plain.gatewayPort == nil && plain.feedbackPort == nil)
         let simulator = try Simulator.withGateway()

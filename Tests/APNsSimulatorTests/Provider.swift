@@ -39,7 +39,6 @@ final class Provider: SecureChannelDelegate, LoopDriven {
     let loop: Loop
     private let simulator: Simulator
     let session: ClientSession
-    private let resolver: Resolver
     private var channel: SecureChannel?
     private(set) var isOpen = false
     private(set) var end: ChannelEnd.Kind?
@@ -64,7 +63,6 @@ final class Provider: SecureChannelDelegate, LoopDriven {
     ) throws {
         loop = try Loop()
         self.simulator = simulator
-        resolver = try Resolver()
         var options = ClientSessionOptions()
         options.wantedHeaders = ["apns-id", "apns-unique-id", "apns-request-id", "apns-channel-id"]
         session = try ClientSession(options: options)
@@ -73,10 +71,8 @@ final class Provider: SecureChannelDelegate, LoopDriven {
             ClientOptions(trust: .pem(simulator.credentials.caPEM), alpn: alpn, identity: identity))
         channel = SecureChannel(
             dialing: DialTarget(host: "localhost", port: port ?? simulator.port), context: context,
-            dialer: Dialer(loop: loop, resolver: resolver), loop: loop, delegate: self)
+            dialer: Dialer(loop: loop), loop: loop, delegate: self)
     }
-
-    deinit { resolver.stop() }
 
     func isReady() -> Bool { run { session.isReady } }
 

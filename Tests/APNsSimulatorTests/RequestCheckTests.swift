@@ -110,7 +110,9 @@ struct RequestCheckTests {
     static func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
 
     @Test(arguments: rows)
-    func `Apples rules`(row: RequestRule) { #expect(row.change(SampleRequest()).refusal() == row.reason) }
+    func `A request is checked by Apple's rules`(row: RequestRule) {
+        #expect(row.change(SampleRequest()).refusal() == row.reason)
+    }
 
     @Test(arguments: [
         ("com.example.app", ReasonCode.none), ("com.example.app.voip", .none),
@@ -128,18 +130,14 @@ struct RequestCheckTests {
         #expect(SampleRequest().with("apns-push-type", "location").refusal(check) == .invalidPushType)
     }
 
-    @Test func `A field that came empty twice is a duplicate`() {
-        #expect(SampleRequest().with("apns-collapse-id", "").twice("apns-collapse-id").refusal() == .duplicateHeaders)
-    }
-
-    @Test func `The ID is read`() {
+    @Test func `The id and the token are read`() {
         var request = CheckedRequest()
         #expect(RequestCheck().target(SampleRequest().fields, into: &request) == .none)
         #expect(request.id == NotificationUUID(high: 0x123e_4567_e89b_12d3, low: 0xa456_4266_5544_000a))
         #expect(String(decoding: request.token, as: UTF8.self) == plainToken)
     }
 
-    @Test func `Every reason has Apple s status`() {
+    @Test func `Every reason has Apple's status`() {
         // The page's table, copied by hand: status, how many reasons it has.
         let counts = Dictionary(grouping: (1...32).map { Answer(ReasonCode(rawValue: $0)!).status }, by: { $0 })
             .mapValues(\.count)

@@ -29,10 +29,9 @@ struct SimulatorTests {
         #expect(provider.isReady())
         #expect(try provider.push(1))
         #expect(provider.run { provider.responses[1]?.status == 200 })
-        #expect(simulator.books.totals.withoutALPN == 1)
     }
 
-    @Test func `Every reason of Apple s page by prefix`() throws {
+    @Test func `A device token can ask for every reason of Apple's page`() throws {
         let (simulator, provider) = try Simulator.connected()
         let lines = TokenTable.lines.filter { if case .answer = $0.fault { true } else { false } }
         for (place, line) in lines.enumerated() {
@@ -55,7 +54,7 @@ struct SimulatorTests {
         #expect(simulator.books.totals[.unregistered] == 1)
     }
 
-    @Test func `Reasons of tomorrow and answers without body`() throws {
+    @Test func `A device token can ask for an unknown reason or no body`() throws {
         let (_, provider) = try Simulator.connected()
         #expect(try provider.push(1, token: token("fa17e4100")))
         #expect(try provider.push(2, token: token("fa17b5030")))
@@ -65,7 +64,7 @@ struct SimulatorTests {
         #expect(provider.responses[2]?.status == 503 && provider.responses[2]?.body == "")
     }
 
-    @Test func `The ninth digit says how often`() throws {
+    @Test func `The token's ninth digit says how often`() throws {
         let (simulator, provider) = try Simulator.connected()
         let flaky = token("fa1750002")
         for user in 1...4 as ClosedRange<UInt32> { #expect(try provider.push(user, token: flaky)) }
@@ -74,7 +73,7 @@ struct SimulatorTests {
         #expect(simulator.books.counts(ofToken: flaky) == (4, 2))
     }
 
-    @Test func `Streams start at one until a valid token was seen`() throws {
+    @Test func `A connection has one stream until it shows a valid token`() throws {
         let simulator = try Simulator()
         let provider = try Provider(simulator, authorization: "bearer x")
         #expect(provider.isReady())
@@ -116,7 +115,7 @@ struct SimulatorTests {
         #expect(provider.responses[1]?.body == #"{"reason":"TooManyProviderTokenUpdates"}"#)
     }
 
-    @Test func `A client certificate takes the tokens place`() throws {
+    @Test func `A client certificate takes the token's place`() throws {
         let simulator = try Simulator()
         let identity = try Identity(
             certificatePEM: simulator.credentials.clientCertificatePEM, keyPEM: simulator.credentials.clientKeyPEM)
@@ -130,12 +129,12 @@ struct SimulatorTests {
         #expect(provider.responses[2]?.body == #"{"reason":"TopicDisallowed"}"#)
     }
 
-    @Test func `The development environment gives unique IDs`() throws {
+    @Test func `The development environment sends apns-unique-id`() throws {
         let (_, provider) = try Simulator.connected { $0.environment = .development }
         #expect(UUID(uuidString: provider.responses[Provider.warmUp]?.uniqueID ?? "") != nil)
     }
 
-    @Test func `Ids that it makes are upper case and distinct`() throws {
+    @Test func `New ids are distinct and in upper case`() throws {
         let (_, provider) = try Simulator.connected()
         for user in 1...100 as ClosedRange<UInt32> { try provider.push(user) }
         #expect(provider.run { provider.responses.count == 101 })
@@ -145,7 +144,7 @@ struct SimulatorTests {
         #expect(ids.allSatisfy { $0.dropFirst(14).first == "4" && "89AB".contains($0.dropFirst(19).first!) })
     }
 
-    @Test func `Long bodies and too long ones`() throws {
+    @Test func `Bodies up to the limit are accepted`() throws {
         let (_, provider) = try Simulator.connected()
         func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
         for user in 1...60 as ClosedRange<UInt32> { #expect(try provider.push(user, payload: payload(4096))) }
@@ -157,7 +156,7 @@ struct SimulatorTests {
         #expect(provider.responses[62]?.status == 413)
     }
 
-    @Test func `Latency and order`() throws {
+    @Test func `Latency changes the order of answers`() throws {
         let (simulator, provider) = try Simulator.connected { $0.latency = .fixed(ns: 30_000_000) }
         try provider.push(1, token: token("fa17d0200"))
         try provider.push(2)
@@ -169,7 +168,7 @@ struct SimulatorTests {
         #expect(provider.order.suffix(50) != Array(10..<60), "answers come out of order")
     }
 
-    @Test func `Stopping says go away and the books go on`() throws {
+    @Test func `stop sends GOAWAY, and the next simulator continues the books`() throws {
         let (simulator, provider) = try Simulator.connected()
         simulator.stop()
         #expect(provider.run { provider.end != nil })
@@ -183,7 +182,7 @@ struct SimulatorTests {
         #expect(next.books.counts(ofToken: "00") == (2, 2))
     }
 
-    @Test func `A taken port is named`() throws {
+    @Test func `A port in use is named in the error`() throws {
         let simulator = try Simulator()
         var options = SimulatorOptions()
         options.port = simulator.port
@@ -212,7 +211,7 @@ struct SimulatorTests {
         #expect(error?.description.contains(directory) == true)
     }
 
-    @Test func `Several that start at once share what they make`() async throws {
+    @Test func `Simulators that start at once share their credentials`() async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let made = try await withThrowingTaskGroup(of: [String].self) { group in
@@ -228,7 +227,7 @@ struct SimulatorTests {
     }
 
     /// What it prints goes into a file in whatever folder, and relative paths start from that.
-    @Test func `It prints paths from the root`() throws {
+    @Test func `The instructions have absolute paths`() throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let here = FileManager.default.currentDirectoryPath
@@ -243,7 +242,7 @@ struct SimulatorTests {
         #expect(!simulator.instructions.contains(".."))
     }
 
-    @Test func `A key of the users own`() throws {
+    @Test func `A key file of the user's is accepted`() throws {
         let maker = try TokenMaker()
         let path = FileManager.default.temporaryDirectory.appending(path: "key-\(UUID().uuidString).pem").path
         defer { try? FileManager.default.removeItem(atPath: path) }

@@ -17,6 +17,8 @@ struct BinaryProofTests {
         #expect(world.completions.count >= 40)
         #expect(world.completions.allSatisfy { !$0.isPresumed })
         #expect(world.completions.contains { $0.kind == .inDoubt && $0.connectionWasSilent && !$0.connectionDied })
+        // From now on its kernel takes everything.
+        world.gateway.onDial = { _ in }
     }
 
     /// Fences alone go over its connections, as long as it lasts, and one at a time.
@@ -24,8 +26,6 @@ struct BinaryProofTests {
         let world = try GatewayWorld()
         world.sendsAgain = true
         try unread(world)
-        // From now on its kernel takes everything.
-        world.gateway.onDial = { _ in }
         let before = world.gateway.peers.count
         world.runFor(seconds: 120)
         #expect(world.reachable == [true, false] && world.capacity == 0)
@@ -90,7 +90,6 @@ struct BinaryProofTests {
         let world = try GatewayWorld()
         world.configuration.format = .simple
         try unread(world)
-        world.gateway.onDial = { _ in }
         world.runFor(seconds: 30)
         #expect(world.reachable == [true, false])
         world.gateway.onFrame = { peer, frame in if frame.isFence { peer.channel.close() } }
@@ -101,7 +100,6 @@ struct BinaryProofTests {
     @Test func `An end before the fence is no answer`() throws {
         let world = try GatewayWorld()
         try unread(world)
-        world.gateway.onDial = { _ in }
         world.gateway.onFrame = { peer, _ in peer.channel.close() }
         world.runFor(seconds: 30)
         #expect(world.reachable == [true, false])
@@ -125,7 +123,6 @@ struct BinaryProofTests {
     @Test func `Another credential is asked for the same`() throws {
         let world = try GatewayWorld()
         try unread(world)
-        world.gateway.onDial = { _ in }
         let before = world.gateway.peers.count
         world.transport.replace(configuration: world.configuration)
         world.runFor(seconds: 4)
@@ -138,7 +135,6 @@ struct BinaryProofTests {
     @Test func `A stop waits for no answer`() throws {
         let world = try GatewayWorld()
         try unread(world)
-        world.gateway.onDial = { _ in }
         let before = world.gateway.peers.count
         world.run("asked", seconds: 10) {
             world.gateway.peers.count > before && world.gateway.peers[before].frames.count == 1
@@ -152,9 +148,7 @@ struct BinaryProofTests {
     @Test func `Suspects come back meanwhile`() throws {
         let world = try GatewayWorld()
         try unread(world)
-        var suspect = world.request(77)
-        suspect.isSuspect = true
-        world.transport.handle(.send([suspect]))
+        world.sendSuspects([77])
         world.run("back", seconds: 1) { world.completionOf[77]?.kind == .notProcessed }
     }
 }

@@ -92,10 +92,7 @@ struct BinaryTransportTests {
         #expect(settled(world, 200).sorted() == Array(0..<10))
         #expect((0...4).allSatisfy { world.completionOf[$0]?.isPresumed == false })
         #expect(world.gateway.peers[1].frames.map(\.number) == Array(5..<10))
-        #expect(
-            world.notes.contains {
-                if case .peerCloses(_, "status \(status)", 5) = $0 { true } else { false }
-            })
+        #expect(world.noted("peerCloses", "\"status \(status)\"", "unprocessed: 5"))
     }
 
     /// Nothing was ever delivered: the next try is not made at once, or a gateway that answers so is asked at full
@@ -135,51 +132,37 @@ struct BinaryTransportTests {
         #expect(world.gateway.peers[1].frames.count == 500)
     }
 
-    /// One that ends each connection it is on is alone at last, and it is said of it alone.
-    @Test func `The poison is found by halves`() throws {
-        let world = try GatewayWorld()
-        world.configuration.window.durationNs = 100_000_000
-        world.configuration.window.longestNs = 100_000_000
-        world.gateway.answersFences = true
-        world.connect()
-        world.gateway.onFrame = { peer, frame in if frame.number == 77 { peer.channel.cut() } }
-        var died: [UInt32: Int] = [:]
-        world.sendsAgain = true
-        world.send(0..<200)
-        var seen = 0
-        world.run("found", seconds: 300) {
-            for completion in world.completions[seen...] where completion.connectionDied {
-                died[completion.id.slot.number, default: 0] += 1
-            }
-            seen = world.completions.count
-            return died[77, default: 0] >= 3
+    /// A notification that ends each connection it is on is alone at last, and only then blamed.
+    @Test func `A poisonous notification is found by halves`() throws {
+        let world = try GatewayWorld.connected {
+            $0.configuration.window.durationNs = 100_000_000
+            $0.configuration.window.longestNs = 100_000_000
+            $0.gateway.answersFences = true
+            $0.gateway.onFrame = { peer, frame in if frame.number == 77 { peer.channel.cut() } }
+            $0.sendsAgain = true
         }
-        #expect(died == [77: 3])
+        world.send(0..<200)
+        func blamed() -> [UInt32] { world.completions.filter(\.connectionDied).map(\.id.slot.number) }
+        world.run("found", seconds: 300) { blamed().count == 3 }
+        #expect(blamed() == [77, 77, 77])
     }
 
     @Test func `A suspect goes alone`() throws {
         let world = try GatewayWorld.connected()
-        world.transport.handle(
-            .send(
-                (0..<3 as Range<UInt32>).map { number in
-                    var request = world.request(number)
-                    request.isSuspect = true
-                    return request
-                }))
+        world.sendSuspects(0..<3)
         world.run("settled", seconds: 30) { world.completions.count == 3 }
         #expect(world.gateway.peers.count == 2)
         #expect(world.gateway.peers[0].frames.isEmpty)
         #expect(world.completions.map(\.id.slot.number) == [0, 1, 2])
     }
 
-    /// node-apn's `cacheTooSmall`, by time: an error that comes when its notification counts as accepted is told, and
-    /// the window is longer from then on.
+    /// An error about a notification that counts as accepted is reported, and the window is longer from then on.
     @Test func `An error that comes too late lengthens the window`() throws {
-        let world = try GatewayWorld()
-        world.configuration.window.durationNs = 100_000_000
-        world.configuration.window.longestNs = 1_000_000_000
-        world.sendsAgain = true
-        world.connect()
+        let world = try GatewayWorld.connected {
+            $0.configuration.window.durationNs = 100_000_000
+            $0.configuration.window.longestNs = 1_000_000_000
+            $0.sendsAgain = true
+        }
         world.complete(0..<10)
         world.runFor(seconds: 0.3)
         world.send(10..<20)
@@ -187,17 +170,9 @@ struct BinaryTransportTests {
         let first = world.gateway.peers[0]
         first.answer(8, first.frames[3].identifier)
         world.run("all settled") { world.completionOf.count == 20 }
-        let noted = world.notes.compactMap { note -> [Int64]? in
-            switch note {
-            case .windowTooShort(_, let status, let lostAtMost, let windowMs):
-                [Int64(status), Int64(lostAtMost), windowMs]
-            case .windowLengthened(let windowMs): [windowMs]
-            default: nil
-            }
-        }
-        #expect(noted.count == 2 && noted.first == [8, 7, 100])
+        #expect(world.noted("windowTooShort", "status: 8, lostAtMost: 7, windowMs: 100"))
         // A quarter more than the 400 ms after which it came.
-        #expect((450...600).contains(noted.last?[0] ?? 0))
+        #expect(world.notes.count { if case .windowLengthened(450...600) = $0 { true } else { false } } == 1)
         #expect(world.completions.filter { $0.kind == .notProcessed }.map(\.id.slot.number) == Array(10..<20))
     }
 
@@ -244,26 +219,6 @@ struct BinaryTransportTests {
         #expect(world.nowNs - lastNs < 2_200_000_000)
     }
 
-    /// A peer that reads no further has not accepted what its kernel took before: that waits until it reads on.
-    @Test func `The silence of who reads no further accepts nothing`() throws {
-        let world = try GatewayWorld.connected { $0.configuration.silenceNs = 10_000_000_000 }
-        world.send(0..<5)
-        world.gateway.channels[0].unacknowledgedBytes = 100
-        world.runFor(seconds: 8)
-        #expect(world.completions.isEmpty)
-        world.gateway.channels[0].unacknowledgedBytes = 0
-        world.run("all", seconds: 3) { world.completions.count == 5 }
-        #expect(world.completions.allSatisfy { $0.isPresumed })
-    }
-
-    @Test func `A peer that acknowledges nothing is given up as silent`() throws {
-        let world = try GatewayWorld.connected { $0.configuration.silenceNs = 10_000_000_000 }
-        world.send(0..<5)
-        world.gateway.channels[0].unacknowledgedBytes = 1_000_000
-        world.run("given up") { world.completions.count == 5 }
-        #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionWasSilent && !$0.connectionDied })
-    }
-
     @Test func `The kernels room is the gateways pace`() throws {
         let world = try GatewayWorld()
         world.configuration.window.bytes = 200_000
@@ -274,7 +229,7 @@ struct BinaryTransportTests {
         world.runFor(seconds: 1)
         #expect(world.gateway.frames.isEmpty)
         // What waits here is asked back.
-        world.transport.handle(.recall((0..<3_000).map { NotificationID(slot: NotificationSlot($0), generation: 3) }))
+        world.recall((0..<3_000))
         world.runFor(seconds: 0.1)
         let returned = world.completions.count
         #expect(returned > 500)
@@ -284,16 +239,13 @@ struct BinaryTransportTests {
         #expect(world.completions.count { $0.status == 200 } == 3_000 - returned)
     }
 
-    /// Certain where it matters: at a hand-over the gateway decides by an answer, not by silence.
+    /// At a hand-over the gateway decides by an answer, not by silence.
     @Test func `A fence decides what is open when partitions go`() throws {
-        let world = try GatewayWorld.connected()
-        world.gateway.onFrame = { peer, frame in
-            if frame.isFence { peer.answer(8, frame.identifier) }
-        }
+        let world = try GatewayWorld.connected { $0.gateway.answersFences = true }
         world.send(0..<50)
         world.run("frames") { world.gateway.frames.count == 50 }
         let sinceNs = world.nowNs
-        world.transport.handle(.recall([NotificationID(slot: NotificationSlot(7), generation: 3)]))
+        world.recall([7])
         world.run("decided") { world.completions.count == 50 }
         #expect(world.nowNs - sinceNs < 100_000_000)
         #expect(world.completions.allSatisfy { $0.status == 200 && !$0.isPresumed })
@@ -302,24 +254,17 @@ struct BinaryTransportTests {
         #expect(world.gateway.peers.count == 2)
     }
 
-    /// One that does not may have read nothing: what is open then is in doubt, and not accepted.
-    @Test func `A stop is fenced and a gateway that does not answer is waited for`() throws {
-        for answers in [true, false] {
-            let world = try GatewayWorld.connected()
-            world.gateway.onFrame = { peer, frame in
-                if answers, frame.isFence { peer.answer(8, frame.identifier) }
-            }
-            world.send(0..<50)
-            world.run("frames") { world.gateway.frames.count == 50 }
-            world.close()
-            #expect(world.completions.count == 50)
-            #expect(
-                world.completions.allSatisfy {
-                    answers
-                        ? $0.status == 200 && !$0.isPresumed
-                        : $0.kind == .inDoubt && $0.connectionWasSilent && !$0.connectionDied
-                })
-        }
+    /// A gateway that does not answer may have read nothing: what is open then is in doubt, and not accepted.
+    @Test(arguments: [true, false])
+    func `A stop is fenced and a gateway that does not answer is waited for`(answers: Bool) throws {
+        let world = try GatewayWorld.connected { $0.gateway.answersFences = answers }
+        world.send(0..<50)
+        world.run("frames") { world.gateway.frames.count == 50 }
+        world.close()
+        #expect(world.completions.count == 50)
+        #expect(world.completions.allSatisfy { answers ? $0.status == 200 : $0.kind == .inDoubt })
+        #expect(world.completions.allSatisfy { !$0.isPresumed && !$0.connectionDied })
+        #expect(world.completions.allSatisfy { $0.connectionWasSilent == !answers })
     }
 
     /// What silence accepted falsely is told at the stop at the latest.
@@ -333,8 +278,7 @@ struct BinaryTransportTests {
         world.send(0..<10)
         world.run("settled by silence", seconds: 0.5) { world.completions.count == 10 }
         world.close()
-        #expect(
-            world.notes.contains { if case .windowTooShort(_, 8, 7, 100) = $0 { true } else { false } })
+        #expect(world.noted("windowTooShort", "status: 8, lostAtMost: 7, windowMs: 100"))
     }
 
     /// An error of a notification before the fence, which the gateway then never reads.
@@ -353,7 +297,6 @@ struct BinaryTransportTests {
     @Test func `What a gateway would refuse or has no field for is not sent`() throws {
         let world = try GatewayWorld.connected { $0.configuration.payloadLimit = 256 }
         let fits = #"{"aps":""# + String(repeating: "x", count: 246) + #""}"#
-        #expect(fits.utf8.count == 256)
         var broadcast = world.request(3)
         broadcast.isBroadcast = true
         world.transport.handle(
@@ -370,24 +313,18 @@ struct BinaryTransportTests {
         world.gateway.onFrame = { peer, _ in peer.say(Array("HTTP/1.1 400".utf8)) }
         world.complete(0..<3)
         #expect(world.completions.allSatisfy { $0.kind == .inDoubt })
-        #expect(
-            world.notes.contains {
-                if case .disconnected(_, let reason, 3) = $0 { reason.contains("a byte 72") } else { false }
-            })
+        #expect(world.noted("disconnected", "a byte 72", "unanswered: 3"))
     }
 
-    /// Whatever it says, nobody knows for which.
-    @Test(arguments: [UInt8(0), 8, 10])
-    func `Without identifiers an answer leaves everything in doubt`(status: UInt8) throws {
-        let world = try GatewayWorld.connected { $0.configuration.format = .simple }
-        world.gateway.onFrame = { peer, frame in if frame.number == 2 { peer.answer(status, status == 8 ? 1 : 0) } }
-        world.complete(0..<3)
-        #expect(world.completions.allSatisfy { $0.kind == .inDoubt })
-    }
-
-    @Test func `An error of nobody leaves everything in doubt`() throws {
-        let world = try GatewayWorld.connected()
-        world.gateway.onFrame = { peer, frame in if frame.number == 2 { peer.answer(1, 999_999) } }
+    /// It names none of them, or no identifier was sent: nothing is known of any.
+    @Test(
+        arguments: [(.simple, 0, 0), (.simple, 8, 1), (.simple, 10, 0), (.framed, 1, 999_999)]
+            as [(BinaryConfiguration.Format, UInt8, UInt32)])
+    func `An answer about nothing that was sent leaves everything in doubt`(
+        format: BinaryConfiguration.Format, status: UInt8, identifier: UInt32
+    ) throws {
+        let world = try GatewayWorld.connected { $0.configuration.format = format }
+        world.gateway.onFrame = { peer, frame in if frame.number == 2 { peer.answer(status, identifier) } }
         world.complete(0..<3)
         #expect(world.completions.allSatisfy { $0.kind == .inDoubt })
     }
@@ -443,33 +380,5 @@ struct BinaryTransportTests {
         world.complete(10..<20)
         #expect(world.gateway.peers.map { $0.frames.count } == [10, 10])
         #expect(world.completions.allSatisfy { $0.status == 200 })
-    }
-
-    /// A million in small: errors late and often, nothing lost, nothing delivered twice.
-    @Test(arguments: [UInt64(1), 2, 3])
-    func `Many errors lose nothing and deliver nothing twice`(seed: UInt64) throws {
-        let world = try GatewayWorld()
-        world.configuration.maximumConnections = 4
-        world.sendsAgain = true
-        var delivered: [UInt32: Int] = [:]
-        var stopped: Set<ObjectIdentifier> = []
-        let loop = world.loop
-        world.gateway.onFrame = { peer, frame in
-            guard !stopped.contains(ObjectIdentifier(peer)) else { return }
-            if frame.isFence { return peer.answer(8, frame.identifier) }
-            if frame.number % 50 == UInt32(seed) {
-                stopped.insert(ObjectIdentifier(peer))
-                loop.schedule(afterNs: 200_000_000) { peer.answer(8, frame.identifier) }
-            } else {
-                delivered[frame.number, default: 0] += 1
-            }
-        }
-        world.connect()
-        world.send(0..<3_000)
-        world.run("all decided", seconds: 600) { world.completionOf.count == 3_000 }
-        #expect(delivered.count == 2_940)
-        #expect(delivered.values.allSatisfy { $0 == 1 })
-        #expect(world.completionOf.values.count { $0.reason == .badDeviceToken && $0.status == 8 } == 60)
-        #expect(world.completions.allSatisfy { $0.kind != .inDoubt })
     }
 }

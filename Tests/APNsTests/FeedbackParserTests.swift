@@ -63,13 +63,6 @@ struct FeedbackParserTests {
         #expect(parser.isInsideItem && parser.skipped == 1)
     }
 
-    @Test(arguments: 1...100)
-    func `Each length of a token is taken`(length: Int) {
-        var parser = FeedbackParser()
-        let item = Item(seconds: 1_700_000_000, token: Self.token(length))
-        #expect(Self.read([Self.bytes(item)[...]], &parser) == [item])
-    }
-
     @Test func `The longest is skipped as a whole`() {
         let after = Item(seconds: 3, token: [1])
         let all = Self.bytes(Item(seconds: 2, token: Self.token(0xFFFF))) + Self.bytes(after)

@@ -67,20 +67,4 @@ struct ForeignServerTests {
         #expect(!world.notes.contains { if case .disconnected = $0 { true } else { false } })
         world.close()
     }
-
-    /// The server dies in the middle: nothing is lost, every request has a completion.
-    @Test func `The server is killed`() throws {
-        let world = try World(over: .tls)
-        do {
-            let server = try Nghttpd(known: [], streams: 100)
-            world.configuration.port = server.port
-            try world.start()
-            world.run("connected", seconds: 20) { world.capacity > 0 }
-            world.send(0..<100, bodyBytes: 200)
-        }
-        world.run("completions") { world.completions.count == 100 }
-        world.run("gone") { world.capacity == 0 }
-        #expect(world.completions.allSatisfy { $0.kind == .inDoubt || $0.status == 404 || $0.kind == .notProcessed })
-        world.close()
-    }
 }

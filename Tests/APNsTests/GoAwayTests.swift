@@ -31,83 +31,52 @@ import Testing
 
     /// The first connection answers a request, lives longer than a moment, and leaves with this reason.
     @Test(arguments: ReasonCode.allCases.filter { $0 != .other })
-    func `The credential is told before anything is sent again`(reason: ReasonCode) throws {
-        let world = try World()
-        world.server.onRequest = { peer, request in
-            guard peer.number == 0, request.stream > 1 else { return peer.respond(request.stream) }
-            guard request.stream == 5 else { return }
-            let data = reason.text.map { #"{"reason":"\#($0)"}"# } ?? ""
-            try? peer.session.goAway(lastStreamID: 1, .noError, Array(data.utf8))
+    func `A refused credential is reported before anything is sent again`(reason: ReasonCode) throws {
+        let world = try World.connected {
+            $0.server.onRequest = { peer, request in
+                guard peer.number == 0, request.stream > 1 else { return peer.respond(request.stream) }
+                if request.stream == 5 { peer.goAway(1, reason.text?.description) }
+            }
         }
-        try world.connect()
-        world.complete(0..<1)
-        world.complete(1..<3)
-        for number in 1..<3 as Range<UInt32> {
-            #expect(world.completionOf[number]?.kind == .notProcessed)
-            #expect(world.completionOf[number]?.unprocessed == .refusedByPeer)
-        }
+        world.complete(0..<3)
+        #expect(world.completions[1...].allSatisfy { $0.unprocessed == .refusedByPeer && $0.kind == .notProcessed })
         #expect(world.refusals == (Self.ofCredential.contains(reason) ? [reason] : []))
         world.run("a successor") { world.server.peers.count == 2 }
     }
 
-    /// Whether the successor is dialled at once: the back-off is far longer than the test.
-    @Test(arguments: ["Shutdown", "IdleTimeout", "BadCertificate", "TooManyRequests"], [true, false])
-    func `Only who leaves in order is replaced at once`(reason: String, isAnswer: Bool) throws {
-        let world = try World()
-        world.configuration.backOff.firstNs = 3_600_000_000_000
-        world.configuration.backOff.lastNs = 3_600_000_000_000
-        world.server.onRequest = { peer, request in
-            guard peer.number == 0, request.stream > 1 else { return peer.respond(request.stream) }
-            let data = #"{"reason":"\#(reason)"}"#
-            if isAnswer {
-                peer.respond(request.stream, 503, data)
-            } else {
-                try? peer.session.goAway(lastStreamID: 1, .noError, Array(data.utf8))
+    /// Whether the successor is dialled at once: the backoff is far longer than the test.
+    @Test(
+        arguments: [
+            ("Shutdown", true), ("IdleTimeout", true), ("BadCertificate", true), ("TooManyRequests", true),
+            ("Shutdown", false),
+        ], [true, false])
+    func `Only a connection that answered and leaves in order is replaced at once`(
+        _ end: (reason: String, isAfterAnswer: Bool), isAnswer: Bool
+    ) throws {
+        let world = try World.connected { world in
+            world.configuration.backOff.firstNs = 3_600_000_000_000
+            world.configuration.backOff.lastNs = 3_600_000_000_000
+            world.server.onRequest = { peer, request in
+                let isLast = peer.number == 0 && (request.stream > 1 || !end.isAfterAnswer)
+                if !isLast { return peer.respond(request.stream) }
+                if isAnswer { return peer.respond(request.stream, 503, #"{"reason":"\#(end.reason)"}"#) }
+                peer.goAway(request.stream - 2, end.reason)
             }
         }
-        try world.connect()
         world.complete(0..<1)
-        world.complete(1..<2)
-        let leaves = reason == "Shutdown" || reason == "IdleTimeout"
-        if leaves {
-            world.run("a successor") { world.server.peers.count == 2 && world.capacity > 0 }
-        } else {
-            world.runFor(seconds: 0.1)
-            #expect(world.server.peers.count == 1)
-        }
-    }
-
-    /// Nobody is answered: each one in turn says that it shuts down.
-    @Test(arguments: [true, false])
-    func `Who shuts down without an answer is not replaced at once`(isAnswer: Bool) throws {
-        let world = try World()
-        world.configuration.backOff.firstNs = 3_600_000_000_000
-        world.configuration.backOff.lastNs = 3_600_000_000_000
-        world.server.onRequest = { peer, request in
-            if isAnswer {
-                peer.respond(request.stream, 503, #"{"reason":"Shutdown"}"#)
-            } else {
-                try? peer.session.goAway(lastStreamID: 0, .noError, Array(#"{"reason":"Shutdown"}"#.utf8))
-            }
-        }
-        try world.connect()
-        world.complete(0..<1)
+        if end.isAfterAnswer { world.complete(1..<2) }
         world.runFor(seconds: 0.1)
-        #expect(world.server.peers.count == 1)
+        let leaves = end.isAfterAnswer && ["Shutdown", "IdleTimeout"].contains(end.reason)
+        #expect(world.server.peers.count == (leaves ? 2 : 1))
     }
 
-    /// A credential that was replaced meanwhile: what the old connection says is old.
     @Test func `An old connection says nothing about the new credential`() throws {
-        let world = try World()
-        world.server.onRequest = { peer, request in if peer.number > 0 { peer.respond(request.stream) } }
-        try world.connect()
+        let world = try World.connected { $0.server.hold(firstPeers: 1) }
         world.send(0..<1)
         world.run("asked") { world.server.arrived == 1 }
-        world.transport.replace(configuration: world.configuration, token: try World.providerToken(keyID: "NEWKEY1234"))
+        try world.replace(keyID: "NEWKEY1234")
         world.run("the new one") { world.server.peers.count == 2 && world.capacity > 0 }
-        try world.server.peers[0].session.goAway(
-            lastStreamID: 0, .noError, Array(#"{"reason":"BadCertificate"}"#.utf8))
-        world.server.peers[0].flush()
+        world.server.peers[0].goAway(0, "BadCertificate")
         world.run("given back") { world.completions.count == 1 }
         #expect(world.refusals.isEmpty)
     }
@@ -125,7 +94,7 @@ import Testing
         world.server.onRequest = { peer, request in
             if isGood { return peer.respond(request.stream) }
             switch ending {
-            case .goAwayAtOnce: try? peer.session.goAway(lastStreamID: 0, .noError, Array("why".utf8))
+            case .goAwayAtOnce: peer.goAway(0)
             case .refusesEveryStream: try? peer.session.reset(stream: request.stream, .refusedStream)
             case .closedAfterSettings: peer.channel.reset()
             case .answersShutdown: peer.respond(request.stream, 503, #"{"reason":"Shutdown"}"#)
@@ -151,13 +120,7 @@ import Testing
         mostAtOnce = 0
         world.run("told why") {
             turn()
-            return world.notes.contains {
-                if case .connectFailed(_, let reason, _) = $0 {
-                    reason.contains("3 connections in a row")
-                } else {
-                    false
-                }
-            }
+            return world.noted("connectFailed", "3 connections in a row")
         }
         let peers = world.server.peers.count
         world.run("tried again") {
@@ -200,35 +163,15 @@ import Testing
 
     /// Answers between them: streams that are refused are about their requests.
     @Test func `Refused streams among answers leave the connection alone`() throws {
-        let world = try World()
-        world.server.onRequest = { peer, request in
-            if request.stream == 1 || request.stream == 201 {
-                peer.respond(request.stream)
-            } else {
+        let world = try World.connected {
+            $0.server.onRequest = { peer, request in
+                if [1, 201].contains(request.stream) { return peer.respond(request.stream) }
                 try? peer.session.reset(stream: request.stream, .refusedStream)
             }
         }
-        try world.connect()
         world.complete(0..<1)
         world.complete(1..<101)
         #expect(world.completions.count { $0.unprocessed == .refusedByPeer } == 99)
         #expect(world.server.peers.count == 1 && world.reachable == [true])
-    }
-
-    /// Not handed over, or recalled: that is no refusal.
-    @Test func `What waited here was not refused`() throws {
-        let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
-        world.configuration.maximumConnections = 1
-        world.server.onRequest = { _, _ in }
-        try world.connect()
-        world.send(0..<3)
-        world.run("one on the connection") { world.server.arrived == 1 }
-        world.transport.handle(.recall([NotificationID(slot: NotificationSlot(1), generation: 3)]))
-        world.run("recalled") { world.completions.count == 1 }
-        world.transport.handle(.close)
-        world.run("given back") { world.completions.count == 2 }
-        #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.unprocessed == .neverSent })
-        world.server.peers[0].respond(1)
-        world.run("closed") { world.isClosed }
     }
 }

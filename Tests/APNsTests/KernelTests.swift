@@ -132,8 +132,7 @@ import Testing
         channel.kernelRoom = Int(ends[0] - begin)
         world.run("the first is there") { world.server.arrived == 1 }
         let peer = world.server.peers[0]
-        try peer.session.goAway(lastStreamID: 3, .noError, [])
-        peer.flush()
+        peer.goAway(3)
         world.run("above it") { world.completions.count == 2 }
         for number in 2..<4 as Range<UInt32> {
             #expect(world.completionOf[number]?.kind == .notProcessed)

@@ -62,8 +62,7 @@ import Testing
         world.complete(0..<1)
         // One that lived for less than a second is not replaced at once.
         world.runFor(seconds: 1.1)
-        try world.server.peers[0].session.goAway(lastStreamID: 1, .noError, [])
-        world.server.peers[0].flush()
+        world.server.peers[0].goAway(1)
         world.run("asleep") { world.capacity == 128 }
         world.runFor(seconds: 1)
         #expect(world.server.peers.count == 1)
@@ -76,25 +75,21 @@ import Testing
         let world = try World()
         world.configuration.minimumConnections = minimum
         world.configuration.maximumConnections = 1
-        var held: [(ServerPeer, Int32)] = []
-        world.server.onRequest = { peer, request in
-            if peer.number == 0 { held.append((peer, request.stream)) } else { peer.respond(request.stream) }
-        }
+        world.server.hold(firstPeers: 1)
         try world.connect()
         world.send(0..<1)
-        world.run("the first is asked") { held.count == 1 }
-        held[0].0.respond(held[0].1)
+        world.run("the first is asked") { world.server.held.count == 1 }
+        world.server.release(1)
         world.run("answered") { world.completions.count == 1 }
         world.runFor(seconds: 1.1)
         world.send(1..<301)
-        world.run("asked") { held.count == 301 }
+        world.run("asked") { world.server.held.count == 300 }
         let before = world.capacity
-        try world.server.peers[0].session.goAway(lastStreamID: Int32.max, .noError, [])
-        world.server.peers[0].flush()
+        world.server.peers[0].goAway(Int32.max)
         world.run("room beyond what is unanswered") { world.capacity > 300 && world.capacity != before }
         world.send(301..<311)
         world.run("the next one answers") { world.completions.count == 11 }
-        for (peer, stream) in held.dropFirst() { peer.respond(stream) }
+        world.server.release()
         world.run("the rest") { world.completions.count == 311 }
         #expect(world.completions.allSatisfy { $0.status == 200 })
     }
@@ -104,18 +99,10 @@ import Testing
         try world.start()
         world.run("room") { world.capacity == 128 }
         world.send(0..<2)
-        world.transport.handle(.recall([NotificationID(slot: NotificationSlot(0), generation: 3)]))
+        world.recall([0])
         world.run("recalled") { world.completionOf[0]?.kind == .notProcessed }
         world.close()
         #expect(world.completions.count == 2)
         #expect(world.completionOf[1].map { $0.kind != .inDoubt } == true)
-    }
-
-    @Test func `One that sleeps ends at once`() throws {
-        let world = try world()
-        try world.start()
-        world.run("room") { world.capacity == 128 }
-        world.close()
-        #expect(world.server.peers.isEmpty)
     }
 }

@@ -7,84 +7,72 @@ import Network
 import Testing
 
 @Suite struct QuarantinePlanTests {
-    static func run(_ plan: inout Quarantine, _ trace: [(Quarantine.Event, [Quarantine.Action])]) {
-        var random = SplitMix64(seed: 1)
-        for (event, expected) in trace {
-            let actions = plan.handle(event, using: &random).map { action in
-                if case .wake = action { Quarantine.Action.wake(afterNs: -1) } else { action }
-            }
-            #expect(actions == expected, "after \(event)")
-        }
-    }
-
     static let wait = Quarantine.Action.wake(afterNs: -1)
 
-    @Test func `Is dialled when a suspect waits and again only when it died`() {
-        var plan = Quarantine()
-        Self.run(
-            &plan,
+    /// Events and what must follow, waits without their length.
+    static let traces: [(what: String, trace: [(Quarantine.Event, [Quarantine.Action])], failures: Int)] = [
+        (
+            "it is dialled when a suspect waits, and again only when it died",
             [
                 (.due, []), (.wanted, [.dial(0)]), (.wanted, []), (.opened, []), (.wanted, []), (.answered, []),
-                (.closed, [Self.wait]), (.wanted, []), (.due, []), (.wanted, [.dial(1)]), (.opened, []),
-            ])
-    }
-
-    @Test func `A dial that fails gives back who waits`() {
-        var plan = Quarantine()
-        Self.run(
-            &plan,
+                (.closed, [wait]), (.wanted, []), (.due, []), (.wanted, [.dial(1)]), (.opened, []),
+            ], 1
+        ),
+        (
+            "a dial that fails gives back who waits, and a handshake starts no backoff over",
             [
-                (.wanted, [.dial(0)]), (.closed, [.giveBack, Self.wait]), (.wanted, []), (.due, []),
-                (.wanted, [.dial(1)]), (.opened, []), (.closed, [Self.wait]),
-            ])
-        // A handshake starts nothing over.
-        #expect(plan.failures == 2)
-    }
-
-    @Test func `Goes when it is unused`() {
-        var plan = Quarantine()
-        Self.run(
-            &plan,
+                (.wanted, [.dial(0)]), (.closed, [.giveBack, wait]), (.wanted, []), (.due, []),
+                (.wanted, [.dial(1)]), (.opened, []), (.closed, [wait]),
+            ], 2
+        ),
+        (
+            "it goes when it is unused",
             [
                 (.wanted, [.dial(0)]), (.opened, []), (.answered, []), (.idle, [.forget, .drain]), (.wanted, []),
                 (.closed, []), (.wanted, [.dial(1)]),
-            ])
-    }
-
-    @Test func `A go away has a successor when the old one is gone`() {
-        var plan = Quarantine()
-        Self.run(
-            &plan,
+            ], 0
+        ),
+        (
+            "a GOAWAY has a successor when the old one is gone",
             [
                 (.wanted, [.dial(0)]), (.opened, []), (.retired(isFault: false), [.drain]), (.wanted, []),
                 (.closed, []), (.wanted, [.dial(1)]), (.opened, []), (.retired(isFault: true), [.drain]),
-                (.closed, [Self.wait]), (.due, []), (.wanted, [.dial(2)]),
-            ])
-    }
-
-    @Test func `An answer and a new credential start the back off over`() {
-        for event in [Quarantine.Event.answered, .replace] {
-            var plan = Quarantine()
-            Self.run(
-                &plan,
-                [
-                    (.wanted, [.dial(0)]), (.closed, [.giveBack, Self.wait]), (.due, []), (.wanted, [.dial(1)]),
-                    (.opened, []),
-                ])
-            #expect(plan.failures == 1)
-            Self.run(&plan, [(event, event == .replace ? [.drain] : [])])
-            #expect(plan.failures == 0)
-        }
-    }
-
-    @Test func `Replaced and closed`() {
-        var plan = Quarantine()
-        Self.run(
-            &plan,
+                (.closed, [wait]), (.due, []), (.wanted, [.dial(2)]),
+            ], 1
+        ),
+        (
+            "an answer starts the backoff over",
+            [
+                (.wanted, [.dial(0)]), (.closed, [.giveBack, wait]), (.due, []), (.wanted, [.dial(1)]), (.opened, []),
+                (.answered, []),
+            ], 0
+        ),
+        (
+            "a new credential starts the backoff over",
+            [
+                (.wanted, [.dial(0)]), (.closed, [.giveBack, wait]), (.due, []), (.wanted, [.dial(1)]), (.opened, []),
+                (.replace, [.drain]),
+            ], 0
+        ),
+        (
+            "it is replaced and closed",
             [
                 (.wanted, [.dial(0)]), (.opened, []), (.replace, [.drain]), (.closed, []), (.wanted, [.dial(1)]),
                 (.opened, []), (.close, [.drain]), (.closed, []), (.wanted, []), (.replace, []),
-            ])
+            ], 0
+        ),
+    ]
+
+    @Test(arguments: traces.indices)
+    func `Events lead to what each trace says`(index: Int) {
+        let (what, trace, failures) = Self.traces[index]
+        var plan = Quarantine()
+        var random = SplitMix64(seed: 1)
+        for (event, expected) in trace {
+            let actions = plan.handle(event, using: &random).map { if case .wake = $0 { Self.wait } else { $0 } }
+            #expect(actions == expected, "\(what): after \(event)")
+        }
+        #expect(plan.failures == failures, "\(what)")
     }
 }
 
@@ -93,21 +81,19 @@ import Testing
     /// The peer that suspects came over.
     private func isSuspect(_ request: Arrived) -> Bool { UInt32(request.token, radix: 16)! >= 10_000 }
 
-    @Test func `One then doubled with each answer`() throws {
-        let world = try World()
-        var held: [(ServerPeer, Int32)] = []
-        world.server.onRequest = { peer, request in
-            if peer.number == 0 { peer.respond(request.stream) } else { held.append((peer, request.stream)) }
+    @Test func `The quarantine connection takes one suspect, then twice as many with each answer`() throws {
+        let world = try World.connected { world in
+            world.server.hold()
+            let hold = world.server.onRequest
+            world.server.onRequest = { if $0.number == 0 { $0.respond($1.stream) } else { hold($0, $1) } }
         }
-        try world.connect()
         #expect(world.server.peers.count == 1, "no suspect, no quarantine")
         world.sendSuspects(10_000..<10_020)
         for width in [1, 2, 4, 8] {
-            world.run("\(width) at once") { held.count == width }
+            world.run("\(width) at once") { world.server.held.count == width }
             world.runFor(seconds: 0.02)
-            #expect(held.count == width)
-            let (peer, stream) = held.removeFirst()
-            peer.respond(stream)
+            #expect(world.server.held.count == width)
+            world.server.release(1)
         }
         // The others are not held up meanwhile, and have all the room.
         world.send(0..<UInt32(world.capacity))
@@ -115,8 +101,7 @@ import Testing
         #expect(world.server.peers.count == 2)
         #expect(world.server.peers[1].arrived.allSatisfy(isSuspect))
         world.run("all suspects") {
-            for (peer, stream) in held { peer.respond(stream) }
-            held = []
+            world.server.release()
             return world.completions.count == 20 + world.capacity
         }
     }
@@ -181,14 +166,14 @@ import Testing
         #expect(world.server.peers.count { !$0.arrived.contains(where: isSuspect) } == 1)
     }
 
-    @Test func `Closes after idleness`() throws {
+    @Test func `The quarantine connection closes after idleness and is dialled again`() throws {
         let world = try World.connected { $0.configuration.quarantineIdleNs = 50_000_000 }
         world.sendSuspects([10_000])
         world.run("completion") { world.completions.count == 1 }
         #expect(world.connections.open == 2 && world.connections.dialing == 0)
-        world.run("closed") { world.server.peers[1].isClosed }
+        world.run("closed") { world.connections.open + world.connections.draining == 1 }
+        #expect(world.server.peers[1].isClosed)
         #expect(!world.server.peers[0].isClosed)
-        world.run("told") { world.connections.open == 1 && world.connections.draining == 0 }
         world.sendSuspects([10_001])
         world.run("completion") { world.completions.count == 2 }
         #expect(world.server.peers.count == 3)
@@ -203,23 +188,20 @@ import Testing
         // While it waits to be dialled again they can be recalled, and are given back at the end.
         world.sendSuspects([10_002])
         world.sendSuspects([10_003])
-        world.transport.handle(.recall([NotificationID(slot: NotificationSlot(10_002), generation: 3)]))
+        world.recall([10_002])
         world.run("recalled") { world.completionOf[10_002]?.kind == .notProcessed }
         world.close()
         #expect(world.completionOf[10_003]?.kind == .notProcessed)
     }
 
-    @Test func `Close finishes what is in quarantine`() throws {
-        let world = try World()
-        var held: [(ServerPeer, Int32)] = []
-        world.server.onRequest = { held.append(($0, $1.stream)) }
-        try world.connect()
+    @Test func `Closing waits for the answers of suspects`() throws {
+        let world = try World.connected { $0.server.hold() }
         world.sendSuspects([10_000])
-        world.run("there") { held.count == 1 }
+        world.run("there") { world.server.held.count == 1 }
         world.transport.handle(.close)
         world.runFor(seconds: 0.05)
         #expect(!world.isClosed)
-        held[0].0.respond(held[0].1)
+        world.server.release()
         world.run("closed") { world.isClosed }
         #expect(world.completionOf[10_000]?.status == 200)
     }

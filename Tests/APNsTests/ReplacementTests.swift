@@ -20,75 +20,48 @@ import Testing
     }
 
     @Test func `Old connections finish and new requests go to new ones`() throws {
-        let world = try World()
-        var held: [(ServerPeer, Int32)] = []
-        world.server.onRequest = { peer, request in
-            if peer.number == 0 { held.append((peer, request.stream)) } else { peer.respond(request.stream) }
-        }
-        try world.connect()
+        let world = try World.connected { $0.server.hold(firstPeers: 1) }
         world.send(0..<3)
-        world.run("three on the first connection") { held.count == 3 }
-        world.transport.replace(configuration: world.configuration, token: try World.providerToken(keyID: "OTHERKEY12"))
-        world.send(3..<6)
-        world.run("three answers") { world.completions.count == 3 }
-        #expect(world.server.peers.count == 2)
-        #expect(world.server.peers[1].arrived.count == 3)
-        #expect(world.completions.allSatisfy { $0.status == 200 && !$0.carriedOlderToken })
+        world.run("three on the first connection") { world.server.held.count == 3 }
+        try world.replace(keyID: "OTHERKEY12")
+        world.complete(3..<6, status: 200)
+        #expect(world.server.peers.count == 2 && world.server.peers[1].arrived.count == 3)
+        #expect(world.completions.allSatisfy { !$0.carriedOlderToken })
         #expect(keyIDs(world.server.peers[0]).isDisjoint(with: keyIDs(world.server.peers[1])))
         #expect(!world.server.peers[0].isClosed)
         #expect(!world.capacities.contains(0), "\(world.capacities)")
-        for (peer, stream) in held { peer.respond(stream, 403, #"{"reason":"InvalidProviderToken"}"#) }
+        world.server.release(.max, 403, #"{"reason":"InvalidProviderToken"}"#)
         world.run("the old answers") { world.completions.count == 6 }
-        for number in 0..<3 as Range<UInt32> {
-            #expect(world.completionOf[number]?.status == 403)
-            #expect(world.completionOf[number]?.carriedOlderToken == true)
-        }
+        #expect(world.completions[3...].allSatisfy { $0.status == 403 && $0.carriedOlderToken })
         world.run("the old connection goes") { world.server.peers[0].isClosed }
         world.complete(6..<7, status: 200)
         #expect(world.server.peers.count == 2)
     }
 
-    @Test func `What waits is kept`() throws {
-        let world = try World { $0.options.settings = [.maxConcurrentStreams(2)] }
-        world.configuration.maximumConnections = 1
-        var held: [(ServerPeer, Int32)] = []
-        world.server.onRequest = { held.append(($0, $1.stream)) }
-        try world.connect()
+    @Test func `What waits is sent over the next connection`() throws {
+        let world = try World.connected(streams: 2) { world in
+            world.configuration.maximumConnections = 1
+            world.server.hold()
+        }
         world.send(0..<7)
-        world.run("two on the connection") { held.count == 2 }
-        world.transport.replace(configuration: world.configuration, token: try World.providerToken())
-        world.run("two on the next") { held.count == 4 }
-        world.server.onRequest = { $0.respond($1.stream) }
-        for (peer, stream) in held { peer.respond(stream) }
-        world.run("all answers") { world.completions.count == 7 }
+        world.run("two on the connection") { world.server.held.count == 2 }
+        try world.replace()
+        world.run("two on the next") { world.server.held.count == 4 }
+        world.run("all answers") {
+            world.server.release()
+            return world.completions.count == 7
+        }
         #expect(world.completions.allSatisfy { $0.status == 200 })
         #expect(world.server.peers.map(\.arrived.count) == [2, 5])
-    }
-
-    @Test func `An empty pool is made anew at once`() throws {
-        let world = try World(over: .tls)
-        let right = world.configuration
-        let stranger = try CertificateAuthority(commonName: "someone else")
-        world.configuration.tls = try ClientContext(ClientOptions(trust: .pem(stranger.certificatePEM)))
-        world.configuration.backOff.firstNs = 60_000_000_000
-        world.configuration.backOff.lastNs = 60_000_000_000
-        try world.start()
-        world.run("refused") { world.reachable == [false] }
-        world.transport.replace(configuration: right, token: try World.providerToken())
-        world.run("connected") { world.capacity > 0 }
-        #expect(world.reachable == [false, true])
-        world.complete(0..<1, status: 200)
-        world.close()
     }
 
     @Test func `What cannot connect gives back what waits`() throws {
         let world = try World(over: .tls) { $0.options.settings = [.maxConcurrentStreams(2)] }
         world.configuration.maximumConnections = 1
-        var held: [(ServerPeer, Int32)] = []
-        world.server.onRequest = { held.append(($0, $1.stream)) }
+        world.server.hold()
         try world.connect()
         world.send(0..<5)
-        world.run("two on the connection") { held.count == 2 }
+        world.run("two on the connection") { world.server.held.count == 2 }
         let stranger = try CertificateAuthority(commonName: "someone else")
         var wrong = world.configuration
         wrong.tls = try ClientContext(ClientOptions(trust: .pem(stranger.certificatePEM)))
@@ -98,30 +71,23 @@ import Testing
         #expect(world.capacity == 0)
         #expect(world.reachable == [true, false])
         // The old connection still gives its answers.
-        for (peer, stream) in held { peer.respond(stream) }
+        world.server.release()
         world.run("the rest") { world.completions.count == 5 }
         #expect(world.completionOf[0]?.status == 200 && world.completionOf[1]?.status == 200)
         world.close()
     }
 
-    @Test func `One replacement after another`() throws {
-        let world = try World()
-        world.server.onRequest = { [loop = world.loop] peer, request in
-            _ = loop.schedule(afterNs: 3_000_000) { peer.respond(request.stream) }
+    @Test func `One replacement after another loses nothing`() throws {
+        let world = try World.connected { world in
+            world.server.onRequest = { [loop = world.loop] peer, request in
+                loop.schedule(afterNs: 3_000_000) { peer.respond(request.stream) }
+            }
         }
-        try world.connect()
         var next: UInt32 = 0
         world.run("2,000 answers", seconds: 30) {
-            let room = world.capacity - (Int(next) - world.completions.count)
-            if room > 0, next < 2_000 {
-                world.send(next..<min(2_000, next + UInt32(min(room, 20))))
-                next = min(2_000, next + UInt32(min(room, 20)))
-                if next % 200 == 0 {
-                    world.transport.replace(
-                        configuration: world.configuration,
-                        token: try! World.providerToken(keyID: "KEY\(1_000_000 + next)"))
-                }
-            }
+            let before = next
+            world.fill(&next, below: min(2_000, next + 20))
+            if next > before, next.isMultiple(of: 200) { try! world.replace(keyID: "KEY\(1_000_000 + next)") }
             return world.completions.count == 2_000
         }
         // Each once, none in doubt, none given back.

@@ -222,6 +222,12 @@ final class GatewayWorld: TransportScene {
 
     func send(_ numbers: Range<UInt32>) { waiting += numbers }
 
+    func sendSuspects(_ numbers: some Sequence<UInt32>) {
+        transport.handle(.send(numbers.map { Self.suspect(request($0)) }))
+    }
+
+    func recall(_ numbers: some Sequence<UInt32>) { transport.handle(.recall(Self.ids(numbers))) }
+
     /// Sends these and waits for their completions.
     func complete(_ numbers: Range<UInt32>, sourceLocation: SourceLocation = #_sourceLocation) {
         send(numbers)

@@ -79,6 +79,17 @@ final class ServerPeer: ByteChannelDelegate {
         session.consumeOutput(channel.send(output))
     }
 
+    func allow(streams: UInt32) throws {
+        try session.changeSettings([.maxConcurrentStreams(streams)])
+        flush()
+    }
+
+    /// Says GOAWAY with this reason, if any.
+    func goAway(_ last: Int32, _ reason: String? = nil) {
+        try? session.goAway(lastStreamID: last, .noError, Array((reason.map { #"{"reason":"\#($0)"}"# } ?? "").utf8))
+        flush()
+    }
+
     func respond(
         _ stream: Int32, _ status: Int = 200, _ body: String = "", headers extra: [(StaticString, String)] = []
     ) {
@@ -103,10 +114,26 @@ final class ScriptedServer {
     var onRequest: (ServerPeer, Arrived) -> Void = { $0.respond($1.stream) }
     /// With `announcesHeaders`.
     var onHeaders: (ServerPeer, Int32) -> Void = { _, _ in }
+    /// Requests that `hold` left without an answer.
+    private(set) var held: [(peer: ServerPeer, stream: Int32)] = []
     private(set) var peers: [ServerPeer] = []
     /// Connections are refused unless it is.
     private(set) var isListening = true
     private var listener: Listener?
+
+    /// Answers the requests of the first peers only when they are released.
+    func hold(firstPeers count: Int = .max) {
+        onRequest = { [unowned self] peer, request in
+            if peer.number < count { held.append((peer, request.stream)) } else { peer.respond(request.stream) }
+        }
+    }
+
+    /// Answers the oldest held requests, or all.
+    func release(_ count: Int = .max, _ status: Int = 200, _ body: String = "") {
+        let released = held.prefix(count)
+        held.removeFirst(released.count)
+        for (peer, stream) in released { peer.respond(stream, status, body) }
+    }
 
     /// Listens on a port of its own, with TLS.
     func listen(loop: Loop, clientCertificates: ServerOptions.ClientCertificates) throws {
@@ -151,7 +178,6 @@ final class World: TransportScene {
     let dialer: any ChannelDialer
     var configuration: APNsConfiguration
     private(set) var transport: APNsTransport!
-    private let resolver: Resolver?
 
     init(
         over wire: Wire = .memory, clientCertificates: ServerOptions.ClientCertificates = .notRequested,
@@ -166,14 +192,11 @@ final class World: TransportScene {
             let simulated = try TestTime()
             time = simulated
             loop = simulated.loop
-            resolver = nil
             dialer = MemoryDialer(loop: loop, server: server)
         case .tls:
             time = nil
             loop = try Loop()
-            let resolver = try Resolver()
-            self.resolver = resolver
-            dialer = Dialer(loop: loop, resolver: resolver)
+            dialer = Dialer(loop: loop)
             try server.listen(loop: loop, clientCertificates: clientCertificates)
         }
         prepare(server)
@@ -182,8 +205,6 @@ final class World: TransportScene {
         configuration.backOff.firstNs = 20_000_000
         configuration.backOff.lastNs = 40_000_000
     }
-
-    deinit { resolver?.stop() }
 
     private static let context = Result {
         try ClientContext(ClientOptions(trust: .pem(ScriptedServer.authority.certificatePEM)))
@@ -235,17 +256,18 @@ final class World: TransportScene {
     }
 
     func sendSuspects(_ numbers: some Sequence<UInt32>) {
-        transport.handle(
-            .send(
-                numbers.map { number in
-                    var request = request(number)
-                    request.isSuspect = true
-                    return request
-                }))
+        transport.handle(.send(numbers.map { Self.suspect(request($0)) }))
     }
 
     func send(_ numbers: Range<UInt32>, bodyBytes: Int = 20) {
         transport.handle(.send(numbers.map { request($0, bodyBytes: bodyBytes) }))
+    }
+
+    func recall(_ numbers: some Sequence<UInt32>) { transport.handle(.recall(Self.ids(numbers))) }
+
+    /// Makes all connections anew.
+    func replace(keyID: String = "ABC123DEFG") throws {
+        transport.replace(configuration: configuration, token: try Self.providerToken(keyID: keyID))
     }
 
     /// Sends these and waits for their completions, which have this status.

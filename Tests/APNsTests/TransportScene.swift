@@ -112,6 +112,16 @@ class TransportScene {
         return bytes.bytes
     }
 
+    static func suspect(_ request: OutgoingRequest) -> OutgoingRequest {
+        var suspect = request
+        suspect.isSuspect = true
+        return suspect
+    }
+
+    static func ids(_ numbers: some Sequence<UInt32>) -> [NotificationID] {
+        numbers.map { NotificationID(slot: NotificationSlot($0), generation: 3) }
+    }
+
     func request(_ number: UInt32, token: String, payload: String) -> OutgoingRequest {
         OutgoingRequest(
             id: NotificationID(slot: NotificationSlot(number), generation: 3), token: bytes(token),

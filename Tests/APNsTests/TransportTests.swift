@@ -46,135 +46,104 @@ import Testing
         world.close()
     }
 
-    @Test func `A broadcast`() throws {
-        let world = try World.connected()
+    /// The id of a broadcast is `apns-request-id`, also where Apple makes it.
+    @Test(arguments: [true, false])
+    func `A broadcast goes to its channel with a request id`(hasID: Bool) throws {
+        let world = try World.connected {
+            $0.server.onRequest = { peer, request in
+                peer.respond(
+                    request.stream, 200,
+                    headers: [
+                        ("apns-id", "00000000-0000-0000-0000-00000000000f"),
+                        ("apns-request-id", "EABEAE54-14A8-11E5-B60B-1697F925EC7B"),
+                    ])
+            }
+        }
         var request = world.request(1)
         request.isBroadcast = true
         request.token = world.bytes("dHN0LXNyY2gtY2hubA==")
-        request.headers.topic = world.bytes("com.example.shop")
         request.headers.pushType = .liveactivity
         request.headers.expiration = 0
-        request.headers.apnsID = NotificationUUID(high: 1, low: 2)
+        request.headers.priority = hasID ? 0 : 5
+        request.headers.apnsID = hasID ? NotificationUUID(high: 1, low: 2) : .none
         world.transport.handle(.send([request]))
         world.run("completion") { !world.completions.isEmpty }
         let headers = world.server.peers[0].arrived[0].headers
         #expect(headers[":path"] == "/4/broadcasts/apps/com.example.shop")
         #expect(headers["apns-channel-id"] == "dHN0LXNyY2gtY2hubA==")
-        #expect(headers["apns-request-id"] == "00000000-0000-0001-0000-000000000002")
-        #expect(headers["apns-expiration"] == "0" && headers["apns-priority"] == "10")
+        #expect(headers["apns-request-id"] == (hasID ? "00000000-0000-0001-0000-000000000002" : nil))
+        #expect(headers["apns-expiration"] == "0" && headers["apns-priority"] == (hasID ? "10" : "5"))
         #expect(headers["apns-topic"] == nil && headers["apns-id"] == nil)
+        let madeID = NotificationUUID(high: 0xeabe_ae54_14a8_11e5, low: 0xb60b_1697_f925_ec7b)
+        #expect(hasID || world.completions[0].apnsID == madeID)
     }
 
-    /// A broadcast's id is `apns-request-id`, also where Apple makes it.
-    @Test func `The ID that Apple made of a broadcast`() throws {
-        let world = try World()
-        world.server.onRequest = { peer, request in
-            peer.respond(
-                request.stream, 200,
-                headers: [
-                    ("apns-id", "00000000-0000-0000-0000-00000000000f"),
-                    ("apns-request-id", "EABEAE54-14A8-11E5-B60B-1697F925EC7B"),
-                ])
-        }
-        try world.connect()
-        var request = world.request(1)
-        request.isBroadcast = true
-        request.token = world.bytes("dHN0LXNyY2gtY2hubA==")
-        request.headers.pushType = .liveactivity
-        request.headers.priority = 5
-        request.headers.apnsID = .none
-        world.transport.handle(.send([request]))
-        world.run("completion") { !world.completions.isEmpty }
-        #expect(world.server.peers[0].arrived[0].headers["apns-request-id"] == nil)
-        #expect(world.server.peers[0].arrived[0].headers["apns-priority"] == "5")
-        #expect(
-            world.completions[0].apnsID == NotificationUUID(high: 0xeabe_ae54_14a8_11e5, low: 0xb60b_1697_f925_ec7b))
-    }
-
-    @Test func `With a certificate there is no token`() throws {
+    @Test func `With a certificate requests carry no token`() throws {
         let world = try World()
         try world.start(hasToken: false)
         world.run("capacity") { world.capacity > 0 }
-        world.send(0..<1)
-        world.run("completion") { !world.completions.isEmpty }
+        world.complete(0..<1)
         #expect(world.server.peers[0].arrived[0].headers["authorization"] == nil)
     }
 
-    @Test func `Answers of every kind`() throws {
-        let world = try World()
-        world.server.onRequest = { peer, request in
-            switch UInt32(request.token, radix: 16)! {
-            case 0: peer.respond(request.stream, 410, #"{"reason":"Unregistered","timestamp":1700000000123}"#)
-            case 1: peer.respond(request.stream, 400, #"{"reason":"BadDeviceToken"}"#)
-            case 2: peer.respond(request.stream, 418, #"{"reason":"TeaTime"}"#)
-            case 3: peer.respond(request.stream, 500, "<html>oops</html>")
-            case 4: peer.respond(request.stream, 200, headers: [("apns-id", "EABEAE54-14A8-11E5-B60B-1697F925EC7B")])
-            case 5: peer.respond(request.stream, 200, headers: [("apns-unique-id", "unique"), ("apns-id", "odd")])
-            case 6: peer.respond(request.stream, 404)
-            default: peer.respond(request.stream, 403, #"{"reason":"InvalidProviderToken"}"#)
+    @Test func `Each answer becomes a completion with its status and reason`() throws {
+        let answers: [(UInt16, String, ReasonCode)] = [
+            (410, #"{"reason":"Unregistered","timestamp":1700000000123}"#, .unregistered),
+            (400, #"{"reason":"BadDeviceToken"}"#, .badDeviceToken), (418, #"{"reason":"TeaTime"}"#, .other),
+            (500, "<html>oops</html>", .none), (200, "", .none), (200, "", .none), (404, "", .none),
+            (403, #"{"reason":"InvalidProviderToken"}"#, .invalidProviderToken),
+        ]
+        let world = try World.connected {
+            $0.server.onRequest = { peer, request in
+                let number = Int(request.token, radix: 16)!
+                let headers: [(StaticString, String)] =
+                    switch number {
+                    case 4: [("apns-id", "EABEAE54-14A8-11E5-B60B-1697F925EC7B")]
+                    case 5: [("apns-unique-id", "unique"), ("apns-id", "odd")]
+                    default: []
+                    }
+                peer.respond(request.stream, Int(answers[number].0), answers[number].1, headers: headers)
             }
         }
-        try world.connect()
         world.complete(0..<8)
         let completion = world.completionOf
-        #expect(completion[0]?.status == 410 && completion[0]?.reason == .unregistered)
+        for (number, answer) in answers.enumerated() {
+            let found = completion[UInt32(number)]
+            #expect(found?.kind == .answered && found?.status == answer.0 && found?.reason == answer.2, "\(answer)")
+        }
         #expect(completion[0]?.unregisteredAtMs == 1_700_000_000_123)
-        #expect(completion[1]?.status == 400 && completion[1]?.reason == .badDeviceToken)
-        #expect(completion[2]?.status == 418 && completion[2]?.reason == .other)
         #expect(world.reasonText[2] == "TeaTime")
-        #expect(completion[3]?.status == 500 && completion[3]?.reason == ReasonCode.none)
         #expect(completion[4]?.apnsID == NotificationUUID(high: 0xeabe_ae54_14a8_11e5, low: 0xb60b_1697_f925_ec7b))
         #expect(world.uniqueID[5] == "unique" && completion[5]?.apnsID == NotificationUUID.none)
-        #expect(completion[6]?.status == 404 && completion[6]?.reason == ReasonCode.none)
-        #expect(completion[7]?.reason == .invalidProviderToken)
-        #expect(completion.values.allSatisfy { $0.kind == .answered })
-    }
-
-    @Test func `Many over one connection`() throws {
-        let world = try World.connected(over: .tls)
-        var next: UInt32 = 0
-        let total: UInt32 = 20_000
-        world.run("all completions", seconds: 60) {
-            world.fill(&next, below: total, bodyBytes: 200)
-            return world.completions.count == Int(total)
-        }
-        #expect(world.completions.allSatisfy { $0.kind == .answered && $0.status == 200 })
-        #expect(world.server.arrived == Int(total))
-        #expect(Set(world.server.peers.flatMap { $0.arrived.map(\.path) }).count == Int(total))
-        world.close()
     }
 
     @Test func `Settings are heeded down to one and back`() throws {
-        let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
         var open = 0
         var mostOpen = 0
         var answer: [(ServerPeer, Int32)] = []
-        world.server.onRequest = { peer, request in
-            open += 1
-            mostOpen = max(mostOpen, open)
-            answer.append((peer, request.stream))
+        let world = try World.connected(streams: 1) {
+            $0.configuration.maximumConnections = 1
+            $0.server.onRequest = { peer, request in
+                open += 1
+                mostOpen = max(mostOpen, open)
+                answer.append((peer, request.stream))
+            }
         }
-        world.configuration.maximumConnections = 1
-        try world.connect()
-        #expect(world.capacity == 1)
-        // More than may be unanswered: they wait here, and do not get lost.
-        world.send(0..<20)
-        world.runFor(seconds: 0.05)
-        #expect(mostOpen == 1)
         func answerOne() {
             let (peer, stream) = answer.removeFirst()
             open -= 1
             peer.respond(stream)
         }
+        // More than may be unanswered: they wait here.
+        world.send(0..<20)
+        world.runFor(seconds: 0.05)
+        #expect(mostOpen == 1)
         answerOne()
-        try world.server.peers[0].session.changeSettings([.maxConcurrentStreams(4)])
-        world.server.peers[0].flush()
-        world.run("capacity 4") { world.capacity == 4 && world.connections.streams == 4 }
-        world.run("four open") { open == 4 }
+        try world.server.peers[0].allow(streams: 4)
+        world.run("four open") { open == 4 && world.capacity == 4 && world.connections.streams == 4 }
         world.runFor(seconds: 0.03)
         #expect(mostOpen == 4)
-        try world.server.peers[0].session.changeSettings([.maxConcurrentStreams(1)])
-        world.server.peers[0].flush()
+        try world.server.peers[0].allow(streams: 1)
         world.run("capacity 1") { world.capacity == 1 }
         mostOpen = 0
         while open > 0 { answerOne() }
@@ -193,10 +162,6 @@ import Testing
         world.server.onRequest = { answer.append(($0, $1.stream)) }
         world.configuration.minimumConnections = 2
         world.configuration.maximumConnections = 2
-        func allow(_ streams: UInt32, on peer: Int) throws {
-            try world.server.peers[peer].session.changeSettings([.maxConcurrentStreams(streams)])
-            world.server.peers[peer].flush()
-        }
         func isStreamless(_ note: TransportNote) -> Bool { if case .noStreams = note { true } else { false } }
         try world.start()
         world.run("out of reach") { world.reachable == [false] }
@@ -206,12 +171,12 @@ import Testing
         world.run("given back") { world.completionOf[0]?.kind == .notProcessed }
 
         // One connection that allows some is enough.
-        try allow(2, on: 1)
+        try world.server.peers[1].allow(streams: 2)
         world.run("in reach") { world.reachable == [false, true] && world.capacity == 2 }
         world.send(1..<3)
         world.run("on it") { answer.count == 2 }
         world.send(3..<4)
-        try allow(0, on: 1)
+        try world.server.peers[1].allow(streams: 0)
         world.run("out of reach again") { world.reachable == [false, true, false] && world.capacity == 0 }
         world.run("given back") { world.completionOf[3]?.kind == .notProcessed }
         while let (peer, stream) = answer.popLast() { peer.respond(stream) }
@@ -222,122 +187,94 @@ import Testing
         world.sendSuspects([10_000])
         world.run("given back") { world.completionOf[10_000]?.kind == .notProcessed }
         #expect(world.reachable == [false, true, false])
-        try allow(1, on: 0)
+        try world.server.peers[0].allow(streams: 1)
         world.run("in reach") { world.reachable == [false, true, false, true] }
     }
 
     @Test(arguments: Wire.allCases)
-    func `Go away above and below`(wire: Wire) throws {
-        let world = try World(over: wire)
-        world.server.onRequest = { peer, request in
-            guard peer.number == 0 else { return peer.respond(request.stream) }
-            // Streams 1, 3, 5, 7, 9: the first two are processed, and answered after the GOAWAY.
-            guard request.stream == 9 else { return }
-            try? peer.session.shutdownNotice()
-            try? peer.session.goAway(lastStreamID: 3, .noError, Array(#"{"reason":"Shutdown"}"#.utf8))
-            peer.respond(3)
-            peer.respond(1)
+    func `A GOAWAY gives back what is above it, and the rest is answered`(wire: Wire) throws {
+        let world = try World.connected(over: wire) {
+            $0.server.onRequest = { peer, request in
+                guard peer.number == 0 else { return peer.respond(request.stream) }
+                // Streams 1, 3, 5, 7, 9: the first two are processed, and answered after the GOAWAY.
+                guard request.stream == 9 else { return }
+                try? peer.session.shutdownNotice()
+                peer.goAway(3, "Shutdown")
+                peer.respond(3)
+                peer.respond(1)
+            }
         }
-        try world.connect()
         world.complete(0..<5)
-        for number in 0..<2 as Range<UInt32> { #expect(world.completionOf[number]?.status == 200) }
-        for number in 2..<5 as Range<UInt32> { #expect(world.completionOf[number]?.kind == .notProcessed) }
-        #expect(
-            world.notes.contains { if case .peerCloses(_, "GOAWAY NO_ERROR Shutdown", 3) = $0 { true } else { false } })
+        #expect((0..<5).map { world.completionOf[$0]?.kind == .answered } == [true, true, false, false, false])
+        #expect((2..<5).allSatisfy { world.completionOf[$0]?.kind == .notProcessed })
+        #expect(world.noted("peerCloses", "GOAWAY NO_ERROR Shutdown", "unprocessed: 3"))
         world.run("successor") { world.capacity > 0 && world.server.peers.count == 2 }
         world.run("the old one is closed") { world.server.peers[0].isClosed }
-        world.send(10..<12)
-        world.run("completions") { world.completions.count == 7 }
-        #expect(world.completionOf[11]?.status == 200)
+        world.complete(10..<12, status: 200)
         world.close()
     }
 
     @Test(arguments: Wire.allCases)
-    func `Resets`(wire: Wire) throws {
-        let world = try World(over: wire)
-        world.server.onRequest = { peer, request in
-            try? peer.session.reset(
-                stream: request.stream, request.stream == 1 ? .refusedStream : .internalError)
+    func `A stream that is reset is in doubt unless it was refused`(wire: Wire) throws {
+        let world = try World.connected(over: wire) {
+            $0.server.onRequest = { peer, request in
+                try? peer.session.reset(
+                    stream: request.stream, request.stream == 1 ? .refusedStream : .internalError)
+            }
         }
-        try world.connect()
         world.complete(0..<2)
         #expect(world.completionOf[0]?.kind == .notProcessed)
-        #expect(world.completionOf[1]?.kind == .inDoubt)
-        #expect(world.completionOf[1]?.connectionDied == false)
+        #expect(world.completionOf[1]?.kind == .inDoubt && world.completionOf[1]?.connectionDied == false)
         world.close()
     }
 
     @Test(arguments: [true, false], Wire.allCases)
-    func `A lost connection`(isReset: Bool, wire: Wire) throws {
-        let world = try World(over: wire)
-        world.server.onRequest = { peer, request in
-            if peer.number > 0 { return peer.respond(request.stream) }
-            if request.stream == 1 { peer.respond(request.stream) }
-            if request.stream == 5 { if isReset { peer.channel.reset() } else { peer.channel.cut() } }
+    func `A lost connection leaves its requests in doubt and is made anew`(isReset: Bool, wire: Wire) throws {
+        let world = try World.connected(over: wire) {
+            $0.server.onRequest = { peer, request in
+                if peer.number > 0 || request.stream == 1 { return peer.respond(request.stream) }
+                if request.stream == 5 { if isReset { peer.channel.reset() } else { peer.channel.cut() } }
+            }
         }
-        try world.connect()
         world.complete(0..<3)
-        #expect(world.completionOf[1]?.kind == .inDoubt && world.completionOf[2]?.kind == .inDoubt)
+        #expect((1..<3).allSatisfy { world.completionOf[$0]?.kind == .inDoubt })
         #expect(world.completionOf[1]?.connectionDied == true)
-        #expect(world.capacities.contains(0))
-        #expect(
-            world.notes.contains { if case .disconnected(_, _, let unanswered) = $0 { unanswered >= 2 } else { false } }
-        )
+        #expect(world.capacities.contains(0) && world.noted("disconnected"))
         world.run("connected again") { world.capacity > 0 }
         #expect(world.server.peers.count == 2)
-        world.complete(5..<6)
-        #expect(world.completionOf[5]?.status == 200)
+        world.complete(5..<6, status: 200)
         world.close()
     }
 
-    @Test func `No response in time`() throws {
-        let world = try World()
-        world.configuration.responseTimeoutNs = 400_000_000
-        world.server.onRequest = { peer, request in if request.stream != 3 { peer.respond(request.stream) } }
-        try world.connect()
-        world.send(0..<3)
-        let began = world.loop.now.monotonicNs
-        world.run("completions") { world.completions.count == 3 }
-        #expect(world.loop.now.monotonicNs - began >= 400_000_000)
-        #expect(world.completionOf[1]?.kind == .inDoubt)
-        #expect(world.completionOf[1]?.connectionDied == false)
-        world.run("cancelled") { world.server.peers[0].cancelled == [3] }
-        // A late answer finds nobody.
-        world.server.peers[0].respond(3)
-        world.complete(3..<4)
-    }
-
-    /// PINGs are answered, requests are not.
-    @Test func `A connection that answers nobody is given up`() throws {
-        let world = try World()
-        world.configuration.responseTimeoutNs = 100_000_000
-        world.server.onRequest = { peer, request in if peer.number > 0 { peer.respond(request.stream) } }
-        try world.connect()
+    /// A late answer is ignored.
+    @Test func `A request without a response in time is in doubt and its stream cancelled`() throws {
+        let world = try World.connected { world in
+            world.configuration.responseTimeoutNs = 400_000_000
+            world.server.onRequest = { peer, request in if request.stream != 3 { peer.respond(request.stream) } }
+        }
         world.complete(0..<3)
-        #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionDied && $0.connectionWasSilent })
-        #expect(
-            world.notes.contains {
-                if case .disconnected(_, let reason, 3) = $0 { reason.contains("nothing was answered") } else { false }
-            })
-        world.run("connected again") { world.capacity > 0 && world.server.peers.count == 2 }
+        #expect(world.completionOf[1]?.kind == .inDoubt && world.completionOf[1]?.connectionDied == false)
+        world.run("cancelled") { world.server.peers[0].cancelled == [3] }
+        world.server.peers[0].respond(3)
         world.complete(3..<4, status: 200)
     }
 
-    @Test func `Recall`() throws {
-        let world = try World { $0.options.settings = [.maxConcurrentStreams(2)] }
-        world.configuration.maximumConnections = 1
-        world.server.onRequest = { _, _ in }
-        try world.connect()
+    @Test func `A recall gives back what is on no connection`() throws {
+        let world = try World.connected(streams: 2) { world in
+            world.configuration.maximumConnections = 1
+            world.server.hold()
+        }
         world.send(0..<6)
         world.run("two on the connection") { world.server.arrived == 2 }
-        world.transport.handle(.recall([1, 3, 5].map { NotificationID(slot: NotificationSlot($0), generation: 3) }))
+        world.recall([1, 3, 5])
         world.run("recalled") { world.completions.count == 2 }
-        // 1 is on the connection: it stays.
-        #expect(world.completionOf[3]?.kind == .notProcessed && world.completionOf[5]?.kind == .notProcessed)
-        for stream in [1, 3] as [Int32] { world.server.peers[0].respond(stream) }
-        world.server.onRequest = { $0.respond($1.stream) }
-        world.run("the rest") { world.completions.count == 6 }
-        #expect(world.completions.filter { $0.kind == .answered }.count == 4)
+        #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.unprocessed == .neverSent })
+        #expect(Set(world.completionOf.keys) == [3, 5])
+        world.run("the rest") {
+            world.server.release()
+            return world.completions.count == 6
+        }
+        #expect(world.completions.count { $0.kind == .answered } == 4)
     }
 
     @Test(arguments: Wire.allCases)
@@ -361,22 +298,17 @@ import Testing
         #expect(world.server.peers.count == 1)
     }
 
-    @Test func `A server that cannot be trusted`() throws {
+    @Test func `A server that cannot be trusted is dialled again and gets nothing`() throws {
         let world = try World(over: .tls)
         let other = try CertificateAuthority(commonName: "someone else")
         world.configuration.tls = try ClientContext(ClientOptions(trust: .pem(other.certificatePEM)))
         try world.start()
-        world.run("failed twice") {
-            world.failedDials >= 2
-        }
-        guard case .connectFailed(let host, let reason, let retryInMs) = world.notes[0] else {
+        world.run("failed twice") { world.failedDials >= 2 }
+        guard case .connectFailed("127.0.0.1", let reason, 20...40) = world.notes[0] else {
             Issue.record("\(world.notes)")
             return
         }
-        #expect(host == "127.0.0.1")
-        #expect(reason.contains("127.0.0.1"))
-        #expect(retryInMs >= 20 && retryInMs <= 40)
-        #expect(world.capacities.isEmpty)
+        #expect(reason.contains("127.0.0.1") && world.capacities.isEmpty)
         // Nothing is connected: whatever is handed over comes back at once.
         world.complete(0..<2)
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.sentAtMs == 0 })
@@ -391,34 +323,29 @@ import Testing
         #expect(world.capacities.isEmpty)
     }
 
-    @Test func `Garbage from an open connection`() throws {
-        let world = try World()
-        world.server.onRequest = { peer, request in
-            guard request.stream == 3 else { return }
-            // DATA on stream 0 is a protocol error.
-            peer.session.appendRaw([0, 0, 1, 0, 0, 0, 0, 0, 0, 1])
+    @Test func `A peer that breaks the protocol is replaced`() throws {
+        let world = try World.connected { world in
+            world.server.onRequest = { peer, request in
+                // DATA on stream 0 is a protocol error.
+                if request.stream == 3 { peer.session.appendRaw([0, 0, 1, 0, 0, 0, 0, 0, 0, 1]) }
+            }
         }
-        try world.connect()
         world.complete(0..<2)
         #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionDied })
         world.run("connected again") { world.capacity > 0 && world.server.peers.count == 2 }
     }
 
     @Test(arguments: ["UnrelatedKeyIdInToken", "TooManyProviderTokenUpdates", "Shutdown", "IdleTimeout"])
-    func `Answers that ask for a new connection`(reason: String) throws {
-        let world = try World()
-        world.server.onRequest = { peer, request in
-            if peer.number == 0 {
-                peer.respond(request.stream, 403, #"{"reason":"\#(reason)"}"#)
-            } else {
-                peer.respond(request.stream)
+    func `Answers that ask for a new connection get one`(reason: String) throws {
+        let world = try World.connected {
+            $0.server.onRequest = { peer, request in
+                let isFirst = peer.number == 0
+                peer.respond(request.stream, isFirst ? 403 : 200, isFirst ? #"{"reason":"\#(reason)"}"# : "")
             }
         }
-        try world.connect()
-        world.complete(0..<1)
+        world.complete(0..<1, status: 403)
         world.run("redialled") { world.server.peers.count == 2 && world.capacity > 0 }
-        world.complete(1..<2)
-        #expect(world.completionOf[1]?.status == 200)
+        world.complete(1..<2, status: 200)
         #expect(world.server.peers[1].arrived.count == 1)
     }
 
@@ -475,37 +402,21 @@ import Testing
         #expect(answered >= 200)
     }
 
-    @Test func `Grows when all streams are taken`() throws {
-        let world = try World { $0.options.settings = [.maxConcurrentStreams(8)] }
-        world.configuration.maximumConnections = 3
-        world.server.onRequest = { [loop = world.loop] peer, request in
-            _ = loop.schedule(afterNs: 30_000_000) { peer.respond(request.stream) }
+    @Test func `A pool grows while all streams are taken and shrinks after idleness`() throws {
+        let world = try World.connected(streams: 8) { world in
+            world.configuration.maximumConnections = 3
+            world.configuration.idleConnectionNs = 1_000_000_000
+            world.server.onRequest = { [loop = world.loop] peer, request in
+                loop.schedule(afterNs: 30_000_000) { peer.respond(request.stream) }
+            }
         }
-        try world.connect()
         var next: UInt32 = 0
         world.run("three connections") {
             world.fill(&next)
-            return world.server.peers.count == 3 && world.capacity >= 24
+            return world.capacity == 24 + 3
         }
-        world.runFor(seconds: 0.3)
+        world.run("one connection") { world.capacity == 8 + 1 }
         #expect(world.server.peers.count == 3)
-    }
-
-    @Test func `Shrinks after idleness`() throws {
-        let world = try World { $0.options.settings = [.maxConcurrentStreams(4)] }
-        world.configuration.maximumConnections = 2
-        world.configuration.idleConnectionNs = 100_000_000
-        world.server.onRequest = { [loop = world.loop] peer, request in
-            _ = loop.schedule(afterNs: 30_000_000) { peer.respond(request.stream) }
-        }
-        try world.connect()
-        var next: UInt32 = 0
-        world.run("two connections") {
-            world.fill(&next)
-            return world.capacity == 8 + 1
-        }
-        world.run("one connection") { world.capacity == 4 }
-        #expect(world.server.peers.count == 2)
         #expect(world.completions.allSatisfy { $0.status == 200 })
     }
 
@@ -520,7 +431,7 @@ import Testing
         world.runFor(seconds: 0.05)
         // One more is handed over when nothing else is unanswered; its body waits.
         #expect(world.completions.count == 16)
-        world.transport.handle(.recall((0..<40).map { NotificationID(slot: NotificationSlot($0), generation: 3) }))
+        world.recall((0..<40))
         world.run("the others were waiting here") { world.completions.count == 39 }
         #expect(world.completions.count { $0.kind == .notProcessed } == 23)
         try world.server.peers[0].session.setStalled(false)
@@ -539,24 +450,6 @@ import Testing
         #expect(world.completions[0].kind == .notProcessed)
         // It answered nobody meanwhile: another connection may do better.
         world.run("given up") { world.server.peers[0].isClosed && world.server.peers.count == 2 }
-    }
-
-    @Test func `A peer that falls silent is dead`() throws {
-        let world = try World()
-        world.configuration.keepalive.silentNs = 40_000_000
-        world.configuration.keepalive.deadNs = 40_000_000
-        world.server.onRequest = { peer, request in
-            if peer.number == 0 { peer.isDeaf = true } else { peer.respond(request.stream) }
-        }
-        try world.connect()
-        world.complete(0..<1)
-        #expect(world.completions[0].kind == .inDoubt && world.completions[0].connectionDied)
-        #expect(world.completions[0].connectionWasSilent, "which is not the notification's fault")
-        #expect(
-            world.notes.contains {
-                if case .disconnected(_, let reason, 1) = $0 { reason.contains("PING") } else { false }
-            })
-        world.run("connected again") { world.capacity > 0 }
     }
 
     /// A box on the way that drops what one notification says, and the rest of its connection with it.
@@ -620,43 +513,5 @@ import Testing
         }
         #expect(world.completionOf[0]?.kind == .inDoubt && world.completionOf[0]?.connectionDied == true)
         #expect(world.completionOf[0]?.connectionWasSilent == false)
-    }
-
-    /// A try that nobody answers counts, lest it be made again without end.
-    @Test func `A peer that answers pings only is not silent`() throws {
-        let world = try World()
-        world.configuration.keepalive.silentNs = 20_000_000
-        world.configuration.keepalive.deadNs = 500_000_000
-        world.configuration.responseTimeoutNs = 400_000_000
-        world.server.onRequest = { _, _ in }
-        try world.connect()
-        world.complete(0..<1)
-        #expect(world.completions[0].kind == .inDoubt && world.completions[0].connectionDied)
-        #expect(!world.completions[0].connectionWasSilent)
-    }
-
-    @Test func `A peer that answers pings lives`() throws {
-        let world = try World()
-        world.configuration.keepalive.silentNs = 20_000_000
-        // Long enough for a machine that is busy elsewhere, short enough to run out within the second below.
-        world.configuration.keepalive.deadNs = 500_000_000
-        var held: [(ServerPeer, Int32)] = []
-        world.server.onRequest = { held.append(($0, $1.stream)) }
-        try world.connect()
-        world.send(0..<1)
-        world.runFor(seconds: 1)
-        #expect(world.completions.isEmpty && world.server.peers.count == 1)
-        held[0].0.respond(held[0].1)
-        world.run("completion") { world.completions.count == 1 }
-    }
-
-    @Test func `An unreachable host`() throws {
-        let world = try World(over: .tls)
-        world.server.stopListening()
-        try world.start()
-        world.run("failed twice") { world.failedDials >= 2 }
-        guard case .connectFailed(_, let reason, _) = world.notes[0] else { return }
-        #expect(reason.contains("127.0.0.1") && reason.contains("refused"))
-        world.close()
     }
 }

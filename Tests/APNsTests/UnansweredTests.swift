@@ -61,22 +61,6 @@ import Testing
         world.run("all have a completion") { world.completions.count == 9 }
     }
 
-    @Test func `Late answers are answers`() throws {
-        let world = try World()
-        world.configuration.unansweredNs = 1_000_000_000
-        var waiting: [(ServerPeer, Int32)] = []
-        world.server.onRequest = { waiting.append(($0, $1.stream)) }
-        try world.connect()
-        for number in 0..<8 as Range<UInt32> {
-            world.send(number..<number + 1)
-            world.run("asked") { !waiting.isEmpty }
-            world.runFor(seconds: 0.3)
-            while let (peer, stream) = waiting.popLast() { peer.respond(stream, 500) }
-            world.run("answered") { world.completionOf[number] != nil }
-        }
-        #expect(world.unanswered.isEmpty)
-    }
-
     /// What was found of the old host says nothing about the new one.
     @Test func `Another configuration begins anew`() throws {
         let world = try World()
@@ -85,26 +69,11 @@ import Testing
         try world.connect()
         world.send(0..<1)
         world.run("told") { world.unanswered.count == 1 }
-        world.transport.replace(configuration: world.configuration, token: try World.providerToken())
+        try world.replace()
         world.run("not any more") { world.unanswered == [Unanswered(host: "127.0.0.1", endedBy: nil), nil] }
         world.runFor(seconds: 0.4)
         #expect(world.unanswered.count == 2, "what drains is the old one's")
         world.server.peers[0].respond(1)
         world.run("answered") { world.completions.count == 1 }
-    }
-
-    /// A host that ends every stream is not asked without end: six sends in doubt or ten refused, and then a tier.
-    @Test(arguments: [(code: ErrorCode.cancel, sends: 6, tier: 1), (code: .refusedStream, sends: 10, tier: 0)])
-    func `What is never answered ends in a tier`(code: ErrorCode, sends: Int, tier: Int) throws {
-        let server = ScriptedServer()
-        server.onRequest = { try? $0.session.reset(stream: $1.stream, code) }
-        let courier = try Courier(server, MachineSettings())
-        defer { courier.stop() }
-        let count = 50
-        for number in 0..<count { courier.receive(World.token(UInt32(number))) }
-        courier.run("all in a tier") { courier.endings.count == count }
-        courier.run("all committed") { courier.committed == Int64(count) }
-        #expect(courier.endings.values.allSatisfy { $0.outcome == nil && $0.tier == tier })
-        #expect(server.arrived <= count * sends)
     }
 }

@@ -1,7 +1,16 @@
 @testable import APNs
-import Bytes
 import Delivery
 import Testing
+
+extension Window {
+    /// Opens an entry and hands it over.
+    @discardableResult
+    fileprivate mutating func add(_ number: UInt32, stream: Int32, end: Int64?, nowNs: Int64 = 10) -> UInt32 {
+        let ticket = open(WindowTests.id(number), token: 1, nowNs: nowNs, nowMs: 1_000 + Int64(number))
+        handed(ticket, stream: stream, end: end)
+        return ticket
+    }
+}
 
 /// The table of <doc:ResendWindow>, row by row, as traces.
 @Suite struct WindowTests {
@@ -22,9 +31,7 @@ import Testing
         var window = Window(timeoutNs: timeoutNs)
         var tickets: [UInt32] = []
         for number in 0..<count {
-            let ticket = window.open(id(number), token: 1, nowNs: 10, nowMs: 1_000 + Int64(number))
-            window.handed(ticket, stream: Int32(number) * 2 + 1, end: Int64(number + 1) * 100)
-            tickets.append(ticket)
+            tickets.append(window.add(number, stream: Int32(number) * 2 + 1, end: Int64(number + 1) * 100))
         }
         window.kernelTook(kernelHas, nowNs: 20)
         return (window, tickets)
@@ -62,34 +69,23 @@ import Testing
         #expect(window.count == 1)
     }
 
-    @Test func `Go away with nothing processed`() {
-        var (window, _) = Self.window(2)
-        var closed: [Window.Closed] = []
-        window.goneAway(last: 0, into: &closed)
-        #expect(closed.map(\.kind) == [.notProcessed, .notProcessed] && closed.allSatisfy(\.isRefused))
-        #expect(window.isEmpty)
-    }
-
-    @Test func `Refused stream is not processed`() {
-        var (window, tickets) = Self.window(1)
-        #expect(window.ended(tickets[0], isRefused: true, status: 0) == Self.closed(0, .notProcessed, isRefused: true))
-    }
-
-    @Test func `Another reset is in doubt`() {
-        var (window, tickets) = Self.window(1)
-        #expect(window.ended(tickets[0], isRefused: false, status: 0) == Self.closed(0, .inDoubt))
-    }
-
-    @Test func `A reset before end stream was written is not processed`() {
-        var (window, tickets) = Self.window(2, kernelHas: 199)
-        #expect(window.ended(tickets[0], isRefused: false, status: 0) == Self.closed(0, .inDoubt))
-        #expect(window.ended(tickets[1], isRefused: false, status: 0) == Self.closed(1, .notProcessed, isRefused: true))
-    }
-
-    @Test func `A body cut off is decided by its status`() {
-        var (window, tickets) = Self.window(2)
-        #expect(window.ended(tickets[0], isRefused: false, status: 410) == Self.closed(0, .answered))
-        #expect(window.ended(tickets[1], isRefused: true, status: 503) == Self.closed(1, .answered))
+    /// The kernel has the whole request only where it has 100 bytes.
+    @Test(
+        arguments: [
+            (100, true, 0, .notProcessed, true), (100, false, 0, .inDoubt, false),
+            (99, false, 0, .notProcessed, true), (99, true, 0, .notProcessed, true),
+            (100, false, 410, .answered, false), (100, true, 503, .answered, false),
+        ] as [(Int64, Bool, UInt16, Completion.Kind, Bool)])
+    func `A stream that ends is decided by its status, else by what the kernel has`(
+        kernelHas: Int64, isRefused: Bool, status: UInt16, kind: Completion.Kind, countsAsRefused: Bool
+    ) {
+        var (window, tickets) = Self.window(1, kernelHas: kernelHas)
+        let waiting = window.add(1, stream: 3, end: nil)
+        let closed = window.ended(tickets[0], isRefused: isRefused, status: status)
+        #expect(closed == Self.closed(0, kind, isRefused: countsAsRefused))
+        // Nothing of the end of a body that waits was ever out.
+        #expect(
+            window.ended(waiting, isRefused: false, status: 0) == Self.closed(1, .notProcessed, isRefused: true))
     }
 
     @Test(arguments: [
@@ -97,8 +93,7 @@ import Testing
     ])
     func `A lost connection leaves in doubt what the kernel had`(written: Int64, inDoubt: Int) {
         var (window, _) = Self.window(3, kernelHas: 0)
-        let late = window.open(Self.id(9), token: 1, nowNs: 10, nowMs: 1_009)
-        window.handed(late, stream: 99, end: nil)
+        window.add(9, stream: 99, end: nil, nowNs: 10)
         var closed: [Window.Closed] = []
         window.lost(written: written, into: &closed)
         #expect(closed.count == 4)
@@ -127,10 +122,8 @@ import Testing
 
     @Test func `A body that cannot be sent in time is not processed`() {
         var window = Window(timeoutNs: Self.timeoutNs)
-        let ticket = window.open(Self.id(0), token: 1, nowNs: 10, nowMs: 1_000)
-        window.handed(ticket, stream: 1, end: nil)
-        let quick = window.open(Self.id(1), token: 1, nowNs: 10, nowMs: 1_001)
-        window.handed(quick, stream: 3, end: 100)
+        window.add(0, stream: 1, end: nil, nowNs: 10)
+        let quick = window.add(1, stream: 3, end: 100, nowNs: 10)
         #expect(window.responded(quick) != nil)
         #expect(window.nextDeadlineNs == 10 + Self.timeoutNs)
         #expect(
@@ -142,10 +135,8 @@ import Testing
     @Test func `A connection that answers nobody is given up`() {
         var (window, tickets) = Self.window(2)
         #expect(window.responded(tickets[0]) != nil)
-        let late = window.open(Self.id(7), token: 1, nowNs: 30, nowMs: 1_007)
-        window.handed(late, stream: 9, end: 900)
-        let unsent = window.open(Self.id(8), token: 1, nowNs: 30, nowMs: 1_008)
-        window.handed(unsent, stream: 11, end: nil)
+        window.add(7, stream: 9, end: 900, nowNs: 30)
+        window.add(8, stream: 11, end: nil, nowNs: 30)
         window.kernelTook(900, nowNs: 40)
         // The second was sent before the first was answered.
         #expect(window.expire(nowNs: 40 + Self.timeoutNs) == .entry(stream: 3, Self.closed(1, .inDoubt)))
@@ -156,13 +147,6 @@ import Testing
         var silent = Self.closed(7, .inDoubt, died: true)
         silent.wasSilent = true
         #expect(closed == [silent, Self.closed(8, .notProcessed)])
-    }
-
-    /// A reset of another stream is a sign of life, too.
-    @Test func `A reset is an answer`() {
-        var (window, tickets) = Self.window(2)
-        #expect(window.ended(tickets[1], isRefused: true, status: 0) != nil)
-        #expect(window.expire(nowNs: 20 + Self.timeoutNs) == .entry(stream: 1, Self.closed(0, .inDoubt)))
     }
 
     /// Whoever is first among those the kernel has not yet closes; the next one's time runs all the same.
@@ -196,33 +180,21 @@ import Testing
 
     @Test func `The nearer of two deadlines is next`() {
         var window = Window(timeoutNs: Self.timeoutNs)
-        let slow = window.open(Self.id(0), token: 1, nowNs: 10, nowMs: 0)
-        window.handed(slow, stream: 1, end: nil)
-        let quick = window.open(Self.id(1), token: 1, nowNs: 10, nowMs: 0)
-        window.handed(quick, stream: 3, end: 100)
+        let slow = window.add(0, stream: 1, end: nil, nowNs: 10)
+        window.add(1, stream: 3, end: 100, nowNs: 10)
         window.kernelTook(100, nowNs: 50)
         #expect(window.nextDeadlineNs == 10 + Self.timeoutNs, "the body that waits")
         _ = window.ended(slow, isRefused: true, status: 0)
         #expect(window.nextDeadlineNs == 50 + Self.timeoutNs)
-        let slower = window.open(Self.id(2), token: 1, nowNs: 90, nowMs: 0)
-        window.handed(slower, stream: 5, end: nil)
+        window.add(2, stream: 5, end: nil, nowNs: 90)
         #expect(window.nextDeadlineNs == 50 + Self.timeoutNs, "the one that was sent before")
-    }
-
-    /// A reset while the body waits: nothing of its end was ever out.
-    @Test func `A reset while the body waits is not in doubt`() {
-        var (window, _) = Self.window(1)
-        let slow = window.open(Self.id(1), token: 1, nowNs: 10, nowMs: 1_001)
-        window.handed(slow, stream: 3, end: nil)
-        #expect(window.ended(slow, isRefused: false, status: 0) == Self.closed(1, .notProcessed, isRefused: true))
     }
 
     /// What was answered before a request was opened says nothing about the connection since.
     @Test func `Only answers after a body began to wait show that the connection lives`() {
         var (window, tickets) = Self.window(1)
         #expect(window.responded(tickets[0]) != nil)
-        let slow = window.open(Self.id(1), token: 1, nowNs: 30, nowMs: 1_001)
-        window.handed(slow, stream: 3, end: nil)
+        window.add(1, stream: 3, end: nil, nowNs: 30)
         #expect(window.expire(nowNs: 30 + Self.timeoutNs) == .connection)
     }
 
@@ -250,20 +222,10 @@ import Testing
         #expect(window.responded(last) == nil && window.ended(.max, isRefused: false, status: 200) == nil)
     }
 
-    /// What never left is told apart from what the peer refused.
-    @Test func `What never left was not refused`() {
-        var (window, _) = Self.window(1, kernelHas: 0)
-        var closed: [Window.Closed] = []
-        window.lost(written: 99, into: &closed)
-        #expect(closed == [Self.closed(0, .notProcessed)])
-    }
-
     @Test func `A body that waited is timed from its end`() {
         var window = Window(timeoutNs: Self.timeoutNs)
-        let slow = window.open(Self.id(0), token: 1, nowNs: 10, nowMs: 1_000)
-        window.handed(slow, stream: 1, end: nil)
-        let quick = window.open(Self.id(1), token: 1, nowNs: 10, nowMs: 1_001)
-        window.handed(quick, stream: 3, end: 100)
+        let slow = window.add(0, stream: 1, end: nil, nowNs: 10)
+        window.add(1, stream: 3, end: 100, nowNs: 10)
         window.kernelTook(100, nowNs: 50)
         _ = window.responded(.max)
         window.bodySent(slow, end: 200)
@@ -281,71 +243,5 @@ import Testing
         var closed: [Window.Closed] = []
         window.lost(written: .max, into: &closed)
         #expect(closed.map(\.id) == [Self.id(0)])
-    }
-
-    /// Whatever happens in whatever order, every entry closes exactly once.
-    @Test(arguments: 0..<300)
-    func `Every entry closes once`(seed: Int) {
-        var random = SplitMix64(seed: UInt64(seed))
-        var window = Window(timeoutNs: 500)
-        var tickets: [UInt32: UInt32] = [:]
-        var waiting: [UInt32] = []
-        var completions: [NotificationID: Int] = [:]
-        var opened: UInt32 = 0
-        var end: Int64 = 0
-        var now: Int64 = 1
-        func count(_ closed: Window.Closed?) {
-            guard let closed else { return }
-            completions[closed.id, default: 0] += 1
-        }
-        for _ in 0..<400 {
-            now += Int64.random(in: 0...40, using: &random)
-            var closed: [Window.Closed] = []
-            switch Int.random(in: 0..<100, using: &random) {
-            case 0..<45:
-                let ticket = window.open(Self.id(opened), token: 1, nowNs: now, nowMs: 0)
-                tickets[opened] = ticket
-                if Bool.random(using: &random) {
-                    end += 10
-                    window.handed(ticket, stream: Int32(opened) * 2 + 1, end: end)
-                } else {
-                    window.handed(ticket, stream: Int32(opened) * 2 + 1, end: nil)
-                    waiting.append(opened)
-                }
-                opened += 1
-            case 45..<60:
-                window.kernelTook(Int64.random(in: 0...max(1, end), using: &random), nowNs: now)
-            case 60..<70:
-                if let number = waiting.popLast(), completions[Self.id(number)] == nil {
-                    end += 10
-                    window.bodySent(tickets[number]!, end: end)
-                }
-            case 70..<90:
-                let number = UInt32.random(in: 0..<max(1, opened), using: &random)
-                guard completions[Self.id(number)] == nil, let ticket = tickets[number] else { break }
-                count(
-                    Bool.random(using: &random)
-                        ? window.responded(ticket)
-                        : window.ended(ticket, isRefused: Bool.random(using: &random), status: 0))
-            case 90..<97:
-                while let expiry = window.expire(nowNs: now) {
-                    switch expiry {
-                    case .entry(_, let entry): count(entry)
-                    case .connection: window.lost(written: end / 3, isSilent: true, into: &closed)
-                    }
-                }
-            case 97: window.goneAway(last: Int32(opened), into: &closed)
-            default: break
-            }
-            closed.forEach { count($0) }
-            #expect(window.count == Int(opened) - completions.count)
-            if let deadline = window.nextDeadlineNs { #expect(deadline > 0) }
-        }
-        var closed: [Window.Closed] = []
-        window.lost(written: end / 2, into: &closed)
-        closed.forEach { count($0) }
-        #expect(window.isEmpty)
-        #expect(completions.count == Int(opened))
-        #expect(completions.values.allSatisfy { $0 == 1 })
     }
 }

@@ -51,7 +51,7 @@ extension DeliveryMachine {
     private func checkDeviceQueues(_ census: inout Census) {
         var heads = 0
         var members = 0
-        for slot in store.slots where store[slot].state != .free && store[slot].standing == .member {
+        for slot in store.slots where store[slot].state != .free && store[slot].isInDeviceQueue {
             // All but the first wait for it.
             guard store[slot].state != .queued else { continue }
             heads += 1
@@ -61,7 +61,7 @@ extension DeliveryMachine {
                 last = store[last].queue.next
                 count += 1
                 census.expect(
-                    store[last].state == .queued && store[last].standing == .member, "who waits in a device queue waits"
+                    store[last].state == .queued && store[last].isInDeviceQueue, "who waits in a device queue waits"
                 )
             }
             members += count
@@ -78,8 +78,6 @@ extension DeliveryMachine {
         let found = census.partitions[Int(partition.number)]
         census.expect(ledger[partition].open, is: found.open, "open notifications of a partition")
         census.expect(ledger[partition].deadLetters, is: found.deadLetters, "dead letters of a partition")
-        census.expect(
-            ledger[partition].parked, is: found.parked, "who waits beside device queues")
         let behind = check(ledger[partition].behindHorizon, "behind the horizon", &census) { $0 == .behindHorizon }
         census.expect(behind, is: found.behindHorizon, "who waits for the reach")
 
@@ -102,9 +100,6 @@ extension DeliveryMachine {
         census.expect(ledger[partition].fanOuts, is: fanOuts, "open fan-outs")
         let watermark = ledger[partition].ledger.committable
         census.expect(last <= ledger[partition].ledger.highestReceived, "what is open was received")
-        census.expect(
-            ledger[partition].ledger.highestArrived <= ledger[partition].ledger.highestReceived,
-            "what arrived was received")
         // After an offset reset the group has what was committed before, until the next commit.
         if let committed = ledger[partition].committed, ledger[partition].lastCommit != nil {
             census.expect(committed <= watermark ?? -1, "nothing above the watermark is committed")
@@ -113,7 +108,8 @@ extension DeliveryMachine {
             census.expect(pending.offset <= watermark ?? -1, "nothing above the watermark is being committed")
             let flight = ledger.commits[ledger[partition].flight]
             census.expect(
-                flight.partitions.contains(ledger[partition].id), "a commit under way is in its flight")
+                flight.isInFlight && flight.entries.contains { $0.partition == ledger[partition].id },
+                "a commit under way is in its flight")
         }
         checkAdmission(partition, &census)
     }
@@ -133,19 +129,16 @@ extension DeliveryMachine {
 
     private func checkLedger(_ census: inout Census) {
         var admitting = 0
-        var beside = 0
-        var unassigned = 0
+        var suspended = 0
         for partition in ledger.slots {
             if ledger[partition].firstAdmitting != .none { admitting += 1 }
-            if !ledger[partition].isAssigned { unassigned += 1 }
-            beside += ledger[partition].parked
+            if ledger[partition].phase == .suspended { suspended += 1 }
             if ledger[partition].isShared {
                 census.groups[ledger[partition].group].partitions += 1
             }
         }
         census.expect(ledger.admittingCount, is: admitting, "partitions with something to admit")
-        census.expect(ledger.unassignedCount, is: unassigned, "detached and suspended partitions")
-        census.expect(ledger.parked, is: beside, "who waits beside device queues, of all partitions")
+        census.expect(ledger.suspendedCount, is: suspended, "suspended partitions")
     }
 
     // MARK: Room
@@ -230,16 +223,16 @@ extension DeliveryMachine {
     // MARK: Circuits
 
     private func checkCircuits(_ census: inout Census) {
-        for probe in dispatch.breakers.probes {
-            census.expect(
-                store[probe.slot].generation == probe.generation && store[probe.slot].state != .free
-                    && dispatch.breakers.isProbe(probe.slot, in: store),
-                "a circuit's probe is there, and of an app of the circuit's")
-        }
         for app in apps.indices {
+            for probe in dispatch.breakers.probes(of: app) {
+                census.expect(
+                    store[probe.slot].generation == probe.generation && store[probe.slot].state != .free
+                        && dispatch.breakers.isProbe(probe.slot, in: store),
+                    "a circuit's probe is there, and of its app")
+            }
+            let breaker = dispatch.breakers.apps[app]
             census.expect(
-                dispatch.breakers.isGated(app)
-                    == (dispatch.breakers.isClosed(app) || dispatch.breakers.openTopics(app) > 0),
+                breaker.isGated == (breaker.isClosed || !breaker.topics.isEmpty),
                 "what may have to be deferred is looked at")
         }
     }
@@ -265,7 +258,6 @@ private struct Census {
         var open = 0
         var deadLetters = 0
         var behindHorizon = 0
-        var parked = 0
     }
 
     struct OfRecord {
@@ -313,7 +305,7 @@ private struct Census {
         countedBytes += Int(notification.countedBytes)
         blockBytes -= Int(notification.countedBytes)
         take(Int(notification.countedBytes), app: app, group: group)
-        if notification.standing == .member { inDeviceQueues += 1 }
+        if notification.isInDeviceQueue { inDeviceQueues += 1 }
 
         records[notification.record, default: OfRecord()].unsettled += 1
         if notification.tries.past == .inDoubt { records[notification.record]?.doubts += 1 }
@@ -328,7 +320,7 @@ private struct Census {
         case .backingOff:
             hold(notification)
             backingOff += 1
-        case .handed, .orphaned:
+        case .handed:
             hold(notification)
             records[notification.record]?.handed += 1
             if notification.isSuspect { apps[app].quarantined += 1 } else { apps[app].outstanding += 1 }
@@ -341,7 +333,9 @@ private struct Census {
         partitions[Int(partition.number)].open += 1
         if notification.state == .concluded(.deadLetter) { partitions[Int(partition.number)].deadLetters += 1 }
         if notification.state == .behindHorizon { partitions[Int(partition.number)].behindHorizon += 1 }
-        if notification.standing == .parked { partitions[Int(partition.number)].parked += 1 }
+        if notification.state == .behindHorizon, notification.isInDeviceQueue {
+            broken.append("what waits for the horizon is in no device queue")
+        }
     }
 
     /// It needs its record's body.

@@ -8,10 +8,10 @@ struct CircuitTests {
     static let second: Int64 = 1_000_000_000
 
     @Test func `One probe at a time, at intervals that double from one second to a minute`() {
-        var circuit = Circuit(.host(app: 0))
+        var circuit = Circuit()
         expect(circuit.admits(Self.id(1), nowNs: 0), is: true)
-        expect(circuit.fault(.badCertificate, handedNs: 0, nowNs: 10), is: .opened)
-        expect(circuit.fault(.badCertificate, handedNs: 0, nowNs: 11), is: .none)
+        expect(circuit.fault(.badCertificate, handedNs: 0, nowNs: 10), is: true)
+        expect(circuit.fault(.badCertificate, handedNs: 0, nowNs: 11), is: false)
         var nowNs: Int64 = 10
         for delay in [1, 2, 4, 8, 16, 32, 60, 60] as [Int64] {
             expect(circuit.admits(Self.id(1), nowNs: nowNs + delay * Self.second - 1), is: false)
@@ -24,28 +24,27 @@ struct CircuitTests {
         expect(circuit.admits(Self.id(4), nowNs: nowNs), is: true)
         circuit.close(nowNs: nowNs)
         expect(circuit.admits(Self.id(5), nowNs: nowNs), is: true)
-        expect(circuit.fault(.badCertificate, handedNs: nowNs, nowNs: nowNs), is: .opened)
+        expect(circuit.fault(.badCertificate, handedNs: nowNs, nowNs: nowNs), is: true)
         expect(circuit.admits(Self.id(1), nowNs: nowNs + Self.second - 1), is: false)
         expect(circuit.admits(Self.id(1), nowNs: nowNs + Self.second), is: true)
     }
 
     @Test func `A probe that ends without an answer makes room for the next at once`() {
-        var circuit = Circuit(.host(app: 0))
+        var circuit = Circuit()
         _ = circuit.fault(.badCertificate, handedNs: 0, nowNs: 0)
         expect(circuit.admits(Self.id(1), nowNs: Self.second), is: true)
         circuit.probeEnded()
         expect(circuit.admits(Self.id(2), nowNs: Self.second), is: true)
     }
 
-    @Test
-    func `An answer to a try from before it closed does not open it; from before the replacement it is outdated`() {
-        var circuit = Circuit(.host(app: 0))
+    @Test func `An answer to a try from before it closed, or was replaced, does not open it`() {
+        var circuit = Circuit()
         _ = circuit.fault(.badCertificate, handedNs: 0, nowNs: 0)
         circuit.close(nowNs: 100)
-        expect(circuit.fault(.badCertificate, handedNs: 99, nowNs: 200), is: .none)
+        expect(circuit.fault(.badCertificate, handedNs: 99, nowNs: 200), is: false)
         circuit.replaced(nowNs: 300)
-        expect(circuit.fault(.badCertificate, handedNs: 299, nowNs: 400), is: .outdated)
-        expect(circuit.fault(.badCertificate, handedNs: 300, nowNs: 400), is: .opened)
+        expect(circuit.fault(.badCertificate, handedNs: 299, nowNs: 400), is: false)
+        expect(circuit.fault(.badCertificate, handedNs: 300, nowNs: 400), is: true)
     }
 }
 
@@ -53,13 +52,6 @@ struct MachineCircuitTests {
     static let shop = ["apns-topic": "com.example.shop"]
     static let news = ["apns-topic": "com.example.news"]
     static let held = "retry(tier: 0) attempt 0 held sends 0 doubt 0"
-
-    static func sharing(_ number: Int) -> [AppRoute] {
-        [
-            ReloadTests.changed(Rig.app) { $0.credential = number },
-            ReloadTests.changed(Rig.news) { $0.credential = number },
-        ]
-    }
 
     static let opened = DeliveryEvent.circuitOpened(.credential(of: AppIndex(0)), reason: .badCertificate)
     static let closed = DeliveryEvent.circuitClosed(.credential(of: AppIndex(0)))
@@ -211,22 +203,8 @@ struct MachineCircuitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Apps with one credential and environment share a circuit, others do not`() {
-        for (apps, isShared) in [(Self.sharing(7), true), ([Rig.app, Rig.news], false)] {
-            let (rig, partition) = Self.open(apps)
-            rig.receive(partition, 1, "n", headers: Self.news)
-            #expect(rig.send() == (isShared ? [] : ["n"]))
-            expect(rig.machine.appStatuses.map { $0.credentialOpenNs != nil }, is: [true, isShared])
-        }
-        var apps = Self.sharing(7)
-        apps[1].environment = .development
-        let (rig, partition) = Self.open(apps)
-        rig.receive(partition, 1, "n", headers: Self.news)
-        #expect(rig.send() == ["n"])
-    }
-
     @Test func `Replacing the credential closes it at once; what was refused with the old one is resent`() {
-        let rig = Rig(apps: Self.sharing(7))
+        let rig = Rig(apps: [Rig.app, Rig.news])
         let partition = rig.assignReady()
         rig.receive(partition, 0, "x", headers: Self.shop)
         rig.receive(partition, 1, "y", headers: Self.shop)
@@ -235,12 +213,12 @@ struct MachineCircuitTests {
         rig.settle()
         _ = rig.machine.takeEvents()
         rig.wait(ms: 10)
-        rig.machine.credentialReplaced(8, now: rig.now)
+        rig.machine.credentialReplaced(AppIndex(1), now: rig.now)
         #expect(rig.machine.takeEvents() == [])
-        rig.machine.credentialReplaced(7, now: rig.now)
+        rig.machine.credentialReplaced(AppIndex(0), now: rig.now)
         #expect(rig.machine.takeEvents() == [Self.closed])
-        rig.receive(partition, 2, "n", headers: Self.news)
-        #expect(rig.send() == ["n"])
+        rig.receive(partition, 2, "z", headers: Self.shop)
+        #expect(rig.send() == ["z"])
         rig.answer("y", 403, .badCertificate)
         #expect(rig.send() == ["y"])
         #expect(rig.machine.takeEvents() == [])
@@ -249,37 +227,11 @@ struct MachineCircuitTests {
         #expect(rig.machine.takeEvents() == [Self.opened])
     }
 
-    @Test func `A reload that gives the app another credential leaves the open circuit behind`() {
-        let (rig, partition) = Self.open(Self.sharing(7))
-        _ = rig.machine.replaceApps(
-            [ReloadTests.changed(Rig.app) { $0.credential = 8 }, Self.sharing(7)[1]], now: rig.now)
-        rig.receive(partition, 1, "a", headers: Self.shop)
-        rig.receive(partition, 2, "n", headers: Self.news)
-        #expect(rig.send() == ["a"])
-    }
-
-    @Test
-    func `A reload that gives the only app of an open circuit another credential closes it, and its probe is none`() {
-        for hasProbe in [false, true] {
-            let (rig, partition) = Self.open([ReloadTests.changed(Rig.app) { $0.credential = 7 }])
-            rig.wait(ms: 1_000)
-            if hasProbe {
-                rig.receive(partition, 1, "p", headers: Self.shop)
-                #expect(rig.send() == ["p"])
-            }
-            _ = rig.machine.takeEvents()
-            _ = rig.machine.replaceApps([ReloadTests.changed(Rig.app) { $0.credential = 8 }], now: rig.now)
-            #expect(rig.machine.takeEvents().contains(Self.closed))
-            expect(rig.machine.appStatuses.map { $0.credentialOpenNs != nil }, is: [false])
-            rig.receive(partition, 2, "a", headers: Self.shop)
-            #expect(rig.send() == ["a"])
-            if hasProbe { rig.answer("p", 403, .badCertificate) }
-            rig.answer("a")
-            // Back to the one before: it is tried as a new one is.
-            _ = rig.machine.replaceApps([ReloadTests.changed(Rig.app) { $0.credential = 7 }], now: rig.now)
-            rig.receive(partition, 3, "b", headers: Self.shop)
-            #expect(rig.send() == ["b"])
-        }
+    @Test func `Each app has a circuit of its own`() {
+        let (rig, partition) = Self.open([Rig.app, Rig.news])
+        rig.receive(partition, 1, "n", headers: Self.news)
+        #expect(rig.send() == ["n"])
+        expect(rig.machine.appStatuses.map { $0.credentialOpenNs != nil }, is: [true, false])
     }
 
     @Test func `TopicMismatch: only that topic of the app is held, and a probe of it closes it`() {
@@ -315,7 +267,7 @@ struct MachineCircuitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `The circuits of a removed app close, those of its topics, too, and count towards no limit`() {
+    @Test func `The circuits of a removed app close, those of its topics, too`() {
         let rig = Rig(apps: [Rig.app, Rig.news])
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a", headers: Self.shop)
@@ -375,20 +327,6 @@ struct MachineCircuitTests {
         rig.answer("d")
         #expect(Set(rig.settle().map(\.description)) == ["c \(Self.held)", "d accepted  sends 1 doubt 0"])
         #expect(rig.isEmpty)
-    }
-
-    @Test func `A reload that gives the probe's app another credential: the old circuit waits for another probe`() {
-        let (rig, partition) = Self.open(Self.sharing(7))
-        rig.wait(ms: 1_000)
-        rig.receive(partition, 1, "a", headers: Self.shop)
-        #expect(rig.send() == ["a"])
-        _ = rig.machine.replaceApps(
-            [ReloadTests.changed(Rig.app) { $0.credential = 8 }, Self.sharing(7)[1]], now: rig.now)
-        rig.answer("a")
-        rig.receive(partition, 2, "n", headers: Self.news)
-        rig.receive(partition, 3, "m", headers: Self.news)
-        #expect(rig.send() == ["n"])
-        expect(rig.machine.appStatuses.map { $0.credentialOpenNs != nil }, is: [false, true])
     }
 
     @Test func `One app that cannot connect waits; with several, it is held after five seconds, until it can`() {

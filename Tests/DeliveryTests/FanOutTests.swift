@@ -32,7 +32,7 @@ struct FanOutTests {
 
     @Test func `Indexes that the map names are skipped`() {
         let rig = Rig()
-        let map = CommitMap(reach: 1, partials: [.init(offset: 0, indexes: [0..<1, 2..<3])])
+        let map = CommitMap(horizon: 1, partials: [.init(offset: 0, indexes: [0..<1, 2..<3])])
         let partition = rig.assign(committed: 0, map: map)
         rig.commit()
         rig.receive(partition, 0, envelope: ["a", "b", "c", "d"])

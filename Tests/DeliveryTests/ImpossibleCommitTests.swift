@@ -103,7 +103,7 @@ struct ImpossibleCommitTests {
     @Test
     func `Where commits are taken, one app's notifications above the reach hold up another's for five seconds at most`()
     {
-        let (rig, partition, _) = Self.deniedLater([Rig.app, LeavingSpanTests.slow])
+        let (rig, partition, _) = Self.deniedLater([Rig.app, MapSpanTests.slow])
         let slow = ["apns-topic": "com.example.slow"]
         var offset: Int64 = 0
         func fill() {
@@ -257,7 +257,7 @@ struct ImpossibleCommitTests {
         #expect(rig.send() == [])
         // It allows the first only.
         rig.wait(ms: 10_000)
-        #expect(rig.commit().map(\.map.reach) == [5])
+        #expect(rig.commit().map(\.map.horizon) == [5])
         var order: [String] = []
         func send() {
             rig.send()
@@ -290,7 +290,7 @@ struct ImpossibleCommitTests {
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         rig.wait(ms: 10_000)
         // It allows the first only, which has no connection.
-        #expect(rig.commit().map(\.map.reach) == [5])
+        #expect(rig.commit().map(\.map.horizon) == [5])
         #expect(rig.send() == [])
         rig.wait(ms: 2_000)
         rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)
@@ -306,21 +306,6 @@ struct ImpossibleCommitTests {
         rig.settle()
         #expect(order == [0, 5].map { #"{"aps":{"badge":\#($0)}}"# })
         #expect(rig.isEmpty)
-    }
-
-    @Test func `What waited before its commits became impossible leaves its device queue, too`() {
-        let rig = Rig()
-        let denied = rig.assign(0)
-        rig.receive(denied, 0, "a")
-        #expect(rig.send() == [])
-        let other = rig.assign(1)
-        rig.receive(other, 0, "a")
-        #expect(rig.takeCommit(of: .requests).count == 2)
-        rig.finishCommit([.unattributed, .acknowledged])
-        #expect(rig.send() == [])
-        #expect(rig.takeCommit(of: .requests).map(\.partition) == [denied])
-        rig.finishCommit([.impossible])
-        #expect(rig.send() == ["a"])
     }
 
     @Test func `A circuit's probe that waits for its commit makes room for another's`() {

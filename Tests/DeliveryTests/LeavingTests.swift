@@ -76,7 +76,7 @@ struct LeavingTests {
         rig.finishCommit([.metadataTooLarge])
         let half = rig.machine.takeCommit(of: .requests, now: rig.now)
         #expect(half.count == 1 && half[0].metadata.count <= characters / 2)
-        #expect(half[0].metadata.withUnsafeBytes { CommitMap(metadata: $0, base: 0) }?.reach ?? 0 > 400)
+        #expect(half[0].metadata.withUnsafeBytes { CommitMap(metadata: $0, base: 0) }?.horizon.offset ?? 0 > 400)
         rig.finishCommit([.acknowledged])
         let events = rig.machine.takeEvents()
         #expect(events.contains(.metadataRefused(partition, characters: characters)))
@@ -120,7 +120,7 @@ struct LeavingTests {
         for offset in 0..<900 { rig.receive(partition, Int64(offset), "d\(offset)") }
         #expect(rig.send().count == 500)
         let raised = rig.takeCommit()
-        #expect(raised.map(\.map.reach) == [2_505], "501 and four times as many")
+        #expect(raised.map(\.map.horizon) == [2_505], "501 and four times as many")
         #expect(rig.send() == [])
         rig.finishCommit([.acknowledged])
         #expect(rig.send().count == 400)
@@ -137,7 +137,7 @@ struct LeavingTests {
 
     @Test func `Below the reach of an owner that died: in doubt, unless the map names it, or it came later`() {
         let rig = Rig()
-        let partition = rig.assign(committed: 0, map: CommitMap(reach: 3, settled: [1..<2]))
+        let partition = rig.assign(committed: 0, map: CommitMap(horizon: 3, settled: [1..<2]))
         rig.commit()
         for offset in 0..<5 { rig.receive(partition, Int64(offset), "d\(offset)") }
         for device in rig.send() { rig.answer(device) }
@@ -150,14 +150,14 @@ struct LeavingTests {
 
     @Test func `Two deaths in a row: what the first owner may have sent stays below the reach until it is settled`() {
         let rig = Rig()
-        let partition = rig.assign(committed: 0, map: CommitMap(reach: 5_000))
-        #expect(rig.commit().map(\.map.reach) == [5_000])
+        let partition = rig.assign(committed: 0, map: CommitMap(horizon: 5_000))
+        #expect(rig.commit().map(\.map.horizon) == [5_000])
         rig.receive(partition, 0, "a")
         rig.send()
         rig.answer("a")
         #expect(rig.settle().map(\.description) == ["a accepted  sends 2 doubt 1"])
         rig.wait(ms: 50)
-        #expect(rig.commit().map(\.map.reach) == [5_000])
+        #expect(rig.commit().map(\.map.horizon) == [5_000])
         rig.receive(partition, 4_999, "b")
         rig.send()
         rig.answer("b")
@@ -165,12 +165,12 @@ struct LeavingTests {
         rig.wait(ms: 50)
         let last = rig.commit()
         #expect(last.map(\.offset) == [5_000])
-        #expect(last.allSatisfy { ($0.map.reach ?? 0) > 5_000 })
+        #expect(last.allSatisfy { $0.map.horizon.offset > 5_000 })
     }
 
     @Test func `No record beyond the end of the log at assignment can have been sent before`() {
         let rig = Rig()
-        let text = CommitMapTests.text(base: 0, CommitMap(reach: 500)).text
+        let text = CommitMapTests.text(base: 0, CommitMap(horizon: 500)).text
         let partition = text.withUnsafeBytes {
             rig.machine.assign(
                 topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: 0, metadata: $0,
@@ -186,15 +186,15 @@ struct LeavingTests {
 
     @Test func `Two deaths in a row: what was beyond the end of the log is not handed on as doubt`() {
         let rig = Rig()
-        let text = CommitMapTests.text(base: 7, CommitMap(reach: 50_000)).text
+        let text = CommitMapTests.text(base: 7, CommitMap(horizon: 50_000)).text
         let partition = text.withUnsafeBytes {
             rig.machine.assign(
                 topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: 7, metadata: $0,
                 logEnd: 12)
         }
-        #expect(rig.commit().map(\.map.reach) == [507])
+        #expect(rig.commit().map(\.map.horizon) == [507])
         rig.machine.revoke([partition])
-        #expect(rig.commit().map(\.map.reach) == [12])
+        #expect(rig.commit().map(\.map.horizon) == [12])
     }
 
     @Test func `Foreign metadata is ignored, and told; what its writer may have sent is in doubt`() {
@@ -270,7 +270,7 @@ struct LeavingTests {
         #expect(rig.send() == [])
         rig.settle()
         #expect(
-            rig.commit() == [.init(partition: partition, offset: 1, map: CommitMap(reach: 2, settled: [2..<3]))])
+            rig.commit() == [.init(partition: partition, offset: 1, map: CommitMap(horizon: 2, settled: [2..<3]))])
         expect(rig.machine.isDrained(partition), is: true)
     }
 
@@ -288,7 +288,7 @@ struct LeavingTests {
         rig.commit()
         expect(rig.machine.isDrained(partition), is: false)
         rig.machine.stopWaiting([partition])
-        #expect(rig.commit() == [.init(partition: partition, offset: 0, map: CommitMap(reach: 2))])
+        #expect(rig.commit() == [.init(partition: partition, offset: 0, map: CommitMap(horizon: 2))])
         expect(rig.machine.isDrained(partition), is: true)
         rig.machine.release([partition])
         rig.answer("a")
@@ -361,7 +361,7 @@ struct LeavingTests {
 
     @Test func `Nothing was received: what was inherited is handed on`() {
         let rig = Rig()
-        let map = CommitMap(reach: 40, settled: [3..<9], partials: [.init(offset: 12, indexes: [1..<2])])
+        let map = CommitMap(horizon: 40, settled: [3..<9], partials: [.init(offset: 12, indexes: [1..<2])])
         let partition = rig.assign(committed: 2, map: map)
         rig.commit()
         rig.machine.revoke([partition])
@@ -396,7 +396,7 @@ struct LeavingTests {
         rig.settle()
         #expect(rig.isEmpty)
         rig.wait(ms: 50)
-        #expect(rig.commit() == [.init(partition: again, offset: 2, map: CommitMap(reach: 502))])
+        #expect(rig.commit() == [.init(partition: again, offset: 2, map: CommitMap(horizon: 502))])
     }
 
     @Test func `A commit in flight of a partition that is lost is nobody's`() {

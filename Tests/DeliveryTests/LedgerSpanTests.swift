@@ -63,52 +63,6 @@ struct LedgerSpanTests {
         }
     }
 
-    /// Random ledgers, of which some records stay open: from where on a map can name them, whatever else settles.
-    @Test(arguments: 0..<60)
-    func `What is said to be nameable is named whole, whichever of the open records settle`(_ seed: UInt64) throws {
-        var random = SplitMix64(seed: seed)
-        let limit = [64, 200, 1_000, 4_000][Int(seed % 4)]
-        let step = [1, 3, 40, 3_000][Int(seed / 4 % 4)]
-        let openness = [1, 10, 50, 90][Int(seed / 16 % 4)]
-        var ledger = PartitionLedger(committed: 0, map: CommitMap())
-        var positions: [RecordSlot: UInt64] = [:]
-        var open: [Int64] = []
-        var next: Int64 = 0
-        for _ in 0..<5_000 {
-            next += Int64.random(in: 1...Int64(step), using: &random)
-            _ = ledger.receive(next, record: RecordSlot(UInt32(next)))
-            positions[RecordSlot(UInt32(next))] = ledger.lastPosition
-            if random.chance(openness) {
-                open.append(next)
-            } else {
-                ledger.settle(positions[RecordSlot(UInt32(next))] ?? 0) { positions[$0] = $1 }
-            }
-        }
-        let budget = CommitMapWriter.budget(characters: limit)
-        let from = ledger.firstNameable(budget: budget) { _ in 0 } ?? 0
-        for offset in open where offset < from || random.chance(50) {
-            ledger.settle(positions[RecordSlot(UInt32(offset))] ?? 0) { positions[$0] = $1 }
-        }
-        let committable = ledger.committable
-        var writer = CommitMapWriter()
-        writer.start(base: try #require(committable), limit: limit)
-        ledger.write(to: &writer) { _ in nil }
-        #expect(!writer.isFull, "seed \(seed)")
-        writer.finish(reach: try #require(committable) + CommitMap.highestReach)
-        #expect(writer.text.count <= limit, "seed \(seed)")
-    }
-
-    @Test func `All of a short span can be named; of a long one the upper part`() {
-        let short = LedgerTests.ledger(0..<8_000)
-        expect(short.firstNameable(budget: 1_000) { _ in 0 }, is: nil)
-        var long = PartitionLedger(committed: 0, map: CommitMap())
-        for offset in Int64(0)..<20_000 {
-            _ = long.receive(offset * 3, record: RecordSlot(UInt32(offset)))
-        }
-        let from = long.firstNameable(budget: 1_000) { _ in 0 } ?? 0
-        #expect(from > 50_000 && from < 60_000)
-    }
-
     // MARK: Numbers
 
     static let boundaries: [Int64] = [
@@ -118,29 +72,29 @@ struct LedgerSpanTests {
 
     @Test(arguments: boundaries)
     func `No offset that is believed overflows anything`(_ base: Int64) throws {
-        for reach in [base, base + 1, base + CommitMap.highestReach, base + CommitMap.spanLimit, .max] {
+        for horizon in [base, base + 1, base + CommitMap.longestHorizon, base + CommitMap.spanLimit, .max] {
             var writer = CommitMapWriter()
             writer.start(base: base, limit: 4_000)
             writer.settled(base + 1..<base + 2)
             writer.settled(base + CommitMap.spanLimit - 2..<base + CommitMap.spanLimit - 1)
             writer.partial(offset: base + CommitMap.spanLimit, indexes: [0..<1])
-            writer.finish(reach: min(reach, base + CommitMap.highestReach))
+            writer.finish(horizon: HorizonEnd(min(horizon, base + CommitMap.longestHorizon)))
             #expect(writer.isFull, "beyond what a reader believes nothing is said")
             let map = try #require(writer.text.withUnsafeBytes { CommitMap(metadata: $0, base: base) })
             #expect(map.settled.count == 2 && map.partials.isEmpty)
         }
-        var reach = SendHorizon(minimum: 500)
-        reach.advance(to: base)
-        let next = reach.next(from: 0)
-        #expect(next.offset <= CommitMap.highestReach && next > .none)
-        reach.acknowledge(next)
-        reach.sent(naming: reach.next(from: base))
-        #expect(!reach.isShort(from: 0) || next.offset < base + 250)
+        var horizon = SendHorizon(minimum: 500)
+        horizon.advance(to: base)
+        let next = horizon.next(from: 0)
+        #expect(next.offset <= CommitMap.longestHorizon && next > .none)
+        horizon.acknowledge(next)
+        horizon.sent(naming: horizon.next(from: base))
+        #expect(!horizon.isShort(from: 0) || next.offset < base + 250)
     }
 
     @Test(arguments: [OffsetLimit.highest + 1, .max - 1, .max, -1, -1_001, .min])
     func `Offsets and metadata near 2^63 begin the log anew, and nothing traps`(_ committed: Int64) {
-        for text in [CommitMapTests.text(base: 5, CommitMap(reach: 500)).text, [], Array("foreign".utf8)] {
+        for text in [CommitMapTests.text(base: 5, CommitMap(horizon: 500)).text, [], Array("foreign".utf8)] {
             let rig = Rig()
             let partition = text.withUnsafeBytes {
                 rig.machine.assign(
@@ -177,7 +131,7 @@ struct LedgerSpanTests {
         rig.send()
         rig.answer("a")
         rig.settle()
-        #expect(rig.commit().allSatisfy { $0.offset <= OffsetLimit.highest && $0.map.reach != -1 })
+        #expect(rig.commit().allSatisfy { $0.offset <= OffsetLimit.highest && $0.map.horizon.offset != -1 })
     }
 
     @Test(

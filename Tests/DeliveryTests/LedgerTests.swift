@@ -75,7 +75,6 @@ struct LedgerTests {
             switch ledger.receive(offset, record: RecordSlot(UInt32(offset))) {
             case .known: standings.append("known")
             case .settledBefore: standings.append("settled")
-            case .again: standings.append("again")
             case .open(let indexes): standings.append(indexes.isEmpty ? "open" : "open but \(indexes)")
             }
         }
@@ -86,7 +85,7 @@ struct LedgerTests {
     }
 
     @Test func `Offsets below the committed one, before anything was received: a reset, which forgets no doubt`() {
-        var ledger = PartitionLedger(committed: 100, map: CommitMap(reach: 200, settled: [110..<120]))
+        var ledger = PartitionLedger(committed: 100, map: CommitMap(horizon: 200, settled: [110..<120]))
         expect(ledger.isReset(99), is: true)
         expect(ledger.isReset(100), is: false)
         ledger.reset()
@@ -100,7 +99,7 @@ struct LedgerTests {
     }
 
     /// What a commit of this ledger says, read back.
-    static func committed(_ ledger: borrowing PartitionLedger, limit: Int = 4_000, reach: Int64? = nil) throws
+    static func committed(_ ledger: borrowing PartitionLedger, limit: Int = 4_000, horizon: HorizonEnd = .none) throws
         -> CommitMap
     {
         let committable = ledger.committable
@@ -108,7 +107,7 @@ struct LedgerTests {
         var writer = CommitMapWriter()
         writer.start(base: base, limit: limit)
         ledger.write(to: &writer) { _ in nil }
-        writer.finish(reach: reach)
+        writer.finish(horizon: horizon)
         #expect(writer.text.count <= limit)
         return try #require(writer.text.withUnsafeBytes { CommitMap(metadata: $0, base: base) })
     }
@@ -117,14 +116,14 @@ struct LedgerTests {
         var ledger = Self.ledger(
             7...12, committed: 7,
             map: CommitMap(
-                reach: 40, settled: [13..<20, 30..<33], partials: [.init(offset: 25, indexes: [1..<2, 5..<9])]))
+                horizon: 40, settled: [13..<20, 30..<33], partials: [.init(offset: 25, indexes: [1..<2, 5..<9])]))
         ledger.settle(2)
         ledger.settle(3)
         ledger.settle(5)
-        let map = try Self.committed(ledger, reach: 50)
+        let map = try Self.committed(ledger, horizon: 50)
         #expect(map.settled == [9..<11, 12..<20, 30..<33])
         #expect(map.partials == [.init(offset: 25, indexes: [1..<2, 5..<9])])
-        #expect(map.reach == 50)
+        #expect(map.horizon == 50)
     }
 
     @Test func `A gap between two settled records is one run; between settled and open it is nothing`() throws {
@@ -143,7 +142,7 @@ struct LedgerTests {
             var writer = CommitMapWriter()
             writer.start(base: 7, limit: 4_000)
             ledger.write(to: &writer) { record in record.number == 8 ? words : nil }
-            writer.finish(reach: nil)
+            writer.finish(horizon: .none)
             return writer.text
         }
         let map = try #require(text.withUnsafeBytes { CommitMap(metadata: $0, base: 7) })
@@ -157,43 +156,43 @@ struct LedgerTests {
         var received: [Int64] = []
         var settled: [UInt64] = []
         var doubted: Set<UInt32> = []
-        var reach: Int64?
+        var horizon: HorizonEnd
         var testDescription: String { name }
     }
 
     @Test(
         arguments: [
-            Leaving(name: "nothing", reach: nil),
-            Leaving(name: "open, not in doubt", received: [0, 1], reach: nil),
-            Leaving(name: "ours", received: [0, 1, 2], doubted: [1], reach: 2),
-            Leaving(name: "inherited, not received yet", map: CommitMap(reach: 9), reach: 9),
-            Leaving(name: "inherited, the last ones named", map: CommitMap(reach: 9, settled: [6..<9]), reach: 6),
-            Leaving(name: "inherited, all the rest named", map: CommitMap(reach: 9, settled: [1..<9]), reach: 1),
+            Leaving(name: "nothing", horizon: .none),
+            Leaving(name: "open, not in doubt", received: [0, 1], horizon: .none),
+            Leaving(name: "ours", received: [0, 1, 2], doubted: [1], horizon: 2),
+            Leaving(name: "inherited, not received yet", map: CommitMap(horizon: 9), horizon: 9),
+            Leaving(name: "inherited, the last ones named", map: CommitMap(horizon: 9, settled: [6..<9]), horizon: 6),
+            Leaving(name: "inherited, all the rest named", map: CommitMap(horizon: 9, settled: [1..<9]), horizon: 1),
             Leaving(
                 name: "inherited, all the rest named, the first received and open",
-                map: CommitMap(reach: 9, settled: [1..<9]), received: [0], reach: 1),
+                map: CommitMap(horizon: 9, settled: [1..<9]), received: [0], horizon: 1),
             Leaving(
-                name: "inherited, received and settled", map: CommitMap(reach: 3), received: [0, 1, 2],
-                settled: [0, 1, 2], reach: nil),
+                name: "inherited, received and settled", map: CommitMap(horizon: 3), received: [0, 1, 2],
+                settled: [0, 1, 2], horizon: .none),
             Leaving(
-                name: "inherited, received and open below, ours above", map: CommitMap(reach: 2),
-                received: [0, 1, 2, 3], settled: [0], doubted: [3], reach: 4),
+                name: "inherited, received and open below, ours above", map: CommitMap(horizon: 2),
+                received: [0, 1, 2, 3], settled: [0], doubted: [3], horizon: 4),
             Leaving(
-                name: "inherited, received and open", map: CommitMap(reach: 2), received: [0, 1, 2, 3], settled: [0],
-                reach: 2),
+                name: "inherited, received and open", map: CommitMap(horizon: 2), received: [0, 1, 2, 3], settled: [0],
+                horizon: 2),
             Leaving(
-                name: "several runs at the end", map: CommitMap(reach: 20, settled: [5..<7, 10..<20]), received: [0],
-                reach: 10),
+                name: "several runs at the end", map: CommitMap(horizon: 20, settled: [5..<7, 10..<20]), received: [0],
+                horizon: 10),
             Leaving(
-                name: "a run beyond the reach", map: CommitMap(reach: 12, settled: [5..<7, 10..<20]), received: [0],
-                reach: 10),
+                name: "a run beyond the horizon", map: CommitMap(horizon: 12, settled: [5..<7, 10..<20]), received: [0],
+                horizon: 10),
         ])
-    func `The reach of the last commit: one past the highest record that has, or may have, a send in doubt`(
+    func `The horizon of the last commit: one past the highest record that has, or may have, a send in doubt`(
         _ test: Leaving
     ) {
         var ledger = Self.ledger(test.received, map: test.map)
         for place in test.settled { ledger.settle(place) }
-        expect(ledger.leavingHorizon { test.doubted.contains($0.number) }, is: test.reach)
+        expect(ledger.leavingHorizon { test.doubted.contains($0.number) }, is: test.horizon)
     }
 
     @Test(arguments: 0..<10)

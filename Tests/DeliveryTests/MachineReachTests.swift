@@ -25,13 +25,13 @@ struct MachineReachTests {
     {
         let rig = Rig()
         // The owner before left its oldest open, and had settled more than a margin of what lies above it.
-        let partition = rig.assign(committed: 0, map: CommitMap(reach: 5_000, settled: [1..<4_000]))
-        #expect(rig.commit().map(\.map.reach) == [5_000])
+        let partition = rig.assign(committed: 0, map: CommitMap(horizon: 5_000, settled: [1..<4_000]))
+        #expect(rig.commit().map(\.map.horizon) == [5_000])
         rig.receive(partition, 0, "oldest")
         #expect(rig.send() == ["oldest"])
         rig.receive(partition, 1, "settled before")
         rig.wait(ms: 1_000)
-        #expect(rig.takeCommit().map(\.map.reach) == [5_000])
+        #expect(rig.takeCommit().map(\.map.horizon) == [5_000])
         rig.receive(partition, 4_000, "a")
         #expect(rig.send() == ["a"])
         // Whether it was taken after all or not, a successor reads that reach.
@@ -49,12 +49,12 @@ struct MachineReachTests {
         rig.answer("d1")
         rig.settle()
         rig.wait(ms: 1_000)
-        #expect(rig.commit().map(\.map.reach) == [1_500], "300 and four times the pace of 300")
+        #expect(rig.commit().map(\.map.horizon) == [1_500], "300 and four times the pace of 300")
         // Nothing more was handed out, so the pace falls.
         rig.answer("d2")
         rig.settle()
         rig.wait(ms: 1_000)
-        #expect(rig.takeCommit().map(\.map.reach) == [1_352], "300 and four times the pace of 263")
+        #expect(rig.takeCommit().map(\.map.horizon) == [1_352], "300 and four times the pace of 263")
         rig.receive(partition, 1_351, "below")
         rig.receive(partition, 1_352, "above")
         #expect(rig.send() == ["below"])
@@ -73,7 +73,7 @@ struct MachineReachTests {
             let first = number * 5
             return first..<first + number % 3 + 1
         }
-        let partition = rig.assign(committed: 0, map: CommitMap(reach: 3, settled: runs))
+        let partition = rig.assign(committed: 0, map: CommitMap(horizon: 3, settled: runs))
         return (rig, partition, runs[399].upperBound)
     }
 
@@ -85,7 +85,7 @@ struct MachineReachTests {
         rig.receive(partition, 5, "settled before")
         rig.wait(ms: 1_000)
         let said = rig.takeCommit()
-        #expect(said.allSatisfy { ($0.map.reach ?? 0) >= end } && said.count == 1)
+        #expect(said.allSatisfy { $0.map.horizon.offset >= end } && said.count == 1)
         rig.receive(partition, 999, "a")
         #expect(rig.send() == ["a"])
     }
@@ -96,7 +96,7 @@ struct MachineReachTests {
         let said = rig.commit()
         #expect(said.count == 1)
         expect(rig.machine.counters.mapsCut, is: 1)
-        #expect((said[0].map.reach ?? 0) >= end)
+        #expect(said[0].map.horizon.offset >= end)
     }
 
     @Test func `An offset that came already is below what was received, not one that is new or settled`() {

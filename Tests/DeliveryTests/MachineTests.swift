@@ -8,7 +8,7 @@ struct MachineTests {
         let rig = Rig()
         let partition = rig.assign()
         let first = rig.takeCommit()
-        #expect(first == [.init(partition: partition, offset: 0, map: CommitMap(reach: 500))])
+        #expect(first == [.init(partition: partition, offset: 0, map: CommitMap(horizon: 500))])
 
         rig.receive(partition, 0, "a")
         #expect(rig.send() == [])  // The reach is not acknowledged.
@@ -25,7 +25,7 @@ struct MachineTests {
         #expect(rig.commit() == [])  // Not settled before Kafka has it.
 
         rig.machine.acknowledged(written[0].id, now: rig.now)
-        #expect(rig.commit() == [.init(partition: partition, offset: 1, map: CommitMap(reach: 501))])
+        #expect(rig.commit() == [.init(partition: partition, offset: 1, map: CommitMap(horizon: 501))])
         #expect(rig.isEmpty)
     }
 
@@ -35,7 +35,7 @@ struct MachineTests {
         #expect(rig.takeCommit() == [])
         rig.receive(partition, 77, "a")
         #expect(rig.send() == [])
-        #expect(rig.commit() == [.init(partition: partition, offset: 77, map: CommitMap(reach: 78 + 500))])
+        #expect(rig.commit() == [.init(partition: partition, offset: 77, map: CommitMap(horizon: 578))])
         #expect(rig.send() == ["a"])
     }
 
@@ -165,7 +165,7 @@ struct MachineTests {
         rig.receive(partition, 0, envelope: ["a", "a", "b"])
         _ = rig.send()
         rig.machine.revoke([partition])
-        #expect(rig.commit().map(\.map.reach) == [nil])
+        #expect(rig.commit().map(\.map.horizon) == [.none])
         #expect(rig.settle() == [])
         let isDrained = rig.machine.isDrained(partition)
         #expect(isDrained)
@@ -185,7 +185,7 @@ struct MachineTests {
         rig.answer("d1")
         rig.settle()
         rig.wait(ms: 50)
-        #expect(rig.commit().allSatisfy { $0.map.horizonEnd.indexes(at: 5) > 0 })
+        #expect(rig.commit().allSatisfy { $0.map.horizon.indexes(at: 5) > 0 })
     }
 
     @Test func `What exceeds a device queue is held: shortest tier, no attempt, its place in the order given up`() {

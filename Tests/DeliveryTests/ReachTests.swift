@@ -100,6 +100,6 @@ struct ReachTests {
         _ = ledger.receive(0, record: RecordSlot(0))
         _ = ledger.receive(OffsetLimit.highest - 1, record: RecordSlot(1))
         let end = ledger.end(ahead: SendHorizon.maximum, of: HorizonEnd(0)) { _ in 1 }
-        #expect(end == HorizonEnd(OffsetLimit.highest + CommitMap.highestReach))
+        #expect(end == HorizonEnd(OffsetLimit.highest + CommitMap.longestHorizon))
     }
 }

@@ -86,7 +86,7 @@ struct ReloadTests {
 
     @Test func `Sent, perhaps, by an owner that died, and now its app is gone: invalid, and in doubt`() {
         let rig = Rig()
-        let partition = rig.assign(committed: 0, map: CommitMap(reach: 9))
+        let partition = rig.assign(committed: 0, map: CommitMap(horizon: 9))
         rig.commit()
         rig.receive(partition, 0, "a", headers: Self.news)
         rig.receive(partition, 1, "b", headers: ["apns-priority": "3"])

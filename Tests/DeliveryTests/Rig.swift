@@ -290,7 +290,8 @@ final class Rig {
     func takeCommit(of group: CommitGroup) -> [Committed] {
         machine.takeCommit(of: group, now: now).map { entry in
             let map = entry.metadata.withUnsafeBytes { CommitMap(metadata: $0, base: entry.offset) }
-            return Committed(partition: entry.partition, offset: entry.offset, map: map ?? CommitMap(reach: -1))
+            return Committed(
+                partition: entry.partition, offset: entry.offset, map: map ?? CommitMap(horizon: HorizonEnd(-1)))
         }
     }
 
@@ -319,6 +320,10 @@ final class Rig {
             && gauges.waiting.allSatisfy { $0 == 0 } && machine.dispatch.devices.count == 0
             && machine.ledger.admittingCount == 0
     }
+}
+
+extension HorizonEnd: ExpressibleByIntegerLiteral {
+    public init(integerLiteral offset: Int64) { self.init(offset) }
 }
 
 // MARK: - The turn

@@ -43,8 +43,7 @@ struct StatusTests {
         rig.commit()
         let status = PartitionStatus(
             topic: "requests", partition: 0, watermark: 5, committed: 5, reach: 505, highestReceived: 8,
-            highestArrived: 8, span: 4,
-            openRecords: 3, openNotifications: 3, oldestOpenMs: receivedMs - 70, oldestOpenForNs: 40_000_000,
+            span: 4, openRecords: 3, openNotifications: 3, oldestOpenMs: receivedMs - 70, oldestOpenForNs: 40_000_000,
             isDraining: false)
         expect(rig.machine.partitionStatuses.map { $0.reach! > 505 }, is: [true])
         expect(
@@ -83,7 +82,7 @@ struct StatusTests {
 
     @Test func `Counters: times, commits, doubts of owners that died, what was held and retried`() {
         let rig = Rig()
-        let partition = rig.assign(committed: 0, map: CommitMap(reach: 1))
+        let partition = rig.assign(committed: 0, map: CommitMap(horizon: 1))
         rig.commit()
         let startMs = rig.now.wallMs
         for offset in 0..<3 { rig.receive(partition, Int64(offset), "d\(offset)", timestampMs: startMs - 10) }

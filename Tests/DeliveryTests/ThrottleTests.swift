@@ -281,7 +281,7 @@ struct MachineThrottleTests {
         #expect(rig.send().count == 94)
     }
 
-    @Test func `429 TooManyRequests slows its device down, nobody else`() {
+    @Test func `429 TooManyRequests: the next one of the device waits a second, no other`() {
         let rig = Rig()
         let partition = rig.assignReady()
         for (offset, device) in ["a", "a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
@@ -292,12 +292,12 @@ struct MachineThrottleTests {
         for (offset, device) in ["a", "b", "c", "d"].enumerated() {
             rig.receive(partition, Int64(offset) + 4, device)
         }
-        #expect(rig.send() == ["c", "d"])
+        #expect(rig.send() == ["b", "c", "d"], "nobody waited behind b")
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 1_000_000_000)
         rig.wait(ms: 999)
         #expect(rig.send() == [])
         rig.wait(ms: 1)
-        #expect(Set(rig.send()) == ["a", "b"])
+        #expect(rig.send() == ["a"])
         rig.answer("a")
         #expect(rig.send() == ["a"])
         for device in ["a", "b", "c", "d"] { rig.answer(device) }

@@ -55,25 +55,6 @@ extension Loop {
         #expect(results == [1, 3, 4])
     }
 
-    @Test(.timeLimit(.minutes(5))) func `What nobody waits for any more is dropped`() throws {
-        let loop = try Loop()
-        let gate = DispatchSemaphore(value: 0)
-        let isOver = DispatchSemaphore(value: 0)
-        var results = 0
-        do {
-            let reading = FileReading(loop: loop)
-            let hasBegun = reading.begin({
-                gate.wait()
-                isOver.signal()
-            }) { results += 1 }
-            #expect(hasBegun)
-        }
-        gate.signal()
-        isOver.wait()
-        for _ in 0..<3 { loop.runOnce(timeoutNs: 10_000_000) }
-        #expect(results == 0)
-    }
-
     @Test(.timeLimit(.minutes(5)))
     func `A watch whose reader hangs goes on once that is over, and says which file it looks at`() throws {
         let path = try Self.file("one")

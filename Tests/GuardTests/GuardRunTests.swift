@@ -4,8 +4,8 @@ import Testing
 
 @testable import apns_bench
 
-/// The guard as it is run by hand and in CI, on the program that was built with these tests.
-@Suite("Guard", .serialized, .waiting)
+/// The guard as it runs by hand and in CI, on the program that was built with these tests.
+@Suite("Guard", .serialized, .waiting, .timeLimit(.minutes(6)), .needsGuard)
 struct GuardRunTests {
     static let figures = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "figures.json")
         .path
@@ -27,12 +27,10 @@ struct GuardRunTests {
         return (try child.wait(seconds: 300), child.text)
     }
 
-    /// One run over all parts, of which two tests have a look at each half.
+    /// One run over all parts, for the two tests of allocations and instructions.
     static let whole = Result { try run(["--figures", figures]) }
 
-    @Test(
-        .enabled(if: isPossible, "missing: valgrind, or apns-bench beside the tests (Docker/setup --tests)"),
-        .timeLimit(.minutes(6)))
+    @Test
     func `No part takes more allocations than committed`() throws {
         let (_, text) = try Self.whole.get()
         print(text)
@@ -40,9 +38,7 @@ struct GuardRunTests {
         for part in Part.allCases { #expect(text.contains("\n\(part.rawValue) "), "\(part) was not compared: \(text)") }
     }
 
-    @Test(
-        .enabled(if: isPossible, "missing: valgrind, or apns-bench beside the tests (Docker/setup --tests)"),
-        .timeLimit(.minutes(6)))
+    @Test
     func `No part takes more instructions than committed`() throws {
         let (ending, text) = try Self.whole.get()
         if let line = text.split(separator: "\n").first(where: { $0.hasPrefix("instructions are not compared") }) {
@@ -51,11 +47,9 @@ struct GuardRunTests {
         #expect(ending == .exited(0), "\(text)")
     }
 
-    @Test(
-        .enabled(if: isPossible, "missing: valgrind, or apns-bench beside the tests (Docker/setup --tests)"),
-        .timeLimit(.minutes(6)))
-    func `Turned around: against figures 5 % and one allocation lower it fails, and names both`() throws {
-        // What it counts now, first, so that instructions are compared whatever the toolchain is.
+    @Test
+    func `A part that takes 5 % and one allocation more than committed fails, and both are named`() throws {
+        // First take the figures, so that instructions are compared with any toolchain.
         let folder = FileManager.default.temporaryDirectory.appending(path: "guard-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }
@@ -75,14 +69,20 @@ struct GuardRunTests {
         #expect(text.contains("apns-bench guard --only ledger --top"))
     }
 
-    @Test(
-        .enabled(if: isPossible, "missing: valgrind, or apns-bench beside the tests (Docker/setup --tests)"))
-    func `An unknown part, a file that is not there: one line, and what to do`() throws {
+    @Test
+    func `An unknown part and a missing file are one line each, which says what to do`() throws {
         let (unknown, words) = try Self.run(["--only", "nothing"])
         #expect(unknown == .exited(64))
         #expect(words.contains("invalid choice: 'nothing'"))
         let (absent, line) = try Self.run(["--figures", "/nonexistent/figures.json"])
         #expect(absent == .exited(1))
         #expect(line.contains("the figures cannot be read from /nonexistent/figures.json"))
+    }
+}
+
+extension Trait where Self == ConditionTrait {
+    fileprivate static var needsGuard: Self {
+        .enabled(
+            if: GuardRunTests.isPossible, "missing: valgrind, or apns-bench beside the tests (Docker/setup --tests)")
     }
 }

@@ -18,10 +18,6 @@ import Testing
         return Array(output.bytes)
     }
 
-    @Test func `Both names have one length`() {
-        #expect(AuthorizationIndexing.name.utf8CodeUnitCount == AuthorizationIndexing.standIn.utf8CodeUnitCount)
-    }
-
     /// RFC 7541, 6.2.1 to 6.2.3: with incremental indexing, without, never.
     @Test(
         arguments: [
@@ -58,8 +54,7 @@ import Testing
 
     /// The frames that introduce and repeat a credential, whole.
     @Test func `Golden frames`() throws {
-        let peers = try Peers()
-        try peers.connect()
+        let peers = try Peers.connected()
         let path = Lent("/a")
         let token = Lent("bearer 0123456789")
         let body = Lent("{}")
@@ -140,10 +135,7 @@ import Testing
     /// The budget (<doc:WhatItCosts>): at most 62 bytes of HEADERS a request over random tokens, 92 with an apns-id.
     @Test(arguments: [(false, 62.0), (true, 92.0)])
     func `Headers stay within their budget`(hasID: Bool, budget: Double) throws {
-        var server = ServerSessionOptions()
-        server.settings = [.maxConcurrentStreams(1_000)]
-        let peers = try Peers(server: server)
-        try peers.connect()
+        let peers = try Peers.connected(server: { $0.settings = [.maxConcurrentStreams(1_000)] })
         var random = SystemRandomNumberGenerator()
         var bytes = 0
         let count = 2_000
@@ -162,19 +154,5 @@ import Testing
         let mean = Double(bytes) / Double(count)
         print("HEADERS: \(mean) bytes a request, apns-id: \(hasID)")
         #expect(mean <= budget)
-    }
-
-    @Test func `The switch turns it off`() throws {
-        var options = ClientSessionOptions()
-        options.indexAuthorization = false
-        let peers = try Peers(client: options)
-        try peers.connect()
-        let push = Push()
-        _ = try push.submit(to: peers.client)
-        _ = peers.takeClient()
-        _ = try push.submit(to: peers.client)
-        let again = Frame.all(peers.takeClient())[0].payload
-        #expect(again.count > 150)
-        #expect(again.contains(0x1f))
     }
 }

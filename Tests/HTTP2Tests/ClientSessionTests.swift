@@ -23,10 +23,7 @@ import Testing
     }
 
     @Test func `A request and its answer`() throws {
-        var options = ClientSessionOptions()
-        options.wantedHeaders = ["apns-id", "apns-unique-id"]
-        let peers = try Peers(client: options)
-        try peers.connect()
+        let peers = try Peers.connected(client: { $0.wantedHeaders = ["apns-id", "apns-unique-id"] })
         let push = Push()
         guard case .written(let stream, let end) = try push.submit(to: peers.client, user: 7, keep: 1) else {
             Issue.record("not written")
@@ -52,10 +49,7 @@ import Testing
     }
 
     @Test func `the heads of frames are told in both directions, only where it is asked for`() throws {
-        var options = ClientSessionOptions()
-        options.tracesFrames = true
-        let peers = try Peers(client: options)
-        try peers.connect()
+        let peers = try Peers.connected(client: { $0.tracesFrames = true })
         let opening = peers.client.takeFrameHeads().map { "\($0.isSent ? ">" : "<") \($0.typeName) \($0.flagNames)" }
         #expect(opening.first == "> SETTINGS ")
         #expect(opening.contains("< SETTINGS ") && opening.contains("> SETTINGS ACK"), "\(opening)")
@@ -81,10 +75,7 @@ import Testing
     }
 
     @Test func `Streams are counted and settings heeded`() throws {
-        var server = ServerSessionOptions()
-        server.settings = [.maxConcurrentStreams(1)]
-        let peers = try Peers(server: server)
-        try peers.connect()
+        let peers = try Peers.connected(server: { $0.settings = [.maxConcurrentStreams(1)] })
         let push = Push()
         #expect(peers.client.freeStreams == 1)
         #expect(try push.submit(to: peers.client) != .refused)
@@ -106,8 +97,7 @@ import Testing
     }
 
     @Test func `Go away closes what is above it`() throws {
-        let peers = try Peers()
-        try peers.connect()
+        let peers = try Peers.connected()
         let push = Push()
         for user in 0..<4 { _ = try push.submit(to: peers.client, user: UInt32(user)) }
         try peers.exchange()
@@ -134,8 +124,7 @@ import Testing
 
     @Test(arguments: [ErrorCode.refusedStream, .internalError, .cancel, ErrorCode(rawValue: 11)])
     func `A reset says its code`(code: ErrorCode) throws {
-        let peers = try Peers()
-        try peers.connect()
+        let peers = try Peers.connected()
         _ = try Push().submit(to: peers.client, user: 9)
         try peers.exchange()
         try peers.server.reset(stream: 1, code)
@@ -145,8 +134,7 @@ import Testing
     }
 
     @Test func `A body cut off keeps its status`() throws {
-        let peers = try Peers()
-        try peers.connect()
+        let peers = try Peers.connected()
         _ = try Push().submit(to: peers.client, user: 9)
         try peers.exchange()
         var headers = HeaderList()
@@ -160,12 +148,11 @@ import Testing
     }
 
     @Test func `An early answer is reset by us`() throws {
-        var server = ServerSessionOptions()
-        server.settings = [.maxConcurrentStreams(1), .initialWindowSize(10)]
-        server.announcesHeaders = true
-        server.canStall = true
-        let peers = try Peers(server: server)
-        try peers.connect()
+        let peers = try Peers.connected(server: {
+            $0.settings = [.maxConcurrentStreams(1), .initialWindowSize(10)]
+            $0.announcesHeaders = true
+            $0.canStall = true
+        })
         try peers.server.setStalled(true)
         var push = Push()
         push.body = Lent(String(repeating: "x", count: 5_000))
@@ -181,11 +168,10 @@ import Testing
     }
 
     @Test func `A body that waited says where it ended`() throws {
-        var server = ServerSessionOptions()
-        server.settings = [.initialWindowSize(10)]
-        server.canStall = true
-        let peers = try Peers(server: server)
-        try peers.connect()
+        let peers = try Peers.connected(server: {
+            $0.settings = [.initialWindowSize(10)]
+            $0.canStall = true
+        })
         try peers.server.setStalled(true)
         var push = Push()
         push.body = Lent(String(repeating: "x", count: 15))
@@ -201,10 +187,7 @@ import Testing
     }
 
     @Test func `A cancelled stream is silent and its body untouched`() throws {
-        var server = ServerSessionOptions()
-        server.settings = [.initialWindowSize(10)]
-        let peers = try Peers(server: server)
-        try peers.connect()
+        let peers = try Peers.connected(server: { $0.settings = [.initialWindowSize(10)] })
         do {
             var push = Push()
             push.body = Lent(String(repeating: "x", count: 3_000))
@@ -219,25 +202,6 @@ import Testing
         #expect(peers.client.openStreams == 0)
     }
 
-    @Test func `Interim responses are forgotten`() throws {
-        var options = ClientSessionOptions()
-        options.wantedHeaders = ["apns-id"]
-        let peers = try Peers(client: options)
-        try peers.connect()
-        _ = try Push().submit(to: peers.client, user: 1, keep: 1)
-        // HEADERS without END_STREAM: literal `:status: 103` (name index 8) and `apns-id: old`; then 200 with
-        // END_STREAM.
-        let interim: [UInt8] =
-            [0x08, 3] + Array("103".utf8) + [0x00, 7] + Array("apns-id".utf8) + [3] + Array("old".utf8)
-        let final: [UInt8] = [0x88]
-        let bytes =
-            peers.takeServer() + [0, 0, UInt8(interim.count), 1, 4, 0, 0, 0, 1] + interim
-            + [0, 0, UInt8(final.count), 1, 5, 0, 0, 0, 1] + final
-        try bytes.withUnsafeBytes { try peers.client.receive($0) }
-        #expect(peers.client.nextEvent() == .response(user: 1, status: 200))
-        #expect(peers.client.responseHeader(0).isEmpty)
-    }
-
     /// HEADERS with END_STREAM that say no final status: no answer.
     @Test(
         arguments: [
@@ -246,8 +210,7 @@ import Testing
             [0x00, 5] + Array(":path".utf8) + [3] + Array("200".utf8),
         ] as [[UInt8]])
     func `An answer without status is none`(block: [UInt8]) throws {
-        let peers = try Peers()
-        try peers.connect()
+        let peers = try Peers.connected()
         _ = try Push().submit(to: peers.client, user: 4)
         let bytes = peers.takeServer() + [0, 0, UInt8(block.count), 1, 5, 0, 0, 0, 1] + block
         try bytes.withUnsafeBytes { try peers.client.receive($0) }
@@ -256,8 +219,7 @@ import Testing
     }
 
     @Test func `A long body is cut`() throws {
-        let peers = try Peers()
-        try peers.connect()
+        let peers = try Peers.connected()
         _ = try Push().submit(to: peers.client)
         try peers.exchange()
         try peers.answerAll("500", body: String(repeating: "y", count: 20_000))
@@ -267,18 +229,14 @@ import Testing
     }
 
     @Test func `Ping comes back`() throws {
-        let peers = try Peers()
-        try peers.connect()
+        let peers = try Peers.connected()
         try peers.client.ping()
         try peers.exchange()
         #expect(peers.clientEvents() == [.pong])
     }
 
     @Test func `A full output refuses`() throws {
-        var options = ClientSessionOptions()
-        options.outputLimit = 1_000
-        let peers = try Peers(client: options)
-        try peers.connect()
+        let peers = try Peers.connected(client: { $0.outputLimit = 1_000 })
         let push = Push()
         var taken = 0
         while try push.submit(to: peers.client) != .refused { taken += 1 }
@@ -288,8 +246,7 @@ import Testing
     }
 
     @Test func `Names that never repeat are indexed once`() throws {
-        let peers = try Peers()
-        try peers.connect()
+        let peers = try Peers.connected()
         var sizes: [Int] = []
         for id in ["11111111", "22222222", "33333333"] {
             var push = Push()

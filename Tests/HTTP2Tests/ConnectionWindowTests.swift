@@ -4,10 +4,7 @@ import Testing
 /// The peer's window for the whole connection (RFC 9113, section 6.9).
 @Suite struct ConnectionWindowTests {
     @Test func `The connection window is counted`() throws {
-        var options = ServerSessionOptions()
-        options.canStall = true
-        let peers = try Peers(server: options)
-        try peers.connect()
+        let peers = try Peers.connected(server: { $0.canStall = true })
         try peers.server.setStalled(true)
         #expect(peers.client.connectionWindow == 65_535)
         var push = Push()
@@ -69,8 +66,7 @@ import Testing
     }
 
     @Test func `A body that would only wait is not taken`() throws {
-        let peers = try Peers()
-        try peers.connect()
+        let peers = try Peers.connected()
         var push = Push()
         push.body = Lent(String(repeating: "x", count: 65_534))
         #expect(peers.client.hasWindow(for: 65_534))

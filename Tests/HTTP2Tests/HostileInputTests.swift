@@ -1,4 +1,3 @@
-import Bytes
 import Foundation
 import HTTP2
 import Testing
@@ -15,8 +14,7 @@ import Testing
                 #expect(submission != .refused)
             }
         }
-        let peers = try Peers()
-        try peers.connect()
+        let peers = try Peers.connected()
         let settings = peers.serverBytes.count
         try submit(peers.client)
         try peers.exchange()
@@ -32,39 +30,25 @@ import Testing
     }
 
     /// Whatever way the bytes are cut, the same events come.
-    @Test func `Split at every byte`() throws {
+    @Test func `Bytes cut anywhere say the same`() throws {
         let (bytes, submit, events) = try Self.recording()
         #expect(events.count == 6)
-        for cut in 0...bytes.count {
-            let peers = try Peers()
-            try peers.connect()
+        let cuts = (0...bytes.count).map { [bytes[..<$0], bytes[$0...]] } + [bytes.indices.map { bytes[$0...$0] }]
+        for parts in cuts {
+            let peers = try Peers.connected()
             try submit(peers.client)
             var seen: [ClientSessionEvent] = []
-            for part in [bytes[..<cut], bytes[cut...]] {
+            var bodies: Set<String> = []
+            for part in parts {
                 try Array(part).withUnsafeBytes { try peers.client.receive($0) }
-                seen += peers.clientEvents()
+                while let event = peers.client.nextEvent() {
+                    seen.append(event)
+                    bodies.insert(String(decoding: peers.client.responseBody, as: UTF8.self))
+                }
             }
-            #expect(seen == events, "cut at \(cut)")
+            #expect(seen == events, "cut at \(parts[0].count)")
+            #expect(bodies == ["", #"{"reason":"BadDeviceToken"}"#, #"{"reason":"Shutdown"}"#])
         }
-    }
-
-    @Test func `One byte at a time`() throws {
-        let (bytes, submit, events) = try Self.recording()
-        let peers = try Peers()
-        try peers.connect()
-        try submit(peers.client)
-        var seen: [ClientSessionEvent] = []
-        var bodies: [String] = []
-        for byte in bytes {
-            try [byte].withUnsafeBytes { try peers.client.receive($0) }
-            while let event = peers.client.nextEvent() {
-                seen.append(event)
-                bodies.append(String(decoding: peers.client.responseBody, as: UTF8.self))
-            }
-        }
-        #expect(seen == events)
-        #expect(bodies.contains(#"{"reason":"BadDeviceToken"}"#))
-        #expect(bodies.contains(#"{"reason":"Shutdown"}"#))
     }
 
     /// nghttp2 takes garbage with success and queues a GOAWAY: the session says that it is over.
@@ -87,8 +71,7 @@ import Testing
     }
 
     @Test func `Garbage after settings ends the session`() throws {
-        let peers = try Peers()
-        try peers.connect()
+        let peers = try Peers.connected()
         _ = try Push().submit(to: peers.client)
         _ = peers.takeClient()
         // A DATA frame on stream 0 (RFC 9113, 6.1: PROTOCOL_ERROR).
@@ -96,54 +79,5 @@ import Testing
         #expect(Frame.all(peers.takeClient()).map(\.type) == [7])
         #expect(peers.client.isFinished)
         #expect(try Push().submit(to: peers.client) == .refused)
-    }
-
-    /// Seeds print themselves through the argument.
-    @Test(arguments: 0..<200)
-    func `Mutated input never traps`(seed: Int) throws {
-        var (bytes, submit, _) = try Self.recording()
-        var random = SplitMix64(seed: UInt64(seed))
-        for _ in 0..<(1 + seed % 4) {
-            bytes[Int.random(in: 0..<bytes.count, using: &random)] = UInt8.random(in: 0...255, using: &random)
-        }
-        let peers = try Peers()
-        try peers.connect()
-        try submit(peers.client)
-        var ended = Set<UInt32>()
-        do {
-            for byte in bytes {
-                try [byte].withUnsafeBytes { try peers.client.receive($0) }
-                while let event = peers.client.nextEvent() {
-                    switch event {
-                    case .response(let user, _), .ended(let user, _, _):
-                        #expect(ended.insert(user).inserted, "two last events for \(user)")
-                    case .bodySent, .goAway, .settings, .pong: break
-                    }
-                }
-            }
-        } catch {
-            #expect(error is HTTP2Error)
-        }
-    }
-
-    @Test(arguments: 0..<200)
-    func `Mutated requests never trap the server`(seed: Int) throws {
-        let peers = try Peers()
-        try peers.connect()
-        for user in 0..<3 { _ = try Push().submit(to: peers.client, user: UInt32(user)) }
-        var bytes = peers.takeClient()
-        var random = SplitMix64(seed: UInt64(seed))
-        for _ in 0..<(1 + seed % 4) {
-            bytes[Int.random(in: 0..<bytes.count, using: &random)] = UInt8.random(in: 0...255, using: &random)
-        }
-        do {
-            let cut = Int.random(in: 0...bytes.count, using: &random)
-            for part in [bytes[..<cut], bytes[cut...]] {
-                try Array(part).withUnsafeBytes { try peers.server.receive($0) }
-                try peers.answerAll()
-            }
-        } catch {
-            #expect(error is HTTP2Error)
-        }
     }
 }

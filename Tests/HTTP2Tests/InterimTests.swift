@@ -35,10 +35,7 @@ import Testing
 
     /// A client with one request, `apns-id` wanted, that gets these bytes.
     static func client(receiving bytes: [UInt8]) throws -> ClientSession {
-        var options = ClientSessionOptions()
-        options.wantedHeaders = ["apns-id"]
-        let peers = try Peers(client: options)
-        try peers.connect()
+        let peers = try Peers.connected(client: { $0.wantedHeaders = ["apns-id"] })
         _ = try Push().submit(to: peers.client, user: 7, keep: 1)
         try (peers.takeServer() + bytes).withUnsafeBytes { try peers.client.receive($0) }
         return peers.client
@@ -57,29 +54,22 @@ import Testing
         #expect(Self.events(of: client) == [.ended(user: 7, code: code, status: 0)])
     }
 
+    @Test(
+        arguments: [
+            headers("100", isEnd: true), headers("199", isEnd: true),
+            headers("103", isEnd: false) + headers(nil, [("x", "y")], isEnd: true),
+            headers("103", isEnd: false) + data(Array("{}".utf8), isEnd: true),
+        ])
+    func `A stream that ends without a final status is no answer`(frames: [UInt8]) throws {
+        let client = try Self.client(receiving: frames)
+        #expect(Self.events(of: client) == [.ended(user: 7, code: .protocolError, status: 0)])
+    }
+
     @Test func `A final status and a reset keep the status`() throws {
         let client = try Self.client(
             receiving: Self.headers("103", isEnd: false) + Self.headers("200", isEnd: false)
                 + Self.reset(.internalError))
         #expect(Self.events(of: client) == [.ended(user: 7, code: .internalError, status: 200)])
-    }
-
-    @Test(arguments: ["100", "103", "199"])
-    func `An interim response that ends the stream is no answer`(status: String) throws {
-        let client = try Self.client(receiving: Self.headers(status, isEnd: true))
-        #expect(Self.events(of: client) == [.ended(user: 7, code: .protocolError, status: 0)])
-    }
-
-    @Test func `An interim response and then no status is no answer`() throws {
-        let client = try Self.client(
-            receiving: Self.headers("103", isEnd: false) + Self.headers(nil, [("x", "y")], isEnd: true))
-        #expect(Self.events(of: client) == [.ended(user: 7, code: .protocolError, status: 0)])
-    }
-
-    @Test func `A data frame that ends a stream without a final status is no answer`() throws {
-        let client = try Self.client(
-            receiving: Self.headers("103", isEnd: false) + Self.data(Array("{}".utf8), isEnd: true))
-        #expect(Self.events(of: client) == [.ended(user: 7, code: .protocolError, status: 0)])
     }
 
     /// What an interim response carried is not the answer's, its body neither; what is lent lies within what was kept.
@@ -184,8 +174,7 @@ import Testing
 
     /// Response headers without end: the session ends, and keeps no more than its limit.
     @Test func `Headers without end`() throws {
-        let peers = try Peers()
-        try peers.connect()
+        let peers = try Peers.connected()
         _ = try Push().submit(to: peers.client, user: 1)
         _ = peers.takeClient()
         let field = [0x00, 1, 0x78, 0x7f, 0x80, 0x7f] + [UInt8](repeating: 0x61, count: 127 + 127 * 128)

@@ -17,6 +17,19 @@ final class Peers {
         self.server = try ServerSession(options: server)
     }
 
+    /// Two sessions that have each other's settings.
+    static func connected(
+        client: (inout ClientSessionOptions) -> Void = { _ in }, server: (inout ServerSessionOptions) -> Void = { _ in }
+    ) throws -> Peers {
+        var clientOptions = ClientSessionOptions()
+        client(&clientOptions)
+        var serverOptions = ServerSessionOptions()
+        server(&serverOptions)
+        let peers = try Peers(client: clientOptions, server: serverOptions)
+        try peers.connect()
+        return peers
+    }
+
     /// Moves bytes both ways until nothing more comes.
     func exchange() throws {
         while true {

@@ -10,7 +10,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
 }
 
 @Suite struct JSONReaderTests {
-    @Test func `Reads in order`() throws {
+    @Test func `Values are read in order`() throws {
         let text =
             #" {"reason" : "Unregistered", "timestamp":1454948015990,"list":[1,[2,{"x":"]"}],"s"], "b":true,"n":null} "#
         try read(text) { reader in
@@ -38,18 +38,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
         }
     }
 
-    @Test func `Empty ones`() throws {
-        try read("{}") { reader in
-            try reader.enterObject()
-            #expect(reader.nextMember() == nil)
-        }
-        try read("[ ]") { reader in
-            try reader.enterArray()
-            #expect(reader.nextElement() == false)
-        }
-    }
-
-    @Test func `Refuses another kind`() throws {
+    @Test func `Another kind than expected is refused`() throws {
         #expect(throws: JSONError(.wrongKind, at: 1)) { try read(" 1") { _ = try $0.text() } }
         #expect(throws: JSONError(.wrongKind, at: 0)) { try read("[]") { try $0.enterObject() } }
         #expect(throws: JSONError(.wrongKind, at: 0)) { try read("null") { _ = try $0.bool() } }
@@ -62,7 +51,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
             ("9223372036854775808", nil), ("-9223372036854775809", nil), ("1.0", nil), ("1e2", nil),
             ("99999999999999999999", nil),
         ] as [(String, Int64?)])
-    func `Integers`(text: String, value: Int64?) throws {
+    func `Integers have 64 bits`(text: String, value: Int64?) throws {
         if let value {
             #expect(try read(text) { try $0.integer() } == value)
         } else {
@@ -71,7 +60,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
     }
 
     @Test(arguments: [("1.5", 1.5), ("-2e3", -2000), ("7", 7), ("1e999", .infinity), ("-1e999", -.infinity)])
-    func `Doubles`(text: String, value: Double) throws {
+    func `Numbers are read as doubles`(text: String, value: Double) throws {
         #expect(try read(text) { try $0.double() } == value)
     }
 
@@ -81,11 +70,11 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
         (#""\ud83d\u0041""#, "\u{FFFD}A"), (#""\ud83d\ud83d\ude00""#, "\u{FFFD}😀"), (#""é\n""#, "é\n"),
         (#""\u0000""#, "\0"),
     ])
-    func `Resolves escapes`(json: String, text: String) throws {
+    func `Escapes are resolved`(json: String, text: String) throws {
         #expect(try read(json) { try $0.text().string } == text)
     }
 
-    @Test func `Resolves into too small a buffer`() throws {
+    @Test func `A buffer that is too small is not overrun`() throws {
         try read(#""a\u00e9b""#) { reader in
             let text = try reader.text()
             withUnsafeTemporaryAllocation(byteCount: 4, alignment: 1) { buffer in
@@ -95,7 +84,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
         }
     }
 
-    @Test func `Compares names`() throws {
+    @Test func `Names are compared by what they spell`() throws {
         try read(#"{"\u0061ps":1,"aps":2,"apsx":3,"ap":4}"#) { reader in
             try reader.enterObject()
             var equal: [Bool] = []
@@ -107,8 +96,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
         }
     }
 
-    /// Whatever the scanner accepts can be walked to its end.
-    @Test func `Walks everything valid`() {
+    @Test func `Everything valid can be walked to its end`() {
         for text in JSONCases.valid {
             JSONCases.bytes(text).withUnsafeBytes { bytes in
                 var reader = JSONReader(checked: bytes)

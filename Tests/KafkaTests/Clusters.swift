@@ -3,8 +3,10 @@ import TestSupport
 import Testing
 
 /// Where a scenario runs.
-enum Place: String, CaseIterable, Sendable {
+enum Place: String, Sendable {
     case mock, broker
+
+    static var available: [Place] { KafkaBroker.isAvailable ? [.mock, .broker] : [.mock] }
 }
 
 /// A cluster with a topic of the scenario's own.

@@ -1,3 +1,4 @@
+import CRdkafka
 @testable import Kafka
 import Testing
 
@@ -10,7 +11,7 @@ struct KafkaPropertiesTests {
         "bootstrap.servers", "metadata.broker.list", "topic.blacklist", "plugin.library.paths", "interceptors",
         "log_level", "allow.auto.create.topics", "enable.partition.eof", "enabled_events",
         "internal.termination.signal", "enable.gapless.guarantee", "group.protocol.type", "api.version.request",
-        "broker.version.fallback",
+        "broker.version.fallback", "check.crcs",
     ])
     func `A property that breaks the promise is refused in every section, by name`(name: String) {
         let property = [KafkaProperty(name, "1")]
@@ -50,7 +51,7 @@ struct KafkaPropertiesTests {
     @Test func `Other properties are taken`() throws {
         let properties = try KafkaProperties(
             common: [KafkaProperty("security.protocol", "PLAINTEXT")],
-            consumer: [KafkaProperty("queued.max.messages.kbytes", "4096"), KafkaProperty("check.crcs", "true")],
+            consumer: [KafkaProperty("queued.max.messages.kbytes", "4096")],
             producer: [KafkaProperty("compression.type", "zstd")])
         try properties.validate()
         let cluster = ClusterSettings(bootstrapServers: "127.0.0.1:1", properties: properties)
@@ -87,7 +88,7 @@ struct KafkaPropertiesTests {
             KafkaProperty("ssl.ca.location", "/nowhere/ca.pem"), KafkaProperty("log_level", "0"),
         ]
         for _ in 0..<20 {
-            let error = #expect(throws: KafkaError.self) { _ = try ClientHandle(.producer, properties, events: 0) }
+            let error = #expect(throws: KafkaError.self) { _ = try ClientHandle(RD_KAFKA_PRODUCER, properties) }
             #expect(error?.text.contains("/nowhere/ca.pem") == true || error?.text.contains("ssl.ca") == true)
         }
     }

@@ -133,13 +133,10 @@ final class Member {
     func answerAssignment() throws {
         guard let partitions = pendingAssignment else { return }
         pendingAssignment = nil
-        var starts: [PartitionStart] = []
-        if !partitions.isEmpty {
-            for committed in try consumer.committed(partitions, timeoutMs: 10_000) {
-                starts.append(PartitionStart(committed.partition, offset: committed.offset))
-            }
+        let committed = partitions.isEmpty ? [] : try consumer.committed(partitions, timeoutMs: 10_000)
+        for queue in try consumer.assign(committed.map { ($0.partition, $0.offset) }) {
+            queues[queue.partition] = queue
         }
-        for queue in try consumer.assign(starts) { queues[queue.partition] = queue }
     }
 
     func answerRevocation() throws {

@@ -7,7 +7,6 @@ import TLS
 final class World {
     static let authority = try! CertificateAuthority()
     static let identity = try! authority.issueServer(names: ["push.example"]).identity()
-    static let resolver = try! Resolver()
 
     let loop: Loop
     let dialer: Dialer
@@ -21,7 +20,7 @@ final class World {
 
     init(server: ServerOptions = ServerOptions(identity: World.identity), host: String = "127.0.0.1") throws {
         loop = try Loop()
-        dialer = Dialer(loop: loop, resolver: Self.resolver)
+        dialer = Dialer(loop: loop)
         serverContext = try ServerContext(server)
         listener = try Listener(host: host, port: 0, loop: loop) { [unowned self] accepted in
             let recorder = Recorder()

@@ -1,4 +1,3 @@
-import Foundation
 import PushRecords
 import Testing
 
@@ -64,7 +63,7 @@ import Testing
     ]
 
     @Test(arguments: written)
-    func `Members`(fill: @Sendable (inout AlertPayload) -> Void, json: String) throws {
+    func `Each property is its member of aps`(fill: @Sendable (inout AlertPayload) -> Void, json: String) throws {
         var payload = AlertPayload()
         fill(&payload)
         #expect(String(decoding: try payload.json(), as: UTF8.self) == json)
@@ -88,7 +87,7 @@ import Testing
     ]
 
     @Test(arguments: refused)
-    func `Refusals`(fill: @Sendable (inout AlertPayload) -> Void, words: String) {
+    func `A wrong value is refused by name`(fill: @Sendable (inout AlertPayload) -> Void, words: String) {
         var payload = AlertPayload()
         fill(&payload)
         let error = #expect(throws: RequestError.self) { try payload.json() }
@@ -96,23 +95,11 @@ import Testing
     }
 
     /// As deep as the worker reads, and no deeper.
-    @Test func `Depth`() throws {
+    @Test func `A payload may be as deep as the worker reads`() throws {
         var payload = AlertPayload()
         payload.custom["x"] = nested(63)
         payload.more["x"] = nested(62)
         _ = try PushNotification(payload).payloadRecord(to: DeviceToken(hex: tokenA))
-    }
-
-    /// Equal payloads are equal bytes, whatever the order in which they were filled.
-    @Test func `Deterministic`() throws {
-        let names = (0..<50).map { "n\($0)" }
-        var one = AlertPayload(body: "x")
-        var other = one
-        for name in names { one.custom[name] = "v" }
-        for name in names.reversed() { other.custom[name] = "v" }
-        #expect(try one.json() == other.json())
-        let found = try JSONSerialization.jsonObject(with: Data(one.json())) as? [String: Any]
-        #expect(found?.count == 51)
     }
 }
 

@@ -2,7 +2,7 @@ import PushRecords
 import Testing
 
 @Suite struct DeadLetterTests {
-    @Test func `Headers`() {
+    @Test func `The record's headers are followed by push-dlq`() {
         let original = [(lend("apns-topic"), lend("a\nb")), (lend("push-dlq-reason"), lend("older"))]
         let list = original.map { RecordHeader(name: $0.0, value: $0.1) }
         let topic = lend("apns.requests")
@@ -29,7 +29,7 @@ import Testing
     }
 
     /// What the writer wrote is read back; of a dead letter that was produced again, the last one's words count.
-    @Test func `Decoding`() throws {
+    @Test func `A dead letter is read from its last push-dlq headers`() throws {
         let list = [
             HeaderField("apns-topic", "t"), HeaderField("push-dlq-reason", "older"),
             HeaderField("push-dlq-detail", "older"), HeaderField("push-dlq-truncated", "5"),
@@ -59,7 +59,7 @@ import Testing
     }
 
     /// More headers than the list had room for at first.
-    @Test func `Many headers`() {
+    @Test func `A dead letter has any number of headers`() {
         let pair = (lend("n"), lend("v"))
         let list = Array(repeating: RecordHeader(name: pair.0, value: pair.1), count: 1_000)
         let topic = lend("t")

@@ -11,7 +11,7 @@ import Testing
          "added_later": [1, {"outcome": "x"}]}
         """#
 
-    @Test func `Results`() throws {
+    @Test func `Every member of a result is read`() throws {
         let result = try DeliveryResult(json: Data(Self.result.utf8))
         #expect(result.apnsID?.description == "eabeae54-14a8-11e5-b60b-1697f925ec7b" && result.apnsUniqueID == "u")
         #expect(
@@ -28,7 +28,7 @@ import Testing
     }
 
     /// What is left out and what is null are the same to a reader.
-    @Test func `What is not there`() throws {
+    @Test func `Absent and null are the same`() throws {
         let always =
             #""outcome":"accepted","attempts":1,"in_doubt":0,"requested_at_ms":3,"settled_at_ms":5,"#
             + #""request":{"topic":"r","partition":3,"offset":1234,"index":7"#
@@ -60,12 +60,12 @@ import Testing
         ("{}", "outcome is missing"),
         (#"{"attempts":1.5}"#, "attempts: not an integer"), (#"{"apns_id":"x"}"#, "apns_id: \"x\" is not known"),
     ])
-    func `Refusals`(json: String, complaint: String) {
+    func `A wrong result is refused by member`(json: String, complaint: String) {
         let error = #expect(throws: RecordError.self) { try DeliveryResult(json: Array(json.utf8)) }
         #expect(error?.description.contains(complaint) == true, "\(String(describing: error))")
     }
 
-    @Test func `Dead tokens`() throws {
+    @Test func `A dead token is read`() throws {
         let json = #"""
             {"device_token": "00ff", "apns_topic": "t", "app": "shop", "environment": "development", "reason": "Unregistered",
              "unregistered_at_ms": 7, "observed_at_ms": 8, "more": null}
@@ -79,14 +79,5 @@ import Testing
         var untimed = token
         untimed.unregisteredAtMs = nil
         #expect(untimed.isDead(registeredAtMs: 7) && !untimed.isDead(registeredAtMs: 8))
-    }
-
-    /// The constants spell what the worker writes.
-    @Test func `Reasons`() {
-        #expect(Reason.badCollapseID == ReasonCode.badCollapseId.reason)
-        #expect(Reason.topicMismatch == ReasonCode.topicMismatch.reason)
-        #expect(
-            try! DeliveryResult(json: Array(Self.result.replacing("BadTopic", with: "New1").utf8)).reason?.rawValue
-                == "New1")
     }
 }

@@ -19,7 +19,7 @@ import Testing
         ([0, 0, 0, 7] as [UInt8], "7"), ([0, 0, 1, 0], "256"), ([255, 255, 255, 255], "4294967295"),
         ([0, 0, 0, 0], "0"),
     ])
-    func `Values of a schema registry`(id: [UInt8], number: String) {
+    func `A Schema Registry prefix of a value is named`(id: [UInt8], number: String) {
         for body in [plain, [44] + plain, [0, 0x0A, 22] + plain, []] {
             // With a token, too: there is nothing that could be sent.
             let found = parse(key: Array(tokenA.utf8), [0] + id + body, [("push-device-token", tokenB)])
@@ -29,14 +29,14 @@ import Testing
         }
     }
 
-    @Test func `A value that only begins with a zero is none of a schema registry`() {
+    @Test func `A shorter value with a zero byte is not explained`() {
         for value in [[0], [0, 0, 0, 7], [1, 0, 0, 0, 7] + plain] as [[UInt8]] {
             let found = parse(key: Array(tokenA.utf8), value)
             #expect(found.deadLetter == .notJSON && found.detail == "unexpected byte" && found.subject == "at byte 0")
         }
     }
 
-    @Test func `A byte order mark`() {
+    @Test func `A byte order mark is named`() {
         let found = parse(key: Array(tokenA.utf8), [0xEF, 0xBB, 0xBF] + plain)
         #expect(
             found.deadLetter == .notJSON && found.detail.contains("byte order mark (EF BB BF); write UTF-8 without it"))
@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test(arguments: [tokenA, tokenA.uppercased(), String(repeating: "ab", count: 100)])
-    func `Keys in quotes`(token: String) {
+    func `A key in quotes is named`(token: String) {
         let key = Array("\"\(token)\"".utf8)
         let found = parse(key: key, plain)
         #expect(found.deadLetter == .noDeviceToken && found.subject == "")
@@ -57,7 +57,7 @@ import Testing
         #expect(!parse(key: key, Array(#"{"device_token":"\#(tokenB)","payload":{}}"#.utf8)).isInvalid)
     }
 
-    @Test func `Keys of a schema registry`() {
+    @Test func `A Schema Registry prefix of a key is named`() {
         let token = Array(tokenA.utf8)
         for body in [token, [0x80, 0x01] + token, [0, 0x0A, 0x40] + token, [0x22] + token + [0x22]] as [[UInt8]] {
             let key = [0, 0, 0, 0, 9] + body
@@ -77,14 +77,14 @@ import Testing
             [0, 0, 0, 0, 9] + Array(repeating: 0x61, count: 63), [0, 0, 0, 0, 9] + Array(repeating: 0x67, count: 64),
             Array(repeating: 0x61, count: 63),
         ] as [[UInt8]])
-    func `Other keys`(key: [UInt8]) {
+    func `Other keys are not explained`(key: [UInt8]) {
         let found = parse(key: key, plain)
         #expect(found.deadLetter == .noDeviceToken && found.subject == "")
         #expect(found.detail == "no push-device-token, and the key is not a device token of 64 or more hex digits")
     }
 
     /// A JSON serializer writes headers in quotes, too, and a text that is JSON already becomes a string.
-    @Test func `Tokens in quotes have a result`() {
+    @Test func `A token in quotes is invalid`() {
         for quoted in [tokenA, "ab"] {
             for found in [
                 parse(key: nil, plain, [("push-device-token", "\"\(quoted)\"")]),
@@ -100,7 +100,7 @@ import Testing
         }
     }
 
-    @Test func `Payloads that are strings`() {
+    @Test func `A payload that was serialized twice is named`() {
         for found in [
             parse(key: Array(tokenA.utf8), Array(#""{\"aps\":{}}""#.utf8)),
             parse(key: nil, Array(#"{"device_token":"ab","payload":"{\"aps\":{}}"}"#.utf8)),
@@ -118,7 +118,7 @@ import Testing
         (#"{"a":"\ud83d\ud83d\ude00"}"#, 6), (#"{"a":"\ud83d\ude00\ude00"}"#, 18), (#"{"\ud83d":1}"#, 2),
         (#"{"a":{"b":["\udfff"]}}"#, 12), (#"{"a":"\ud83d\n"}"#, 6), (#"{"a":1,"b":"\ud800","c":"\ud800"}"#, 12),
     ])
-    func `Is refused`(payload: String, place: Int) {
+    func `Half a surrogate pair is refused where it is`(payload: String, place: Int) {
         var parser = RequestParser()
         let found = parser.parse(TestRecord(key: tokenA, payload))
         #expect(found.isInvalid && found.reason == .badRequestPayload && found.target == .device)
@@ -140,14 +140,14 @@ import Testing
         #"{"a":"😀"}"#,
         #"{"a":"\ud83d\ude00\ud83d\ude00"}"#,
     ])
-    func `Whole pairs and other texts are not`(payload: String) {
+    func `Whole pairs and other texts are accepted`(payload: String) {
         var parser = RequestParser()
         #expect(!parser.parse(TestRecord(key: tokenA, payload)).isInvalid)
         #expect(!parser.parse(TestRecord(#"{"device_token":"ab","payload":\#(payload)}"#)).isInvalid)
     }
 
     /// Beside the payload only what it spells counts, and the texts that were read stay what they are.
-    @Test func `Beside the payload it is a byte as any other`() {
+    @Test func `Half a pair beside the payload is only replaced`() {
         var parser = RequestParser()
         let list = parser.parse(TestRecord(#"{"device_tokens":["\ud83d","ab"],"payload":{}}"#))
         #expect(!list.isInvalid && list.tokens == ["\u{FFFD}!badDeviceToken", "ab"])

@@ -72,7 +72,7 @@ import Testing
             sourceLocation: location)
     }
 
-    @Test func `Means what JSON encoder makes`() throws {
+    @Test func `A value means the same as with JSONEncoder`() throws {
         try expectTheSame(Order())
         try expectTheSame(Empty())
         try expectTheSame(Winding())
@@ -88,7 +88,7 @@ import Testing
     }
 
     /// In the order of the names, whatever the order in which they are declared or hashed.
-    @Test func `Bytes`() throws {
+    @Test func `Members are ordered by name`() throws {
         struct Small: Encodable {
             var z = 1
             var a = [0.1 as Float, 2]
@@ -129,7 +129,7 @@ import Testing
         return chain
     }
 
-    @Test func `Refusals`() throws {
+    @Test func `A value that JSON cannot have is refused by path`() throws {
         struct Deep: Encodable { var list = [["x": Double.nan]] }
         func detail(_ value: some Encodable) -> String? {
             let error = #expect(throws: RequestError.self) { try PayloadValue(encoding: value) }

@@ -12,7 +12,7 @@ import Testing
         parse(TestRecord(key: tokenA, hi, headers))
     }
 
-    @Test func `The smallest producer`() {
+    @Test func `A key and a payload suffice`() {
         var expected = OwnedRequest()
         expected.target = .device
         expected.token = tokenA
@@ -21,7 +21,7 @@ import Testing
         #expect(parse(TestRecord(key: tokenA, hi)) == expected)
     }
 
-    @Test func `Every header`() {
+    @Test func `Every header is read`() {
         let found = parse(
             TestRecord(
                 key: "order-7", hi,
@@ -54,7 +54,7 @@ import Testing
         (String(repeating: "0", count: 62), false), (String(repeating: "0", count: 65), false),
         (String(repeating: "0", count: 63) + "g", false), ("", false), (String(repeating: "f", count: 300), true),
     ])
-    func `Keys`(key: String, isToken: Bool) {
+    func `A key of 64 or more hex digits is the token`(key: String, isToken: Bool) {
         let found = parse(TestRecord(key: key, hi))
         #expect(found.target == (isToken ? .device : .none))
         #expect(found.deadLetter == (isToken ? nil : .noDeviceToken))
@@ -72,7 +72,7 @@ import Testing
         #expect(parse(TestRecord(key: "", hi, header)).key == "")
     }
 
-    @Test func `Dead letters`() {
+    @Test func `A record without target or JSON is a dead letter`() {
         let token = [("push-device-token", tokenA)] as [(String, String?)]
         for (record, reason) in [
             (TestRecord(key: tokenA, nil), .tombstone), (TestRecord(key: nil, nil), .tombstone),
@@ -95,35 +95,19 @@ import Testing
     /// Each check, with Apple's reason where Apple has one.
     @Test(
         arguments: [
-            ("apns-topic", "", .badTopic), ("apns-topic", "com.exämple", .badTopic),
-            ("apns-topic", " com.ex", .badTopic),
-            ("apns-topic", "com.ex ", .badTopic), ("apns-topic", "com\r\nx: y", .badTopic),
-            ("apns-topic", "a\u{7F}", .badTopic),
+            ("apns-topic", "", .badTopic), ("apns-topic", "com\r\nx: y", .badTopic),
             ("apns-topic", String(repeating: "a", count: 256), .badTopic),
-            ("apns-push-type", "Alert", .invalidPushType),
-            ("apns-push-type", "", .invalidPushType), ("apns-push-type", "alerts", .invalidPushType),
-            ("apns-push-type", "backgroand", .invalidPushType), ("apns-priority", "", .badPriority),
-            ("apns-priority", "2", .badPriority), ("apns-priority", "11", .badPriority),
-            ("apns-priority", "05", .badPriority),
-            ("apns-priority", "10 ", .badPriority), ("apns-priority", "100", .badPriority),
-            ("apns-expiration", "-1", .badExpirationDate), ("apns-expiration", "4294967296", .badExpirationDate),
-            ("apns-expiration", "99999999999999999999", .badExpirationDate),
-            ("apns-expiration", "1.5", .badExpirationDate),
-            ("apns-expiration", "", .badExpirationDate), ("apns-expiration", "tomorrow", .badExpirationDate),
-            ("apns-collapse-id", "", .badCollapseId),
+            ("apns-push-type", "Alert", .invalidPushType), ("apns-push-type", "", .invalidPushType),
+            ("apns-push-type", "alerts", .invalidPushType),
+            ("apns-push-type", "backgroand", .invalidPushType), ("apns-priority", "2", .badPriority),
+            ("apns-priority", "05", .badPriority), ("apns-expiration", "-1", .badExpirationDate),
+            ("apns-expiration", "4294967296", .badExpirationDate),
             ("apns-collapse-id", String(repeating: "c", count: 65), .badCollapseId),
-            ("apns-collapse-id", "a\0b", .badCollapseId), ("apns-collapse-id", "é", .badCollapseId),
-            ("apns-collapse-id", " a", .badCollapseId), ("apns-id", "", .badMessageId), ("apns-id", "1", .badMessageId),
-            ("apns-id", "123e4567-e89b-12d3-a456-4266554400a", .badMessageId),
-            ("apns-id", "123e4567-e89b-12d3-a456-4266554400ag", .badMessageId),
-            ("apns-id", "123e4567ee89b-12d3-a456-4266554400a0", .badMessageId),
+            ("apns-collapse-id", "a\0b", .badCollapseId), ("apns-id", "1", .badMessageId),
             ("apns-id", "00000000-0000-0000-0000-000000000000", .badMessageId), ("push-environment", "prod", .none),
-            ("push-environment", "", .none), ("push-app", "", .none), ("push-not-before", "", .none),
-            ("push-not-before", "-1", .none), ("push-not-before", "4294967296", .none),
-            ("push-not-before", "99999999999999999999", .none), ("push-not-before", "1.5", .none),
-            ("push-not-before", "90s", .none), ("push-not-before", "2027-01-15T08:00:00Z", .none),
+            ("push-app", "", .none), ("push-not-before", "4294967296", .none), ("push-not-before", "90s", .none),
         ] as [(String, String, ReasonCode)])
-    func `Invalid`(name: String, value: String, reason: ReasonCode) {
+    func `A wrong header is refused with Apple's reason`(name: String, value: String, reason: ReasonCode) {
         let found = parse([(name, value)])
         #expect(found.target == .device && found.deadLetter == nil && found.token == tokenA)
         #expect(found.isInvalid && found.reason == reason && !found.detail.isEmpty)
@@ -134,17 +118,12 @@ import Testing
     }
 
     @Test(arguments: [
-        ("apns-topic", "a"), ("apns-topic", String(repeating: "a", count: 255)),
-        ("apns-topic", "com.example.shop.voip"),
-        ("apns-priority", "1"), ("apns-priority", "5"), ("apns-priority", "10"), ("apns-expiration", "0"),
-        ("apns-expiration", "4294967295"), ("apns-collapse-id", String(repeating: "c", count: 64)),
-        ("apns-collapse-id", "a b~!"), ("apns-id", "123e4567-e89b-12d3-a456-4266554400a0"),
-        ("push-not-before", "0"), ("push-not-before", "4294967295"), ("push-not-before", "0000000000000000017"),
-        ("push-environment", "production"), ("push-retry-request", "nonsense"), ("push-retry-x", "x"),
-        ("Push-Retry-Key", "x"), ("push-dlq-reason", "x"), ("PUSH-DLQ-X", "x"), ("", "x"), ("apns", "x"), ("push", "x"),
-        ("apns_topic", "x"), ("x-apns-topic", "x"), ("apnstopic", "x"), ("pushapp", "x"), ("apps-topic", "x"),
+        ("apns-topic", String(repeating: "a", count: 255)), ("apns-collapse-id", "a b~!"),
+        ("push-not-before", "0000000000000000017"), ("push-retry-request", "nonsense"), ("push-retry-x", "x"),
+        ("Push-Retry-Key", "x"), ("PUSH-DLQ-X", "x"), ("", "x"), ("apns", "x"), ("push", "x"), ("apns_topic", "x"),
+        ("x-apns-topic", "x"), ("apnstopic", "x"), ("apps-topic", "x"),
     ])
-    func `Valid`(name: String, value: String) {
+    func `Boundaries and foreign headers are accepted`(name: String, value: String) {
         #expect(!parse([(name, value)]).isInvalid)
     }
 
@@ -160,7 +139,7 @@ import Testing
         ("push-x", nil), ("push-retry", nil), ("push-dlq", nil), ("apns-request-id", nil),
         ("apns-" + String(repeating: "x", count: 500), nil), ("APNS-é\n", nil),
     ])
-    func `Unknown headers`(name: String, meant: String?) {
+    func `An unknown header is refused with the nearest name`(name: String, meant: String?) {
         let found = parse([(name, "x")])
         #expect(found.target == .device && found.deadLetter == nil && found.token == tokenA)
         #expect(found.isInvalid && found.reason == .none)
@@ -182,7 +161,7 @@ import Testing
     }
 
     /// The parser's scratch has room for it however many are refused.
-    @Test func `Many unknown headers`() {
+    @Test func `Any number of unknown headers is refused`() {
         var parser = RequestParser()
         for _ in 0..<500 {
             let found = parser.parse(TestRecord(key: tokenA, hi, [("apns-topik", "x"), ("apns-x", "x")]))
@@ -190,17 +169,13 @@ import Testing
         }
     }
 
-    @Test func `Limits of expiration`() {
-        #expect(parse([("apns-expiration", "0")]).expiration == 0)
-        #expect(parse([("apns-expiration", "4294967295")]).expiration == .max)
-        #expect(parse([]).expiration == nil)
+    @Test(arguments: [("0", 0), ("4294967295", UInt32.max)])
+    func `Times have 32 bits`(text: String, time: UInt32) {
+        let found = parse([("apns-expiration", text), ("push-not-before", text)])
+        #expect(found.expiration == time && found.notBefore == time)
     }
 
-    @Test func `Limits of not before`() {
-        #expect(parse([("push-not-before", "0")]).notBefore == 0)
-        #expect(parse([("push-not-before", "4294967295")]).notBefore == .max)
-        #expect(parse([]).notBefore == 0)
-        // Milliseconds.
+    @Test func `A time in milliseconds is refused`() {
         let found = parse([("push-not-before", "1790000000000")])
         #expect(found.detail == "push-not-before must be 0 to 4294967295 seconds since 1970")
         #expect(found.subject == "1790000000000" && found.notBefore == 0)
@@ -213,7 +188,7 @@ import Testing
             ("1790000000", "0", true), ("0", "0", true), ("0", "1", true), ("1", "1", false),
             ("4294967295", "4294967295", false), ("4294967294", "4294967295", true),
         ])
-    func `Not before and expiration`(notBefore: String, expiration: String, isValid: Bool) {
+    func `A request must not expire before it may be sent`(notBefore: String, expiration: String, isValid: Bool) {
         for isFirst in [true, false] {
             let headers = [("push-not-before", notBefore), ("apns-expiration", expiration)] as [(String, String?)]
             let found = parse(isFirst ? headers : headers.reversed())
@@ -222,13 +197,6 @@ import Testing
             #expect(found.reason == .badExpirationDate && found.subject == expiration)
             #expect(found.detail == "apns-expiration must be 0, or later than push-not-before")
         }
-    }
-
-    @Test(arguments: PushType.allCases)
-    func `Push types`(type: PushType) {
-        let found = parse([("apns-push-type", type.text.description)])
-        #expect(found.pushType == type && !found.isInvalid)
-        #expect(found.priority == (type == .background ? 5 : 0))
     }
 
     @Test func `Background has priority 5`() {
@@ -240,7 +208,7 @@ import Testing
         #expect(!found.isInvalid && found.priority == 5)
     }
 
-    @Test func `Repeated headers`() {
+    @Test func `A header that comes twice is refused`() {
         let found = parse([("apns-topic", "a"), ("apns-priority", "5"), ("apns-topic", "a")])
         #expect(found.isInvalid && found.reason == .duplicateHeaders && found.subject == "apns-topic")
         let token = parse([("push-device-token", tokenA), ("push-device-token", tokenB)])
@@ -253,7 +221,7 @@ import Testing
         #"{"aps":{"alert":""# + String(repeating: "x", count: count - 20) + #""}}"#
     }
 
-    @Test func `Payload sizes`() {
+    @Test func `Payloads have a limit`() {
         let voip = [("apns-push-type", "voip")] as [(String, String?)]
         for (size, headers, isInvalid) in [
             (4096, [], false), (4097, [], true), (5120, voip, false), (5121, voip, true), (100_000, [], true),
@@ -271,7 +239,7 @@ import Testing
             ("", .payloadEmpty), ("null", .payloadEmpty), ("[]", .badRequestPayload), ("1", .badRequestPayload),
             (#""{}""#, .badRequestPayload), (" true ", .badRequestPayload),
         ] as [(String, ReasonCode)])
-    func `Payloads that are no object`(value: String, reason: ReasonCode) {
+    func `A payload is an object`(value: String, reason: ReasonCode) {
         let found = parse(TestRecord(key: tokenA, value))
         #expect(found.target == .device && found.isInvalid && found.reason == reason)
     }
@@ -282,7 +250,7 @@ import Testing
         #expect(found.form == .payload && found.payload == odd && !found.isInvalid && found.token == tokenA)
     }
 
-    @Test func `Broadcasts`() {
+    @Test func `A channel id makes a broadcast`() {
         let channel = ("apns-channel-id", "dHN0LXNyY2gtY2hubA==") as (String, String?)
         let found = parse(TestRecord(key: "match-9", hi, [channel, ("apns-topic", "com.ex")]))
         #expect(found.target == .channel && found.channelID == "dHN0LXNyY2gtY2hubA==" && !found.isInvalid)
@@ -306,7 +274,7 @@ import Testing
         #expect(both.isInvalid && both.target == .device && both.token == tokenA)
     }
 
-    @Test func `Copied headers`() {
+    @Test func `Configured headers are copied within limits`() {
         let headers =
             [
                 ("tracestate", "a"), ("x-campaign", "7"), ("x-other", "1"), ("traceparent", "b"), ("tracestate", "c"),
@@ -325,7 +293,7 @@ import Testing
     }
 
     /// Nothing of a record is left over for the next.
-    @Test func `The parser is reused`() {
+    @Test func `Nothing of a record is left for the next`() {
         var parser = RequestParser()
         let plain = parser.parse(TestRecord(key: tokenA, hi))
         _ = parser.parse(

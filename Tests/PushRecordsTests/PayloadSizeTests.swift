@@ -20,7 +20,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
     }
 
     @Test(arguments: characters)
-    func `To the byte`(character: Character, bytes: Int) throws {
+    func `Size limits are exact`(character: Character, bytes: Int) throws {
         var alert = AlertPayload(body: "")
         var call = VoIPPayload(["x": ""])
         var update = LiveActivityUpdate(contentState: ["x": ""], timestamp: 1)
@@ -67,7 +67,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
 
     /// As much text as fits and not a character more, whatever the characters are.
     @Test(arguments: characters)
-    func `Trimming`(character: Character, bytes: Int) throws {
+    func `trimBody removes no character too many`(character: Character, bytes: Int) throws {
         for limit in [60, 61, 62, 63, 64, 65, 66, 4_096] {
             var payload = AlertPayload(title: "T", body: "ab" + String(repeating: "\(character)", count: 5_000))
             payload.badge = 1
@@ -81,7 +81,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         }
     }
 
-    @Test func `Trimming at word ends`() throws {
+    @Test func `trimBody can cut at word ends`() throws {
         let frame = try AlertPayload(body: "").size()
         func trimmed(_ text: String, to bytes: Int, atWordEnd: Bool = true) throws -> String? {
             var payload = AlertPayload(body: text)
@@ -102,7 +102,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
     }
 
     /// What no text would make fit is refused, and stays as it was.
-    @Test func `Trimming that cannot help`() throws {
+    @Test func `trimBody refuses a payload that is too large without its body`() throws {
         var payload = AlertPayload(title: String(repeating: "t", count: 50), body: "body")
         let before = payload
         let size = try payload.size()

@@ -21,7 +21,9 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         (VoIPPayload(["a": 1]), "com.example.shop.voip", 0),
         (WidgetsPayload(), "com.example.shop.push-type.widgets", nil),
     ])
-    func `Headers`(payload: any PushPayload, topic: String, expiration: UInt32?) throws {
+    func `The payload's type decides on topic, push type and expiration`(
+        payload: any PushPayload, topic: String, expiration: UInt32?
+    ) throws {
         func check(_ payload: some PushPayload) throws {
             let notification = PushNotification(payload, topic: .bundleID("com.example.shop"))
             let erased = try notification.encoded()
@@ -34,13 +36,16 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
                 #expect(found.topic == topic && found.expiration == expiration && found.pushType == payload.pushType)
                 #expect(try !found.isInvalid && Array(found.payload.utf8) == payload.json())
             }
+            // A suffix that is there already is not added.
+            let suffixed = PushNotification(payload, topic: .bundleID(topic))
+            #expect(try read(suffixed.payloadRecord(to: token)).topic == topic)
             #expect(payload.sizeLimit == (payload.pushType == .voip ? 5_120 : 4_096))
         }
         try check(payload)
     }
 
     /// A broadcast's topic has no suffix, whatever the same notification's topic for a device is.
-    @Test func `Broadcasts`() throws {
+    @Test func `A broadcast's topic has no suffix`() throws {
         var notification = PushNotification(Self.update, topic: .bundleID("com.example.shop"))
         notification.expiration = .nowOrNever
         notification.priority = .powerConsiderate
@@ -58,7 +63,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
     }
 
     /// Each priority's number; erasing a payload's type keeps it.
-    @Test func `Priorities`() throws {
+    @Test func `Every priority has its number`() throws {
         func numbers<P>(_ payload: P, _ priorities: [P.Priority]) throws -> [UInt8] where P: PushPayload {
             try priorities.map { priority in
                 var notification = PushNotification(payload)
@@ -74,7 +79,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
     }
 
     /// Erased, it is the same in every respect.
-    @Test func `Erasing keeps all`() throws {
+    @Test func `Encoding a notification keeps all of it`() throws {
         var notification = PushNotification(AlertPayload(body: "a"), topic: .bundleID("com.example.shop"))
         notification.priority = .withoutWaking
         notification.expiration = .at(secondsSinceEpoch: 1_790_000_000)
@@ -90,7 +95,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
     }
 
     /// A payload of a program's own.
-    @Test func `A type of its own`() throws {
+    @Test func `A program can have its own payload type`() throws {
         struct Shipped: CollapsiblePayload {
             var order: Int64
             var pushType: PushType { .alert }
@@ -144,13 +149,13 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
     }
 
     @Test(arguments: refused)
-    func `Refusals`(payload: any PushPayload, words: String) throws {
+    func `A wrong value is refused by member`(payload: any PushPayload, words: String) throws {
         let error = #expect(throws: RequestError.self) { try payload.json() }
         #expect(error?.reason == .badRequestPayload && error?.detail.hasPrefix(words) == true, "\(error?.detail ?? "")")
     }
 
     /// The exact bytes of what the golden payloads compare by meaning.
-    @Test func `Bytes`() throws {
+    @Test func `Live Activity payloads have these bytes`() throws {
         var start = LiveActivityStart(
             attributesType: "A", attributes: ["b": 1, "a": 2], contentState: .encoded(Array(#"{"z":1,"a":2}"#.utf8)),
             alert: LiveActivityAlert(title: "🐼", body: "b", sound: .standard), updates: .newToken, timestamp: 1)

@@ -1,5 +1,3 @@
-import Bytes
-import Foundation
 import PushRecords
 import Testing
 
@@ -8,7 +6,7 @@ import Testing
         outcome: .accepted, status: 200, attempts: 1, inDoubt: 0, sentAtMs: 1_780_000_000_005,
         settledAtMs: 1_780_000_000_050)
 
-    @Test func `An accepted one`() {
+    @Test func `An accepted notification's result has these bytes`() {
         let fixture = ContentFixture()
         var writer = ResultWriter(apps: ContentFixture.apps)
         let record = writer.write(fixture.content, accepted)
@@ -25,7 +23,7 @@ import Testing
     }
 
     /// What there is nothing to say of is left out: of a notification that was refused before anything was known of it.
-    @Test func `The least`() {
+    @Test func `Absent values are omitted`() {
         var fixture = ContentFixture()
         fixture.content.token = .nothing
         fixture.content.app = -1
@@ -46,7 +44,7 @@ import Testing
         #expect(text(dead.write(fixture.content, ending).value) == #"{"device_token":"ab","observed_at_ms":9}"#)
     }
 
-    @Test func `Unregistered`() {
+    @Test func `A dead token has a result and a record`() {
         let fixture = ContentFixture()
         var ending = accepted
         ending.outcome = .unregistered
@@ -76,7 +74,7 @@ import Testing
 
     /// No notification told of it, so nothing but the app and the time is known.
     @Test(arguments: [1, 32, 100])
-    func `A token of the feedback service`(length: Int) throws {
+    func `A token of the feedback service has a record`(length: Int) throws {
         let token = lend((0..<length).map { UInt8(truncatingIfNeeded: 255 - $0) })
         var writer = UnregisteredWriter(apps: ContentFixture.apps)
         let record = writer.write(
@@ -90,7 +88,7 @@ import Testing
         #expect(dead.unregisteredAtMs == 4_294_967_295_000 && dead.observedAtMs == 7)
     }
 
-    @Test func `Invalid`() throws {
+    @Test func `An invalid notification has a readable result`() throws {
         var fixture = ContentFixture()
         fixture.content.token = lend([0x22, 0xFF, 0x0A] + Array("x".utf8))
         fixture.content.app = -1
@@ -111,7 +109,7 @@ import Testing
         #expect(result.detail == "apns-topic is wrong: é\"" + String(repeating: "y", count: 97))
     }
 
-    @Test func `A reason not known by name`() throws {
+    @Test func `An unknown reason is kept`() throws {
         let fixture = ContentFixture()
         var ending = accepted
         ending.outcome = .rejected
@@ -123,7 +121,7 @@ import Testing
         #expect(try DeliveryResult(json: record.value).reason?.rawValue == #"Brand\New"#)
     }
 
-    @Test func `Broadcast`() throws {
+    @Test func `A broadcast's result names the channel`() throws {
         let fixture = ContentFixture(isBroadcast: true)
         var writer = ResultWriter(apps: ContentFixture.apps)
         let record = writer.write(fixture.content, accepted)
@@ -133,7 +131,7 @@ import Testing
     }
 
     /// The key is named only when it is not the token, and cut where it is long.
-    @Test func `Keys`() throws {
+    @Test func `The request's key is named unless it is the token`() throws {
         var fixture = ContentFixture()
         var writer = ResultWriter(apps: ContentFixture.apps)
         for (key, expected) in [
@@ -144,43 +142,6 @@ import Testing
             fixture.content.requestKey = lend(key)
             let record = writer.write(fixture.content, accepted)
             #expect(try DeliveryResult(json: record.value).request.key == expected)
-        }
-    }
-
-    /// Whatever the bytes are, the result is JSON for a parser that is not ours, and says the same to both.
-    @Test(arguments: [11, 12] as [UInt64])
-    func `Is always JSON`(seed: UInt64) throws {
-        var random = SplitMix64(seed: seed)
-        var writer = ResultWriter(apps: ContentFixture.apps)
-        for _ in 0..<200 {
-            var fixture = ContentFixture()
-            func noise(_ limit: Int) -> UnsafeRawBufferPointer {
-                lend(
-                    (0..<Int.random(in: 0...limit, using: &random)).map { _ in .random(in: 0...255, using: &random) })
-            }
-            fixture.content.token = noise(200)
-            fixture.content.headers.topic = noise(300)
-            fixture.content.requestKey = noise(1_500)
-            fixture.content.app = Int.random(in: -1...1, using: &random)
-            fixture.content.request.offset = .random(in: 0 ... .max, using: &random)
-            fixture.content.request.partition = .random(in: 0 ... .max, using: &random)
-            let ending = Ending(
-                outcome: Outcome.allCases.randomElement(using: &random)!, status: .random(in: 0...599, using: &random),
-                reason: ReasonCode.allCases.randomElement(using: &random)!, reasonText: noise(100),
-                detail: Detail("detail", noise(150)), uniqueID: noise(40),
-                unregisteredAtMs: .random(in: .min ... .max, using: &random), attempts: .max, inDoubt: .min,
-                sentAtMs: .random(in: 0...5, using: &random), settledAtMs: .random(in: 0 ... .max, using: &random))
-            let record = writer.write(fixture.content, ending)
-            let value = Data(record.value)
-            let object = try #require(JSONSerialization.jsonObject(with: value) as? [String: Any])
-            let result = try DeliveryResult(json: value)
-            #expect(object["device_token"] as? String == result.deviceToken)
-            #expect(object["apns_topic"] as? String == result.apnsTopic)
-            #expect(object["detail"] as? String == result.detail)
-            #expect(object["outcome"] as? String == ending.outcome.rawValue)
-            #expect((object["request"] as? [String: Any])?["key"] as? String == result.request.key)
-            #expect(result.request.offset == fixture.content.request.offset && result.attempts == Int(Int32.max))
-            #expect(!object.values.contains { $0 is NSNull } && record.headerTexts.count <= 3)
         }
     }
 }

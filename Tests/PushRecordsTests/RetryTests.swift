@@ -14,7 +14,7 @@ import Testing
         return parser.parse(TestRecord(key: tokenA, value, headers), role: role)
     }
 
-    @Test func `Reads its headers`() {
+    @Test func `Every header is read`() {
         let found = parse(Self.fields)
         #expect(
             found.retry
@@ -24,19 +24,19 @@ import Testing
         #expect(found.key == "order-7" && found.token == tokenA && !found.isInvalid)
     }
 
-    @Test func `On a request topic they are ignored`() {
+    @Test func `Retry headers are ignored on a request topic`() {
         let found = parse(Self.fields, role: .request)
         #expect(found.retry == nil && !found.isInvalid && found.key == nil)
     }
 
     /// A payload that looks like an envelope is still a payload.
-    @Test func `Payload form only`() {
+    @Test func `A retry record is always in payload form`() {
         let value = #"{"payload":{},"device_token":"\#(tokenB)"}"#
         let found = parse(Self.fields, value: value)
         #expect(found.form == .payload && found.payload == value && found.token == tokenA && !found.isInvalid)
     }
 
-    @Test func `Optional ones`() {
+    @Test func `Some headers are optional`() {
         let found = parse(Array(Self.fields[0..<5]))
         #expect(
             found.retry
@@ -58,7 +58,7 @@ import Testing
             ("push-retry-attempt", "99999999999999999999"), ("push-retry-due-ms", "-"), ("push-retry-first-ms", "--1"),
             ("push-retry-request", "a/3/1/10000"), ("push-retry-request", "a/3/9223372036854775808/0"),
         ] as [(String, String?)])
-    func `Damaged`(name: String, value: String?) {
+    func `A missing or damaged header makes a dead letter`(name: String, value: String?) {
         let found = parse(Self.fields.filter { $0.0 != name } + [(name, value)])
         #expect(found.deadLetter == .badRetryHeaders && found.target == .none)
     }
@@ -100,7 +100,7 @@ import Testing
 
     /// What the writer writes the parser reads.
     @Test(arguments: [false, true])
-    func `Round trip`(isBroadcast: Bool) throws {
+    func `The parser reads what the writer writes`(isBroadcast: Bool) throws {
         let fixture = ContentFixture(isBroadcast: isBroadcast)
         var writer = RetryWriter(apps: ContentFixture.apps)
         let reason = lend("InternalServerError")
@@ -140,7 +140,7 @@ import Testing
         #expect(found == expected)
     }
 
-    @Test func `Leaves out what is not there`() {
+    @Test func `Absent values are omitted`() {
         var fixture = ContentFixture()
         fixture.content.headers = NotificationHeaders()
         fixture.content.app = -1

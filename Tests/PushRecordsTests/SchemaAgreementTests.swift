@@ -75,7 +75,7 @@ import Testing
     private static func isToken(_ text: String) -> Bool { (try? DeviceToken(hex: text)) != nil }
 
     @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
-    func `Payload form`(seed: UInt64) throws {
+    func `Worker and schema agree on payload form`(seed: UInt64) throws {
         try compare(
             seed: seed, { DrawnRequest.payloadForm(&$0, oddity: 0.06) }, form: .payload,
             ask: { judge, drawn in
@@ -93,7 +93,7 @@ import Testing
     }
 
     @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
-    func `Envelope form`(seed: UInt64) throws {
+    func `Worker and schema agree on envelope form`(seed: UInt64) throws {
         try compare(
             seed: seed, { DrawnRequest.envelopeForm(&$0, oddity: 0.05) }, form: .envelope,
             ask: { judge, drawn in
@@ -105,7 +105,7 @@ import Testing
 
     /// What they cannot say they say in words.
     @Test(arguments: BeyondSchemas.allCases)
-    func `Descriptions`(beyond: BeyondSchemas) throws {
+    func `Descriptions name what schemas cannot express`(beyond: BeyondSchemas) throws {
         for schema in RecordSchema.allCases {
             let object = try schema.object()
             let names = (object["description"] as? String)?.contains(beyond.rawValue) == true
@@ -123,7 +123,7 @@ import Testing
     }
 
     @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
-    func `What is written`(seed: UInt64) throws {
+    func `Schemas allow what the worker writes`(seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         var judge = SchemaJudge()
         var results = ResultWriter(apps: ContentFixture.apps)
@@ -222,7 +222,7 @@ import Testing
     ]
 
     @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
-    func `What is allowed is read`(seed: UInt64) throws {
+    func `Readers read what schemas allow`(seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         var judge = SchemaJudge()
         var isRead: [Bool] = []
@@ -250,7 +250,7 @@ import Testing
 
     /// A retry record that its schema allows is one.
     @Test(.needsSchemaJudge, .waiting)
-    func `What is allowed of retry records is taken`() throws {
+    func `The worker takes retry records that their schema allows`() throws {
         let pools: [(name: String, values: [String])] = [
             (
                 "push-retry-request",

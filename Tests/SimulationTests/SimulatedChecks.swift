@@ -11,7 +11,7 @@ extension SimulatedWorld {
     ) {
         // The reach: a commit that Kafka has names it.
         let log = logs[place.log]
-        let known = log.commit?.life == log.life ? log.commit?.map.horizonEnd ?? .none : .none
+        let known = log.commit?.life == log.life ? log.commit?.map.horizon ?? .none : .none
         let reach = assignment.fenced?.reach ?? (assignment.life == log.life ? known : HorizonEnd(.max))
         if place.index >= reach.indexes(at: place.offset) { breaks("\(place) was sent at or above the reach \(reach)") }
         if let fenced = assignment.fenced {
@@ -44,8 +44,7 @@ extension SimulatedWorld {
         let isReadAgain = logs[original.log].wasDamaged || books[original]?.isReadAgain == true
         let mayBeTwice = wasMapCut || limitCount > 0 || remakesProducers || isReadAgain || isForgotten
         let mayBeForgotten = mayBeTwice && (notification.tries.inDoubt > 0 || place.log >= 3)
-        // What is settled is sent again only when no commit since could say so. What is open of a log that is gone goes
-        // on beside what was left of it, which says that it may have been sent.
+        // What is settled is sent again only when no commit since could say so.
         if assignment.fenced == nil, assignment.life >= 0, let known = settledAt[place],
             let takenAt = commitTakenAt[known.assignment],
             known.step < takenAt,
@@ -87,14 +86,11 @@ extension SimulatedWorld {
         let log = committing.log
         let commit = committing.commit
         let before = logs[log].commit
-        trace(log) { "committed \(commit.offset), reach \(commit.map.reach ?? -1), settled \(commit.map.settled)" }
+        trace(log) { "committed \(commit.offset), horizon \(commit.map.horizon), settled \(commit.map.settled)" }
         if let before, commit.offset < before.offset, before.life == commit.life {
             breaks("log \(log) was committed back from \(before.offset) to \(commit.offset)")
         }
         logs[log].commit = commit
-        if commit.life == logs[log].life, let writer = workers.first(where: { $0.number == commit.writer }) {
-            writer.untold[log] = nil
-        }
         commitTakenAt[committing.assignment] = commit.takenAt
         guard commit.life == logs[log].life else {
             logs[log].committedCount = 0
@@ -167,14 +163,12 @@ extension SimulatedWorld {
             }
         }
         for worker in workers {
-            for partition in worker.machine.ledger.slots
-            where worker.machine.ledger[partition].parked != 0 {
-                breaks("something is beside its device queue")
-            }
             for app in worker.machine.apps.indices where worker.machine.dispatch.handed(app) != 0 {
                 breaks("something is at a transport")
             }
-            if !worker.machine.dispatch.breakers.probes.isEmpty { breaks("a probe is left") }
+            for app in worker.machine.apps.indices {
+                if !worker.machine.dispatch.breakers.probes(of: app).isEmpty { breaks("a probe is left") }
+            }
             if !worker.machine.budget.isEmpty { breaks("room is not given back") }
         }
     }
@@ -210,11 +204,11 @@ extension SimulatedWorld {
             let notification = worker.machine.store[slot]
             guard notification.app >= 0, notification.deferral == nil else { continue }
             guard !worker.machine.dispatch.breakers.isProbe(slot, in: worker.machine.store),
-                worker.machine.store.notBeforeMs(slot) == 0
+                worker.machine.store.notBeforeMs(slot) == 0, worker.machine.store[recordOf: slot].partition != .none
             else { continue }
             switch notification.state {
             case .queued, .ready, .behindHorizon, .backingOff, .handed: open[Int(notification.app)] += 1
-            case .free, .admitted, .orphaned, .concluded: break
+            case .free, .admitted, .concluded: break
             }
         }
         for (app, count) in open.enumerated() where count > (settings.maxOpen + 1) / 2 {
@@ -249,8 +243,8 @@ extension SimulatedWorld {
     var guardHolds: Bool { allApps.contains(where: \.guardHolds) }
 
     var isFaultless: Bool {
-        !faults.doubts && !faults.crashes && !faults.losses && !faults.damage && !wasMapCut && limitCount == 0
-            && !remakesProducers
+        !faults.doubts && !faults.crashes && !faults.losses && !faults.damage && !wasMapCut && !wasReleased
+            && limitCount == 0 && !remakesProducers
     }
 
     /// A bad token is one where both environments say so, or there is only one.

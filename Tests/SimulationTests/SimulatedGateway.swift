@@ -276,9 +276,8 @@ extension SimulatedWorld {
             gateway.reachability.endedUnread()
         } else {
             gateway.reachability.ended(
-                Reachability.End(
-                    wasAnswered: connection.hasAnswered, wasAsked: !connection.frames.isEmpty,
-                    lifeNs: ns - connection.madeNs))
+                wasAnswered: connection.hasAnswered, wasAsked: !connection.frames.isEmpty,
+                lifeNs: ns - connection.madeNs)
         }
         guard mustProve(gateway), !wasOnProbation else { return }
         for other in gateway.connections where !other.isDraining { prove(other) }
@@ -499,7 +498,7 @@ extension SimulatedWorld {
             if gateway.patience.wasTooShort(ageNs: ageNs) { happened["gateway: window lengthened", default: 0] += 1 }
             if gateway.patience.windowNs < windowNs { breaks("a shorter window") }
             answered(gateway, connection, settled: 0, discarded: discarded, isProof: true)
-        case .ofNobody(let lostAtMost):
+        case .unmatched(let lostAtMost):
             let isZero = isLast && answer.content.identifier == 0
             if !isZero, answer.content.identifier <= connection.frames.count { breaks("an answer that is of nobody") }
             if isZero, wronged.count > lostAtMost { breaks("\(wronged.count) were lost, and \(lostAtMost) were told") }

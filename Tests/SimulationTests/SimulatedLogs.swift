@@ -118,7 +118,6 @@ extension SimulatedWorld {
     // MARK: Assign
 
     func assign(_ log: Int, to worker: SimulatedWorker) {
-        worker.leftWithoutCommit.remove(log)
         logs[log].isOwned = true
         var knowsEnds = random.chance(50)
         if let commit = logs[log].commit {
@@ -142,11 +141,10 @@ extension SimulatedWorld {
                 for record in logs[log].records where record.life < logs[log].life || commit.life < 0 {
                     for original in record.originals { books[original]?.isDoubtGone = true }
                 }
-                // Nor is it known what was settled, but to one that had the partition last.
+                // Nor is it known what was settled.
                 crashCount += 1
-                let isKnown = worker.suspended[log] != nil
                 settledAt = settledAt.filter {
-                    $0.key.log != log || $0.key.life == logs[log].life && (commit.life >= 0 || isKnown)
+                    $0.key.log != log || $0.key.life == logs[log].life && commit.life >= 0
                 }
             }
         }
@@ -159,6 +157,7 @@ extension SimulatedWorld {
         let suspended = worker.suspended[log].flatMap { worker.machine.ledger.find($0.id) }
         let unsure = suspended.map { worker.machine.ledger[$0].unconfirmed.count } ?? 0
         let isSame = metadata == commit?.metadata && unsure < LastCommit.unconfirmedLimit
+        worker.machine.advance(now: time(worker))
         let id = metadata.withUnsafeBytes {
             worker.machine.assign(
                 topic: logs[log].topic, partition: logs[log].partition, role: logs[log].role,
@@ -194,12 +193,7 @@ extension SimulatedWorld {
 
     /// Those that had the partition before, and may not know.
     private func tellOthers(_ log: Int, _ worker: SimulatedWorker, end: Int64?) {
-        // What one knew that lost it for too long is gone.
-        if let suspended = worker.suspended[log], worker.machine.ledger.find(suspended.id) == nil {
-            forgetUntold(by: worker, log: log)
-        }
         for other in workers where other !== worker {
-            forgetUntold(by: other, log: log)
             other.assignments[log]?.fenced?.wasFollowed = true
             // Of a log that was made anew meanwhile it says nothing.
             let isSame = other.assignments[log]?.life == logs[log].life
@@ -223,7 +217,8 @@ extension SimulatedWorld {
         guard !isResumed else { return }
         crashCount += 1
         doubtFlights(of: worker, log: log)
-        guard suspended.isUntouched, isSame, !logs[log].wasDamaged, ns - suspended.sinceNs < 500_000_000_000,
+        let leastNs = min(CommitLedger.passedOverNs, settings.suspendedLimitNs)
+        guard suspended.isUntouched, isSame, !logs[log].wasDamaged, ns - suspended.sinceNs < leastNs,
             let commit = logs[log].commit, commit.offset >= logs[log].start
         else { return }
         breaks("log \(log) came back, nobody had it meanwhile, and what was known of it is gone")
@@ -247,7 +242,7 @@ extension SimulatedWorld {
         }
         guard let partition = machine.ledger.find(assignment.id) else { return false }
         let tells =
-            machine.ledger[partition].ledger.isBelow(first.offset)
+            first.offset <= machine.ledger[partition].ledger.highestReceived
             || machine.ledger[partition].ledger.isReset(first.offset)
         // Otherwise the client announced that its position was none.
         if !tells || random.chance(30) { beginAnew(log, &assignment, worker, &machine, from: logs[log].start) }

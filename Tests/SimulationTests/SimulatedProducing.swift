@@ -91,7 +91,6 @@ extension SimulatedWorld {
                 world.settled.insert(place)
             }
         case .retry(let tier):
-            noteUntold(production.id, place, worker, machine)
             let written = retryRecord(production, place, original, worker, &machine, moreDoubts: 0)
             // What may have been written before says so.
             let rewritten =
@@ -284,8 +283,6 @@ extension SimulatedWorld {
             limitCount += 1
             deadAssignments.insert(assignment.number)
             doubtFlights(of: worker, log: log)
-            forgetUntold(by: worker, log: log)
-            worker.leftWithoutCommit.insert(log)
         }
         machine.release([assignment.id])
         logs[log].isOwned = false

@@ -7,15 +7,14 @@ import PushRecords
 extension SimulatedWorld {
     /// The configuration changes, everywhere at once.
     func reload() {
-        switch Int.random(in: 0..<5, using: &random) {
+        switch Int.random(in: 0..<4, using: &random) {
         case 0: change { $0.isPaused.toggle() }
         case 1: change { $0.rateLimit = random.chance(50) ? .random(in: 20...300, using: &random) : 0 }
         case 2:
-            lastCredential += 1
-            change { $0.credential = lastCredential }
-        case 3:
-            let number = apps.randomElement(using: &random)?.credential ?? 0
-            for worker in workers { worker.machine.credentialReplaced(number, now: time(worker)) }
+            let app = Int.random(in: 0..<allApps.count, using: &random)
+            for worker in workers where app < worker.capacities.count {
+                worker.machine.credentialReplaced(AppIndex(app), now: time(worker))
+            }
             return
         default:
             // The last one is taken out, or all are there again, in another order.
@@ -61,7 +60,9 @@ extension SimulatedWorld {
                 worker.machine.setReachable(AppIndex(app), true, now: time(worker))
                 worker.machine.setCapacity(AppIndex(app), requests: worker.capacities[app], now: time(worker))
             }
-            for credential in 0...lastCredential { worker.machine.credentialReplaced(credential, now: time(worker)) }
+            for app in worker.capacities.indices {
+                worker.machine.credentialReplaced(AppIndex(app), now: time(worker))
+            }
         }
     }
 
@@ -70,14 +71,14 @@ extension SimulatedWorld {
         let notification = machine.store[id.slot]
         let app = Int(notification.app)
         let route = machine.apps.route(app)
-        if machine.apps.isRemoved(app) || route.isPaused || machine.dispatch.breakers.isCutOff(app) {
+        if machine.apps.isRemoved(app) || route.isPaused || machine.dispatch.breakers.apps[app].host.isOpen {
             breaks("something was sent for an app that is removed, paused or cut off")
         }
         let isProbe = machine.dispatch.breakers.isProbe(id.slot, in: machine.store)
         if machine.dispatch.breakers.credentialCircuit(app) != nil, !isProbe {
             breaks("something that is no probe was sent behind an open circuit")
         }
-        if machine.dispatch.breakers.topicCircuit(of: id.slot, in: machine.store) != nil, !isProbe {
+        if machine.dispatch.breakers.openTopic(of: id.slot, in: machine.store) != nil, !isProbe {
             breaks("something that is no probe was sent behind the open circuit of its topic")
         }
         let rate = route.rateLimit

@@ -5,7 +5,9 @@ import Bytes
 extension SimulatedWorld {
     /// The session is lost, and the worker knows: what it knows it keeps.
     func lapse(_ log: Int, _ worker: SimulatedWorker) {
-        guard let assignment = worker.assignments[log], assignment.fenced == nil else { return }
+        guard let assignment = worker.assignments[log], assignment.fenced == nil, assignment.drainsSince == nil else {
+            return
+        }
         settleCommit(of: worker, log: log)
         deadAssignments.insert(assignment.number)
         worker.assignments[log] = nil
@@ -20,6 +22,7 @@ extension SimulatedWorld {
         trace(log) { "suspended at \(name(worker)), untouched \(isUntouched)" }
         worker.suspended[log] = .init(
             id: assignment.id, isUntouched: isUntouched, sinceNs: ns, life: assignment.life)
+        worker.machine.advance(now: time(worker))
         worker.machine.suspend([assignment.id])
     }
 

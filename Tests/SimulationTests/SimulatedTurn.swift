@@ -59,8 +59,6 @@ extension SimulatedWorld {
         checkLimits(worker)
         checkCost(worker)
         for event in end.events { note(event) }
-        // Where nobody dies, nor leaves without a last one, only the last one counts.
-        if worker.machine.counters.mapsCut > 0, faults.crashes || faults.losses || limitCount > 0 { wasMapCut = true }
     }
 
     /// Whatever was due was done this turn, or waits for Kafka.
@@ -90,6 +88,7 @@ extension SimulatedWorld {
             default: "other"
             }
         happened[kind, default: 0] += 1
+        if case .suspendedReleased = event { wasReleased = true }
         if case .metadataIgnored = event, !logs.contains(where: \.wasDamaged) {
             breaks("our own metadata was not understood")
         }
@@ -198,18 +197,11 @@ extension SimulatedWorld {
             breaks("something was sent that was not read")
             return
         }
-        // One whose log is gone goes on.
         let slot = machine.store[notification.record].partition
-        let found = machine.ledger.find(slot)
-        let isDetached = found.map { machine.ledger[$0].phase == .detached } ?? false
-        guard
-            let assignment = worker.assignment(of: request.id, in: machine)
-                ?? (isDetached ? .init(detached: slot) : nil)
-        else {
+        guard let assignment = worker.assignment(of: request.id, in: machine) else {
             breaks("\(place) was sent for an assignment that is gone")
             return
         }
-        noteUntold(request.id, place, worker, machine)
         if assignment.drainsSince != nil { breaks("something was sent while draining") }
         let chain = worker.chains[slot] ?? 0
         if worker.flights.values.contains(where: { $0.place == place && $0.chain == chain }) {
@@ -281,7 +273,7 @@ extension SimulatedWorld {
     ) {
         let notification = machine.store[id.slot]
         guard notification.generation == id.generation, case .handed = notification.state,
-            notification.tries.inDoubt == 0
+            notification.tries.inDoubt == 0, machine.store[notification.record].partition != .none
         else {
             return
         }

@@ -80,7 +80,7 @@ extension SimulatedWorld {
         deadAssignments.insert(assignment.number)
         logs[log].isOwned = false
         let commit = logs[log].commit
-        let reach = commit?.life == logs[log].life ? commit?.map.horizonEnd ?? .none : .none
+        let reach = commit?.life == logs[log].life ? commit?.map.horizon ?? .none : .none
         // Those in its hands, and those that it may still take from what it fetched, as far as it may send.
         worker.assignments[log]?.fenced = .init(
             untilStep: step + .random(in: 1...15, using: &random), end: isExpired ? .max : logs[log].nextOffset,
@@ -98,7 +98,6 @@ extension SimulatedWorld {
             doubtFlights(of: worker, log: log)
             if random.chance(50) {
                 worker.machine.release([assignment.id])
-                forgetUntold(by: worker, log: log)
             } else {
                 suspend(log, assignment, worker, isUntouched: !fenced.wasFollowed)
             }

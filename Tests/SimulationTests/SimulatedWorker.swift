@@ -29,11 +29,6 @@ final class SimulatedWorker {
             self.life = life
             firstPosition = position
         }
-
-        /// One whose log is gone: it only ends what is open.
-        init(detached slot: PartitionSlot) {
-            self.init(id: PartitionID(slot: slot, generation: 0), number: 0, position: 0, life: -1)
-        }
     }
 
     struct Fenced {
@@ -141,10 +136,6 @@ final class SimulatedWorker {
     var cutOffSinceNs: Int64?
     /// Partitions whose session was lost, by log.
     var suspended: [Int: Suspended] = [:]
-    /// By log: what of a log that is gone was sent although no commit names it, since none can be made.
-    var untold: [Int: Set<SimulatedPlace>] = [:]
-    /// Logs whose new beginning could never be committed before their partition was given up.
-    var leftWithoutCommit: Set<Int> = []
     /// By log: who wrote the commit that was read at the assignment, and when.
     var readMarks: [Int: [Int]] = [:]
     var assignments: [Int: Assignment] = [:]

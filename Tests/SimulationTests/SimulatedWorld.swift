@@ -77,6 +77,8 @@ final class SimulatedWorld {
     var ns: Int64 = 1_000_000_000
     let startMs: Int64 = 1_800_000_000_000
     var isCalm = false
+    /// A partition that was lost did not come back in time.
+    var wasReleased = false
     /// A map was cut: what it no longer names may be sent again.
     var wasMapCut = false
     var broken: Broken?
@@ -92,7 +94,6 @@ final class SimulatedWorld {
     /// No broker answers until then; or they do, but for writes.
     var kafkaDownUntilMs: Int64 = 0
     var fullUntilMs: Int64 = 0
-    var lastCredential = 10
     /// Drains that were cut short.
     var limitCount = 0
 
@@ -134,6 +135,7 @@ final class SimulatedWorld {
         settings.reachMargin = random.chance(50) ? 10 : 500
         settings.publishesOnlyFailures = random.chance(20)
         settings.hashSeed = random.next()
+        settings.suspendedLimitNs = .random(in: 10...60, using: &random) * 1_000_000_000
         if random.chance(15) { settings.maxOpenBytes = .random(in: 8_192...65_536, using: &random) }
         if random.chance(30) { settings.maxAgeMs = Self.shortestAgeMs }
         if !faults.abandonsNobody {
@@ -195,9 +197,7 @@ final class SimulatedWorld {
             apps[0].otherEnvironment = Self.development.name
             apps.append(Self.development)
         }
-        let isShared = random.chance(50)
         for index in apps.indices {
-            apps[index].credential = isShared ? 0 : index
             apps[index].rateLimit = random.chance(20) ? .random(in: 20...300, using: &random) : 0
             apps[index].guardPolicy = [.off, .warn, .hold].randomElement(using: &random)!
         }
@@ -460,7 +460,6 @@ final class SimulatedWorld {
         logs[log].isOwned = false
         doubtFlights(of: worker, log: log)
         machine.release([assignment.id])
-        forgetUntold(by: worker, log: log)
     }
 
     /// kill -9: what was on its way to Kafka may arrive or not, what was on connections may be processed or not.
@@ -473,7 +472,6 @@ final class SimulatedWorld {
             doubtFlights(of: worker, log: log)
             logs[log].isOwned = false
         }
-        for log in logs.indices { forgetUntold(by: worker, log: log) }
         for each in worker.producing where !each.isAppended && random.chance(50) { each.append(self, false) }
         for connection in worker.connections { loseUnseen(connection, worker) }
         for app in worker.gateways.keys.sorted() {
@@ -483,34 +481,6 @@ final class SimulatedWorld {
             }
         }
         addWorker()
-    }
-
-    /// It is sent, or goes to a tier: nobody can be told of what was open of a log that is gone when nothing can be
-    /// committed.
-    func noteUntold(
-        _ id: NotificationID, _ place: SimulatedPlace, _ worker: SimulatedWorker, _ machine: borrowing DeliveryMachine
-    ) {
-        let slot = machine.store[machine.store[id.slot].record].partition
-        guard let partition = machine.ledger.find(slot),
-            machine.ledger[partition].phase == .detached
-        else { return }
-        let assignment = worker.assignments[place.log]
-        let isImpossible =
-            assignment.map { machine.status(of: $0.id)?.isCommitImpossible ?? false }
-            ?? worker.leftWithoutCommit.contains(place.log)
-        guard isImpossible else { return }
-        worker.untold[place.log, default: []].insert(place)
-        if assignment?.fenced != nil || assignment == nil { forgetUntold(by: worker, log: place.log) }
-    }
-
-    /// What this worker alone knew of a log that was cut, and no commit names, nobody knows any more: whoever reads
-    /// what the cut left cannot say that it was sent.
-    func forgetUntold(by worker: SimulatedWorker, log: Int) {
-        for place in worker.untold.removeValue(forKey: log) ?? [] {
-            guard let original = original(of: place) else { continue }
-            trace(log) { "nobody knows any more that \(place) was sent" }
-            books[original]?.isDoubtGone = true
-        }
     }
 
     /// What a dead or fenced worker had in flight was sent, or may have been.

@@ -47,20 +47,13 @@ import Testing
         #expect(try VerificationKey(pem: pem).isValid(signature: r + s, of: Array(message.utf8)))
     }
 
-    @Test func `A key in a file is read`() throws {
-        let file = try TemporaryFile(try SelfSigned.privateKey())
-        #expect(try SigningKey(file: file.path).sign([1]).count == 64)
-    }
-
-    @Test func `A missing file is named`() {
-        #expect(
-            failure { _ = try SigningKey(file: "/nonexistent/AuthKey.p8") }?.text
-                == "/nonexistent/AuthKey.p8: cannot be read: No such file or directory")
-        #expect(failure { _ = try SigningKey(file: "/tmp") }?.text == "/tmp: cannot be read: Is a directory")
-    }
-
-    @Test func `A huge file is refused`() throws {
-        #expect(failure { _ = try SigningKey(file: "/dev/zero") }?.text.contains("larger than 1 MiB") == true)
+    @Test(arguments: [
+        ("/nonexistent/AuthKey.p8", "cannot be read: No such file or directory"),
+        ("/tmp", "cannot be read: Is a directory"),
+        ("/dev/zero", "is larger than 1 MiB, so it is no certificate or key"),
+    ])
+    func `A file that is no credential is named`(path: String, words: String) {
+        #expect(failure { _ = try readCredential(file: path) }?.text == "\(path): \(words)")
     }
 
     /// What people have by mistake, made by the openssl command.
@@ -81,10 +74,10 @@ import Testing
             ),
         ])
     func `Other keys are refused in words`(command: String, words: String) throws {
-        let file = try TemporaryFile(OpenSSLCommand.run(command))
-        let error = failure { _ = try SigningKey(file: file.path) }
+        let pem = try OpenSSLCommand.run(command)
+        let error = failure { _ = try SigningKey(pem: pem, name: "AuthKey.p8") }
         #expect(error?.kind == .credential)
-        #expect(error?.text.hasPrefix("\(file.path): ") == true)
+        #expect(error?.text.hasPrefix("AuthKey.p8: ") == true)
         #expect(error?.text.contains(words) == true, "\(error?.text ?? "")")
         #expect(error?.text.contains("secret") == false)
     }
@@ -118,13 +111,6 @@ import Testing
 }
 
 @Suite struct IdentityTests {
-    @Test func `A key of another certificate is refused`() throws {
-        let one = try Pair.authority.issueServer()
-        let two = try Pair.authority.issueServer()
-        let error = failure { _ = try Identity(certificatePEM: one.certificatePEM, keyPEM: two.keyPEM) }
-        #expect(error?.text == "key: the private key is not the certificate's")
-    }
-
     @Test func `One text may hold both`() throws {
         let issued = try Pair.authority.issueClient(bundleID: "com.example.shop")
         let both = issued.keyPEM + issued.certificatePEM + Pair.authority.certificatePEM
@@ -136,9 +122,10 @@ import Testing
         throws
     {
         let issued = try Pair.authority.issueServer()
-        let plain = try TemporaryFile(issued.keyPEM)
+        let folder = try Folder()
+        let plain = try folder.write(issued.keyPEM, "key.pem")
         for form in ["pkcs8 -topk8 -v2 aes-128-cbc -passout pass:open -in", "ec -aes128 -passout pass:open -in"] {
-            let encrypted = try OpenSSLCommand.run("\(form) \(plain.path)")
+            let encrypted = try OpenSSLCommand.run("\(form) \(plain)")
             #expect(encrypted.contains("ENCRYPTED"))
             _ = try Identity(certificatePEM: issued.certificatePEM, keyPEM: encrypted, passphrase: "open")
             let wrong = failure {
@@ -149,12 +136,7 @@ import Testing
             let none = failure { _ = try Identity(certificatePEM: issued.certificatePEM, keyPEM: encrypted) }
             #expect(none?.text == "key: the private key is encrypted and no passphrase was given")
         }
-    }
-
-    @Test func `A text without a certificate is refused`() throws {
-        let issued = try Pair.authority.issueServer()
-        let error = failure { _ = try Identity(certificatePEM: issued.keyPEM, keyPEM: issued.keyPEM) }
-        #expect(error?.text == "certificate: holds no certificate, but: PRIVATE KEY")
+        withExtendedLifetime(folder) {}
     }
 
     @Test func `An authority written and read again issues the same`() throws {
@@ -162,14 +144,6 @@ import Testing
             certificatePEM: Pair.authority.certificatePEM, keyPEM: Pair.authority.keyPEM)
         let pair = try Pair(server: ServerOptions(identity: try again.issueServer().identity()))
         try pair.settle()
-    }
-
-    @Test func `A trust file is read and an error names it`() throws {
-        let file = try TemporaryFile(Pair.authority.certificatePEM)
-        try Pair(client: ClientOptions(trust: .file(file.path))).settle()
-        #expect(
-            failure { _ = try ClientContext(ClientOptions(trust: .file("/nonexistent.pem"))) }?.text
-                == "/nonexistent.pem: cannot be read: No such file or directory")
     }
 }
 
@@ -188,15 +162,4 @@ enum OpenSSLCommand {
         process.waitUntilExit()
         return String(decoding: data, as: UTF8.self)
     }
-}
-
-final class TemporaryFile {
-    let path: String
-
-    init(_ text: String) throws {
-        path = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
-        try Data(text.utf8).write(to: URL(fileURLWithPath: path))
-    }
-
-    deinit { try? FileManager.default.removeItem(atPath: path) }
 }

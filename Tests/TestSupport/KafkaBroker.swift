@@ -137,7 +137,7 @@ package final class KafkaBroker: @unchecked Sendable {
         try awaitTopics("topics are not listed: \(new.map(\.name))") { all in
             new.allSatisfy { wanted in
                 guard let topic = all[wanted.name] else { return false }
-                return topic.code == .none && topic.partitions == wanted.partitions && topic.leaderless.isEmpty
+                return topic.code == .none && topic.partitions == wanted.partitions
             }
         }
     }

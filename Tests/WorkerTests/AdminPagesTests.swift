@@ -107,7 +107,6 @@ struct AdminPagesTests {
         var snapshot = snapshot(.running)
         let status = PartitionStatus(
             topic: "apns.requests", partition: 3, watermark: 90, committed: 80, reach: nil, highestReceived: 95,
-            highestArrived: 95,
             span: 6,
             openRecords: 4, openNotifications: 5, oldestOpenMs: 60_000, oldestOpenForNs: 1, isDraining: false)
         snapshot.partitions = [WorkerSnapshot.Partition(role: .requests, status: status, logEnd: 100)]

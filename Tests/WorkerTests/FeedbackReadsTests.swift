@@ -22,7 +22,6 @@ import Testing
         let reads: FeedbackReads
         let log = MemorySink()
         let topic = KafkaBroker.uniqueName("unregistered")
-        private let resolver: Resolver
         /// How much later it is than the clock says.
         let late = Late()
         private(set) var outcomes: [FeedbackReads.Outcome] = []
@@ -40,10 +39,9 @@ import Testing
                 time.monotonicNs += late.ns
                 return time
             })
-            resolver = try Resolver()
             reads = try FeedbackReads(
                 ClusterSettings(bootstrapServers: cluster.bootstrapServers), topic: topic, loop: loop,
-                resolver: resolver, logger: Logger(sink: log))
+                logger: Logger(sink: log))
             reads.onEnd = { [unowned self] in outcomes.append($1) }
         }
 
@@ -51,7 +49,6 @@ import Testing
             reads.onEnd = { _, _ in }
             reads.close(because: "it was cut off")
             loop.runOnce()
-            resolver.stop()
             simulator.stop()
         }
 

@@ -119,7 +119,6 @@ struct ProblemTests {
         func partition(_ watermark: Int64?, _ logEnd: Int64?) -> WorkerSnapshot.Partition {
             let status = PartitionStatus(
                 topic: "a", partition: 0, watermark: watermark, committed: nil, reach: nil, highestReceived: -1,
-                highestArrived: -1,
                 span: 0,
                 openRecords: 0, openNotifications: 0, isDraining: false)
             return WorkerSnapshot.Partition(role: .requests, status: status, logEnd: logEnd)

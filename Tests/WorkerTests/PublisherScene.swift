@@ -162,7 +162,7 @@ final class PublisherScene {
         while true {
             var assigned: [TopicPartition] = []
             consumer.serve { event in if case .assigned(let partitions) = event { assigned = partitions } }
-            if !assigned.isEmpty { queues = try consumer.assign(assigned.map { PartitionStart($0, offset: 0) }) }
+            if !assigned.isEmpty { queues = try consumer.assign(assigned.map { ($0, 0) }) }
             for queue in queues {
                 left -= queue.read(max: left) { message in
                     body(message)

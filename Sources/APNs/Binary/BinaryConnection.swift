@@ -64,7 +64,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     override func judge(_ reachability: inout Reachability) {
         if isUnread { return reachability.endedUnread() }
-        reachability.ended(Reachability.End(wasAnswered: hasAnswered, wasAsked: wasAsked, lifeNs: lifeNs))
+        reachability.ended(wasAnswered: hasAnswered, wasAsked: wasAsked, lifeNs: lifeNs)
     }
 
     /// The channel did not take all there is: handing over more would only have it wait in another place.
@@ -143,7 +143,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     }
 
     /// As `fence`, and nothing but the gateway's answer decides what is open, nor shows that the gateway is of use.
-    /// Where answers are about nobody, what is open ends as ever.
+    /// Without identifiers, what is open ends as otherwise.
     func prove() {
         guard wasReady, phase == .ready || phase == .draining, session.hasIdentifiers || open == 0 else {
             return drain()
@@ -242,9 +242,9 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         case .tooLate(let lostAtMost, let ageNs, let discarded):
             tellTooLate(answer, lostAtMost: lostAtMost, ageNs: ageNs)
             tellAnswered(answer, settled: 0, discarded: discarded, isProof: true)
-        case .ofNobody where session.mustProve && !session.hasIdentifiers:
+        case .unmatched where session.mustProve && !session.hasIdentifiers:
             tellAnswered(answer, settled: 0, discarded: 0, isProof: true)
-        case .ofNobody(let lostAtMost):
+        case .unmatched(let lostAtMost):
             if lostAtMost > 0 { tellTooLate(answer, lostAtMost: lostAtMost, ageNs: nil) }
             // What is open ends in doubt.
             giveUp(

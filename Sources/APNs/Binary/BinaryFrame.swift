@@ -9,7 +9,7 @@ struct BinaryFrames: ~Copyable {
         var token: UnsafeRawBufferPointer
         var payload: UnsafeRawBufferPointer
         var identifier: UInt32
-        /// Seconds since the epoch; 0: now or never.
+        /// Seconds since the epoch; 0 means now or never.
         var expiry: UInt32
         /// 5 or 10.
         var priority: UInt8

@@ -13,15 +13,15 @@ package struct BinarySession: Sendable {
         /// It named one that silence had accepted: at most `lostAtMost` were not delivered, that one among them unless
         /// it was the last one processed. `ageNs`: how long after it left, as far as that is known.
         case tooLate(lostAtMost: Int, ageNs: Int64?, discarded: Int)
-        /// It names nobody: what was processed is not known. The connection is to be given up. `lostAtMost`: so many
+        /// It names no frame: what was processed is not known. The connection is to be given up. `lostAtMost`: so many
         /// had silence accepted, and it says that it processed none.
-        case ofNobody(lostAtMost: Int)
+        case unmatched(lostAtMost: Int)
     }
 
     private var window = BinaryWindow()
     /// Bytes of all frames so far: where the next one begins.
     private var framedBytes: Int64 = 0
-    /// Without them, an answer is about nobody.
+    /// Without them, an answer does not say which frame it is about.
     package let hasIdentifiers: Bool
     /// What the peer had said until then was read.
     private var heardNs: Int64 = 0
@@ -53,7 +53,7 @@ package struct BinarySession: Sendable {
     /// The identifier of the next frame.
     package var nextIdentifier: UInt32 { window.nextIdentifier }
     package var isWaitingToLeave: Bool { window.isWaitingToLeave }
-    /// When silence will have lasted long enough for the first one; `nil`: nothing is waited for.
+    /// When silence will have lasted long enough for the first frame, if any.
     package func nextSilenceNs(windowNs: Int64) -> Int64? {
         if isAsked { return window.lastLeftNs.map { $0 + Self.fencePatienceNs } }
         return window.firstLeftNs.map { max(nextPieceNs, $0 + windowNs) }
@@ -68,12 +68,11 @@ package struct BinarySession: Sendable {
         max(Self.leastPiece, Int(Int64(window.count) * 4 * Self.pieceNs / max(1, windowNs)))
     }
 
-    /// How long a fence's answer is waited for. An error that comes later than the window is told as long as somebody
-    /// listens.
+    /// How long the connection waits for a fence's answer.
     private static let fencePatienceNs: Int64 = 5_000_000_000
 
     /// Whether a fence would have something to decide, or to prove: an error that is still under way for what silence
-    /// accepted comes before the fence's answer. And nobody has asked for that yet.
+    /// accepted comes before the fence's answer.
     package var canBeFenced: Bool { !hasFence && !isAnswered && (!window.isEmpty || settledCount > 0) }
 
     package func holds(anyOf ids: Set<NotificationID>) -> Bool { window.holds(anyOf: ids) }
@@ -101,7 +100,7 @@ package struct BinarySession: Sendable {
 
     /// A frame of so many bytes is in the output.
     ///
-    /// - Parameter id: `nil`: it is the fence, of which there is one at most.
+    /// - Parameter id: `nil` for the fence, of which there is one at most.
     package mutating func open(_ id: NotificationID?, bytes: Int, openedMs: Int64, nowNs: Int64) {
         framedBytes += Int64(bytes)
         if id == nil { hasFence = true }
@@ -161,7 +160,7 @@ package struct BinarySession: Sendable {
         _ answer: GatewayAnswer, resendsDiscarded: Bool, nowNs: Int64, _ complete: (Completion) -> Void
     ) -> Meaning {
         isAnswered = true
-        guard hasIdentifiers else { return .ofNobody(lostAtMost: 0) }
+        guard hasIdentifiers else { return .unmatched(lostAtMost: 0) }
         switch window.place(of: answer.identifier) {
         case .open(let before):
             var settled = 0
@@ -190,7 +189,8 @@ package struct BinarySession: Sendable {
             // It has processed nothing.
             return .decided(settled: 0, discarded: discard(resendsDiscarded, complete), byFence: false)
         case .unknown:
-            return .ofNobody(lostAtMost: answer.isOfTheLastProcessed && answer.identifier == 0 ? window.closedCount : 0)
+            let hasProcessedNone = answer.isOfTheLastProcessed && answer.identifier == 0
+            return .unmatched(lostAtMost: hasProcessedNone ? window.closedCount : 0)
         }
     }
 

@@ -1,7 +1,7 @@
 package import PushTransport
 
-/// The resend window of one connection of the binary protocol: what was written, in order, and of which nothing is
-/// known yet.
+/// The resend window of one connection of the binary protocol: the frames that were written and are undecided, in
+/// order.
 ///
 /// A value machine, no I/O and no clock. The protocol answers nothing where all is well, so an entry closes by time:
 /// when it left for the peer and nothing was said for the window's duration. An error answer names one entry; those
@@ -14,11 +14,11 @@ package struct BinaryWindow: Sendable {
         package var end: Int64
         package var openedMs: Int64
         package var bytes: Int32
-        /// The fence: nobody's notification, but a frame that is known to be refused.
+        /// The fence: no notification, but a frame that the gateway must refuse.
         package var isFence: Bool
         /// When its frame was made. Monotonic.
         package var openedNs: Int64 = 0
-        /// When its last byte was acknowledged by the peer's kernel; 0: not known to be.
+        /// When the peer's kernel acknowledged its last byte, or 0 while it is not known to have.
         package var leftNs: Int64 = 0
     }
 
@@ -78,16 +78,16 @@ package struct BinaryWindow: Sendable {
     /// Whether something is open that is not known to have left.
     package var isWaitingToLeave: Bool { leftCount < count }
 
-    /// When the first one was opened that is not known to have left; `nil`: all have.
+    /// When the first one was opened that is not known to have left, if any.
     package var waitingSinceNs: Int64? { leftCount < count ? entries[place(leftCount)].openedNs : nil }
 
     /// Only while not empty.
     package var isFirstFence: Bool { entries[head].isFence }
 
-    /// When the last entry left; `nil`: it has not, or there is none.
+    /// When the last entry left, if it has.
     package var lastLeftNs: Int64? { count > 0 && leftCount == count ? entries[place(count - 1)].leftNs : nil }
 
-    /// When the first entry left; `nil`: it has not, or there is none.
+    /// When the first entry left, if it has.
     package var firstLeftNs: Int64? { leftCount > 0 ? entries[head].leftNs : nil }
 
     // MARK: Closing
@@ -117,7 +117,7 @@ package struct BinaryWindow: Sendable {
         return -distance <= closedCount ? .closed(after: -distance - 1) : .unknown
     }
 
-    /// When a closed entry left, at the latest so early; `nil`: too long ago to be known.
+    /// When a closed entry left, or `nil` if that is too long ago to be known.
     package func leftNs(ofClosed identifier: UInt32) -> Int64? {
         ages.leftNs(of: identifier, before: firstIdentifier)
     }

@@ -9,13 +9,13 @@ package import TLS
 package final class FeedbackConnection: SecureChannelDelegate {
     /// How a read ended.
     package struct End: Sendable, Equatable {
-        /// Items that were told.
+        /// Items that were passed on.
         package var tokens: Int
         /// Items whose token had a length that no token has.
         package var skipped: Int
         /// The last item broke off.
         package var isCut: Bool
-        /// Why there may be more; `nil`: the server said all it had.
+        /// Why there may be more, or `nil` if the server said all it had.
         package var failure: String?
 
         package init(tokens: Int, skipped: Int, isCut: Bool, failure: String?) {
@@ -26,13 +26,13 @@ package final class FeedbackConnection: SecureChannelDelegate {
         }
     }
 
-    /// After so long without a byte it is given up.
+    /// How long a read may go without a byte.
     package static let silenceNs: Int64 = 30_000_000_000
-    /// A read that is to end soon is given up after so long without a byte.
+    /// The same for a read that is to end soon.
     private static let hurrySilenceNs: Int64 = 2_000_000_000
-    /// One that goes on and on is no list.
+    /// How long a read may last.
     private static let longestNs: Int64 = 600_000_000_000
-    /// More items without a token are no feedback, and may go on for ever.
+    /// How many items without a token are still feedback.
     private static let skippedLimit = 100_000
 
     private let name: String
@@ -66,14 +66,13 @@ package final class FeedbackConnection: SecureChannelDelegate {
         limit?.set(afterNs: Self.longestNs)
     }
 
-    /// Whether to stop reading: the silence of who is not listened to is nobody's fault.
+    /// Pauses or resumes reading. Meanwhile silence is no reason to give up, and a handshake is read in any case.
     package func pause(_ pauses: Bool) {
         guard pauses != isPaused else { return }
         isPaused = pauses
         applyPause()
     }
 
-    /// A handshake is read in any case.
     private func applyPause() {
         guard isOpen else { return }
         if isPaused { channel?.pauseReading() } else { channel?.resumeReading() }
@@ -102,7 +101,7 @@ package final class FeedbackConnection: SecureChannelDelegate {
     }
 
     private func lastedTooLong() {
-        // It was not listened to: nobody knows how long its list is.
+        // While reading is paused, the length of its list is unknown.
         guard !isPaused else { return limit?.set(afterNs: Self.longestNs) ?? () }
         giveUp("\(name): it was still telling after \(Self.longestNs / 60_000_000_000) minutes")
     }

@@ -9,7 +9,7 @@ package struct ErrorBody: Equatable, Sendable {
     package var reason: ReasonCode = .none
     /// With `reason == .other`: the word as it came, at most 200 bytes.
     package var text: String?
-    /// Milliseconds since the epoch (`RecordTime`); 0: none, or none that can be one.
+    /// Milliseconds since the epoch (`RecordTime`), or 0 if there is none that can be one.
     package var timestampMs: Int64 = 0
 
     package init() {}

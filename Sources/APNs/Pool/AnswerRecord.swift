@@ -6,46 +6,42 @@ struct AnswerRecord {
     private var refusals = 0
     /// When the last response came (monotonic).
     private(set) var respondedNs: Int64 = 0
-    /// When the last one came that was no server error (5xx).
+    /// When the last response came that was no server error (5xx).
     private(set) var goodNs: Int64 = 0
     /// Server errors since.
     private(set) var errorStreak = ErrorStreak()
-    /// One that was no server error came in this read.
+    /// A response that was no server error came in this read.
     private var hasGood = false
     /// Responses with a status came since `takeResponses`.
     private var hasResponses = false
-    /// As the window counted them at the end of the last read.
+    /// `Window.answers` at the end of the last read.
     private var seenAnswers: UInt32 = 0
 
-    /// A response with a status came.
-    @inline(__always)
+    /// Records a response with a status.
     mutating func responded() { hasResponses = true }
 
-    /// Whether some came since the last call.
-    @inline(__always)
+    /// Returns whether responses came since the last call.
     mutating func takeResponses() -> Bool {
         defer { hasResponses = false }
         return hasResponses
     }
 
-    /// A response was no server error.
-    @inline(__always)
+    /// Records a response that was no server error.
     mutating func wasGood() { hasGood = true }
 
-    /// A response was no fault of the connection; true: the first of them.
-    @inline(__always)
+    /// Records a response that was no fault of the connection, and returns whether it is the first.
     mutating func answered() -> Bool {
         defer { isAnswered = true }
         return !isAnswered
     }
 
-    /// A response was a server error; true: it is the one that makes the streak long.
+    /// Records a server error, and returns whether it is the one that makes the streak long.
     mutating func failed(nowNs: Int64) -> Bool {
         errorStreak.failed(nowNs: nowNs)
         return errorStreak.count == ErrorStreak.limit
     }
 
-    /// The peer refused a stream.
+    /// Records that the peer refused a stream.
     ///
     /// - Returns: how many it refused, or `nil` if it answered something before.
     mutating func refused() -> Int? {
@@ -54,11 +50,9 @@ struct AnswerRecord {
         return refusals
     }
 
-    /// A read is over.
+    /// Ends a read, after which the window counts so many `answers`.
     ///
-    /// - Parameter answers: as the window counts them by now.
     /// - Returns: whether it brought responses that were no server errors, on a connection that was answered.
-    @inline(__always)
     mutating func readEnded(answers: UInt32, nowNs: Int64) -> Bool {
         guard answers != seenAnswers else { return false }
         seenAnswers = answers
@@ -66,25 +60,23 @@ struct AnswerRecord {
         guard hasGood else { return false }
         hasGood = false
         goodNs = nowNs
-        errorStreak.answered()
+        errorStreak.count = 0
         return isAnswered
     }
 }
 
-/// Whether a connection answers nothing but server errors (5xx, or what is hardly APNs': `AnswerOrigin.isForeign`)
-/// while APNs is well otherwise: value machines; the connection and the transport say what they find.
+/// Server errors in a row (5xx, or answers hardly from APNs: `AnswerOrigin.isForeign`) on one connection.
 ///
 /// Providers report connections that answer every request with 500 or 503 until they are made anew, after hours of
 /// idleness most of all (github.com/jchambers/pushy/issues/408, github.com/node-apn/node-apn/issues/463). Apple
 /// documents no such thing and no numbers.
-struct ErrorStreak: Sendable, Equatable {
-    /// Answers in a row.
+struct ErrorStreak: Equatable {
+    /// Answers in a row that make it long.
     static let limit = 5
-    /// From the first of them to now, in nanoseconds. What APNs mends within it was not the connection's fault.
+    /// How long it must last, in nanoseconds. What APNs mends within it was not the connection's fault.
     static let spanNs: Int64 = 5_000_000_000
 
-    private(set) var count = 0
-    /// When the first of them came.
+    fileprivate(set) var count = 0
     private(set) var beganNs: Int64 = 0
 
     mutating func failed(nowNs: Int64) {
@@ -92,18 +84,15 @@ struct ErrorStreak: Sendable, Equatable {
         count += 1
     }
 
-    /// Something else was answered.
-    mutating func answered() { count = 0 }
-
     var isLong: Bool { count >= Self.limit }
 }
 
-/// Which connection of an app is to be replaced because of its errors.
-struct ErrorRetirement: Sendable, Equatable {
+/// Decides which connection of an app is replaced because of its errors.
+struct ErrorRetirement {
     /// Between two of them while other connections answer well.
     static let pauseNs: Int64 = 30_000_000_000
-    /// While none does: a new connection shows whether it was the connection, and when it was not, the next would not
-    /// either.
+    /// Between two of them while none does: a new connection shows whether it was the connection, and when it was not,
+    /// the next would not either.
     static let trialPauseNs: Int64 = 900_000_000_000
 
     private let spanNs: Int64
@@ -111,7 +100,7 @@ struct ErrorRetirement: Sendable, Equatable {
 
     init(spanNs: Int64 = ErrorStreak.spanNs) { self.spanNs = spanNs }
 
-    /// Whether a connection with that streak is to be replaced now; true counts as done.
+    /// Returns whether a connection with that streak is to be replaced now, which counts as done.
     ///
     /// - Parameter isAnotherGood: another connection answered something else since the streak began.
     mutating func retires(_ streak: ErrorStreak, isAnotherGood: Bool, nowNs: Int64) -> Bool {

@@ -16,9 +16,9 @@ struct AnswerWatch: Sendable, Equatable {
     static let endsPauseNs: Int64 = 1_200_000_000_000
 
     private let limitNs: Int64
-    /// Since when something is in flight and nothing is answered, short pauses included; `nil`: it is not so.
+    /// Since when something is in flight and nothing is answered, short pauses included.
     private var askedNs: Int64?
-    /// Since when nothing is in flight; `nil`: something is.
+    /// Since when nothing is in flight, or `nil` while something is.
     private var idleNs: Int64? = 0
     private var ends = 0
     /// When the first of them was ended.
@@ -30,10 +30,10 @@ struct AnswerWatch: Sendable, Equatable {
 
     private var hasEnded: Bool { ends >= Self.endsLimit }
 
-    /// How the peer ended the stream that made them enough; `nil`: they are not.
+    /// How the peer ended the stream that made them enough, or `nil` while they are not.
     var endCode: ErrorCode? { hasEnded ? code : nil }
 
-    /// When `look` may find something else than now; `Int64.max`: not as things are.
+    /// When `look` may find something else than now, or `Int64.max`.
     var deadlineNs: Int64 {
         var next = Int64.max
         if !isUnanswering {

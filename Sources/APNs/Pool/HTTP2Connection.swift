@@ -69,8 +69,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     override func judge(_ reachability: inout Reachability) {
         reachability.ended(
-            Reachability.End(
-                wasAnswered: answers.isAnswered, wasAsked: (session?.nextStreamID ?? 1) > 1, lifeNs: lifeNs))
+            wasAnswered: answers.isAnswered, wasAsked: (session?.nextStreamID ?? 1) > 1, lifeNs: lifeNs)
     }
 
     private var tokenGeneration: UInt32 { token?.generation ?? 0 }
@@ -91,10 +90,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         // Whatever went out now on a dead connection would be in doubt.
         guard phase == .ready, !keepalive.isInQuestion, let session, session.freeStreams > 0 else { return }
         let waiting = queue.count
-        do throws(HTTP2Error) {
+        attempt { () throws(HTTP2Error) in
             try fill(session, &window, from: &queue, headers: &headers, most: min(most, limit))
-        } catch {
-            giveUp(error.text)
         }
         // Nothing taken is nothing to send: asking for the turn's end again and again would never end the turn.
         guard queue.count < waiting else { return }
@@ -154,9 +151,12 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         let nowNs = loop.now.monotonicNs
         window.kernelTook(channel.writtenBytes, nowNs: nowNs)
         keepalive.waits(for: session.isReady ? window.count : 1, nowNs: nowNs)
-        if session.isFinished {
-            endSession(session, channel)
-        } else if phase == .draining && window.isEmpty {
+        // nghttp2 has nothing more to do after a GOAWAY whose streams are all answered, or after the peer broke the
+        // protocol.
+        let isFinished = session.isFinished
+        if isFinished, !window.isEmpty || session.errorText != nil {
+            giveUp(session.errorText ?? "the HTTP/2 session ended")
+        } else if window.isEmpty, isFinished || phase == .draining {
             disconnectReason.isExpected = true
             try? session.goAway()
             pass(wholeRecords: false)
@@ -166,21 +166,10 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         }
     }
 
-    /// nghttp2 has nothing more to do: after a GOAWAY whose streams are all answered, or after the peer broke the
-    /// protocol.
-    private func endSession(_ session: ClientSession, _ channel: any ByteChannel) {
-        if window.isEmpty && session.errorText == nil {
-            disconnectReason.isExpected = true
-            channel.close()
-        } else {
-            giveUp(session.errorText ?? "the HTTP/2 session ended")
-        }
-    }
-
     /// Moves output into the channel, as far as it takes it.
     private func pass(wholeRecords: Bool) {
         guard let channel, let session else { return }
-        do throws(HTTP2Error) {
+        attempt { () throws(HTTP2Error) in
             while true {
                 let output = session.output
                 let offered = wholeRecords ? output.count & ~(SecureChannel.recordLimit - 1) : output.count
@@ -189,6 +178,14 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
                 try session.consumeOutput(taken)
                 if taken < offered { return }
             }
+        }
+    }
+
+    /// Gives the connection up where the session breaks.
+    @inline(__always)
+    private func attempt(_ body: () throws(HTTP2Error) -> Void) {
+        do throws(HTTP2Error) {
+            try body()
         } catch {
             giveUp(error.text)
         }
@@ -210,11 +207,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     /// Asks the peer for a sign of life that others may need.
     func askForSign() {
         guard phase == .ready, !keepalive.isInQuestion, let session else { return }
-        do throws(HTTP2Error) {
-            try session.ping()
-        } catch {
-            return giveUp(error.text)
-        }
+        attempt(session.ping)
         markDirty()
     }
 
@@ -230,11 +223,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         options.indexAuthorization = configuration.indexAuthorization
         tracesFrames = configuration.tracesFrames()
         options.tracesFrames = tracesFrames
-        do throws(HTTP2Error) {
-            session = try ClientSession(options: options)
-        } catch {
-            return giveUp(error.text)
-        }
+        attempt { () throws(HTTP2Error) in session = try ClientSession(options: options) }
         phase = .opening
         openedNs = loop.now.monotonicNs
         lastUsedNs = openedNs
@@ -248,12 +237,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         window.kernelTook(channel.writtenBytes, nowNs: nowNs)
         keepalive.heard(nowNs: nowNs)
         markDirty()
-        do throws(HTTP2Error) {
-            try session.receive(bytes)
-        } catch {
-            drainEvents(session)
-            return giveUp(error.text)
-        }
+        attempt { () throws(HTTP2Error) in try session.receive(bytes) }
         drainEvents(session)
         if answers.readEnded(answers: window.answers, nowNs: nowNs) { transport.wentOn(self) }
     }

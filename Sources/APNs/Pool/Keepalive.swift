@@ -2,7 +2,7 @@
 ///
 /// Idle: a PING after 60 s. Something unanswered: a PING after 5 s in which nothing came. Dead: nothing came within 10
 /// s after a PING. Times are monotonic nanoseconds.
-package struct Keepalive: Sendable, Equatable {
+package struct Keepalive {
     package struct Limits: Sendable, Equatable {
         package var idleNs: Int64 = 60_000_000_000
         package var silentNs: Int64 = 5_000_000_000
@@ -11,7 +11,7 @@ package struct Keepalive: Sendable, Equatable {
         package init() {}
     }
 
-    package enum Need: Sendable, Equatable {
+    enum Need: Equatable {
         case nothing, ping
         /// Nothing came since the PING of that time.
         case dead(pingedNs: Int64)
@@ -19,30 +19,30 @@ package struct Keepalive: Sendable, Equatable {
 
     private let limits: Limits
     /// When bytes came last.
-    package private(set) var heardNs: Int64
-    /// When the oldest stretch of waiting began; 0: nothing is unanswered.
+    private(set) var heardNs: Int64
+    /// When the present stretch of waiting began, or 0 if nothing is unanswered.
     private var waitingSinceNs: Int64 = 0
-    /// When a PING went out that nothing came after; 0: none.
+    /// When a PING went out that nothing came after, or 0.
     private var pingedNs: Int64 = 0
 
-    package init(limits: Limits = Limits(), nowNs: Int64) {
+    init(limits: Limits = Limits(), nowNs: Int64) {
         self.limits = limits
         heardNs = nowNs
     }
 
     /// Bytes came from the peer.
-    package mutating func heard(nowNs: Int64) {
+    mutating func heard(nowNs: Int64) {
         heardNs = nowNs
         pingedNs = 0
     }
 
     /// Records how many requests are unanswered now.
-    package mutating func waits(for unanswered: Int, nowNs: Int64) {
+    mutating func waits(for unanswered: Int, nowNs: Int64) {
         if unanswered == 0 { waitingSinceNs = 0 } else if waitingSinceNs == 0 { waitingSinceNs = max(1, nowNs) }
     }
 
     /// What is due; `ping` counts as done.
-    package mutating func check(nowNs: Int64) -> Need {
+    mutating func check(nowNs: Int64) -> Need {
         guard nextDeadlineNs <= nowNs else { return .nothing }
         if pingedNs != 0 { return .dead(pingedNs: pingedNs) }
         pingedNs = max(1, nowNs)
@@ -50,9 +50,9 @@ package struct Keepalive: Sendable, Equatable {
     }
 
     /// A PING is out and nothing came since: the connection may be dead.
-    package var isInQuestion: Bool { pingedNs != 0 }
+    var isInQuestion: Bool { pingedNs != 0 }
 
-    package var nextDeadlineNs: Int64 {
+    var nextDeadlineNs: Int64 {
         if pingedNs != 0 { return pingedNs + limits.deadNs }
         if waitingSinceNs != 0 { return max(heardNs, waitingSinceNs) + limits.silentNs }
         return heardNs + limits.idleNs

@@ -1,16 +1,16 @@
-package import PushTransport
+internal import PushTransport
 
 /// Which connections an app has: when to dial, when to stop using one. A value machine; the transport does what it
 /// says.
 ///
 /// At most one dial is under way; after a failure the next one waits (`BackOff`). Connections are named by serial
-/// numbers, never used twice. With a minimum of 0 a pool that nobody uses is asleep: without a connection, until one is
-/// wanted. One whose connections fail does not sleep: it goes on dialling until one has answered, as it shows whether
-/// the host is of use.
-package struct PoolPlan: Sendable {
-    package typealias ConnectionID = Int
+/// numbers, never used twice. With a minimum of 0 an unused pool is asleep: without a connection, until one is wanted.
+/// One whose connections fail does not sleep: it goes on dialling until one has answered, as it shows whether the host
+/// is of use.
+struct PoolPlan {
+    typealias ConnectionID = Int
 
-    package enum Event: Sendable, Equatable {
+    enum Event {
         case start
         /// Something waits, and there is no connection (`isAsleep`).
         case wanted
@@ -40,8 +40,9 @@ package struct PoolPlan: Sendable {
         case close
     }
 
-    package enum Action: Sendable, Equatable {
-        case dial(ConnectionID, firstAddress: Int)
+    enum Action: Equatable {
+        /// Begins with another of the host's addresses each time.
+        case dial(ConnectionID)
         /// Take no more requests on it; it closes when its last one is answered.
         case drain(ConnectionID)
         /// Say `due` then; replaces an earlier one.
@@ -50,11 +51,11 @@ package struct PoolPlan: Sendable {
         case finished
     }
 
-    private enum Waiting: Sendable { case toConnect, toGrow }
+    private enum Waiting { case toConnect, toGrow }
 
-    private enum Phase: Sendable { case dialing, open, draining }
+    private enum Phase { case dialing, open, draining }
 
-    private struct Connection: Sendable {
+    private struct Connection {
         var id: ConnectionID
         var phase: Phase
         var wasAnswered = false
@@ -73,10 +74,10 @@ package struct PoolPlan: Sendable {
     /// One that was answered before was answered again since the last failure.
     private var hasGoneOn = false
     /// The wait asked for last.
-    package private(set) var lastWaitNs: Int64 = 0
+    private(set) var lastWaitNs: Int64 = 0
     private var isClosing = false
 
-    package init(minimum: Int, maximum: Int, backOff: BackOff = BackOff()) {
+    init(minimum: Int, maximum: Int, backOff: BackOff = BackOff()) {
         Self.check(minimum: minimum, maximum: maximum)
         self.minimum = minimum
         self.maximum = maximum
@@ -91,7 +92,7 @@ package struct PoolPlan: Sendable {
     }
 
     /// - Returns: what to do, in order; rare, so a fresh array.
-    package mutating func handle(_ event: Event, using random: inout some RandomNumberGenerator) -> [Action] {
+    mutating func handle(_ event: Event, using random: inout some RandomNumberGenerator) -> [Action] {
         switch event {
         case .start: break
         case .wanted: wanted = max(1, wanted)
@@ -139,15 +140,15 @@ package struct PoolPlan: Sendable {
     }
 
     /// Connections that are, or are about to be, of use.
-    package var live: Int { connections.count { $0.phase != .draining } }
+    var live: Int { connections.count { $0.phase != .draining } }
 
     /// There is no connection, none is under way, and no failure is waited for: `wanted` dials one.
-    package var isAsleep: Bool { wanted == 0 && live == 0 && !isClosing }
+    var isAsleep: Bool { wanted == 0 && live == 0 && !isClosing }
 
     /// What has no connection yet may be handed over: one is dialled for it, or is under way after nothing failed.
-    package var isOnDemand: Bool { minimum == 0 && backOff.failures == 0 && !isClosing }
+    var isOnDemand: Bool { minimum == 0 && backOff.failures == 0 && !isClosing }
 
-    package var counts: ConnectionCounts {
+    var counts: ConnectionCounts {
         var counts = ConnectionCounts()
         for connection in connections {
             switch connection.phase {
@@ -159,7 +160,7 @@ package struct PoolPlan: Sendable {
         return counts
     }
 
-    package var failures: Int { backOff.failures }
+    var failures: Int { backOff.failures }
 
     private func index(_ id: ConnectionID) -> Int? { connections.firstIndex { $0.id == id } }
 
@@ -176,7 +177,7 @@ package struct PoolPlan: Sendable {
         let id = nextID
         nextID += 1
         connections.append(Connection(id: id, phase: .dialing))
-        return [.dial(id, firstAddress: id)]
+        return [.dial(id)]
     }
 
     private mutating func retire(

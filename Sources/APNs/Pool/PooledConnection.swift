@@ -11,8 +11,6 @@ package class PooledConnection {
     /// The pool's decisions about a connection before it is dialled.
     struct DialOrder {
         var id: PoolPlan.ConnectionID
-        /// The address of the host to begin with.
-        var firstAddress: Int
         /// Carries suspects only.
         var isQuarantine: Bool
         /// How often all connections were replaced before.
@@ -40,7 +38,7 @@ package class PooledConnection {
         _ order: DialOrder, host: String, port: UInt16, proxy: DialTarget.Proxy?, loop: Loop, outbox: Outbox
     ) {
         self.order = order
-        target = DialTarget(host: host, port: port, proxy: proxy, firstAddress: order.firstAddress)
+        target = DialTarget(host: host, port: port, proxy: proxy, firstAddress: order.id)
         self.loop = loop
         self.outbox = outbox
         alarm = Alarm(loop: loop) { [unowned self] in

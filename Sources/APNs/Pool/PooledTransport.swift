@@ -141,8 +141,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         outbox.askForTurnEnd()
         for action in plan.handle(event, using: &random) {
             switch action {
-            case .dial(let id, let firstAddress):
-                connections.append(make(id, firstAddress, isQuarantine: false))
+            case .dial(let id): connections.append(make(id, isQuarantine: false))
             case .drain(let id):
                 if case .idle = event { unused.insert(id) }
                 connections.first { $0.id == id }?.drain()
@@ -154,17 +153,15 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         }
     }
 
-    private final func make(_ id: PoolPlan.ConnectionID, _ firstAddress: Int, isQuarantine: Bool) -> Connection {
-        makeConnection(
-            PooledConnection.DialOrder(
-                id: id, firstAddress: firstAddress, isQuarantine: isQuarantine, replacements: replacements))
+    private final func make(_ id: PoolPlan.ConnectionID, isQuarantine: Bool) -> Connection {
+        makeConnection(PooledConnection.DialOrder(id: id, isQuarantine: isQuarantine, replacements: replacements))
     }
 
     final func tellQuarantine(_ event: Quarantine.Event) {
         for action in quarantine.handle(event, using: &random) {
             outbox.askForTurnEnd()
             switch action {
-            case .dial(let id): quarantineConnection = make(id, id, isQuarantine: true)
+            case .dial(let id): quarantineConnection = make(id, isQuarantine: true)
             case .drain: quarantineConnection?.drain()
             case .wake(let afterNs): quarantineAlarm?.set(afterNs: afterNs)
             case .giveBack: giveBackSuspects()

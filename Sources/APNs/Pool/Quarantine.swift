@@ -1,4 +1,4 @@
-package import PushTransport
+internal import PushTransport
 
 /// When an app has its quarantine connection, the one that suspects share: a value machine; the transport does what it
 /// says.
@@ -6,8 +6,8 @@ package import PushTransport
 /// It is dialled when a suspect waits, stays as long as it is of use, and is dialled again only when it is gone. After
 /// a death, or a dial that failed, the next one waits (`BackOff`); after a death no longer than four seconds while the
 /// host answers others: then its suspects are what ends it, and each of them is tried a few times only.
-package struct Quarantine: Sendable {
-    package enum Event: Sendable, Equatable {
+struct Quarantine {
+    enum Event {
         /// A suspect waits.
         case wanted
         /// The connection is ready.
@@ -27,36 +27,36 @@ package struct Quarantine: Sendable {
         case close
     }
 
-    package enum Action: Sendable, Equatable {
+    enum Action: Equatable {
         /// Never twice with the same number.
         case dial(Int)
         /// Take no more requests on it; it closes when its last one is answered.
         case drain
         /// Say `due` then.
         case wake(afterNs: Int64)
-        /// The dial failed: whoever waits is not processed.
+        /// The dial failed: the suspects that wait were not processed.
         case giveBack
-        /// Nobody needed it any more: what was known of those who died here is of no use.
+        /// The connection is unused: what is known of those it died under is of no use any more.
         case forget
     }
 
-    private enum Phase: Sendable, Equatable { case none, dialing, open, draining(mustWait: Bool), waiting, closed }
+    private enum Phase { case none, dialing, open, draining(mustWait: Bool), waiting, closed }
 
     private var phase = Phase.none
     private var nextID = 0
     private var backOff: BackOff
     /// The wait asked for last.
-    package private(set) var lastWaitNs: Int64 = 0
+    private(set) var lastWaitNs: Int64 = 0
     /// The host answers on other connections, as far as is known.
-    package var doesHostAnswer = true
+    var doesHostAnswer = true
 
     private static let deathWaitNs: Int64 = 4_000_000_000
 
-    package init(backOff: BackOff = BackOff()) { self.backOff = backOff }
+    init(backOff: BackOff = BackOff()) { self.backOff = backOff }
 
-    package var failures: Int { backOff.failures }
+    var failures: Int { backOff.failures }
 
-    package mutating func handle(_ event: Event, using random: inout some RandomNumberGenerator) -> [Action] {
+    mutating func handle(_ event: Event, using random: inout some RandomNumberGenerator) -> [Action] {
         switch (phase, event) {
         case (.none, .wanted):
             phase = .dialing
@@ -89,26 +89,13 @@ package struct Quarantine: Sendable {
         case (.none, .close), (.waiting, .close):
             phase = .closed
             return []
-        // SETTINGS come again; on a connection that drains answers come as before, and another GOAWAY; one may come
-        // before SETTINGS.
-        case (.open, .opened), (.draining, .opened), (.draining, .answered), (.draining, .retired),
-            (.dialing, .retired),
-            // Suspects come while it is there, or waited for.
-            (.dialing, .wanted), (.open, .wanted), (.draining, .wanted), (.waiting, .wanted),
-            // The alarm of a wait that `replace` ended.
-            (.none, .due), (.dialing, .due), (.open, .due), (.draining, .due),
-            // Nothing is decided any more.
-            (.closed, _):
-            return []
-        case (.none, .opened), (.none, .answered), (.none, .retired), (.none, .closed), (.none, .idle),
-            (.waiting, .opened), (.waiting, .answered), (.waiting, .retired), (.waiting, .closed), (.waiting, .idle),
-            (.dialing, .answered), (.dialing, .idle), (.draining, .idle):
-            preconditionFailure("a connection that is not there, or not ready, says nothing: \(event) in \(phase)")
+        // Suspects come, and the connection reports, whatever it is at; nothing is decided after `close`.
+        default: return []
         }
     }
 
     /// Adds its connection.
-    package func count(in counts: inout ConnectionCounts) {
+    func count(in counts: inout ConnectionCounts) {
         switch phase {
         case .none, .waiting, .closed: break
         case .dialing: counts.dialing += 1

@@ -6,30 +6,13 @@
 /// connections all allow no stream is out of reach until one of them, or a new one, allows some. One that was given up
 /// since its peer reads no further is out of reach at once, whatever it answered before.
 package struct Reachability: Sendable, Equatable {
-    /// How a connection of use once ended.
-    package struct End: Sendable, Equatable {
-        /// A request was answered on it that did not ask for another connection.
-        package var wasAnswered: Bool
-        /// A request was handed to it.
-        package var wasAsked: Bool
-        package var lifeNs: Int64
-
-        package init(wasAnswered: Bool, wasAsked: Bool, lifeNs: Int64) {
-            self.wasAnswered = wasAnswered
-            self.wasAsked = wasAsked
-            self.lifeNs = lifeNs
-        }
-    }
-
     /// Connections in a row.
     static let endsLimit = 3
     /// Refused streams in a row, before any answer, at which a connection is given up.
     static let refusalsLimit = 32
-    /// Nothing asked and nothing answered for so long is idleness, not a fault.
+    /// A connection that lived this long without a request was idle, which is no fault.
     static let shortLifeNs: Int64 = 30_000_000_000
 
-    /// `nil`: no connection has been tried to its end.
-    package var isReachable: Bool? { allowsNoStream ? false : isOfUse }
     /// As far as connecting and answers show.
     private var isOfUse: Bool?
     /// When a connection was last ready, all that were ready allowed no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0).
@@ -41,10 +24,13 @@ package struct Reachability: Sendable, Equatable {
 
     package init() {}
 
+    /// `nil` until the first connection has been tried to its end.
+    package var isReachable: Bool? { allowsNoStream ? false : isOfUse }
+
     /// Connecting is not enough: it takes an answer.
     package var isOnProbation: Bool { endsInRow >= Self.endsLimit }
 
-    /// While it is on probation, for people. `last`: how the last connection ended.
+    /// Why the host is on probation, for people. `last`: how the last connection ended.
     func why(last: String) -> String {
         isUnread ? last : "\(Self.endsLimit) connections in a row ended without an answer, the last one: \(last)"
     }
@@ -60,12 +46,16 @@ package struct Reachability: Sendable, Equatable {
         isOfUse = true
     }
 
-    /// Some connections are ready; whether one of them allows a stream. What goes on on them is answered all the same.
+    /// Some connections are ready; whether one of them allows a stream. Requests on them are answered all the same.
     mutating func allow(streams: Bool) { allowsNoStream = !streams }
 
-    /// A connection that was ready is gone, not because we wanted it.
-    package mutating func ended(_ end: End) {
-        guard !end.wasAnswered, end.wasAsked || end.lifeNs < Self.shortLifeNs else { return }
+    /// A connection that was ready is gone, without having been closed here.
+    ///
+    /// - Parameters:
+    ///   - wasAnswered: a request was answered on it that did not ask for another connection.
+    ///   - wasAsked: a request was handed to it.
+    package mutating func ended(wasAnswered: Bool, wasAsked: Bool, lifeNs: Int64) {
+        guard !wasAnswered, wasAsked || lifeNs < Self.shortLifeNs else { return }
         endsInRow += endsInRow < Self.endsLimit ? 1 : 0
         if isOnProbation { isOfUse = false }
     }

@@ -1,12 +1,9 @@
 internal import PushTransport
 
-/// Requests that no connection can take right now, in order; storage is reused, unless that was much.
+/// Requests that no connection can take right now, in order; storage is reused.
 struct RequestQueue {
     private var elements: ContiguousArray<OutgoingRequest> = []
     private var head = 0
-
-    /// What a burst took beyond this, some megabytes, is given back.
-    private static let keptCapacity = 4_096
 
     var count: Int { elements.count - head }
     var isEmpty: Bool { head == elements.count }
@@ -27,7 +24,7 @@ struct RequestQueue {
     mutating func removeFirst() {
         head += 1
         if head == elements.count {
-            elements.removeAll(keepingCapacity: elements.capacity <= Self.keptCapacity)
+            elements.removeAll(keepingCapacity: true)
             head = 0
         }
     }
@@ -48,7 +45,7 @@ struct RequestQueue {
 
 /// Suspects that wait for the quarantine connection.
 ///
-/// When the connection died, one of those on it did that, and nobody knows which: over the next one each of them goes
+/// When the connection died, one of those on it did that, and it is unknown which: over the next one each of them goes
 /// alone. Suspects that were not on it go together, as many as the connection takes.
 struct SuspectQueue {
     private var together = RequestQueue()
@@ -57,9 +54,6 @@ struct SuspectQueue {
     private var marked: Set<NotificationID> = []
     /// One that must go alone is on the connection.
     private var isTaken = false
-
-    /// Beyond so many, those that died together are no longer told from the others.
-    private static let markedLimit = 100_000
 
     var isEmpty: Bool { together.isEmpty && alone.isEmpty }
 
@@ -72,10 +66,7 @@ struct SuspectQueue {
     }
 
     /// The connection died under these.
-    mutating func died(under ids: [NotificationID]) {
-        guard marked.count + ids.count <= Self.markedLimit else { return }
-        marked.formUnion(ids)
-    }
+    mutating func died(under ids: [NotificationID]) { marked.formUnion(ids) }
 
     mutating func forget() {
         if alone.isEmpty { marked = [] }

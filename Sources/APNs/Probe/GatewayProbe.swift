@@ -12,7 +12,7 @@ package final class GatewayProbe: SecureChannelDelegate {
     package struct Answer: Sendable, Equatable {
         package var address: String
         package var tlsVersion: String
-        /// What the gateway said of the token of zeros; `nil`: nothing within the time, or it was not asked.
+        /// What the gateway said of the token of zeros, or `nil` if it said nothing within the time or was not asked.
         package var status: UInt8?
     }
 
@@ -20,7 +20,6 @@ package final class GatewayProbe: SecureChannelDelegate {
     private static let patienceNs: Int64 = 500_000_000
     private static let answerNs: Int64 = 5_000_000_000
 
-    /// `nil`: nothing is asked.
     private let format: BinaryConfiguration.Format?
     private var reader = GatewayAnswerReader()
     private var openedNs: Int64?
@@ -29,7 +28,7 @@ package final class GatewayProbe: SecureChannelDelegate {
 
     private init(_ format: BinaryConfiguration.Format?) { self.format = format }
 
-    /// - Parameter asking: sends the notification in this format; `nil`: sends nothing.
+    /// - Parameter asking: the format in which to send the notification, or `nil` to send nothing.
     /// - Throws: `ChannelEnd`, whose text names host, address and cause.
     package static func run(
         host: String, port: UInt16, proxy: DialTarget.Proxy? = nil, context: ClientContext,

@@ -6,20 +6,16 @@ internal import TLS
 final class ProbeLoop {
     let loop: Loop
     let dialer: Dialer
-    private let resolver: Resolver
 
     /// - Parameter name: the host, for errors.
     init(_ name: String) throws(ChannelEnd) {
         do {
             loop = try Loop()
-            resolver = try Resolver()
         } catch {
             throw ChannelEnd(.unreachable, "\(name): \(error)")
         }
-        dialer = Dialer(loop: loop, resolver: resolver)
+        dialer = Dialer(loop: loop)
     }
-
-    deinit { resolver.stop() }
 
     /// Runs the loop until something has come.
     ///

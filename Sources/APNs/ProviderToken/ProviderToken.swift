@@ -92,7 +92,7 @@ package final class ProviderToken {
 ///
 /// The wall clock can be stepped, and the monotonic clock can drift, so the token is too old when either of them says
 /// so. Where they disagree about its age, the wall clock was stepped since, and a new token may be made at once.
-package struct TokenAge: Sendable {
+struct TokenAge {
     private static let gridMs: Int64 = 40 * 60 * 1_000
     /// How long after its `iat` a token of the grid is used first.
     private static let settledMs: Int64 = 60 * 1_000
@@ -107,61 +107,46 @@ package struct TokenAge: Sendable {
     /// The `iat` of the current token by the monotonic clock.
     private var issuedNs: Int64 = 0
     /// The `iat` of the current token, in milliseconds since the epoch.
-    package private(set) var issuedMs: Int64 = 0
+    private(set) var issuedMs: Int64 = 0
     /// Counts tokens.
-    package private(set) var generation: UInt32 = 0
+    private(set) var generation: UInt32 = 0
 
-    package init() {}
+    init() {}
 
     /// The time of the grid that is in force at `wallMs`, in milliseconds.
-    package static func gridTime(wallMs: Int64) -> Int64 {
-        let sinceMs = wallMs.subtractingReportingOverflow(settledMs)
-        guard !sinceMs.overflow else { return wallMs }
-        let pastMs = sinceMs.partialValue % gridMs
-        let time = sinceMs.partialValue.subtractingReportingOverflow(pastMs < 0 ? pastMs + gridMs : pastMs)
-        return time.overflow ? wallMs : time.partialValue
-    }
+    private static func gridTime(wallMs: Int64) -> Int64 { (wallMs - settledMs) / gridMs * gridMs }
 
     /// The `iat`, in milliseconds, of a token that is made now: that of the grid, unless the current one has it.
-    package func nextIssuedMs(wallMs: Int64) -> Int64 {
+    func nextIssuedMs(wallMs: Int64) -> Int64 {
         let grid = Self.gridTime(wallMs: wallMs)
         return generation == 0 || isNext(grid) || issuedMs > wallMs ? grid : wallMs
     }
 
     /// Whether a token of that time may follow the current one.
-    private func isNext(_ grid: Int64) -> Bool { Self.clampedNs(grid, after: issuedMs) >= Self.earliestNs }
+    private func isNext(_ grid: Int64) -> Bool { ageNs(grid) >= Self.earliestNs }
 
-    /// A token with that `iat` was made and is the current one.
-    package mutating func made(nowNs: Int64, wallMs: Int64, issuedMs: Int64) {
-        // At most a grid and a minute ago.
-        let agoNs = max(0, min(Self.clampedNs(wallMs, after: issuedMs), (Self.gridMs + Self.settledMs) * 1_000_000))
-        issuedNs = nowNs &- agoNs
+    /// Records that a token with that `iat` was made and is the current one.
+    mutating func made(nowNs: Int64, wallMs: Int64, issuedMs: Int64) {
         self.issuedMs = issuedMs
+        // At most a grid and a minute ago.
+        issuedNs = nowNs - max(0, min(ageNs(wallMs), (Self.gridMs + Self.settledMs) * 1_000_000))
         generation &+= 1
     }
 
-    /// The token must be made anew before the next request.
-    package func isDue(nowNs: Int64, wallMs: Int64) -> Bool {
-        if generation == 0 || nowNs &- issuedNs >= Self.dueNs { return true }
-        guard isNext(Self.gridTime(wallMs: wallMs)) || wallAgeNs(wallMs) <= -Self.aheadNs else { return false }
+    /// Whether the token must be made anew before the next request.
+    func isDue(nowNs: Int64, wallMs: Int64) -> Bool {
+        if generation == 0 || nowNs - issuedNs >= Self.dueNs { return true }
+        guard isNext(Self.gridTime(wallMs: wallMs)) || ageNs(wallMs) <= -Self.aheadNs else { return false }
         return mayRenew(nowNs: nowNs, wallMs: wallMs)
     }
 
-    /// APNs would not answer TooManyProviderTokenUpdates, or refuses the current token in any case.
-    package func mayRenew(nowNs: Int64, wallMs: Int64) -> Bool {
-        if generation == 0 || nowNs &- issuedNs >= Self.earliestNs { return true }
-        let wallNs = wallAgeNs(wallMs)
-        let apart = wallNs.subtractingReportingOverflow(nowNs &- issuedNs)
-        return wallNs <= -Self.aheadNs || apart.overflow || apart.partialValue.magnitude >= UInt64(Self.toleranceNs)
+    /// Whether APNs would not answer TooManyProviderTokenUpdates, or refuses the current token in any case.
+    func mayRenew(nowNs: Int64, wallMs: Int64) -> Bool {
+        if generation == 0 || nowNs - issuedNs >= Self.earliestNs { return true }
+        let ageNs = ageNs(wallMs)
+        return ageNs <= -Self.aheadNs || abs(ageNs - (nowNs - issuedNs)) >= Self.toleranceNs
     }
 
-    private func wallAgeNs(_ wallMs: Int64) -> Int64 { Self.clampedNs(wallMs, after: issuedMs) }
-
-    /// The nanoseconds from one wall time to another, within Int64 whatever the clock says.
-    private static func clampedNs(_ laterMs: Int64, after earlierMs: Int64) -> Int64 {
-        let ms = laterMs.subtractingReportingOverflow(earlierMs)
-        guard !ms.overflow else { return laterMs < earlierMs ? .min : .max }
-        let ns = ms.partialValue.multipliedReportingOverflow(by: 1_000_000)
-        return ns.overflow ? (ms.partialValue < 0 ? .min : .max) : ns.partialValue
-    }
+    /// The current token's age at a wall time. Linux's wall clock fits into 64 bits of nanoseconds.
+    private func ageNs(_ wallMs: Int64) -> Int64 { (wallMs - issuedMs) * 1_000_000 }
 }

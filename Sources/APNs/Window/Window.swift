@@ -17,7 +17,7 @@ package struct Window: Sendable {
         /// Counts provider tokens: which one this request carried.
         package var token: UInt32
         package var connectionDied: Bool
-        /// With `connectionDied`: it had fallen silent, which is nobody's fault but its own.
+        /// With `connectionDied`: it had fallen silent, which is no fault of a notification.
         package var wasSilent = false
     }
 
@@ -33,10 +33,10 @@ package struct Window: Sendable {
         var id: NotificationID
         var stream: Int32 = 0
         var token: UInt32
-        /// Where END_STREAM ends; -1: not in the output yet.
+        /// Where END_STREAM ends, or -1 while it is not in the output.
         var end: Int64 = -1
         var openedNs: Int64
-        /// When the kernel had END_STREAM; 0: not known to have it.
+        /// When the kernel had END_STREAM, or 0 while it is not known to have it.
         var sentNs: Int64 = 0
         var openedMs: Int64
         /// What `answers` was when its wait began.
@@ -148,7 +148,7 @@ package struct Window: Sendable {
 
     // MARK: Closing
 
-    /// Its response is complete. `nil`: closed before (a late answer finds nobody).
+    /// Its response is complete. Returns `nil` if the entry was closed before, as for a late answer.
     package mutating func responded(_ ticket: UInt32) -> Closed? {
         answers &+= 1
         return isOpen(ticket) ? close(ticket, .answered) : nil
@@ -183,7 +183,7 @@ package struct Window: Sendable {
     }
 
     /// Closes the next entry whose time is over at `nowNs`, if any: in doubt when no response came within the timeout
-    /// after END_STREAM was sent; not processed when its body could not be sent for as long. `.connection`: nobody else
+    /// after END_STREAM was sent; not processed when its body could not be sent for as long. `.connection`: nothing else
     /// was answered meanwhile either, and nothing is closed.
     package mutating func expire(nowNs: Int64) -> Expiry? {
         if let deadlineNs = deadlineNs(of: .sent), deadlineNs <= nowNs { return expire(first(of: .sent), .inDoubt) }

@@ -1,11 +1,11 @@
 import Glibc
 import PushRecords
 
-/// The books' file: every request that was noted, in order, so that a simulator that is started again has its books.
+/// The books' file: every request in order, so that a restarted simulator has its books.
 ///
-/// Each entry is one write(2): what was written survives the process however it ends (kill -9), not the machine. A head
-/// of a word, then an entry for each request: what became of it, its reason, the length of its token, `apns-id`, the
-/// token's bytes. Some 50 bytes a request. One thread at a time.
+/// Each entry is one write(2), which survives the death of the process, not of the machine. After a head of eight bytes
+/// each entry has outcome, reason, length of the token, `apns-id`, and the token's bytes: about 50 bytes. One thread at a
+/// time.
 final class BookFile {
     struct Entry {
         var outcome: RequestOutcome
@@ -22,12 +22,12 @@ final class BookFile {
     private var entry: [UInt8] = []
     private var used: Int
 
-    /// Opens it, or makes it, for this process alone.
+    /// Opens or creates it for this process alone.
     ///
     /// - Throws: one line that names the file.
     init(path: String) throws(SimulatorError) {
         self.path = path
-        // Device tokens are for the owner only.
+        // It has device tokens: only the owner may read it.
         descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         used = Self.head.count
         guard descriptor >= 0 else { throw failure("cannot open the book \(path)") }
@@ -39,7 +39,6 @@ final class BookFile {
             guard pwrite(descriptor, Self.head, used, 0) == used else { throw failure("cannot write the book \(path)") }
             return
         }
-        // Looked at before anything is written.
         var head = [UInt8](repeating: 0, count: used)
         guard pread(descriptor, &head, used, 0) == used, head == Self.head else { throw foreign }
         used = size
@@ -47,9 +46,9 @@ final class BookFile {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
-    /// Every entry from the first on. A last one that is not whole, as a full disk leaves it, is cut off.
+    /// Passes every entry to `body`. An incomplete last one, which a full disk may leave, is cut off.
     ///
-    /// - Throws: one line, where an entry is none.
+    /// - Throws: one line if an entry is damaged.
     func forEach(_ body: (Entry) -> Void) throws(SimulatorError) {
         let size = used
         guard size > Self.head.count else { return }
@@ -75,14 +74,14 @@ final class BookFile {
         truncate(to: at)
     }
 
-    /// Notes a request; false: the disk is full. A token has at most 100 bytes.
-    func append(_ noted: Entry) -> Bool {
-        let (code, reason) = noted.outcome.code
+    /// Appends a request, whose token has at most 100 bytes. Returns false if the disk is full.
+    func append(_ request: Entry) -> Bool {
+        let (code, reason) = request.outcome.code
         entry.removeAll(keepingCapacity: true)
-        entry += [code, reason.rawValue, UInt8(noted.token.count)]
-        withUnsafeBytes(of: noted.id.high) { entry += $0 }
-        withUnsafeBytes(of: noted.id.low) { entry += $0 }
-        entry += noted.token
+        entry += [code, reason.rawValue, UInt8(request.token.count)]
+        withUnsafeBytes(of: request.id.high) { entry += $0 }
+        withUnsafeBytes(of: request.id.low) { entry += $0 }
+        entry += request.token
         guard pwrite(descriptor, entry, entry.count, off_t(used)) == entry.count else {
             truncate(to: used)
             return false
@@ -108,9 +107,9 @@ final class BookFile {
     }
 }
 
-/// What became of a request, as the books note it.
+/// The outcome of a request, as the books record it.
 enum RequestOutcome: Equatable {
-    /// Said so to the client, by the gateway in that it stood behind what was refused: it is in no book.
+    /// The client knows: REFUSED_STREAM, a GOAWAY below it, or a frame after the gateway's answer. It is in no book.
     case notProcessed
     case accepted
     case refused(ReasonCode)

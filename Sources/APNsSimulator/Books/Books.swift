@@ -1,7 +1,8 @@
 internal import EventLoop
+internal import JSON
 package import PushRecords
 
-/// What the simulator saw, readable from any thread while it runs: the second of an audit's three books.
+/// The record of requests that the simulator received, for any thread.
 ///
 /// Loops write one request at a time under a lock that is held for well under a microsecond; readers hold it for one
 /// piece of a dump at a time.
@@ -11,12 +12,12 @@ package final class Books: Sendable {
     struct State {
         var book: NotificationBook
         var totals = Totals()
-        /// Changes with every reset, so that a dump under way notices.
+        /// Changes with every reset, so that a dump in progress notices.
         var generation = 0
-        /// The file that keeps the books beyond the end of the process, if there is one.
+        /// The file that keeps the books after the process ends, if there is one.
         var file: BookFile?
 
-        /// Notes the outcome of a request whose arrival the book knows, by the token's bytes and its index in the book.
+        /// Records the outcome of a request whose arrival was recorded, by the token's bytes and index in the book.
         @inline(__always)
         mutating func note(_ outcome: RequestOutcome, id: NotificationUUID, token: UnsafeRawBufferPointer, index: Int?)
         {
@@ -43,13 +44,14 @@ package final class Books: Sendable {
         var fileOverflow = 0
     }
 
-    /// At most so many distinct pairs of apns-id and token are kept; what comes beyond is counted as overflow.
+    /// - Parameter limit: the most distinct pairs of apns-id and token; the rest is counted as overflow.
     package init(limit: Int = 64_000_000) {
         state = Guarded(State(book: NotificationBook(limit: limit)))
     }
 
-    /// The same, kept in a file: read from it, if it is there, and noted in it from now on. What was noted of requests
-    /// is there again, also after a kill -9; counts of connections, GOAWAYs and cuts begin anew.
+    /// Reads the books from a file, if it exists, and records all further requests in it.
+    ///
+    /// The file survives a kill -9. Counts of connections, GOAWAYs and cuts are not in it.
     ///
     /// - Throws: one line that names the file.
     package convenience init(limit: Int = 64_000_000, path: String) throws(SimulatorError) {
@@ -91,20 +93,19 @@ package final class Books: Sendable {
         }
     }
 
-    /// Every pair with what was counted of it, in the order of first arrival; not while the loops should run fast: it
-    /// holds the lock to the end. For tests.
+    /// Passes every pair with its counts to `body`, in the order of first arrival. Holds the lock, which stops the loops.
     package func forEach(
         _ body: (_ id: NotificationUUID, _ token: String, _ received: Int, _ accepted: Int) -> Void
     ) {
         write { state in
             for row in state.book.rows {
-                let token = state.book.tokens[row.token].bytes.withUnsafeBytes { hexText($0) }
-                body(row.id, token, Int(row.received), Int(row.accepted))
+                body(
+                    row.id, hexText(state.book.tokens[row.token].bytes), Int(row.received), Int(row.accepted))
             }
         }
     }
 
-    /// How often requests for a token (lower-case hex) came, and were accepted.
+    /// The numbers of requests for a token (in hex) that arrived and were accepted.
     package func counts(ofToken wanted: String) -> (arrived: Int, accepted: Int) {
         guard let bytes = SimulatorOptions.FeedbackItem(token: wanted, seconds: 0).bytes else { return (0, 0) }
         return write { $0.book.counts(of: bytes) }
@@ -112,29 +113,29 @@ package final class Books: Sendable {
 }
 
 extension Books {
-    /// How often broadcasts on a channel came, and were accepted.
+    /// The numbers of broadcasts on a channel that arrived and were accepted.
     package func counts(ofChannel id: String) -> (arrived: Int, accepted: Int) {
         let bytes = Array(id.utf8).withUnsafeBytes { channelBytes($0) } ?? []
         return write { $0.book.counts(of: bytes) }
     }
 
-    /// What a dump lists.
+    /// The content of a dump.
     package enum Listing: Sendable {
-        /// `apns-id token count` for what was accepted.
+        /// `apns-id token count` of accepted notifications.
         case accepted
-        /// `apns-id token count` for all that came, whatever became of it.
+        /// `apns-id token count` of all notifications that were or may have been processed.
         case received
-        /// `token arrived accepted`: how many requests for it came at all, those not processed included.
+        /// `token arrived accepted`, where `arrived` includes requests that were not processed.
         case tokens
     }
 
-    /// Where a dump stands; a value, so that a streamed page can keep it.
+    /// The position of a dump.
     package struct Cursor: Sendable {
         package var listing: Listing
         var index = 0
         var generation: Int?
 
-        /// - Parameter first: how many rows (of tokens or of notifications, accepted or not) to leave out.
+        /// - Parameter first: the number of rows (tokens, or notifications, accepted or not) to skip.
         package init(_ listing: Listing, from first: Int = 0) {
             self.listing = listing
             index = first
@@ -156,39 +157,62 @@ extension Books {
         write { state in
             if let generation = cursor.generation, generation != state.generation { return .reset }
             cursor.generation = state.generation
-            var writer = LineWriter(buffer)
-            let count = cursor.listing == .tokens ? state.book.tokens.count : state.book.rows.count
-            while cursor.index < count, writer.room >= Self.longestLine {
+            var lines = ByteWriter(capacity: buffer.count)
+            let book = state.book
+            let count = cursor.listing == .tokens ? book.tokens.count : book.rows.count
+            while cursor.index < count, buffer.count - lines.count >= Self.longestLine {
                 switch cursor.listing {
                 case .tokens:
-                    let token = state.book.tokens[cursor.index]
-                    token.bytes.withUnsafeBytes { writer.hex($0) }
-                    writer.number(token.arrived)
-                    writer.number(token.accepted)
-                    writer.endLine()
+                    let token = book.tokens[cursor.index]
+                    lines.append(line: token.bytes, [token.arrived, token.accepted])
                 case .accepted, .received:
-                    let row = state.book.rows[cursor.index]
+                    let row = book.rows[cursor.index]
                     let number = cursor.listing == .accepted ? row.accepted : row.received
                     if number > 0 {
-                        writer.uuid(high: row.id.high, low: row.id.low)
-                        writer.space()
-                        state.book.tokens[row.token].bytes.withUnsafeBytes { writer.hex($0) }
-                        writer.number(number)
-                        writer.endLine()
+                        lines.append(text: "\(row.id) ")
+                        lines.append(line: book.tokens[row.token].bytes, [number])
                     }
                 }
                 cursor.index += 1
             }
-            return writer.used == 0 ? .end : .wrote(writer.used)
+            buffer.copyMemory(from: lines.bytes)
+            return lines.count == 0 ? .end : .wrote(lines.count)
         }
     }
 }
 
-/// Counts since the start or the last reset. Names of the fields are the members of the JSON text.
+extension ByteWriter {
+    /// Appends a token in hex, numbers, and a newline.
+    fileprivate mutating func append(line token: [UInt8], _ numbers: [UInt32]) {
+        token.withUnsafeBytes { append(hex: $0) }
+        for number in numbers {
+            append(" ")
+            append(integer: Int64(number))
+        }
+        append("\n")
+    }
+
+    mutating func append(hex bytes: UnsafeRawBufferPointer) {
+        for byte in bytes {
+            append(byte: Self.digit(byte >> 4))
+            append(byte: Self.digit(byte & 15))
+        }
+    }
+
+    private static func digit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 + value : 0x57 + value }
+}
+
+func hexText(_ bytes: [UInt8]) -> String {
+    var text = ByteWriter()
+    bytes.withUnsafeBytes { text.append(hex: $0) }
+    return String(decoding: text.bytes, as: UTF8.self)
+}
+
+/// Counts since the start or the last reset.
 package struct Totals: Sendable, Equatable {
-    /// Requests whose END_STREAM came and that were processed: accepted, refused, or swallowed by a fault.
+    /// Complete requests that were processed: accepted, refused, or left unanswered by a fault.
     package var requests = 0
-    /// Answered 200, or would have been had the connection not been cut: Apple would have shown them.
+    /// Requests answered with 200, or that would have been if the connection had not been cut.
     package var accepted = 0
     /// Distinct pairs of apns-id and device token among them.
     package var acceptedDistinct = 0
@@ -196,10 +220,10 @@ package struct Totals: Sendable, Equatable {
     package var acceptedAgain = 0
     /// Refused with a reason.
     package var refused = 0
-    /// Requests that fell to a fault and got no answer: swallowed, reset, cut off, on a blackholed connection.
+    /// Requests that got no answer because of a fault.
     package var unanswered = 0
-    /// Requests above a GOAWAY's last-stream-id, or refused with REFUSED_STREAM, and what the gateway read behind the
-    /// notification that ended a connection: not processed, not in the books.
+    /// Requests that the client knows are not processed: above a GOAWAY's last stream id, refused with REFUSED_STREAM, or
+    /// after the notification that ended a connection of the gateway. They are not in the books.
     package var notProcessed = 0
     package var connections = 0
     package var openConnections = 0
@@ -208,19 +232,14 @@ package struct Totals: Sendable, Equatable {
     package var cuts = 0
     /// Distinct device tokens seen.
     package var tokens = 0
-    /// Requests that the full book could not note.
+    /// Requests that the full book could not record.
     package var overflow = 0
-    /// Distinct provider tokens whose signature was DER, and whose base64url had padding: both are taken (`TokenForm`).
-    package var derSignatures = 0
-    package var paddedTokens = 0
-    /// Connections on which ALPN agreed on nothing, since the client did not offer it.
-    package var withoutALPN = 0
     /// By reason, indexed by `ReasonCode`'s raw value.
     package var byReason = [Int](repeating: 0, count: 256)
 
     package init() {}
 
-    /// How many were refused with a reason.
+    /// The number of requests refused with a reason.
     package subscript(reason: ReasonCode) -> Int { byReason[Int(reason.rawValue)] }
 
     package var json: String {
@@ -228,85 +247,12 @@ package struct Totals: Sendable, Equatable {
         text += ",\"accepted_again\":\(acceptedAgain),\"refused\":\(refused),\"unanswered\":\(unanswered)"
         text += ",\"not_processed\":\(notProcessed),\"connections\":\(connections)"
         text += ",\"open_connections\":\(openConnections),\"goaways\":\(goAways),\"cuts\":\(cuts)"
-        text += ",\"tokens\":\(tokens),\"overflow\":\(overflow),\"der_signatures\":\(derSignatures)"
-        text += ",\"padded_tokens\":\(paddedTokens),\"without_alpn\":\(withoutALPN),\"reasons\":{"
+        text += ",\"tokens\":\(tokens),\"overflow\":\(overflow),\"reasons\":{"
         var separator = ""
         for code in ReasonCode.allCases where byReason[Int(code.rawValue)] > 0 {
             text += "\(separator)\"\(code.text?.description ?? "other")\":\(byReason[Int(code.rawValue)])"
             separator = ","
         }
         return text + "}}\n"
-    }
-}
-
-/// Writes the few texts of the simulator into a lent buffer: hex, UUIDs, numbers. The caller sees to the room.
-struct LineWriter {
-    private let buffer: UnsafeMutableRawBufferPointer
-    private(set) var used = 0
-
-    init(_ buffer: UnsafeMutableRawBufferPointer) { self.buffer = buffer }
-
-    var room: Int { buffer.count - used }
-
-    @inline(__always) mutating func byte(_ byte: UInt8) {
-        buffer[used] = byte
-        used += 1
-    }
-
-    mutating func space() { byte(UInt8(ascii: " ")) }
-    mutating func endLine() { byte(UInt8(ascii: "\n")) }
-
-    mutating func text(_ text: StaticString) {
-        let target = UnsafeMutableRawBufferPointer(rebasing: buffer[used...])
-        target.copyMemory(from: UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
-        used += text.utf8CodeUnitCount
-    }
-
-    mutating func hex(_ bytes: UnsafeRawBufferPointer) {
-        for value in bytes {
-            byte(lowerDigit(value >> 4))
-            byte(lowerDigit(value & 15))
-        }
-    }
-
-    /// 36 characters.
-    mutating func uuid(high: UInt64, low: UInt64, isUpper: Bool = false) {
-        let letters = isUpper ? UInt8(ascii: "A") - 10 : UInt8(ascii: "a") - 10
-        for index in 0..<16 {
-            if index == 4 || index == 6 || index == 8 || index == 10 { byte(UInt8(ascii: "-")) }
-            let word = index < 8 ? high : low
-            let value = UInt8(truncatingIfNeeded: word >> UInt64(56 - index % 8 * 8))
-            byte(value >> 4 + (value >> 4 < 10 ? UInt8(ascii: "0") : letters))
-            byte(value & 15 + (value & 15 < 10 ? UInt8(ascii: "0") : letters))
-        }
-    }
-
-    /// A space and a decimal number.
-    mutating func number(_ number: UInt32) {
-        space()
-        decimal(UInt64(number))
-    }
-
-    mutating func decimal(_ number: UInt64) {
-        var divisor: UInt64 = 1
-        while number / divisor >= 10 { divisor *= 10 }
-        var rest = number
-        while divisor > 0 {
-            byte(UInt8(ascii: "0") + UInt8(rest / divisor))
-            rest %= divisor
-            divisor /= 10
-        }
-    }
-}
-
-@inline(__always) func lowerDigit(_ value: UInt8) -> UInt8 {
-    value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
-}
-
-func hexText(_ bytes: UnsafeRawBufferPointer) -> String {
-    String(unsafeUninitializedCapacity: bytes.count * 2) { room in
-        var writer = LineWriter(UnsafeMutableRawBufferPointer(room))
-        writer.hex(bytes)
-        return writer.used
     }
 }

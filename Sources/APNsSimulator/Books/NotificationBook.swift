@@ -1,22 +1,22 @@
 import PushRecords
 
-/// Which notifications came and were accepted, how often, for which device token: the simulator's side of an audit.
+/// The notifications that arrived and were accepted, by apns-id and device token in the order of first arrival.
 ///
-/// A row is a pair of apns-id and device token, in the order of first arrival. `Books` guards it.
+/// Guarded by `Books`.
 struct NotificationBook {
     struct Row {
         var id: NotificationUUID
-        /// The token's place.
+        /// The token's index.
         var token: Int
         /// Requests with this pair that were, or may have been, processed.
         var received: UInt32 = 0
-        /// Those that were accepted: Apple would have shown them.
+        /// Those that were accepted.
         var accepted: UInt32 = 0
     }
 
     struct Token {
         var bytes: [UInt8]
-        /// Requests for it, whatever became of them, those that were not processed included.
+        /// Requests for it, including those that were not processed.
         var arrived: UInt32 = 0
         var accepted: UInt32 = 0
     }
@@ -26,7 +26,7 @@ struct NotificationBook {
         var token: Int
     }
 
-    /// Rows and tokens beyond this are only counted in `overflow`.
+    /// The most rows, and the most tokens. The rest is counted in `overflow`.
     let limit: Int
     private(set) var overflow = 0
     /// Acceptances beyond the first of their row.
@@ -40,8 +40,8 @@ struct NotificationBook {
 
     init(limit: Int) { self.limit = limit }
 
-    /// A request came for a device token (its bytes, not its digits; 1 to 100). Returns the token's place, `nil` when
-    /// the book is full, and how many had come for it before.
+    /// Records the arrival of a request for a device token (1 to 100 bytes). Returns the token's index, `nil` if the book
+    /// is full, and the number of earlier requests for it.
     mutating func arrive(token: UnsafeRawBufferPointer) -> (index: Int?, earlier: UInt32) {
         let bytes = Array(token)
         let index: Int
@@ -58,7 +58,7 @@ struct NotificationBook {
         return (index, earlier)
     }
 
-    /// A request that is or may have been processed: its row, to say what became of it; `nil` once the book is full.
+    /// Records a request that is or may have been processed. Returns its row, or `nil` if the book is full.
     mutating func receive(id: NotificationUUID, token: Int?) -> Int? {
         guard let token else {
             overflow += 1
@@ -81,12 +81,12 @@ struct NotificationBook {
         return row
     }
 
-    /// How many of this pair were, or may have been, processed.
+    /// The number of requests with this pair that were, or may have been, processed.
     func received(id: NotificationUUID, token: Int?) -> UInt32 {
         token.flatMap { rowPlaces[Pair(id: id, token: $0)] }.map { rows[$0].received } ?? 0
     }
 
-    /// The request of that row was accepted.
+    /// Records that the request of that row was accepted.
     mutating func accept(row: Int) {
         if rows[row].accepted == 0 { acceptedRows += 1 } else { acceptedAgain += 1 }
         rows[row].accepted &+= 1

@@ -1,6 +1,6 @@
 package import PushRecords
 
-/// How a connection is told to end.
+/// A way to end a connection with GOAWAY.
 package enum GoAway: Hashable, Sendable {
     /// GOAWAY with the highest stream received; everything up to it is answered, then the connection closes.
     case graceful
@@ -19,10 +19,21 @@ package enum GoAway: Hashable, Sendable {
     /// GOAWAY, NO_ERROR, last stream id 0 and `{"reason":"BadCertificateEnvironment"}`; then it closes.
     case badEnvironment
 
-    /// The text that stands in for a reason.
+    /// The text in place of a reason.
     static let plainText = "the server is going away"
 
-    /// A request that meets it is answered first.
+    var debugData: String {
+        let reason: ReasonCode
+        switch self {
+        case .graceful, .twice, .below, .immediate: return ""
+        case .text: return Self.plainText
+        case .reason(let code), .immediateReason(let code): reason = code
+        case .badEnvironment: reason = .badCertificateEnvironment
+        }
+        return "{\"reason\":\"\(reason.text?.description ?? "")\"}"
+    }
+
+    /// Whether a request that meets it is answered first.
     var isAnswered: Bool {
         switch self {
         case .graceful, .reason, .text, .twice: true
@@ -43,10 +54,10 @@ package enum Cut: UInt8, CaseIterable, Sendable {
     case reset
 }
 
-/// What the simulator does to a request, or to its connection, in place of the plain answer 200.
+/// A fault of a request or its connection, in place of the plain answer 200.
 package enum Fault: Hashable, Sendable {
     case answer(Answer)
-    /// Accepted, but answered so much later than others.
+    /// Accepted, and answered later than others.
     case late(Latency)
     /// Swallowed: never processed, never answered.
     case noAnswer
@@ -56,9 +67,9 @@ package enum Fault: Hashable, Sendable {
     case refuseStream
     case goAway(GoAway)
     case cut(Cut)
-    /// From now on the connection takes all bytes and answers nothing.
+    /// From now on the connection takes all bytes and sends nothing.
     case blackhole
-    /// Accepted; from now on the connection gives no window back, so that bodies come to a halt after 65,535 bytes.
+    /// Accepted; from now on the connection sends no window updates, so that bodies stop after 65,535 bytes.
     case stall
     /// SETTINGS_MAX_CONCURRENT_STREAMS falls to 1, and rises again with the next accepted request.
     case oneStream
@@ -66,33 +77,27 @@ package enum Fault: Hashable, Sendable {
     case streams(UInt32)
     /// 64 bytes that are no frame, and nothing after them.
     case garbage
-    /// Accepted, and everything the connection still has to say goes out in pieces of 1 to 7 bytes.
+    /// Accepted; from now on the connection sends pieces of 1 to 7 bytes.
     case splitFrames
-    /// Accepted, and everything the connection still has to say trickles: such a piece every 2 ms.
+    /// Accepted; from now on the connection sends such a piece every 2 ms.
     case slowFrames
-    /// Accepted; from now on the connection's answers to what comes within 20 ms go out together, last first.
+    /// Accepted; from now on answers to requests within 20 ms go out together, last first.
     case outOfOrder
 
-    /// Whether a request that gets it counts as accepted: Apple would have shown the notification.
-    var isProcessed: Bool {
+    /// The outcome of a request that meets it, as the books record it.
+    var outcome: RequestOutcome {
         switch self {
-        case .answer(let answer): answer.status == 200
+        case .answer(let answer): answer.outcome
         case .late, .cut(.inside), .cut(.after), .stall, .oneStream, .streams, .splitFrames, .slowFrames, .outOfOrder:
-            true
-        case .goAway(let kind): kind.isAnswered
-        case .noAnswer, .resetStream, .refuseStream, .cut(.before), .cut(.reset), .blackhole, .garbage: false
+            .accepted
+        case .refuseStream, .goAway(.below), .goAway(.badEnvironment): .notProcessed
+        case .goAway(let kind): kind.isAnswered ? .accepted : .unanswered
+        case .noAnswer, .resetStream, .cut(.before), .cut(.reset), .blackhole, .garbage: .unanswered
         }
     }
 
-    /// Whether the client is told that a request that gets it was not processed.
-    var isUnprocessed: Bool {
-        switch self {
-        case .refuseStream, .goAway(.below), .goAway(.badEnvironment): true
-        case .answer, .late, .noAnswer, .resetStream, .goAway, .cut, .blackhole, .stall, .oneStream, .streams, .garbage,
-            .splitFrames, .slowFrames, .outOfOrder:
-            false
-        }
-    }
+    /// Whether a request that meets it is accepted: Apple would have shown the notification.
+    var isProcessed: Bool { outcome == .accepted }
 
     /// Whether it concerns the connection rather than one request, so that a timer can set it off.
     var isOfConnection: Bool {

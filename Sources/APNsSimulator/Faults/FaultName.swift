@@ -1,14 +1,14 @@
 import PushRecords
 
-/// A fault with a fixed name and a fixed device token: the names that the command line and the control endpoint take.
+/// A fault with a fixed name, which the command line and the control endpoint take, and a fixed device token.
 struct NamedFault: Sendable {
     var name: String
-    /// The four digits after `fa17` of the device tokens that request it.
+    /// The four digits after `fa17` in device tokens that request it.
     var code: StaticString
     var fault: Fault
     var help: String
 
-    /// Reasons are named by Apple's words, and `FaultFamily` lists the names with a parameter.
+    /// Without Apple's reasons, which are names, too, and those of `FaultFamily`.
     static let all: [NamedFault] = [
         .init("no-answer", "f001", .noAnswer, "swallowed, never answered"),
         .init("reset-stream", "f002", .resetStream, "RST_STREAM INTERNAL_ERROR"),
@@ -49,79 +49,48 @@ struct NamedFault: Sendable {
 
 /// Faults whose name holds a number, a time or a reason.
 struct FaultFamily: Sendable {
-    /// What all their names begin with.
+    /// The common start of their names.
     var start: String
-    /// What follows, as the help writes it: `TIME`.
+    /// The rest, as the help writes it: `TIME`.
     var rest: String
     var help: String
-    /// The device tokens that ask for them, and what their digits mean, as the help writes it.
-    var tokens: (prefix: String, digits: String)
-    /// Some of their names, the ends of the range among them; each has a device token.
-    var examples: [String]
-    /// Returns the fault whose name ends so, if there is one.
-    private var read: @Sendable (Substring) -> Fault?
+    /// Returns the fault whose name has this rest, if there is one.
+    var read: @Sendable (Substring) -> Fault?
+    /// The first of the four digits of device tokens that request them, and the meaning of the other three.
+    var tokens: (digit: UInt16, help: String)?
 
     static let all: [FaultFamily] = [
         .init(
-            "late-", "TIME", "accepted, and answered so much later than others",
-            tokens: ("fa17dNNN", "late by NNN hundredths of a second (d150: late-1500ms)"),
-            ["late-150ms", "late-0", "late-250ms"]
+            start: "late-", rest: "TIME",
+            help: "accepted, and answered so much later; late-~TIME: by chance (exponential), with this mean"
         ) { text in
             switch Latency(text: String(text)) {
             case .fixed(let ns)?: .late(.fixed(ns: ns))
             case .some(.none): .late(.none)
-            case .uniform?, .exponential?, nil: nil
+            case .exponential(let mean)?: .late(.exponential(meanNs: mean))
+            case .uniform?, nil: nil
             }
         },
         .init(
-            "late-~", "TIME", "the same, by chance (seeded, exponential) with this mean",
-            tokens: ("fa17aNNN", "late by chance, NNN hundredths of a second in the mean (a005: late-~50ms)"),
-            ["late-~50ms", "late-~10ms"]
-        ) { text in
-            guard case .exponential(let mean)? = Latency(text: "~\(text)") else { return nil }
-            return .late(.exponential(meanNs: mean))
+            start: "status-", rest: "NNN", help: "that status (400-599) with a reason that is unknown",
+            read: { number($0, 400...599).map { answer($0, .unknownReason) } },
+            tokens: (0xE, "status NNN with a reason that is unknown (e418: status-418)")),
+        .init(
+            start: "empty-", rest: "NNN", help: "that status (400-599) without a body",
+            read: { number($0, 400...599).map { answer($0, .missing) } },
+            tokens: (0xB, "status NNN without a body (b503: empty-503)")),
+        .init(
+            start: "streams-", rest: "NNN",
+            help: "accepted; the connection's SETTINGS_MAX_CONCURRENT_STREAMS becomes 0-999",
+            read: { number($0, 0...999).map { .streams(UInt32($0)) } },
+            tokens: (0x1, "accepted; SETTINGS_MAX_CONCURRENT_STREAMS NNN (1007: streams-7)")),
+        .init(start: "goaway:", rest: "REASON", help: "as goaway, with that reason (goaway:IdleTimeout)") {
+            ReasonCode($0).map { .goAway(.reason($0)) }
         },
-        .init(
-            "status-", "NNN", "that status (400-599) with a reason that is unknown",
-            tokens: ("fa17eNNN", "status NNN with a reason that is unknown (e418: status-418)"),
-            ["status-400", "status-418", "status-599"]
-        ) { number($0, 400...599).map { .answer(Answer(status: UInt16($0), reason: .other, body: .unknownReason)) } },
-        .init(
-            "empty-", "NNN", "that status (400-599) without a body",
-            tokens: ("fa17bNNN", "status NNN without a body (b503: empty-503)"),
-            ["empty-400", "empty-503", "empty-599"]
-        ) { number($0, 400...599).map { .answer(Answer(status: UInt16($0), reason: .other, body: .missing)) } },
-        .init(
-            "streams-", "NNN", "accepted; the connection's SETTINGS_MAX_CONCURRENT_STREAMS becomes 0-999",
-            tokens: ("fa171NNN", "accepted; SETTINGS_MAX_CONCURRENT_STREAMS NNN (1007: streams-7)"),
-            ["streams-0", "streams-7", "streams-999"]
-        ) { number($0, 0...999).map { .streams(UInt32($0)) } },
-        .init(
-            "goaway:", "REASON", "as goaway, with that reason (goaway:IdleTimeout)",
-            tokens: ("fa178NNN", "goaway with the reason of 4NNN; 9NNN: 5NNN, 2NNN: cNNN (8008: IdleTimeout)"),
-            ["goaway:BadCertificate", "goaway:IdleTimeout", "goaway:ServiceUnavailable", "goaway:TopicMismatch"]
-        ) { Fault.reason($0).map { .goAway(.reason($0)) } },
-        .init(
-            "goaway-now:", "REASON", "as goaway-now, with that reason",
-            tokens: ("fa176NNN", "goaway-now with the reason of 4NNN; 7NNN: 5NNN, 3NNN: cNNN (7031: Shutdown)"),
-            [
-                "goaway-now:BadCertificate", "goaway-now:TooManyProviderTokenUpdates", "goaway-now:Shutdown",
-                "goaway-now:FeatureNotEnabled",
-            ]
-        ) { Fault.reason($0).map { .goAway(.immediateReason($0)) } },
+        .init(start: "goaway-now:", rest: "REASON", help: "as goaway-now, with that reason") {
+            ReasonCode($0).map { .goAway(.immediateReason($0)) }
+        },
     ]
-
-    private init(
-        _ start: String, _ rest: String, _ help: String, tokens: (String, String), _ examples: [String],
-        read: @escaping @Sendable (Substring) -> Fault?
-    ) {
-        self.start = start
-        self.rest = rest
-        self.help = help
-        self.tokens = tokens
-        self.examples = examples
-        self.read = read
-    }
 
     func fault(name: String) -> Fault? {
         name.hasPrefix(start) ? read(name.dropFirst(start.count)) : nil
@@ -131,30 +100,24 @@ struct FaultFamily: Sendable {
         guard text.allSatisfy({ $0.isASCII && $0.isNumber }), let number = Int(text) else { return nil }
         return range.contains(number) ? number : nil
     }
+
+    private static func answer(_ status: Int, _ body: Answer.Body) -> Fault {
+        .answer(Answer(status: UInt16(status), reason: .other, body: body))
+    }
 }
 
 extension Fault {
-    /// A fault by name: one of `NamedFault.all`, a reason of Apple's, or one of a family. Returns `nil` for other
-    /// names.
+    /// A fault by name: one of `NamedFault.all`, one of Apple's reasons, or one of a family.
     package init?(name: String) {
-        if let named = NamedFault.all.first(where: { $0.name == name }) {
-            self = named.fault
-            return
-        }
         guard
-            let fault = Self.reason(name[...]).map({ Fault.answer(Answer($0)) })
+            let fault = NamedFault.all.first(where: { $0.name == name })?.fault
+                ?? ReasonCode(name).map({ Fault.answer(Answer($0)) })
                 ?? FaultFamily.all.lazy.compactMap({ $0.fault(name: name) }).first
         else { return nil }
         self = fault
     }
 
-    /// One of Apple's reasons by its text.
-    static func reason(_ text: Substring) -> ReasonCode? {
-        var text = text
-        return text.withUTF8 { ReasonCode(text: UnsafeRawBufferPointer($0)) }
-    }
-
-    /// Its name, by which `init(name:)` finds it again.
+    /// The name that `init(name:)` takes.
     package var name: String {
         if let named = NamedFault.all.first(where: { $0.fault == self }) { return named.name }
         switch self {

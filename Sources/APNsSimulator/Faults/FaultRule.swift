@@ -1,9 +1,9 @@
-/// A fault that comes again and again: at every so many requests, or after every so much time.
+/// A fault that recurs after a number of requests or a time.
 package struct FaultRule: Hashable, Sendable {
     package enum Every: Hashable, Sendable {
         /// Counted over all connections.
         case requests(Int)
-        /// A fault of the connection befalls every connection; a fault of a request the next request.
+        /// A fault of the connection is injected into every connection, a fault of a request into the next request.
         case time(ns: Int64)
     }
 
@@ -52,14 +52,14 @@ package struct SimulatorError: Error, Equatable, CustomStringConvertible {
     package init(_ description: String) { self.description = description }
 }
 
-/// When each rule comes due: a value, driven by requests and time. One thread.
+/// When each rule is due, driven by requests and time. One thread.
 struct FaultSchedule {
     private(set) var rules: [FaultRule]
-    /// Requests until a rule by count is due, by place; unused for rules by time.
+    /// Requests until each rule by count is due; unused for rules by time.
     private var left: [Int]
-    /// When a rule by time is due next; unused for rules by count.
+    /// When each rule by time is due; unused for rules by count.
     private var dueNs: [Int64]
-    /// Faults of requests whose time came; the next requests get them. At most one of each rule.
+    /// Due faults for the next requests, at most one of each rule.
     private var waiting: [Fault] = []
 
     init(rules: [FaultRule], nowNs: Int64) {
@@ -71,7 +71,7 @@ struct FaultSchedule {
     /// When `fire` should be called next; `.max`: never.
     var nextDueNs: Int64 { dueNs.min() ?? .max }
 
-    /// Returns the fault of the request that has just arrived, if one is due.
+    /// Returns the fault for the request that has just arrived, if one is due.
     mutating func forRequest() -> Fault? {
         var fault: Fault?
         for index in rules.indices {
@@ -79,7 +79,7 @@ struct FaultSchedule {
             left[index] -= 1
             if left[index] <= 0 {
                 left[index] = count
-                // Two at once: the one that stands first; the other has had its turn.
+                // Of two rules the first one applies; the other has had its turn.
                 fault = fault ?? rules[index].fault
             }
         }
@@ -87,7 +87,7 @@ struct FaultSchedule {
         return fault
     }
 
-    /// Moves rules whose time has come on; what befalls all connections now is returned.
+    /// Advances rules that are due. Returns the faults to inject into all connections now.
     mutating func fire(nowNs: Int64) -> [Fault] {
         var now: [Fault] = []
         for index in rules.indices where dueNs[index] <= nowNs {

@@ -1,7 +1,7 @@
 internal import Bytes
 import Glibc
 
-/// How long after a request its answer is due.
+/// The delay of an answer.
 package enum Latency: Hashable, Sendable {
     case none
     case fixed(ns: Int64)

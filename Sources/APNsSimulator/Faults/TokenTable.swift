@@ -1,12 +1,11 @@
 import PushRecords
 
-/// What a device token's own first digits ask for, so that anyone can provoke any answer without touching the server.
+/// The faults that device tokens request by their first digits, so that a client alone can provoke any answer.
 ///
-/// `fa17`, four digits that name the fault, and one that says how often: `0` always, `1` to `f` for that token's first
-/// 1 to 15 requests, which are counted until the books are reset; after them it is accepted. Every fault that has a
-/// name (`Fault.name`) has such digits: `code(of:)`.
+/// `fa17`, four digits for the fault, and one for how often: `0` always, `1` to `f` for the token's first 1 to 15
+/// requests since the books were reset.
 struct TokenTable {
-    /// A fault and for how many requests of a token it holds; 0: all.
+    /// A fault, and the number of a token's requests that it applies to; 0: all.
     struct Entry: Hashable, Sendable {
         var fault: Fault
         var times: UInt8
@@ -19,10 +18,10 @@ struct TokenTable {
         var help: String
     }
 
-    /// The lines with a fixed code, in the order of the help. Reasons: their status, then their place on Apple's page.
-    /// The reasons of the pages about broadcast begin with `c`.
+    /// The lines with a fixed code, in the order of the help. The code of a reason is its status and its index on Apple's
+    /// page; reasons of the pages about broadcasts begin with `c`.
     static let lines: [Line] = {
-        // The vocabulary's codes 1 to 32 are the reasons of Apple's page, in its order.
+        // Codes 1 to 32 are the reasons of Apple's page, in its order.
         let codes: [StaticString] = [
             "4000", "4001", "4002", "4003", "4004", "4005", "4006", "4007", "4008", "4009", "400a", "400b", "400c",
             "400d", "4030", "4031", "4032", "4033", "4034", "4035", "4036", "4037", "4040", "4050", "4100", "4101",
@@ -69,50 +68,18 @@ struct TokenTable {
     /// The fault that four digits request, if any.
     static func fault(code: UInt16) -> Fault? { byCode[code] ?? patterned(code) }
 
-    /// The last three of four digits as a number in decimal, or `nil` if one of them is a letter.
+    /// The last three of four digits as a decimal number, if they are one.
     static func decimal(_ code: UInt16) -> Int? {
         let digits = [code >> 8 & 15, code >> 4 & 15, code & 15]
         guard digits.allSatisfy({ $0 < 10 }) else { return nil }
         return Int(digits[0]) * 100 + Int(digits[1]) * 10 + Int(digits[2])
     }
 
-    /// The families: see `FaultFamily`. Those with a number: one digit, then the number in decimal.
+    /// One digit for the kind of fault, then a number in decimal.
     private static func patterned(_ code: UInt16) -> Fault? {
-        let family = code >> 12
-        switch family {
-        case 0x2: return reason(code + 0xA000).map { .goAway(.reason($0)) }
-        case 0x3: return reason(code + 0x9000).map { .goAway(.immediateReason($0)) }
-        case 0x6, 0x7: return reason(code - 0x2000).map { .goAway(.immediateReason($0)) }
-        case 0x8, 0x9: return reason(code - 0x4000).map { .goAway(.reason($0)) }
-        default: break
-        }
         guard let number = decimal(code) else { return nil }
-        switch family {
-        case 0x1: return .streams(UInt32(number))
-        case 0xA where number > 0: return .late(.exponential(meanNs: Int64(number) * hundredthNs))
-        case 0xD: return .late(number == 0 ? .none : .fixed(ns: Int64(number) * hundredthNs))
-        case 0xE where (400...599).contains(number):
-            return .answer(Answer(status: UInt16(number), reason: .other, body: .unknownReason))
-        case 0xB where (400...599).contains(number):
-            return .answer(Answer(status: UInt16(number), reason: .other, body: .missing))
-        default: return nil
-        }
-    }
-
-    private static let hundredthNs: Int64 = 10_000_000
-
-    /// The reason that a code of four digits is answered with.
-    private static func reason(_ code: UInt16) -> ReasonCode? {
-        guard case .answer(let answer)? = byCode[code] else { return nil }
-        return answer.reason
-    }
-
-    /// The four digits that request a fault. There are none if its time is not a number of whole hundredths of a second
-    /// below ten seconds.
-    static func code(of fault: Fault) -> String? {
-        if let line = lines.first(where: { $0.fault == fault }) { return line.code.description }
-        return (UInt16(0x1000)...0xEFFF).first { byCode[$0] == nil && patterned($0) == fault }
-            .map { String($0, radix: 16) }
+        if code >> 12 == 0xD { return .late(number == 0 ? .none : .fixed(ns: Int64(number) * 10_000_000)) }
+        return FaultFamily.all.first { $0.tokens?.digit == code >> 12 }?.read("\(number)")
     }
 
     /// The table as text, for `simulate --help`.
@@ -124,7 +91,10 @@ struct TokenTable {
 
             """
         for line in lines { text += "  fa17\(line.code)  \(line.help)\n" }
-        for family in FaultFamily.all { text += "  \(family.tokens.prefix)  \(family.tokens.digits)\n" }
+        text += "  fa17dNNN  late by NNN hundredths of a second (d150: late-1500ms)\n"
+        for case let tokens? in FaultFamily.all.map(\.tokens) {
+            text += "  fa17\(String(tokens.digit, radix: 16))NNN  \(tokens.help)\n"
+        }
         text += """
 
             The timestamp of a 410 is 1600000000000 + the token's last nine hex digits, in milliseconds since the epoch.

@@ -1,9 +1,9 @@
 import EventLoop
 import Network
 
-/// The device tokens that the feedback service has to tell of, for any thread.
+/// The device tokens that the feedback service has to send, for any thread.
 ///
-/// A token leaves the list once it was sent whole; a connection that broke off before leaves it there.
+/// A token leaves the list once it was sent completely.
 final class FeedbackList: Sendable {
     private struct State {
         var items: [(token: [UInt8], seconds: UInt32)] = []
@@ -16,7 +16,7 @@ final class FeedbackList: Sendable {
     /// - Parameter token: its bytes, 1 to 65,535.
     func add(token: [UInt8], atSeconds seconds: UInt32) { state.withLock { $0.items.append((token, seconds)) } }
 
-    /// Throws one line when the token is none.
+    /// Throws one line if the item has no valid token.
     func add(_ item: SimulatorOptions.FeedbackItem) throws(SimulatorError) {
         guard let token = item.bytes else {
             throw SimulatorError(SimulatorOptions.FeedbackItem.expectation(of: item.token))
@@ -26,7 +26,7 @@ final class FeedbackList: Sendable {
 
     var count: Int { state.withLock { $0.items.count } }
 
-    /// The items as they are sent: time and length of the token (big-endian), and the token. `sent` takes the mark.
+    /// The items as they are sent: time and length of the token (big-endian), and the token. Pass the mark to `sent`.
     var items: (bytes: [UInt8], mark: Int) {
         state.withLock { state in
             var bytes: [UInt8] = []
@@ -39,7 +39,7 @@ final class FeedbackList: Sendable {
         }
     }
 
-    /// Everything up to the mark was sent.
+    /// Removes the items up to the mark.
     func sent(upTo mark: Int) {
         state.withLock { state in
             // Another connection may have sent the same items.
@@ -51,12 +51,12 @@ final class FeedbackList: Sendable {
 
     /// Lines "token seconds", for the control endpoint.
     var text: String {
-        state.withLock { $0.items.map { "\($0.token.withUnsafeBytes { hexText($0) }) \($0.seconds)\n" }.joined() }
+        state.withLock { $0.items.map { "\(hexText($0.token)) \($0.seconds)\n" }.joined() }
     }
 }
 
-/// One client of the feedback service: it is sent all that there is, and the connection closes. Loop's thread.
-final class FeedbackPeer: Peer {
+/// One client of the feedback service: it gets the whole list, and the connection closes. Loop's thread.
+final class FeedbackConnection: AcceptedConnection {
     private let list: FeedbackList
     private let onClosed: () -> Void
     var channel: SecureChannel?
@@ -70,7 +70,7 @@ final class FeedbackPeer: Peer {
         self.onClosed = onClosed
     }
 
-    func leave() { channel?.abort() }
+    func close() { channel?.abort() }
 
     func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
         guard channel.peerCertificate != nil else { return channel.close() }
@@ -95,7 +95,7 @@ final class FeedbackPeer: Peer {
         channel.close()
     }
 
-    /// Sent is what the kernel has whole.
+    /// Removes the items if the kernel has all of them.
     private func noteSent(_ channel: SecureChannel) {
         if isDone, channel.writtenBytes == Int64(bytes.count) { list.sent(upTo: mark) }
     }

@@ -1,20 +1,20 @@
 import EventLoop
 import Network
 
-/// One client of the gateway: its channel, the dialogue held over it, and the pace at which both go. Loop's thread.
-final class GatewayConnection: Peer {
+/// One client of the gateway: its channel, its dialogue, and the pace of reading and writing. Loop's thread.
+final class GatewayConnection: AcceptedConnection {
     private let manner: GatewayManner
     private let dialogue: GatewayDialogue
     private let loop: Loop
     private let onClosed: () -> Void
     var channel: SecureChannel?
-    /// What a late connection read with its handshake, until it begins.
+    /// Bytes that a late connection received with its handshake, until it begins to read.
     private var early: [UInt8] = []
-    /// `ending` was seen, and is under way.
+    /// Whether the dialogue has ended and the connection is about to.
     private var isEnding = false
-    /// What a slow connection has not looked at.
+    /// Bytes that a slow connection has not processed.
     private var unread: ArraySlice<UInt8> = []
-    /// When a late connection began.
+    /// When a late connection began to read; 0: not yet.
     private var readsAtNs: Int64 = 0
 
     init(service: GatewayService, loop: Loop, onClosed: @escaping () -> Void) {
@@ -24,11 +24,11 @@ final class GatewayConnection: Peer {
         self.onClosed = onClosed
     }
 
-    /// One that reads nothing ends with that fault, and what came over it is lost.
+    /// Resets a connection that reads nothing, since its fault is over.
     func faultsChanged() { if manner.reading == .never { channel?.reset() } }
 
-    /// As Apple's before maintenance: status 10, if there is a notification to name.
-    func leave() {
+    /// Sends status 10, as Apple's gateway did before maintenance, if there is a notification to name.
+    func close() {
         guard let channel, channel.state == .open, manner.reading != .never, !isEnding else {
             channel?.abort()
             return
@@ -68,7 +68,7 @@ final class GatewayConnection: Peer {
         channel.resumeReading()
     }
 
-    /// What came is looked at so slowly, and nothing else is read meanwhile.
+    /// Processes the bytes at that rate, and reads nothing meanwhile.
     private func readSlowly(_ bytes: UnsafeRawBufferPointer, _ bytesPerSecond: Int, _ channel: SecureChannel) {
         let isReading = !unread.isEmpty
         unread += bytes

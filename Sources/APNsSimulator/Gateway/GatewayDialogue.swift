@@ -1,9 +1,9 @@
 import PushRecords
 
-/// What the connections of the gateway share. One thread.
+/// The state that the gateway's connections share. One thread.
 final class GatewayService {
     let books: Books
-    /// Of connections that come from now on.
+    /// The faults of new connections.
     var manner: GatewayManner
     let payloadLimit: Int
 
@@ -14,13 +14,14 @@ final class GatewayService {
     }
 }
 
-/// One connection's conversation with the gateway, as bytes in and at most one answer out. No socket, no clock: its
-/// owner brings the bytes, and once there is an `ending` sends the answer and closes. Until then, and after, bytes may
-/// come: what stands behind the frame that ended it is discarded. One thread.
+/// The gateway's side of one connection: bytes in, and at most one answer out.
+///
+/// It has no socket and no clock: its owner passes the bytes and performs the `ending`. Frames after the one that ended it
+/// are discarded. One thread.
 final class GatewayDialogue {
     enum Ending: Hashable {
         case answer(GatewayErrorFrame)
-        /// Without a word.
+        /// Without an answer.
         case close
         /// TCP reset.
         case reset
@@ -46,11 +47,10 @@ final class GatewayDialogue {
         reader.read(bytes) { take($0) }
         guard reader.isLost, ending == nil else { return }
         ending = .answer(GatewayErrorFrame(status: .protocolError, identifier: 0))
-        let nothing = UnsafeRawBufferPointer(start: nil, count: 0)
-        service.books.write { $0.note(.refused(.other), id: .none, token: nothing, index: nil) }
+        service.books.write { $0.note(.refused(.other), id: .none, token: .nothing, index: nil) }
     }
 
-    /// Ends it as a server that goes away does.
+    /// Ends it as a server that shuts down.
     func shutDown() {
         if ending != nil { return }
         ending = acceptedCount == 0 ? .close : .answer(GatewayErrorFrame(status: .shutdown, identifier: lastAccepted))
@@ -65,7 +65,7 @@ final class GatewayDialogue {
             let index = token.isEmpty ? nil : state.book.arrive(token: token).index
             var outcome = RequestOutcome.notProcessed
             if ending == nil {
-                fate = refusal.map { .refused($0) } ?? asked(by: token, index: index, &state.book)
+                fate = refusal.map { .refused($0) } ?? requestedFate(by: token, index: index, &state.book)
                 outcome = Self.outcome(of: fate)
             }
             state.note(outcome, id: .none, token: token, index: index)
@@ -77,18 +77,19 @@ final class GatewayDialogue {
         if frame.isMalformed { return .protocolError }
         if frame.token.isEmpty { return .missingToken }
         if frame.token.count != Self.tokenSize { return .tokenSize }
-        // No device has it. Clients send it to make the gateway answer.
+        // Clients send this invalid token to make the gateway answer.
         if frame.token.allSatisfy({ $0 == 0 }) { return .invalidToken }
         if frame.payload.isEmpty { return .missingPayload }
         if frame.payload.count > service.payloadLimit { return .payloadSize }
-        // Apple has no word of its own for a payload that is not a dictionary.
+        // Apple documents no status for a payload that is not a dictionary.
         return PayloadSyntax.isObject(frame.payload) ? nil : .missingPayload
     }
 
-    /// Only what was processed counts for the number of times, so that a frame that was discarded leaves its token as
-    /// it was.
+    /// The fate that the token requests. Discarded frames do not count for its number of times.
     @inline(__always)
-    private func asked(by token: UnsafeRawBufferPointer, index: Int?, _ book: inout NotificationBook) -> GatewayFate {
+    private func requestedFate(
+        by token: UnsafeRawBufferPointer, index: Int?, _ book: inout NotificationBook
+    ) -> GatewayFate {
         guard let entry = TokenTable.gatewayEntry(for: token) else { return .accepted }
         if entry.times == 0 { return entry.fate }
         return book.received(id: .none, token: index) < UInt32(entry.times) ? entry.fate : .accepted
@@ -123,26 +124,25 @@ final class GatewayDialogue {
     }
 }
 
-/// What becomes of one notification at the gateway.
+/// The fate of a notification at the gateway.
 enum GatewayFate: Hashable, Sendable {
     case accepted
     case refused(GatewayStatus)
     /// Accepted as the last one of its connection: status 10 with its identifier.
     case lastBeforeShutdown
-    /// In its place the connection closes without a word.
+    /// In its place the connection closes without an answer.
     case closed
-    /// Accepted; then the connection closes without a word.
+    /// Accepted; then the connection closes without an answer.
     case acceptedThenClosed
     /// In its place the connection is reset (TCP).
     case reset
 }
 
 extension TokenTable {
-    /// The fate that a device token (its bytes) requests at the gateway, and for how many of its notifications (0:
-    /// all).
+    /// The fate that a device token (its bytes) requests at the gateway, and the number of its notifications (0: all).
     ///
-    /// The digits are those of HTTP/2, where the gateway has an answer of that kind; what it lacks is accepted. Beside
-    /// them `fa170NNN` asks for status NNN in decimal, and `fa170000` for a connection that closes.
+    /// The digits are those of HTTP/2 where the gateway has such an answer; others are accepted. In addition `fa170NNN`
+    /// requests status NNN in decimal, and `fa170000` that the connection closes.
     @inline(__always)
     static func gatewayEntry(for token: UnsafeRawBufferPointer) -> (fate: GatewayFate, times: UInt8)? {
         guard token.count >= 4, token.number16(at: 0) == 0xFA17, let fate = fate(code: token.number16(at: 2)) else {

@@ -1,21 +1,21 @@
-/// What goes wrong on every connection of the gateway, as `--gateway-fault` names it.
+/// A fault of every connection of the gateway, as `--gateway-fault` names it.
 package enum GatewayFault: Hashable, Sendable {
-    /// Error answers are sent so long after the bad frame was read; what comes meanwhile is discarded.
+    /// Error answers are delayed; frames that come meanwhile are discarded.
     case errorDelay(ns: Int64)
-    /// Closed without a word after so many accepted notifications.
+    /// Closes without an answer after this number of accepted notifications.
     case close(after: Int)
-    /// Status 10 after so many.
+    /// Sends status 10 after this number.
     case shutdown(after: Int)
     /// Error answers go out byte by byte.
     case split
-    /// Reads so many bytes a second.
+    /// Reads this number of bytes a second.
     case slow(bytesPerSecond: Int)
     /// Reads only from `GatewayManner.lateNs` on.
     case late
     /// Reads nothing.
     case silent
 
-    /// Their names and what they do, in the order of the help.
+    /// Names and effects, in the order of the help.
     static let all: [(name: String, help: String)] = [
         ("error-delay=TIME", "error answers come so much later (200ms); what comes meanwhile is discarded"),
         ("close@N", "closes without a word after every N accepted notifications of a connection"),
@@ -75,7 +75,7 @@ package enum GatewayFault: Hashable, Sendable {
     }
 }
 
-/// All faults of a gateway together; of two that say the same, the last one counts.
+/// The combined faults of a gateway. Of two of a kind the last one counts.
 struct GatewayManner: Sendable {
     var errorDelayNs: Int64 = 0
     var closeAfter = Int.max

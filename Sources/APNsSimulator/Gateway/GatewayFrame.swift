@@ -1,19 +1,19 @@
-package import PushRecords
+import PushRecords
 
-/// One notification as the binary protocol has it. Token and payload are lent, and empty where there is none.
+/// One notification of the binary protocol. Token and payload are lent, and may be empty.
 struct GatewayFrame {
-    /// 0: it has none.
+    /// 0: none.
     var identifier: UInt32 = 0
-    var token = UnsafeRawBufferPointer(start: nil, count: 0)
-    var payload = UnsafeRawBufferPointer(start: nil, count: 0)
+    var token: UnsafeRawBufferPointer = .nothing
+    var payload: UnsafeRawBufferPointer = .nothing
     /// Whether an item is unknown, has another size than Apple's, or comes twice.
     var isMalformed = false
 
-    /// What the bytes at hand are the beginning of.
+    /// The size of a frame whose first bytes are known.
     enum Extent: Equatable {
-        /// No more can be said before there are more bytes.
+        /// More bytes are needed.
         case unknown
-        /// A frame of so many bytes, which may not all be there yet.
+        /// The frame's size. Not all of it may be there.
         case frame(Int)
         /// An unknown command, or a frame beyond `limit`. The beginning of the next frame is unknown.
         case noFrame
@@ -44,7 +44,7 @@ struct GatewayFrame {
         return .frame(payloadAt + 2 + Int(bytes.number16(at: payloadAt)))
     }
 
-    /// Reads a whole frame, of which `extent` said how long it is.
+    /// Reads a complete frame.
     init(_ bytes: UnsafeRawBufferPointer) {
         switch bytes[0] {
         case 0: readPair(bytes, tokenAt: 1)
@@ -61,7 +61,7 @@ struct GatewayFrame {
         payload = UnsafeRawBufferPointer(rebasing: bytes[payloadAt + 2..<bytes.count])
     }
 
-    /// Command 2. What follows a bad item is read all the same: the identifier may be there.
+    /// Reads command 2. Items after a bad one are read, too: the identifier may be among them.
     private mutating func readItems(_ items: UnsafeRawBufferPointer) {
         var at = 0
         var seen: UInt8 = 0
@@ -91,14 +91,14 @@ struct GatewayFrame {
     }
 }
 
-/// Cuts what a connection brings into frames. One thread.
+/// Splits a connection's bytes into frames. One thread.
 struct GatewayReader {
-    /// The beginning of a frame, until the rest is there.
+    /// The beginning of an incomplete frame.
     private var kept: [UInt8] = []
-    /// What came was no frame: nothing more is read.
+    /// Whether there was no frame: nothing more is read.
     private(set) var isLost = false
 
-    /// Hands over each frame that is complete now, lent for the call.
+    /// Passes each complete frame to `take`, lent for the call.
     mutating func read(_ bytes: UnsafeRawBufferPointer, _ take: (GatewayFrame) -> Void) {
         if isLost { return }
         if kept.isEmpty {
@@ -131,64 +131,13 @@ struct GatewayReader {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Two bytes as a number, big-endian.
+    /// Two bytes as a big-endian number.
     @inline(__always) func number16(at index: Int) -> UInt16 {
         UInt16(bigEndian: loadUnaligned(fromByteOffset: index, as: UInt16.self))
     }
 
     @inline(__always) func number32(at index: Int) -> UInt32 {
         UInt32(bigEndian: loadUnaligned(fromByteOffset: index, as: UInt32.self))
-    }
-}
-
-/// The status of the binary gateway's error answers: Apple's numbers ("Binary Provider API", archived), and any other
-/// that another gateway may send.
-package struct GatewayStatus: RawRepresentable, Hashable, Sendable {
-    package let rawValue: UInt8
-
-    package init(rawValue: UInt8) { self.rawValue = rawValue }
-
-    package static let processingError = Self(rawValue: 1)
-    package static let missingToken = Self(rawValue: 2)
-    package static let missingTopic = Self(rawValue: 3)
-    package static let missingPayload = Self(rawValue: 4)
-    package static let tokenSize = Self(rawValue: 5)
-    package static let topicSize = Self(rawValue: 6)
-    package static let payloadSize = Self(rawValue: 7)
-    package static let invalidToken = Self(rawValue: 8)
-    /// The server goes away; the answer names the last notification that was processed.
-    package static let shutdown = Self(rawValue: 10)
-    package static let protocolError = Self(rawValue: 128)
-    package static let unknown = Self(rawValue: 255)
-
-    /// The reason under which the books count it: the one that HTTP/2 has for the same mistake.
-    package var reason: ReasonCode {
-        switch self {
-        case .processingError: .internalServerError
-        case .missingToken: .missingDeviceToken
-        case .missingTopic: .missingTopic
-        case .missingPayload: .payloadEmpty
-        case .tokenSize, .invalidToken: .badDeviceToken
-        case .topicSize: .badTopic
-        case .payloadSize: .payloadTooLarge
-        case .shutdown: .shutdown
-        default: .other
-        }
-    }
-
-    /// The status for a reason of HTTP/2, or `nil` if the gateway has none for it.
-    init?(_ reason: ReasonCode) {
-        switch reason {
-        case .internalServerError: self = .processingError
-        case .missingDeviceToken: self = .missingToken
-        case .missingTopic: self = .missingTopic
-        case .payloadEmpty: self = .missingPayload
-        case .badTopic: self = .topicSize
-        case .payloadTooLarge: self = .payloadSize
-        case .badDeviceToken, .deviceTokenNotForTopic: self = .invalidToken
-        case .shutdown: self = .shutdown
-        default: return nil
-        }
     }
 }
 

@@ -1,8 +1,8 @@
 package import PushRecords
 
-/// What APNs says to one request: a status, and a reason unless it is 200.
+/// The answer of APNs to a request: a status, and a reason unless it is 200.
 package struct Answer: Hashable, Sendable {
-    /// What stands in the body of an answer that is not 200.
+    /// The body of an answer that is not 200.
     package enum Body: UInt8, Sendable {
         /// `{"reason": …}` with Apple's word.
         case reason
@@ -15,6 +15,8 @@ package struct Answer: Hashable, Sendable {
     package var status: UInt16
     package var reason: ReasonCode
     package var body: Body
+
+    var outcome: RequestOutcome { status == 200 ? .accepted : .refused(reason) }
 
     package static let accepted = Answer(status: 200, reason: .none, body: .missing)
 
@@ -33,12 +35,9 @@ package struct Answer: Hashable, Sendable {
     static func status(of reason: ReasonCode) -> UInt16 {
         switch reason {
         case .none: 200
-        case .badCollapseId, .badDeviceToken, .badExpirationDate, .badMessageId, .badPriority, .badTopic,
-            .deviceTokenNotForTopic, .duplicateHeaders, .idleTimeout, .invalidPushType, .missingDeviceToken,
-            .missingTopic, .payloadEmpty, .topicDisallowed:
-            400
         case .badCertificate, .badCertificateEnvironment, .expiredProviderToken, .forbidden, .invalidProviderToken,
-            .missingProviderToken, .unrelatedKeyIdInToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken:
+            .missingProviderToken, .unrelatedKeyIdInToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken,
+            .topicMismatch:
             403
         case .badPath: 404
         case .methodNotAllowed: 405
@@ -47,10 +46,7 @@ package struct Answer: Hashable, Sendable {
         case .tooManyProviderTokenUpdates, .tooManyRequests: 429
         case .internalServerError: 500
         case .serviceUnavailable, .shutdown, .serviceUnavailableSpaced: 503
-        case .topicMismatch: 403
-        case .featureNotEnabled, .missingChannelId, .badChannelId, .channelNotRegistered, .badRequestParams,
-            .badRequestPayload, .missingPushType, .cannotCreateChannelConfig, .other:
-            400
+        default: 400
         }
     }
 }

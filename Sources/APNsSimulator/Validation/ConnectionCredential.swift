@@ -1,32 +1,30 @@
 import PushRecords
 
-/// How long provider tokens live and how often they may change, in milliseconds; Apple's values by default.
+/// How long provider tokens live and how often they may change, in milliseconds; the defaults are Apple's.
 package struct TokenLifetimes: Sendable, Hashable {
     /// "APNs rejects any provider token whose iat is older than one hour."
     package var expiresAfterMs: Int64 = 60 * 60 * 1000
-    /// "Update the authentication token no more than once every 20 minutes": so much later than the last one on its
-    /// connection a new token must have been issued. Counted from `iat`, not from arrival, since a connection may be
-    /// opened a minute before its provider renews.
+    /// "Update the authentication token no more than once every 20 minutes": the minimum between the `iat` of two tokens
+    /// on a connection. Not between their arrivals, since a connection may be opened a minute before the renewal.
     package var updateAfterMs: Int64 = 20 * 60 * 1000
-    /// How far the provider's clock may run ahead; Apple documents nothing, this is the simulator's choice.
+    /// How far the provider's clock may be ahead. Apple documents no limit.
     package var clockSkewMs: Int64 = 5 * 60 * 1000
 
     package init() {}
 }
 
-/// What one connection knows of its provider's token. A request with the token that the last one carried costs one
-/// comparison of bytes and one of times.
+/// The provider token of one connection. A request with the same token costs one comparison of bytes and one of times.
 struct ConnectionCredential {
     /// The value of `authorization` last accepted, `bearer ` included.
     private var value: [UInt8] = []
     private var token = ProviderToken()
-    /// From when on it is too old.
+    /// When it becomes too old.
     private var expiresAtMs: Int64 = 0
 
-    /// A valid token was seen on this connection.
+    /// Whether a valid token was seen.
     var isKnown: Bool { !value.isEmpty }
 
-    /// What APNs says of a request's `authorization`; `.none`: nothing. `wallMs` is milliseconds since the epoch.
+    /// Checks a request's `authorization`. `wallMs` is milliseconds since the epoch.
     @inline(__always)
     mutating func check(
         _ authorization: UnsafeRawBufferPointer, reader: inout ProviderTokenReader, lifetimes: TokenLifetimes,
@@ -54,7 +52,7 @@ struct ConnectionCredential {
         if isKnown {
             if next.keyID != token.keyID { return .unrelatedKeyIdInToken }
             if next.teamID != token.teamID { return .invalidProviderToken }
-            // Who was told that a token is too old has to bring another one.
+            // A token that is too old has to be replaced, however young it is.
             if wallMs < expiresAtMs, next.issuedAtMs - token.issuedAtMs < lifetimes.updateAfterMs {
                 return .tooManyProviderTokenUpdates
             }

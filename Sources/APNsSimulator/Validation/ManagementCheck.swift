@@ -1,6 +1,6 @@
 import PushRecords
 
-/// What channel management says to one request, in Apple's vocabulary.
+/// Apple's checks of a request to manage channels, and its answer.
 ///
 /// Source: Apple, "Sending channel management requests to APNs" and "Handling error responses from Apple Push
 /// Notification service".
@@ -9,19 +9,19 @@ struct ManagementCheck {
         case create, read, delete, list
     }
 
-    /// What is asked for, and for which bundle id.
+    /// The operation, and the bundle id that it is for.
     struct Target {
         var operation: Operation
-        /// Lent, as it stands in the path.
+        /// Lent from the path.
         var bundleID: UnsafeRawBufferPointer
     }
 
     struct Answer: Equatable {
         var status: UInt16
         var reason = ReasonCode.none
-        /// Of a channel that was made.
+        /// The id of a new channel.
         var channelID: String?
-        /// Of an answer that is no refusal.
+        /// The body of an answer that is no refusal.
         var body = ""
 
         init(status: UInt16, channelID: String? = nil, body: String = "") {
@@ -36,12 +36,12 @@ struct ManagementCheck {
         }
     }
 
-    /// What broadcasts and their channels have in common.
+    /// The checks that broadcasts and their channels share.
     var common: RequestCheck
 
     private static let prefix: StaticString = "/1/apps/"
 
-    /// What can be said before the provider token is looked at.
+    /// Checks method and path, which precede the provider token.
     func target(_ fields: RequestFields) -> (target: Target?, refusal: ReasonCode) {
         let prefix = Self.prefix.utf8CodeUnitCount
         guard fields.path.count > prefix, UnsafeRawBufferPointer(rebasing: fields.path[..<prefix]).spells(Self.prefix)
@@ -71,7 +71,7 @@ struct ManagementCheck {
         return (Target(operation: operation, bundleID: bundleID), .none)
     }
 
-    /// Does what is asked for, once the sender is known.
+    /// Performs the operation. The provider token was checked before.
     func answer(_ target: Target, _ fields: RequestFields, body: UnsafeRawBufferPointer) -> Answer {
         if fields.hasDuplicate { return Answer(.duplicateHeaders) }
         if let refusal = common.requestID(fields) ?? common.bundle(target.bundleID) { return Answer(refusal) }
@@ -98,18 +98,18 @@ struct ManagementCheck {
     }
 
     private func create(_ bundleID: String, _ body: UnsafeRawBufferPointer) -> Answer {
-        guard let names = PayloadSyntax.memberNames(of: body) else { return Answer(.badRequestPayload) }
-        guard names.allSatisfy({ $0 == "message-storage-policy" || $0 == "push-type" }) else {
+        guard let members = PayloadSyntax.members(of: body) else { return Answer(.badRequestPayload) }
+        guard members.keys.allSatisfy({ $0 == "message-storage-policy" || $0 == "push-type" }) else {
             return Answer(.badRequestParams)
         }
-        guard let type = PayloadSyntax.member("push-type", of: body) else { return Answer(.missingPushType) }
+        guard let type = members["push-type"] else { return Answer(.missingPushType) }
         // "The only allowed value is LiveActivity."
         guard type.spells("\"LiveActivity\"") else { return Answer(.invalidPushType) }
         let policy: ChannelBook.Policy
-        switch PayloadSyntax.member("message-storage-policy", of: body) {
+        switch members["message-storage-policy"] {
         case .some(let value) where value.spells("0"): policy = .nothing
         case .some(let value) where value.spells("1"): policy = .mostRecent
-        // Apple has no word of its own for a policy that is missing or unknown.
+        // Apple documents no reason for a missing or unknown policy.
         default: return Answer(.badRequestParams)
         }
         guard let id = common.channels.make(bundleID: bundleID, policy: policy) else {

@@ -1,7 +1,7 @@
 internal import Bytes
 package import PushRecords
 
-/// A key with which provider tokens may be signed: what a provider registered at Apple.
+/// A key that provider tokens may be signed with, as registered at Apple.
 package struct ProviderKey: Sendable {
     /// `kid` of the tokens, Apple's ten characters.
     package var keyID: String
@@ -9,8 +9,8 @@ package struct ProviderKey: Sendable {
     package var teamID: String?
     /// The environment the key is for. `nil` stands for both.
     package var environment: PushEnvironment?
-    /// Whether a signature (64 bytes, r and s as in RFC 7518, 3.4, or DER) over the bytes is this key's. Called on a
-    /// loop's thread, once for each distinct token.
+    /// Verifies a signature (r and s as in RFC 7518, 3.4, or DER) over the bytes. Called on the loop's thread, once for
+    /// each distinct token.
     package var verify: @Sendable (_ signed: UnsafeRawBufferPointer, _ signature: UnsafeRawBufferPointer) -> Bool
 
     package init(
@@ -24,38 +24,26 @@ package struct ProviderKey: Sendable {
     }
 }
 
-/// What a provider token says, once its form and signature were looked at.
+/// The content of a provider token, and the verdict on its form and signature.
 struct ProviderToken {
     var keyID = ""
     var teamID = ""
     /// `iat` in milliseconds.
     var issuedAtMs: Int64 = 0
-    /// What is wrong with it whenever it is sent; `.none`: nothing.
+    /// Why it is never valid, or `.none`.
     var refusal = ReasonCode.none
-    /// It is not as RFC 7515 and RFC 7518 want it, in a way that APNs is known to take.
-    var forms: Set<TokenForm> = []
-}
-
-/// How tokens of well-known clients differ from the RFCs, though APNs takes them.
-enum TokenForm: CaseIterable {
-    /// The signature is DER, not r and s (RFC 7518, 3.4): Pushy.
-    case derSignature
-    /// Base64url keeps its `=` (RFC 7515, 2, wants none): a2.
-    case padding
 }
 
 /// Reads and verifies provider tokens (JWT, ES256), each distinct one once. One thread.
 ///
 /// Source: Apple's "Establishing a token-based connection to APNs".
 struct ProviderTokenReader {
-    /// Empty: any well-formed token passes, whoever signed it.
+    /// If empty, any well-formed token passes, whoever signed it.
     var keys: [ProviderKey]
     var environment: PushEnvironment
-    /// Called once for each distinct valid token of another form.
-    var onForm: (TokenForm) -> Void = { _ in }
     private(set) var cache: [[UInt8]: ProviderToken] = [:]
 
-    /// Beyond so many distinct tokens the cache is emptied, which bounds its memory.
+    /// The cache is emptied beyond this number of tokens, which bounds its memory.
     static let cacheLimit = 256
     static let lengthLimit = 4096
 
@@ -69,7 +57,6 @@ struct ProviderTokenReader {
         let text = Array(token)
         if let known = cache[text] { return known }
         let read = examine(token)
-        if read.refusal == .none { for form in TokenForm.allCases where read.forms.contains(form) { onForm(form) } }
         if cache.count >= Self.cacheLimit { cache.removeAll(keepingCapacity: true) }
         cache[text] = read
         return read
@@ -78,12 +65,10 @@ struct ProviderTokenReader {
     private func examine(_ token: UnsafeRawBufferPointer) -> ProviderToken {
         var result = ProviderToken(refusal: .invalidProviderToken)
         let parts = token.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        guard parts.count == 3,
-            let header = decode(parts[0], &result.forms), let claims = decode(parts[1], &result.forms),
-            let signature = decode(parts[2], &result.forms), isSignature(signature, &result.forms),
-            text("alg", of: header) == "ES256", let keyID = text("kid", of: header), !keyID.isEmpty,
-            let teamID = text("iss", of: claims), !teamID.isEmpty,
-            let issuedAt = number("iat", of: claims)
+        guard parts.count == 3, let header = members(parts[0]), let claims = members(parts[1]),
+            let signature = decode(parts[2]), isSignature(signature), header["alg"] == "\"ES256\"",
+            let keyID = text(header["kid"]), !keyID.isEmpty, let teamID = text(claims["iss"]), !teamID.isEmpty,
+            let issuedAt = number(claims["iat"])
         else { return result }
         result.keyID = keyID
         result.teamID = teamID
@@ -102,42 +87,37 @@ struct ProviderTokenReader {
         return result
     }
 
-    private func decode(_ part: Slice<UnsafeRawBufferPointer>, _ forms: inout Set<TokenForm>) -> [UInt8]? {
+    /// Decodes base64url. Padding is accepted as APNs does, although RFC 7515 (2) has none: a2 sends it.
+    private func decode(_ part: Slice<UnsafeRawBufferPointer>) -> [UInt8]? {
         guard part.last == UInt8(ascii: "=") else { return Base64.url.decode(UnsafeRawBufferPointer(rebasing: part)) }
-        forms.insert(.padding)
         guard part.count % 4 == 0 else { return nil }
         var part = part
         for _ in 0..<2 where part.last == UInt8(ascii: "=") { part.removeLast() }
         return Base64.url.decode(UnsafeRawBufferPointer(rebasing: part))
     }
 
-    private func isSignature(_ bytes: [UInt8], _ forms: inout Set<TokenForm>) -> Bool {
-        if bytes.count == 64 { return true }
-        // A SEQUENCE, of all that there is.
-        guard bytes.count >= 8, bytes[0] == 0x30, Int(bytes[1]) == bytes.count - 2 else { return false }
-        forms.insert(.derSignature)
-        return true
+    /// Whether it is r and s (RFC 7518, 3.4), or one DER sequence as Pushy sends it: APNs accepts both.
+    private func isSignature(_ bytes: [UInt8]) -> Bool {
+        bytes.count == 64 || bytes.count >= 8 && bytes[0] == 0x30 && Int(bytes[1]) == bytes.count - 2
     }
 
-    /// A member that is a string without escapes: identifiers have none.
-    private func text(_ name: StaticString, of json: [UInt8]) -> String? {
-        json.withUnsafeBytes { bytes in
-            guard let value = PayloadSyntax.member(name, of: bytes), value.first == UInt8(ascii: "\""),
-                !value.contains(UInt8(ascii: "\\"))
-            else { return nil }
-            return String(decoding: value.dropFirst().dropLast(), as: UTF8.self)
+    /// The members of an encoded object, as they are written.
+    private func members(_ part: Slice<UnsafeRawBufferPointer>) -> [String: String]? {
+        decode(part)?.withUnsafeBytes {
+            PayloadSyntax.members(of: $0)?.mapValues { String(decoding: $0, as: UTF8.self) }
         }
     }
 
-    /// A member that is a number (not a string that spells one); the fraction is cut off.
-    private func number(_ name: StaticString, of json: [UInt8]) -> Int64? {
-        json.withUnsafeBytes { bytes in
-            guard let value = PayloadSyntax.member(name, of: bytes) else { return nil }
-            let whole = value.prefix { $0 != UInt8(ascii: ".") }
-            guard whole.count <= 12, let number = Int64(String(decoding: whole, as: UTF8.self)), number >= 0 else {
-                return nil
-            }
-            return number
-        }
+    /// A string without escapes: identifiers have none.
+    private func text(_ value: String?) -> String? {
+        guard let value, value.hasPrefix("\""), !value.contains("\\") else { return nil }
+        return String(value.dropFirst().dropLast())
+    }
+
+    /// A number (not a string that spells one), without its fraction.
+    private func number(_ value: String?) -> Int64? {
+        guard let whole = value?.prefix(while: { $0 != "." }), whole.count <= 12, let number = Int64(whole), number >= 0
+        else { return nil }
+        return number
     }
 }

@@ -1,33 +1,32 @@
 import PushRecords
 
-/// What the simulator makes of one complete request before anything is provoked.
+/// One complete request after the checks of method and path.
 struct CheckedRequest {
-    /// The device token as it stands in the path, or a broadcast's channel id in hex; empty when there is none that is
-    /// one.
+    /// The device token of the path, or a broadcast's channel id in hex. Empty if it is not valid.
     var token = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// `apns-id` (`apns-request-id` of a broadcast); `.none` when none was sent, or what was sent is none.
+    /// `apns-id` (`apns-request-id` of a broadcast), or `.none` if it is absent or not valid.
     var id = NotificationUUID.none
-    /// The bundle id in a broadcast's path; without a base address: it is for a device.
+    /// The bundle id in a broadcast's path. Without a base address the request is for a device.
     var bundleID = UnsafeRawBufferPointer(start: nil, count: 0)
 
     var isBroadcast: Bool { bundleID.baseAddress != nil }
 }
 
-/// Everything that APNs checks of a request besides its provider token, in Apple's vocabulary.
+/// The checks of a request besides its provider token, with Apple's reasons.
 ///
 /// Written for the simulator alone, from Apple's pages "Sending notification requests to APNs" and "Handling
 /// notification responses from APNs", and for broadcasts from "Sending broadcast push notification requests to APNs"
-/// and "Handling error responses from Apple Push Notification service": it must not share code with the worker's
-/// validation, or a bug would pass on both sides.
+/// and "Handling error responses from Apple Push Notification service". It shares no rule with the worker's
+/// validation, since a bug would pass on both sides.
 struct RequestCheck: Sendable {
     /// The bundle ids that may be pushed to, without the suffixes of push types. Empty allows all.
     var bundleIDs: [[UInt8]] = []
-    /// Whether topic and push type have to fit.
+    /// Whether the topic's suffix must match the push type.
     var checksTopicSuffixes = true
     /// Bundle ids for which broadcast was not set up.
     var withoutBroadcast: [[UInt8]] = []
     var channels = ChannelBook()
-    /// The topic of requests without one: that of a client certificate.
+    /// The topic of requests without one, from the client certificate.
     var defaultTopic: [UInt8]?
     /// Whether the connection authenticates by certificate: `location` is for provider tokens only.
     var isCertificate = false
@@ -40,7 +39,7 @@ struct RequestCheck: Sendable {
     static let devicePath: StaticString = "/3/device/"
     static let broadcastPath: StaticString = "/4/broadcasts/apps/"
 
-    /// What can be said before the provider token is looked at: method and path.
+    /// Checks method and path, which precede the provider token.
     func target(_ fields: RequestFields, into request: inout CheckedRequest) -> ReasonCode {
         guard fields.method.spells("POST") else { return .methodNotAllowed }
         let path = fields.path
@@ -51,7 +50,7 @@ struct RequestCheck: Sendable {
         }
         let token = UnsafeRawBufferPointer(rebasing: path[prefix...])
         if isDeviceToken(token) { request.token = token }
-        if fields.id.baseAddress != nil, let id = uuid(fields.id) { request.id = id }
+        if fields.id.baseAddress != nil, let id = NotificationUUID(text: fields.id) { request.id = id }
         return .none
     }
 
@@ -63,11 +62,11 @@ struct RequestCheck: Sendable {
         let bundleID = UnsafeRawBufferPointer(rebasing: fields.path[prefix...])
         guard isIdentifier(bundleID) else { return .badPath }
         request.bundleID = bundleID
-        if fields.requestID.baseAddress != nil, let id = uuid(fields.requestID) { request.id = id }
+        if fields.requestID.baseAddress != nil, let id = NotificationUUID(text: fields.requestID) { request.id = id }
         return .none
     }
 
-    /// What is said once the sender is known; `target` went before.
+    /// Checks the rest, after `target` and the provider token.
     func content(
         _ fields: RequestFields, body: UnsafeRawBufferPointer, bodySize: Int, request: borrowing CheckedRequest
     ) -> ReasonCode {
@@ -75,7 +74,7 @@ struct RequestCheck: Sendable {
         if request.isBroadcast { return broadcast(fields, body: body, bodySize: bodySize, request: request) }
         if fields.path.count == Self.devicePath.utf8CodeUnitCount { return .missingDeviceToken }
         if request.token.isEmpty { return .badDeviceToken }
-        if fields.id.baseAddress != nil, request.id == .none, uuid(fields.id) == nil { return .badMessageId }
+        if fields.id.baseAddress != nil, NotificationUUID(text: fields.id) == nil { return .badMessageId }
         if let refusal = topic(fields.topic) { return refusal }
 
         var type = PushType.alert
@@ -86,7 +85,7 @@ struct RequestCheck: Sendable {
             type = known
             if checksTopicSuffixes, let refusal = suffix(of: fields.topic, for: type) { return refusal }
         } else if let wanted = suffixed(fields.topic) {
-            // APNs takes a topic with a suffix without a push type (Pr0Ger/PyAPNs2, issue 87), which says it all.
+            // APNs accepts a topic with a suffix without a push type (Pr0Ger/PyAPNs2, issue 87).
             type = wanted
         }
         guard priority(fields.priority, of: type) else { return .badPriority }
@@ -96,7 +95,7 @@ struct RequestCheck: Sendable {
 
         if bodySize == 0 { return .payloadEmpty }
         if bodySize > (type == .voip ? Self.voipPayloadLimit : Self.payloadLimit) { return .payloadTooLarge }
-        // Apple has no word of its own for a body that is not a dictionary.
+        // Apple documents no reason for a body that is not a dictionary.
         return PayloadSyntax.isObject(body) ? .none : .payloadEmpty
     }
 
@@ -108,13 +107,13 @@ struct RequestCheck: Sendable {
         if fields.channelID.baseAddress == nil { return .missingChannelId }
         if request.token.isEmpty { return .badChannelId }
         if fields.pushType.baseAddress == nil { return .missingPushType }
-        // The page's table writes it with a capital letter, its examples without.
+        // Apple's table has a capital letter, its examples have none.
         guard fields.pushType.spells("liveactivity") || fields.pushType.spells("Liveactivity") else {
             return .invalidPushType
         }
         guard priority(fields.priority, of: .liveactivity) else { return .badPriority }
         guard expiration(fields.expiration) else { return .badExpirationDate }
-        // Ids that ask for an answer need not be made first.
+        // A channel id that requests an answer need not exist.
         let policy =
             TokenTable.entry(for: request.token) == nil
             ? channels.policy(of: text(fields.channelID), bundleID: text(request.bundleID)) : .mostRecent
@@ -128,12 +127,12 @@ struct RequestCheck: Sendable {
         return PayloadSyntax.isObject(body) ? .none : .payloadEmpty
     }
 
-    /// What is wrong with `apns-request-id`.
+    /// Checks `apns-request-id`.
     func requestID(_ fields: RequestFields) -> ReasonCode? {
-        fields.requestID.baseAddress != nil && uuid(fields.requestID) == nil ? .badMessageId : nil
+        fields.requestID.baseAddress != nil && NotificationUUID(text: fields.requestID) == nil ? .badMessageId : nil
     }
 
-    /// What is said to the bundle id in a path of broadcasts.
+    /// Checks the bundle id in a path of broadcasts.
     func bundle(_ bundleID: UnsafeRawBufferPointer) -> ReasonCode? {
         func isAmong(_ ids: [[UInt8]]) -> Bool { ids.contains { bundleID.elementsEqual($0) } }
         if !isAmong(bundleIDs) {
@@ -152,10 +151,7 @@ struct RequestCheck: Sendable {
 
     private func isDeviceToken(_ token: UnsafeRawBufferPointer) -> Bool {
         guard token.count % 2 == 0, (2...200).contains(token.count) else { return false }
-        var seen: UInt8 = 0
-        for byte in token { seen |= hexValues[Int(byte)] }
-        // Values of digits have no bit above the fourth.
-        return seen < 16
+        return token.allSatisfy { hexDigit($0) != nil }
     }
 
     private func topic(_ topic: UnsafeRawBufferPointer) -> ReasonCode? {
@@ -171,10 +167,10 @@ struct RequestCheck: Sendable {
         return isKnown ? nil : .topicDisallowed
     }
 
-    /// What is said of a push type with a topic that is not of its kind.
+    /// Checks that a push type matches the topic's suffix.
     ///
     /// Apple: "apns-topic … must use your app's bundle ID with .voip appended", and of a mismatch only that "APNs may
-    /// return an error, delay the delivery of the notification, or drop it altogether". The words are those that users
+    /// return an error, delay the delivery of the notification, or drop it altogether". The reasons are those that users
     /// of other clients got from it: InvalidPushType for an alert to a topic that ends in `.voip` (AndrewBarba/apns2,
     /// issue 23; Pr0Ger/PyAPNs2, issue 87; ostinelli/apnotic, issue 87), DeviceTokenNotForTopic for a voip push to the
     /// bundle id alone, since its token is one of the other topic (laravel-notification-channels/apn, issue 88;
@@ -214,14 +210,8 @@ struct RequestCheck: Sendable {
         type.suffix.map { ($0, type) }
     }
 
-    private static let pushTypes: [(text: StaticString, type: PushType)] = [
-        ("alert", .alert), ("background", .background), ("voip", .voip), ("liveactivity", .liveactivity),
-        ("complication", .complication), ("fileprovider", .fileprovider), ("location", .location), ("mdm", .mdm),
-        ("pushtotalk", .pushtotalk), ("widgets", .widgets), ("controls", .controls),
-    ]
-
     private func pushType(_ text: UnsafeRawBufferPointer) -> PushType? {
-        Self.pushTypes.first { text.spells($0.text) }?.type
+        PushType.allCases.first { text.spells($0.text) }
     }
 
     /// "If you omit this header, APNs sets the notification priority to 10"; "Always use priority 5 [with background].
@@ -242,24 +232,5 @@ struct RequestCheck: Sendable {
             value = value * 10 + UInt64(byte - UInt8(ascii: "0"))
         }
         return value <= UInt64(UInt32.max)
-    }
-
-    /// The canonical form, 32 hex digits in groups of 8-4-4-4-12; either case. As `PayloadSyntax`, a reading of its
-    /// own: what the worker takes for an id, and sends, must be one to another reader.
-    func uuid(_ text: UnsafeRawBufferPointer) -> NotificationUUID? {
-        guard text.count == 36 else { return nil }
-        var high: UInt64 = 0
-        var low: UInt64 = 0
-        for index in 0..<36 {
-            let byte = text[index]
-            switch index {
-            case 8, 13, 18, 23:
-                guard byte == UInt8(ascii: "-") else { return nil }
-            default:
-                guard let digit = hexDigit(byte) else { return nil }
-                if index < 18 { high = high << 4 | UInt64(digit) } else { low = low << 4 | UInt64(digit) }
-            }
-        }
-        return NotificationUUID(high: high, low: low)
     }
 }

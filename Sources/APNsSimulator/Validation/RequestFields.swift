@@ -1,44 +1,46 @@
 import Glibc
 import PushRecords
 
-/// The header fields of one request that APNs looks at: lent bytes, valid as long as the request's.
+/// The header fields of one request that APNs reads, lent from the request.
 ///
-/// A field that is not there has no base address; one that is there and empty has one.
+/// An absent field has no base address; an empty one has.
 struct RequestFields {
-    var method = UnsafeRawBufferPointer(start: nil, count: 0)
-    var path = UnsafeRawBufferPointer(start: nil, count: 0)
-    var authorization = UnsafeRawBufferPointer(start: nil, count: 0)
-    var topic = UnsafeRawBufferPointer(start: nil, count: 0)
-    var pushType = UnsafeRawBufferPointer(start: nil, count: 0)
-    var priority = UnsafeRawBufferPointer(start: nil, count: 0)
-    var expiration = UnsafeRawBufferPointer(start: nil, count: 0)
-    var id = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// `apns-request-id` and `apns-channel-id`, of broadcasts and of what manages channels.
-    var requestID = UnsafeRawBufferPointer(start: nil, count: 0)
-    var channelID = UnsafeRawBufferPointer(start: nil, count: 0)
-    var collapseID = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// A field of APNs came twice.
+    var method: UnsafeRawBufferPointer = .nothing
+    var path: UnsafeRawBufferPointer = .nothing
+    var authorization: UnsafeRawBufferPointer = .nothing
+    var topic: UnsafeRawBufferPointer = .nothing
+    var pushType: UnsafeRawBufferPointer = .nothing
+    var priority: UnsafeRawBufferPointer = .nothing
+    var expiration: UnsafeRawBufferPointer = .nothing
+    var id: UnsafeRawBufferPointer = .nothing
+    /// `apns-request-id` and `apns-channel-id`, of broadcasts and channel management.
+    var requestID: UnsafeRawBufferPointer = .nothing
+    var channelID: UnsafeRawBufferPointer = .nothing
+    var collapseID: UnsafeRawBufferPointer = .nothing
+    /// Whether a field came twice.
     var hasDuplicate = false
 
-    /// Takes a field; names are lower case (RFC 9113, 8.2.1). Fields that APNs does not know are left out.
+    /// Adds a field, whose name is in lower case (RFC 9113, 8.2.1). Unknown fields are ignored.
     mutating func add(name: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer) {
-        switch name.count {
-        case 5 where name.spells(":path"): hasDuplicate = Self.set(&path, value) || hasDuplicate
-        case 7 where name.spells("apns-id"): hasDuplicate = Self.set(&id, value) || hasDuplicate
-        case 7 where name.spells(":method"): hasDuplicate = Self.set(&method, value) || hasDuplicate
-        case 10 where name.spells("apns-topic"): hasDuplicate = Self.set(&topic, value) || hasDuplicate
-        case 13 where name.spells("authorization"): hasDuplicate = Self.set(&authorization, value) || hasDuplicate
-        case 13 where name.spells("apns-priority"): hasDuplicate = Self.set(&priority, value) || hasDuplicate
-        case 14 where name.spells("apns-push-type"): hasDuplicate = Self.set(&pushType, value) || hasDuplicate
-        case 15 where name.spells("apns-expiration"): hasDuplicate = Self.set(&expiration, value) || hasDuplicate
-        case 15 where name.spells("apns-request-id"): hasDuplicate = Self.set(&requestID, value) || hasDuplicate
-        case 15 where name.spells("apns-channel-id"): hasDuplicate = Self.set(&channelID, value) || hasDuplicate
-        case 16 where name.spells("apns-collapse-id"): hasDuplicate = Self.set(&collapseID, value) || hasDuplicate
-        default: break
-        }
+        let isAgain =
+            switch name.count {
+            case 5 where name.spells(":path"): Self.set(&path, value)
+            case 7 where name.spells("apns-id"): Self.set(&id, value)
+            case 7 where name.spells(":method"): Self.set(&method, value)
+            case 10 where name.spells("apns-topic"): Self.set(&topic, value)
+            case 13 where name.spells("authorization"): Self.set(&authorization, value)
+            case 13 where name.spells("apns-priority"): Self.set(&priority, value)
+            case 14 where name.spells("apns-push-type"): Self.set(&pushType, value)
+            case 15 where name.spells("apns-expiration"): Self.set(&expiration, value)
+            case 15 where name.spells("apns-request-id"): Self.set(&requestID, value)
+            case 15 where name.spells("apns-channel-id"): Self.set(&channelID, value)
+            case 16 where name.spells("apns-collapse-id"): Self.set(&collapseID, value)
+            default: false
+            }
+        if isAgain { hasDuplicate = true }
     }
 
-    /// Sets a field and says whether it had been set before.
+    /// Sets a field. Returns whether it was set before.
     @inline(__always)
     private static func set(_ field: inout UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) -> Bool {
         let isAgain = field.baseAddress != nil

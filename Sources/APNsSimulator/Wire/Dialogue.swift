@@ -2,18 +2,19 @@ import EventLoop
 import HTTP2
 import PushRecords
 
-/// One connection's conversation, as bytes in and bytes out: HTTP/2 through `ServerSession`, checks, answers, faults.
-/// No socket, no clock: its owner brings the bytes and the time, sends `sendable`, and does what `ending` says. One
-/// thread.
+/// The server side of one connection, bytes in and bytes out: HTTP/2 through `ServerSession`, checks, answers, faults.
+///
+/// It has no socket and no clock: its owner passes the bytes and the time, sends `sendable`, and ends the connection as
+/// `ending` says. One thread.
 final class Dialogue {
-    /// What the owner has to do with the connection once `sendable` is sent.
+    /// How the owner ends the connection once `sendable` is sent.
     enum Ending: UInt8 {
         case none
         /// In order: close_notify.
         case close
         /// The TCP stream ends, without close_notify.
         case cut
-        /// TCP reset; what is unsent is dropped.
+        /// TCP reset; unsent output is dropped.
         case reset
     }
 
@@ -25,22 +26,22 @@ final class Dialogue {
     private let certificateTopic: [UInt8]?
     let check: RequestCheck
     private(set) var ending = Ending.none
-    /// How many bytes of the session's output may still be sent. `nil` is no limit.
+    /// The number of bytes of the session's output that may still be sent, if it is limited.
     private var outputLeft: Int?
-    /// How much output waited when the bytes being handled came.
+    /// The output that was waiting when the current bytes came.
     private var outputAtStart = 0
-    /// Takes everything and says nothing any more.
+    /// Whether it takes everything and sends nothing any more.
     private(set) var isSilent = false
-    /// The peer was told that streams above this are not processed.
+    /// The last stream id of the GOAWAYs that were sent.
     private var lastStream = Int32.max
     private var highestProcessed: Int32 = 0
-    /// A GOAWAY went out: the connection closes once every stream is answered.
+    /// Whether a GOAWAY was sent: the connection closes once every stream is answered.
     private var isLeaving = false
     private var hasAllStreams: Bool
-    /// How its owner is asked to send.
+    /// How its owner has to send.
     private(set) var pace = Pace.whole
-    /// Answers go out last first.
-    private var turnedAround: AnswerReversal?
+    /// Set if answers go out last first.
+    private var reversal: AnswerReversal?
 
     enum Pace: UInt8 {
         case whole
@@ -64,11 +65,11 @@ final class Dialogue {
             check.bundleIDs = [certificateTopic]
         }
         self.check = check
-        hasAllStreams = hasCertificate || !service.wantsProviderToken
+        hasAllStreams = hasCertificate || !service.options.wantsProviderToken
         var options = ServerSessionOptions()
         options.settings = [
             .headerTableSize(4_096),
-            .maxConcurrentStreams(hasAllStreams ? service.streams : service.firstStreams),
+            .maxConcurrentStreams(hasAllStreams ? service.options.streams : service.options.firstStreams),
             .initialWindowSize(65_535), .maxFrameSize(16_384), .maxHeaderListSize(8_000),
         ]
         options.requestLimit = 16 << 10
@@ -78,7 +79,7 @@ final class Dialogue {
 
     // MARK: Bytes
 
-    /// What is to be sent; lent until the next call.
+    /// The bytes to send; lent until the next call.
     var sendable: UnsafeRawBufferPointer {
         let output = session.output
         guard let outputLeft, outputLeft < output.count else { return output }
@@ -92,7 +93,7 @@ final class Dialogue {
         if isLeaving, session.isFinished, session.output.isEmpty, ending == .none { ending = .close }
     }
 
-    /// Takes what the client sent, and answers what can be answered now.
+    /// Processes bytes from the client, and answers what can be answered now.
     func receive(_ bytes: UnsafeRawBufferPointer, now: LoopTime) {
         if isSilent || ending != .none { return }
         outputAtStart = session.output.count
@@ -106,10 +107,10 @@ final class Dialogue {
                 }
             }
         } catch {
-            // The client broke the protocol beyond an answer; nghttp2 has said so in a GOAWAY if it could.
+            // The client broke the protocol; nghttp2 has queued a GOAWAY if it could.
             ending = .close
         }
-        // Nothing to read or write any more: the client broke a rule, or left and has all its answers.
+        // nghttp2 neither reads nor writes any more: the client broke a rule, or left and has all its answers.
         if session.isFinished, ending == .none { ending = .close }
     }
 
@@ -129,9 +130,9 @@ final class Dialogue {
         var request = CheckedRequest()
         var refusal = check.target(fields, into: &request)
         if request.isBroadcast { request.token = service.channelHex(fields.channelID) }
-        if refusal == .none, service.wantsProviderToken, !check.isCertificate {
+        if refusal == .none, service.options.wantsProviderToken, !check.isCertificate {
             refusal = credential.check(
-                fields.authorization, reader: &service.reader, lifetimes: service.lifetimes, wallMs: now.wallMs)
+                fields.authorization, reader: &service.reader, lifetimes: service.options.lifetimes, wallMs: now.wallMs)
         }
         if refusal == .none {
             refusal = check.content(fields, body: session.body, bodySize: session.bodyLength, request: request)
@@ -139,24 +140,24 @@ final class Dialogue {
         let decision = service.decide(request, refusal: refusal)
         try openAllStreams()
         if let fault = decision.fault {
-            try befall(fault, stream: stream, reply: decision.reply, now: now)
+            try inject(fault, stream: stream, reply: decision.reply, now: now)
         } else {
             try answer(decision.reply, stream: stream, delayNs: decision.delayNs, now: now)
         }
     }
 
-    /// All streams are for whoever has shown a valid provider token.
+    /// Allows all streams once the client has shown a valid provider token.
     func openAllStreams() throws(HTTP2Error) {
         guard !hasAllStreams, credential.isKnown else { return }
         hasAllStreams = true
-        try session.changeSettings([.maxConcurrentStreams(service.streams)])
+        try session.changeSettings([.maxConcurrentStreams(service.options.streams)])
     }
 
-    /// The request is processed; its answer goes out now or later.
+    /// Answers a processed request, now or later.
     private func answer(_ reply: Reply, stream: Int32, delayNs: Int64, now: LoopTime) throws(HTTP2Error) {
         highestProcessed = max(highestProcessed, stream)
         var delayNs = delayNs
-        if turnedAround != nil { delayNs += turnedAround!.delayNs(nowNs: now.monotonicNs) }
+        delayNs += reversal?.delayNs(nowNs: now.monotonicNs) ?? 0
         if delayNs > 0 {
             service.due.push(
                 DueAnswer(dueNs: now.monotonicNs + delayNs, connection: number, stream: stream, reply: reply))
@@ -177,21 +178,17 @@ final class Dialogue {
 
     // MARK: Faults
 
-    private func befall(_ fault: Fault, stream: Int32, reply: Reply, now: LoopTime) throws(HTTP2Error) {
+    /// Applies a fault to a request.
+    private func inject(_ fault: Fault, stream: Int32, reply: Reply, now: LoopTime) throws(HTTP2Error) {
         switch fault {
         case .answer, .late, .noAnswer: break
         case .resetStream: try session.reset(stream: stream, .internalError)
         case .refuseStream: try session.reset(stream: stream, .refusedStream)
         case .goAway(.below):
-            // Streams end out of order when bodies are long: nothing that was processed may be disowned.
+            // With long bodies streams end out of order: a processed one must not be above the last stream.
             try leave(last: max(stream - 2, highestProcessed), "")
-        case .goAway(.graceful), .goAway(.reason), .goAway(.text), .goAway(.twice), .stall, .oneStream, .streams,
-            .splitFrames, .slowFrames:
-            highestProcessed = max(highestProcessed, stream)
-            try service.replies.write(reply, stream: stream, to: session)
-            try befall(fault)
         case .outOfOrder:
-            try befall(fault)
+            try inject(fault)
             try answer(reply, stream: stream, delayNs: 0, now: now)
         case .cut(.inside):
             let before = session.output.count
@@ -201,34 +198,26 @@ final class Dialogue {
         case .cut(.after):
             try service.replies.write(reply, stream: stream, to: session)
             cut(.close)
-        case .goAway(.immediate), .goAway(.immediateReason), .goAway(.badEnvironment), .cut(.before), .cut(.reset),
+        case .goAway, .stall, .oneStream, .streams, .splitFrames, .slowFrames, .cut(.before), .cut(.reset),
             .blackhole, .garbage:
-            try befall(fault)
+            if fault.isProcessed {
+                highestProcessed = max(highestProcessed, stream)
+                try service.replies.write(reply, stream: stream, to: session)
+            }
+            try inject(fault)
         }
     }
 
-    /// A fault of the whole connection, now; a fault of a request does nothing. Of what silenced it only a cut frees
-    /// it.
-    func befall(_ fault: Fault) throws(HTTP2Error) {
+    /// Applies a fault to the whole connection. A fault of a request does nothing. Only a cut ends a silenced connection.
+    func inject(_ fault: Fault) throws(HTTP2Error) {
         if ending != .none { return }
         if isSilent, fault != .cut(.before), fault != .cut(.reset) { return }
         switch fault {
         case .answer, .late, .noAnswer, .resetStream, .refuseStream, .cut(.inside), .cut(.after), .goAway(.below): break
-        case .goAway(.graceful): try leave(last: session.lastStreamID, "")
-        case .goAway(.reason(let reason)): try leave(last: session.lastStreamID, Self.debugData(reason))
-        case .goAway(.text): try leave(last: session.lastStreamID, GoAway.plainText)
-        case .goAway(.twice):
-            try session.shutdownNotice()
-            try leave(last: session.lastStreamID, "")
-        case .goAway(.immediate):
-            try leave(last: session.lastStreamID, "")
-            ending = .close
-        case .goAway(.immediateReason(let reason)):
-            try leave(last: session.lastStreamID, Self.debugData(reason))
-            ending = .close
-        case .goAway(.badEnvironment):
-            try leave(last: 0, Self.debugData(.badCertificateEnvironment))
-            ending = .close
+        case .goAway(let kind):
+            if kind == .twice { try session.shutdownNotice() }
+            try leave(last: kind == .badEnvironment ? 0 : session.lastStreamID, kind.debugData)
+            if !kind.isAnswered { ending = .close }
         case .cut(.before): cut(.cut)
         case .cut(.reset): cut(.reset)
         case .blackhole:
@@ -245,18 +234,14 @@ final class Dialogue {
             isSilent = true
         case .splitFrames: pace = .pieces
         case .slowFrames: pace = .slowPieces
-        case .outOfOrder: turnedAround = turnedAround ?? AnswerReversal()
+        case .outOfOrder: reversal = reversal ?? AnswerReversal()
         }
-    }
-
-    private static func debugData(_ reason: ReasonCode) -> String {
-        "{\"reason\":\"\(reason.text?.description ?? "")\"}"
     }
 
     /// SETTINGS with the service's number of streams, unless the connection has yet to show a valid provider token.
     func announceStreams() throws(HTTP2Error) {
         if isSilent || ending != .none || !hasAllStreams { return }
-        try session.changeSettings([.maxConcurrentStreams(service.streams)])
+        try session.changeSettings([.maxConcurrentStreams(service.options.streams)])
     }
 
     private func leave(last: Int32, _ debugData: String) throws(HTTP2Error) {
@@ -273,47 +258,25 @@ final class Dialogue {
 }
 
 extension Dialogue {
-    /// Answers a request of channel management, at once: faults are of notifications.
+    /// Answers a request of channel management at once. Faults apply to notifications only.
     func manage(_ fields: RequestFields, stream: Int32, now: LoopTime) throws(HTTP2Error) {
         let check = ManagementCheck(common: check)
         var (target, refusal) = check.target(fields)
-        if refusal == .none, service.wantsProviderToken, !check.common.isCertificate {
+        if refusal == .none, service.options.wantsProviderToken, !check.common.isCertificate {
             refusal = credential.check(
-                fields.authorization, reader: &service.reader, lifetimes: service.lifetimes, wallMs: now.wallMs)
+                fields.authorization, reader: &service.reader, lifetimes: service.options.lifetimes, wallMs: now.wallMs)
         }
         var answer = ManagementCheck.Answer(refusal)
         if let target, refusal == .none {
             answer = check.answer(target, fields, body: session.body)
-            // A channel id may ask for an answer, as a device token may.
+            // A channel id may request an answer, as a device token may.
             if case .answer(let wanted)? = TokenTable.entry(for: service.channelHex(fields.channelID))?.fault {
                 answer = ManagementCheck.Answer(wanted.reason)
                 answer.status = wanted.status
             }
         }
-        try write(answer, id: check.common.uuid(fields.requestID) ?? service.replies.newID(), stream: stream)
+        let id = NotificationUUID(text: fields.requestID) ?? service.replies.newID()
+        try service.replies.write(answer, id: id, stream: stream, to: session)
         try openAllStreams()
-    }
-
-    private func write(
-        _ answer: ManagementCheck.Answer, id: NotificationUUID, stream: Int32
-    ) throws(HTTP2Error) {
-        var body = answer.body
-        if let reason = answer.reason.text { body = "{\"reason\":\"\(reason)\"}" }
-        // Lent to the list until the session has taken it: status, ids and body.
-        let text = UnsafeMutableRawBufferPointer.allocate(byteCount: 320 + body.utf8.count, alignment: 1)
-        defer { text.deallocate() }
-        var used = 0
-        func lend(_ value: String) -> UnsafeRawBufferPointer {
-            let start = used
-            used += value.utf8.count
-            UnsafeMutableRawBufferPointer(rebasing: text[start..<used]).copyBytes(from: value.utf8)
-            return UnsafeRawBufferPointer(rebasing: text[start..<used])
-        }
-        var headers = HeaderList()
-        headers.append(":status", lend("\(answer.status)"))
-        headers.append("apns-request-id", lend(id.description), .never)
-        if let channelID = answer.channelID { headers.append("apns-channel-id", lend(channelID), .never) }
-        if !body.isEmpty { headers.append("content-type", "application/json") }
-        _ = try session.respond(stream: stream, headers, body: lend(body))
     }
 }

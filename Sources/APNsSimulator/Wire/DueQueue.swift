@@ -1,26 +1,25 @@
 import PushRecords
 
-/// An answer on its way: what to say on which stream of which connection, and when.
+/// An answer that waits for its time.
 struct DueAnswer: Sendable {
     var dueNs: Int64
-    /// Its number.
+    /// The connection's number.
     var connection: Int
     var stream: Int32
     var reply: Reply
 }
 
-/// All that an answer is made of; plain bytes, so that a million can wait without an object each.
+/// The content of an answer: plain bytes, so that a million can wait without an object each.
 struct Reply: Sendable {
     var status: UInt16
     var reason: ReasonCode
     var body: Answer.Body
-    /// The client sent no id: this one is the simulator's.
+    var id: NotificationUUID
+    /// Whether the simulator made the id, because the client sent none.
     var isOwnID: Bool
-    var idHigh: UInt64
-    var idLow: UInt64
-    /// Of a 410; 0: none.
+    /// The time in a 410, or 0.
     var timestampMs: Int64
-    /// Its id is `apns-request-id`.
+    /// Whether the id is `apns-request-id`.
     var isBroadcast = false
 }
 
@@ -43,7 +42,7 @@ struct DueQueue {
         heap[index] = answer
     }
 
-    /// The earliest one, if it is due.
+    /// Removes the earliest answer if it is due.
     mutating func popDue(nowNs: Int64) -> DueAnswer? {
         guard let first = heap.first, first.dueNs <= nowNs else { return nil }
         let last = heap.removeLast()
@@ -62,23 +61,22 @@ struct DueQueue {
     }
 }
 
-/// Turns a connection's answers around: those to requests that come within 20 ms of the first go out together, last
-/// first.
+/// Reverses a connection's answers: those to requests within 20 ms of the first go out together, last first.
 ///
-/// A value without a clock: it gives each answer the delay that brings it out in front of the one before it.
+/// It gives each answer a delay that puts it before the previous one.
 struct AnswerReversal {
     static let spanNs: Int64 = 20_000_000
     private var startNs: Int64?
     private var count: Int64 = 0
 
-    /// After how long the answer to the request that has just come is due.
+    /// Returns the delay of the answer to the request that has just arrived.
     mutating func delayNs(nowNs: Int64) -> Int64 {
         if startNs.map({ nowNs - $0 > Self.spanNs }) ?? true {
             startNs = nowNs
             count = 0
         }
         count += 1
-        // Later than any request of the span comes, and earlier than the answer before it.
+        // After the last request of the span, and before the previous answer.
         return (startNs ?? nowNs) + 2 * Self.spanNs - count - nowNs
     }
 }

@@ -1,104 +1,90 @@
 internal import Bytes
 import HTTP2
+import JSON
 import PushRecords
 
-/// Makes responses out of replies without an allocation: lists of header fields and a few scratch bytes, used
-/// again and again. One thread.
+/// Writes responses into reused memory, without an allocation for a notification. One thread.
 struct ReplyWriter: ~Copyable {
-    /// The header fields of answers to notifications for a device, and to broadcasts.
-    private var device = Fields()
-    private var broadcast = Fields()
-    private let scratch: UnsafeMutableRawBufferPointer
+    private var headers = HeaderList()
+    /// Status, ids and body of one response. It never grows, so that its parts can be lent to the session.
+    private var text = ByteWriter(capacity: 1_024)
     private var random: SplitMix64
     private let hasUniqueID: Bool
 
-    /// Header fields are lent to the session for the call, so they live at fixed places of the scratch memory.
-    private enum Place {
-        static let id = 0..<36
-        static let uniqueID = 40..<76
-        static let status = 80..<83
-        static let body = 96..<256
-    }
+    static let unknownReason: StaticString = "ReasonOfTomorrow"
 
     /// - Parameter hasUniqueID: `apns-unique-id`, which only the development environment sends.
     init(hasUniqueID: Bool, seed: UInt64) {
         self.hasUniqueID = hasUniqueID
         random = SplitMix64(seed: seed ^ 0x5EED)
-        scratch = .allocate(byteCount: 256, alignment: 16)
-        scratch.initializeMemory(as: UInt8.self, repeating: UInt8(ascii: "0"))
-        device = fields("apns-id", slot: 0)
-        broadcast = fields("apns-request-id", slot: 2)
     }
 
-    deinit { scratch.deallocate() }
+    /// Returns an id for a notification that came without one.
+    mutating func newID() -> NotificationUUID { .random(using: &random) }
 
-    private struct Fields: ~Copyable {
-        var accepted = HeaderList()
-        var refused = HeaderList()
-    }
-
-    private func fields(_ idName: StaticString, slot: UInt8) -> Fields {
-        var fields = Fields()
-        fields.accepted.append(":status", "200")
-        fields.accepted.append(idName, part(Place.id), .nameOnly(slot: slot))
-        if hasUniqueID { fields.accepted.append("apns-unique-id", part(Place.uniqueID), .nameOnly(slot: 1)) }
-        fields.refused.append(":status", part(Place.status))
-        fields.refused.append("content-type", "application/json")
-        fields.refused.append(idName, part(Place.id), .nameOnly(slot: slot))
-        return fields
-    }
-
-    /// An id for a notification that came without one: a random UUID (version 4).
-    mutating func newID() -> NotificationUUID {
-        NotificationUUID(
-            high: random.next() & 0xFFFF_FFFF_FFFF_0FFF | 0x4000, low: random.next() >> 2 | 0x8000_0000_0000_0000)
-    }
-
-    /// Answers a stream; false when it is gone.
+    /// Answers a notification. Returns false if the stream is gone.
     @discardableResult
     mutating func write(_ reply: Reply, stream: Int32, to session: ServerSession) throws(HTTP2Error) -> Bool {
+        begin(status: reply.status)
+        if reply.status != 200 { headers.append("content-type", "application/json") }
         // Apple writes the ids it makes in upper case; those it was given come back in lower case here.
-        writeID(high: reply.idHigh, low: reply.idLow, isUpper: reply.isOwnID, at: Place.id)
-        if reply.status == 200 {
-            if hasUniqueID {
-                let unique = newID()
-                writeID(high: unique.high, low: unique.low, isUpper: false, at: Place.uniqueID)
-            }
-            let nothing = UnsafeRawBufferPointer(start: nil, count: 0)
-            return reply.isBroadcast
-                ? try session.respond(stream: stream, broadcast.accepted, body: nothing)
-                : try session.respond(stream: stream, device.accepted, body: nothing)
+        let id = add(reply.id, isUpper: reply.isOwnID)
+        if reply.isBroadcast {
+            headers.append("apns-request-id", id, .nameOnly(slot: 2))
+        } else {
+            headers.append("apns-id", id, .nameOnly(slot: 0))
         }
-        scratch[Place.status.lowerBound] = UInt8(ascii: "0") + UInt8(reply.status / 100 % 10)
-        scratch[Place.status.lowerBound + 1] = UInt8(ascii: "0") + UInt8(reply.status / 10 % 10)
-        scratch[Place.status.lowerBound + 2] = UInt8(ascii: "0") + UInt8(reply.status % 10)
-        return reply.isBroadcast
-            ? try session.respond(stream: stream, broadcast.refused, body: writeBody(reply))
-            : try session.respond(stream: stream, device.refused, body: writeBody(reply))
+        if reply.status == 200, hasUniqueID { headers.append("apns-unique-id", add(newID()), .nameOnly(slot: 1)) }
+        return try session.respond(stream: stream, headers, body: body(of: reply))
     }
 
-    private func part(_ range: Range<Int>) -> UnsafeRawBufferPointer {
-        UnsafeRawBufferPointer(rebasing: scratch[range])
+    /// Answers a request of channel management.
+    mutating func write(
+        _ answer: ManagementCheck.Answer, id: NotificationUUID, stream: Int32, to session: ServerSession
+    ) throws(HTTP2Error) {
+        begin(status: answer.status)
+        headers.append("apns-request-id", add(id), .never)
+        if let channelID = answer.channelID { headers.append("apns-channel-id", add(channelID), .never) }
+        let body = Array((answer.reason.text.map { "{\"reason\":\"\($0)\"}" } ?? answer.body).utf8)
+        if !body.isEmpty { headers.append("content-type", "application/json") }
+        let result = body.withUnsafeBytes { body in
+            Result { () throws(HTTP2Error) in try session.respond(stream: stream, headers, body: body) }
+        }
+        _ = try result.get()
     }
 
-    private func writeID(high: UInt64, low: UInt64, isUpper: Bool, at range: Range<Int>) {
-        var writer = LineWriter(UnsafeMutableRawBufferPointer(rebasing: scratch[range]))
-        writer.uuid(high: high, low: low, isUpper: isUpper)
+    private mutating func begin(status: UInt16) {
+        text.removeAll()
+        headers.truncate(to: 0)
+        headers.append(":status", add("\(status)"))
     }
 
-    private func writeBody(_ reply: Reply) -> UnsafeRawBufferPointer {
+    private mutating func add(_ value: String) -> UnsafeRawBufferPointer {
+        let start = text.count
+        text.append(text: value)
+        return text.bytes(from: start, to: text.count)
+    }
+
+    private mutating func add(_ id: NotificationUUID, isUpper: Bool = false) -> UnsafeRawBufferPointer {
+        let start = text.count
+        withUnsafeTemporaryAllocation(byteCount: NotificationUUID.textCount, alignment: 8) { letters in
+            id.writeText(to: letters.baseAddress!)
+            for letter in letters { text.append(byte: isUpper && letter >= 0x61 ? letter - 0x20 : letter) }
+        }
+        return text.bytes(from: start, to: text.count)
+    }
+
+    private mutating func body(of reply: Reply) -> UnsafeRawBufferPointer {
         if reply.body == .missing { return UnsafeRawBufferPointer(start: nil, count: 0) }
-        var writer = LineWriter(UnsafeMutableRawBufferPointer(rebasing: scratch[Place.body]))
-        writer.text("{\"reason\":\"")
-        if reply.body == .reason, let text = reply.reason.text { writer.text(text) } else { writer.text(Self.unknown) }
-        writer.text("\"")
+        let start = text.count
+        text.append("{\"reason\":\"")
+        text.append(reply.body == .reason ? reply.reason.text ?? Self.unknownReason : Self.unknownReason)
+        text.append("\"")
         if reply.timestampMs > 0 {
-            writer.text(",\"timestamp\":")
-            writer.decimal(UInt64(reply.timestampMs))
+            text.append(",\"timestamp\":")
+            text.append(integer: reply.timestampMs)
         }
-        writer.text("}")
-        return UnsafeRawBufferPointer(rebasing: scratch[Place.body.lowerBound..<Place.body.lowerBound + writer.used])
+        text.append("}")
+        return text.bytes(from: start, to: text.count)
     }
-
-    static let unknown: StaticString = "ReasonOfTomorrow"
 }

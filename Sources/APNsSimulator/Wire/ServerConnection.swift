@@ -4,8 +4,8 @@ import HTTP2
 import Network
 import TLS
 
-/// One client of the simulator: its channel, and the dialogue held over it. Loop's thread.
-final class ServerConnection: Peer {
+/// One client of the simulator: its channel and its dialogue. Loop's thread.
+final class ServerConnection: AcceptedConnection {
     private let number: Int
     private let service: Service
     private let loop: Loop
@@ -13,15 +13,15 @@ final class ServerConnection: Peer {
     var channel: SecureChannel?
     /// Called once, when the channel is gone.
     private let onClosed: () -> Void
-    /// The client reads too slowly: nothing more is read from it until this much is sent.
+    /// Whether reading is paused because the client reads too slowly.
     private var isPaused = false
     private var random: SplitMix64
-    /// A slow connection's next piece waits for its time.
+    /// Whether a slow connection's next piece waits for its time.
     private var isPacing = false
 
-    /// From one piece of a slow connection to the next.
+    /// The pause between pieces of a slow connection.
     static let pieceNs: Int64 = 2_000_000
-    /// Answers that may wait for a client that does not read.
+    /// The largest output that may wait for a client that does not read, in bytes.
     static let waitingLimit = 1 << 20
 
     init(number: Int, service: Service, loop: Loop, onClosed: @escaping () -> Void) {
@@ -35,7 +35,7 @@ final class ServerConnection: Peer {
     func answer(_ due: DueAnswer) { dialogue?.answer(due) }
 
     /// Applies a fault of the whole connection.
-    func befall(_ fault: Fault) { perform { dialogue throws(HTTP2Error) in try dialogue.befall(fault) } }
+    func inject(_ fault: Fault) { perform { dialogue throws(HTTP2Error) in try dialogue.inject(fault) } }
 
     /// Sends the client the current limit of streams.
     func announceStreams() { perform { dialogue throws(HTTP2Error) in try dialogue.announceStreams() } }
@@ -47,8 +47,8 @@ final class ServerConnection: Peer {
     }
 
     /// Ends the connection in order, answers outstanding.
-    func leave() {
-        befall(.goAway(.immediate))
+    func close() {
+        inject(.goAway(.immediate))
         // A GOAWAY on such a connection would be sent late or never.
         if dialogue.map({ $0.isSilent || $0.pace == .slowPieces }) ?? true { channel?.abort() }
     }
@@ -77,7 +77,7 @@ final class ServerConnection: Peer {
         finish(dialogue, channel, waiting: dialogue.sendable.count)
     }
 
-    /// Sends a few bytes as a TLS record and a system call of their own.
+    /// Sends a few bytes as a TLS record and a system call of their own. Returns their number.
     private func sendPiece(_ dialogue: Dialogue, _ channel: SecureChannel) -> Int {
         let count = min(dialogue.sendable.count, Int.random(in: 1...7, using: &random))
         let taken = channel.send(UnsafeRawBufferPointer(rebasing: dialogue.sendable[..<count]))
@@ -109,10 +109,7 @@ final class ServerConnection: Peer {
     // MARK: SecureChannelDelegate
 
     func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
-        if applicationProtocol == nil {
-            // APNs takes clients that do without ALPN, as aioapns does, although RFC 9113 (3.2) would not.
-            service.books.write { $0.totals.withoutALPN += 1 }
-        }
+        // APNs accepts clients without ALPN, such as aioapns, although RFC 9113 (3.2) does not.
         let certificate = channel.peerCertificate
         do throws(HTTP2Error) {
             dialogue = try Dialogue(

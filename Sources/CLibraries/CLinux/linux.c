@@ -63,10 +63,6 @@ int linux_open_to_read(const char *path) {
     return -2;
 }
 
-int linux_accept(int socket, struct sockaddr *address, socklen_t *count) {
-    return accept4(socket, address, count, SOCK_NONBLOCK | SOCK_CLOEXEC);
-}
-
 int64_t linux_raise_descriptor_limit(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return INT64_MAX;

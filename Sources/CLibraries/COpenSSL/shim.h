@@ -30,8 +30,6 @@ static inline int openssl_set_server_name(SSL *ssl, const char *name) {
 
 static inline EVP_PKEY *openssl_generate_p256(void) { return EVP_EC_gen("P-256"); }
 
-static inline EVP_PKEY *openssl_generate_rsa(size_t bits) { return EVP_RSA_gen(bits); }
-
 static inline int openssl_error_reason(unsigned long code) { return ERR_GET_REASON(code); }
 
 static inline int openssl_error_library(unsigned long code) { return ERR_GET_LIB(code); }
@@ -63,10 +61,3 @@ static inline void openssl_elements_free(ASN1_SEQUENCE_ANY *elements) {
 static inline const ASN1_STRING *openssl_element_utf8(const ASN1_TYPE *element) {
     return element->type == V_ASN1_UTF8STRING ? element->value.utf8string : NULL;
 }
-
-/// RFC 2253, UTF-8 unescaped.
-static inline unsigned long openssl_name_flags(void) { return XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB; }
-
-static inline void openssl_bio_clear_retry(BIO *bio) { BIO_clear_retry_flags(bio); }
-
-static inline void openssl_bio_retry_read(BIO *bio) { BIO_set_retry_read(bio); }

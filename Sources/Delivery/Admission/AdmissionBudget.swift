@@ -17,7 +17,7 @@ struct AdmissionBudget {
     private(set) var apps: [App] = []
     private(set) var notifications: FairShares
     private(set) var bytes: FairShares
-    /// Share group of each request topic; all tiers are group 0. A topic keeps its group until another one needs it.
+    /// Share group of each request topic; all tiers are group 0.
     private var groups: [String: Int] = [:]
     private let mostBytes: Int
     private var recordBytesMean = 1_024
@@ -41,34 +41,16 @@ struct AdmissionBudget {
     /// Weights of the share groups that there are.
     var weights: [Int] { notifications.groups.map(\.weight) }
 
-    /// Whether a request topic has a share group.
-    func hasGroup(_ topic: String) -> Bool { groups[topic] != nil }
-
     /// The share group of a request topic, with this weight from now on, and whether it is a new one.
-    ///
-    /// - Parameter kept: groups of partitions that there are, read or not: a topic that has no group gets that of one
-    ///   that is gone for good, if nothing of it is open. So there are no more groups than topics were read at once.
-    mutating func group(of topic: String, weight: Int, kept: Set<Int> = []) -> (group: Int, isNew: Bool) {
-        if groups[topic] == nil {
-            let free = groups.filter { !kept.contains($0.value) && isUnused($0.value) }
-            if let (old, group) = free.min(by: { $0.value < $1.value }) {
-                groups[old] = nil
-                groups[topic] = group
-            }
+    mutating func group(of topic: String, weight: Int) -> (group: Int, isNew: Bool) {
+        if let known = groups[topic] {
+            notifications.setWeight(weight, of: known)
+            bytes.setWeight(weight, of: known)
+            return (known, false)
         }
-        guard let known = groups[topic] else {
-            let group = addGroup(weight: weight)
-            groups[topic] = group
-            return (group, true)
-        }
-        notifications.setWeight(weight, of: known)
-        bytes.setWeight(weight, of: known)
-        return (known, false)
-    }
-
-    private func isUnused(_ group: Int) -> Bool {
-        notifications.groups[group].partitions == 0 && notifications.groups[group].used == 0
-            && bytes.groups[group].used == 0
+        let group = addGroup(weight: weight)
+        groups[topic] = group
+        return (group, true)
     }
 
     private mutating func addGroup(weight: Int) -> Int {

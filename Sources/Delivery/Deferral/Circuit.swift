@@ -1,14 +1,12 @@
 import PushRecords
 
-/// What a circuit breaker protects.
+/// What a circuit breaker of an app protects.
 enum CircuitKey: Hashable {
-    /// The host of one app, from which no answer comes: what is sent to it would take the room of other apps.
-    case host(app: Int)
-    /// A credential in one environment, of all apps that share it. `AppRoute.ownCredential` is that of `soleApp`; for
-    /// any other number `soleApp` is -1.
-    case credential(Int, PushEnvironment, soleApp: Int)
-    /// One topic of an app, which Apple says the app's key is not for.
-    case topic([UInt8], app: Int)
+    /// The host, from which no answer comes: what is sent to it would take the budget of other apps.
+    case host
+    case credential
+    /// A topic that Apple says the app's key is not for.
+    case topic([UInt8])
 }
 
 /// A circuit breaker, as a value machine: it stops what would only be refused.
@@ -19,17 +17,6 @@ struct Circuit {
     static let firstDelayNs: Int64 = 1_000_000_000
     static let longestDelayNs: Int64 = 60_000_000_000
 
-    enum Effect: Equatable {
-        case opened
-        /// It is open already, or the try began before it was closed last.
-        case none
-        /// The try carried a credential that has been replaced since.
-        case outdated
-    }
-
-    let key: CircuitKey
-    /// The app by which log and events name a credential: the first that had it when the circuit opened.
-    var namingApp: Int
     private(set) var isOpen = false
     private(set) var openedNs: Int64 = 0
     /// Apple's word for the fault.
@@ -38,27 +25,23 @@ struct Circuit {
     private var delayNs = Circuit.firstDelayNs
     private var nextProbeNs: Int64 = 0
     private var closedNs = Int64.min
+    /// When what it protects was replaced last: tries handed out before say nothing.
     private(set) var replacedNs = Int64.min
     /// When the latest try that met the fault was handed out.
     private var faultHandedNs = Int64.min
 
-    init(_ key: CircuitKey, namingApp: Int = 0) {
-        self.key = key
-        self.namingApp = namingApp
-    }
-
     /// - Parameter handedNs: when the try that met the fault was handed out.
-    mutating func fault(_ reason: ReasonCode, handedNs: Int64, nowNs: Int64) -> Effect {
-        if handedNs < replacedNs { return .outdated }
+    /// - Returns: whether it opened.
+    mutating func fault(_ reason: ReasonCode, handedNs: Int64, nowNs: Int64) -> Bool {
         if isOpen { faultHandedNs = max(faultHandedNs, handedNs) }
-        guard !isOpen, handedNs >= closedNs else { return .none }
+        guard !isOpen, handedNs >= closedNs else { return false }
         isOpen = true
         openedNs = nowNs
         self.reason = reason
         faultHandedNs = handedNs
         delayNs = Self.firstDelayNs
         nextProbeNs = nowNs + delayNs
-        return .opened
+        return true
     }
 
     /// Whether this notification may try; then it is the probe.

@@ -16,8 +16,7 @@ struct DeviceQueues: ~Copyable {
     }
 
     private var heads = DeviceTable()
-    private var slowed = SlowedDevices()
-    /// Of each app, the one whose queues its devices have: the first with its name and environment, so that one that
+    /// For each app, the one whose queues its devices use: the first with its name and environment, so that an app that
     /// was taken out of the configuration and came back waits for what is in flight since before.
     private var queueApps: [Int32] = []
     private let seed: UInt64
@@ -31,22 +30,13 @@ struct DeviceQueues: ~Copyable {
         self.limit = min(limit, Int(UInt16.max))
     }
 
-    /// Queues with somebody in them.
+    /// Queues that are not empty.
     var count: Int { heads.count }
 
-    /// The next app, which has its queues with this one of before; `nil`: it has its own.
+    /// Adds the next app, which shares the queues of an earlier one, or has its own.
     mutating func addApp(sharing queueApp: Int?) { queueApps.append(Int32(queueApp ?? queueApps.count)) }
 
     // MARK: In and out
-
-    /// The first in the queue of this notification's device, which is hashed for it; `nil`: nobody is there.
-    mutating func head(for slot: NotificationSlot, in store: inout NotificationStore) -> NotificationSlot? {
-        let queueApp = queueApps[Int(store[slot].app)]
-        let seed = seed ^ UInt64(truncatingIfNeeded: queueApp) &* 0x9E37_79B9_7F4A_7C15
-        let hash = UInt32(truncatingIfNeeded: BytesHash.hash(store[slot].token, seed: seed) >> 16)
-        store[slot].queue.hash = hash
-        return head(hash: hash, token: store[slot].token, queueApp: queueApp, in: store)
-    }
 
     private func head(
         hash: UInt32, token: UnsafeRawBufferPointer, queueApp: Int32, in store: borrowing NotificationStore
@@ -56,22 +46,25 @@ struct DeviceQueues: ~Copyable {
         }
     }
 
-    /// Enters a notification behind the head that was found for it, unless the queue is full.
-    mutating func enter(_ slot: NotificationSlot, behind head: NotificationSlot?, in store: inout NotificationStore)
-        -> Entry
-    {
-        guard let head else {
-            store[slot].standing = .member
+    /// Enters a notification in the queue of its device, unless that is full.
+    mutating func enter(_ slot: NotificationSlot, in store: inout NotificationStore) -> Entry {
+        let queueApp = queueApps[Int(store[slot].app)]
+        let seed = seed ^ UInt64(truncatingIfNeeded: queueApp) &* 0x9E37_79B9_7F4A_7C15
+        let hash = UInt32(truncatingIfNeeded: BytesHash.hash(store[slot].token, seed: seed) >> 16)
+        store[slot].queue.hash = hash
+        guard let head = head(hash: hash, token: store[slot].token, queueApp: queueApp, in: store) else {
+            store[slot].isInDeviceQueue = true
             store[slot].queue.tail = slot
             store[slot].queue.count = 1
-            heads.insert(hash: store[slot].queue.hash, head: slot)
+            store[slot].queue.turnedAway = 0
+            heads.insert(hash: hash, head: slot)
             return .first
         }
         guard Int(store[head].queue.count) < limit else {
             defer { store[head].queue.turnedAway.countUp() }
             return .full(turnedAway: store[head].queue.turnedAway)
         }
-        store[slot].standing = .member
+        store[slot].isInDeviceQueue = true
         store.move(slot, to: .queued)
         store[store[head].queue.tail].queue.next = slot
         store[head].queue.tail = slot
@@ -81,10 +74,10 @@ struct DeviceQueues: ~Copyable {
 
     /// Takes a notification out of its queue, if it is in one. Its token must still be there.
     ///
-    /// - Returns: whose turn it is now; `nil`: nobody's, or it is still the same one's.
+    /// - Returns: the next one, if this was the first.
     mutating func leave(_ slot: NotificationSlot, in store: inout NotificationStore) -> NotificationSlot? {
-        guard store[slot].standing == .member else { return nil }
-        store[slot].standing = .outside
+        guard store[slot].isInDeviceQueue else { return nil }
+        store[slot].isInDeviceQueue = false
         let hash = store[slot].queue.hash
         let next = store[slot].queue.next
         if store[slot].state == .queued {
@@ -103,7 +96,7 @@ struct DeviceQueues: ~Copyable {
         return next
     }
 
-    /// A queue has at most `limit` notifications, and this happens when a partition is given up only.
+    /// O(queue), and rare: a partition is given up, or its horizon falls behind.
     private mutating func leaveMiddle(
         _ slot: NotificationSlot, hash: UInt32, next: NotificationSlot, in store: inout NotificationStore
     ) {
@@ -117,26 +110,6 @@ struct DeviceQueues: ~Copyable {
         if next == .none { store[head].queue.tail = previous }
         store[head].queue.count -= 1
         store[slot].queue.next = .none
-    }
-
-    // MARK: Slowed
-
-    /// Apple has had too many notifications for this device: its next one waits.
-    ///
-    /// - Parameter untilNs: not before any given before.
-    mutating func slow(_ slot: NotificationSlot, untilNs: Int64, in store: borrowing NotificationStore) {
-        guard store[slot].standing == .member else { return }
-        slowed.slow(store[slot].queue.hash, untilNs: untilNs)
-    }
-
-    @inline(__always)
-    func isSlowed(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
-        !slowed.isEmpty && slowed.contains(store[slot].queue.hash)
-    }
-
-    /// Forgets who was slowed for long enough.
-    mutating func expire(_ nowNs: Int64) {
-        if !slowed.isEmpty { slowed.expire(nowNs) }
     }
 }
 
@@ -226,44 +199,5 @@ package struct DeviceTable: ~Copyable {
         mask = UInt32(oldCapacity * 2 - 1)
         for index in 0..<oldCapacity where old[index].head != .none { put(old[index]) }
         old.deallocate()
-    }
-}
-
-/// Devices that Apple has had too many notifications for (429 TooManyRequests), for a while each. By the hash of the
-/// device queue: a device with the same hash waits with it, which harms nobody.
-struct SlowedDevices: ~Copyable {
-    /// More are not remembered.
-    static let limit = 10_000
-
-    // Not private: Swift 6.3.1 crashes on a private type inside a ~Copyable one.
-    struct Entry {
-        var hash: UInt32
-        var untilNs: Int64
-    }
-
-    private var untilByHash: [UInt32: Int64] = [:]
-    /// In the order of their times.
-    private var order = RingBuffer<Entry>()
-
-    init() {}
-
-    var isEmpty: Bool { untilByHash.isEmpty }
-
-    func contains(_ hash: UInt32) -> Bool { untilByHash[hash] != nil }
-
-    /// - Parameter untilNs: not before any given before.
-    mutating func slow(_ hash: UInt32, untilNs: Int64) {
-        guard order.count < Self.limit else { return }
-        untilByHash[hash] = untilNs
-        order.append(Entry(hash: hash, untilNs: untilNs))
-    }
-
-    mutating func expire(_ nowNs: Int64) {
-        while !order.isEmpty {
-            let first = order[order.head]
-            guard first.untilNs <= nowNs else { return }
-            order.removeFirst()
-            if let untilNs = untilByHash[first.hash], untilNs <= nowNs { untilByHash[first.hash] = nil }
-        }
     }
 }

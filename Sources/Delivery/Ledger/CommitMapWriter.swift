@@ -1,7 +1,7 @@
 internal import Bytes
 
 /// Writes commit metadata (`CommitMap`) into buffers it reuses: the settled offsets above the committed one in
-/// ascending order, then `finish`. What does not fit is cut at the end: the longest prefix is kept.
+/// ascending order, then `finish`. What does not fit is cut at the end.
 package struct CommitMapWriter {
     private struct Run {
         var start: Int64
@@ -9,16 +9,16 @@ package struct CommitMapWriter {
     }
     private struct PartialBytes {
         var offset: Int64
-        /// Of its indexes.
+        /// The bytes of its indexes.
         var set: Range<Int>
     }
 
-    /// Version, check, reach (below 2^40), the leading run and header of the main set, the number of partials, and the
-    /// reach's indexes (offset, run and header), and the owner, at their longest: a header has three bytes at most as
-    /// long as a map has fewer than 2^17 bytes.
+    /// Version, check, horizon (below 2^40), the leading run and header of the main set, the number of partials, the
+    /// horizon's indexes (offset, run and header), and the owner, at their longest: a header has three bytes at most if
+    /// a map has fewer than 2^17 bytes.
     static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2 + 9 + 3
-    /// What a map takes at its longest that names nothing settled, however few characters it is given: of the main set
-    /// and the number of partials three bytes are left.
+    /// The length of the longest map that says nothing is settled: of the main set and the number of partials three
+    /// bytes are left.
     static let leastCharacters = Base64.characters(bytes: 1 + 3 + 6 + 2 + 1 + 9 + 3)
     private static let byteLimit = 1 << 13
 
@@ -30,24 +30,22 @@ package struct CommitMapWriter {
     private var partialBytes: [UInt8] = []
     private var indexRuns: [Run] = []
     private var bytes: [UInt8] = []
-    private var isCut = false
-    /// Offsets and indexes that were given and did not fit. More were not given once `isFull`.
+    /// Something did not fit, so that nothing more is taken.
+    package private(set) var isFull = false
+    /// Offsets and indexes that were given and did not fit.
     package private(set) var dropped = 0
     /// The metadata, after `finish`.
     package private(set) var text: [UInt8] = []
 
     package init() {}
 
-    /// Whether something did not fit, so that giving more is in vain.
-    package var isFull: Bool { isCut }
-
     /// Bytes for what is settled, in metadata of so many characters.
     static func budget(characters: Int) -> Int {
         max(0, min(Base64.byteCapacity(characters: characters), byteLimit) - fixedBytes)
     }
 
-    /// How much of its budget is used up, of 8.
-    var eighths: Int { isCut ? 8 : min(8, (partialBytes.count + mainSize) * 8 / max(1, budget)) }
+    /// The used part of the budget, in eighths.
+    var eighths: Int { isFull ? 8 : min(8, (partialBytes.count + mainSize) * 8 / max(1, budget)) }
 
     /// - Parameters:
     ///   - base: the offset to be committed.
@@ -59,18 +57,18 @@ package struct CommitMapWriter {
         runBytes = 0
         partials.removeAll(keepingCapacity: true)
         partialBytes.removeAll(keepingCapacity: true)
-        isCut = false
+        isFull = false
         dropped = 0
     }
 
-    /// These offsets are settled; above all that were given before.
+    /// Adds settled offsets, which lie above all that were given before.
     package mutating func settled(_ range: Range<Int64>) {
         let start = range.lowerBound - base
         let length = range.upperBound - range.lowerBound
-        // What a reader would not believe is not said.
-        if start + length >= CommitMap.spanLimit { isCut = true }
+        // A reader would reject it.
+        if start + length >= CommitMap.spanLimit { isFull = true }
         precondition(start >= 0, "an offset below the committed one is settled by being so")
-        guard !isCut, length > 0 else {
+        guard !isFull, length > 0 else {
             dropped += Int(length)
             return
         }
@@ -91,8 +89,8 @@ package struct CommitMapWriter {
             append(start: start, length: length, cost: runCost)
             return
         }
-        // As much of it as a bitmap still holds.
-        isCut = true
+        // Keeps as much of it as a bitmap still holds.
+        isFull = true
         let fits = max(0, min(length, first + Int64(room) * 8 - start))
         if fits > 0 { append(start: start, length: fits, cost: runCost) }
         dropped += Int(length - fits)
@@ -107,14 +105,14 @@ package struct CommitMapWriter {
         }
     }
 
-    /// Of the record at `offset`, these indexes (bits of `words`, lowest first) are settled, and others are not.
+    /// Adds the settled indexes (bits of `words`, lowest first) of a record of which others are open.
     package mutating func partial(offset: Int64, words: UnsafeBufferPointer<UInt64>) {
         indexRuns.removeAll(keepingCapacity: true)
         for (index, word) in words.enumerated() where word != 0 { collect(word, from: Int64(index) * 64) }
         partial(offset: offset)
     }
 
-    /// The same, for indexes that were read back and not received yet.
+    /// Adds the settled indexes of a record that was read back and not received yet.
     package mutating func partial(offset: Int64, indexes: [Range<Int64>]) {
         indexRuns.removeAll(keepingCapacity: true)
         for range in indexes {
@@ -143,33 +141,19 @@ package struct CommitMapWriter {
 
     private mutating func partial(offset: Int64) {
         guard !indexRuns.isEmpty else { return }
-        if offset - base >= CommitMap.spanLimit { isCut = true }
-        guard !isCut else {
-            dropped += indexRuns.reduce(0) { $0 + Int($1.length) }
-            return
-        }
         let begin = partialBytes.count
-        Self.append(offset - (partials.last?.offset ?? base), to: &partialBytes)
-        let given = indexRuns.count
-        var setStart = 0
-        while true {
+        if !isFull, offset - base < CommitMap.spanLimit {
+            Self.append(offset - (partials.last?.offset ?? base), to: &partialBytes)
             let start = partialBytes.count
-            setStart = start
             Self.append(set: indexRuns, to: &partialBytes)
-            if partialBytes.count + mainSize <= budget { break }
-            // The longest prefix: half as many runs each time, which is near enough.
-            partialBytes.removeLast(partialBytes.count - start)
-            isCut = true
-            let kept = indexRuns.count / 2
-            dropped += indexRuns[kept...].reduce(0) { $0 + Int($1.length) }
-            indexRuns.removeLast(indexRuns.count - kept)
-            if kept == 0 {
-                partialBytes.removeLast(partialBytes.count - begin)
+            if partialBytes.count + mainSize <= budget {
+                partials.append(PartialBytes(offset: offset, set: start..<partialBytes.count))
                 return
             }
+            partialBytes.removeLast(partialBytes.count - begin)
         }
-        precondition(isCut || indexRuns.count == given, "what fits is kept whole")
-        partials.append(PartialBytes(offset: offset, set: setStart..<partialBytes.count))
+        isFull = true
+        dropped += indexRuns.reduce(0) { $0 + Int($1.length) }
     }
 
     private var mainSize: Int {
@@ -180,16 +164,16 @@ package struct CommitMapWriter {
     /// Completes `text`.
     ///
     /// - Parameters:
-    ///   - reach: `nil`: no record may have been sent. One at or below the base says the same.
-    ///   - indexes: of the last record below the reach, those below this may have been sent; `.max`: all.
+    ///   - horizon: one at or below the base says that no record can have been sent.
     ///   - owner: below `CommitMap.ownerLimit`.
-    package mutating func finish(reach: Int64?, indexes: Int32 = .max, owner: Int64 = 0) {
+    package mutating func finish(horizon: HorizonEnd, owner: Int64 = 0) {
         bytes.removeAll(keepingCapacity: true)
         for _ in 0..<4 { bytes.append(0) }
-        Self.append(reach.map { $0 > base ? $0 - base + 1 : 0 } ?? 0, to: &bytes)
+        let isAhead = horizon.offset > base
+        Self.append(isAhead ? horizon.offset - base + 1 : 0, to: &bytes)
         Self.append(set: runs, to: &bytes)
-        if let reach, reach > base, indexes > 0, Int64(indexes) < CommitMap.indexLimit {
-            appendPartials(below: reach, indexes: Int64(indexes))
+        if isAhead, horizon.indexes > 0, Int64(horizon.indexes) < CommitMap.indexLimit {
+            appendPartials(below: horizon)
         } else {
             Self.append(Int64(partials.count), to: &bytes)
             bytes.append(contentsOf: partialBytes)
@@ -204,17 +188,17 @@ package struct CommitMapWriter {
         Base64.url.append(bytes, to: &text)
     }
 
-    /// With the reach's indexes among them, after those that are settled of the same record.
-    private mutating func appendPartials(below reach: Int64, indexes: Int64) {
+    /// Appends the partials, with the horizon's indexes after those that are settled of the same record.
+    private mutating func appendPartials(below horizon: HorizonEnd) {
         Self.append(Int64(partials.count + 1), to: &bytes)
-        let position = partials.firstIndex { $0.offset >= reach } ?? partials.count
+        let position = partials.firstIndex { $0.offset >= horizon.offset } ?? partials.count
         var last = base
         for partial in 0...partials.count {
             if partial == position {
-                Self.append(reach - 1 - last, to: &bytes)
-                Self.append(indexes, to: &bytes)
+                Self.append(horizon.offset - 1 - last, to: &bytes)
+                Self.append(Int64(horizon.indexes), to: &bytes)
                 Self.append(0, to: &bytes)
-                last = reach - 1
+                last = horizon.offset - 1
             }
             guard partial < partials.count else { return }
             Self.append(partials[partial].offset - last, to: &bytes)
@@ -234,7 +218,7 @@ package struct CommitMapWriter {
         bytes.append(UInt8(rest))
     }
 
-    /// In the shorter form.
+    /// Appends a set in the shorter form.
     private static func append(set runs: [Run], to bytes: inout [UInt8]) {
         guard let first = runs.first, let last = runs.last else {
             append(0, to: &bytes)

@@ -1,50 +1,42 @@
 /// The commit of one consumer group, of which at most one is in flight.
 struct InFlightCommit {
-    /// The partitions of the commit in flight, in the order of its entries; empty if none is.
-    var partitions: [PartitionID] = []
-    /// That commit, or the last one.
+    /// The commit in flight, or the last one.
     private(set) var entries: [PartitionCommit] = []
-    var sentNs: Int64 = 0
+    var isInFlight = false
+    private(set) var sentNs: Int64 = 0
     /// Before this time only urgent commits are sent.
     var nextNs: Int64 = 0
     /// When the last acknowledged commit was sent: this worker was a member then. `nil` if none was acknowledged.
     var provenNs: Int64?
     /// Whether the commit in flight, or the last one, was of one partition by itself.
-    var isAlone = false
-    /// The slot of the last partition that was committed by itself.
-    var lastAlone = PartitionSlot(0)
+    private(set) var isAlone = false
 
-    /// - Parameter intervalNs: `nil` for one partition by itself, which changes nothing for the others.
+    /// - Parameter intervalNs: `nil` for one partition by itself, which delays no other.
     mutating func begin(_ nowNs: Int64, intervalNs: Int64?) {
         entries.removeAll(keepingCapacity: true)
+        isInFlight = true
         sentNs = nowNs
         isAlone = intervalNs == nil
         if let intervalNs { nextNs = nowNs + intervalNs }
     }
 
-    mutating func append(_ entry: PartitionCommit) {
-        partitions.append(entry.partition)
-        entries.append(entry)
-    }
+    mutating func append(_ entry: PartitionCommit) { entries.append(entry) }
 }
 
-/// By what one commit of a partition is recognized when it is read back.
+/// Recognizes one commit of a partition when it is read back.
 struct LastCommit: Equatable {
-    /// Commits without an answer that are remembered.
+    /// The number of unanswered commits that are remembered.
     static let unconfirmedLimit = 64
 
     var offset: Int64
-    var hash: UInt64
-    /// The horizon it named; `.none` if it named none, or another worker wrote it.
-    var horizon: HorizonEnd
+    private var hash: UInt64
 
-    init(offset: Int64, metadata: UnsafeRawBufferPointer, horizon: HorizonEnd) {
+    init(offset: Int64, metadata: UnsafeRawBufferPointer) {
         self.offset = offset
         hash = BytesHash.hash(metadata, seed: 0)
-        self.horizon = horizon
     }
 
-    func isOf(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> Bool {
+    func matches(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> Bool {
         self.offset == offset && hash == BytesHash.hash(metadata, seed: 0)
     }
 }

@@ -12,13 +12,11 @@ struct Partition: ~Copyable {
         case leaving
         /// The last commit was acknowledged, cannot be, or there was nothing to say in one.
         case left
-        /// The log it was read from is gone: what is open goes on to its end, nothing is committed.
-        case detached
-        /// The session was lost: what is on connections settles, and is remembered in case the partition comes back.
+        /// The session was lost: what is on connections settles, the rest waits in case the partition comes back.
         case suspended
     }
 
-    /// What a commit in flight says of this partition.
+    /// This partition's part of the commit in flight.
     struct Pending {
         var offset: Int64
         var horizon: HorizonEnd
@@ -28,17 +26,17 @@ struct Partition: ~Copyable {
     }
 
     private let inPlace = InPlace()
-    /// Another one when it is resumed.
+    /// It changes when the partition is resumed.
     var id: PartitionID
     let topicText: String
     /// The topic's name; owned.
     let topic: UnsafeRawBufferPointer
     let topicHash: UInt64
     let number: Int32
-    /// Its records' place (of offset 0), for whoever dies at one.
+    /// The place of its records, with an offset of 0, for crash reports.
     let place: CrashPlace
     let group: Int
-    /// Delay of its tier; 0: a request topic.
+    /// Delay of its tier; 0 for a request topic.
     let tierDelayMs: Int64
     /// Place of its `CommitGroup`.
     let flight: Int
@@ -49,38 +47,32 @@ struct Partition: ~Copyable {
     /// Something settled, or became known to be, since the last commit was sent.
     var isDirty = false
     var pending: Pending?
-    /// What the group has committed: as read at the assignment, then as acknowledged.
+    /// The commit that the group has: as read at the assignment, then as acknowledged.
     var lastCommit: LastCommit?
-    /// What it may have instead: commits sent since that were not acknowledged, the latest ones.
+    /// Commits sent since that may have been taken without an acknowledgement, the latest ones.
     var unconfirmed: [LastCommit] = []
-    /// When its session was lost. Monotonic.
-    var suspendedNs: Int64 = 0
-    /// Counts as one that is read, where the room is shared.
+    /// While it is suspended: when it is released (monotonic).
+    var releaseNs: Int64 = 0
+    /// Counts as one that is read, where the budget is shared.
     var isShared = false
-    /// How much of its room the map of the last commit took, of 8.
+    /// The used part of the last commit's map, in eighths.
     var mapEighths = 0
-    /// So much is settled above what is open that a map can hardly name it: nothing is read.
-    var isSpanFull = false
-    /// What waits too long is looked for no earlier.
+    /// The earliest time to defer its oldest notifications.
     var nextShorteningNs: Int64 = 0
-    /// While it is given up: what is open below it is held rather than dropped, so that the last commit can name all.
-    var nameableFrom: Int64 = 0
-    /// Acknowledged by the group; `nil`: nothing in this assignment.
+    /// Acknowledged by the group in this assignment, if anything.
     var committed: Int64?
     var commits = CommitBackoff()
     var metadataLimit: Int
     var isMapCut = false
     /// Notifications admitted, neither settled nor dropped.
     var open = 0
-    /// Open records with more than one.
+    /// Open records with several notifications.
     var fanOuts = 0
-    /// Dead letters among them.
+    /// Open dead letters.
     var deadLetters = 0
-    /// Those that wait for the horizon.
+    /// Notifications that wait for the horizon.
     var behindHorizon = NotificationList()
-    /// Of these, those that are in no device queue meanwhile.
-    var parked = 0
-    /// Records that are not wholly admitted, in offset order; `.none`: none. Nothing is read meanwhile.
+    /// Records that are not wholly admitted, in offset order; `.none` if all are. Nothing is read meanwhile.
     var firstAdmitting = RecordSlot.none
     var lastAdmitting = RecordSlot.none
 
@@ -108,17 +100,17 @@ struct Partition: ~Copyable {
 
     deinit { topic.deallocate() }
 
-    /// Of its record at `offset`.
+    /// Where its record at `offset` was read.
     func origin(of offset: Int64) -> RecordOrigin {
         var place = self.place
         place.offset = offset
         return RecordOrigin(place: place, topic: topic, topicHash: topicHash, tierDelayMs: tierDelayMs)
     }
 
-    /// The commit of ours that was read back; `nil`: it is somebody else's.
+    /// Returns the commit of this assignment that was read back; `nil` if another worker wrote it.
     func mark(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> LastCommit? {
-        if let lastCommit, lastCommit.isOf(offset, metadata) { return lastCommit }
-        return unconfirmed.last { $0.isOf(offset, metadata) }
+        if let lastCommit, lastCommit.matches(offset, metadata) { return lastCommit }
+        return unconfirmed.last { $0.matches(offset, metadata) }
     }
 
     mutating func keepUnconfirmed(_ mark: LastCommit) {
@@ -126,40 +118,36 @@ struct Partition: ~Copyable {
         unconfirmed.append(mark)
     }
 
+    /// So much is settled above what is open that a commit's map is nearly full. With nothing open, only reading on
+    /// makes it shorter.
+    var isSpanFull: Bool { mapEighths >= 7 && ledger.openCount > 0 }
+
     /// Whether more of it may be read.
-    ///
-    /// A map that was read back may be full of what comes next: with nothing open, only reading on makes it shorter. A
-    /// partition that came back is read, too: what was open when it was lost must come again.
-    var takesRecords: Bool {
-        phase == .active && firstAdmitting == .none && !(isSpanFull && ledger.openCount > 0 && !ledger.isRereading)
-    }
+    var takesRecords: Bool { phase == .active && firstAdmitting == .none && !isSpanFull }
 
     /// What is read next, or later.
-    var nextOffset: Int64 { max(ledger.highestArrived + 1, ledger.committable ?? 0) }
+    var nextOffset: Int64 { max(ledger.highestReceived + 1, ledger.committable ?? 0) }
 
-    /// How many notifications that are open may lie above the horizon, where `offset` is the next. A commit may name
-    /// less than the one before, and what was below the horizon is above it then.
+    /// Open notifications that may lie above the horizon, where `offset` is the next. A commit may name a lower horizon
+    /// than the one before.
     func openAboveHorizon(at offset: Int64) -> Int {
         // Each offset is one at most, and nothing waits for the horizon that was below it before.
         guard fanOuts == 0, behindHorizon.isEmpty else { return open }
         return min(open, Int(clamping: max(0, offset - horizon.allowed.offset)))
     }
 
-    /// One past the last offset that may have been sent, or is known to be settled: in this assignment, or before it.
+    /// One past the last offset that may have been sent, or is known to be settled.
     var sentEnd: Int64 {
         max(
-            horizon.acknowledged ?? 0, ledger.inheritedHorizon.offset, ledger.inheritedEnd,
+            horizon.acknowledged ?? 0, ledger.inheritedHorizon.offset, ledger.mapEnd, ledger.committable ?? 0,
             ledger.committedAtAssignment ?? 0)
     }
 
-    /// Whether what waits is sent.
-    var isSending: Bool { phase == .active || phase == .detached }
-
-    /// Whether it takes records, or is on its way out: suspended and detached ones are there for what is open only.
-    var isAssigned: Bool {
+    /// Whether it is being given up: what comes back unprocessed is dropped.
+    var isLeaving: Bool {
         switch phase {
-        case .active, .draining, .leaving, .left: true
-        case .detached, .suspended: false
+        case .draining, .leaving, .left: true
+        case .active, .suspended: false
         }
     }
 
@@ -172,9 +160,8 @@ struct Partition: ~Copyable {
         switch phase {
         case .active:
             return commits.isAskedAgain || horizon.isShort(from: base) || horizon.isStale && !behindHorizon.isEmpty
-        // What waits is to be held before the last commit: nothing else may settle that would bring another one.
-        case .draining, .leaving: return commits.isAskedAgain || mayLeave || !behindHorizon.isEmpty
-        case .left, .detached, .suspended: return false
+        case .draining, .leaving: return commits.isAskedAgain || mayLeave
+        case .left, .suspended: return false
         }
     }
 
@@ -182,12 +169,12 @@ struct Partition: ~Copyable {
     var wantsCommit: Bool {
         switch phase {
         case .active, .draining, .leaving: pending == nil && ledger.committable != nil && (isDirty || isUrgent)
-        case .left, .detached, .suspended: false
+        case .left, .suspended: false
         }
     }
 }
 
-/// What the reply to its commit means for a partition.
+// What a reply to its commit leads to.
 extension Partition {
     /// The broker took it.
     ///
@@ -201,7 +188,6 @@ extension Partition {
         lastCommit = commit.mark
         unconfirmed.removeAll(keepingCapacity: true)
         if commits.acknowledge() { journal.events.append(.commitsResumed(id)) }
-        guard phase != .suspended else { return false }
         if commit.isLast {
             phase = .left
             return false
@@ -210,27 +196,21 @@ extension Partition {
         return true
     }
 
-    /// - Parameter longestPauseNs: of what a pause after refusals grows to.
+    /// - Parameter longestPauseNs: the limit of the pause, which grows with each refusal.
     mutating func refuse(
         isImpossible: Bool, longestPauseNs: Int64 = CommitBackoff.longestPauseNs, journal: inout Journal
     ) {
         journal.counters.commitsRefused &+= 1
         isDirty = true
-        let isLeaving = phase != .active
-        let isNews = commits.refuse(
-            isImpossible: isImpossible,
-            longestPauseNs: isLeaving ? min(CommitBackoff.leavingPauseNs, longestPauseNs) : longestPauseNs,
-            nowNs: journal.now.ns)
-        if isNews {
+        let longestNs = phase == .active ? longestPauseNs : min(CommitBackoff.leavingPauseNs, longestPauseNs)
+        if commits.refuse(isImpossible: isImpossible, longestPauseNs: longestNs, nowNs: journal.now.ns) {
             journal.events.append(
                 .commitsRefused(
                     id, refusals: commits.refusals, sinceNs: commits.sinceNs ?? journal.now.ns,
                     isImpossible: isImpossible))
         }
-        if isImpossible, phase == .draining || phase == .leaving {
-            // Nobody can be told anything: there is no topic that he could read it of.
-            phase = .left
-        }
+        // There is no topic from which a successor could read it.
+        if isImpossible, isLeaving { phase = .left }
     }
 
     /// Its metadata was too large: the next is half as long.

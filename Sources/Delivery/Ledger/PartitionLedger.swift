@@ -27,17 +27,12 @@ package struct PartitionLedger: ~Copyable {
         case settledBefore
         /// Open from now on: settle it by `settle(position)`.
         case open(settledIndexes: [Range<Int64>])
-        /// Received before the partition was lost, under this name, and open since.
-        case again(record: RecordSlot)
     }
 
-    /// As read at assignment; `nil`: there was none.
+    /// The offset that the group had committed when the partition was assigned, if any.
     package private(set) var committedAtAssignment: Int64?
-    /// -1: nothing was received yet.
+    /// -1 until something was received.
     package private(set) var highestReceived: Int64 = -1
-    /// The highest that came in this assignment: less than `highestReceived` while a partition that came back is read
-    /// again.
-    package private(set) var highestArrived: Int64 = -1
     package private(set) var openCount = 0
     private var entries = RingBuffer<Entry>()
     private var inherited: InheritedMap
@@ -54,7 +49,7 @@ package struct PartitionLedger: ~Copyable {
     var entryCount: Int { entries.count }
 
     /// The offset to commit: the first that is not settled, else one past the highest received, else what was committed
-    /// before; `nil`: nothing was ever committed or received.
+    /// before; `nil` if nothing was ever committed or received.
     package var committable: Int64? {
         if !entries.isEmpty { return entries[entries.head].offset }
         return highestReceived >= 0 ? highestReceived + 1 : committedAtAssignment
@@ -67,39 +62,11 @@ package struct PartitionLedger: ~Copyable {
     }
 
     /// Begins anew after an offset reset: no record is known to be settled, but those below the offset that was
-    /// committed for, or its reach, may have been sent.
+    /// committed, or its horizon, may have been sent.
     package mutating func reset() {
-        let end = max(inherited.reach, HorizonEnd(committedAtAssignment ?? 0))
-        inherited = InheritedMap(CommitMap(reach: end.offset, reachIndexes: end.indexes))
+        let horizon = max(inherited.horizon, HorizonEnd(committedAtAssignment ?? 0))
+        inherited = InheritedMap(CommitMap(horizon: horizon))
         committedAtAssignment = nil
-    }
-
-    /// Whether `offset` came before, or was passed.
-    package func isBelow(_ offset: Int64) -> Bool { offset <= highestArrived }
-
-    /// The partition was lost, came back, and is read from its committed offset again.
-    ///
-    /// - Parameters:
-    ///   - offset: the committed one. What comes from below is of a log that changed.
-    ///   - reach: what lies below it and is not known to be settled may have been sent meanwhile.
-    package mutating func resume(from offset: Int64, doubtBelow reach: HorizonEnd) {
-        highestArrived = min(offset - 1, highestReceived)
-        inherited.reach = max(inherited.reach, reach)
-    }
-
-    /// Whether what was received before the partition was lost is read again.
-    package var isRereading: Bool { highestArrived < highestReceived }
-
-    /// Open records from what arrived last to `offset`, which arrives now: they were passed over.
-    package func passedOver(below offset: Int64) -> [RecordSlot] {
-        var passed: [RecordSlot] = []
-        var position = entries.head
-        while position != entries.tail, entries[position].offset < offset {
-            let entry = entries[position]
-            if entry.record != Self.settledMark, entry.offset > highestArrived { passed.append(entry.record) }
-            position += 1
-        }
-        return passed
     }
 
     /// The first entry that begins at `offset` or above.
@@ -113,19 +80,9 @@ package struct PartitionLedger: ~Copyable {
         return low
     }
 
-    private func openRecord(at offset: Int64) -> RecordSlot? {
-        let low = position(of: offset)
-        guard low != entries.tail, entries[low].offset == offset, entries[low].record != Self.settledMark else {
-            return nil
-        }
-        return entries[low].record
-    }
-
     /// Enters `offset` under the name `record` (not `.none`) where it is open.
     package mutating func receive(_ offset: Int64, record: @autoclosure () -> RecordSlot) -> Arrival {
-        if offset <= highestArrived { return .known }
-        highestArrived = offset
-        if offset <= highestReceived { return openRecord(at: offset).map { .again(record: $0) } ?? .known }
+        if offset <= highestReceived { return .known }
         highestReceived = offset
         switch inherited.take(offset) {
         case .settled:
@@ -153,7 +110,7 @@ package struct PartitionLedger: ~Copyable {
         if let merged = Self.merge(entries[last], entry) { entries[last] = merged } else { entries.append(entry) }
     }
 
-    /// Both as one entry; `nil`: they are not both settled, or too far apart.
+    /// Both as one entry; `nil` if one is open, or they are too far apart.
     private static func merge(_ lower: Entry, _ upper: Entry) -> Entry? {
         guard lower.record == settledMark, upper.record == settledMark,
             let length = UInt32(exactly: upper.end - lower.offset)
@@ -165,17 +122,14 @@ package struct PartitionLedger: ~Copyable {
     package var lastPosition: UInt64 { entries.tail - 1 }
     package var lastRecord: RecordSlot { entries[entries.tail - 1].record }
 
-    /// What lies below it may have been sent by the owner before.
-    package var inheritedHorizon: HorizonEnd { inherited.reach }
+    /// Records below it may have been sent by a previous owner.
+    package var inheritedHorizon: HorizonEnd { inherited.horizon }
 
-    /// One past the highest offset that the map read back names; 0: none.
-    package var inheritedEnd: Int64 { inherited.end }
+    /// The indexes of the record at `offset` that may have been sent by a previous owner are those below it.
+    package func inheritedDoubtEnd(at offset: Int64) -> Int32 { inherited.horizon.indexes(at: offset) }
 
-    /// Of the record at this offset, indexes below this may have been sent by the owner before; 0: none.
-    package func inheritedDoubtEnd(at offset: Int64) -> Int32 { inherited.reach.indexes(at: offset) }
-
-    /// So many notifications further than `start`: of records received, each as `count` says, then of as many offsets
-    /// as have the rest when they are like these, `CommitMap.highestReach` at most.
+    /// Returns the end of the next `amount` notifications from `start` on: those of the records received, then as many
+    /// offsets as hold the rest at the same density, up to `CommitMap.longestHorizon`.
     package func end(ahead amount: Int64, of start: HorizonEnd, count: (_ record: RecordSlot) -> Int32) -> HorizonEnd {
         var left = amount
         var seen: Int64 = 0
@@ -197,14 +151,14 @@ package struct PartitionLedger: ~Copyable {
         let next = max(highestReceived + 1, start.offset)
         // Between offsets may be any gap.
         let likely = Double(left) * Double(next - first) / Double(seen)
-        let further = seen == 0 ? left : Int64(min(likely, Double(CommitMap.highestReach)))
+        let further = seen == 0 ? left : Int64(min(likely, Double(CommitMap.longestHorizon)))
         return further > 0 ? HorizonEnd(next + further) : HorizonEnd(next + 1, indexes: Int32(clamping: left))
     }
 
-    /// One past the highest offset that a commit's map can name.
+    /// One past the highest offset that a commit's map can say to be settled.
     package var mapEnd: Int64 { max(highestReceived + 1, inherited.end) }
 
-    /// - Parameter moved: told of each open record that has another position from now on.
+    /// - Parameter moved: called for each open record whose position changes.
     @inline(__always)
     package mutating func settle(
         _ position: UInt64, moved: (_ record: RecordSlot, _ position: UInt64) -> Void = { _, _ in }
@@ -236,10 +190,10 @@ package struct PartitionLedger: ~Copyable {
         while entries.head != kept { entries.removeFirst() }
     }
 
-    /// The caller's name of the record at the watermark; `nil`: nothing is open.
+    /// The caller's name of the record at the watermark; `nil` if nothing is open.
     package var firstOpenRecord: RecordSlot? { entries.isEmpty ? nil : entries[entries.head].record }
 
-    /// Every open record, in offset order.
+    /// Calls `body` with each open record, in offset order.
     package func forEachOpen(_ body: (_ offset: Int64, _ record: RecordSlot) -> Void) {
         var position = entries.head
         while position != entries.tail {
@@ -251,7 +205,7 @@ package struct PartitionLedger: ~Copyable {
 
     /// Gives `writer`, started at `committable`, what is settled above it.
     ///
-    /// - Parameter indexes: a record's settled indexes as bits; `nil` when none is, or it has one notification only.
+    /// - Parameter indexes: a record's settled indexes as bits; `nil` if none is, or it has one notification only.
     package func write(
         to writer: inout CommitMapWriter, indexes: (_ record: RecordSlot) -> UnsafeBufferPointer<UInt64>?
     ) {
@@ -278,48 +232,27 @@ package struct PartitionLedger: ~Copyable {
         }
     }
 
-    /// Where an upper part begins that a map can name, whichever of its open records settle and whichever do not;
-    /// `nil`: that is so of the whole. What is open below has to settle first.
-    ///
-    /// - Parameters:
-    ///   - budget: bytes of the map.
-    ///   - partialBytes: what naming the settled indexes of an open record takes at most.
-    package func firstNameable(budget: Int, partialBytes: (_ record: RecordSlot) -> Int) -> Int64? {
-        let end = mapEnd
-        let rest = inherited.namingBytes
-        var runs = rest.runs
-        var partials = rest.partials
-        var next = end
-        var position = entries.tail
-        while position != entries.head {
-            position &-= 1
-            let entry = entries[position]
-            guard entry.record != Self.settledMark else { continue }
-            // Between two records that stay open is a run and a gap, each no longer than this.
-            let distance = next - entry.offset
-            runs += distance <= 1 ? 1 : 2 * CommitMapWriter.size(distance)
-            let partial = partialBytes(entry.record)
-            if partial > 0 { partials += partial + CommitMapWriter.size(end - entry.offset) }
-            if partials + min(runs, Int(clamping: (end - entry.offset + 7) / 8)) > budget
-                || end - entry.offset >= CommitMap.spanLimit
-            {
-                return next
-            }
-            next = entry.offset
+    /// The offset in the middle of the open records; `nil` if nothing is open.
+    var middleOpenOffset: Int64? {
+        var left = openCount / 2
+        var middle: Int64?
+        forEachOpen { offset, _ in
+            if left == 0 { middle = offset }
+            left -= 1
         }
-        return nil
+        return middle
     }
 
-    /// One past the highest record that has, or may have, a send in doubt; `nil`: none has.
+    /// The horizon of the last commit: one past the highest record that has, or may have, a send in doubt.
     ///
-    /// - Parameter isInDoubt: of a record received in this assignment that is not settled.
-    package func leavingHorizon(isInDoubt: (_ record: RecordSlot) -> Bool) -> Int64? {
+    /// - Parameter isInDoubt: for a record received in this assignment that is not settled.
+    package func leavingHorizon(isInDoubt: (_ record: RecordSlot) -> Bool) -> HorizonEnd {
         let next = max(highestReceived + 1, committable ?? 0)
-        if let end = inherited.doubtEnd(from: next) { return end }
-        var reach: Int64?
+        if let end = inherited.doubtEnd(from: next) { return HorizonEnd(end) }
+        var horizon = HorizonEnd.none
         forEachOpen { offset, record in
-            if inheritedDoubtEnd(at: offset) > 0 || isInDoubt(record) { reach = offset + 1 }
+            if inheritedDoubtEnd(at: offset) > 0 || isInDoubt(record) { horizon = HorizonEnd(offset + 1) }
         }
-        return reach
+        return horizon
     }
 }

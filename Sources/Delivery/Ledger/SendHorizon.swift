@@ -103,10 +103,10 @@ package struct SendHorizon: Equatable {
         refresh()
     }
 
-    /// Everything may be handed out: whoever comes after us and could read it was told.
-    package mutating func allowAll() {
-        end = HorizonEnd(.max)
-        isStale = false
+    /// Allows nothing until the next acknowledgement.
+    package mutating func withdraw() {
+        end = nil
+        refresh()
     }
 
     private mutating func refresh() {
@@ -120,7 +120,7 @@ package struct SendHorizon: Equatable {
 
     /// A map names no offset further above the one committed with it.
     private static func nameable(_ end: HorizonEnd, from base: Int64) -> HorizonEnd {
-        end.cut(at: base + CommitMap.highestReach)
+        end.cut(at: base + CommitMap.longestHorizon)
     }
 }
 

@@ -7,9 +7,8 @@ struct Settlement: ~Copyable {
     private var productions: ProductionQueues
     private(set) var tiers: RetryTiers
     private let verdicts: VerdictTable
-    private var texts = InternedTexts()
-    /// `apns-unique-id` (development only), by slot.
-    private var uniqueIDs: [NotificationSlot: String] = [:]
+    /// The rare texts of answers.
+    private var texts: [NotificationSlot: AnswerTexts] = [:]
     private let includesBadTokens: Bool
     private let derivesIDs: Bool
 
@@ -36,16 +35,11 @@ struct Settlement: ~Copyable {
         store[slot].answer = Notification.Answer(
             apnsID: completion.apnsID, unregisteredAtMs: RecordTime.checked(completion.unregisteredAtMs),
             status: completion.status, reason: completion.reason, remark: completion.isPresumed ? .presumed : .none)
-        if row.verdict != .accept, completion.reason == .none || completion.reason == .other {
-            store[slot].answer.reasonText =
-                text.map { texts.number(of: $0, from: batch.app) }
-                ?? texts.number(ofStatus: completion.status, from: batch.app)
-            store[slot].answer.reason = .other
-        }
-        if completion.uniqueIDText >= 0 {
-            uniqueIDs[slot] = batch.texts[Int(completion.uniqueIDText)]
-        } else if !uniqueIDs.isEmpty {
-            uniqueIDs[slot] = nil
+        if row.verdict != .accept, completion.reason == .none { store[slot].answer.reason = .other }
+        forget(slot)
+        if text != nil || completion.uniqueIDText >= 0 {
+            let uniqueID = completion.uniqueIDText >= 0 ? batch.texts[Int(completion.uniqueIDText)] : nil
+            texts[slot] = AnswerTexts(reason: text, uniqueID: uniqueID)
         }
         return row
     }
@@ -53,7 +47,7 @@ struct Settlement: ~Copyable {
     /// The notification is gone.
     @inline(__always)
     mutating func forget(_ slot: NotificationSlot) {
-        if !uniqueIDs.isEmpty { uniqueIDs[slot] = nil }
+        if !texts.isEmpty { texts[slot] = nil }
     }
 
     /// Since when its token is dead, where a dead-token record is due; `nil`: none is. A 410 without a time gets none;
@@ -216,16 +210,29 @@ struct Settlement: ~Copyable {
         }
         let answer = store[slot].answer
         var ending = Ending(
-            outcome: outcome, status: answer.status, reason: answer.reason, reasonText: texts[answer.reasonText],
+            outcome: outcome, status: answer.status, reason: answer.reason,
             detail: detail(slot, outcome, in: store, tried: tried), unregisteredAtMs: answer.unregisteredAtMs,
             attempts: store[slot].tries.sends, inDoubt: store[slot].tries.inDoubt, sentAtMs: store[slot].sentAtMs,
             settledAtMs: nowMs)
         let content = content(slot, in: store)
-        guard !uniqueIDs.isEmpty, var uniqueID = uniqueIDs[slot] else { return body(content, ending) }
-        return uniqueID.withUTF8 { bytes in
-            ending.uniqueID = UnsafeRawBufferPointer(bytes)
-            return body(content, ending)
+        guard answer.reason == .other || !texts.isEmpty else { return body(content, ending) }
+        var uniqueID = texts[slot]?.uniqueID ?? ""
+        return uniqueID.withUTF8 { uniqueID in
+            ending.uniqueID = UnsafeRawBufferPointer(uniqueID)
+            return withReasonText(slot, in: store) {
+                ending.reasonText = $0
+                return body(content, ending)
+            }
         }
+    }
+
+    /// Lends the text of a reason that is not known by name: Apple's word, or `HTTP <status>`.
+    private func withReasonText<R>(
+        _ slot: NotificationSlot, in store: borrowing NotificationStore, _ body: (UnsafeRawBufferPointer) -> R
+    ) -> R {
+        guard store[slot].answer.reason == .other else { return body(UnsafeRawBufferPointer(start: nil, count: 0)) }
+        var text = texts[slot]?.reason ?? "HTTP \(store[slot].answer.status)"
+        return text.withUTF8 { body(UnsafeRawBufferPointer($0)) }
     }
 
     /// As `DeliveryMachine.withRetry`.
@@ -238,13 +245,17 @@ struct Settlement: ~Copyable {
         guard case .concluded(.retry(let dueMs, let isAttempt)) = store[slot].state else {
             preconditionFailure("what has a retry record is on its way to a tier")
         }
-        var reason = (isScheduled(slot, in: store) ? RetryOrder.scheduled : RetryOrder.held).lentBytes
-        if isAttempt { reason = store[slot].answer.reason.text?.lentBytes ?? texts[store[slot].answer.reasonText] }
-        let order = RetryOrder(
+        let content = content(slot, in: store)
+        var order = RetryOrder(
             attempt: store[bodyOf: store[slot].record].attempt + (isAttempt ? 1 : 0), dueMs: dueMs,
-            notBefore: store[bodyOf: store[slot].record].notBefore, reason: reason, sends: store[slot].tries.sends,
-            inDoubt: store[slot].tries.inDoubt, triedApp: triedApp)
-        return body(content(slot, in: store), order)
+            notBefore: store[bodyOf: store[slot].record].notBefore,
+            reason: (isScheduled(slot, in: store) ? RetryOrder.scheduled : RetryOrder.held).lentBytes,
+            sends: store[slot].tries.sends, inDoubt: store[slot].tries.inDoubt, triedApp: triedApp)
+        guard isAttempt else { return body(content, order) }
+        return withReasonText(slot, in: store) {
+            order.reason = store[slot].answer.reason.text?.lentBytes ?? $0
+            return body(content, order)
+        }
     }
 
     private func detail(
@@ -285,6 +296,13 @@ struct Settlement: ~Copyable {
             requestKey: store[bodyOf: record].key, requestedAtMs: store[bodyOf: record].firstMs,
             copiedHeaders: store[bodyOf: record].copiedHeaders)
     }
+}
+
+private struct AnswerTexts {
+    /// A reason that is not known by name.
+    var reason: String?
+    /// `apns-unique-id` (development only).
+    var uniqueID: String?
 }
 
 extension Outcome {

@@ -17,10 +17,8 @@ struct Notification {
         /// To be sent again after a pause, which ends then (monotonic).
         case backingOff(untilNs: Int64)
         /// Given to a transport, at that millisecond of the monotonic clock, which wraps. The bytes are lent until the
-        /// completion comes.
+        /// completion comes, which frees it if its assignment is gone by then.
         case handed(atMs: UInt32)
-        /// Handed, and its assignment is gone: freed by its completion.
-        case orphaned
         /// Decided: its productions are under way.
         case concluded(Ending)
 
@@ -28,7 +26,7 @@ struct Notification {
         var isWaiting: Bool {
             switch self {
             case .queued, .ready, .behindHorizon, .backingOff: true
-            case .free, .admitted, .handed, .orphaned, .concluded: false
+            case .free, .admitted, .handed, .concluded: false
             }
         }
 
@@ -37,25 +35,27 @@ struct Notification {
         /// The transitions that there are: the table of <doc:StatesOfANotification>.
         func mayBecome(_ next: State) -> Bool {
             switch (self, next) {
-            case (.free, .admitted), (.orphaned, .free), (.ready, .handed), (.handed, .orphaned): true
+            case (.free, .admitted), (.ready, .handed): true
             // What waits may be dropped, or decided without being sent.
             case (.queued, .free), (.ready, .free), (.behindHorizon, .free), (.backingOff, .free), (.handed, .free):
                 true
             case (.admitted, .concluded), (.queued, .concluded), (.ready, .concluded), (.behindHorizon, .concluded),
                 (.backingOff, .concluded), (.handed, .concluded):
                 true
-            case (.admitted, .queued), (.handed, .queued): true
+            case (.admitted, .queued): true
             case (.admitted, .ready), (.queued, .ready), (.backingOff, .ready), (.handed, .ready): true
-            case (.admitted, .backingOff), (.queued, .backingOff), (.handed, .backingOff): true
+            case (.queued, .backingOff), (.handed, .backingOff): true
             // One that was deferred while it waits may have to wait there again, behind the others.
             case (.admitted, .behindHorizon), (.queued, .behindHorizon), (.ready, .behindHorizon),
                 (.behindHorizon, .behindHorizon), (.backingOff, .behindHorizon), (.handed, .behindHorizon),
                 (.behindHorizon, .admitted):
                 true
+            // The other environment is asked about the token.
+            case (.handed, .queued): true
             // A dead token that cannot be written is decided anew.
             case (.concluded, .concluded), (.concluded, .free): true
             case (.free, _), (.admitted, _), (.queued, _), (.ready, _), (.behindHorizon, _), (.backingOff, _),
-                (.handed, _), (.orphaned, _), (.concluded, _):
+                (.handed, _), (.concluded, _):
                 false
             }
         }
@@ -70,22 +70,13 @@ struct Notification {
         case deadLetter
     }
 
-    /// Where it stands towards the queue of its device.
-    enum DeviceStanding: UInt8 {
-        case outside
-        /// In the queue.
-        case member
-        /// Waits for the send horizon, and left the queue meanwhile or never joined it.
-        case parked
-    }
-
     /// Its place in the queue of its device. `tail` and the counts are those of the queue, kept by its head.
     struct DeviceLink {
         var hash: UInt32 = 0
         var next = NotificationSlot.none
         var tail = NotificationSlot.none
         var count: UInt16 = 0
-        /// How many the queue turned away since it formed, because it was full.
+        /// Notifications that the queue turned away since it formed, because it was full.
         var turnedAway: UInt16 = 0
     }
 
@@ -119,6 +110,8 @@ struct Notification {
         /// The reason for which it was resent last.
         var resentFor = ReasonCode.none
         var past = Past.untried
+        /// APNs answered that the device has too many notifications: the next one of its queue waits.
+        var slowsDevice = false
 
         /// Whether it goes over the quarantine connection: connections died under it, or APNs would not process it.
         @inline(__always)
@@ -139,8 +132,6 @@ struct Notification {
         var apnsID = NotificationUUID.none
         var unregisteredAtMs: Int64 = 0
         var status: UInt16 = 0
-        /// In `InternedTexts`, of a reason not known by name; 0 if there is none.
-        var reasonText: UInt16 = 0
         var reason = ReasonCode.none
         var remark = Remark.none
     }
@@ -149,7 +140,8 @@ struct Notification {
     private(set) var generation: UInt32
     var record = RecordSlot.none
     private(set) var state = State.free
-    var standing = DeviceStanding.outside
+    /// It is in the queue of its device.
+    var isInDeviceQueue = false
     var deferral: Deferral?
     /// Productions not yet copied by the producer, and not yet acknowledged by Kafka.
     var unproduced: UInt8 = 0

@@ -23,7 +23,6 @@ struct NotificationStore: ~Copyable {
         for record in recordSlots {
             records[record].body?.deallocate()
             records[record].settledIndexes?.deallocate()
-            records[record].indexesUnderWay?.deallocate()
         }
         scratch.deallocate()
     }
@@ -116,7 +115,6 @@ struct NotificationStore: ~Copyable {
     mutating func giveBack(_ record: RecordSlot) {
         precondition(records[record].body == nil, "a record's bytes go before it")
         records[record].settledIndexes?.deallocate()
-        records[record].indexesUnderWay?.deallocate()
         records[record] = Record()
         records.giveBack(record)
     }
@@ -246,12 +244,9 @@ struct NotificationStore: ~Copyable {
         records[record].settledIndexes = words
     }
 
-    /// Whether an index is settled, or under way since before its record was read again.
-    func isTaken(_ index: Int32, of record: RecordSlot) -> Bool {
-        guard let words = records[record].settledIndexes else { return false }
-        let wordIndex = Int(index / 64)
-        let word = words[wordIndex] | (records[record].indexesUnderWay.map { $0[wordIndex] } ?? 0)
-        return word >> UInt64(index % 64) & 1 == 1
+    /// Whether an index of a fan-out is settled.
+    func isSettled(_ index: Int32, of record: RecordSlot) -> Bool {
+        records[record].settledIndexes.map { $0[Int(index / 64)] >> UInt64(index % 64) & 1 == 1 } ?? false
     }
 
     /// Of a fan-out, this index is settled.
@@ -265,34 +260,6 @@ struct NotificationStore: ~Copyable {
     func settledIndexes(of record: RecordSlot) -> UnsafeBufferPointer<UInt64>? {
         guard records[record].hasSettledIndexes, let words = records[record].settledIndexes else { return nil }
         return UnsafeBufferPointer(start: words, count: records[record].indexWordCount)
-    }
-
-    /// Of a fan-out, what is in this slot is under way: it is not to be taken again.
-    mutating func noteUnderWay(_ slot: NotificationSlot) {
-        let record = notifications[slot].record
-        guard records[record].settledIndexes != nil else { return }
-        let words: UnsafeMutablePointer<UInt64>
-        if let known = records[record].indexesUnderWay {
-            words = known
-        } else {
-            words = .allocate(capacity: records[record].indexWordCount)
-            words.initialize(repeating: 0, count: records[record].indexWordCount)
-            records[record].indexesUnderWay = words
-        }
-        let index = notifications[slot].index
-        words[Int(index / 64)] |= 1 << UInt64(index % 64)
-    }
-
-    /// It is under way no more.
-    mutating func endUnderWay(_ slot: NotificationSlot) {
-        guard let words = records[notifications[slot].record].indexesUnderWay else { return }
-        let index = notifications[slot].index
-        words[Int(index / 64)] &= ~(1 << UInt64(index % 64))
-    }
-
-    /// Nothing of a fan-out is known to be under way.
-    mutating func endUnderWay(of record: RecordSlot) {
-        records[record].indexesUnderWay?.update(repeating: 0, count: records[record].indexWordCount)
     }
 
     // MARK: Tokens

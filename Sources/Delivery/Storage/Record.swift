@@ -19,8 +19,6 @@ struct Record {
     var body: UnsafeMutablePointer<RecordBody>?
     /// Settled indexes of a fan-out, as bits; `nil`: one notification.
     var settledIndexes: UnsafeMutablePointer<UInt64>?
-    /// Of a fan-out whose rest was dropped and is read again: indexes that are open since before, as bits; `nil`: none.
-    var indexesUnderWay: UnsafeMutablePointer<UInt64>?
     /// Notifications, of which this many were admitted.
     var count: Int32 = 0
     var cursor = TokenCursor()
@@ -32,30 +30,15 @@ struct Record {
     var doubts: Int32 = 0
     /// Notifications handed to a transport and unanswered.
     var handed: Int32 = 0
-    /// Some are settled, or were under way when it was read again: its indexes are to be looked at.
+    /// Some indexes are settled.
     var hasSettledIndexes = false
     /// Something of it was dropped: it does not settle in this assignment.
-    private(set) var isDropped = false
+    var isDropped = false
     /// The record of its partition that is admitted after it.
     var nextAdmitting = RecordSlot.none
 
     var indexWordCount: Int { Int(count + 63) / 64 }
     var isAdmitted: Bool { cursor.index >= count }
-
-    /// Something of it is not sent, and has to be read again.
-    mutating func drop() { isDropped = true }
-
-    /// What was dropped of it is read again, from its first token on.
-    mutating func takeAgain() {
-        isDropped = false
-        cursor = TokenCursor()
-    }
-
-    /// What was dropped of it does not come any more.
-    mutating func forgo() {
-        isDropped = false
-        cursor.index = count
-    }
 }
 
 /// What the notifications of a record share; at the head of the block that holds its bytes.

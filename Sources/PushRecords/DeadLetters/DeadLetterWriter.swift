@@ -1,8 +1,7 @@
 import JSON
 
-/// Writes the headers of dead letters (`apns.dead-letters`): the record's own, untouched, then `push-dlq-*`. Key and
-/// value are the record's own bytes; what is added has at most `RecordLimits.deadLetterGrowth`. Reuses its buffers; not
-/// thread-safe.
+/// Writes the headers of dead letters (`apns.dead-letters`): the record's own, then `push-dlq-*`, which take at most
+/// `RecordLimits.deadLetterGrowth` bytes. Key and value are the record's own. Reuses its buffers; not thread-safe.
 package struct DeadLetterWriter: ~Copyable {
     private var words = JSONWriter(capacity: 2_048)
     private var text = HeaderText()
@@ -10,11 +9,11 @@ package struct DeadLetterWriter: ~Copyable {
 
     package init() {}
 
-    /// The headers of a record's dead letter; lent until the next call, and as long as `original`.
+    /// Writes the headers of a record's dead letter; lent until the next call, and as long as `original` is.
     ///
     /// - Parameters:
     ///   - place: topic, partition and offset of the record; its index is not used.
-    ///   - truncatedBytes: size of the value that the broker refused as too large, when it is left out.
+    ///   - truncatedBytes: size of a value that is left out, because the broker refused it as too large.
     package mutating func headers(
         original: UnsafeBufferPointer<RecordHeader>, place: RequestPlace, timestampMs: Int64,
         reason: DeadLetterReason, detail: Detail, truncatedBytes: Int? = nil
@@ -25,7 +24,7 @@ package struct DeadLetterWriter: ~Copyable {
         list.append(contentsOf: original)
         list.append("push-dlq-reason", reason.text.lentBytes)
         if !detail.isEmpty {
-            // As in a result: whatever the subject is, the header's value is printable UTF-8.
+            // Escaped as in a result, so that the header's value is printable UTF-8.
             words.detail(detail)
             list.append("push-dlq-detail", words.bytes)
         }
@@ -38,7 +37,7 @@ package struct DeadLetterWriter: ~Copyable {
     }
 }
 
-/// Why no notification can be read from a record at all.
+/// Why no notification can be read from a record.
 package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
     /// The value is null.
     case tombstone
@@ -52,9 +51,9 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
     case tooManyTokens
     /// A record of a retry topic whose `push-retry-*` headers are missing or cannot be read.
     case badRetryHeaders
-    /// The worker died at it twice. Nothing of it was looked at.
+    /// The worker died at it twice. It was not parsed.
     case workerCrashed
-    /// Its headers cannot be read, so that nobody knows what it asks for. They are not in the dead letter.
+    /// Its headers cannot be read. They are not in the dead letter.
     case unreadableHeaders
 
     /// Value of `push-dlq-reason`.
@@ -71,7 +70,7 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
         }
     }
 
-    /// Why a record was not looked at; of the others whoever looked at it tells what was found.
+    /// The detail of a record that was not parsed. The parser writes the others.
     var unreadDetail: StaticString {
         switch self {
         case .workerCrashed: "the worker died at this record twice"

@@ -1,4 +1,4 @@
-/// A record's own copy of its bytes, for what is made long after the machine forgot the notification.
+/// A record that owns its bytes.
 package struct OwnedRecord: Equatable, Sendable {
     package struct Header: Equatable, Sendable {
         package var name: [UInt8]
@@ -20,7 +20,7 @@ package struct OwnedRecord: Equatable, Sendable {
         self.headers = headers
     }
 
-    /// A copy of lent bytes; a `nil` base address is a `nil` here.
+    /// Copies lent bytes. A `nil` base address becomes `nil`.
     package init(
         copying key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, headers: some Sequence<RecordHeader>
     ) {
@@ -30,17 +30,16 @@ package struct OwnedRecord: Equatable, Sendable {
         self.headers = headers.map { Header(Array($0.name), copy($0.value)) }
     }
 
-    /// Key, value, names and values of headers, in bytes.
+    /// The size of key, value, and names and values of headers, in bytes.
     package var byteCount: Int {
         headers.reduce((key?.count ?? 0) + (value?.count ?? 0)) { $0 + $1.name.count + ($1.value?.count ?? 0) }
     }
 
-    /// Lends key, value and headers for the time of the call, as a reader of Kafka does.
+    /// Lends key, value and headers for the call.
     package func withLent<R>(
         _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeBufferPointer<RecordHeader>) -> R
     ) -> R {
-        // One block, since arrays of arrays cannot be lent at once. It has at least a byte: an empty value has an
-        // address.
+        // One block, since arrays of arrays cannot be lent at once. It is not empty: an empty value has an address.
         let block = UnsafeMutableRawBufferPointer.allocate(byteCount: byteCount + 1, alignment: 1)
         defer { block.deallocate() }
         var used = 0

@@ -1,6 +1,6 @@
 import JSON
 
-/// Why bytes are not the record that was expected, in words.
+/// Why bytes are not a record of the expected kind.
 public struct RecordError: Error, Hashable, Sendable, CustomStringConvertible {
     public var description: String
 
@@ -16,7 +16,7 @@ struct RecordReader {
     private var json: JSONReader
     private var member = ""
 
-    /// Lends `bytes` to `body` as one object.
+    /// Passes a reader of one object to `body`.
     static func read<R>(
         _ bytes: some Collection<UInt8>, _ body: (inout RecordReader) throws(RecordError) -> R
     ) throws(RecordError) -> R {
@@ -46,7 +46,7 @@ struct RecordReader {
         do throws(JSONError) { try json.enterObject() } catch { throw RecordError(error, in: member) }
     }
 
-    /// The next member's name; `nil` at the end of the object.
+    /// Returns the next member's name, or `nil` at the end of the object.
     mutating func next() -> String? {
         guard let name = json.nextMember()?.string else { return nil }
         member = name
@@ -70,7 +70,7 @@ struct RecordReader {
         return fitting
     }
 
-    /// A text that must be one of those that `read` knows.
+    /// Reads a text that `read` must know.
     mutating func word<R>(_ read: (String) -> R?) throws(RecordError) -> R {
         let text = try text()
         guard let value = read(text) else { throw RecordError("\(member): \"\(text)\" is not known") }
@@ -83,7 +83,7 @@ struct RecordReader {
 }
 
 extension Optional {
-    /// The value of a member that every record of a kind has.
+    /// The value of a member that must not be absent.
     func required(_ member: StaticString) throws(RecordError) -> Wrapped {
         guard let self else { throw RecordError("\(member) is missing") }
         return self

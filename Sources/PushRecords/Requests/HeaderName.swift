@@ -36,29 +36,34 @@ enum HeaderName: UInt8, CaseIterable {
     /// Runs for every header of every record: length and last byte but one select the only candidate.
     @inline(__always)
     init?(_ name: UnsafeRawBufferPointer) {
-        guard name.count >= 7 else { return nil }
         let candidate: HeaderName
-        switch (name.count, name[name.count &- 2]) {
-        case (7, UInt8(ascii: "i")): candidate = .apnsID
-        case (8, UInt8(ascii: "p")): candidate = .app
-        case (10, UInt8(ascii: "i")): candidate = .topic
-        case (13, UInt8(ascii: "t")): candidate = .priority
-        case (14, UInt8(ascii: "p")): candidate = .pushType
-        case (14, UInt8(ascii: "e")): candidate = .retryKey
-        case (15, UInt8(ascii: "o")): candidate = .expiration
-        case (15, UInt8(ascii: "i")): candidate = .channelID
-        case (15, UInt8(ascii: "r")): candidate = .notBefore
-        case (16, UInt8(ascii: "i")): candidate = .collapseID
-        case (16, UInt8(ascii: "n")): candidate = .environment
-        case (16, UInt8(ascii: "d")): candidate = .retrySends
-        case (16, UInt8(ascii: "e")): candidate = .retryTried
-        case (17, UInt8(ascii: "e")): candidate = .deviceToken
-        case (17, UInt8(ascii: "m")): candidate = .retryDue
-        case (17, UInt8(ascii: "o")): candidate = .retryReason
-        case (18, UInt8(ascii: "s")): candidate = .retryRequest
-        case (18, UInt8(ascii: "p")): candidate = .retryAttempt
-        case (19, UInt8(ascii: "m")): candidate = .retryFirst
-        case (19, UInt8(ascii: "b")): candidate = .retryInDoubt
+        switch name.count {
+        case 7: candidate = .apnsID
+        case 8: candidate = .app
+        case 10: candidate = .topic
+        case 13: candidate = .priority
+        case 14: candidate = name[12] == UInt8(ascii: "p") ? .pushType : .retryKey
+        case 15:
+            switch name[13] {
+            case UInt8(ascii: "o"): candidate = .expiration
+            case UInt8(ascii: "i"): candidate = .channelID
+            default: candidate = .notBefore
+            }
+        case 16:
+            switch name[14] {
+            case UInt8(ascii: "i"): candidate = .collapseID
+            case UInt8(ascii: "n"): candidate = .environment
+            case UInt8(ascii: "d"): candidate = .retrySends
+            default: candidate = .retryTried
+            }
+        case 17:
+            switch name[15] {
+            case UInt8(ascii: "e"): candidate = .deviceToken
+            case UInt8(ascii: "m"): candidate = .retryDue
+            default: candidate = .retryReason
+            }
+        case 18: candidate = name[16] == UInt8(ascii: "s") ? .retryRequest : .retryAttempt
+        case 19: candidate = name[17] == UInt8(ascii: "m") ? .retryFirst : .retryInDoubt
         default: return nil
         }
         guard candidate.text.spells(name) else { return nil }

@@ -1,4 +1,4 @@
-/// What became of one notification: a record of `apns.results`.
+/// The outcome of one notification: a record of `apns.results`.
 ///
 /// ```swift
 /// let result = try DeliveryResult(json: message.value)
@@ -9,16 +9,16 @@
 /// }
 /// ```
 ///
-/// A notification's result may come more than once after a crash: deduplicate on `request`.
+/// After a crash a notification's result may come more than once: deduplicate on `request`.
 public struct DeliveryResult: Hashable, Sendable {
-    /// Where a notification was asked for. Identifies it: deduplicate on it.
+    /// The identity of a notification: where it was requested.
     public struct Request: Hashable, Sendable, CustomStringConvertible {
         public var topic: String
         public var partition: Int32
         public var offset: Int64
-        /// Place in the record's list of tokens; 0 when there is one.
+        /// Index in the record's list of tokens; 0 if it has a single target.
         public var index: Int32
-        /// The record's key; `nil` when it had none or it was the token.
+        /// The record's key, unless it was the token.
         public var key: String?
 
         public init(topic: String, partition: Int32, offset: Int64, index: Int32, key: String? = nil) {
@@ -33,58 +33,57 @@ public struct DeliveryResult: Hashable, Sendable {
         public var description: String { "\(topic)/\(partition)/\(offset)/\(index)" }
     }
 
-    /// The `apns-id`; `nil` when it never had one.
+    /// The `apns-id`, if it ever had one.
     public var apnsID: NotificationUUID?
     /// Apple's id for its Delivery Log (development only).
     public var apnsUniqueID: String?
-    /// Lower-case hex; as written when it is not a token; `nil` for a broadcast.
+    /// Lower-case hex, or as written if it is no token. `nil` for a broadcast.
     public var deviceToken: String?
-    /// `nil` unless it was a broadcast.
+    /// The channel of a broadcast.
     public var channelID: String?
-    /// `nil` when none could be told.
+    /// `nil` if unknown.
     public var apnsTopic: String?
-    /// The app of the worker's configuration; `nil` when none could be told.
+    /// The app of the worker's configuration; `nil` if unknown.
     public var app: String?
-    /// The app's; `nil` when no app could be told.
+    /// The app's environment; `nil` if the app is unknown.
     public var environment: PushEnvironment?
-    /// What became of it.
+    /// The final outcome.
     public var outcome: Outcome
-    /// The HTTP status; `nil` when Apple did not answer.
+    /// The HTTP status, if Apple answered.
     public var status: Int?
-    /// Why, in Apple's vocabulary where it has a word; one that this version does not know is kept as it came.
+    /// The reason, Apple's where it has one. An unknown one is kept as it came.
     public var reason: Reason?
-    /// In words, for people.
+    /// An explanation for people.
     public var detail: String?
-    /// Since when the token is dead, in milliseconds since the epoch (1970, UTC): delete only tokens registered before.
+    /// When the token died, in milliseconds since the epoch (1970, UTC): delete only tokens registered before.
     public var unregisteredAtMs: Int64?
-    /// How often it was sent, at most: sends in doubt count.
+    /// The number of sends, including those in doubt.
     public var attempts: Int
-    /// How many of these sends have an unknown completion: above 0, the device may have been shown it more than once.
+    /// The number of sends whose completion is unknown. Above 0, the device may have shown it more than once.
     public var inDoubt: Int
-    /// The request record's timestamp; 0: it had none, or none of this calendar.
+    /// The request record's timestamp; 0 if it had none that is valid.
     public var requestedAtMs: Int64
-    /// `nil` when it was never sent.
+    /// When it was last sent, if ever.
     public var sentAtMs: Int64?
-    /// When its outcome was clear.
+    /// When its outcome was known.
     public var settledAtMs: Int64
-    /// Where it was asked for.
+    /// Where it was requested.
     public var request: Request
 }
 
 extension DeliveryResult {
-    /// The device token, where it is one; `nil` for a broadcast, and for what was refused because it is none.
+    /// The device token, if it is valid and the notification is no broadcast.
     public var device: DeviceToken? { deviceToken.flatMap { try? DeviceToken(hex: $0) } }
 
-    /// The device may have been shown it more than once, or in spite of an outcome that says otherwise: a send's
-    /// completion is unknown.
+    /// Whether the completion of a send is unknown: the device may have shown it more than once, or in spite of the
+    /// outcome.
     public var isInDoubt: Bool { inDoubt > 0 }
 }
 
 extension DeliveryResult {
-    /// Reads a result record's value. Members that this version does not know are ignored; what is `null` counts as
-    /// left out.
+    /// Reads a result record's value. Unknown members are ignored; `null` counts as absent.
     ///
-    /// Throws what is wrong when it is not JSON, a member has another type, or one that every result has is missing.
+    /// Throws if it is not JSON, a member has a wrong type, or one that every result has is missing.
     public init(json: some Collection<UInt8>) throws(RecordError) {
         self = try RecordReader.read(json) { (reader) throws(RecordError) in try DeliveryResult(&reader) }
     }
@@ -127,8 +126,7 @@ extension DeliveryResult {
 }
 
 extension DeliveryResult.Request {
-    /// Reads `topic/partition/offset/index`, as a retry record's header `push-retry-request` has it; `nil` for anything
-    /// else.
+    /// Reads `topic/partition/offset/index`, as in the header `push-retry-request` of a retry record.
     public init?(text: some StringProtocol) {
         var text = String(text)
         let read: Self? = text.withUTF8 { bytes in
@@ -165,16 +163,16 @@ extension DeliveryResult.Request {
 }
 
 extension PushEnvironment {
-    /// `production` or `development`; `nil` for anything else.
+    /// Reads `production` or `development`.
     public init?(text: String) {
         guard let environment = Self.allCases.first(where: { $0.text.description == text }) else { return nil }
         self = environment
     }
 }
 
-/// What became of a notification; each ends in exactly one.
+/// The outcome of a notification. Each has exactly one.
 public enum Outcome: String, CaseIterable, Sendable {
-    /// APNs said 200.
+    /// APNs answered 200.
     case accepted
     /// 410: the device token is dead; a record also went to the dead-token topic.
     case unregistered
@@ -188,11 +186,11 @@ public enum Outcome: String, CaseIterable, Sendable {
     case abandoned
 }
 
-/// Which of Apple's two environments.
+/// Apple's two environments.
 public enum PushEnvironment: UInt8, CaseIterable, Sendable {
     case production, development
 
-    /// Its word in records and configurations.
+    /// The name in records and configurations.
     public var text: StaticString {
         switch self {
         case .production: "production"

@@ -1,4 +1,4 @@
-// The reasons known by name: those of Apple's page, and some that were seen or belong to broadcasts.
+// The known reasons: Apple's page, those of broadcasts, and some that were seen live.
 
 extension Reason {
     public static let badCollapseID = Reason(rawValue: "BadCollapseId")
@@ -45,6 +45,6 @@ extension Reason {
     public static let missingPushType = Reason(rawValue: "MissingPushType")
     public static let cannotCreateChannelConfig = Reason(rawValue: "CannotCreateChannelConfig")
     public static let topicMismatch = Reason(rawValue: "TopicMismatch")
-    /// Of a dead token: the feedback service of the binary protocol told it.
+    /// A dead token reported by the feedback service of the binary protocol.
     public static let feedback = Reason(rawValue: "Feedback")
 }

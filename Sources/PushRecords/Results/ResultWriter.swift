@@ -13,9 +13,9 @@ package struct ResultWriter: ~Copyable {
         self.apps = AppParts(apps)
     }
 
-    /// The result of one notification; lent until the next `write`. What there is nothing to say of is left out.
+    /// Writes the result of one notification; lent until the next `write`. Absent values are omitted.
     ///
-    /// Headers: `outcome`, `reason` where there is one, then the copied ones.
+    /// Headers: `outcome`, `reason` if there is one, then the copied ones.
     package mutating func write(_ content: borrowing NotificationContent, _ ending: borrowing Ending) -> EncodedRecord {
         let key: UnsafeRawBufferPointer =
             content.requestKey.isSameToken(content.token) ? .nothing : content.requestKey
@@ -23,7 +23,7 @@ package struct ResultWriter: ~Copyable {
         json.removeAll()
         headers.removeAll()
 
-        // The first member is one that every result has, so that all others begin with their comma.
+        // Every result has the first member, so that all others begin with a comma.
         json.out.append("{\"outcome\":\"")
         json.out.append(ending.outcome.text)
         json.out.append("\"")

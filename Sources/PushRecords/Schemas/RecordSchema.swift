@@ -1,8 +1,7 @@
-/// The JSON Schemas (draft 2020-12) of the records: what `apns-worker schema NAME` prints.
+/// The JSON Schemas (draft 2020-12) of the records, as `apns-worker schema NAME` prints them.
 ///
-/// A record that the worker writes may get more members, never other ones; an envelope has only those that are here.
-/// What a schema of a request allows the worker takes, and the other way round, but for what the schema's description
-/// names.
+/// Members are only ever added to records that the worker writes. The worker accepts exactly the requests that their
+/// schemas allow, with the exceptions that a schema's description lists.
 public enum RecordSchema: String, CaseIterable, Sendable {
     /// The payload form of a request: the value of its record.
     case payload = "request-payload"
@@ -38,8 +37,7 @@ public enum RecordSchema: String, CaseIterable, Sendable {
         }
     }
 
-    /// The schema, a JSON object; a newline at the end. It is the file `Schemas/NAME.json`, and means the same in draft
-    /// 7.
+    /// The schema, a JSON object with a newline at the end. It means the same in draft 7.
     public var text: String { String(decoding: bytes, as: UTF8.self) }
 
     private var bytes: [UInt8] {

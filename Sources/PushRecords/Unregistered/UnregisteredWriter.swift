@@ -66,6 +66,9 @@ package struct UnregisteredWriter: ~Copyable {
 extension ByteWriter {
     /// Appends two digits in lower case.
     fileprivate mutating func append(hex byte: UInt8) {
-        for digit in [byte >> 4, byte & 0xF] { append(byte: digit < 10 ? 0x30 + digit : 0x57 + digit) }
+        append(byte: Self.digit(byte >> 4))
+        append(byte: Self.digit(byte & 0xF))
     }
+
+    private static func digit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 + value : 0x57 + value }
 }

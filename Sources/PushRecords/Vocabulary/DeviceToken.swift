@@ -1,18 +1,17 @@
-/// A device token: 1 to 100 bytes, written in hex.
+/// A device token of 1 to 100 bytes, in hex.
 ///
 /// ```swift
-/// let token = try DeviceToken(hex: "0123456789abcdef…")   // as a database has it, in either case
-/// let same = try DeviceToken(bytes: deviceToken)          // as `didRegisterForRemoteNotifications` gave it
+/// let token = try DeviceToken(hex: "0123456789abcdef…")   // from a database, in either case
+/// let same = try DeviceToken(bytes: deviceToken)          // from `didRegisterForRemoteNotifications`
 /// ```
 ///
-/// Its description is shortened, so that printing one does not put it into a log; `hex` is all of it. "Don't make
-/// assumptions about device token size": sources: "Registering your app with APNs", "Sending notification requests to
-/// APNs".
+/// Its description is shortened, so that it does not get into logs; use `hex` for all of it. "Don't make assumptions
+/// about device token size." Sources: "Registering your app with APNs", "Sending notification requests to APNs".
 public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
-    /// All of it: 2 to 200 hex digits in lower case.
+    /// 2 to 200 hex digits in lower case.
     public let hex: String
 
-    /// Reads hex digits in either case. Throws `BadDeviceToken` (`MissingDeviceToken` when it is empty).
+    /// Reads hex digits in either case. Throws `BadDeviceToken`, or `MissingDeviceToken` if the text is empty.
     public init(hex: some StringProtocol) throws(RequestError) {
         var text = String(hex)
         let read = withUnsafeTemporaryAllocation(byteCount: Self.textLimit, alignment: 1) { room in
@@ -29,55 +28,41 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Throws `BadDeviceToken` unless there are 1 to 100 bytes (`MissingDeviceToken` when there are none).
+    /// Throws `BadDeviceToken` unless there are 1 to 100 bytes, or `MissingDeviceToken` if there are none.
     public init(bytes: some Collection<UInt8>) throws(RequestError) {
-        var digits: [UInt8] = []
-        digits.reserveCapacity(2 * bytes.count)
-        for byte in bytes {
+        let digits = bytes.flatMap { byte -> [UInt8] in
             let pair = Hex.digits(UInt32(byte))
-            digits.append(UInt8(truncatingIfNeeded: pair &>> 48))
-            digits.append(UInt8(truncatingIfNeeded: pair &>> 56))
+            return [UInt8(truncatingIfNeeded: pair &>> 48), UInt8(truncatingIfNeeded: pair &>> 56)]
         }
         try self.init(hex: String(decoding: digits, as: UTF8.self))
     }
 
-    /// Reads a token as NSData described it before iOS 13, and as old tables have it: `<740f4707 bebcf74f …>`. Angle
-    /// brackets and spaces are passed over, nothing else is. Throws as `init(hex:)` does.
+    /// Reads a token as NSData described it before iOS 13: `<740f4707 bebcf74f …>`. Only angle brackets and spaces are
+    /// skipped. Throws as `init(hex:)` does.
     public init(dataDescription text: some StringProtocol) throws(RequestError) {
         try self.init(hex: String(text.filter { !"<> ".contains($0) }))
     }
 
-    /// The bytes that the digits spell.
+    /// The token's bytes.
     public var bytes: [UInt8] {
-        var high: UInt8?
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(hex.utf8.count / 2)
-        for digit in hex.utf8 {
-            let value = Hex.value(digit) ?? 0
-            if let first = high {
-                bytes.append(first << 4 | value)
-                high = nil
-            } else {
-                high = value
-            }
-        }
-        return bytes
+        let digits = hex.utf8.map { Hex.value($0) ?? 0 }
+        return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
     }
 
-    /// The first eight digits, and an ellipsis for the rest.
+    /// The first eight digits and an ellipsis.
     public var description: String { hex.utf8.count > 8 ? "\(hex.prefix(8))…" : hex }
 }
 
 extension DeviceToken {
-    /// Most bytes of a token's text, and of the result key of a token that is not one.
+    /// The longest text of a token, and the longest key of a result for an invalid one, in bytes.
     package static let textLimit = RecordLimits.deviceToken
 
-    /// How a token looks in its buffer.
+    /// A token in its buffer.
     package struct Normalized {
-        /// How many bytes of the buffer are used.
+        /// The number of bytes in the buffer.
         package var count: Int
-        /// `.none` when it is a token, now in lower case; `.missingDeviceToken` when it is empty; else
-        /// `.badDeviceToken`, and the buffer has it as written, cut at `textLimit` bytes.
+        /// `.none` for a token, now in lower case, or `.missingDeviceToken` for an empty text. With `.badDeviceToken` the
+        /// buffer has the text as written, cut at `textLimit` bytes.
         package var failure: ReasonCode
 
         @inlinable package init(count: Int, failure: ReasonCode) {

@@ -1,6 +1,6 @@
-/// Hex digits, eight at a time in one word: SIMD comparisons compile to a loop over lanes here.
+/// Hex digits, eight at a time in one word. (SIMD comparisons compile to a loop over lanes here.)
 enum Hex {
-    /// Writes `count` hex digits in lower case to `target`; `false` when there is something else among them.
+    /// Writes `count` hex digits in lower case to `target`. Returns false if a byte is no hex digit.
     static func lowercase(_ source: UnsafeRawPointer, count: Int, into target: UnsafeMutableRawPointer) -> Bool {
         var index = 0
         while count &- index >= 8 {
@@ -18,7 +18,7 @@ enum Hex {
         return true
     }
 
-    /// Whether all of `text` is hex digits.
+    /// Whether all bytes are hex digits.
     static func isHex(_ text: UnsafeRawBufferPointer) -> Bool {
         guard let base = text.baseAddress else { return false }
         var index = 0
@@ -33,8 +33,8 @@ enum Hex {
         return true
     }
 
-    /// Sums set a byte's high bit from a bound on; a byte above 127, which could carry into its neighbour, fails by its
-    /// own.
+    /// Whether all eight bytes are hex digits. Each sum sets a byte's high bit from a bound on. A byte above 127, which
+    /// could carry into its neighbor, fails itself.
     @inline(__always)
     private static func areHex(_ word: UInt64) -> Bool {
         let high: UInt64 = 0x8080_8080_8080_8080
@@ -55,7 +55,7 @@ enum Hex {
     /// The eight digits of 32 bits in lower case, the first in the lowest byte.
     @inline(__always)
     static func digits(_ value: UInt32) -> UInt64 {
-        // Spread the nibbles, the highest into the lowest byte, then turn each into its digit.
+        // Spread the nibbles, the highest into the lowest byte, then convert each into its digit.
         var spread = UInt64(value.byteSwapped)
         spread = (spread | spread &<< 16) & 0x0000_FFFF_0000_FFFF
         spread = (spread | spread &<< 8) & 0x00FF_00FF_00FF_00FF

@@ -18,10 +18,10 @@ public struct NotificationUUID: Hashable, Sendable {
 }
 
 extension NotificationUUID: CustomStringConvertible {
-    /// How many bytes the text has.
+    /// The length of the text in bytes.
     package static let textCount = 36
 
-    /// Reads `8-4-4-4-12` hex digits in either case; `nil` for anything else.
+    /// Reads `8-4-4-4-12` hex digits in either case.
     public init?(text: String) {
         var text = text
         let id = text.withUTF8 { NotificationUUID(text: UnsafeRawBufferPointer($0)) }
@@ -29,7 +29,7 @@ extension NotificationUUID: CustomStringConvertible {
         self = id
     }
 
-    /// Reads `8-4-4-4-12` hex digits in either case; `nil` for anything else.
+    /// Reads `8-4-4-4-12` hex digits in either case.
     package init?(text: UnsafeRawBufferPointer) {
         guard text.count == Self.textCount, let base = text.baseAddress else { return nil }
         var words: (high: UInt64, low: UInt64) = (0, 0)
@@ -76,11 +76,11 @@ extension NotificationUUID: CustomStringConvertible {
     }
 }
 
-/// The `apns-id` that spells the request's place, so that every resend of a notification carries one id.
+/// The `apns-id` derived from the request's place, so that every resend of a notification has the same id.
 ///
 /// A UUIDv8 (RFC 9562): offset 48 bits, index 14, partition 20, hash of the topic's name 40, in that order around the
-/// version and variant bits. Higher bits of an offset, index or partition are dropped: an id is for finding, while
-/// `request` in results is what identifies.
+/// version and variant bits. Higher bits of offset, index and partition are dropped: the id serves to find a notification,
+/// while `request` in results identifies it.
 package enum DerivedID {
     package struct Place: Equatable, Sendable {
         package var offset: Int64
@@ -96,7 +96,7 @@ package enum DerivedID {
         }
     }
 
-    /// 40 bits: FNV-1a of 64 bits over the name's bytes, its upper 24 bits folded onto the lower 40. Once a topic.
+    /// The 64-bit FNV-1a of the name, its upper 24 bits folded onto the lower 40.
     package static func topicHash(_ topic: UnsafeRawBufferPointer) -> UInt64 {
         var hash = FNV1a()
         hash.add(topic)
@@ -115,7 +115,7 @@ package enum DerivedID {
             low: 0x8000_0000_0000_0000 | (index & 3) << 60 | partition << 40 | topicHash & 0xFF_FFFF_FFFF)
     }
 
-    /// The place an id spells; `nil` when it is not a UUIDv8.
+    /// The place that an id was derived from, or `nil` if it is not a UUIDv8.
     package static func decode(_ id: NotificationUUID) -> Place? {
         guard id.high >> 12 & 0xF == 8, id.low >> 62 == 0b10 else { return nil }
         return Place(

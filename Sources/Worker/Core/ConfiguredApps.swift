@@ -8,14 +8,6 @@ internal import TLS
 struct ConfiguredApps {
     private var loaded: [LoadedApp]
     private(set) var rows: [WorkerSnapshot.App]
-    /// The numbers by which the machine knows the apps' credentials.
-    private var credentialNumbers: [AppCredential: Int] = [:]
-
-    private struct AppCredential: Hashable {
-        let name: String
-        let environment: PushEnvironment
-        let credential: AppSettings.Credential
-    }
 
     init(_ loaded: [LoadedApp]) {
         self.loaded = loaded
@@ -42,23 +34,11 @@ struct ConfiguredApps {
 
     // MARK: The machine's view
 
-    mutating func route(_ app: AppSettings) -> AppRoute {
+    func route(_ app: AppSettings) -> AppRoute {
         AppRoute(
             name: app.name, environment: app.environment, bundleIDs: app.bundleIDs,
-            credential: credentialNumber(of: app),
             isPaused: app.isPaused, rateLimit: app.rateLimit, guardPolicy: app.guardPolicy,
             otherEnvironment: app.otherEnvironment)
-    }
-
-    /// Each app has a circuit of its own, also where it shares its key: what refuses one app's requests (its host, a
-    /// proxy, a topic that the key is not for) need not refuse another's, and a key that is revoked costs each of its
-    /// apps one request and then a probe a minute.
-    mutating func credentialNumber(of app: AppSettings) -> Int {
-        let used = AppCredential(name: app.name, environment: app.environment, credential: app.credential)
-        if let number = credentialNumbers[used] { return number }
-        let number = credentialNumbers.count
-        credentialNumbers[used] = number
-        return number
     }
 
     // MARK: Changes of the configuration

@@ -413,7 +413,7 @@ package final class PushWorker: @unchecked Sendable {
     private func replace(_ index: AppIndex, with loaded: LoadedApp) {
         apps.replace(index, with: loaded)
         parts?.transports.replace(index, with: loaded)
-        machine.credentialReplaced(apps.credentialNumber(of: loaded.settings), now: now)
+        machine.credentialReplaced(index, now: now)
     }
 
     /// Says which apps are paused and were not, and the other way round.

@@ -56,9 +56,8 @@ final class Shutdown {
         case nil: return false
         case .draining(let deadlineNs):
             let staying = parts.readers.filter { !$0.hasLeft }
-            // What is open of a log that is gone belongs to no partition of this worker any more: it has as long as
-            // what is on connections. So has what was sent for a group that could not be left.
-            let isOpen = machine.hasDetached || failure != nil && machine.gauges.inFlight.contains { $0 > 0 }
+            // What was sent for a group that could not be left has as long as what is on connections.
+            let isOpen = failure != nil && machine.gauges.inFlight.contains { $0 > 0 }
             let isReading = feedback?.isIdle == false
             let isWaiting = !staying.isEmpty || (isOpen || isReading) && now.ns < deadlineNs - Self.leaveNs
             guard !isWaiting || now.ns >= deadlineNs else { return false }

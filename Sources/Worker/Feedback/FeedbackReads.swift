@@ -52,11 +52,11 @@ final class FeedbackReads {
     var onEnd: (FeedbackApp, Outcome) -> Void = { _, _ in }
 
     init(
-        _ cluster: ClusterSettings, topic: String, loop: Loop, resolver: Resolver, logger: Logger
+        _ cluster: ClusterSettings, topic: String, loop: Loop, logger: Logger
     ) throws(SystemError) {
         self.loop = loop
         self.logger = logger
-        dialer = Dialer(loop: loop, resolver: resolver)
+        dialer = Dialer(loop: loop)
         writer = try FeedbackWriter(cluster, topic: topic, loop: loop, logger: logger)
         writer.onAcknowledged = { [unowned self] in acknowledged($0) }
         writer.onServed = { [unowned self] in served() }

@@ -38,7 +38,6 @@ package final class FeedbackRun {
     }
 
     private let loop: Loop
-    private let resolver: Resolver
     private let reads: FeedbackReads
     /// Not begun yet.
     private var left: [FeedbackApp]
@@ -53,8 +52,7 @@ package final class FeedbackRun {
         left = loaded.enumerated().compactMap { FeedbackApp($1, index: $0) }
         do {
             loop = try Loop()
-            resolver = try Resolver()
-            reads = try FeedbackReads(cluster, topic: topic, loop: loop, resolver: resolver, logger: logger)
+            reads = try FeedbackReads(cluster, topic: topic, loop: loop, logger: logger)
         } catch {
             throw StartFailure(["\(error)"])
         }
@@ -84,7 +82,6 @@ package final class FeedbackRun {
         let lost = reads.close(because: "it was cut off before the service had said all")
         // What closes, closes in a turn.
         loop.runOnce()
-        resolver.stop()
         _ = ClientReaper.wait(milliseconds: 3_000)
         return Ending(unread: left.map(\.name), lost: lost, trouble: trouble)
     }

@@ -12,7 +12,6 @@ final class FeedbackThread: @unchecked Sendable {
     typealias Told = (app: Int, standing: FeedbackStanding)
 
     private let thread: LoopThread
-    private let resolver: Resolver
     private let logger: Logger
     private let makeState: () throws(SystemError) -> ThreadState
     /// The thread's; whoever has joined it may let go of it.
@@ -25,12 +24,11 @@ final class FeedbackThread: @unchecked Sendable {
     init(
         _ cluster: ClusterSettings, topic: String, logger: Logger, standings: Mailbox<Told>
     ) throws(SystemError) {
-        resolver = try Resolver()
         thread = try LoopThread(name: "feedback")
         self.logger = logger
-        makeState = { [loop = thread.loop, resolver] () throws(SystemError) in
+        makeState = { [loop = thread.loop] () throws(SystemError) in
             ThreadState(
-                try FeedbackReads(cluster, topic: topic, loop: loop, resolver: resolver, logger: logger), loop,
+                try FeedbackReads(cluster, topic: topic, loop: loop, logger: logger), loop,
                 standings)
         }
     }
@@ -71,7 +69,6 @@ final class FeedbackThread: @unchecked Sendable {
         thread.loop.perform { [self] in state?.close() }
         thread.stop()
         thread.join()
-        resolver.stop()
     }
 
     /// What only the thread touches.

@@ -236,7 +236,7 @@ final class GroupMembership {
         _ questions: AssignmentQuestions, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) throws(KafkaError) {
         let starts = questions.assignedStarts(knownIDs: partitions.topicIDs, roleOfTopic: partitions.roleOfTopic)
-        let queues = try consumer.assign(starts.map { PartitionStart($0.committed.partition, offset: $0.offset) })
+        let queues = try consumer.assign(starts.map { ($0.committed.partition, $0.offset) })
         guard !starts.isEmpty else { return }
         partitions.begin(starts, queues, topicIDs: questions.topicIDs, &machine, now)
         logger.info(

@@ -71,7 +71,7 @@ final class PartitionReader {
 
     /// The offset that is read next.
     private func position(_ machine: borrowing DeliveryMachine) -> Int64 {
-        max(readFrom, (machine.status(of: id)?.highestArrived ?? -1) + 1)
+        max(readFrom, (machine.status(of: id)?.highestReceived ?? -1) + 1)
     }
 
     // MARK: Records
@@ -191,15 +191,13 @@ final class PartitionReader {
             restart(at: offset, &machine, now)
         } else if offset >= refusedOffset {
             self.refusedOffset = nil
-            // librdkafka drops what it had fetched below the refused offset, so this counts from what was read. What a
-            // partition that came back reads again was not lost.
-            let known = max(next, (machine.status(of: id)?.highestReceived ?? -1) + 1)
-            if offset > known {
+            // librdkafka drops what it had fetched below the refused offset, so this counts from what was read.
+            if offset > next {
                 context.logger.error(
                     .kafka, "records deleted before they were read, reading on at the first that is left",
                     about: "\(partition)",
-                    ["partition": "\(partition)", "offsets": "\(offset - known)", "first": "\(offset)"])
-                context.onSkipped(partition, offset - known)
+                    ["partition": "\(partition)", "offsets": "\(offset - next)", "first": "\(offset)"])
+                context.onSkipped(partition, offset - next)
             }
         }
         return .take

@@ -23,7 +23,7 @@ struct AppTransport {
     static func maker(
         loop: Loop, times: TransportTimes, tracesFrames: @escaping @Sendable () -> Bool
     ) throws -> Maker {
-        let dialer = Dialer(loop: loop, resolver: try Resolver())
+        let dialer = Dialer(loop: loop)
         let tokens = ProviderTokens()
         @Sendable func http2(_ app: LoadedApp) -> APNsConfiguration {
             var configuration = app.transportConfiguration(times.responseTimeoutNs)

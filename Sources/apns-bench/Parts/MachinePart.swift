@@ -4,22 +4,22 @@ import PushRecords
 /// `machine` and `fanout`: the Delivery machine in the worker's own turn (`DeliveryTurn`), with a transport that
 /// accepts everything and a Kafka that acknowledges everything, both by the next turn.
 ///
-/// 8 partitions give a batch each a turn, and a turn is 10 ms: some 100,000 notifications a second.
+/// 8 partitions give a batch each a turn, and a turn is 10 ms: about 100,000 notifications a second.
 final class MachinePart: PartRun {
     private var machine: DeliveryMachine
     private var turns = DeliveryTurn()
     private var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_800_000_000_000)
     private var partitions: [PartitionID] = []
     private var nextOffset: Int64 = 0
-    /// Of one turn; the next one's are the same.
+    /// Of each turn.
     private let records: [LentRecord]
     private let recordsPerPartition: Int
 
-    /// On its way to APNs, and to Kafka.
+    /// In flight to APNs, and to Kafka.
     private var flying: [OutgoingRequest] = []
     private var unacknowledged: [NotificationID] = []
     private var committing: [CommitOutcome] = []
-    /// The sum of what was read of results, so that the compiler keeps the reading.
+    /// A sum over the results, so that the compiler keeps reading them.
     private var resultBytes = 0
 
     private static let partitionCount = 8

@@ -1,7 +1,7 @@
 import Delivery
 import PushRecords
 
-/// `parse` and `envelope`: a record becomes a checked request, its token normalized, as the machine does it on receipt.
+/// `parse` and `envelope`: a record becomes a checked request with a normalized token, as in the machine.
 final class ParsePart: PartRun {
     enum Form { case payloadForm, envelopeForm }
 
@@ -72,8 +72,8 @@ final class ResultsPart: PartRun {
     }
 }
 
-/// `ledger`: the books of one partition, as between two commits at full load. What a turn receives settles in it, but
-/// for one in eight, which settles in the next, before the others.
+/// `ledger`: the ledger of one partition, as between two commits at full load. Records settle in the turn that receives
+/// them, except for one in eight, which settles first in the next turn.
 final class LedgerPart: PartRun {
     private(set) var count = 0
     private var ledger = PartitionLedger(committed: 0, map: CommitMap())
@@ -82,7 +82,7 @@ final class LedgerPart: PartRun {
     private var nextOffset: Int64 = 0
     /// Records that are open since the last turn.
     private var late: [Int] = []
-    /// Of each record, by its name, as the machine's records have it.
+    /// By record, as in the machine's records.
     private var positions = [UInt64](repeating: 0, count: LedgerPart.names)
 
     private static let batch = 256
@@ -105,7 +105,7 @@ final class LedgerPart: PartRun {
         for record in late { settle(record) }
         count += late.count
         late.removeAll(keepingCapacity: true)
-        // Out of order, as answers come over several connections: 93 is odd, so that each has its turn.
+        // Out of order, as answers come over several connections. 93 is odd, so that every place comes once.
         for step in 0..<Self.batch {
             let place = step &* 93 & (Self.batch - 1)
             let record = (first + place) & (Self.names - 1)
@@ -125,7 +125,7 @@ final class LedgerPart: PartRun {
         reach.sent(naming: next)
         map.start(base: base, limit: 4_000)
         ledger.write(to: &map) { _ in nil }
-        map.finish(reach: next.offset)
+        map.finish(horizon: next)
         guard !map.isFull, !map.text.isEmpty else { throw BenchFailure("the map does not fit") }
         reach.acknowledge(next)
     }

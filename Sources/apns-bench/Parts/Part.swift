@@ -2,8 +2,8 @@ import CLinux
 import Glibc
 import PushRecords
 
-/// The parts of a notification's way through the worker that need neither Kafka nor a socket. The raw value is the word of
-/// `apns-bench part` and of the guard's figures.
+/// The parts of a notification's way through the worker that need neither Kafka nor a socket. The raw value is the word
+/// of `apns-bench part` and of the guard's figures.
 enum Part: String, CaseIterable {
     case parse, envelope, ledger, machine, fanout, results, encode, frames
 
@@ -51,7 +51,8 @@ extension PartRun {
     func prepare() throws {}
 }
 
-/// `apns-bench part NAME -n N` runs one part in this process and prints what it took. The guard runs it under callgrind.
+/// `apns-bench part NAME -n N` runs one part in this process and prints what it took. The guard runs it under
+/// callgrind.
 enum PartCommand {
     /// Turns before anything is counted, in which buffers grow and commits come back.
     private static let warmUpTurns = 24

@@ -6,8 +6,8 @@ import Network
 import PushRecords
 import TLS
 
-/// What a transport has told a part of the bench.
-struct TransportTelling {
+/// The events of a transport.
+struct TransportEvents {
     /// Notifications that went all the way through.
     private(set) var count = 0
     private(set) var capacity = 0
@@ -41,12 +41,12 @@ extension PartInputs {
     }
 }
 
-/// `encode`: requests from the batch that the machine hands over through the transport and its connection into memory,
-/// and the answers back, until the batch of completions. The code is the product's (`APNsTransport`, `HTTP2Connection`); the
-/// byte channel and the clock are not, and the server that answers 200 is not counted.
+/// `encode`: requests from the machine's batch through the transport and its connection into memory, and the answers
+/// back to the batch of completions. The code is the product's (`APNsTransport`, `HTTP2Connection`), except for the
+/// byte channel and the clock. The server that answers 200 is not counted.
 final class EncodePart: PartRun {
-    private var told = TransportTelling()
-    var count: Int { told.count }
+    private var events = TransportEvents()
+    var count: Int { events.count }
     var sentBytes: Int64 { wire.channel.sentBytes }
     private let clock = SteppedClock()
     private let loop: Loop
@@ -63,7 +63,7 @@ final class EncodePart: PartRun {
 
     init() throws {
         loop = try Loop { [clock] in clock.now }
-        // Its window never holds a batch back, so that all turns are alike.
+        // The window never holds a batch back, so that all turns are alike.
         var options = ServerSessionOptions()
         options.connectionWindow = 1 << 20
         server = try ServerSession(options: options)
@@ -83,20 +83,20 @@ final class EncodePart: PartRun {
             keyID: "BENCHKEY01", teamID: "BENCHTEAM1", key: try SigningKey(pem: SelfSigned.privateKey()))
         transport = APNsTransport(
             app: AppIndex(0), configuration: configuration, token: token, loop: loop, dialer: wire
-        ) { [unowned self] in told.take($0) }
+        ) { [unowned self] in events.take($0) }
         wire.channel.open()
         loop.runOnce()
         try serve()
         wire.channel.deliver()
         loop.runOnce()
-        guard told.capacity >= Self.batch else { throw BenchFailure("the transport has no room for a batch") }
+        guard events.capacity >= Self.batch else { throw BenchFailure("the transport has no room for a batch") }
     }
 
     func prepare() throws {
-        guard told.completions.allSatisfy({ $0.kind == .answered && $0.status == 200 }) else {
+        guard events.completions.allSatisfy({ $0.kind == .answered && $0.status == 200 }) else {
             throw BenchFailure("a request of encode was not answered")
         }
-        told.completions = []
+        events.completions = []
         clock.now.monotonicNs += 10_000_000
         clock.now.wallMs += 10
         try serve()
@@ -126,12 +126,12 @@ final class EncodePart: PartRun {
     }
 }
 
-/// `frames`: requests from the batch that the machine hands over through the transport of the binary protocol into
-/// memory, and, as the gateway is silent for the window, their acceptance. The code is the product's
-/// (`BinaryTransport`, `BinaryConnection`); the byte channel and the clock are not.
+/// `frames`: requests from the machine's batch through the transport of the binary protocol into memory, and their
+/// acceptance after the silence of the window. The code is the product's (`BinaryTransport`, `BinaryConnection`),
+/// except for the byte channel and the clock.
 final class FramesPart: PartRun {
-    private var told = TransportTelling()
-    var count: Int { told.count }
+    private var events = TransportEvents()
+    var count: Int { events.count }
     private let clock = SteppedClock()
     private let loop: Loop
     private let wire = PipeDialer()
@@ -151,18 +151,18 @@ final class FramesPart: PartRun {
         configuration.window.durationNs = Self.windowNs
         configuration.window.longestNs = Self.windowNs
         transport = BinaryTransport(app: AppIndex(0), configuration: configuration, loop: loop, dialer: wire) {
-            [unowned self] in told.take($0)
+            [unowned self] in events.take($0)
         }
         wire.channel.open()
         loop.runOnce()
-        guard told.capacity >= Self.batch else { throw BenchFailure("the transport has no room for a batch") }
+        guard events.capacity >= Self.batch else { throw BenchFailure("the transport has no room for a batch") }
     }
 
     func prepare() throws {
-        guard told.completions.allSatisfy({ $0.kind == .answered && $0.status == 200 && $0.isPresumed }) else {
+        guard events.completions.allSatisfy({ $0.kind == .answered && $0.status == 200 && $0.isPresumed }) else {
             throw BenchFailure("a request of frames was not accepted")
         }
-        told.completions = []
+        events.completions = []
         wire.channel.sent.take { _ in }
         for index in requests.indices { requests[index].id.generation &+= 1 }
     }
@@ -170,7 +170,7 @@ final class FramesPart: PartRun {
     func turn() throws {
         transport.handle(.send(requests))
         loop.runOnce()
-        // What left is looked at, its window passes, and the next look finds that nothing was said until then.
+        // The transport checks what left, the window passes, and the next check finds that no error came.
         for stepNs in [100_000_000, Self.windowNs, 100_000_000] {
             clock.now.monotonicNs += stepNs
             clock.now.wallMs += stepNs / 1_000_000
@@ -180,12 +180,12 @@ final class FramesPart: PartRun {
     }
 }
 
-/// Stands still but where a part moves it.
+/// A clock that a part advances.
 final class SteppedClock {
     var now = LoopTime(monotonicNs: 1_000_000_000_000, wallMs: 1_790_000_000_000)
 }
 
-/// One byte channel in memory; what it sends is taken from it, and what is to come is put there.
+/// A byte channel in memory.
 final class PipeChannel: ByteChannel {
     var sent = Pipe(capacity: 1 << 20)
     var coming = Pipe(capacity: 1 << 20)
@@ -217,7 +217,7 @@ final class PipeChannel: ByteChannel {
     func abort() { isOpen = false }
 }
 
-/// Has one channel, for one connection.
+/// Opens one channel, for one connection.
 final class PipeDialer: ChannelDialer {
     private(set) var channel: PipeChannel!
 
@@ -230,7 +230,7 @@ final class PipeDialer: ChannelDialer {
     }
 }
 
-/// Bytes on their way from one side to the other, in memory that is kept.
+/// Bytes between the two sides, in memory that is reused.
 struct Pipe: ~Copyable {
     private let bytes: UnsafeMutableRawBufferPointer
     private var count = 0
@@ -246,7 +246,7 @@ struct Pipe: ~Copyable {
         count += more.count
     }
 
-    /// Lends all of it, which is then gone.
+    /// Lends all bytes, and removes them.
     mutating func take(_ body: (UnsafeRawBufferPointer) throws -> Void) rethrows {
         guard count > 0 else { return }
         let lent = UnsafeRawBufferPointer(rebasing: bytes[..<count])

@@ -186,7 +186,7 @@ final class GroupFeeder {
         do throws(KafkaError) {
             let committed = try consumer.committed(partitions, timeoutMs: 10_000)
             queues = try consumer.assign(
-                committed.map { PartitionStart($0.partition, offset: $0.offset ?? starts[$0.partition]) })
+                committed.map { ($0.partition, $0.offset ?? starts[$0.partition]) })
         } catch {
             failure = CommandFailure(denial(error.code) ?? "\(topic): \(error)")
         }

@@ -321,7 +321,7 @@ class Chaos:
         if ending != 0:
             self.found(f"{worker.name} ended with {ending} after SIGTERM: {worker.text()[-500:]}")
 
-    def befall(self, kind):
+    def inject(self, kind):
         self.counts[kind] += 1
         self.say(kind)
         if kind in SILENT:
@@ -477,7 +477,7 @@ class Chaos:
                 else:
                     self.kill(worker)
             self.wait(0.4 * every)
-            self.befall(kind)
+            self.inject(kind)
             self.wait(max(begin + every - time.monotonic(), every / 8))
         self.wait(every / 8)
 

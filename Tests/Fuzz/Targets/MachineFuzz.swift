@@ -33,7 +33,7 @@ private struct MachineDriver: ~Copyable {
     var targets: [ProductionTarget] = [.results, .unregistered]
 
     static let routes = [
-        AppRoute(name: "shop", environment: .production, bundleIDs: ["com.example.shop"], credential: 1),
+        AppRoute(name: "shop", environment: .production, bundleIDs: ["com.example.shop"]),
         AppRoute(name: "news", environment: .development, bundleIDs: ["com.example.news"], rateLimit: 2),
     ]
 
@@ -151,7 +151,7 @@ private struct MachineDriver: ~Copyable {
             let words = [UInt64(bitPattern: reader.word())]
             words.withUnsafeBufferPointer { writer.partial(offset: offset, words: $0) }
         }
-        writer.finish(reach: base + Int64(reader.byte()) * 4)
+        writer.finish(horizon: HorizonEnd(base + Int64(reader.byte()) * 4))
         return pieces.copy(writer.text)
     }
 
@@ -438,7 +438,7 @@ private struct MachineDriver: ~Copyable {
         routes[0].isPaused = flags & 1 != 0
         routes[1].rateLimit = Int(flags >> 4)
         routes[0].guardPolicy = flags & 2 == 0 ? .warn : .hold
-        if flags & 4 != 0 { machine.credentialReplaced(1, now: now) }
+        if flags & 4 != 0 { machine.credentialReplaced(AppIndex(1), now: now) }
         _ = machine.replaceApps(routes, now: now)
     }
 }

@@ -61,8 +61,5 @@ void linux_tell_path(const char *path);
 /// whom.
 int linux_open_to_read(const char *path);
 
-/// accept4(2) with SOCK_NONBLOCK and SOCK_CLOEXEC, which Swift's Glibc module lacks.
-int linux_accept(int socket, struct sockaddr *address, socklen_t *count);
-
 /// memfd_create(2) with MFD_CLOEXEC, which Swift's Glibc module lacks.
 int linux_memory_file(const char *name);

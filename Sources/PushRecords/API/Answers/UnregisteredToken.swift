@@ -9,32 +9,29 @@
 public struct UnregisteredToken: Hashable, Sendable {
     /// Lower-case hex.
     public var deviceToken: String
-    /// The topic with which Apple said so.
+    /// The topic that Apple's answer is about.
     public var apnsTopic: String?
     /// The app of the worker's configuration.
     public var app: String?
-    /// The app's.
+    /// The app's environment.
     public var environment: PushEnvironment?
-    /// `Unregistered`, `Feedback`, or what `unregistered.include_bad_tokens` brings.
+    /// `Unregistered`, `Feedback`, or a reason of `unregistered.include_bad_tokens`.
     public var reason: Reason?
-    /// Since when it is dead, in milliseconds since the epoch: Apple's time; where Apple gave none (a bad token), when
-    /// the notification was sent. The worker always writes one.
+    /// When it died, in milliseconds since the epoch: Apple's time, or for a bad token the time of the send. The worker
+    /// always writes one.
     public var unregisteredAtMs: Int64?
-    /// When the worker wrote this.
+    /// When the worker wrote the record.
     public var observedAtMs: Int64
 
-    /// Whether a token that was registered at that time (milliseconds since the epoch, the last time the app sent it)
-    /// is to be deleted: it was registered before it died. Where a record of somebody else's has no such time, before
-    /// it was written.
+    /// Whether a token that was registered at that time (in milliseconds since the epoch, the last time the app sent it)
+    /// should be deleted, because it died later. Without a time of death the record's time counts.
     public func isDead(registeredAtMs: Int64) -> Bool { registeredAtMs < unregisteredAtMs ?? observedAtMs }
 }
 
 extension UnregisteredToken {
-    /// Reads a dead-token record's value. Members that this version does not know are ignored; what is `null` counts as
-    /// left out.
+    /// Reads a dead-token record's value. Unknown members are ignored; `null` counts as absent.
     ///
-    /// Throws what is wrong when it is not JSON, a member has another type, or one that every such record has is
-    /// missing.
+    /// Throws if it is not JSON, a member has a wrong type, or one that every such record has is missing.
     public init(json: some Collection<UInt8>) throws(RecordError) {
         self = try RecordReader.read(json) { (reader) throws(RecordError) in try UnregisteredToken(&reader) }
     }
@@ -49,7 +46,7 @@ extension UnregisteredToken {
             case "app": app = try reader.optionalText()
             case "environment": environment = try reader.optionalWord { PushEnvironment(text: $0) }
             case "reason":
-                // Not by `map`: with it Swift 6.3.1 optimized this into code that it refused itself.
+                // Not with `map`, which Swift 6.3.1 miscompiled here.
                 if let text = try reader.optionalText() { reason = Reason(rawValue: text) }
             case "unregistered_at_ms": unregisteredAtMs = try reader.optionalInteger()
             case "observed_at_ms": observedAtMs = try reader.integer()

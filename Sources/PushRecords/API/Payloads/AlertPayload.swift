@@ -10,27 +10,27 @@ import JSON
 /// payload.custom["order"] = 4711
 /// ```
 ///
-/// Source: "Generating a remote notification". What is not here goes into `more`.
+/// Source: "Generating a remote notification". Put newer members of `aps` into `more`.
 public struct AlertPayload: CollapsiblePayload {
-    /// What is played.
+    /// The sound to play.
     public enum Sound: Hashable, Sendable {
-        /// The system's.
+        /// The system's default.
         case standard
-        /// A file of the app, in its bundle or its folder for sounds.
+        /// A file in the app's bundle or sounds folder.
         case named(String)
-        /// Also when the device is muted; `volume` from 0 to 1. The app needs an entitlement for it.
+        /// Plays on a muted device, too; `volume` from 0 to 1. The app needs an entitlement.
         case critical(String = "default", volume: Double = 1)
     }
 
-    /// How much a notification may disturb; Apple's default is `active`.
+    /// How much a notification interrupts. Apple's default is `active`.
     public enum InterruptionLevel: String, CaseIterable, Sendable {
-        /// Goes to the list, without lighting up the screen.
+        /// Added to the list without lighting up the screen.
         case passive
         /// Lights up the screen, and may play a sound.
         case active
         /// Breaks through a Focus and the scheduled summary.
         case timeSensitive = "time-sensitive"
-        /// Also where the device is muted. The app needs an entitlement for it.
+        /// Breaks through mute, too. The app needs an entitlement.
         case critical
     }
 
@@ -38,58 +38,57 @@ public struct AlertPayload: CollapsiblePayload {
 
     /// The first line (`title`).
     public var title: String?
-    /// The same as a text of the app, which goes before `title` (`title-loc-key`, `title-loc-args`).
+    /// The title as a localized text, preferred to `title` (`title-loc-key`, `title-loc-args`).
     public var localizedTitle: LocalizedText?
     /// The line below it (`subtitle`).
     public var subtitle: String?
-    /// The same as a text of the app, which goes before `subtitle` (`subtitle-loc-key`, `subtitle-loc-args`).
+    /// The subtitle as a localized text, preferred to `subtitle` (`subtitle-loc-key`, `subtitle-loc-args`).
     public var localizedSubtitle: LocalizedText?
-    /// The text (`body`). Where it is all that the alert has, `alert` is a string.
+    /// The text (`body`). If the alert has nothing else, `alert` is a string.
     public var body: String?
-    /// The same as a text of the app, which goes before `body` (`loc-key`, `loc-args`).
+    /// The body as a localized text, preferred to `body` (`loc-key`, `loc-args`).
     public var localizedBody: LocalizedText?
-    /// The image or storyboard that is shown while the app starts (`launch-image`).
+    /// The image or storyboard shown while the app starts (`launch-image`).
     public var launchImage: String?
-    /// The label of the alert's button, of websites in Safari (`action`). Source: "Configuring Safari Push
-    /// Notifications".
+    /// The label of the button of a website's alert in Safari (`action`). Source: "Configuring Safari Push Notifications".
     public var action: String?
-    /// The same as a key in the app's strings, of iOS before 10 (`action-loc-key`). Source: "Payload Key Reference", in
+    /// The button's label as a key of the app's strings, before iOS 10 (`action-loc-key`). Source: "Payload Key Reference", in
     /// the archived "Local and Remote Notification Programming Guide".
     public var actionLocKey: String?
 
     // MARK: The rest of aps; source: "Generating a remote notification", Tables 1 and 3
 
-    /// The number on the app's icon; 0 takes it away (`badge`).
+    /// The number on the app's icon; 0 removes it (`badge`).
     public var badge: Int?
-    /// `nil`: silent (`sound`).
+    /// The sound, or `nil` for none (`sound`).
     public var sound: Sound?
-    /// Name of a category of actions that the app has registered (`category`).
+    /// The name of a category of actions that the app registered (`category`).
     public var category: String?
     /// Groups notifications (`thread-id`).
     public var threadID: String?
-    /// Which window of the app comes forward (`target-content-id`).
+    /// The window of the app to bring forward (`target-content-id`).
     public var targetContentID: String?
-    /// A service extension of the app may change it before it is shown (`mutable-content`). Source: "Modifying content
+    /// Whether a service extension of the app may change it before it is shown (`mutable-content`). Source: "Modifying content
     /// in newly delivered notifications".
     public var isMutable = false
-    /// The app is woken, too, to fetch something (`content-available`). Where nothing is shown: `BackgroundPayload`.
+    /// Whether the app is also woken in the background (`content-available`). To show nothing use `BackgroundPayload`.
     public var isContentAvailable = false
-    /// `nil`: Apple's default (`interruption-level`).
+    /// The interruption level, or `nil` for Apple's default (`interruption-level`).
     public var interruptionLevel: InterruptionLevel?
-    /// From 0 to 1; the notification with the highest is shown first in a summary (`relevance-score`).
+    /// From 0 to 1. A summary shows the notification with the highest score first (`relevance-score`).
     public var relevanceScore: Double?
-    /// What a Focus filter of the app looks at (`filter-criteria`).
+    /// The criteria for a Focus filter of the app (`filter-criteria`).
     public var filterCriteria: String?
-    /// What goes into the URL of a website's notification in Safari (`url-args`). Source: "Configuring Safari Push
+    /// The values for the URL of a website's notification in Safari (`url-args`). Source: "Configuring Safari Push
     /// Notifications".
     public var urlArguments: [String]?
-    /// Further members of `aps`, should Apple have more by now.
+    /// Further members of `aps`.
     public var more: [String: PayloadValue] = [:]
 
-    /// Your own members beside `aps`. From a type of your own: `try .init(encoding: order)`.
+    /// Your own members beside `aps`. Create them from your own type with `try .init(encoding: order)`.
     public var custom: [String: PayloadValue] = [:]
 
-    /// A payload with these texts; without any it shows nothing.
+    /// A payload with these texts. Without any it shows nothing.
     public init(title: String? = nil, subtitle: String? = nil, body: String? = nil) {
         self.title = title
         self.subtitle = subtitle
@@ -101,9 +100,9 @@ public struct AlertPayload: CollapsiblePayload {
 }
 
 extension AlertPayload {
-    /// The payload as it goes to Apple; equal payloads are equal bytes.
+    /// Returns the payload as it goes to Apple; equal payloads are equal bytes.
     ///
-    /// Throws what is wrong with a number, a name or JSON made elsewhere. Its size is checked with the record.
+    /// Throws if a number, a name or encoded JSON is wrong. The size is checked with the record.
     public func json() throws(RequestError) -> [UInt8] {
         try check()
         return try JSONWriter.payload(beside: custom) { json throws(RequestError) in
@@ -123,7 +122,7 @@ extension AlertPayload {
         }
     }
 
-    /// What `json` writes by itself.
+    /// The members that have properties.
     private static let names: Set<String> = [
         "alert", "badge", "sound", "category", "thread-id", "target-content-id", "mutable-content", "content-available",
         "interruption-level", "relevance-score", "filter-criteria", "url-args",
@@ -189,12 +188,12 @@ extension JSONWriter {
         endArray()
     }
 
-    /// Nothing, where there is none.
+    /// Writes a member, or nothing if the text is `nil`.
     mutating func member(ifAny name: String, _ text: String?) {
         if let text { member(name, text) }
     }
 
-    /// A key of the app's strings and what is put into it, as two members; nothing, where there is none.
+    /// Writes a key of the app's strings and its arguments as two members, or nothing if the text is `nil`.
     mutating func localized(_ key: String, _ arguments: String, _ text: LocalizedText?) {
         guard let text else { return }
         member(key, text.key)
@@ -203,12 +202,10 @@ extension JSONWriter {
 }
 
 extension AlertPayload {
-    /// Shortens `body` until the payload has at most `limit` bytes; returns by how many bytes it is shorter than
-    /// before, 0 where it fits as it is.
+    /// Shortens `body` until the payload has at most `limit` bytes. Returns the number of bytes removed.
     ///
-    /// Whole characters are cut, so that no emoji is left in half; with `atWordEnd` whole words, as long as a space is
-    /// left. Throws `PayloadTooLarge`, and changes nothing, where even without a text it would be larger; and what
-    /// `json()` throws.
+    /// It removes whole characters; with `atWordEnd` whole words, unless there is only one. Throws `PayloadTooLarge` and
+    /// changes nothing if even an empty body would not fit, and throws what `json()` throws.
     @discardableResult
     public mutating func trimBody(
         toFit limit: Int = PushType.alert.payloadLimit, atWordEnd: Bool = false
@@ -236,7 +233,7 @@ extension AlertPayload {
 }
 
 extension JSONWriter {
-    /// How many bytes a character takes in a string of JSON. What was written before is gone.
+    /// Returns the number of bytes that a character takes in a JSON string. Overwrites what was written before.
     fileprivate mutating func escapedSize(of character: Character) -> Int {
         removeAll()
         var text = String(character)

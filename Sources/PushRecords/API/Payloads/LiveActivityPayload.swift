@@ -9,39 +9,38 @@ import JSON
 ///     updates: .newToken, timestamp: now)
 /// ```
 ///
-/// The device token is the one that `pushToStartTokenUpdates` gave. It goes to devices only: a broadcast starts
-/// nothing. Source: "Starting and updating Live Activities with ActivityKit push notifications", "Construct the payload
+/// The device token is the one of `pushToStartTokenUpdates`. A broadcast cannot start an activity. Source: "Starting and updating Live Activities with ActivityKit push notifications", "Construct the payload
 /// that starts a Live Activity".
 public struct LiveActivityStart: PushPayload {
     /// "Set the value for the apns-priority header field to 5 or 10."
     public typealias Priority = WakingPriority
 
-    /// How the activity will be updated, iOS 18 and newer.
+    /// How the activity will be updated, on iOS 18 and newer.
     public enum Updates: Hashable, Sendable {
-        /// By a push token that the device makes for it and the app sends to you (`input-push-token`).
+        /// With a push token that the device creates and the app sends to you (`input-push-token`).
         case newToken
-        /// By broadcasts to this channel; it must exist, or nothing starts (`input-push-channel`).
+        /// With broadcasts on this channel, which must exist (`input-push-channel`).
         case channel(String)
     }
 
-    /// Name of the structure in the app that describes the activity (`attributes-type`).
+    /// The name of the app's structure that describes the activity (`attributes-type`).
     public var attributesType: String
     /// An object with that structure's members, as Apple's default JSON decoder reads them (`attributes`).
     public var attributes: PayloadValue
-    /// An object with the members of its `ContentState`, likewise (`content-state`).
+    /// An object with the members of its `ContentState`, read in the same way (`content-state`).
     public var contentState: PayloadValue
-    /// "Include an alert in the JSON payload": nobody is to be surprised by what starts (`alert`).
+    /// "Include an alert in the JSON payload" (`alert`).
     public var alert: LiveActivityAlert
-    /// `nil`: as on iOS 17, by the push token that the app gets (`input-push-token`, `input-push-channel`).
+    /// If `nil`, updates use the push token that the app gets, as on iOS 17 (`input-push-token`, `input-push-channel`).
     public var updates: Updates?
-    /// Now, so that the newest is shown whatever comes last (`timestamp`).
+    /// The present time: devices show the newest payload, whichever arrives last (`timestamp`).
     public var timestamp: UnixTime
-    /// From when on it is shown as out of date (`stale-date`).
+    /// When it becomes out of date (`stale-date`).
     public var staleDate: UnixTime?
-    /// Any number; of several activities the one with the highest is in the Dynamic Island (`relevance-score`).
+    /// Any number. The Dynamic Island shows the activity with the highest score (`relevance-score`).
     public var relevanceScore: Double?
 
-    /// A payload that starts an activity. A state from a type of your own: `try PayloadValue(encoding: state)`.
+    /// A payload that starts an activity. For a state of your own type use `try PayloadValue(encoding: state)`.
     public init(
         attributesType: String, attributes: PayloadValue, contentState: PayloadValue, alert: LiveActivityAlert,
         updates: Updates? = nil, timestamp: UnixTime
@@ -57,8 +56,8 @@ public struct LiveActivityStart: PushPayload {
     /// Always `liveactivity`.
     public var pushType: PushType { .liveactivity }
 
-    /// The payload as it goes to Apple. Throws where a time or a number can be none, and where attributes or state are
-    /// no object.
+    /// Returns the payload as it goes to Apple. Throws if a time or a number is wrong, or attributes or state are no
+    /// object.
     public func json() throws(RequestError) -> [UInt8] {
         try JSONWriter.payload { json throws(RequestError) in
             json.member("timestamp", try timestamp.checked("timestamp"))
@@ -77,7 +76,7 @@ public struct LiveActivityStart: PushPayload {
     }
 }
 
-// What the three events write alike.
+// Members of several events.
 extension JSONWriter {
     /// A member of `aps` that must be an object.
     mutating func object(_ name: String, _ value: PayloadValue) throws(RequestError) {
@@ -86,7 +85,7 @@ extension JSONWriter {
         try value.write(to: &self, name, depth: 3)
     }
 
-    /// When an activity is out of date, and its place among others.
+    /// Writes when an activity becomes out of date, and its relevance.
     mutating func standing(_ staleDate: UnixTime?, _ relevanceScore: Double?) throws(RequestError) {
         if let staleDate { member("stale-date", try staleDate.checked("stale-date")) }
         guard let relevanceScore else { return }
@@ -97,15 +96,14 @@ extension JSONWriter {
     }
 }
 
-/// Updates a Live Activity (push type `liveactivity`, `event` `update`), on one device or for all who listen to a
-/// channel.
+/// Updates a Live Activity (push type `liveactivity`, `event` `update`), on one device or on a channel.
 ///
 /// ```swift
 /// var goal = LiveActivityUpdate(contentState: try PayloadValue(encoding: state), timestamp: now)
 /// goal.alert = LiveActivityAlert(title: "Goal!", body: "Ajax leads")
 /// ```
 ///
-/// The device token is the one that `pushTokenUpdates` gave. Source: "Starting and updating Live Activities with
+/// The device token is the one of `pushTokenUpdates`. Source: "Starting and updating Live Activities with
 /// ActivityKit push notifications".
 public struct LiveActivityUpdate: BroadcastPayload {
     /// "Set the value for the apns-priority header field to 5 or 10."
@@ -114,16 +112,16 @@ public struct LiveActivityUpdate: BroadcastPayload {
     /// An object with the members of the activity's `ContentState`, as Apple's default JSON decoder reads them
     /// (`content-state`).
     public var contentState: PayloadValue
-    /// Now, so that the newest is shown whatever comes last (`timestamp`).
+    /// The present time: devices show the newest payload, whichever arrives last (`timestamp`).
     public var timestamp: UnixTime
-    /// From when on it is shown as out of date (`stale-date`).
+    /// When it becomes out of date (`stale-date`).
     public var staleDate: UnixTime?
-    /// Any number; of several activities the one with the highest is in the Dynamic Island (`relevance-score`).
+    /// Any number. The Dynamic Island shows the activity with the highest score (`relevance-score`).
     public var relevanceScore: Double?
-    /// `nil`: it changes without lighting up the device (`alert`).
+    /// If `nil`, it changes without lighting up the device (`alert`).
     public var alert: LiveActivityAlert?
 
-    /// A payload with the activity's new state. From a type of your own: `try PayloadValue(encoding: state)`.
+    /// A payload with the activity's new state. For your own type use `try PayloadValue(encoding: state)`.
     public init(contentState: PayloadValue, timestamp: UnixTime) {
         self.contentState = contentState
         self.timestamp = timestamp
@@ -132,7 +130,7 @@ public struct LiveActivityUpdate: BroadcastPayload {
     /// Always `liveactivity`.
     public var pushType: PushType { .liveactivity }
 
-    /// The payload as it goes to Apple. Throws where a time or a number can be none, and where the state is no object.
+    /// Returns the payload as it goes to Apple. Throws if a time or a number is wrong, or the state is no object.
     public func json() throws(RequestError) -> [UInt8] {
         try JSONWriter.payload { json throws(RequestError) in
             json.member("timestamp", try timestamp.checked("timestamp"))
@@ -144,7 +142,7 @@ public struct LiveActivityUpdate: BroadcastPayload {
     }
 }
 
-/// Ends a Live Activity (push type `liveactivity`, `event` `end`), on one device or for all who listen to a channel.
+/// Ends a Live Activity (push type `liveactivity`, `event` `end`), on one device or on a channel.
 ///
 /// ```swift
 /// var end = LiveActivityEnd(contentState: ["score": [2, 1]], timestamp: now)
@@ -159,22 +157,22 @@ public struct LiveActivityEnd: BroadcastPayload {
 
     /// When an activity that has ended leaves the Lock Screen (`dismissal-date`).
     public enum Dismissal: Hashable, Sendable {
-        /// As Apple likes: after four hours at most.
+        /// Apple's choice, within four hours.
         case appleDefault
         /// At once.
         case immediately
-        /// Then, but after four hours at most.
+        /// At that time, but within four hours.
         case at(UnixTime)
     }
 
-    /// What is shown from now on: an object with the members of the activity's `ContentState`. `nil`: what is shown
-    /// last (`content-state`).
+    /// The final state, an object with the members of the activity's `ContentState`, or `nil` to keep the last one
+    /// (`content-state`).
     public var contentState: PayloadValue?
-    /// Now, so that the newest is shown whatever comes last (`timestamp`).
+    /// The present time: devices show the newest payload, whichever arrives last (`timestamp`).
     public var timestamp: UnixTime
     /// When it leaves the Lock Screen (`dismissal-date`).
     public var dismissal: Dismissal
-    /// `nil`: it ends without lighting up the device (`alert`).
+    /// If `nil`, it ends without lighting up the device (`alert`).
     public var alert: LiveActivityAlert?
 
     /// A payload that ends an activity. "Include the final content state."
@@ -187,7 +185,7 @@ public struct LiveActivityEnd: BroadcastPayload {
     /// Always `liveactivity`.
     public var pushType: PushType { .liveactivity }
 
-    /// The payload as it goes to Apple. Throws where a time can be none, and where the state is no object.
+    /// Returns the payload as it goes to Apple. Throws if a time is wrong or the state is no object.
     public func json() throws(RequestError) -> [UInt8] {
         try JSONWriter.payload { json throws(RequestError) in
             json.member("timestamp", try timestamp.checked("timestamp"))
@@ -195,7 +193,7 @@ public struct LiveActivityEnd: BroadcastPayload {
             if let contentState { try json.object("content-state", contentState) }
             switch dismissal {
             case .appleDefault: break
-            // "A date that's in the past": in the past of every device, whatever its clock says.
+            // "A date that's in the past", whatever the device's clock says.
             case .immediately: json.member("dismissal-date", 1)
             case .at(let time): json.member("dismissal-date", try time.checked("dismissal-date"))
             }
@@ -204,37 +202,37 @@ public struct LiveActivityEnd: BroadcastPayload {
     }
 }
 
-/// What lights up the device, and is read out, when a Live Activity starts or changes.
+/// The alert that lights up the device, and is read out, when a Live Activity starts or changes.
 ///
 /// ```swift
 /// var alert = LiveActivityAlert(title: "Goal!", body: "Home leads 2:1")
 /// alert.sound = .named("goal.caf")
 /// ```
 ///
-/// It is another object than the alert of a notification: a text and its localization are one member. Source: "Starting
+/// It differs from the alert of a notification: a text and its localization are one member. Source: "Starting
 /// and updating Live Activities with ActivityKit push notifications".
 public struct LiveActivityAlert: Hashable, Sendable {
     /// A text, or a key of the app's strings.
     public enum Text: Hashable, Sendable {
         /// As it is.
         case plain(String)
-        /// Looked up by the app (`loc-key`, `loc-args`).
+        /// A localized text of the app (`loc-key`, `loc-args`).
         case localized(LocalizedText)
     }
 
-    /// What is played.
+    /// The sound to play.
     public enum Sound: Hashable, Sendable {
-        /// The system's.
+        /// The system's default.
         case standard
         /// A file of the app.
         case named(String)
     }
 
-    /// Apple Watch shows it, and where there is a banner, the banner does.
+    /// The title, shown on Apple Watch and in banners.
     public var title: Text
     /// The text below it.
     public var body: Text
-    /// `nil`: none is said.
+    /// The sound, or `nil` to send none.
     public var sound: Sound?
 
     /// An alert with these texts.

@@ -6,7 +6,7 @@ import JSON
 /// let wake = BackgroundPayload(custom: ["mailbox": 7])      // {"aps":{"content-available":1},"mailbox":7}
 /// ```
 ///
-/// Apple delivers two or three an hour, keeps only the newest for a device that cannot take it now, and promises none.
+/// Apple delivers two or three an hour, keeps only the newest for an unreachable device, and guarantees none.
 /// Source: "Pushing background updates to your App".
 public struct BackgroundPayload: PushPayload {
     /// 5 is the only one. Source: "Sending notification requests to APNs", `background`.
@@ -27,10 +27,10 @@ public struct BackgroundPayload: PushPayload {
     }
 }
 
-/// New data for the complications of a watchOS app that ClockKit makes (push type `complication`); those made with
-/// WidgetKit take `WidgetsPayload`.
+/// New data for the ClockKit complications of a watchOS app (push type `complication`). WidgetKit complications take
+/// `WidgetsPayload`.
 ///
-/// What is in it is between your server and your app. A device takes 50 a day. Source: "Keeping your complications up
+/// Your app defines the content. A device accepts 50 a day. Source: "Keeping your complications up
 /// to date".
 public struct ComplicationPayload: PushPayload {
     /// All members of the payload.
@@ -49,9 +49,9 @@ public struct ComplicationPayload: PushPayload {
 /// Reloads one control (push type `controls`): the one whose push token is the device token.
 /// `{"aps":{"content-changed":true}}`.
 ///
-/// It says that something changed and not what. Source: "Updating controls locally and remotely".
+/// It does not say what changed. Source: "Updating controls locally and remotely".
 public struct ControlsPayload: PushPayload {
-    /// There is nothing to be said in it.
+    /// A payload, which has no content.
     public init() {}
 
     /// Always `controls`.
@@ -71,14 +71,14 @@ public struct ControlsPayload: PushPayload {
 public struct FileProviderPayload: PushPayload {
     /// What changed (`container-identifier`).
     public enum Container: Hashable, Sendable {
-        /// The working set; the only one that a replicated extension heeds.
+        /// The working set, the only one for a replicated extension.
         case workingSet
         /// The root of the domain.
         case root
         /// A container by its `itemIdentifier`.
         case item(String)
 
-        /// Apple's word for it.
+        /// Apple's identifier.
         var identifier: String {
             switch self {
             case .workingSet: "NSFileProviderWorkingSetContainerItemIdentifier"
@@ -90,7 +90,7 @@ public struct FileProviderPayload: PushPayload {
 
     /// What changed (`container-identifier`).
     public var container: Container
-    /// The `identifier` of the domain in which it did (`domain`).
+    /// The `identifier` of the domain (`domain`).
     public var domain: String
 
     /// A payload for a container of a domain.
@@ -115,11 +115,11 @@ public struct FileProviderPayload: PushPayload {
 
 /// Asks for the device's location: wakes the app's Location Push Service Extension (push type `location`).
 ///
-/// What is in it is between your server and your extension. The device token is the one of
-/// `startMonitoringLocationPushes(completion:)`; an app needs a signing key for it, a certificate does not do.
+/// Your extension defines the content. The device token is the one of `startMonitoringLocationPushes(completion:)`. The
+/// app needs a signing key, not a certificate.
 /// Source: "Creating a location push service extension".
 public struct LocationPayload: PushPayload {
-    /// 10 where the answer is needed at once, else 5. Source: "Sending notification requests to APNs", `location`.
+    /// 10 if the answer is needed at once, else 5. Source: "Sending notification requests to APNs", `location`.
     public typealias Priority = WakingPriority
 
     /// All members of the payload.
@@ -160,14 +160,14 @@ public struct MDMPayload: PushPayload {
     }
 }
 
-/// Tells a Push to Talk app who speaks now, or that nobody does (push type `pushtotalk`).
+/// Tells a Push to Talk app the active speaker, if there is one (push type `pushtotalk`).
 ///
 /// ```swift
 /// let speaks = PushToTalkPayload(["activeSpeaker": "Ada"])
 /// ```
 ///
-/// What is in it is between your server and your app, which answers with a PTPushResult. The device token lives as long
-/// as the channel. Unless told otherwise the notification is now or never. Source: "Creating a Push to Talk app".
+/// Your app defines the content, and answers with a PTPushResult. The device token lives as long as the channel. The
+/// default expiration is `nowOrNever`. Source: "Creating a Push to Talk app".
 public struct PushToTalkPayload: PushPayload {
     /// "Set the APNs priority to 10 to request immediate delivery."
     public typealias Priority = ImmediatePriority
@@ -194,8 +194,8 @@ public struct PushToTalkPayload: PushPayload {
 /// let call = VoIPPayload(["callUUID": "3A5B5C2E-1F0B-4C8E-9E61-0B7A2E7E8F11", "handle": "+15550100"])
 /// ```
 ///
-/// What is in it is between your server and your app. Unless told otherwise the notification is now or never: "0, or
-/// only a few seconds". Up to 5,120 bytes. Source: "Responding to VoIP Notifications from PushKit".
+/// Your app defines the content, of up to 5,120 bytes. The default expiration is `nowOrNever`: "0, or only a few
+/// seconds". Source: "Responding to VoIP Notifications from PushKit".
 public struct VoIPPayload: PushPayload {
     /// All members of the payload.
     public var members: [String: PayloadValue]
@@ -203,7 +203,7 @@ public struct VoIPPayload: PushPayload {
     /// A payload with these members.
     public init(_ members: [String: PayloadValue]) { self.members = members }
 
-    /// A call that comes minutes later is none.
+    /// A call that arrives minutes later is useless.
     public static var defaultExpiration: PushExpiration { .nowOrNever }
 
     /// Always `voip`.
@@ -215,10 +215,10 @@ public struct VoIPPayload: PushPayload {
 
 /// Reloads the app's widgets (push type `widgets`), as `reloadAllTimelines()` does: `{"aps":{"content-changed":true}}`.
 ///
-/// It says that something changed and not what: the widget asks for that itself. The device token is the one that
-/// the app's WidgetPushHandler got. Source: "Updating widgets with WidgetKit push notifications".
+/// It does not say what changed: the widget fetches that itself. The device token is the one that the app's
+/// WidgetPushHandler got. Source: "Updating widgets with WidgetKit push notifications".
 public struct WidgetsPayload: PushPayload {
-    /// There is nothing to be said in it.
+    /// A payload, which has no content.
     public init() {}
 
     /// Always `widgets`.

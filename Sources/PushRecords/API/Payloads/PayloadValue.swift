@@ -1,6 +1,6 @@
 import JSON
 
-/// A JSON value of a payload. Literals spell most of them:
+/// A JSON value of a payload. Most can be written as literals:
 ///
 /// ```swift
 /// payload.custom["order"] = ["id": 4711, "items": ["tea", "milk"], "paid": true]
@@ -22,7 +22,7 @@ public enum PayloadValue: Hashable, Sendable {
     case array([PayloadValue])
     /// Written in the order of the names, so that equal values are equal bytes.
     case object([String: PayloadValue])
-    /// JSON made elsewhere: one value, written as it is.
+    /// One value that is JSON already, written as it is.
     case encoded([UInt8])
 }
 
@@ -43,7 +43,7 @@ extension PayloadValue: ExpressibleByNilLiteral, ExpressibleByBooleanLiteral, Ex
     /// Values in this order.
     public init(arrayLiteral elements: PayloadValue...) { self = .array(elements) }
 
-    /// Of a name that comes twice, the last value counts.
+    /// If a name comes twice, the last value counts.
     public init(dictionaryLiteral elements: (String, PayloadValue)...) {
         self = .object(Dictionary(elements) { $1 })
     }
@@ -59,8 +59,11 @@ extension PayloadValue {
         }
     }
 
-    /// Writes it. `member` says where it stands, for what is wrong; `depth` is the level that an array or object here
-    /// is: the payload is the first.
+    /// Writes the value.
+    ///
+    /// - Parameters:
+    ///   - member: its path, for errors.
+    ///   - depth: the level of an array or object here; the payload is the first.
     func write(to json: inout JSONWriter, _ member: String, depth: Int) throws(RequestError) {
         switch self {
         case .null: json.null()
@@ -90,7 +93,7 @@ extension PayloadValue {
         }
     }
 
-    /// Before the worker would, and before the stack is used up.
+    /// Checks the depth before the stack is used up.
     private static func check(_ depth: Int, _ member: String) throws(RequestError) {
         if depth > JSONScanner.depthLimit {
             throw RequestError(.badRequestPayload, "\(member.prefix(100)) is nested deeper than 64 levels")
@@ -99,8 +102,7 @@ extension PayloadValue {
 }
 
 extension [String: PayloadValue] {
-    /// Writes the members, without braces, in the order of their names' bytes, which no version of Unicode changes;
-    /// `parent` is for what is wrong.
+    /// Writes the members, without braces, in the order of their names' bytes, which no version of Unicode changes.
     func write(to json: inout JSONWriter, _ parent: String = "", depth: Int = 2) throws(RequestError) {
         for (name, value) in sorted(by: { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }) {
             json.name(name)

@@ -1,10 +1,10 @@
 import JSON
 
-/// What a notification says: the JSON that goes to Apple, and which of Apple's push types it is.
+/// The content of a notification: the JSON that goes to Apple, and its push type.
 ///
-/// There is one for each push type, with nothing in it that the push type does not have: a background notification has
-/// no sound, a widget's no alert. What a `PushNotification` has beside its payload follows from the payload's type,
-/// too. Payloads of your own are of this protocol as well:
+/// There is one type for each push type, with only the members that the push type has: a background notification has
+/// no sound, a widget's no alert. The payload's type also decides on the headers of a `PushNotification`. Conform your
+/// own payloads to this protocol, too:
 ///
 /// ```swift
 /// struct Shipped: CollapsiblePayload {
@@ -23,39 +23,37 @@ public protocol PushPayload: Hashable, Sendable {
     /// The priorities that Apple takes for it. Source: "Sending notification requests to APNs", apns-priority.
     associatedtype Priority: PriorityChoice = PushPriority
 
-    /// What its notifications have unless told otherwise; `appleDefault` where a type does not say.
+    /// The initial expiration of its notifications; `appleDefault` unless a type overrides it.
     static var defaultExpiration: PushExpiration { get }
 
-    /// The push type whose rules it keeps (`apns-push-type`).
+    /// The push type (`apns-push-type`).
     var pushType: PushType { get }
 
-    /// A JSON object as it goes to Apple, byte for byte; equal payloads are equal bytes.
+    /// Returns the JSON object that goes to Apple; equal payloads are equal bytes.
     ///
-    /// Throws what is wrong with a value (`badRequestPayload`). How large it is, is checked with the record: ask
-    /// `size()`.
+    /// Throws `badRequestPayload` if a value is wrong. The size is checked with the record, and returned by `size()`.
     func json() throws(RequestError) -> [UInt8]
 }
 
-/// A payload whose notifications may take the place of an earlier one (`PushNotification.collapseID`).
+/// A payload whose notification may replace an earlier one (`PushNotification.collapseID`).
 ///
-/// Apple's `apns-collapse-id` merges what would be shown as several notifications; what shows none has nothing to
-/// merge. Source: "Sending notification requests to APNs", apns-collapse-id.
+/// Only notifications that are shown can be replaced. Source: "Sending notification requests to APNs", apns-collapse-id.
 public protocol CollapsiblePayload: PushPayload {}
 
-/// A payload that may go to all who listen to a channel.
+/// A payload that may be broadcast on a channel.
 ///
 /// Source: "Sending broadcast push notification requests to APNs"; and "You can't use broadcast push notifications to
 /// start a Live Activity" ("Starting and updating Live Activities with ActivityKit push notifications").
 public protocol BroadcastPayload: PushPayload {}
 
 extension PushPayload {
-    /// What Apple does when it is told nothing.
+    /// Apple's default.
     public static var defaultExpiration: PushExpiration { .appleDefault }
 
-    /// How many bytes `json()` has: exactly what is held against Apple's limit. Throws what `json()` throws.
+    /// Returns the size of `json()` in bytes, which Apple limits. Throws what `json()` throws.
     public func size() throws(RequestError) -> Int { try json().count }
 
-    /// Most bytes that Apple takes of it for a device: 4,096, or 5,120 of `voip`.
+    /// The most bytes that Apple accepts for a device: 4,096, or 5,120 for `voip`.
     ///
     /// ```swift
     /// guard try payload.size() <= payload.sizeLimit else { … }
@@ -66,23 +64,23 @@ extension PushPayload {
 }
 
 extension BroadcastPayload {
-    /// Most bytes that Apple takes of it for a channel: 5,120. Source: "Sending broadcast push notification requests to
+    /// The most bytes that Apple accepts for a channel: 5,120. Source: "Sending broadcast push notification requests to
     /// APNs".
     public var broadcastSizeLimit: Int { PushType.broadcastPayloadLimit }
 }
 
 extension PushType {
-    /// Most bytes of a payload for a device: 4,096, or 5,120 of `voip`. Source: "Generating a remote notification".
+    /// The most bytes of a payload for a device: 4,096, or 5,120 for `voip`. Source: "Generating a remote notification".
     public var payloadLimit: Int {
         self == .voip ? RequestParser.largePayloadLimit : RequestParser.payloadLimit
     }
 
-    /// Most bytes of a payload for a channel: 5,120. Source: "Sending broadcast push notification requests to APNs".
+    /// The most bytes of a payload for a channel: 5,120. Source: "Sending broadcast push notification requests to APNs".
     public static var broadcastPayloadLimit: Int { RequestParser.largePayloadLimit }
 }
 
 extension JSONWriter {
-    /// A whole payload: `aps` with what `write` puts into it, and `custom` beside it.
+    /// Returns a payload with the members of `aps` that `write` adds, and `custom` beside it.
     static func payload(
         beside custom: [String: PayloadValue] = [:], aps write: (inout JSONWriter) throws(RequestError) -> Void
     ) throws(RequestError) -> [UInt8] {
@@ -100,8 +98,7 @@ extension JSONWriter {
         return Array(json.bytes)
     }
 
-    /// A whole payload of an app's own members. Without any it has an empty `aps`, so that it is not empty itself:
-    /// Apple's PayloadEmpty does not say where empty ends.
+    /// Returns a payload of an app's own members. Without any it has an empty `aps`, since Apple refuses empty payloads.
     static func payload(of members: [String: PayloadValue]) throws(RequestError) -> [UInt8] {
         if members.isEmpty { return Array(#"{"aps":{}}"#.utf8) }
         var json = JSONWriter(capacity: 512)
@@ -112,21 +109,20 @@ extension JSONWriter {
     }
 }
 
-// Values of a program's own types. There is no JSONEncoder without Foundation; what this makes means what JSONEncoder's
-// would, as it is unless told otherwise, since Apple decodes the state of a Live Activity with JSONDecoder as that is.
+// Values of a program's own types, encoded as `JSONEncoder` does by default, without Foundation: devices decode the state
+// of a Live Activity with a default `JSONDecoder`.
 
 extension PayloadValue {
-    /// A value of a type of your own, as JSON.
+    /// A value of your own type, as JSON.
     ///
     /// ```swift
     /// struct Score: Encodable { var home = 0, away = 0 }
     /// let update = LiveActivityUpdate(contentState: try PayloadValue(encoding: Score()), timestamp: now)
     /// ```
     ///
-    /// It means what Foundation's `JSONEncoder` makes with its default strategies: a `Date` is a number of seconds
-    /// since 2001, `Data` is base64. Equal values are equal bytes, since members are in the order of their names.
-    /// Throws what cannot be JSON, with the path to it: a number that is not finite, more than 64 levels, or what the
-    /// type itself throws.
+    /// It means the same as with the default strategies of Foundation's `JSONEncoder`: a `Date` is a number of seconds
+    /// since 2001, `Data` is base64. Equal values are equal bytes, since members are ordered by name. Throws the path to
+    /// a number that is not finite or to more than 64 levels, and what the type itself throws.
     public init(encoding value: some Encodable) throws(RequestError) {
         let node = EncodedNode()
         do {
@@ -139,13 +135,13 @@ extension PayloadValue {
 }
 
 extension [String: PayloadValue] {
-    /// The members of a value of a type of your own, to stand beside `aps`.
+    /// The members of a value of your own type, to put beside `aps`.
     ///
     /// ```swift
     /// payload.custom = try .init(encoding: order)
     /// ```
     ///
-    /// Throws where the value is no object, and what `PayloadValue(encoding:)` throws.
+    /// Throws if the value is no object, and what `PayloadValue(encoding:)` throws.
     public init(encoding value: some Encodable) throws(RequestError) {
         guard case .object(let members) = try PayloadValue(encoding: value) else {
             throw RequestError(.badRequestPayload, "\(type(of: value)) is not encoded as an object")
@@ -165,19 +161,19 @@ extension RequestError {
     }
 }
 
-/// JSON made elsewhere, of any push type: it goes to Apple byte for byte. Everything that the types of the other
-/// payloads forbid is left to the worker's checks when a record is made.
+/// A payload that is JSON already, of any push type. The rules that other payloads' types enforce are checked when a
+/// record is made.
 ///
 /// ```swift
 /// let notification = PushNotification(json: bytes, pushType: .voip, topic: .bundleID("com.example.shop"))
 /// ```
 public struct RawPayload: CollapsiblePayload, BroadcastPayload {
-    /// A JSON object. Source of what is in it: "Generating a remote notification".
+    /// A JSON object. Source: "Generating a remote notification".
     public var bytes: [UInt8]
-    /// What kind of notification it is (`apns-push-type`). Source: "Sending notification requests to APNs".
+    /// The push type (`apns-push-type`). Source: "Sending notification requests to APNs".
     public var pushType: PushType
 
-    /// A payload as it is; it is checked with the record.
+    /// A payload as it is. It is checked with the record.
     public init(_ bytes: some Collection<UInt8>, pushType: PushType) {
         self.bytes = Array(bytes)
         self.pushType = pushType
@@ -187,7 +183,7 @@ public struct RawPayload: CollapsiblePayload, BroadcastPayload {
     public func json() throws(RequestError) -> [UInt8] { bytes }
 }
 
-/// A text of the app: the key of a string in its Localizable.strings, and what to put into it.
+/// A localized text: the key of a string in the app's Localizable.strings, and its arguments.
 ///
 /// ```swift
 /// payload.localizedBody = LocalizedText("GAME_PLAY_REQUEST_FORMAT", "Shelly", "Rick")
@@ -197,7 +193,7 @@ public struct RawPayload: CollapsiblePayload, BroadcastPayload {
 public struct LocalizedText: Hashable, Sendable {
     /// The name of a key in the app's strings.
     public var key: String
-    /// What replaces `%@` in that string, one after the other.
+    /// The values for each `%@` in that string.
     public var arguments: [String]
 
     /// The text of a key, with these arguments.
@@ -219,7 +215,7 @@ public struct UnixTime: Hashable, Comparable, Sendable, ExpressibleByIntegerLite
     /// Seconds, not milliseconds.
     public var secondsSinceEpoch: Int64
 
-    /// The time that many seconds after 1970 began.
+    /// A time in seconds since 1970.
     public init(secondsSinceEpoch: Int64) { self.secondsSinceEpoch = secondsSinceEpoch }
 
     /// A literal is seconds since 1970.
@@ -228,7 +224,7 @@ public struct UnixTime: Hashable, Comparable, Sendable, ExpressibleByIntegerLite
     /// Whether one is earlier.
     public static func < (one: Self, other: Self) -> Bool { one.secondsSinceEpoch < other.secondsSinceEpoch }
 
-    /// The seconds. Throws when they can be none: negative, or with so many digits as milliseconds have.
+    /// Returns the seconds. Throws if they are negative, or so many that they must be milliseconds.
     func checked(_ member: StaticString) throws(RequestError) -> Int64 {
         guard (0..<100_000_000_000).contains(secondsSinceEpoch) else {
             throw RequestError(
@@ -241,17 +237,17 @@ public struct UnixTime: Hashable, Comparable, Sendable, ExpressibleByIntegerLite
 
 /// When APNs delivers (`apns-priority`). Source: "Sending notification requests to APNs", apns-priority.
 public enum PushPriority: UInt8, CaseIterable, Sendable {
-    /// At once: 10, and what Apple does when it is told nothing.
+    /// At once: 10, Apple's default.
     case immediate = 10
-    /// When the device's power allows it: 5. Such notifications may come in groups, be throttled or not be delivered.
+    /// When the device's power allows it: 5. Such notifications may be grouped, throttled or not delivered.
     case powerConsiderate = 5
-    /// 1: the device's power goes before everything else, and the device is not woken.
+    /// 1: the device's power comes first, and the device is not woken.
     case withoutWaking = 1
 }
 
-/// The priorities of one kind of payload, as a type: what Apple calls an error does not compile.
+/// The priorities of one kind of payload, as a type, so that a wrong one does not compile.
 public protocol PriorityChoice: Hashable, Sendable {
-    /// The one among all.
+    /// The priority.
     var priority: PushPriority { get }
 }
 
@@ -264,10 +260,10 @@ extension PushPriority: PriorityChoice {
 ///
 /// Source: "Sending notification requests to APNs", `background`.
 public enum BackgroundPriority: PriorityChoice {
-    /// 5. It is what a background notification has anyway.
+    /// 5, which is the default.
     case powerConsiderate
 
-    /// The one among all.
+    /// The priority.
     public var priority: PushPriority { .powerConsiderate }
 }
 
@@ -276,20 +272,20 @@ public enum BackgroundPriority: PriorityChoice {
 /// Source: "Starting and updating Live Activities with ActivityKit push notifications"; "Sending notification requests
 /// to APNs", `location`.
 public enum WakingPriority: PriorityChoice, CaseIterable {
-    /// 10. Updates of Live Activities with it count towards a budget, and are throttled beyond it.
+    /// 10. Updates of Live Activities with it count towards a budget and are throttled beyond it.
     case immediate
     /// 5. Such updates are not counted.
     case powerConsiderate
 
-    /// The one among all.
+    /// The priority.
     public var priority: PushPriority { self == .immediate ? .immediate : .powerConsiderate }
 }
 
 /// The priority of a Push to Talk notification: 10. Source: "Creating a Push to Talk app".
 public enum ImmediatePriority: PriorityChoice {
-    /// 10. It is what Apple takes when it is told nothing, too.
+    /// 10, which is Apple's default.
     case immediate
 
-    /// The one among all.
+    /// The priority.
     public var priority: PushPriority { .immediate }
 }

@@ -4,11 +4,9 @@ import TestSupport
 import Testing
 
 /// What a consumer does, on the mock brokers and on a real one.
-struct ConsumerScenarios {
-    let place: Place
-
-    /// Records arrive as they were written, in order, nulls and empty values told apart; nothing but the eventfd wakes.
-    func recordsArriveAsWritten() throws {
+@Suite(.waiting) struct ConsumerTests {
+    @Test(arguments: Place.available)
+    func `Records arrive as they were written`(_ place: Place) throws {
         let cluster = try Cluster(place, partitions: 2)
         let writer = try Writer(cluster.servers)
         let topic = try writer.producer.topic(cluster.topic)
@@ -48,15 +46,14 @@ struct ConsumerScenarios {
         let second = member.records.filter { $0.partition == 1 }
         #expect(second.map(\.text) == (odd.count..<count).map { "\($0)" })
         #expect(second.map(\.offset) == (0..<Int64(count - odd.count)).map { $0 })
-        #expect(member.consumer.strayCount == 0)
         #expect(member.consumer.watermarks(of: cluster.partition(1)).high >= Int64(count - odd.count))
         let ends = member.consumer.ends(
             of: [cluster.partition(1), cluster.partition(7), cluster.partition(0)], timeoutMs: 10_000)
         #expect(ends == [Int64(count - odd.count), nil, Int64(odd.count)])
     }
 
-    /// Queues that were full are filled again as they are read: no fetcher sleeps its second out (`FetchWaker`).
-    func fullQueuesAreFilledAgain() throws {
+    @Test(arguments: Place.available)
+    func `Full queues are filled again`(_ place: Place) throws {
         let cluster = try Cluster(place)
         // Batches of 15 kB: a response is one of them, and fills the queue.
         let batches = 30
@@ -83,8 +80,8 @@ struct ConsumerScenarios {
         #expect(taken < .seconds(8), "\(taken)")
     }
 
-    /// The metadata of a commit comes back byte for byte.
-    func commitMetadataComesBack() throws {
+    @Test(arguments: Place.available)
+    func `Commit metadata comes back`(_ place: Place) throws {
         let cluster = try Cluster(place, partitions: 3)
         try Writer(cluster.servers).fill(cluster.topic, ["a"])
         let member = try cluster.member()
@@ -113,8 +110,8 @@ struct ConsumerScenarios {
         #expect(other.offset == 1)
     }
 
-    /// What is not read stays with librdkafka, which stops fetching at its limits, and nothing is lost by it.
-    func unreadQueueHoldsBack() throws {
+    @Test(arguments: Place.available)
+    func `A queue that is not read holds back`(_ place: Place) throws {
         let cluster = try Cluster(place)
         let count = 4000
         let body = String(repeating: "x", count: 1000)
@@ -149,11 +146,10 @@ struct ConsumerScenarios {
         member.readsAtMost = 64
         try member.run("all records", seconds: 60) { member.records.count >= count - 4 }
         #expect(member.records.map(\.offset) == (4..<Int64(count)).map { $0 })
-        #expect(member.consumer.strayCount == 0)
     }
 
-    /// The head of a retry partition that is not due stays with its queue, while others go on.
-    func headIsKept() throws {
+    @Test(arguments: Place.available)
+    func `A head that is not due is kept`(_ place: Place) throws {
         let cluster = try Cluster(place, partitions: 2)
         let writer = try Writer(cluster.servers)
         for partition in [Int32(0), 1] {
@@ -178,8 +174,8 @@ struct ConsumerScenarios {
         #expect(try member.readOffsets(held, 45) == (5..<50).map { $0 })
     }
 
-    /// A committed offset that does not exist is not skipped in silence.
-    func resetIsNoticed() throws {
+    @Test(arguments: Place.available)
+    func `An offset reset is noticed`(_ place: Place) throws {
         let cluster = try Cluster(place)
         try Writer(cluster.servers).fill(cluster.topic, ["a", "b", "c"])
         let member = try cluster.member()
@@ -194,8 +190,8 @@ struct ConsumerScenarios {
         #expect(next.records.map(\.offset) == [0, 1, 2])
     }
 
-    /// Leaving: one more revocation, answered late, with a commit before; then the other member has everything.
-    func closingCommitsAndLeaves() throws {
+    @Test(arguments: Place.available)
+    func `Closing leaves`(_ place: Place) throws {
         let cluster = try Cluster(place)
         try Writer(cluster.servers).fill(cluster.topic, ["a", "b", "c"])
         let member = try cluster.member()
@@ -228,16 +224,6 @@ struct ConsumerScenarios {
 }
 
 @Suite(.waiting) struct ConsumerOnMockTests {
-    let scenarios = ConsumerScenarios(place: .mock)
-
-    @Test func `Records arrive as they were written`() throws { try scenarios.recordsArriveAsWritten() }
-    @Test func `Full queues are filled again`() throws { try scenarios.fullQueuesAreFilledAgain() }
-    @Test func `Commit metadata comes back`() throws { try scenarios.commitMetadataComesBack() }
-    @Test func `A queue that is not read holds back`() throws { try scenarios.unreadQueueHoldsBack() }
-    @Test func `A head that is not due is kept`() throws { try scenarios.headIsKept() }
-    @Test func `An offset reset is noticed`() throws { try scenarios.resetIsNoticed() }
-    @Test func `Closing leaves`() throws { try scenarios.closingCommitsAndLeaves() }
-
     @Test func `A lost assignment says so`() throws {
         let cluster = try Cluster(.mock)
         let member = try cluster.member()
@@ -265,16 +251,6 @@ struct ConsumerScenarios {
 }
 
 @Suite(.waiting, .needsBroker) struct ConsumerOnBrokerTests {
-    let scenarios = ConsumerScenarios(place: .broker)
-
-    @Test func `Records arrive as they were written`() throws { try scenarios.recordsArriveAsWritten() }
-    @Test func `Full queues are filled again`() throws { try scenarios.fullQueuesAreFilledAgain() }
-    @Test func `Commit metadata comes back`() throws { try scenarios.commitMetadataComesBack() }
-    @Test func `A queue that is not read holds back`() throws { try scenarios.unreadQueueHoldsBack() }
-    @Test func `A head that is not due is kept`() throws { try scenarios.headIsKept() }
-    @Test func `An offset reset is noticed`() throws { try scenarios.resetIsNoticed() }
-    @Test func `Closing leaves`() throws { try scenarios.closingCommitsAndLeaves() }
-
     @Test func `Metadata that is too large is refused for its partition alone`() throws {
         let cluster = try Cluster(.broker, partitions: 2)
         let member = try cluster.member()
@@ -352,8 +328,6 @@ struct ConsumerScenarios {
             second.records.count == 2 * 11 && first.queues.count == 2
         }
         #expect(second.records.allSatisfy { $0.offset >= 10 })
-        #expect(first.consumer.strayCount == 0)
-        #expect(second.consumer.strayCount == 0)
         first.answersRevocations = true
         try second.close()
         try first.run("everything again") { first.queues.count == 4 }
@@ -388,8 +362,6 @@ struct ConsumerScenarios {
             let offsets = first.records.filter { $0.partition == partition.partition }.map(\.offset)
             #expect(offsets == (50..<200).map { $0 })
         }
-        #expect(first.consumer.strayCount == 0)
-        #expect(second.consumer.strayCount == 0)
     }
 
     @Test func `A static member's successor gets its partitions at once`() throws {

@@ -1,0 +1,181 @@
+import EventLoop
+import Network
+import TLS
+
+/// A connection of the simulator. Loop's thread.
+protocol AcceptedConnection: SecureChannelDelegate {
+    /// Set right after both are created.
+    var channel: SecureChannel? { get set }
+    /// Closes the connection gracefully, because the simulator stops.
+    func close()
+}
+
+/// Accepts connections on one port. Loop's thread.
+final class Acceptor<Connection: AcceptedConnection> {
+    /// Creates a connection, which must call `onClosed` once its channel is gone.
+    typealias Make = (_ number: Int, _ onClosed: @escaping () -> Void) -> Connection
+
+    let port: UInt16
+    private(set) var connections: [Int: Connection] = [:]
+    private let books: Books
+    private var listener: Listener?
+    private var nextNumber = 0
+
+    /// Listens at once.
+    ///
+    /// - Throws: one line that names the port.
+    init(
+        _ options: SimulatorOptions, port: UInt16, loop: Loop, context: ServerContext, books: Books,
+        make: @escaping Make
+    ) throws(SimulatorError) {
+        self.books = books
+        var accept: ((Listener.Accepted) -> Void)?
+        do {
+            let listener = try Listener(host: options.host, port: port, loop: loop) { accept?($0) }
+            self.listener = listener
+            self.port = listener.port
+        } catch {
+            throw SimulatorError("cannot listen on \(options.host):\(port): \(error)")
+        }
+        var channelOptions = ChannelOptions()
+        channelOptions.outputLimit = 1 << 20
+        accept = { [unowned self] accepted in
+            guard connections.count < options.connectionLimit else { return }
+            let number = nextNumber
+            nextNumber += 1
+            let connection = make(number) { [weak self] in self?.forget(number) }
+            connections[number] = connection
+            books.write { state in
+                state.totals.connections += 1
+                state.totals.openConnections += 1
+            }
+            connection.channel = SecureChannel(
+                accepted: accepted, context: context, loop: loop, options: channelOptions, delegate: connection)
+        }
+    }
+
+    private func forget(_ number: Int) {
+        guard connections.removeValue(forKey: number) != nil else { return }
+        books.write { $0.totals.openConnections -= 1 }
+    }
+
+    /// Stops listening and ends every connection.
+    func close() {
+        listener?.close()
+        listener = nil
+        for connection in Array(connections.values) { connection.close() }
+    }
+}
+
+/// The ports of a simulator: notifications, channel management, the binary gateway and the feedback service. Sends late
+/// answers and injects faults by time. Loop's thread.
+final class Acceptors {
+    let notifications: Acceptor<ServerConnection>
+    let management: Acceptor<ServerConnection>?
+    let gateway: Acceptor<GatewayConnection>?
+    let feedback: Acceptor<FeedbackConnection>?
+    let service: Service
+    private let gatewayService: GatewayService
+    private let loop: Loop
+    private var alarm: Alarm?
+
+    /// Listens at once.
+    ///
+    /// - Parameters:
+    ///   - context: for HTTP/2.
+    ///   - binaryContext: for the services without ALPN.
+    /// - Throws: one line that names the port.
+    init(
+        _ options: SimulatorOptions, loop: Loop, keys: [ProviderKey], context: ServerContext,
+        binaryContext: ServerContext, books: Books, channels: ChannelBook, feedback list: FeedbackList
+    ) throws(SimulatorError) {
+        func acceptor(_ service: Service, port: UInt16) throws(SimulatorError) -> Acceptor<ServerConnection> {
+            try Acceptor(options, port: port, loop: loop, context: context, books: books) {
+                ServerConnection(number: $0, service: service, loop: loop, onClosed: $1)
+            }
+        }
+        self.loop = loop
+        let nowNs = loop.now.monotonicNs
+        service = Service(options: options, keys: keys, books: books, channels: channels, nowNs: nowNs)
+        notifications = try acceptor(service, port: options.port)
+        if let port = options.managementPort {
+            // Faults and latency apply to notifications only.
+            var calm = options
+            calm.faults = []
+            calm.latency = .none
+            let manager = Service(
+                options: calm, keys: keys, books: books, channels: channels, nowNs: nowNs, role: .management)
+            management = try acceptor(manager, port: port)
+        } else {
+            management = nil
+        }
+        let gatewayService = GatewayService(
+            books: books, manner: GatewayManner(options.gatewayFaults), payloadLimit: options.gatewayPayloadLimit)
+        self.gatewayService = gatewayService
+        gateway =
+            if let port = options.gatewayPort {
+                try Acceptor(options, port: port, loop: loop, context: binaryContext, books: books) {
+                    GatewayConnection(service: gatewayService, loop: loop, onClosed: $1)
+                }
+            } else { nil }
+        feedback =
+            if let port = options.feedbackPort {
+                try Acceptor(options, port: port, loop: loop, context: binaryContext, books: books) {
+                    FeedbackConnection(list: list, onClosed: $1)
+                }
+            } else { nil }
+        alarm = Alarm(loop: loop) { [unowned self] in tick() }
+        loop.onTurnEnd { [weak self] in self?.setAlarm() }
+    }
+
+    private func tick() {
+        let nowNs = loop.now.monotonicNs
+        var touched: [Int: ServerConnection] = [:]
+        while let due = service.due.popDue(nowNs: nowNs) {
+            guard let connection = notifications.connections[due.connection] else { continue }
+            connection.answer(due)
+            touched[due.connection] = connection
+        }
+        for connection in touched.values { connection.flush() }
+        for fault in service.schedule.fire(nowNs: nowNs) { inject(fault) }
+    }
+
+    private func setAlarm() {
+        let next = min(service.due.nextDueNs, service.schedule.nextDueNs)
+        guard next != .max else { return }
+        alarm?.set(atNs: next)
+    }
+
+    /// Injects a fault into every connection of notifications. Returns their number.
+    @discardableResult
+    func inject(_ fault: Fault) -> Int {
+        let all = Array(notifications.connections.values)
+        for connection in all { connection.inject(fault) }
+        return all.count
+    }
+
+    /// Sets SETTINGS_MAX_CONCURRENT_STREAMS of present and new connections with a valid provider token.
+    func set(streams: UInt32) {
+        service.options.streams = streams
+        for connection in notifications.connections.values { connection.announceStreams() }
+    }
+
+    /// Sets the faults of new connections of the gateway.
+    func set(gatewayFaults: [GatewayFault]) {
+        gatewayService.manner = GatewayManner(gatewayFaults)
+        for connection in (gateway?.connections ?? [:]).values { connection.faultsChanged() }
+    }
+
+    /// Stops listening and ends every connection.
+    func close() {
+        notifications.close()
+        management?.close()
+        gateway?.close()
+        feedback?.close()
+    }
+
+    var isEmpty: Bool {
+        notifications.connections.isEmpty && management?.connections.isEmpty ?? true
+            && gateway?.connections.isEmpty ?? true && feedback?.connections.isEmpty ?? true
+    }
+}

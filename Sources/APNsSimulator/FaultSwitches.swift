@@ -1,0 +1,108 @@
+import EventLoop
+import Glibc
+
+/// Latency and faults of a running simulator, for any thread.
+///
+/// `@unchecked Sendable`: the acceptors are only used on the loop's thread.
+package final class FaultSwitches: @unchecked Sendable {
+    private let loop: Loop
+    private var acceptors: Acceptors?
+    /// The present settings.
+    private let options: Guarded<SimulatorOptions>
+
+    init(_ acceptors: Acceptors, loop: Loop, options: SimulatorOptions) {
+        self.loop = loop
+        self.acceptors = acceptors
+        self.options = Guarded(options)
+    }
+
+    /// Runs on the loop's thread and waits for it.
+    @discardableResult
+    private func with<R: Sendable>(_ body: @escaping @Sendable (Acceptors) -> R) -> R? {
+        let handoff = Handoff<R?>()
+        loop.perform { handoff.give(self.acceptors.map(body)) }
+        return handoff.wait()
+    }
+
+    private func change(_ edit: (inout SimulatorOptions) -> Void, _ apply: @escaping @Sendable (Acceptors) -> Void) {
+        options.withLock { edit(&$0) }
+        with(apply)
+    }
+
+    /// The faults of new connections of the binary gateway. Open connections keep theirs, except that connections
+    /// that read nothing end.
+    package var gateway: [GatewayFault] {
+        get { options.withLock { $0.gatewayFaults } }
+        set { change({ $0.gatewayFaults = newValue }) { $0.set(gatewayFaults: newValue) } }
+    }
+
+    /// SETTINGS_MAX_CONCURRENT_STREAMS. Every connection is sent a change at once.
+    package var streams: UInt32 {
+        get { options.withLock { $0.streams } }
+        set { change({ $0.streams = newValue }) { $0.set(streams: newValue) } }
+    }
+
+    package var latency: Latency {
+        get { options.withLock { $0.latency } }
+        set { change({ $0.latency = newValue }) { $0.service.options.latency = newValue } }
+    }
+
+    /// Setting them restarts every rule's count and clock.
+    package var rules: [FaultRule] {
+        get { options.withLock { $0.faults } }
+        set {
+            change({ $0.faults = newValue }) { [loop] acceptors in
+                acceptors.service.schedule = FaultSchedule(rules: newValue, nowNs: loop.now.monotonicNs)
+            }
+        }
+    }
+
+    /// Injects a fault into every open connection. A fault of a single request does nothing. Returns the number of
+    /// connections.
+    @discardableResult
+    package func inject(_ fault: Fault) -> Int { with { $0.inject(fault) } ?? 0 }
+
+    /// Ends all connections, then the loop. Waits at most a second for output to be sent.
+    func stop() {
+        loop.perform { [self] in
+            acceptors?.close()
+            stopWhenEmpty(triesLeft: 100)
+        }
+    }
+
+    private func stopWhenEmpty(triesLeft: Int) {
+        if acceptors?.isEmpty == false, triesLeft > 0 {
+            loop.schedule(afterNs: 10_000_000) { self.stopWhenEmpty(triesLeft: triesLeft - 1) }
+            return
+        }
+        acceptors = nil
+        loop.stop()
+    }
+}
+
+/// A value that one thread waits for and another one provides, once.
+///
+/// `@unchecked Sendable`: the semaphore orders the two accesses.
+final class Handoff<Value>: @unchecked Sendable {
+    private let given = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)
+    private var value: Value?
+
+    init() { sem_init(given, 0, 0) }
+
+    deinit {
+        sem_destroy(given)
+        given.deallocate()
+    }
+
+    func give(_ value: sending Value) {
+        self.value = value
+        sem_post(given)
+    }
+
+    /// Called once.
+    func wait() -> Value {
+        while sem_wait(given) != 0 {}
+        guard let value = value.take() else { preconditionFailure("a handoff is waited for once") }
+        return value
+    }
+}

@@ -1,0 +1,104 @@
+import Bytes
+@testable import Delivery
+import PushRecords
+import Testing
+
+struct MapSpanTests {
+    static let slow = AppRoute(
+        name: "slow", environment: .production, bundleIDs: ["com.example.slow"], rateLimit: 1, guardPolicy: .off)
+
+    /// Settles what can be, and commits, until nothing moves any more.
+    static func settle(_ rig: Rig, limit: Int = 200) -> [CommitMap] {
+        var maps: [CommitMap] = []
+        for _ in 0..<limit {
+            let sent = rig.send()
+            for request in rig.sent {
+                let completion = Completion(id: request.id, kind: .answered, status: 200, sentAtMs: rig.now.wallMs)
+                rig.machine.handle(
+                    CompletionBatch(app: AppIndex(0), completions: [completion], texts: []), now: rig.now)
+            }
+            rig.sent = []
+            let written = rig.settle()
+            rig.wait(ms: 20)
+            let commits = rig.commit()
+            maps += commits.map(\.map)
+            if sent.isEmpty, written.isEmpty, commits.isEmpty { break }
+        }
+        return maps
+    }
+
+    @Test func `A cut map raises the horizon: what it does not name is marked when it is sent again`() {
+        var settings = MachineSettings()
+        settings.metadataLimit = 64
+        settings.reachMargin = 1
+        let rig = Rig(settings, capacity: 10_000)
+        let partition = rig.assignReady()
+        var random = SplitMix64(seed: 7)
+        for offset in Int64(0)..<600 {
+            rig.receive(partition, offset, "d\(offset)")
+            rig.send()
+            rig.commit()
+            if offset > 0, random.chance(50), rig.sent.last.map(Rig.device) == "d\(offset)" {
+                rig.answer("d\(offset)")
+            }
+        }
+        rig.settle()
+        rig.machine.revoke([partition])
+        rig.machine.stopWaiting([partition])
+        rig.wait(ms: 1_000)
+        let last = rig.commit()
+        #expect(last.count == 1)
+        let named = last[0].map.settled.last?.upperBound ?? 0
+        let horizon = last[0].map.horizon.offset
+        expect(rig.machine.counters.mapsCut > 0, is: true)
+        #expect(horizon >= named && horizon >= 500)
+    }
+
+    @Test func `An old notification that waits while the map fills is held, and the map shrinks`() {
+        var settings = MachineSettings()
+        settings.ordering = .none
+        settings.metadataLimit = 1_000
+        let rig = Rig(settings, apps: [Rig.app, Self.slow], capacity: 10_000)
+        let partition = rig.assignReady()
+        var offset: Int64 = 0
+        for _ in 0..<100 {
+            for _ in 0..<200 where rig.machine.room(for: partition) > 0 {
+                offset += 1
+                rig.receive(
+                    partition, offset, "d\(offset)",
+                    headers: ["apns-topic": offset % 40 == 0 ? "com.example.slow" : "com.example.shop"])
+            }
+            _ = Self.settle(rig, limit: 4)
+        }
+        #expect(offset > 15_000)
+        expect(rig.machine.counters.mapsCut, is: 0)
+        let held = rig.machine.counters.apps[1].heldByCause[Int(DeferralReason.span.rawValue)]
+        #expect(held > 0)
+    }
+
+    @Test func `A full map that was read back is read through, although nothing is open`() {
+        var settings = MachineSettings()
+        settings.metadataLimit = 64
+        let rig = Rig(settings)
+        // Open are a few, far apart.
+        let settled = (0..<18).map { (number: Int64) -> Range<Int64> in
+            let open = number * 200
+            return open + 1..<open + 200
+        }
+        let partition = rig.assign(committed: 0, map: CommitMap(horizon: 3_600, settled: settled))
+        rig.commit()
+        var offset: Int64 = 0
+        for _ in 0..<70 {
+            while rig.machine.room(for: partition) > 0, offset < 4_000 {
+                rig.receive(partition, offset, "d\(offset)")
+                offset += 1
+            }
+            for device in rig.send() { rig.answer(device) }
+            rig.settle()
+            rig.wait(ms: 1_000)
+            rig.commit()
+        }
+        #expect(offset == 4_000)
+        expect(rig.machine.status(of: partition)?.committed, is: 4_000)
+    }
+}
