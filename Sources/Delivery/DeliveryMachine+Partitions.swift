@@ -128,7 +128,7 @@ extension DeliveryMachine {
         case .requests(let weight, let app):
             let (group, isNew) = budget.group(of: topic, weight: weight)
             if isNew { dispatch.addGroup(weight: weight) } else { dispatch.setWeight(weight, of: group) }
-            requests.directory.setDefault(app, of: group)
+            apps.setDefault(app, of: group)
             return (group, 0)
         case .retry(let delayMs):
             precondition(delayMs > 0, "a retry tier has a delay")

@@ -73,7 +73,7 @@ extension DeliveryMachine {
         let isRetry = ledger[partition].tierDelayMs > 0
         let request =
             unread.map { .unread($0) }
-            ?? requests.parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
+            ?? parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
         if let retry = request.retry, timestampMs != RecordTime.unknown {
             let delayMs = ledger[partition].tierDelayMs
             // The header is by a worker's clock, the timestamp may be by a broker's (LogAppendTime): what is deferred
@@ -144,7 +144,7 @@ extension DeliveryMachine {
         let isTooFarAhead =
             request.notBefore > 0 && request.retry == nil
             && Int64(request.notBefore) &* 1_000 - now.wallMs > settings.maxAheadMs
-        let match = requests.findApp(request, of: ledger[partition].group)
+        let match = apps.findApp(request, of: ledger[partition].group)
         let size =
             switch match {
             case .app where isTooFarAhead:
@@ -164,7 +164,7 @@ extension DeliveryMachine {
             }
         if case .app(let app, let defaultTopic) = match {
             store[bodyOf: record].app = Int32(app.value)
-            store[bodyOf: record].firstApp = requests.firstApp(request, foundApp: app)
+            store[bodyOf: record].firstApp = apps.firstApp(request, foundApp: app)
             if request.headers.topic.isEmpty { store[bodyOf: record].headers.topic = defaultTopic }
         }
         store[bodyOf: record].countRepeated()

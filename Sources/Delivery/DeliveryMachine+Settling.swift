@@ -196,7 +196,7 @@ extension DeliveryMachine {
         if first != store[id.slot].app {
             triedApp =
                 first >= 0
-                ? requests.directory.bytes(ofName: apps.route(Int(first)).name) : StaticString("?").lentBytes
+                ? apps.bytes(ofName: apps.route(Int(first)).name) : StaticString("?").lentBytes
         }
         return settlement.withRetry(id.slot, in: store, triedApp: triedApp, body)
     }

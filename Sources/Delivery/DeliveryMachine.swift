@@ -28,9 +28,10 @@ package import PushRecords
 /// (`DeliveryMachine+Sending`). Then it is decided, produced, acknowledged and settled (`DeliveryMachine+Settling`).
 package struct DeliveryMachine: ~Copyable {
     let settings: MachineSettings
-    /// Reads records, and finds the app that each is for.
-    var requests: RequestReader
-    var apps = AppList()
+    /// Reads records into requests.
+    var parser: RequestParser
+    /// Finds the app that each request is for.
+    var apps = AppDirectory([])
     /// Open notifications, their records and bytes.
     var store: NotificationStore
     /// What was received and is settled, what may be committed, how far ahead of commits may be sent.
@@ -46,7 +47,7 @@ package struct DeliveryMachine: ~Copyable {
 
     package init(settings: MachineSettings, apps routes: [AppRoute]) {
         self.settings = settings
-        requests = RequestReader(copyHeaders: settings.copiedHeaders)
+        parser = RequestParser(copyHeaders: settings.copiedHeaders)
         store = NotificationStore(idleLimit: max(1 << 20, settings.maxOpenBytes / 4))
         ledger = CommitLedger(settings)
         budget = AdmissionBudget(mostOpen: settings.mostOpen(streams: 0), mostBytes: settings.maxOpenBytes)
@@ -132,7 +133,6 @@ package struct DeliveryMachine: ~Copyable {
             }
         }
         for app in mapping.removed { dispatch.remove(app.value) }
-        requests.directory.replace(routes, indexes: mapping.indexes)
         return mapping
     }
 

@@ -103,9 +103,9 @@ package enum DeliveryEvent: Sendable, Equatable {
     case commitsRefused(PartitionID, refusals: Int, sinceNs: Int64, isImpossible: Bool)
     /// One was taken again, after `commitsRefused`.
     case commitsResumed(PartitionID)
-    /// What a lost partition left behind was given up: nobody gave the partition back in time, or somebody else had it.
+    /// What a lost partition left behind was given up: it did not come back in time, or another worker had it.
     case suspendedReleased(PartitionID)
-    /// A lost partition came back, and nobody owned it meanwhile: it goes on with what it knew.
+    /// A lost partition came back, and no other worker sent anything of it: it goes on where it was.
     case resumed(PartitionID)
     /// The map was too long for the metadata: its longest prefix was kept (once per growing phase).
     case mapCut(PartitionID, dropped: Int)

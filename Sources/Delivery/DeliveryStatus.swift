@@ -4,11 +4,11 @@ import PushRecords
 package struct PartitionStatus: Sendable, Equatable {
     package var topic: String
     package var partition: Int32
-    /// The first offset that is not settled, to be committed; `nil`: none is known.
+    /// The first offset that is not settled, to be committed, if one is known.
     package var watermark: Int64?
-    /// Acknowledged by the group in this assignment; `nil`: nothing was.
+    /// Acknowledged by the group in this assignment, if anything.
     package var committed: Int64?
-    /// No record from here on is sent before a commit names a higher one; `nil`: none was acknowledged.
+    /// No record from here on is sent before a commit names a higher one; `nil` if none was acknowledged.
     package var reach: Int64?
     /// -1: nothing was received.
     package var highestReceived: Int64
@@ -17,12 +17,12 @@ package struct PartitionStatus: Sendable, Equatable {
     /// Records that are received and not settled.
     package var openRecords: Int
     package var openNotifications: Int
-    /// Timestamp of the record at the watermark; `nil`: nothing is open.
+    /// Timestamp of the record at the watermark; `nil` if nothing is open.
     package var oldestOpenMs: Int64?
-    /// How long ago it was received, by the monotonic clock; `nil`: nothing is open.
+    /// How long ago it was received, by the monotonic clock; `nil` if nothing is open.
     package var oldestOpenForNs: Int64?
     package var isDraining: Bool
-    /// Commits that were refused in a row, and since when (monotonic; `nil`: none).
+    /// Commits that were refused in a row, and since when (monotonic).
     package var refusedCommits = 0
     package var refusedSinceNs: Int64?
     /// The last of them because the topic is gone, or denied to the group.
@@ -59,14 +59,14 @@ package struct AppStatus: Sendable, Equatable {
     /// What it is given at once: less than `capacity` when Apple is overloaded or the guard slows it down.
     package var concurrency: Int
     package var guardState: GuardState
-    /// Since when Apple refuses its credential, and the word for it; `nil`: it does not. Monotonic.
+    /// Since when Apple refuses its credential, and its reason, if it does. Monotonic.
     package var credentialOpenNs: Int64?
     package var credentialReason: String?
     /// Topics for which Apple refuses its credential.
     package var openTopics: Int
     /// No connection can be made, or none is of use, for so long that its notifications are held.
     package var isCutOff: Bool
-    /// Since when its notifications are held, for whatever cause; `nil`: none are. Monotonic.
+    /// Since when its notifications are held, for whatever cause, if any are. Monotonic.
     package var heldSinceNs: Int64?
 }
 

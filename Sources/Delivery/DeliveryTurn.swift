@@ -12,7 +12,7 @@ package protocol RequestSource {
     /// Gives the machine records, no more than it has room for; true when more wait that it has room for.
     func read(into machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure) -> Bool
 
-    /// When `serve` or `read` has something to do although nothing wakes the owner (monotonic); `nil`: never.
+    /// When `serve` or `read` has something to do although nothing wakes the owner (monotonic), if ever.
     func nextDeadlineNs(now: DeliveryTime) -> Int64?
 }
 
@@ -33,7 +33,7 @@ package protocol RecordSink {
     /// So many records are not acknowledged that nothing more is to be read.
     var isBackedUp: Bool { get }
 
-    /// When `acknowledge` has something to do although nothing wakes the owner (monotonic); `nil`: never.
+    /// When `acknowledge` has something to do although nothing wakes the owner (monotonic), if ever.
     var nextDeadlineNs: Int64? { get }
 
     /// Brings acknowledgements to the machine, and writes again what was not written.
@@ -49,12 +49,12 @@ package protocol OffsetSink {
     func commit(_ machine: inout DeliveryMachine, now: DeliveryTime)
 }
 
-/// One turn of the owner of a machine: who is asked when, and when the next one comes. The worker runs it, and so does
+/// One turn of the owner of a machine: its steps in order, and when the next one comes. The worker runs it, and so does
 /// whatever stands for a worker elsewhere: the simulated world, the benchmark, the tests' rig.
 ///
 /// The order is a part of the promise. What ended is told before anything is decided by it, and before timers: a
 /// request that was answered in time is not late. Kafka is served before it is read, so that nothing is read of a
-/// partition that is being taken back, and a commit's reply widens the reach of what is sent in the same turn.
+/// partition that is being taken back, and a commit's reply raises the horizon of what is sent in the same turn.
 /// Acknowledgements come before records: they make room. What was read may be sent, written and committed at once.
 package struct DeliveryTurn {
     /// Most records that are read of one partition before the next one's turn.
@@ -76,7 +76,7 @@ package struct DeliveryTurn {
         package static let time = Self(rawValue: 4)
         /// The turn before left records unread (`End.hasMore`).
         package static let unread = Self(rawValue: 8)
-        /// Groups are being left, which nobody rings for.
+        /// Groups are being left, for which there is no wake-up.
         package static let leaving = Self(rawValue: 16)
 
         /// After these Kafka may have something to say.

@@ -31,7 +31,7 @@ package struct MachineSettings: Sendable {
     package var inDoubt = InDoubtPolicy.resend
     /// Resends after an answer or in doubt, before a notification goes to the tier of 15 minutes as one attempt.
     package var resendMax = 5
-    /// Requests older than this when read are `expired`; 0: none.
+    /// Requests older than this when read are `expired`, unless it is 0.
     package var maxAgeMs: Int64 = 24 * 3_600_000
     /// Requests whose `push-not-before` is further ahead than this when they are read are `invalid`.
     package var maxAheadMs: Int64 = 7 * 24 * 3_600_000
@@ -47,7 +47,7 @@ package struct MachineSettings: Sendable {
     package var leaseNs = Int64.max
     /// How long what a lost partition knew is kept.
     package var suspendedLimitNs: Int64 = 600_000_000_000
-    /// The least number of offsets by which the reach is kept ahead.
+    /// The least number of offsets by which the send horizon is kept ahead.
     package var reachMargin: Int64 = 500
     /// Characters of commit metadata.
     package var metadataLimit = 4_000
@@ -103,11 +103,11 @@ package struct AppRoute: Sendable {
     package var bundleIDs: [String]
     /// `paused`: nothing of it is sent, its notifications are held.
     package var isPaused: Bool
-    /// Requests a second, resends included; 0: as many as the transport takes.
+    /// Requests a second, resends included, or 0 for as many as the transport takes.
     package var rateLimit: Int
     package var guardPolicy: GuardPolicy
     /// The app that has the same bundle ids in the other environment, to which what is BadDeviceToken here is sent
-    /// once; `nil`: to none.
+    /// once.
     package var otherEnvironment: String?
 
     package init(
@@ -152,7 +152,7 @@ package enum CommitGroup: Int, CaseIterable, Sendable {
     case retries
 }
 
-/// An assignment of a partition: a new one each time, so that what comes back for an old one finds nobody.
+/// An assignment of a partition: a new name each time, so that replies to an old one are recognized.
 package struct PartitionID: Hashable, Sendable {
     package var slot: PartitionSlot
     package var generation: UInt32

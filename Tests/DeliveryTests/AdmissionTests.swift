@@ -335,7 +335,7 @@ struct AppDirectoryTests {
                 name: .nothing, environment: nil, topic: .nothing, pushType: type)
         else { return #expect(Bool(false), "no app") }
         let ends = AppRoute(name: "shop", environment: .production, bundleIDs: ["com.example.shop" + suffix])
-        directory.replace([ends], indexes: [AppIndex(0)])
+        _ = directory.replace(by: [ends])
         #expect(String(decoding: lent, as: UTF8.self) == "com.example.shop" + suffix)
         #expect(Self.find(&directory, case1) == case1.expected)
         // A broadcast's is the bundle id, whatever that looks like.

@@ -37,15 +37,13 @@ struct AgainRefusedTests {
         #expect(rig.now.ns - startNs <= 8_000_000_000)
         #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 0 held sends 0 doubt 0"])
         #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .unprocessed)])
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
         #expect(rig.isEmpty)
     }
 
     @Test
     func `What APNs refused goes behind what it did not: others are answered before it ends the next connection`() {
-        let rig = Rig(capacity: 1)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(capacity: 1)
         for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
         #expect(rig.send() == ["a"])
         Self.refuse(rig, "a")
@@ -109,9 +107,7 @@ struct AgainRefusedTests {
 
     @Test func `Without a greatest age each holding is an attempt, so that it ends`() {
         for attempt in [0, 5] {
-            var settings = MachineSettings()
-            settings.maxAgeMs = 0
-            let rig = Rig(settings)
+            let rig = Rig { $0.maxAgeMs = 0 }
             let partition = rig.assignReady(topic: "retry.30s", role: .retry(delayMs: 30_000))
             rig.receive(
                 partition, 0, "a",
@@ -175,8 +171,7 @@ struct AgainRefusedTests {
 
     @Test
     func `A GOAWAY that refuses the credential: what it gives back is held, not sent again, with one app as well`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         for (offset, device) in ["a", "b", "b"].enumerated() { rig.receive(partition, Int64(offset), device) }
         rig.send()
         rig.machine.credentialRefused(AppIndex(0), .badCertificate, now: rig.now)

@@ -5,8 +5,7 @@ import Testing
 
 struct AgainTests {
     static func ready(_ settings: MachineSettings = MachineSettings(), _ headers: [String: String] = [:]) -> Rig {
-        let rig = Rig(settings)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(settings)
         rig.receive(partition, 0, "a", headers: headers)
         #expect(rig.send() == ["a"])
         return rig
@@ -84,8 +83,7 @@ struct AgainTests {
         #expect(written.map(\.kind) == [.retry(tier: tier)])
         #expect(written.map(\.attempt) == [1])
         #expect(written.map(\.reason) == [reason.text?.description ?? "HTTP \(status)"])
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
         #expect(rig.isEmpty)
     }
 
@@ -126,8 +124,7 @@ struct AgainTests {
         }
         #expect(rig.send() == [])
         #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 1 TopicDisallowed sends 2 doubt 0"])
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
         #expect(rig.isEmpty)
     }
 

@@ -57,8 +57,7 @@ struct MachineCircuitTests {
     static let closed = DeliveryEvent.circuitClosed(.credential(of: AppIndex(0)))
 
     @Test func `Before anything is resent: the one that was answered uses an attempt, those behind it do not`() {
-        let rig = Rig(capacity: 3)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(capacity: 3)
         for (offset, device) in ["a", "a", "b", "c", "d"].enumerated() {
             rig.receive(partition, Int64(offset), device)
         }
@@ -82,15 +81,13 @@ struct MachineCircuitTests {
             ])
         expect(rig.machine.appStatuses[0].credentialReason, is: "BadCertificate")
         expect(rig.machine.appStatuses[0].heldSinceNs, is: rig.now.ns)
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [6])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [6])
         #expect(rig.isEmpty)
     }
 
     /// A rig whose circuit is open since now; `x` was answered so.
     static func open(_ apps: [AppRoute] = [Rig.app]) -> (Rig, PartitionID) {
-        let rig = Rig(apps: apps)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: apps)
         rig.receive(partition, 0, "x", headers: shop)
         rig.send()
         rig.answer("x", 403, .badCertificate)
@@ -115,8 +112,7 @@ struct MachineCircuitTests {
         expect(rig.machine.appStatuses[0].heldSinceNs, is: nil)
         rig.receive(partition, 3, "c")
         #expect(rig.send() == ["c"])
-        rig.answer("c")
-        rig.settle()
+        rig.finish("c")
         #expect(rig.isEmpty)
     }
 
@@ -125,8 +121,7 @@ struct MachineCircuitTests {
         _ status: UInt16, _ reason: ReasonCode
     ) {
         for fault in [ReasonCode.badCertificate, .topicMismatch] {
-            let rig = Rig()
-            let partition = rig.assignReady()
+            let (rig, partition) = Rig.ready()
             var offset: Int64 = 0
             func tries(_ device: String) -> Bool {
                 rig.receive(partition, offset, device, headers: Self.shop)
@@ -195,17 +190,14 @@ struct MachineCircuitTests {
         rig.answer("d")
         rig.receive(again, 1, "f")
         #expect(rig.send() == ["f"])
-        rig.answer("f")
-        rig.settle()
-        rig.wait(ms: 50)
-        rig.commit()
+        rig.finish("f")
+        rig.commit(afterMs: 50)
         rig.machine.release([other])
         #expect(rig.isEmpty)
     }
 
     @Test func `Replacing the credential closes it at once; what was refused with the old one is resent`() {
-        let rig = Rig(apps: [Rig.app, Rig.news])
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news])
         rig.receive(partition, 0, "x", headers: Self.shop)
         rig.receive(partition, 1, "y", headers: Self.shop)
         rig.send()
@@ -236,8 +228,7 @@ struct MachineCircuitTests {
 
     @Test func `TopicMismatch: only that topic of the app is held, and a probe of it closes it`() {
         let other = ["apns-topic": "com.example.shop.voip", "apns-push-type": "voip"]
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Self.shop)
         rig.receive(partition, 1, "b", headers: other)
         rig.send()
@@ -268,8 +259,7 @@ struct MachineCircuitTests {
     }
 
     @Test func `The circuits of a removed app close, those of its topics, too`() {
-        let rig = Rig(apps: [Rig.app, Rig.news])
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news])
         rig.receive(partition, 0, "a", headers: Self.shop)
         rig.send()
         rig.answer("a", 403, .topicMismatch)
@@ -290,8 +280,7 @@ struct MachineCircuitTests {
             status: UInt16
         )
     {
-        let rig = Rig(apps: [Rig.app, Rig.news])
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news])
         rig.receive(partition, 0, "a", headers: Self.shop)
         rig.send()
         rig.answer("a", 403, .badCertificate)
@@ -310,8 +299,7 @@ struct MachineCircuitTests {
 
     @Test func `A probe that waits when its circuit closes may be behind the circuit of its topic`() {
         let voip = ["apns-topic": "com.example.shop.voip", "apns-push-type": "voip"]
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Self.shop)
         rig.receive(partition, 1, "b", headers: voip)
         rig.receive(partition, 2, "d", headers: voip)
@@ -331,8 +319,7 @@ struct MachineCircuitTests {
 
     @Test func `One app that cannot connect waits; with several, it is held after five seconds, until it can`() {
         for apps in [[Rig.app], [Rig.app, Rig.news]] {
-            let rig = Rig(apps: apps, capacity: 0)
-            let partition = rig.assignReady()
+            let (rig, partition) = Rig.ready(apps: apps, capacity: 0)
             rig.receive(partition, 0, "a", headers: Self.shop)
             rig.machine.setReachable(AppIndex(0), false, now: rig.now)
             rig.wait(ms: 4_999)
@@ -364,8 +351,7 @@ struct MachineCircuitTests {
 
     @Test
     func `Connections that come and end without an answer: held like one that cannot connect, one at a time tries`() {
-        let rig = Rig(apps: [Rig.app, Rig.news], capacity: 0)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0)
         func connect(_ capacity: Int) { rig.machine.setCapacity(AppIndex(0), requests: capacity, now: rig.now) }
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
         rig.receive(partition, 0, "a", headers: Self.shop)
@@ -408,8 +394,7 @@ struct MachineCircuitTests {
 
     @Test
     func `A connection that comes and stays: not held while its first answer is awaited, nor when nobody asks it`() {
-        let rig = Rig(apps: [Rig.app, Rig.news], capacity: 0)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0)
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
         rig.wait(ms: 4_900)
         rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)
@@ -441,8 +426,7 @@ struct MachineCircuitTests {
     }
 
     @Test func `A connection that is left, or comes within five seconds, keeps it from being held`() {
-        let rig = Rig(apps: [Rig.app, Rig.news], capacity: 1)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 1)
         rig.receive(partition, 0, "a", headers: Self.shop)
         rig.receive(partition, 1, "b", headers: Self.shop)
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)

@@ -24,8 +24,7 @@ struct CommitGroupTests {
         let headers = AgainTests.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs)
         rig.receive(retries, 0, "a", headers: headers)
         rig.send()
-        rig.answer("a")
-        rig.settle()
+        rig.finish("a")
         #expect(rig.takeCommit(of: .retries).map(\.partition) == [retries])
         for offset in 0..<3 {
             Self.settleOne(rig, requests, Int64(offset), "b")

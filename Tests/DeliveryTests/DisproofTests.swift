@@ -6,8 +6,7 @@ import Testing
 /// A credential that Apple takes for others is good, whatever one answer said.
 struct DisproofTests {
     private func rig(_ devices: [String]) -> (Rig, PartitionID) {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         for (offset, device) in devices.enumerated() { rig.receive(partition, Int64(offset), device) }
         #expect(rig.send() == devices)
         rig.wait(ms: 50)

@@ -19,8 +19,7 @@ struct DoubtWidthTests {
         ])
     func `A crash marks at most four times what is sent again, and that wholly`(_ test: Case) throws {
         let log = Log(tokens: test.tokens, least: 12_000)
-        let rig = Rig(capacity: 200)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(capacity: 200)
         var read: Int64 = 0
         var delivered: Set<String> = []
         var flights: [(atMs: Int64, devices: [String])] = []

@@ -62,8 +62,7 @@ struct EnvironmentsTests {
         #expect(written.map(\.detail) == ["BadDeviceToken in production first"])
         expect(rig.machine.counters.apps[0].sentOn, is: 1)
         expect(rig.machine.counters.apps[1].outcomes[Outcome.accepted.index], is: 1)
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [2])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [2])
         #expect(rig.isEmpty)
     }
 
@@ -221,8 +220,7 @@ struct EnvironmentsTests {
 
     @Test
     func `The other environment refuses the credential: its circuit opens, the first one's does not`() {
-        let rig = Rig(apps: [Self.first, Self.other])
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [Self.first, Self.other])
         for (offset, device) in ["a", "b"].enumerated() { rig.receive(partition, Int64(offset), device) }
         _ = Self.send(rig)
         Self.bad(rig, "a")
@@ -286,8 +284,7 @@ struct EnvironmentsTests {
                 rig.answer("d\(offset)", isBadInBoth ? 400 : 200, isBadInBoth ? .badDeviceToken : .none)
                 offset += 1
                 rig.settle()
-                rig.wait(ms: 50)
-                rig.commit()
+                rig.commit(afterMs: 50)
             }
         }
         play(100, isBadInBoth: false)
@@ -379,8 +376,7 @@ struct EnvironmentsTests {
         let written = rig.settle()
         #expect(written.map(\.token) == ["a", "b", "c"])
         #expect(written.map(\.app) == [0, 1, 0])
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
         #expect(rig.isEmpty)
     }
 
@@ -393,8 +389,7 @@ struct EnvironmentsTests {
         Self.bad(rig, "a")
         #expect(Self.send(rig) == [])
         #expect(rig.settle() == [])
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [0])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [0])
         expect(rig.machine.isDrained(partition), is: true)
         rig.machine.release([partition])
         #expect(rig.isEmpty)

@@ -5,8 +5,7 @@ import Testing
 
 struct FanOutTests {
     @Test func `One notification and one result a token, in order; the offset commits after the last`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, envelope: ["a", "b", "c"])
         #expect(rig.send() == ["a", "b", "c"])
         rig.answer("b")
@@ -15,16 +14,13 @@ struct FanOutTests {
         rig.wait(ms: 50)
         let partial = CommitMap.Partial(offset: 0, indexes: [0..<2])
         #expect(rig.commit().map(\.map.partials) == [[partial]])
-        rig.answer("c")
-        rig.settle()
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [1])
+        rig.finish("c")
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
         #expect(rig.isEmpty)
     }
 
     @Test func `Ids spell the index`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 5, envelope: ["a", "b", "c"])
         rig.send()
         #expect(rig.sent.map { DerivedID.decode($0.headers.apnsID)?.index } == [0, 1, 2])
@@ -41,8 +37,7 @@ struct FanOutTests {
         rig.answer("d")
         #expect(
             rig.settle().map(\.description) == ["b accepted  sends 2 doubt 1", "d accepted  sends 2 doubt 1"])
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
         #expect(rig.isEmpty)
     }
 
@@ -53,19 +48,15 @@ struct FanOutTests {
         rig.commit()
         rig.receive(partition, 0, envelope: ["a", "b"])
         #expect(rig.send() == [])
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
         #expect(rig.isEmpty)
     }
 
     @Test func `A large one is admitted piece by piece; its partition is not read meanwhile, others are`() {
-        var settings = MachineSettings()
-        settings.maxOpen = 8
-        let rig = Rig(settings)
+        let rig = Rig { $0.maxOpen = 8 }
         let large = rig.assignReady(0, topic: "large")
         let other = rig.assignReady(0, topic: "other")
-        rig.wait(ms: 100)
-        rig.commit()
+        rig.commit(afterMs: 100)
         rig.receive(large, 0, envelope: (0..<20).map { "t\($0)" })
         expect(rig.machine.gauges.openNotifications, is: 6)  // Half of the reserve is the other topic's.
         expect(rig.machine.room(for: large), is: 0)
@@ -86,10 +77,7 @@ struct FanOutTests {
     }
 
     @Test func `Records read behind a fan-out that waits keep their order, also of one device`() {
-        var settings = MachineSettings()
-        settings.maxOpen = 4
-        let rig = Rig(settings)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready { $0.maxOpen = 4 }
         rig.receive(partition, 0, envelope: ["a", "b", "c", "d", "e", "a"])
         rig.receive(partition, 1, "a")
         rig.receive(partition, 2, "f")
@@ -108,8 +96,7 @@ struct FanOutTests {
     }
 
     @Test func `Bad tokens in a list are invalid, the others are sent`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(
             partition, 0, key: nil,
             value: #"{"device_tokens": ["\#(Rig.token("a"))", "xyz", ""], "payload": {"aps": {}}}"#)
@@ -120,8 +107,7 @@ struct FanOutTests {
     }
 
     @Test func `The rest of a list is admitted in one turn, piece by piece, as far as there is room`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, envelope: (0..<700).map { "t\($0)" })
         expect(rig.machine.gauges.openNotifications, is: 256)
         let sent = rig.send()
@@ -136,8 +122,7 @@ struct FanOutTests {
         var settings = MachineSettings()
         settings.maxOpenBytes = 8 * 1_024
         settings.copiedHeaders = ["note"]
-        let rig = Rig(settings)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(settings)
         let devices = (0..<40).map { "t\($0)" }
         let list = devices.map { "\"\(Rig.token($0))\"" }.joined(separator: ", ")
         let note = String(repeating: "n", count: 900)
@@ -162,8 +147,7 @@ struct FanOutTests {
     }
 
     @Test func `Dead letters stop the reading by their bytes, until Kafka has them; a retry record by its payload`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         let key = String(repeating: "k", count: 1 << 20)
         var ids: [NotificationID] = []
         while rig.machine.room(for: partition) > 0, ids.count < 120 {
@@ -186,8 +170,7 @@ struct FanOutTests {
     }
 
     @Test func `Ten thousand tokens in one record`() {
-        let rig = Rig(capacity: 20_000)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(capacity: 20_000)
         let devices = (0..<10_000).map { "t\($0)" }
         rig.receive(partition, 0, envelope: devices)
         var seen = 0
@@ -205,8 +188,7 @@ struct FanOutTests {
             }
         }
         #expect(seen == 10_000)
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
         #expect(rig.isEmpty)
     }
 }

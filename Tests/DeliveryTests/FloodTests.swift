@@ -40,8 +40,7 @@ struct FloodTests {
         var settings = MachineSettings()
         settings.deviceQueueLimit = 2
         settings.tiers = [.init(delayMs: 1_000), .init(delayMs: 6_000), .init(delayMs: 9_000)]
-        let rig = Rig(settings)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(settings)
         var offset: Int64 = 0
         func tiers(_ count: Int) -> [Int] {
             for _ in 0..<count {
@@ -52,13 +51,11 @@ struct FloodTests {
         }
         #expect(tiers(2 + 3) == [0, 0, 1])
         rig.send()
-        rig.answer("a")
-        rig.settle()
+        rig.finish("a")
         rig.send()
         #expect(tiers(1 + 3) == [1, 2, 2])
         for _ in 0..<2 {
-            rig.answer("a")
-            rig.settle()
+            rig.finish("a")
             rig.send()
         }
         #expect(tiers(2 + 2) == [0, 0])
@@ -68,8 +65,7 @@ struct FloodTests {
         var settings = MachineSettings()
         settings.maxOpen = 8
         settings.tiers = [.init(delayMs: 1_000), .init(delayMs: 6_000), .init(delayMs: 9_000)]
-        let rig = Rig(settings, apps: [Rig.app, Rig.news], capacity: 0)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(settings, apps: [Rig.app, Rig.news], capacity: 0)
         let shop = #", "headers": {"apns-topic": "com.example.shop"}"#
         func tiers(_ count: Int, afterMs: Int64) -> [Int: Int] {
             rig.receive(partition, offset, envelope: (0..<count).map { "a\($0)" }, more: shop)

@@ -92,8 +92,7 @@ struct HeaderWayTests {
         let long = AppRoute(
             name: "shop", environment: .production,
             bundleIDs: ["com.example.shop", String(repeating: "s", count: 255)], guardPolicy: .off)
-        let rig = Rig(apps: [long])
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [long])
         var given = headers
         if !headers.contains(where: { $0.0 == "apns-topic" }) {
             given.append(("apns-topic", Array("com.example.shop".utf8)))

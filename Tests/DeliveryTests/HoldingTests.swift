@@ -26,10 +26,7 @@ struct MachineHoldingTests {
 
     @Test
     func `What exceeds a share goes to the shortest tier, after five minutes without a pause to 15m, for that cause`() {
-        var settings = MachineSettings()
-        settings.maxOpen = 2
-        let rig = Rig(settings, apps: [Rig.app, Rig.news], capacity: 0)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0) { $0.maxOpen = 2 }
         rig.receive(partition, 0, "a", headers: Self.shop)
         var offset: Int64 = 1
         func tiers(_ count: Int) -> Set<Int> {
@@ -58,9 +55,7 @@ struct MachineHoldingTests {
     }
 
     @Test func `A share counts bytes too: large payloads of one app leave room for the others`() {
-        var settings = MachineSettings()
-        settings.maxOpenBytes = 32 * 1_024
-        let rig = Rig(settings, apps: [Rig.app, Rig.news])
+        let rig = Rig(apps: [Rig.app, Rig.news]) { $0.maxOpenBytes = 32 * 1_024 }
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         let slow = rig.assignReady(0, topic: "slow")
         let other = rig.assignReady(0, topic: "other")
@@ -82,10 +77,7 @@ struct MachineHoldingTests {
     }
 
     @Test func `An app whose tries come back again and again does not make others wait for longer`() {
-        var settings = MachineSettings()
-        settings.maxOpen = 4
-        let rig = Rig(settings, apps: [Rig.app, Rig.news])
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news]) { $0.maxOpen = 4 }
         for offset in 0..<3 { rig.receive(partition, Int64(offset), "s\(offset)", headers: Self.shop) }
         rig.send()
         for _ in 0..<4 {
@@ -103,18 +95,14 @@ struct MachineHoldingTests {
 
     @Test
     func `An app whose notifications are all in flight, unanswered, makes others wait for five seconds, no longer`() {
-        var settings = MachineSettings()
-        settings.maxOpen = 8
-        let rig = Rig(settings, apps: [Rig.app, Rig.news])
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news]) { $0.maxOpen = 8 }
         for offset in 0..<5 { rig.receive(partition, Int64(offset), "s\(offset)", headers: Self.shop) }
         #expect(rig.send() == ["s0", "s1", "s2", "s3"])
         rig.commit()
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 5_000_000_000)
         rig.wait(ms: 3_000)
         // One goes on: it is another wait from then on.
-        rig.answer("s0")
-        rig.settle()
+        rig.finish("s0")
         #expect(rig.send() == ["s4"])
         rig.receive(partition, 5, "s5", headers: Self.shop)
         rig.wait(ms: 4_999)
@@ -128,10 +116,7 @@ struct MachineHoldingTests {
     }
 
     @Test func `An app that is full and does not send wakes nobody when something else is waited for`() {
-        var settings = MachineSettings()
-        settings.maxOpen = 8
-        let rig = Rig(settings, apps: [Rig.app, Rig.news], capacity: 0)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0) { $0.maxOpen = 8 }
         for offset in 0..<4 { rig.receive(partition, Int64(offset), "s\(offset)", headers: Self.shop) }
         rig.wait(ms: 6_000)
         rig.receive(
@@ -148,10 +133,7 @@ struct MachineHoldingTests {
     }
 
     @Test func `With one app there is nobody to protect: it waits, however long`() {
-        var settings = MachineSettings()
-        settings.maxOpen = 4
-        let rig = Rig(settings, capacity: 0)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(capacity: 0) { $0.maxOpen = 4 }
         for offset in 0..<4 { rig.receive(partition, Int64(offset), "s\(offset)") }
         expect(rig.machine.room(for: partition), is: 0)
         rig.wait(ms: 3_600_000)
@@ -163,9 +145,7 @@ struct WeightTests {
     @Test
     func `Half the room is reserved by weight between topics, all tiers together one of weight 1, the other half free`()
     {
-        var settings = MachineSettings()
-        settings.maxOpen = 120
-        let rig = Rig(settings, capacity: 0)
+        let rig = Rig(capacity: 0) { $0.maxOpen = 120 }
         let campaign = rig.assignReady(0, topic: "campaign")
         let urgent = rig.assignReady(0, topic: "urgent", role: .requests(weight: 10))
         let short = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))

@@ -6,8 +6,7 @@ import Testing
 struct LeavingTests {
     /// Four records; `a` is handed out, the others wait for the only stream.
     static func busy() -> (Rig, PartitionID) {
-        let rig = Rig(capacity: 1)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(capacity: 1)
         for (offset, device) in ["a", "b", "a", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
         #expect(rig.send() == ["a"])
         return (rig, partition)
@@ -24,43 +23,35 @@ struct LeavingTests {
         rig.receive(second, 0, "b")
         rig.receive(first, 1, "c")
         rig.send()
-        rig.answer("a")
-        rig.settle()
+        rig.finish("a")
         #expect(rig.takeCommit().map(\.partition) == [first])
         rig.answer("b")
-        rig.answer("c")
-        rig.settle()
+        rig.finish("c")
         rig.wait(ms: 100)
         #expect(rig.takeCommit() == [])
         rig.finishCommit([.acknowledged])
         #expect(rig.takeCommit() == [])  // The reply took 100 ms: the interval widens.
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 100_000_000)
-        rig.wait(ms: 100)
-        #expect(rig.commit().map(\.partition) == [first, second])
-        rig.wait(ms: 100)
-        #expect(rig.commit() == [])
+        #expect(rig.commit(afterMs: 100).map(\.partition) == [first, second])
+        #expect(rig.commit(afterMs: 100) == [])
         expect(rig.machine.nextDeadlineNs, is: nil)
     }
 
     @Test func `A refused commit is replaced by the newest state, after a pause`() {
         let (rig, _) = Self.busy()
-        rig.answer("a")
-        rig.settle()
+        rig.finish("a")
         rig.wait(ms: 50)
         #expect(rig.takeCommit().map(\.offset) == [1])
         rig.finishCommit([.refused])
         rig.send()
-        rig.answer("b")
-        rig.settle()
+        rig.finish("b")
         rig.wait(ms: 50)
         #expect(rig.takeCommit() == [])
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [2])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [2])
     }
 
-    @Test func `Metadata too large: halved, at once, and the reach still says the same`() {
-        let rig = Rig(capacity: 10_000)
-        let partition = rig.assignReady()
+    @Test func `Metadata too large: halved, at once, and the horizon still says the same`() {
+        let (rig, partition) = Rig.ready(capacity: 10_000)
         var random = SplitMix64(seed: 1)
         for offset in 0..<400 {
             rig.receive(partition, Int64(offset), "d\(offset)")
@@ -96,14 +87,12 @@ struct LeavingTests {
         }
         rig.receive(short, 0, "s")
         rig.send()
-        rig.answer("s")
-        rig.settle()
+        rig.finish("s")
         rig.commit()
         rig.receive(short, 1, "t")
         rig.send()
         rig.answer("t")
-        rig.answer("d2")
-        rig.settle()
+        rig.finish("d2")
         rig.wait(ms: 50)
         #expect(rig.takeCommit().count == 2)
         rig.finishCommit([.metadataTooLarge, .metadataTooLarge])
@@ -114,9 +103,8 @@ struct LeavingTests {
         #expect(rig.commit().map(\.offset) == [0, 2])
     }
 
-    @Test func `Nothing at or above the reach is handed out before the commit that names it is acknowledged`() {
-        let rig = Rig(capacity: 10_000)
-        let partition = rig.assignReady()
+    @Test func `Nothing at or above the horizon is handed out before the commit that names it is acknowledged`() {
+        let (rig, partition) = Rig.ready(capacity: 10_000)
         for offset in 0..<900 { rig.receive(partition, Int64(offset), "d\(offset)") }
         #expect(rig.send().count == 500)
         let raised = rig.takeCommit()
@@ -126,16 +114,15 @@ struct LeavingTests {
         #expect(rig.send().count == 400)
     }
 
-    @Test func `A gap in the offsets wider than the reach`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+    @Test func `A gap in the offsets wider than the horizon`() {
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 1_000_000, "a")
         #expect(rig.send() == [])
         #expect(rig.commit().map(\.offset) == [1_000_000])
         #expect(rig.send() == ["a"])
     }
 
-    @Test func `Below the reach of an owner that died: in doubt, unless the map names it, or it came later`() {
+    @Test func `Below the horizon of an owner that died: in doubt, unless the map names it, or it came later`() {
         let rig = Rig()
         let partition = rig.assign(committed: 0, map: CommitMap(horizon: 3, settled: [1..<2]))
         rig.commit()
@@ -148,7 +135,7 @@ struct LeavingTests {
             ])
     }
 
-    @Test func `Two deaths in a row: what the first owner may have sent stays below the reach until it is settled`() {
+    @Test func `Two deaths in a row: what the first owner may have sent stays below the horizon until it is settled`() {
         let rig = Rig()
         let partition = rig.assign(committed: 0, map: CommitMap(horizon: 5_000))
         #expect(rig.commit().map(\.map.horizon) == [5_000])
@@ -156,8 +143,7 @@ struct LeavingTests {
         rig.send()
         rig.answer("a")
         #expect(rig.settle().map(\.description) == ["a accepted  sends 2 doubt 1"])
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.map.horizon) == [5_000])
+        #expect(rig.commit(afterMs: 50).map(\.map.horizon) == [5_000])
         rig.receive(partition, 4_999, "b")
         rig.send()
         rig.answer("b")
@@ -224,7 +210,7 @@ struct LeavingTests {
 
     // MARK: Revoke
 
-    @Test func `What is not on a connection is dropped, what is may settle, and the last commit names no reach`() {
+    @Test func `What is not on a connection is dropped, what is may settle, and the last commit names no horizon`() {
         let (rig, partition) = Self.busy()
         rig.machine.revoke([partition])
         expect(rig.machine.isDrained(partition), is: false)
@@ -258,9 +244,8 @@ struct LeavingTests {
         expect(rig.machine.isDrained(partition), is: true)
     }
 
-    @Test func `A send in doubt during the drain stays below the reach`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+    @Test func `A send in doubt during the drain stays below the horizon`() {
+        let (rig, partition) = Rig.ready()
         for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
         rig.send()
         rig.machine.revoke([partition])
@@ -275,17 +260,15 @@ struct LeavingTests {
     }
 
     @Test
-    func `At the limit the last commit does not wait, and its reach covers what is unanswered or unacknowledged`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+    func `At the limit the last commit does not wait, and its horizon covers what is unanswered or unacknowledged`() {
+        let (rig, partition) = Rig.ready()
         for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
         rig.send()
         rig.answer("b")
         rig.produce()
         rig.machine.revoke([partition])
         rig.giveBack("c")
-        rig.wait(ms: 30_000)
-        rig.commit()
+        rig.commit(afterMs: 30_000)
         expect(rig.machine.isDrained(partition), is: false)
         rig.machine.stopWaiting([partition])
         #expect(rig.commit() == [.init(partition: partition, offset: 0, map: CommitMap(horizon: 2))])
@@ -297,18 +280,13 @@ struct LeavingTests {
     }
 
     @Test func `The rest of a fan-out is dropped, and what settled of it is named`() {
-        var settings = MachineSettings()
-        settings.maxOpen = 4
-        let rig = Rig(settings)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready { $0.maxOpen = 4 }
         rig.receive(partition, 0, envelope: (0..<10).map { "t\($0)" })
         rig.receive(partition, 1, "x")
         #expect(rig.send().count == 4)
-        rig.answer("t2")
-        rig.settle()
+        rig.finish("t2")
         rig.machine.revoke([partition])
-        for device in ["t0", "t1", "t3"] { rig.answer(device) }
-        rig.settle()
+        rig.finish("t0", "t1", "t3")
         let map = CommitMap(partials: [.init(offset: 0, indexes: [0..<4])])
         #expect(rig.commit() == [.init(partition: partition, offset: 0, map: map)])
         rig.machine.release([partition])
@@ -319,8 +297,7 @@ struct LeavingTests {
         let rig = Rig(capacity: 10)
         let leaving = rig.assignReady(0)
         let staying = rig.assignReady(1)
-        rig.wait(ms: 50)
-        rig.commit()
+        rig.commit(afterMs: 50)
         rig.receive(staying, 0, "b")
         rig.receive(leaving, 0, "a")
         rig.receive(leaving, 1, "a")
@@ -351,9 +328,8 @@ struct LeavingTests {
         #expect(rig.commit() == [])
     }
 
-    @Test func `An assignment on which nothing happened still takes its reach back`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+    @Test func `An assignment on which nothing happened still takes its horizon back`() {
+        let (rig, partition) = Rig.ready()
         rig.machine.revoke([partition])
         #expect(rig.commit() == [.init(partition: partition, offset: 0, map: CommitMap())])
         expect(rig.machine.isDrained(partition), is: true)
@@ -371,8 +347,7 @@ struct LeavingTests {
     // MARK: Lost
 
     @Test func `Lost: dropped by epoch; completions and acknowledgements that come later find nobody`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         for (offset, device) in ["a", "b", "a", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
         rig.send()
         rig.answer("b")
@@ -392,17 +367,14 @@ struct LeavingTests {
         #expect(rig.send() == ["a"])
         expect(rig.machine.counters.late, is: 2)
         rig.answer("a")
-        rig.answer("b")
-        rig.settle()
+        rig.finish("b")
         #expect(rig.isEmpty)
-        rig.wait(ms: 50)
-        #expect(rig.commit() == [.init(partition: again, offset: 2, map: CommitMap(horizon: 502))])
+        #expect(rig.commit(afterMs: 50) == [.init(partition: again, offset: 2, map: CommitMap(horizon: 502))])
     }
 
     @Test func `A commit in flight of a partition that is lost is nobody's`() {
         let (rig, partition) = Self.busy()
-        rig.answer("a")
-        rig.settle()
+        rig.finish("a")
         rig.wait(ms: 50)
         #expect(rig.takeCommit().count == 1)
         rig.machine.release([partition])

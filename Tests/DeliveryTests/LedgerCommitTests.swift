@@ -18,8 +18,7 @@ struct LedgerCommitTests {
     static func next(_ rig: Rig, _ id: PartitionID, _ offset: Int64) {
         rig.receive(id, offset, "d\(id.slot.number)")
         rig.send()
-        rig.answer("d\(id.slot.number)")
-        rig.settle()
+        rig.finish("d\(id.slot.number)")
     }
 
     @Test func `A refused partition waits by itself, twice as long each time, up to 10 s`() {
@@ -47,8 +46,7 @@ struct LedgerCommitTests {
         #expect(pauses == [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000])
         expect(rig.machine.status(of: ids[1])?.refusedCommits, is: 10)
         expect(rig.machine.status(of: ids[0])?.refusedCommits, is: 0)
-        rig.wait(ms: 10_000)
-        #expect(rig.commit().map(\.partition) == [ids[1]])
+        #expect(rig.commit(afterMs: 10_000).map(\.partition) == [ids[1]])
         expect(rig.machine.status(of: ids[1])?.refusedCommits, is: 0)
         expect(rig.machine.status(of: ids[1])?.refusedSinceNs, is: nil)
     }
@@ -69,8 +67,7 @@ struct LedgerCommitTests {
         }
         #expect(told.count >= 4 && told.count <= 7)
         #expect(zip(told, told.dropFirst()).allSatisfy { $1 - $0 >= 10_000 })
-        rig.wait(ms: 10_000)
-        rig.commit()
+        rig.commit(afterMs: 10_000)
         #expect(rig.machine.takeEvents() == [.commitsResumed(ids[1])])
     }
 
@@ -99,8 +96,7 @@ struct LedgerCommitTests {
                 }
             })
         for id in [ids[0], ids[2]] { Self.next(rig, id, 1) }
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.partition) == [ids[0], ids[2]])
+        #expect(rig.commit(afterMs: 50).map(\.partition) == [ids[0], ids[2]])
         rig.wait(ms: 100)
         #expect(rig.takeCommit().map(\.partition) == [ids[1]])
     }
@@ -137,9 +133,7 @@ struct LedgerCommitTests {
     // MARK: The lease
 
     static func leased() -> (Rig, PartitionID) {
-        var settings = MachineSettings()
-        settings.leaseNs = 8_000_000_000
-        let rig = Rig(settings)
+        let rig = Rig { $0.leaseNs = 8_000_000_000 }
         return (rig, rig.assignReady())
     }
 
@@ -157,8 +151,7 @@ struct LedgerCommitTests {
         #expect(rig.send() == [])
         rig.finishCommit([.refused])
         #expect(rig.send() == [])
-        rig.wait(ms: 100)
-        rig.commit()
+        rig.commit(afterMs: 100)
         #expect(rig.send() == ["b"])
     }
 
@@ -183,8 +176,7 @@ struct LedgerCommitTests {
         settings.leaseNs = 8_000_000_000
         var paused = Rig.app
         paused.isPaused = true
-        let rig = Rig(settings, apps: [paused])
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(settings, apps: [paused])
         rig.wait(ms: 8_000)
         rig.send()
         rig.receive(partition, 0, "a")

@@ -114,8 +114,7 @@ struct LedgerSpanTests {
 
     @Test(arguments: [-1, .min, OffsetLimit.highest, OffsetLimit.highest + 1, .max])
     func `An offset that no log has is not received`(_ offset: Int64) {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         guard case .unassigned = rig.receive(partition, offset, "a") else {
             Issue.record("\(offset) was received")
             return
@@ -129,8 +128,7 @@ struct LedgerSpanTests {
         rig.receive(partition, OffsetLimit.highest - 1, "a")
         rig.receive(partition, OffsetLimit.highest, "b")
         rig.send()
-        rig.answer("a")
-        rig.settle()
+        rig.finish("a")
         #expect(rig.commit().allSatisfy { $0.offset <= OffsetLimit.highest && $0.map.horizon.offset != -1 })
     }
 

@@ -194,34 +194,4 @@ struct LedgerTests {
         for place in test.settled { ledger.settle(place) }
         expect(ledger.leavingHorizon { test.doubted.contains($0.number) }, is: test.horizon)
     }
-
-    @Test(arguments: 0..<10)
-    func `Settling at random and committing at random: never beyond an unsettled offset`(_ seed: UInt64) throws {
-        var random = SplitMix64(seed: seed)
-        var ledger = PartitionLedger(committed: 0, map: CommitMap())
-        var open: [Int64] = []
-        var positions: [RecordSlot: UInt64] = [:]
-        var settled: Set<Int64> = []
-        var next: Int64 = 0
-        for _ in 0..<500 {
-            if open.count < 100, Bool.random(using: &random) {
-                next += random.chance(10) ? Int64.random(in: 2...50, using: &random) : 1
-                _ = ledger.receive(next, record: RecordSlot(UInt32(next)))
-                open.append(next)
-                positions[RecordSlot(UInt32(next))] = ledger.lastPosition
-            } else if !open.isEmpty {
-                let picked = open.remove(at: Int.random(in: 0..<open.count, using: &random))
-                ledger.settle(positions[RecordSlot(UInt32(picked))] ?? 0) { positions[$0] = $1 }
-                settled.insert(picked)
-            }
-            let first = open.min()
-            expect(ledger.committable, is: first ?? (next > 0 ? next + 1 : 0), "seed \(seed)")
-        }
-        let map = try Self.committed(ledger)
-        let named = Set(map.settled.flatMap { Array($0) })
-        #expect(open.allSatisfy { !named.contains($0) }, "seed \(seed)")
-        let committable = ledger.committable
-        let base = try #require(committable)
-        #expect(settled.filter { $0 > base }.allSatisfy { named.contains($0) }, "seed \(seed)")
-    }
 }

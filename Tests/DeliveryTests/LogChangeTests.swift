@@ -26,15 +26,14 @@ struct LogChangeTests {
         for offset in offsets { rig.receive(partition, offset, "\(name)\(offset)") }
         var written: [Rig.Written] = []
         for _ in 0..<10 {
-            rig.wait(ms: 50)
-            rig.commit()
+            rig.commit(afterMs: 50)
             for device in rig.send() { rig.answer(device) }
             written += rig.settle()
         }
         return written
     }
 
-    @Test func `A log made anew under a running worker: all its records are sent, in doubt below the old reach`() {
+    @Test func `A log made anew under a running worker: all its records are sent, in doubt below the old horizon`() {
         let rig = Rig(capacity: 10_000)
         let old = rig.assignReady()
         #expect(Self.settleAll(rig, old, 0..<600, "a").count == 600)
@@ -134,8 +133,7 @@ struct LogChangeTests {
         for _ in 0..<2 {
             for device in rig.send() { rig.answer(device) }
             doubts += rig.settle().map(\.inDoubt)
-            rig.wait(ms: 50)
-            rig.commit()
+            rig.commit(afterMs: 50)
         }
         #expect(doubts == [1, 1, 0])
     }
@@ -161,8 +159,7 @@ struct LogChangeTests {
         let old = rig.assignReady()
         rig.receive(old, 0, "a")
         rig.send()
-        rig.answer("a")
-        rig.settle()
+        rig.finish("a")
         rig.wait(ms: 50)
         #expect(rig.takeCommit().count == 1)
         let new = rig.machine.beginAnew(old, logEnd: nil, now: rig.now)

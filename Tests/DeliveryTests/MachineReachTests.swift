@@ -3,9 +3,8 @@ import Testing
 @testable import Delivery
 
 struct MachineReachTests {
-    @Test func `Each that waits beyond the reach is asked for in its turn, however far apart they are`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+    @Test func `Each that waits beyond the horizon is asked for in its turn, however far apart they are`() {
+        let (rig, partition) = Rig.ready()
         // The oldest stays open, so no commit begins further up.
         rig.receive(partition, 0, "oldest")
         #expect(rig.send() == ["oldest"])
@@ -13,15 +12,14 @@ struct MachineReachTests {
         rig.receive(partition, 2_000_000, "farther")
         #expect(rig.send() == [])
         for device in ["far", "farther"] {
-            rig.wait(ms: 1_000)
-            rig.commit()
+            rig.commit(afterMs: 1_000)
             #expect(rig.send() == [device])
         }
     }
 
     @Test
     func
-        `While a commit is on its way, and where it is refused, what it names may be sent: of an inherited reach, all`()
+        `While a commit is on its way, and where it is refused, what it names may be sent: of an inherited horizon, all`()
     {
         let rig = Rig()
         // The owner before left its oldest open, and had settled more than a margin of what lies above it.
@@ -42,17 +40,13 @@ struct MachineReachTests {
     }
 
     @Test func `A commit that names less allows no more than that from when it is sent, and where it is refused`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         for offset in 0..<300 as Range<Int64> { rig.receive(partition, offset, "d\(offset)") }
         #expect(rig.send().count == 300)
-        rig.answer("d1")
-        rig.settle()
-        rig.wait(ms: 1_000)
-        #expect(rig.commit().map(\.map.horizon) == [1_500], "300 and four times the pace of 300")
+        rig.finish("d1")
+        #expect(rig.commit(afterMs: 1_000).map(\.map.horizon) == [1_500], "300 and four times the pace of 300")
         // Nothing more was handed out, so the pace falls.
-        rig.answer("d2")
-        rig.settle()
+        rig.finish("d2")
         rig.wait(ms: 1_000)
         #expect(rig.takeCommit().map(\.map.horizon) == [1_352], "300 and four times the pace of 263")
         rig.receive(partition, 1_351, "below")
@@ -100,8 +94,7 @@ struct MachineReachTests {
     }
 
     @Test func `An offset that came already is below what was received, not one that is new or settled`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 5, "a")
         guard case .below(highest: 5) = rig.receive(partition, 5, "a") else {
             Issue.record("the same offset twice")
@@ -115,17 +108,13 @@ struct MachineReachTests {
     }
 
     @Test func `What is held moves to its tier only when a commit has named it: the tier will send it`() {
-        var settings = MachineSettings()
-        settings.deviceQueueLimit = 1
-        let rig = Rig(settings)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready { $0.deviceQueueLimit = 1 }
         rig.receive(partition, 0, "a")
         #expect(rig.send() == ["a"])
         rig.receive(partition, 1_000_000, "a")
         rig.send()
         #expect(rig.settle() == [])
-        rig.wait(ms: 1_000)
-        rig.commit()
+        rig.commit(afterMs: 1_000)
         #expect(rig.settle().map(\.request) == ["requests/0/1000000/0"])
     }
 }

@@ -14,22 +14,20 @@ struct MachineTests {
         #expect(rig.send() == [])  // The reach is not acknowledged.
         rig.finishCommit([.acknowledged])
         #expect(rig.send() == ["a"])
-        rig.wait(ms: 50)
-        #expect(rig.commit() == [])
+        #expect(rig.commit(afterMs: 50) == [])
 
         rig.answer("a")
         let written = rig.produce()
         #expect(written.map(\.description) == ["a accepted  sends 1 doubt 0"])
         #expect(written.map(\.request) == ["requests/0/0/0"])
-        rig.wait(ms: 50)
-        #expect(rig.commit() == [])  // Not settled before Kafka has it.
+        #expect(rig.commit(afterMs: 50) == [])  // Not settled before Kafka has it.
 
         rig.machine.acknowledged(written[0].id, now: rig.now)
         #expect(rig.commit() == [.init(partition: partition, offset: 1, map: CommitMap(horizon: 501))])
         #expect(rig.isEmpty)
     }
 
-    @Test func `With no commit yet, the first record's offset is committed with the reach before it is sent`() {
+    @Test func `With no commit yet, the first record's offset is committed with the horizon before it is sent`() {
         let rig = Rig()
         let partition = rig.assign(committed: nil)
         #expect(rig.takeCommit() == [])
@@ -87,8 +85,7 @@ struct MachineTests {
     }
 
     @Test func `Per device one in flight, in order; others pass`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         for (offset, device) in ["a", "b", "a", "a", "b", "c"].enumerated() {
             rig.receive(partition, Int64(offset), device)
         }
@@ -102,31 +99,25 @@ struct MachineTests {
         rig.answer("a")
         #expect(rig.send() == [])
         #expect(rig.settle().map(\.request) == [0, 2, 1, 4, 3].map { "requests/0/\($0)/0" })
-        rig.answer("c")
-        rig.settle()
+        rig.finish("c")
         #expect(rig.isEmpty)
     }
 
     @Test func `Upper and lower case are one device`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, key: Rig.token("~~").uppercased(), value: #"{"aps":{}}"#)
         rig.receive(partition, 1, key: Rig.token("~~").lowercased(), value: #"{"aps":{}}"#)
         #expect(rig.send() == ["~~"])
     }
 
     @Test func `ordering: none sends them all at once`() {
-        var settings = MachineSettings()
-        settings.ordering = .none
-        let rig = Rig(settings)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready { $0.ordering = .none }
         for offset in 0..<3 { rig.receive(partition, Int64(offset), "a") }
         #expect(rig.send() == ["a", "a", "a"])
     }
 
     @Test func `A notification that moves to a tier does not hold back its successors`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a")
         rig.receive(partition, 1, "a")
         rig.send()
@@ -135,9 +126,7 @@ struct MachineTests {
     }
 
     @Test func `What is held moves to its tier once a commit names its record as sent, and not before`() {
-        var settings = MachineSettings()
-        settings.deviceQueueLimit = 1
-        let rig = Rig(settings)
+        let rig = Rig { $0.deviceQueueLimit = 1 }
         let partition = rig.assign()
         rig.receive(partition, 0, envelope: ["a", "a", "b"])
         rig.receive(partition, 1, "a")
@@ -150,7 +139,7 @@ struct MachineTests {
         #expect(rig.produce().map(\.kind) == [.retry(tier: 0), .retry(tier: 0)])
         #expect(rig.send() == ["a", "b"])
         // The worker dies, and its retry records are in Kafka: who reads the records again says so.
-        let next = Rig(settings)
+        let next = Rig { $0.deviceQueueLimit = 1 }
         let again = next.assign(committed: first[0].offset, map: first[0].map)
         next.receive(again, 0, envelope: ["a", "a", "b"])
         next.commit()
@@ -158,9 +147,7 @@ struct MachineTests {
     }
 
     @Test func `What is held and not moved yet is dropped when its partition is revoked`() {
-        var settings = MachineSettings()
-        settings.deviceQueueLimit = 1
-        let rig = Rig(settings)
+        let rig = Rig { $0.deviceQueueLimit = 1 }
         let partition = rig.assign()
         rig.receive(partition, 0, envelope: ["a", "a", "b"])
         _ = rig.send()
@@ -173,26 +160,18 @@ struct MachineTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `What was moved to a tier stays below the reach, which a later commit would not have named so high`() {
-        var settings = MachineSettings()
-        settings.deviceQueueLimit = 1
-        let rig = Rig(settings, capacity: 10)
-        let partition = rig.assignReady()
+    @Test func `What was moved to a tier stays below the horizon, which a later commit would not have named so high`() {
+        let (rig, partition) = Rig.ready(capacity: 10) { $0.deviceQueueLimit = 1 }
         rig.receive(partition, 0, envelope: (0..<1_000).map { "d\($0)" })
         rig.send()
         rig.receive(partition, 5, "d0")
         #expect(rig.produce().map(\.kind) == [.retry(tier: 0)])
-        rig.answer("d1")
-        rig.settle()
-        rig.wait(ms: 50)
-        #expect(rig.commit().allSatisfy { $0.map.horizon.indexes(at: 5) > 0 })
+        rig.finish("d1")
+        #expect(rig.commit(afterMs: 50).allSatisfy { $0.map.horizon.indexes(at: 5) > 0 })
     }
 
     @Test func `What exceeds a device queue is held: shortest tier, no attempt, its place in the order given up`() {
-        var settings = MachineSettings()
-        settings.deviceQueueLimit = 3
-        let rig = Rig(settings)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready { $0.deviceQueueLimit = 3 }
         for offset in 0..<5 { rig.receive(partition, Int64(offset), "a") }
         let held = rig.settle()
         #expect(held.map(\.kind) == [.retry(tier: 0), .retry(tier: 0)])
@@ -209,8 +188,7 @@ struct MachineTests {
     }
 
     @Test func `No more is handed out than the app's capacity`() {
-        let rig = Rig(capacity: 2)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(capacity: 2)
         for (offset, device) in ["a", "b", "c", "d"].enumerated() { rig.receive(partition, Int64(offset), device) }
         #expect(rig.send() == ["a", "b"])
         #expect(rig.send() == [])
@@ -227,8 +205,7 @@ struct MachineTests {
         let rig = Rig(capacity: 0)
         let flood = rig.assignReady(0, topic: "flood")
         let urgent = rig.assignReady(0, topic: "urgent", role: .requests(weight: 3))
-        rig.wait(ms: 100)
-        rig.commit()
+        rig.commit(afterMs: 100)
         for offset in 0..<40 { rig.receive(flood, Int64(offset), "f\(offset)") }
         for offset in 0..<40 { rig.receive(urgent, Int64(offset), "u\(offset)") }
         rig.machine.setCapacity(AppIndex(0), requests: 40, now: rig.now)
@@ -238,8 +215,7 @@ struct MachineTests {
     }
 
     @Test func `An unregistered token goes to both topics, when Apple says since when`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a")
         rig.receive(partition, 1, "b")
         rig.send()
@@ -251,17 +227,13 @@ struct MachineTests {
         #expect(written.map(\.reason) == ["Unregistered", "Unregistered", "HTTP 410"])
         // Both must be acknowledged.
         rig.machine.acknowledged(written[0].id, now: rig.now)
-        rig.wait(ms: 50)
-        #expect(rig.commit() == [])
+        #expect(rig.commit(afterMs: 50) == [])
         rig.machine.acknowledged(written[1].id, now: rig.now)
         #expect(rig.commit().map(\.offset) == [1])
     }
 
     @Test func `unregistered.include_bad_tokens`() {
-        var settings = MachineSettings()
-        settings.includesBadTokens = true
-        let rig = Rig(settings)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready { $0.includesBadTokens = true }
         rig.receive(partition, 0, "a")
         rig.send()
         rig.answer("a", 400, .badDeviceToken)
@@ -269,10 +241,7 @@ struct MachineTests {
     }
 
     @Test func `publish: failures counts an accepted without doubt, and settles it with its verdict`() {
-        var settings = MachineSettings()
-        settings.publishesOnlyFailures = true
-        let rig = Rig(settings)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready { $0.publishesOnlyFailures = true }
         for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
         rig.send()
         rig.answer("a")
@@ -282,15 +251,13 @@ struct MachineTests {
         rig.answer("c")
         #expect(
             rig.settle().map(\.description) == ["b rejected BadTopic sends 1 doubt 0", "c accepted  sends 2 doubt 1"])
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [3])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [3])
         expect(rig.machine.counters.apps[0].outcomes, is: [2, 0, 1, 0, 0, 0])
         #expect(rig.isEmpty)
     }
 
     @Test func `What cannot be sent is invalid, with Apple's reason, and never sent`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, key: nil, value: #"{"aps":{}}"#, headers: [("push-device-token", "xyz")])
         rig.receive(partition, 1, "b", headers: ["apns-topic": "com.example.other"])
         rig.receive(partition, 2, "c", headers: ["apns-priority": "3"])
@@ -299,21 +266,18 @@ struct MachineTests {
         #expect(written.map(\.outcome) == [.invalid, .invalid, .invalid])
         #expect(written.map(\.reason) == ["BadDeviceToken", "BadTopic", "BadPriority"])
         #expect(written.map(\.attempts) == [0, 0, 0])
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [3])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [3])
         #expect(rig.isEmpty)
     }
 
     @Test func `A dead letter settles when it is acknowledged`() throws {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         guard case .deadLetter(let id, .tombstone, _) = rig.receive(partition, 0, key: "x", value: nil) else {
             Issue.record("a tombstone is a dead letter")
             return
         }
         #expect(rig.produce() == [])
-        rig.wait(ms: 50)
-        #expect(rig.commit() == [])
+        #expect(rig.commit(afterMs: 50) == [])
         rig.machine.acknowledged(id, now: rig.now)
         #expect(rig.commit().map(\.offset) == [1])
         #expect(rig.isEmpty)
@@ -331,8 +295,7 @@ struct MachineTests {
     }
 
     @Test func `Expired: the record too old, the expiration past before it is sent`() {
-        let rig = Rig(capacity: 1)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(capacity: 1)
         let soon = "\(rig.now.wallMs / 1_000 + 10)"
         rig.receive(partition, 0, "old", timestampMs: rig.now.wallMs - 24 * 3_600_000 - 1)
         rig.receive(partition, 1, "past", headers: ["apns-expiration": "1700000000"])
@@ -352,29 +315,21 @@ struct MachineTests {
                 "soon: apns-expiration has passed",
             ])
         #expect(written.count == 5 && written.contains { $0.outcome == .accepted && $0.detail.isEmpty })
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [5])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [5])
     }
 
     @Test func `Room shrinks with what is open, and comes back`() {
-        var settings = MachineSettings()
-        settings.maxOpen = 10
-        let rig = Rig(settings)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready { $0.maxOpen = 10 }
         expect(rig.machine.room(for: partition), is: 10)
         for offset in 0..<10 { rig.receive(partition, Int64(offset), "d\(offset)") }
         expect(rig.machine.room(for: partition), is: 0)
         #expect(rig.send().count == 10)
-        rig.answer("d3")
-        rig.settle()
+        rig.finish("d3")
         expect(rig.machine.room(for: partition), is: 1)
     }
 
     @Test func `Bytes are a limit of their own, and go as soon as they are produced`() {
-        var settings = MachineSettings()
-        settings.maxOpenBytes = 20_000
-        let rig = Rig(settings)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready { $0.maxOpenBytes = 20_000 }
         let payload = #"{"aps":{"alert":"\#(String(repeating: "x", count: 3_000))"}}"#
         var taken: Int64 = 0
         while rig.machine.room(for: partition) > 0 {
@@ -408,14 +363,11 @@ struct MachineTests {
     }
 
     @Test func `With several apps, one holds at most half; the rest waits five seconds, then it is held`() {
-        var settings = MachineSettings()
-        settings.maxOpen = 8
-        let rig = Rig(settings, apps: [Rig.app, Rig.news])
+        let rig = Rig(apps: [Rig.app, Rig.news]) { $0.maxOpen = 8 }
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         let slow = rig.assignReady(0, topic: "slow")
         let other = rig.assignReady(0, topic: "other")
-        rig.wait(ms: 100)
-        rig.commit()
+        rig.commit(afterMs: 100)
         for offset in 0..<5 {
             rig.receive(slow, Int64(offset), "s\(offset)", headers: ["apns-topic": "com.example.shop"])
         }

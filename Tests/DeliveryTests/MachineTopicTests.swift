@@ -17,8 +17,7 @@ struct MachineTopicTests {
     static func answered(_ devices: [(String, UInt16, ReasonCode)], _ settings: MachineSettings = MachineSettings())
         -> Rig
     {
-        let rig = Rig(settings)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(settings)
         for (offset, device) in devices.enumerated() { rig.receive(partition, Int64(offset), device.0) }
         rig.send()
         for (device, status, reason) in devices { rig.answer(device, status, reason, atMs: status == 410 ? 1 : 0) }
@@ -124,8 +123,7 @@ struct MachineTopicTests {
 
     @Test(arguments: [false, true])
     func `A dead token of what is now or never does not wait for its topic`(isToldBefore: Bool) {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: ["apns-expiration": "0"])
         rig.send()
         if isToldBefore { rig.machine.setWritable(.unregistered, false, now: rig.now) }
@@ -141,9 +139,7 @@ struct MachineTopicTests {
     {
         let delays: [Int64] = [1_000, 60_000, 900_000]
         func kinds(readFrom tier: Int?, writable: [Bool] = [true, true, true]) -> [Production.Kind] {
-            var settings = MachineSettings()
-            settings.tiers = delays.map { .init(delayMs: $0) }
-            let rig = Rig(settings)
+            let rig = Rig { $0.tiers = delays.map { .init(delayMs: $0) } }
             for (tier, isWritable) in writable.enumerated() {
                 rig.machine.setWritable(.retry(tier: tier), isWritable, now: rig.now)
             }
@@ -187,9 +183,7 @@ struct MachineTopicTests {
 
     @Test func `include_bad_tokens: a bad token is held like a dead one; without it its result is written`() {
         for isIncluded in [false, true] {
-            var settings = MachineSettings()
-            settings.includesBadTokens = isIncluded
-            let rig = Rig(settings)
+            let rig = Rig { $0.includesBadTokens = isIncluded }
             rig.machine.setWritable(.unregistered, false, now: rig.now)
             rig.receive(rig.assignReady(), 0, "a")
             rig.send()

@@ -31,8 +31,7 @@ struct MapSpanTests {
         var settings = MachineSettings()
         settings.metadataLimit = 64
         settings.reachMargin = 1
-        let rig = Rig(settings, capacity: 10_000)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(settings, capacity: 10_000)
         var random = SplitMix64(seed: 7)
         for offset in Int64(0)..<600 {
             rig.receive(partition, offset, "d\(offset)")
@@ -58,8 +57,7 @@ struct MapSpanTests {
         var settings = MachineSettings()
         settings.ordering = .none
         settings.metadataLimit = 1_000
-        let rig = Rig(settings, apps: [Rig.app, Self.slow], capacity: 10_000)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(settings, apps: [Rig.app, Self.slow], capacity: 10_000)
         var offset: Int64 = 0
         for _ in 0..<100 {
             for _ in 0..<200 where rig.machine.room(for: partition) > 0 {
@@ -77,9 +75,7 @@ struct MapSpanTests {
     }
 
     @Test func `A full map that was read back is read through, although nothing is open`() {
-        var settings = MachineSettings()
-        settings.metadataLimit = 64
-        let rig = Rig(settings)
+        let rig = Rig { $0.metadataLimit = 64 }
         // Open are a few, far apart.
         let settled = (0..<18).map { (number: Int64) -> Range<Int64> in
             let open = number * 200
@@ -95,8 +91,7 @@ struct MapSpanTests {
             }
             for device in rig.send() { rig.answer(device) }
             rig.settle()
-            rig.wait(ms: 1_000)
-            rig.commit()
+            rig.commit(afterMs: 1_000)
         }
         #expect(offset == 4_000)
         expect(rig.machine.status(of: partition)?.committed, is: 4_000)

@@ -34,8 +34,7 @@ struct ReloadTests {
 
     @Test
     func `What is at the transport of a removed app ends as it does; the rest is held, new records are invalid`() {
-        let rig = Rig(apps: [Rig.app, Rig.news], capacity: 1)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 1)
         for (offset, device) in ["a", "b", "a", "c"].enumerated() {
             rig.receive(partition, Int64(offset), device, headers: Self.shop)
         }
@@ -58,16 +57,12 @@ struct ReloadTests {
             rig.settle().map(\.description) == [
                 "n accepted  sends 1 doubt 0", "a retry(tier: 0) attempt 0 held sends 0 doubt 0",
             ])
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [6])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [6])
         #expect(rig.isEmpty)
     }
 
     @Test func `The rest of a fan-out of a removed app is held as it is admitted`() {
-        var settings = MachineSettings()
-        settings.maxOpen = 4
-        let rig = Rig(settings, apps: [Rig.app])
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [Rig.app]) { $0.maxOpen = 4 }
         rig.receive(partition, 0, envelope: (0..<10).map { "t\($0)" })
         #expect(rig.send().count == 4)
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
@@ -79,8 +74,7 @@ struct ReloadTests {
         }
         #expect(kinds.filter { $0 == .result }.count == 4)
         #expect(kinds.filter { $0 == .retry(tier: 0) }.count == 6)
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
         #expect(rig.isEmpty)
     }
 
@@ -97,8 +91,7 @@ struct ReloadTests {
     }
 
     @Test func `A topic that the app of a record gave it stays valid when the app is gone`() {
-        let rig = Rig(capacity: 0)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(capacity: 0)
         rig.receive(partition, 0, "a")
         rig.machine.setCapacity(AppIndex(0), requests: 1, now: rig.now)
         #expect(rig.send() == ["a"])
@@ -108,8 +101,7 @@ struct ReloadTests {
 
     @Test
     func `Paused: what waits and what comes is held, what is under way goes on; and not paused, it is sent again`() {
-        let rig = Rig(capacity: 1)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(capacity: 1)
         rig.receive(partition, 0, "a")
         rig.receive(partition, 1, "b")
         rig.receive(partition, 2, "never", headers: ["apns-expiration": "0"])
@@ -127,14 +119,12 @@ struct ReloadTests {
         _ = rig.machine.replaceApps([Rig.app], now: rig.now)
         rig.receive(partition, 4, "d")
         #expect(rig.send() == ["d"])
-        rig.answer("d")
-        rig.settle()
+        rig.finish("d")
         #expect(rig.isEmpty)
     }
 
     @Test func `Paused from the start`() {
-        let rig = Rig(apps: [Self.changed(Rig.app) { $0.isPaused = true }])
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [Self.changed(Rig.app) { $0.isPaused = true }])
         rig.receive(partition, 0, "a")
         #expect(rig.send() == [])
         #expect(rig.settle().map(\.kind) == [.retry(tier: 0)])
@@ -143,8 +133,7 @@ struct ReloadTests {
     @Test
     func `Held for five minutes: from then on to the tier of 15 minutes; a new beginning is the shortest again`() {
         let paused = Self.changed(Rig.app) { $0.isPaused = true }
-        let rig = Rig(apps: [paused])
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [paused])
         var offset: Int64 = 0
         func tier(afterMs: Int64) -> [Production.Kind] {
             rig.wait(ms: afterMs)
@@ -162,8 +151,7 @@ struct ReloadTests {
 
     @Test func `Removed and there again: its devices wait for what is in flight since before`() {
         let shop = ["apns-topic": "com.example.shop"]
-        let rig = Rig(apps: [Rig.app])
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [Rig.app])
         rig.receive(partition, 0, "a")
         #expect(rig.send() == ["a"])
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
@@ -175,8 +163,7 @@ struct ReloadTests {
         rig.answer("a")
         #expect(rig.send() == ["a"])
         rig.answer("a")
-        rig.answer("b")
-        rig.settle()
+        rig.finish("b")
         #expect(rig.isEmpty)
     }
 }

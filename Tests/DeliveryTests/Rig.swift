@@ -54,6 +54,27 @@ final class Rig {
         for app in apps.indices { machine.setCapacity(AppIndex(app), requests: capacity, now: now) }
     }
 
+    convenience init(apps: [AppRoute] = [Rig.app], capacity: Int = 1_000, _ change: (inout MachineSettings) -> Void) {
+        var settings = MachineSettings()
+        change(&settings)
+        self.init(settings, apps: apps, capacity: capacity)
+    }
+
+    /// A rig and its only partition, whose first commit is acknowledged.
+    static func ready(
+        _ settings: MachineSettings = MachineSettings(), apps: [AppRoute] = [Rig.app], capacity: Int = 1_000
+    ) -> (Rig, PartitionID) {
+        let rig = Rig(settings, apps: apps, capacity: capacity)
+        return (rig, rig.assignReady())
+    }
+
+    static func ready(
+        apps: [AppRoute] = [Rig.app], capacity: Int = 1_000, _ change: (inout MachineSettings) -> Void
+    ) -> (Rig, PartitionID) {
+        let rig = Rig(apps: apps, capacity: capacity, change)
+        return (rig, rig.assignReady())
+    }
+
     static func token(_ name: String) -> String {
         String(repeating: "0", count: 64 - name.utf8.count * 2)
             + name.utf8.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
@@ -276,6 +297,13 @@ final class Rig {
         return written
     }
 
+    /// What is in flight for these devices is accepted, and everything that is written then is acknowledged.
+    @discardableResult
+    func finish(_ devices: String..., location: SourceLocation = #_sourceLocation) -> [Written] {
+        for device in devices { answer(device, location: location) }
+        return settle()
+    }
+
     // MARK: Commits
 
     struct Committed: Equatable {
@@ -303,7 +331,8 @@ final class Rig {
 
     /// Commits what there is, acknowledged.
     @discardableResult
-    func commit() -> [Committed] {
+    func commit(afterMs waitMs: Int64 = 0) -> [Committed] {
+        if waitMs > 0 { wait(ms: waitMs) }
         var all: [Committed] = []
         for group in CommitGroup.allCases {
             let entries = takeCommit(of: group)

@@ -29,16 +29,14 @@ struct ScheduledTests {
     func `What is not due goes to the longest tier that is over by then, or within the shortest delay after that`(
         inMs: Int64, tier: Int, dueMs: Int64
     ) {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: inMs))
         #expect(rig.send() == [])
         let written = rig.settle()
         #expect(written.map(\.description) == ["a retry(tier: \(tier)) attempt 0 scheduled sends 0 doubt 0"])
         #expect(written.map(\.dueMs) == [rig.now.wallMs + dueMs])
         #expect(written.map(\.notBefore) == [UInt32((rig.now.wallMs + inMs) / 1_000)])
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
         // Nothing is wrong: it is counted, and nobody is told.
         expect(rig.machine.counters.apps[0].heldByCause[Int(DeferralReason.scheduled.rawValue)], is: 1)
         #expect(rig.machine.takeEvents() == [])
@@ -60,8 +58,7 @@ struct ScheduledTests {
     }
 
     @Test func `In the past, or 0: sent at once, in its place among the others of its device`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: ["push-not-before": "0"])
         rig.receive(partition, 1, "a", headers: ["push-not-before": "1"])
         rig.receive(partition, 2, "b", headers: Self.headers(rig, inMs: 0))
@@ -96,8 +93,7 @@ struct ScheduledTests {
 
     @Test
     func `A clock that is set back between reading and sending: it waits again, and so does what is sent again`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 0))
         rig.receive(partition, 1, "a")
         rig.now.wallMs -= 1
@@ -116,14 +112,12 @@ struct ScheduledTests {
         let again = rig.settle()
         #expect(again.map(\.description) == ["b retry(tier: 0) attempt 0 scheduled sends 1 doubt 1"])
         #expect(again.map(\.dueMs) == [rig.now.wallMs + 5_000])
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [3])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [3])
         #expect(rig.isEmpty)
     }
 
     @Test func `Those that wait give up their order: a newer one of their device goes first, and waits for none`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 60_000))
         rig.receive(partition, 1, "a")
         #expect(rig.send() == ["a"])
@@ -136,9 +130,7 @@ struct ScheduledTests {
     func
         `max_age counts from that time where it is later, else from the record's timestamp; without one it never ends`()
     {
-        var settings = MachineSettings()
-        settings.maxAgeMs = Self.hourMs
-        let rig = Rig(settings)
+        let rig = Rig { $0.maxAgeMs = Self.hourMs }
         let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
         let firstMs = rig.now.wallMs - 5 * Self.hourMs
         func outcomes(_ offset: Int64, inMs: Int64, firstMs: Int64) -> [Outcome?] {
@@ -184,10 +176,7 @@ struct ScheduledTests {
     }
 
     @Test func `Further ahead than max_ahead it is invalid, and says what to do; what was taken once goes on`() {
-        var settings = MachineSettings()
-        settings.maxAheadMs = Self.hourMs
-        let rig = Rig(settings)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready { $0.maxAheadMs = Self.hourMs }
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: Self.hourMs))
         rig.receive(partition, 1, "b", headers: Self.headers(rig, inMs: Self.hourMs + 1_000))
         rig.receive(partition, 2, "c", headers: ["push-not-before": "4294967295"])
@@ -204,8 +193,7 @@ struct ScheduledTests {
     }
 
     @Test func `An envelope's is for all its tokens; what is wrong is told at once`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         let later = rig.now.wallMs / 1_000 + 60
         rig.receive(
             partition, 0, key: nil,
@@ -232,8 +220,7 @@ struct ScheduledTests {
     @Test func `Before its time it is not looked at whether its app is paused: it goes where its time says`() {
         var app = Rig.app
         app.isPaused = true
-        let rig = Rig(apps: [app])
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [app])
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: Self.hourMs))
         rig.receive(partition, 1, "b", headers: Self.headers(rig, inMs: -1_000))
         #expect(
@@ -246,15 +233,13 @@ struct ScheduledTests {
     @Test
     func `It goes to its tier only when a commit has named it; what came to be due meanwhile needs none, and is sent`()
     {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "oldest")
         #expect(rig.send() == ["oldest"])
         rig.receive(partition, 1_000_000, "a", headers: Self.headers(rig, inMs: 60_000))
         rig.receive(partition, 1_000_001, "b", headers: Self.headers(rig, inMs: 1_000, ["apns-expiration": "0"]))
         #expect(rig.settle() == [])
-        rig.wait(ms: 1_000)
-        rig.commit()
+        rig.commit(afterMs: 1_000)
         #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 0 scheduled sends 0 doubt 0"])
         #expect(rig.send() == ["b"])
     }
@@ -263,8 +248,7 @@ struct ScheduledTests {
     func
         `A partition that is given up sends nothing of it: what waits for a commit is left, what has one is in its tier`()
     {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 1_000))
         rig.receive(partition, 1_000_000, "b", headers: Self.headers(rig, inMs: 1_000))
         rig.machine.revoke([partition])
@@ -287,16 +271,14 @@ struct ScheduledTests {
         expect(rig.machine.counters.settleTimes.count, is: 0)
         rig.receive(partition, 1, "a", headers: Self.retryHeaders(rig, inMs: -5_000, firstMs: firstMs))
         rig.send()
-        rig.answer("a")
-        rig.settle()
+        rig.finish("a")
         expect(rig.machine.counters.settleTimes.count, is: 1)
         expect(rig.machine.counters.settleTimes.sumMs, is: 5_000)
     }
 
     @Test
     func `Where no tier can be written it waits, and goes to the first that can be, due no later than its time`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         for tier in 0..<3 { rig.machine.setWritable(.retry(tier: tier), false, now: rig.now) }
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 40_000))
         rig.receive(partition, 1, "b", headers: Self.headers(rig, inMs: 10_000))

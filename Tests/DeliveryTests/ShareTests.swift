@@ -15,18 +15,15 @@ struct ShareTests {
     }
 
     @Test func `A topic that is read no longer leaves its share of the bytes to the others`() {
-        var settings = MachineSettings()
-        settings.maxOpenBytes = 256 * 1_024
-        let alone = Rig(settings)
+        let alone = Rig { $0.maxOpenBytes = 256 * 1_024 }
         let whole = Self.taken(alone, alone.assignReady())
 
-        let rig = Rig(settings)
+        let rig = Rig { $0.maxOpenBytes = 256 * 1_024 }
         let other = rig.assignReady(0, topic: "other")
         let partition = rig.assignReady()
         rig.machine.revoke([other])
         rig.machine.stopWaiting([other])
-        rig.wait(ms: 1_000)
-        rig.commit()
+        rig.commit(afterMs: 1_000)
         rig.machine.release([other])
         #expect(whole > 50)
         #expect(Self.taken(rig, partition) == whole)

@@ -38,8 +38,7 @@ struct StatusTests {
         for offset in 5..<9 { rig.receive(partition, Int64(offset), "d\(offset)", timestampMs: receivedMs - 70) }
         rig.send()
         rig.wait(ms: 40)
-        rig.answer("d6")
-        rig.settle()
+        rig.finish("d6")
         rig.commit()
         let status = PartitionStatus(
             topic: "requests", partition: 0, watermark: 5, committed: 5, reach: 505, highestReceived: 8,
@@ -94,8 +93,7 @@ struct StatusTests {
         rig.doubt("d2", died: false)
         rig.send()
         rig.wait(ms: 1)
-        rig.answer("d2")
-        rig.settle()
+        rig.finish("d2")
         rig.commit()
         let app = rig.machine.counters.apps[0]
         expect([app.answerTimes[1], app.answerTimes[3], app.answerTimes.count], is: [1, 2, 3])
@@ -118,8 +116,7 @@ struct StatusTests {
             partition, 0, "a",
             headers: AgainTests.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs - 40_000))
         rig.send()
-        rig.answer("a")
-        rig.settle()
+        rig.finish("a")
         expect(rig.machine.counters.settleTimes.sumMs, is: 40_000)
         rig.receive(partition, 1, key: nil, value: nil)
     }

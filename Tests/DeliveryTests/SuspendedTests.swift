@@ -35,8 +35,7 @@ struct SuspendedTests {
         let committed = commit(rig)
         for (offset, device) in ["a", "b", "c", "b"].enumerated() { rig.receive(partition, Int64(offset), device) }
         #expect(rig.send() == ["a", "b"])
-        rig.answer("a")
-        rig.settle()
+        rig.finish("a")
         rig.machine.suspend([partition])
         return (rig, partition, committed)
     }
@@ -64,8 +63,7 @@ struct SuspendedTests {
         rig.answer("b")
         rig.answer("c")
         #expect(rig.settle().allSatisfy { $0.inDoubt == 0 && $0.attempts == 1 })
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [4])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [4])
         #expect(rig.isEmpty)
     }
 
@@ -99,22 +97,18 @@ struct SuspendedTests {
         rig.receive(other, 1, "b")
         #expect(Set(rig.send()) == ["b", "c"])
         rig.machine.release([lost])
-        for device in ["b", "c"] { rig.answer(device) }
-        rig.settle()
+        rig.finish("b", "c")
         #expect(rig.isEmpty)
     }
 
     @Test func `A fan-out goes on with the indexes that were not sent, and is admitted on`() {
-        var settings = MachineSettings()
-        settings.maxOpen = 4
-        let rig = Rig(settings, capacity: 3)
+        let rig = Rig(capacity: 3) { $0.maxOpen = 4 }
         let partition = Self.assign(rig, nil)
         let committed = Self.commit(rig)
         rig.receive(partition, 0, envelope: (0..<10).map { "t\($0)" })
         #expect(rig.send() == ["t0", "t1", "t2"])
         rig.machine.suspend([partition])
-        rig.answer("t0")
-        rig.settle()
+        rig.finish("t0")
         #expect(rig.send() == [])
         _ = Self.assign(rig, committed)
         var sent = Set(["t0", "t1", "t2"])
@@ -125,8 +119,7 @@ struct SuspendedTests {
             #expect(rig.settle().allSatisfy { $0.inDoubt == 0 })
         }
         #expect(sent.count == 10)
-        rig.wait(ms: 50)
-        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
         #expect(rig.isEmpty)
     }
 
@@ -166,8 +159,7 @@ struct SuspendedTests {
         rig.receive(partition, 0, "a")
         rig.receive(partition, 1, "b")
         rig.send()
-        rig.answer("a")
-        rig.settle()
+        rig.finish("a")
         rig.wait(ms: 50)
         let inFlight = rig.machine.takeCommit(of: .requests, now: rig.now)
         let committed = Committed(offset: inFlight[0].offset, text: inFlight[0].metadata)
@@ -194,8 +186,7 @@ struct SuspendedTests {
         Self.commit(rig)
         for (offset, device) in devices.enumerated() { rig.receive(partition, Int64(offset), device) }
         #expect(rig.send() == devices)
-        rig.answer("c")
-        rig.settle()
+        rig.finish("c")
         rig.wait(ms: 50)
         let committed = try #require(Self.commit(rig))
         rig.machine.suspend([partition])
@@ -233,8 +224,7 @@ struct SuspendedTests {
         hasOthers: Bool, limitMs: Int64
     ) {
         let (rig, lost, _) = Self.lost()
-        rig.answer("b")
-        rig.settle()
+        rig.finish("b")
         if hasOthers { rig.machine.release([rig.assign(1)]) }
         rig.wait(ms: limitMs - 1)
         expect(rig.machine.status(of: lost)?.isSuspended, is: true)
@@ -251,8 +241,7 @@ struct SuspendedTests {
     }
 
     @Test func `One that was being given up is released`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a")
         #expect(rig.send() == ["a"])
         rig.machine.revoke([partition])

@@ -232,8 +232,7 @@ struct MachineThrottleTests {
 
     @Test func `A 5xx or a lost connection slows the app down; 410, 429 and GOAWAY do not`() {
         for ending in ["503", "lost", "410", "429", "back"] {
-            let rig = Rig(capacity: 20)
-            let partition = rig.assignReady()
+            let (rig, partition) = Rig.ready(capacity: 20)
             for offset in 0..<20 { rig.receive(partition, Int64(offset), "d\(offset)") }
             rig.send()
             for device in 0..<20 {
@@ -251,8 +250,7 @@ struct MachineThrottleTests {
     }
 
     @Test func `A lost connection that leaves none does not count the capacity as none`() {
-        let rig = Rig(capacity: 20)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(capacity: 20)
         for offset in 0..<20 { rig.receive(partition, Int64(offset), "d\(offset)") }
         rig.send()
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
@@ -262,8 +260,7 @@ struct MachineThrottleTests {
     }
 
     @Test func `rate_limit: so many a second, woken by the deadline; a reload changes it`() {
-        let rig = Rig(apps: [ReloadTests.changed(Rig.app) { $0.rateLimit = 100 }])
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(apps: [ReloadTests.changed(Rig.app) { $0.rateLimit = 100 }])
         for offset in 0..<200 { rig.receive(partition, Int64(offset), "d\(offset)") }
         #expect(rig.send().count == 6)
         let startNs = rig.now.ns
@@ -282,8 +279,7 @@ struct MachineThrottleTests {
     }
 
     @Test func `429 TooManyRequests: the next one of the device waits a second, no other`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         for (offset, device) in ["a", "a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
         #expect(rig.send() == ["a", "b", "c"])
         rig.answer("a", 429, .tooManyRequests)
@@ -300,14 +296,12 @@ struct MachineThrottleTests {
         #expect(rig.send() == ["a"])
         rig.answer("a")
         #expect(rig.send() == ["a"])
-        for device in ["a", "b", "c", "d"] { rig.answer(device) }
-        rig.settle()
+        rig.finish("a", "b", "c", "d")
         #expect(rig.isEmpty)
     }
 
     @Test func `429 about our provider tokens slows no device down`() {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a")
         rig.receive(partition, 1, "a")
         rig.send()

@@ -73,8 +73,7 @@ struct TurnTests {
     }
 
     @Test func `Nothing is read while what was read before is not written; everything else goes on`() throws {
-        let rig = Rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready()
         rig.play.records = [(partition, 0, "a")]
         rig.play.isBackedUp = true
         #expect(try rig.turn().hasMore == false)
@@ -96,9 +95,7 @@ struct TurnTests {
     func `The next turn comes with the machine's deadline, or after half a second; what is left unread asks for one`()
         throws
     {
-        var settings = MachineSettings()
-        settings.maxOpen = 2
-        let rig = Rig(settings)
+        let rig = Rig { $0.maxOpen = 2 }
         let first = try rig.turn()
         #expect(first.deadlineNs == rig.now.ns + DeliveryTurn.serveEveryNs)
         #expect(!first.hasMore && first.events.isEmpty)

@@ -9,7 +9,7 @@ struct AdmissionBudget {
         /// Notifications of it that are open, and the bytes they hold.
         var open = 0
         var bytes = 0
-        /// Since when records wait for its share and none is admitted; `nil`: none wait.
+        /// Since when records wait for its share and none is admitted, if any wait.
         var fullSinceNs: Int64?
     }
 
@@ -34,7 +34,7 @@ struct AdmissionBudget {
         _ = addGroup(weight: 1)
     }
 
-    // MARK: Who shares it
+    // MARK: Shares
 
     mutating func addApp() { apps.append(App()) }
 
@@ -112,7 +112,7 @@ struct AdmissionBudget {
     /// Nothing waits for the app's share.
     mutating func endFull(app: Int) { apps[app].fullSinceNs = nil }
 
-    /// When what waits for the share of an app is held instead; `nil`: it waits for something else.
+    /// When what waits for the share of an app is deferred instead; `nil` if it waits for something else.
     func shareWaitEndNs(app: Int, oldestNs: Int64?) -> Int64? {
         guard isFull(app: app), let sinceNs = oldestNs ?? apps[app].fullSinceNs else { return nil }
         return sinceNs + Self.shareWaitNs
@@ -230,7 +230,7 @@ package struct FairShares {
         divide()
     }
 
-    /// There is more room, or less: who uses more than his share keeps it until he gives it back.
+    /// There is more room, or less: a group that uses more than its share keeps it until it gives it back.
     package mutating func setTotal(_ total: Int) {
         guard total != self.total else { return }
         self.total = total

@@ -1,13 +1,14 @@
 package import PushRecords
 
-/// Finds the app that a request is for, by name, environment and bundle id.
+/// The apps, each of which keeps its `AppIndex` as long as the machine lives. Finds the app that a request is for, by
+/// name, environment and bundle id.
 package struct AppDirectory: ~Copyable {
     /// What was found.
     package enum Match {
         /// The app, and the topic when the request names none (else its own holds): the app's bundle id, with the
         /// suffix that the push type wants.
         case app(AppIndex, defaultTopic: UnsafeRawBufferPointer)
-        /// Apple's word for it, in our words, and what of the request that is about.
+        /// Apple's reason, an explanation, and the part of the request that it is about.
         case failure(ReasonCode, StaticString, Subject)
     }
 
@@ -15,28 +16,32 @@ package struct AppDirectory: ~Copyable {
         case name, topic, nothing
     }
 
-    struct App {
-        var name: UnsafeRawBufferPointer
-        var environment: PushEnvironment
-        var bundleIDs: [UnsafeRawBufferPointer]
-        /// By `PushType.rawValue`, what a request for a device gets that names no topic. Empty: there are several
+    private struct App {
+        var route: AppRoute
+        /// A reload took it out of the configuration.
+        var isRemoved = false
+        /// The app of `AppRoute.otherEnvironment`, if it is there.
+        var other: Int?
+        var name = AppDirectory.nothing
+        var bundleIDs: [UnsafeRawBufferPointer] = []
+        /// By `PushType.rawValue`, the topic of a request for a device that names none. Empty if there are several
         /// bundle ids.
-        var defaultTopics: [UnsafeRawBufferPointer]
+        var defaultTopics: [UnsafeRawBufferPointer] = []
     }
 
     /// What Apple appends to a bundle id for certain push types.
     private static let suffixes = PushType.allCases.compactMap(\.suffix)
 
-    /// By `AppIndex`; `nil`: gone.
-    private var apps: [App?] = []
-    /// Places in `apps`, in the configuration's order.
+    /// By `AppIndex`, those that were removed too.
+    private var apps: [App] = []
+    /// The apps of the configuration, in its order.
     private var order: [Int] = []
     /// The same, by hash of a bundle id or name; several may share one.
     private var byBundleID: [UInt64: [Int]] = [:]
     private var byName: [UInt64: [Int]] = [:]
     /// Names and bundle ids are kept for good: open requests borrow them, whatever becomes of their app.
     private var owned: [String: UnsafeRawBufferPointer] = [:]
-    /// By share group: the name of the app of requests that name none; empty: there is no such app.
+    /// By share group: the name of the app of requests that name none; empty if there is no such app.
     private var defaults: [UnsafeRawBufferPointer] = []
     /// The topic asked for last by a request that named neither app nor environment, and its app.
     private var lastTopic = UnsafeRawBufferPointer(start: nil, count: 0)
@@ -46,7 +51,7 @@ package struct AppDirectory: ~Copyable {
 
     package init(_ routes: [AppRoute]) {
         lastSpace = .allocate(byteCount: Self.lastLimit, alignment: 1)
-        replace(routes, indexes: routes.indices.map { AppIndex($0) })
+        _ = replace(by: routes)
     }
 
     deinit {
@@ -54,28 +59,61 @@ package struct AppDirectory: ~Copyable {
         lastSpace.deallocate()
     }
 
-    /// From now on these are all apps there are; `indexes` names each. What was found before stays valid.
-    package mutating func replace(_ routes: [AppRoute], indexes: [AppIndex]) {
-        precondition(routes.count == indexes.count, "each route has an index")
-        apps = Array(repeating: nil, count: max(apps.count, (indexes.map(\.value).max() ?? -1) + 1))
+    // MARK: Apps
+
+    var indices: Range<Int> { apps.indices }
+    var count: Int { apps.count }
+    /// Whether there are several apps, so that one must not hold up another.
+    var areMany: Bool { order.count > 1 }
+    func route(_ app: Int) -> AppRoute { apps[app].route }
+    func isRemoved(_ app: Int) -> Bool { apps[app].isRemoved }
+    /// The app to which what this one calls a bad token is sent once.
+    func other(_ app: Int) -> Int? { apps[app].other }
+
+    /// The first app, removed or not, with the name and environment of this route.
+    func namesake(of route: AppRoute) -> Int? { apps.firstIndex { Self.isSame($0.route, route) } }
+
+    private static func isSame(_ left: AppRoute, _ right: AppRoute) -> Bool {
+        left.name == right.name && left.environment == right.environment
+    }
+
+    /// Replaces all apps. Those with the name and the environment of one that is there keep its index; new ones come
+    /// behind all others. What was found before stays valid.
+    package mutating func replace(by routes: [AppRoute]) -> AppMapping {
+        var mapping = AppMapping(indexes: [], added: [], removed: [])
+        let before = order
         order.removeAll()
         byBundleID.removeAll()
         byName.removeAll()
         lastTopic = Self.nothing
-        for (route, index) in zip(routes, indexes.map(\.value)) {
-            let name = own(route.name)
-            byName[Self.hash(name), default: []].append(index)
-            var bundleIDs: [UnsafeRawBufferPointer] = []
-            for bundleID in route.bundleIDs {
-                let bytes = own(bundleID)
-                bundleIDs.append(bytes)
-                byBundleID[Self.hash(bytes), default: []].append(index)
+        for route in routes {
+            let known = before.sorted().first { !order.contains($0) && Self.isSame(apps[$0].route, route) }
+            let index = known ?? apps.count
+            if known == nil {
+                apps.append(App(route: route))
+                mapping.added.append(AppIndex(index))
             }
-            apps[index] = App(
-                name: name, environment: route.environment, bundleIDs: bundleIDs,
-                defaultTopics: route.bundleIDs.count == 1 ? PushType.allCases.map { topic(of: $0, route) } : [])
+            mapping.indexes.append(AppIndex(index))
             order.append(index)
+            apps[index].route = route
+            apps[index].name = own(route.name)
+            apps[index].bundleIDs = route.bundleIDs.map { own($0) }
+            apps[index].defaultTopics =
+                route.bundleIDs.count == 1 ? PushType.allCases.map { topic(of: $0, route) } : []
+            byName[Self.hash(apps[index].name), default: []].append(index)
+            for bundleID in apps[index].bundleIDs { byBundleID[Self.hash(bundleID), default: []].append(index) }
         }
+        for app in before.sorted() where !order.contains(app) {
+            apps[app].isRemoved = true
+            mapping.removed.append(AppIndex(app))
+        }
+        for app in apps.indices {
+            // Also for a removed one: what is at its transport may still be called bad.
+            apps[app].other = apps[app].route.otherEnvironment.flatMap { name in
+                order.sorted().first { apps[$0].route.name == name }
+            }
+        }
+        return mapping
     }
 
     /// The only bundle id of an app with the suffix that a push type wants, unless it ends so already.
@@ -106,13 +144,12 @@ package struct AppDirectory: ~Copyable {
         return .app(AppIndex(index), defaultTopic: Self.nothing)
     }
 
-    /// The app with this name, in whatever environment; `nil`: there is none.
+    /// The app with this name, in whatever environment.
     package func index(named name: UnsafeRawBufferPointer) -> AppIndex? {
-        byName[Self.hash(name)]?.first { index in apps[index].map { Self.isEqual($0.name, name) } ?? false }
-            .map { AppIndex($0) }
+        byName[Self.hash(name)]?.first { Self.isEqual(apps[$0].name, name) }.map { AppIndex($0) }
     }
 
-    /// The bytes of a name that an app has or had, there for good; empty: none had.
+    /// The bytes of a name that an app has or had, there for good; empty if none had it.
     package func bytes(ofName name: String) -> UnsafeRawBufferPointer { owned[name] ?? Self.nothing }
 
     /// From now on this is the app of requests of that share group that name none.
@@ -121,8 +158,8 @@ package struct AppDirectory: ~Copyable {
         defaults[group] = name.map { own($0) } ?? Self.nothing
     }
 
-    /// The app that its request topic gives a request without one; `nil`: none, or the request says by its topic or
-    /// environment that it is for another.
+    /// The app that its request topic gives a request without one, unless the request says by its topic or environment
+    /// that it is for another.
     package mutating func findDefault(
         of group: Int, environment: PushEnvironment?, topic: UnsafeRawBufferPointer, pushType: PushType,
         isBroadcast: Bool = false
@@ -155,27 +192,26 @@ package struct AppDirectory: ~Copyable {
         name: UnsafeRawBufferPointer, environment: PushEnvironment?, pushType: PushType?
     ) -> Match {
         let candidates = name.isEmpty ? order : byName[Self.hash(name)] ?? []
-        var found: (index: Int, app: App)?
-        for index in candidates {
-            guard let app = apps[index], fits(app, name: name, environment: environment) else { continue }
-            guard let first = found?.app else {
-                found = (index, app)
+        var found: Int?
+        for index in candidates where fits(index, name: name, environment: environment) {
+            guard let first = found else {
+                found = index
                 continue
             }
-            guard first.bundleIDs.count == 1, app.bundleIDs.count == 1,
-                Self.isEqual(first.bundleIDs[0], app.bundleIDs[0])
+            guard apps[first].bundleIDs.count == 1, apps[index].bundleIDs.count == 1,
+                Self.isEqual(apps[first].bundleIDs[0], apps[index].bundleIDs[0])
             else {
                 return .failure(
                     .missingTopic, "several apps fit and the request names none: give push-app or apns-topic", .nothing)
             }
         }
         guard let found else { return Self.unknownApp(name) }
-        guard found.app.bundleIDs.count == 1 else {
+        guard apps[found].bundleIDs.count == 1 else {
             return .failure(
                 .missingTopic, "the app has several bundle ids and the request names none: give apns-topic", .nothing)
         }
-        let topic = pushType.map { found.app.defaultTopics[Int($0.rawValue)] } ?? found.app.bundleIDs[0]
-        return .app(AppIndex(found.index), defaultTopic: topic)
+        let topic = pushType.map { apps[found].defaultTopics[Int($0.rawValue)] } ?? apps[found].bundleIDs[0]
+        return .app(AppIndex(found), defaultTopic: topic)
     }
 
     private func firstApp(
@@ -193,19 +229,18 @@ package struct AppDirectory: ~Copyable {
         name: UnsafeRawBufferPointer, environment: PushEnvironment?, bundleID: UnsafeRawBufferPointer
     ) -> Int? {
         byBundleID[Self.hash(bundleID)]?.first { index in
-            guard let app = apps[index], fits(app, name: name, environment: environment) else { return false }
-            return app.bundleIDs.contains { Self.isEqual($0, bundleID) }
+            fits(index, name: name, environment: environment)
+                && apps[index].bundleIDs.contains { Self.isEqual($0, bundleID) }
         }
     }
 
-    private func fits(_ app: App, name: UnsafeRawBufferPointer, environment: PushEnvironment?) -> Bool {
-        (name.isEmpty || Self.isEqual(app.name, name)) && (environment == nil || app.environment == environment)
+    private func fits(_ app: Int, name: UnsafeRawBufferPointer, environment: PushEnvironment?) -> Bool {
+        (name.isEmpty || Self.isEqual(apps[app].name, name))
+            && (environment == nil || apps[app].route.environment == environment)
     }
 
     private func hasApp(named name: UnsafeRawBufferPointer, environment: PushEnvironment?) -> Bool {
-        byName[Self.hash(name)]?.contains { index in
-            apps[index].map { fits($0, name: name, environment: environment) } ?? false
-        } ?? false
+        byName[Self.hash(name)]?.contains { fits($0, name: name, environment: environment) } ?? false
     }
 
     private mutating func remember(_ topic: UnsafeRawBufferPointer, _ index: Int) {

@@ -1,7 +1,7 @@
 import PushRecords
 
 /// The queues of devices, with `ordering: device`: one notification of a device is under way, the next one when that
-/// has ended. It says who is first, and so has its turn; what then becomes of it is the machine's.
+/// has ended. It tells which one is first; the machine decides what becomes of it.
 ///
 /// A queue is a list through the notifications (`DeviceLink`), whose first one knows its end and its length.
 struct DeviceQueues: ~Copyable {

@@ -3,7 +3,7 @@ import PushRecords
 /// What waits to be sent, and what is at the transports: of each app how many requests may be unanswered at once, how
 /// many are, the queues for a free one, and what is asked back. And what is sent again after a pause.
 struct Dispatch: ~Copyable {
-    /// Who has its turn among the notifications of a device.
+    /// The order of the notifications of each device.
     var devices: DeviceQueues
     /// What may be sent now.
     var breakers = CircuitBreakers()
@@ -56,7 +56,7 @@ struct Dispatch: ~Copyable {
     // MARK: Apps
 
     /// - Parameters:
-    ///   - queueApp: an app of before whose device queues it shares; `nil` if it has its own.
+    ///   - queueApp: an earlier app whose device queues it shares; `nil` if it has its own.
     ///   - weights: those of the share groups that there are.
     mutating func addApp(_ route: AppRoute, sharingQueuesOf queueApp: Int? = nil, weights: [Int]) {
         devices.addApp(sharing: queueApp)
@@ -116,7 +116,7 @@ struct Dispatch: ~Copyable {
             capacity, apps[app].throttle.limit, apps[app].environmentGuard.limit(of: capacity))
     }
 
-    /// An answer of APNs, for those who look at all of them.
+    /// Shows an answer of APNs to the guard and the throttle.
     ///
     /// - Parameter isUndecided: the other environment has been asked about the token as well, or is to be.
     @inline(__always)
@@ -180,7 +180,7 @@ struct Dispatch: ~Copyable {
         backingOff.append(slot, in: &store)
     }
 
-    /// One whose pause is over; `nil`: none's is. It waits nowhere any more.
+    /// Takes one whose pause is over out of the list.
     mutating func nextBackedOff(in store: inout NotificationStore, nowNs: Int64) -> NotificationSlot? {
         guard let untilNs = nextBackedOffNs(in: store), untilNs <= nowNs else { return nil }
         let slot = backingOff.head
@@ -203,7 +203,7 @@ struct Dispatch: ~Copyable {
         }
     }
 
-    /// Since when the one that has waited longest for a stream of this app waits, nearly; `nil`: none waits.
+    /// Since when the one that has waited longest for a stream of this app waits, nearly.
     func oldestNs(_ app: Int, in store: borrowing NotificationStore) -> Int64? { apps[app].ready.oldestNs(in: store) }
 
     // MARK: Handing out
@@ -212,7 +212,7 @@ struct Dispatch: ~Copyable {
     var indices: Range<Int> { apps.indices }
 
     /// How many of what waits may be handed to this app's transport now, and how many with suspects, which have room of
-    /// their own; `nil`: none.
+    /// their own.
     @inline(__always)
     func freeStreams(_ app: Int, nowNs: Int64) -> (free: Int, most: Int)? {
         let free = apps[app].concurrency - apps[app].outstanding
@@ -261,7 +261,7 @@ struct Dispatch: ~Copyable {
 
     // MARK: How it stands
 
-    /// When something that waits may go by itself; `nil`: never.
+    /// When something that waits may go by itself, if ever.
     func nextDeadlineNs(in store: borrowing NotificationStore, nowNs: Int64) -> Int64? {
         var next = nextBackedOffNs(in: store)
         guard rateLimitedApps > 0 else { return next }

@@ -10,7 +10,7 @@ struct Throttle {
     /// Failures below one in so many do not count.
     private static let tolerance = 64
 
-    /// Requests in flight at most; `Int.max`: it does not limit.
+    /// The limit of requests in flight, or `Int.max` for none.
     private(set) var limit = Int.max
     private var answers = 0
     private var failures = 0
@@ -48,7 +48,7 @@ struct Throttle {
 struct RateLimit {
     /// What may be made up for at once.
     static let burstNs: Int64 = 50_000_000
-    /// Nobody is woken more often than this for the sake of a high rate.
+    /// The shortest time between two wake-ups for a high rate.
     static let pauseNs: Int64 = 5_000_000
 
     private(set) var perSecond: Int

@@ -5,7 +5,7 @@
 /// in the offsets is no pace): in offsets, or, while fan-outs are open, in notifications, which the owner counts. What
 /// a commit names may be less than the one before did: from then on no more is allowed.
 package struct SendHorizon: Equatable {
-    /// Named by the last acknowledged commit, or less, by one sent since; `nil`: none was acknowledged.
+    /// Named by the last acknowledged commit, or a lower one by a commit sent since; `nil` if none was acknowledged.
     private(set) var end: HorizonEnd?
     /// Offsets below it may be handed out, and of the one at it the indexes below `limitIndexes`: as `end`, or nothing
     /// while that is stale.
@@ -25,7 +25,7 @@ package struct SendHorizon: Equatable {
     /// Offsets, and notifications, handed out from one commit to the next, falling slowly.
     private var pace: Int64 = 0
     private var countedPace: Int64 = 0
-    /// Of a horizon that was counted: how far `advances` comes before it is short; `nil`: it was told in offsets.
+    /// For a counted horizon: the number of `advances` at which it is short; `nil` if it was set in offsets.
     private var shortAt: Int64?
     private var nextShortAt: Int64?
 
@@ -35,7 +35,7 @@ package struct SendHorizon: Equatable {
 
     package var acknowledged: Int64? { end?.offset }
 
-    /// What lies above it waits for a commit; `.none`: everything does.
+    /// What lies above it waits for a commit.
     package var allowed: HorizonEnd { isStale ? .none : end ?? .none }
 
     package var margin: Int64 { margin(pace) }
@@ -73,7 +73,7 @@ package struct SendHorizon: Equatable {
 
     /// What the commit that is made now is to name at least.
     ///
-    /// - Parameter counted: `countedMargin` notifications from `start`; `nil`: there are no fan-outs, each offset is
+    /// - Parameter counted: `countedMargin` notifications from `start`; `nil` without fan-outs, where each offset is
     ///   one.
     package mutating func next(from base: Int64, counted: HorizonEnd? = nil) -> HorizonEnd {
         let start = max(front + 1, base)
@@ -126,9 +126,9 @@ package struct SendHorizon: Equatable {
 
 /// Where a send horizon ends: all of the offsets below the last one of it, and of that one some indexes, or all.
 package struct HorizonEnd: Equatable, Comparable, Sendable {
-    /// One past the last offset; 0: none.
+    /// One past the last offset.
     package var offset: Int64
-    /// Of the last offset, only indexes below it; `.max`: all.
+    /// Of the last offset, only indexes below it, or all if it is `.max`.
     package var indexes: Int32
 
     package init(_ offset: Int64, indexes: Int32 = .max) {

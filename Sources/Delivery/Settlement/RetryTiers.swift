@@ -63,7 +63,7 @@ package struct RetryTiers: Sendable {
 
     /// The first tier of at least the delay asked for, and longer than the tier it came from; else the longest.
     ///
-    /// - Parameter previousMs: delay of the tier it was read from; 0: it comes from a request topic.
+    /// - Parameter previousMs: delay of the tier it was read from, or 0 for a request topic.
     package func tier(delayMs: Int64, previousMs: Int64) -> Int {
         writable(tiers.firstIndex { $0.delayMs >= delayMs && $0.delayMs > previousMs } ?? tiers.count - 1)
     }

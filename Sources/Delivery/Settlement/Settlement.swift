@@ -50,7 +50,7 @@ struct Settlement: ~Copyable {
         if !texts.isEmpty { texts[slot] = nil }
     }
 
-    /// Since when its token is dead, where a dead-token record is due; `nil`: none is. A 410 without a time gets none;
+    /// Since when its token is dead, where a dead-token record is due. A 410 without a time gets none;
     /// where a verdict or `include_bad_tokens` says dead, the time is that of the send.
     func deadSinceMs(_ slot: NotificationSlot, _ outcome: Outcome, in store: borrowing NotificationStore) -> Int64? {
         switch outcome {
@@ -95,7 +95,7 @@ struct Settlement: ~Copyable {
         return store[production.id.slot].unproduced == 0
     }
 
-    /// Kafka has one record of it. Returns whether it has all; `nil`: nothing of it was awaited.
+    /// Kafka has one record of it. Returns whether it has all, or `nil` if none was awaited.
     func acknowledged(_ id: NotificationID, in store: inout NotificationStore) -> Bool? {
         guard store.has(id.slot), store.isCurrent(id), store[id.slot].unacknowledged > 0 else { return nil }
         store[id.slot].unacknowledged -= 1
@@ -187,7 +187,7 @@ struct Settlement: ~Copyable {
                 productions[.unregistered].append(production)
                 continue
             }
-            // Nobody has seen its id: what is queued under the old generation is void.
+            // Its id was not given out yet: what is queued under the old generation is void.
             store[slot].renew()
             store[slot].unproduced = 0
             store[slot].unacknowledged = 0
@@ -200,7 +200,7 @@ struct Settlement: ~Copyable {
 
     /// As `DeliveryMachine.withResult`.
     ///
-    /// - Parameter tried: the environment that called the token bad before; `nil`: it is the one that is named.
+    /// - Parameter tried: the environment that called the token bad before, if it is another one than is named.
     func withResult<R>(
         _ slot: NotificationSlot, in store: borrowing NotificationStore, nowMs: Int64, tried: PushEnvironment?,
         _ body: (borrowing NotificationContent, borrowing Ending) -> R
@@ -237,7 +237,7 @@ struct Settlement: ~Copyable {
 
     /// As `DeliveryMachine.withRetry`.
     ///
-    /// - Parameter triedApp: the name of the app that called the token bad before; empty: none did.
+    /// - Parameter triedApp: the name of the app that called the token bad before, or empty.
     func withRetry<R>(
         _ slot: NotificationSlot, in store: borrowing NotificationStore, triedApp: UnsafeRawBufferPointer,
         _ body: (borrowing NotificationContent, borrowing RetryOrder) -> R

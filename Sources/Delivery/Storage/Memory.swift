@@ -4,7 +4,7 @@
 import Synchronization
 
 /// The number of an entry of one of the machine's tables. Each table has a type of its own for it, so that the compiler
-/// finds who takes one for another's.
+/// finds a slot of one table used for another.
 package protocol Slot: Hashable, Comparable, Sendable {
     var number: UInt32 { get }
     init(_ number: UInt32)

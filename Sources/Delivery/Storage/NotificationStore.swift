@@ -4,7 +4,7 @@ import PushRecords
 /// Every open notification, its record, and their bytes: what the parts of the machine share.
 ///
 /// A notification is named by its slot, and so is a record: `store[slot]` is the one or the other, by the type of the
-/// slot. Nobody else follows a pointer to one.
+/// slot. No pointer to one is kept elsewhere.
 struct NotificationStore: ~Copyable {
     private let inPlace = InPlace()
     private var notifications = Slab<Notification, NotificationSlot>(capacity: 1_024, empty: Notification())
@@ -92,7 +92,7 @@ struct NotificationStore: ~Copyable {
         records[notifications[slot].record].doubts += 1
     }
 
-    /// It is dropped: its doubt stays with its record, for the last commit's reach.
+    /// Leaves the doubt of a dropped notification with its record, for the last commit's horizon.
     mutating func leaveDoubt(_ slot: NotificationSlot) {
         if notifications[slot].tries.past == .inDoubt { notifications[slot].tries.past = .tried }
     }
@@ -135,7 +135,7 @@ struct NotificationStore: ~Copyable {
     /// Whether it is to be sent now or never: its expiration is 0.
     func isNowOrNever(_ slot: NotificationSlot) -> Bool { self[recordOf: slot].body?.pointee.expiration == 0 }
 
-    /// When it is to be sent, by the wall clock; 0: at once.
+    /// When it is to be sent, by the wall clock, or 0 for at once.
     func notBeforeMs(_ slot: NotificationSlot) -> Int64 { self[recordOf: slot].body?.pointee.notBeforeMs ?? 0 }
 
     /// Copies what is needed of a request into one block, the body of its record.
@@ -210,7 +210,7 @@ struct NotificationStore: ~Copyable {
         return BlockStore.rounded(size)
     }
 
-    /// One who needs the record's body less. Returns the bytes that became free with it, and its app.
+    /// Counts one less that needs the record's body. Returns the bytes that became free with it, and its app.
     mutating func releaseBody(_ record: RecordSlot) -> (bytes: Int, app: Int)? {
         guard let body = records[record].body else { return nil }
         records[record].holders -= 1
@@ -256,7 +256,7 @@ struct NotificationStore: ~Copyable {
         records[record].hasSettledIndexes = true
     }
 
-    /// The settled indexes of a fan-out, as bits; `nil`: none is, or it is none.
+    /// The settled indexes of a fan-out, as bits; `nil` if none is settled.
     func settledIndexes(of record: RecordSlot) -> UnsafeBufferPointer<UInt64>? {
         guard records[record].hasSettledIndexes, let words = records[record].settledIndexes else { return nil }
         return UnsafeBufferPointer(start: words, count: records[record].indexWordCount)
@@ -300,7 +300,7 @@ struct RecordOrigin {
     var place: CrashPlace
     var topic: UnsafeRawBufferPointer
     var topicHash: UInt64
-    /// Delay of its tier; 0: a request topic.
+    /// Delay of its tier, or 0 for a request topic.
     var tierDelayMs: Int64
 }
 

@@ -17,7 +17,7 @@ struct Record {
     var position: UInt64 = 0
     /// What is sent; `nil` once no notification needs it.
     var body: UnsafeMutablePointer<RecordBody>?
-    /// Settled indexes of a fan-out, as bits; `nil`: one notification.
+    /// Settled indexes of a fan-out, as bits; `nil` if it has one notification.
     var settledIndexes: UnsafeMutablePointer<UInt64>?
     /// Notifications, of which this many were admitted.
     var count: Int32 = 0
@@ -79,11 +79,11 @@ struct RecordBody {
     var inheritedDoubtEnd: Int32
     /// Attempts used up.
     var attempt: Int32
-    /// Delay of the tier it was read from; 0: a request topic.
+    /// Delay of the tier it was read from, or 0 for a request topic.
     var tierDelayMs: Int64
     /// Of the topic it was read from.
     var topicHash: UInt64
-    /// When its notifications are to be sent, in seconds since the epoch; 0: at once.
+    /// When its notifications are to be sent, in seconds since the epoch, or 0 for at once.
     var notBefore: UInt32
     /// What the result of each notification repeats of it, beyond what every result has.
     var repeatedBytes: Int32 = 0
@@ -94,7 +94,7 @@ struct RecordBody {
     /// No notification of it is handed out before, by the wall clock.
     @inline(__always)
     var notBeforeMs: Int64 { Int64(notBefore) &* 1_000 }
-    /// The producer's own; `.none`: none.
+    /// The producer's own id, or `.none`.
     var apnsID: NotificationUUID { headers.apnsID }
 
     /// No app that is configured here, where there was one.
@@ -102,7 +102,7 @@ struct RecordBody {
     /// Bytes of a result that are not counted: what every one has is bounded by the number of notifications.
     static let fixedResultBytes = 512
 
-    /// The id that the request of a notification carries; `.none`: Apple makes one.
+    /// The id that the request of a notification carries, or `.none` if Apple makes one.
     ///
     /// - Parameter isDerived: it spells the request's place, where the producer gave none.
     @inline(__always)

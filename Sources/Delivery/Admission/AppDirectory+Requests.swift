@@ -1,29 +1,23 @@
 import PushRecords
 
-/// Reads records into requests, and finds the app that each is for.
-struct RequestReader: ~Copyable {
-    var parser: RequestParser
-    var directory = AppDirectory([])
-
-    init(copyHeaders: [String]) { parser = RequestParser(copyHeaders: copyHeaders) }
-
+extension AppDirectory {
     /// The app that called the token of a retry record bad before, or else the one that was found.
     func firstApp(_ request: ParsedRequest, foundApp: AppIndex) -> Int32 {
         guard let tried = request.retry?.triedApp, !tried.isEmpty else { return Int32(foundApp.value) }
-        return directory.index(named: tried).map { Int32($0.value) } ?? RecordBody.unknownApp
+        return index(named: tried).map { Int32($0.value) } ?? RecordBody.unknownApp
     }
 
     /// - Parameter group: the share group of its topic, which may name the app of requests that name none.
     mutating func findApp(_ request: ParsedRequest, of group: Int) -> AppDirectory.Match {
         let isBroadcast = request.target == .channel
         if request.app.isEmpty,
-            let match = directory.findDefault(
+            let match = findDefault(
                 of: group, environment: request.environment, topic: request.headers.topic,
                 pushType: request.headers.pushType, isBroadcast: isBroadcast)
         {
             return match
         }
-        let match = directory.find(
+        let match = find(
             name: request.app, environment: request.environment, topic: request.headers.topic,
             pushType: request.headers.pushType, isBroadcast: isBroadcast)
         // The worker that wrote a retry record knew the app; here it may have another name, while workers are replaced
@@ -32,12 +26,12 @@ struct RequestReader: ~Copyable {
             return match
         }
         let noName = UnsafeRawBufferPointer(start: nil, count: 0)
-        let byTopic = directory.find(
+        let byTopic = find(
             name: noName, environment: request.environment, topic: request.headers.topic,
             pushType: request.headers.pushType, isBroadcast: isBroadcast)
         // No app here sends to the other environment: the request belongs to the app that sent it there again.
         guard case .failure = byTopic, let tried = request.retry?.triedApp, !tried.isEmpty else { return byTopic }
-        return directory.find(
+        return find(
             name: tried, environment: nil, topic: request.headers.topic, pushType: request.headers.pushType,
             isBroadcast: isBroadcast)
     }
