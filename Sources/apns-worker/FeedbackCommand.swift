@@ -61,35 +61,35 @@ private func read(
 ) -> ExitCode {
     let signals = StopSignals()
     let logger = Logger(levels: LevelTable(.critical), format: configuration.log.format)
+    let topic = configuration.unregistered.topic
     var isFine = true
-    let run: FeedbackRun
+    var stops = 0
+    var saidNs: Int64?
     do throws(StartFailure) {
-        run = try FeedbackRun(apps, topic: configuration.unregistered.topic, cluster, logger: logger) { answer in
-            isFine = isFine && answer.failure == nil
-            report(answer, topic: configuration.unregistered.topic)
-        }
+        let ending = try FeedbackRun.run(
+            apps, topic: topic, cluster, logger: logger, timeoutNs: options.deadline.nanoseconds,
+            stopRequest: {
+                if signals.came(withinMs: 0) { stops += 1 }
+                return stops == 0 ? .none : stops == 1 ? .finish : .giveUp
+            },
+            onOutcome: { outcome in
+                isFine = isFine && outcome.failure == nil
+                report(outcome, topic: topic)
+            },
+            onDelay: { reason in
+                let nowNs = LoopTime.read().monotonicNs
+                guard nowNs - (saidNs ?? .min / 2) >= 10_000_000_000 else { return }
+                saidNs = nowNs
+                complain("apns-worker feedback: nothing is read before Kafka can take it: \(reason); trying again")
+            })
+        return isFine && say(ending) ? .fine : .failed
     } catch {
         for line in error.lines { complain(line) }
         return .wrongConfiguration
     }
-    var stops = 0
-    var saidNs: Int64?
-    let ending = run.run(
-        timeoutNs: options.deadline.nanoseconds,
-        stopRequest: {
-            if signals.came(withinMs: 0) { stops += 1 }
-            return stops == 0 ? .none : stops == 1 ? .finish : .giveUp
-        },
-        onDelay: { reason in
-            let nowNs = LoopTime.read().monotonicNs
-            guard nowNs - (saidNs ?? .min / 2) >= 10_000_000_000 else { return }
-            saidNs = nowNs
-            complain("apns-worker feedback: nothing is read before Kafka can take it: \(reason); trying again")
-        })
-    return isFine && say(ending) ? .fine : .failed
 }
 
-private func report(_ answer: FeedbackRun.Answer, topic: String) {
+private func report(_ answer: FeedbackOutcome, topic: String) {
     let skipped = answer.skipped > 0 ? ", \(answer.skipped) of a length that none has left out" : ""
     say("\(answer.app): \(answer.tokens) dead tokens written to \(topic)\(skipped)\n")
     if let failure = answer.failure {

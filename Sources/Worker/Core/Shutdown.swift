@@ -59,7 +59,7 @@ final class Shutdown {
             // What is open of a log that is gone belongs to no partition of this worker any more: it has as long as
             // what is on connections. So has what was sent for a group that could not be left.
             let isOpen = machine.hasDetached || failure != nil && machine.gauges.inFlight.contains { $0 > 0 }
-            let isReading = feedback?.isIdle == false
+            let isReading = feedback?.hasFinished == false
             let isWaiting = !staying.isEmpty || (isOpen || isReading) && now.ns < deadlineNs - Self.leaveNs
             guard !isWaiting || now.ns >= deadlineNs else { return false }
             if !staying.isEmpty {
