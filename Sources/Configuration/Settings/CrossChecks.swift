@@ -1,15 +1,14 @@
 internal import PushRecords
 
-// What no single key can be right or wrong about.
-
 extension WorkerConfiguration {
+    /// Checks the rules that involve several keys.
     func check(_ reading: Reading) {
         checkTopics(reading)
         checkApps(reading)
         checkTimes(reading)
     }
 
-    /// What the group waits for: a member that drains for longer than that is put out, and drains in vain.
+    /// The group removes a member that drains for longer than `max.poll.interval.ms`.
     private func checkTimes(_ reading: Reading) {
         let poll = kafka.milliseconds(ofConsumerProperty: "max.poll.interval.ms", default: 300_000)
         let heartbeat = kafka.milliseconds(ofConsumerProperty: "heartbeat.interval.ms", default: 3_000)
@@ -39,7 +38,7 @@ extension WorkerConfiguration {
     /// How long the last commit of a rebalance may take, beyond `drain.rebalance`.
     package static let lastCommitMs: Int64 = 5_000
 
-    /// No topic has two uses, and no pattern reads what the worker itself writes: it would answer its own answers.
+    /// No topic has two uses, and no pattern matches a topic that the worker writes: it would answer its own answers.
     private func checkTopics(_ reading: Reading) {
         var uses: [String: String] = [:]
         for (index, topic) in requestTopics.enumerated() {
@@ -89,7 +88,7 @@ extension WorkerConfiguration {
         return "no app has the name \(quoted(name))\(advice)"
     }
 
-    /// What an app sends on has to find a place there, or a bad token would be no app's.
+    /// The app of the other environment must accept every notification that is sent on to it.
     private func checkOtherEnvironment(_ index: Int, _ names: [String], _ reading: Reading) {
         let app = apps[index]
         guard let name = app.otherEnvironment else { return }
@@ -114,8 +113,8 @@ extension WorkerConfiguration {
 }
 
 extension KafkaSettings {
-    /// The value that a consumer has of a librdkafka property, and where it stands: the last one of the most particular
-    /// section. What is no number is for librdkafka to refuse.
+    /// A consumer's value of a librdkafka property and its place: the last one of the most specific section. librdkafka
+    /// refuses values that are no numbers.
     fileprivate func milliseconds(
         ofConsumerProperty name: String, default: Int64
     ) -> (value: Int64, path: String) {
