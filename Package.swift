@@ -79,7 +79,7 @@ let package = Package(
         + module("TLS", ["COpenSSL", "CLinux"], settings: wrapper)
         + module("HTTP2", ["CNghttp2"], settings: wrapper, tests: ["Bytes"])
         + module("YAML", ["CYAML"], settings: wrapper)
-        + module("HTTPServer", ["EventLoop", "CMicrohttpd"], settings: wrapper)
+        + module("HTTPServer", ["CMicrohttpd"], settings: wrapper)
         + module("EventLoop", ["CLinux", "Bytes"], settings: wrapper)
         + module("Network", ["EventLoop", "TLS", "CLinux", "Bytes"], settings: wrapper)
         + module("PushRecords", ["JSON", "Bytes"], resources: schemas, tests: ["TestSupport"])

@@ -252,7 +252,7 @@ private final class Frames: @unchecked Sendable {
         return { [self] app, index, emit in
             emits.append(emit)
             let transport = FrameTransport(index, loop, self, emit)
-            return AppTransport(transport: transport, isBinary: false) { [self] _ in note { $0.replaced += 1 } }
+            return AppTransport(isBinary: false, handle: transport.handle) { [self] _ in note { $0.replaced += 1 } }
         }
     }
 
@@ -270,7 +270,7 @@ private final class Frames: @unchecked Sendable {
     }
 }
 
-private final class FrameTransport: Transport {
+private final class FrameTransport {
     private let app: AppIndex
     private let loop: Loop
     private let frames: Frames

@@ -14,7 +14,8 @@ package struct LogFlags: Hashable, Sendable {
         ) { flags, text throws(UsageError) in flags.level = try OptionValue.choice(text) },
         .init(
             "log-part", value: "PART=LEVEL",
-            "The same for one part, in place of its level in log.parts: \(words(Part.self)); may be given more than once."
+            "The same for one part, in place of its level in log.parts: \(words(Part.self)); may be given more than "
+                + "once."
         ) { flags, text throws(UsageError) in
             guard let sign = text.firstIndex(of: "=") else {
                 throw UsageError("expected PART=LEVEL, such as apns=debug, found \(quoted(text))")

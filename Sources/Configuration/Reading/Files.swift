@@ -15,8 +15,8 @@ package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String { "cannot read \(path): \(reason)" }
 }
 
-/// Reads a whole file, and refuses one that is longer than `limit` bytes. It may be a pipe, except on a thread that reads
-/// regular files only (`linux_read_regular_files_only`).
+/// Reads a whole file, and refuses one that is longer than `limit` bytes. It may be a pipe, except on a thread that
+/// reads regular files only (`linux_read_regular_files_only`).
 ///
 /// - Parameter isReady: waits until a descriptor can be read, and returns false if nothing came in time. With `nil`,
 ///   reading waits for a pipe and its writer as long as it takes.

@@ -64,8 +64,8 @@ struct Section {
         section.finish()
     }
 
-    /// Reads an optional mapping, and refuses each key that `body` does not ask for. Without the mapping, `body` reads an
-    /// empty one, so that all its keys are known as suggestions. It must not ask for required keys.
+    /// Reads an optional mapping, and refuses each key that `body` does not ask for. Without the mapping, `body` reads
+    /// an empty one, so that all its keys are known as suggestions. It must not ask for required keys.
     mutating func section(_ name: String, _ body: (inout Section) -> Void) {
         let empty = Section([], path: path(of: name), mark: mark, reading: reading)
         guard var section = value(name).map({ $0.section() }) ?? empty else { return }

@@ -157,8 +157,8 @@ struct SubstitutionError: Error, Equatable {
     var text: String
 }
 
-/// Replaces `${NAME}` and `${NAME:-default}` (used when the variable is unset or empty) by the environment's values, and
-/// `$$` by a dollar. Any other dollar stays. Values of variables are not substituted again.
+/// Replaces `${NAME}` and `${NAME:-default}` (used when the variable is unset or empty) by the environment's values,
+/// and `$$` by a dollar. Any other dollar stays. Values of variables are not substituted again.
 func substituted(_ text: String, from environment: (String) -> String?) throws(SubstitutionError) -> String {
     guard text.utf8.contains(UInt8(ascii: "$")) else { return text }
     var result = ""

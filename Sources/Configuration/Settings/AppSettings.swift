@@ -159,7 +159,8 @@ extension AppSettings {
         if !section.has("host") {
             section.reading.refuse(
                 section.path(of: "host"),
-                "is missing: Apple's own gateways are gone since March 2021; give the host that speaks the binary protocol",
+                "is missing: Apple's own gateways are gone since March 2021; give the host that speaks the binary "
+                    + "protocol",
                 at: section.mark)
         }
         if let feedback = binary?.feedback, feedback.host == host, feedback.port == port {

@@ -16,9 +16,9 @@ extension WorkerConfiguration {
         if drain.rebalance.milliseconds + Self.lastCommitMs > poll.value {
             reading.refuse(
                 reading.isGiven("drain.rebalance") ? "drain.rebalance" : poll.path,
-                "drain.rebalance (\(Quantity.text(drain.rebalance))) and \(Self.lastCommitMs / 1_000) s for the last commit "
-                    + "must fit max.poll.interval.ms (\(poll.value) ms), or the group puts the worker out while it drains; "
-                    + "shorten the one, or set the other under kafka.consumer")
+                "drain.rebalance (\(Quantity.text(drain.rebalance))) and \(Self.lastCommitMs / 1_000) s for the last "
+                    + "commit must fit max.poll.interval.ms (\(poll.value) ms), or the group puts the worker out while "
+                    + "it drains; shorten the one, or set the other under kafka.consumer")
         }
         if session > poll.value {
             reading.refuse(
@@ -30,8 +30,8 @@ extension WorkerConfiguration {
             reading.refuse(
                 reading.isGiven(heartbeat.path) ? heartbeat.path : "kafka.session_timeout",
                 "heartbeat.interval.ms (\(heartbeat.value) ms) must be below session_timeout "
-                    + "(\(Quantity.text(kafka.sessionTimeout))), at best a third of it, or the group forgets the worker "
-                    + "between two heartbeats; it is set under kafka.consumer")
+                    + "(\(Quantity.text(kafka.sessionTimeout))), at best a third of it, or the group forgets the "
+                    + "worker between two heartbeats; it is set under kafka.consumer")
         }
     }
 

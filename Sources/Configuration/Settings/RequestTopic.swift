@@ -7,8 +7,8 @@ package struct RequestTopic: Hashable, Sendable {
     /// Its share where streams and memory are scarce, 1 to 1,000. A topic that several entries match has the weight of
     /// the entry with its own name, else of the first pattern.
     package var weight: Int
-    /// The name of the app for requests that name neither an app nor another app's topic. Without it, requests must name
-    /// one of several apps. It comes from the same entry as the weight.
+    /// The name of the app for requests that name neither an app nor another app's topic. Without it, requests must
+    /// name one of several apps. It comes from the same entry as the weight.
     package var app: String?
 
     package init(name: String, weight: Int = 1, app: String? = nil) {

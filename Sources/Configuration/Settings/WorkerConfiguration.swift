@@ -144,8 +144,8 @@ extension ResultSettings {
                     item.refuse("results have a header \(name) of their own")
                 } else if name.lowercased().hasPrefix("apns-") {
                     item.refuse(
-                        "\(quoted(name)) is Apple's: what a request says to Apple is no result's; give what results are "
-                            + "told apart by a header of its own, such as x-campaign")
+                        "\(quoted(name)) is Apple's: what a request says to Apple is no result's; give what results "
+                            + "are told apart by a header of its own, such as x-campaign")
                 } else if name.lowercased().hasPrefix("push-") {
                     item.refuse(
                         "\(quoted(name)) is the worker's own; give what results are told apart by a header of its own, "

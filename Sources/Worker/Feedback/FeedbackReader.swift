@@ -173,7 +173,10 @@ final class FeedbackReader {
             }
             logger.log(
                 .critical, .apns,
-                "DEAD TOKENS ARE LOST: the feedback service told them and forgot them, and Kafka did not acknowledge them",
+                """
+                DEAD TOKENS ARE LOST: the feedback service told them and forgot them, and Kafka did not acknowledge \
+                them
+                """,
                 about: read.app.name,
                 [
                     "app": "\(read.app.name)", "lost": .count(read.waiting), "written": .count(read.acknowledged),

@@ -6,8 +6,8 @@ internal import Network
 
 /// One transport of an app, and how to give it other settings. Net thread.
 struct AppTransport {
-    let transport: any Transport
     let isBinary: Bool
+    let handle: (TransportCommand) -> Void
     /// Makes the next connections as the app says: with another credential, host or trust. Present connections finish
     /// what is on them. The app speaks the same protocol.
     let replace: (LoadedApp) -> Void
@@ -35,14 +35,14 @@ struct AppTransport {
                 let transport = BinaryTransport(
                     app: index, configuration: app.binaryConfiguration(times.longestWindowNs), loop: loop,
                     dialer: dialer, emit: emit)
-                return AppTransport(transport: transport, isBinary: true) {
+                return AppTransport(isBinary: true, handle: transport.handle) {
                     transport.replace(configuration: $0.binaryConfiguration(times.longestWindowNs))
                 }
             }
             let transport = APNsTransport(
                 app: index, configuration: http2(app), token: tokens.token(of: app), loop: loop, dialer: dialer,
                 emit: emit)
-            return AppTransport(transport: transport, isBinary: false) {
+            return AppTransport(isBinary: false, handle: transport.handle) {
                 transport.replace(configuration: http2($0), token: tokens.token(of: $0))
             }
         }

@@ -130,8 +130,8 @@ private final class SwitchingTransport {
 
     func handle(_ command: TransportCommand) {
         // Each transport knows which of the recalled requests it has.
-        if case .recall = command { for former in leaving.values { former.transport.handle(command) } }
-        current?.transport.handle(command)
+        if case .recall = command { for former in leaving.values { former.handle(command) } }
+        current?.handle(command)
     }
 
     func connect(as app: LoadedApp) {
@@ -148,7 +148,7 @@ private final class SwitchingTransport {
             ])
         }
         current = make(app, index) { [weak self, number] in self?.take($0, from: number) }
-        former?.transport.handle(.close)
+        former?.handle(.close)
     }
 
     private func take(_ events: [TransportEvent], from source: Int) {
