@@ -1,14 +1,14 @@
 import Glibc
 import YAML
 
-/// A configuration that may be used, and what is odd about it.
+/// A configuration that can be used, and warnings about it.
 package struct LoadedConfiguration: Hashable, Sendable {
     package var configuration: WorkerConfiguration
     /// Each one line, as in `ConfigurationError`.
     package var warnings: [String]
 }
 
-/// What `run`, `check` and `channels` take instead of a file: one app, everything else by default.
+/// The flags that `run`, `check` and `channels` take instead of a file: one app, and defaults for everything else.
 package struct AppFlags: Hashable, Sendable {
     package var bootstrapServers: String?
     package var keyFile: String?
@@ -70,16 +70,9 @@ extension WorkerConfiguration {
 
     /// Checks what flags say; errors name the flag.
     package static func load(flags: AppFlags) throws(ConfigurationError) -> LoadedConfiguration {
-        let reading = Reading(
-            .flags([
-                "kafka.bootstrap_servers": "--bootstrap-servers", "apps[0].token.key_file": "--key-file",
-                "apps[0].token": "--key-file", "apps[0].token.key_id": "--key-id",
-                "apps[0].token.team_id": "--team-id", "apps[0].bundle_ids": "--bundle-id",
-                "apps[0].environment": "--environment", "apps[0].host": "--host", "apps[0].port": "--port",
-                "apps[0].tls.ca_file": "--ca-file", "apps[0].broadcast.manage_host": "--manage-host",
-                "apps[0].broadcast.manage_port": "--manage-port",
-            ]), environment: nil, folder: "")
-        return try load(flags.tree, reading, isComplete: true)
+        var places = Dictionary(uniqueKeysWithValues: flags.values.map { ($0.path, $0.flag) })
+        places["apps[0].token"] = "--key-file"
+        return try load(flags.tree, Reading(.flags(places), environment: nil, folder: ""), isComplete: true)
     }
 
     private static func load(
@@ -105,35 +98,43 @@ extension WorkerConfiguration {
 }
 
 extension AppFlags {
-    /// The document that says the same, so that both are checked by the same code.
+    fileprivate var values: [(flag: String, path: String, value: Node?)] {
+        func scalar(_ text: String) -> Node { Node(.scalar(text, isPlain: false), at: Self.mark) }
+        return [
+            ("--bootstrap-servers", "kafka.bootstrap_servers", bootstrapServers.map(scalar)),
+            (
+                "--bundle-id", "apps[0].bundle_ids",
+                bundleIDs.isEmpty ? nil : Node(.sequence(bundleIDs.map(scalar)), at: Self.mark)
+            ),
+            ("--environment", "apps[0].environment", environment.map(scalar)),
+            ("--host", "apps[0].host", host.map(scalar)), ("--port", "apps[0].port", port.map(scalar)),
+            ("--key-file", "apps[0].token.key_file", keyFile.map(scalar)),
+            ("--key-id", "apps[0].token.key_id", keyID.map(scalar)),
+            ("--team-id", "apps[0].token.team_id", teamID.map(scalar)),
+            ("--ca-file", "apps[0].tls.ca_file", caFile.map(scalar)),
+            ("--manage-host", "apps[0].broadcast.manage_host", manageHost.map(scalar)),
+            ("--manage-port", "apps[0].broadcast.manage_port", managePort.map(scalar)),
+        ]
+    }
+
+    private static let mark = Mark(line: 1, column: 1)
+
+    /// The document that says the same, so that the same code checks both.
     fileprivate var tree: Node {
-        let mark = Mark(line: 1, column: 1)
-        func scalar(_ text: String) -> Node { Node(.scalar(text, isPlain: false), at: mark) }
-        func mapping(_ entries: [(String, Node?)]) -> Node {
-            let given = entries.compactMap { name, node in node.map { Entry(name: name, at: mark, value: $0) } }
-            return Node(.mapping(given), at: mark)
+        func mapping(_ prefix: String, _ more: [Entry] = []) -> Node {
+            let entries = values.compactMap { value -> Entry? in
+                guard let node = value.value, value.path.hasPrefix(prefix) else { return nil }
+                let name = String(value.path.dropFirst(prefix.count))
+                return name.contains(".") ? nil : Entry(name: name, at: Self.mark, value: node)
+            }
+            return Node(.mapping(more + entries), at: Self.mark)
         }
-        let app = mapping([
-            ("name", scalar("default")),
-            ("bundle_ids", bundleIDs.isEmpty ? nil : Node(.sequence(bundleIDs.map(scalar)), at: mark)),
-            ("environment", environment.map(scalar)),
-            ("host", host.map(scalar)),
-            ("port", port.map(scalar)),
-            (
-                "token",
-                mapping([
-                    ("key_file", keyFile.map(scalar)), ("key_id", keyID.map(scalar)), ("team_id", teamID.map(scalar)),
-                ])
-            ),
-            ("tls", caFile.map { mapping([("ca_file", scalar($0))]) }),
-            (
-                "broadcast",
-                mapping([("manage_host", manageHost.map(scalar)), ("manage_port", managePort.map(scalar))])
-            ),
-        ])
-        return mapping([
-            ("kafka", mapping([("bootstrap_servers", bootstrapServers.map(scalar))])),
-            ("apps", Node(.sequence([app]), at: mark)),
-        ])
+        func entry(_ name: String, _ value: Node) -> Entry { Entry(name: name, at: Self.mark, value: value) }
+        let app = mapping(
+            "apps[0].",
+            [entry("name", Node(.scalar("default", isPlain: false), at: Self.mark))]
+                + ["token", "tls", "broadcast"].map { entry($0, mapping("apps[0].\($0).")) })
+        let apps = Node(.sequence([app]), at: Self.mark)
+        return Node(.mapping([entry("kafka", mapping("kafka.")), entry("apps", apps)]), at: Self.mark)
     }
 }

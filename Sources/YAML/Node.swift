@@ -1,4 +1,4 @@
-/// Where a node begins in its document; both count from 1, columns in characters.
+/// The place where a node begins in its document. Lines and columns count from 1, columns in characters.
 package struct Mark: Hashable, Comparable, Sendable {
     package var line: Int
     package var column: Int
@@ -13,13 +13,13 @@ package struct Mark: Hashable, Comparable, Sendable {
     }
 }
 
-/// A value of a document and where it stands. Scalars are text: what they mean is for the reader to say.
+/// A value of a document and its place. Scalars are text, whose meaning is up to the reader.
 package struct Node: Hashable, Sendable {
     package enum Content: Hashable, Sendable {
-        /// `isPlain`: written without quotes and not as a block, so that `null`, `~` and nothing may mean "no value".
+        /// `isPlain`: without quotes and not as a block, so that `null`, `~` and nothing may mean "no value".
         case scalar(String, isPlain: Bool)
         case sequence([Node])
-        /// In the order of the document; no name stands twice.
+        /// In the order of the document, without duplicate names.
         case mapping([Entry])
     }
 
@@ -38,7 +38,7 @@ package struct Node: Hashable, Sendable {
     }
 }
 
-/// One `name: value` of a mapping; `mark` is the name's.
+/// One `name: value` of a mapping. `mark` is the name's place.
 package struct Entry: Hashable, Sendable {
     package var name: String
     package var mark: Mark
@@ -51,16 +51,16 @@ package struct Entry: Hashable, Sendable {
     }
 }
 
-/// What a document held, and everything that is wrong with it as YAML.
+/// The content of a document, and everything that is wrong with it as YAML.
 package struct Document: Hashable, Sendable {
     /// Why a document, or a part of it, was refused.
     package struct Problem: Hashable, Sendable {
         package var mark: Mark
-        /// May quote the document: the reader of a log wants it escaped.
+        /// May quote the document, so a log has to escape it.
         package var text: String
     }
 
-    /// More than a document of this product ever needs; what exceeds a limit is refused, not cut.
+    /// Limits above what a configuration needs. A document that exceeds one is refused, not cut.
     package struct Limits: Hashable, Sendable {
         package var bytes = 1 << 20
         package var depth = 32
@@ -69,22 +69,21 @@ package struct Document: Hashable, Sendable {
         package init() {}
     }
 
-    /// `nil` when the document is empty, or when it could not be read to its end.
+    /// `nil` if the document is empty or could not be read to its end.
     package var root: Node?
-    /// In the order of the document; empty for a good one. A syntax error ends reading, so it is the last.
+    /// In the order of the document. A syntax error ends reading, so it is the last.
     package var problems: [Problem]
 
-    /// Reads one UTF-8 document. Refused: a second document, anchors, aliases, tags, a name that stands twice in a
-    /// mapping or is not a scalar, and whatever exceeds `limits`.
+    /// Reads one UTF-8 document. Refuses a second document, anchors, aliases, tags, duplicate names in a mapping, names
+    /// that are not scalars, and whatever exceeds `limits`.
     package init(utf8 bytes: [UInt8], limits: Limits = Limits()) {
         guard bytes.count <= limits.bytes else {
             let text = "the document has \(bytes.count) bytes; at most \(limits.bytes) are read"
             self.init(root: nil, problems: [Problem(mark: Mark(line: 1, column: 1), text: text)])
             return
         }
-        var builder = TreeBuilder(limits: limits)
-        EventParser.forEachEvent(in: bytes) { builder.take($0) }
-        self.init(root: builder.isComplete ? builder.root : nil, problems: builder.problems)
+        let parser = DocumentParser(reading: bytes, limits: limits)
+        self.init(root: parser.root, problems: parser.problems)
     }
 
     private init(root: Node?, problems: [Problem]) {

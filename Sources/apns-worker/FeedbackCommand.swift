@@ -45,20 +45,20 @@ func readFeedback(_ arguments: [String]) throws -> ExitCode {
     let logger = Logger(levels: LevelTable(.critical), format: configuration.log.format)
     let topic = configuration.unregistered.topic
     var isFine = true
-    let run = try FeedbackRun(apps, topic: topic, cluster, logger: logger) { answer in
-        let skipped = answer.skipped > 0 ? ", \(answer.skipped) of a length that none has left out" : ""
-        say("\(answer.app): \(answer.tokens) dead tokens written to \(topic)\(skipped)\n")
-        guard let failure = answer.failure else { return }
-        isFine = false
-        complain("apns-worker feedback: \(answer.app): it could not be read to its end: \(failure)")
-    }
     var stops = 0
     let troubles = Troubles()
-    let ending = run.run(
-        timeoutNs: options.deadline.nanoseconds,
+    let ending = try FeedbackRun.run(
+        apps, topic: topic, cluster, logger: logger, timeoutNs: options.deadline.nanoseconds,
         stopRequest: {
             if signals.take() { stops += 1 }
             return stops == 0 ? .none : stops == 1 ? .finish : .giveUp
+        },
+        onOutcome: { outcome in
+            let skipped = outcome.skipped > 0 ? ", \(outcome.skipped) of a length that none has left out" : ""
+            say("\(outcome.app): \(outcome.tokens) dead tokens written to \(topic)\(skipped)\n")
+            guard let failure = outcome.failure else { return }
+            isFine = false
+            complain("apns-worker feedback: \(outcome.app): it could not be read to its end: \(failure)")
         },
         onDelay: { troubles.say("apns-worker feedback: nothing is read before Kafka can take it: \($0)") })
     for app in ending.unread { complain("apns-worker feedback: \(app): was not read; it has lost nothing") }

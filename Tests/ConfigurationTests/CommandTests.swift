@@ -8,7 +8,7 @@ private let program: URL? = {
     return FileManager.default.isExecutableFile(atPath: place.path) ? place : nil
 }()
 
-/// What the built program says about wrong usage and wrong configurations: one line on standard error, sysexits' code.
+/// The built program's answer to wrong usage and wrong configurations: one line on standard error, sysexits' code.
 @Suite(.enabled(if: program != nil, "apns-worker is not built beside the tests"))
 struct CommandTests {
     private func run(_ arguments: [String]) throws -> (code: Int32, output: String, errors: String) {
@@ -64,11 +64,8 @@ struct CommandTests {
             ),
             (
                 ["run", "-c", "x", "--log-level", "debgu"], 64,
-                "apns-worker run: --log-level: there is no level \"debgu\"; did you mean debug? (see apns-worker run --help)"
-            ),
-            (
-                ["run", "-c", "x", "--log-part", "apn=debug"], 64,
-                "apns-worker run: --log-part: there is no part \"apn\"; did you mean apns? (see apns-worker run --help)"
+                "apns-worker run: --log-level: expected one of trace, debug, info, notice, warning, error, critical, found "
+                    + "\"debgu\" (see apns-worker run --help)"
             ),
             (
                 ["run", "--log-level", "debug"], 64,
@@ -99,7 +96,7 @@ struct CommandTests {
                     + "(see apns-worker simulate --help)"
             ),
         ] as [([String], Int32, String)])
-    func wrongUsageIsOneLine(arguments: [String], code: Int32, line: String) throws {
+    func `Wrong usage is one line`(arguments: [String], code: Int32, line: String) throws {
         let ended = try run(arguments)
         #expect(ended.errors == line + "\n")
         #expect(ended.output.isEmpty)
@@ -117,13 +114,13 @@ struct CommandTests {
     }
 
     @Test(arguments: ["run", "demo"])
-    func `What logs takes its levels`(command: String) throws {
+    func `Commands that log take levels`(command: String) throws {
         let help = try run([command, "--help"]).output
         #expect(help.contains("--log-level LEVEL ") && help.contains("--log-part PART=LEVEL "))
         #expect(help.contains("critical") && help.contains("simulator;"))
     }
 
-    @Test func `Version is one line`() throws {
+    @Test func `The version is one line`() throws {
         let ended = try run(["--version"])
         #expect(ended.output.split(separator: "\n").count == 1)
         #expect(ended.output.hasPrefix("apns-worker "))

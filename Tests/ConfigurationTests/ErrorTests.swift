@@ -1,15 +1,15 @@
 import Configuration
 import Testing
 
-/// One wrong line in a file that is otherwise right, and the error that it must be answered with.
+/// One wrong line in a file that is otherwise right, and the expected error.
 struct Wrong: Sendable, CustomTestStringConvertible {
-    /// What takes the place of `minimal`'s section, or is put behind it.
+    /// Replaces a section of `minimal`, or is appended to it.
     var text: String
     var error: String
 
     var testDescription: String { text }
 
-    /// Reads a table: each wrong line, and below it, indented, its error without the file's name, on one or more lines.
+    /// Reads a table of wrong lines, each followed by its error, indented and without the file's name.
     static func table(_ rows: String) -> [Self] {
         var found: [Self] = []
         for line in rows.split(separator: "\n") {
@@ -200,7 +200,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 6:18: results.topic: expected a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores, found
                 "a\nb\u{9b}"
             """#))
-    func aWrongSectionIsOneLine(wrong: Wrong) {
+    func `A wrong section is one line`(wrong: Wrong) {
         #expect(errors(minimal + wrong.text + "\n") == [wrong.error])
     }
 
@@ -239,7 +239,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             {bootstrap_servers: a, librdkafka: {sasl.password_file: /nonexistent}}
                 1:64: kafka.librdkafka.sasl.password_file: cannot read /nonexistent: No such file or directory
             """#))
-    func aWrongKafkaSectionIsOneLine(wrong: Wrong) {
+    func `A wrong kafka section is one line`(wrong: Wrong) {
         let text = minimal.replacing("{bootstrap_servers: \"localhost:9092\"}", with: wrong.text)
         #expect(errors(text) == [wrong.error])
     }
@@ -294,7 +294,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             tls: {verfy: false}
                 4:11: apps[0].tls.verfy: unknown key; did you mean verify?
             """#))
-    func aWrongAppKeyIsOneLine(wrong: Wrong) {
+    func `A wrong key of an app is one line`(wrong: Wrong) {
         let text = minimal.replacing("    bundle_ids", with: "    \(wrong.text)\n    bundle_ids")
         #expect(errors(text) == [wrong.error])
     }
@@ -364,7 +364,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             [{name: a, bundle_ids: [a], token: {key_file: k, key_id: ABC-123DEF, team_id: TEAM123456}}]
                 2:64: apps[0].token.key_id: expected Apple's 10 letters and digits, found "ABC-123DEF"
             """#))
-    func aWrongListOfAppsIsOneLine(wrong: Wrong) {
+    func `A wrong list of apps is one line`(wrong: Wrong) {
         let token = "token: {key_file: k, key_id: ABC123DEFG, team_id: TEAM123456}"
         let text = "kafka: {bootstrap_servers: a}\napps: \(wrong.text.replacing("TOKEN", with: token))\n"
         #expect(errors(text) == [wrong.error])
@@ -411,7 +411,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             ])
     }
 
-    @Test func `Many errors are cut`() {
+    @Test func `Beyond the limit errors are counted`() {
         let text = minimal + (1...200).map { "zz\($0): 1\n" }.joined()
         let lines = errors(text)
         #expect(lines.count == 51)
@@ -427,7 +427,6 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         }
     }
 
-    /// No part of a secret may show in an error or in what a configuration prints.
     @Test func `Secrets are not shown`() throws {
         let secret = "hunter2hunter2"
         let text = """

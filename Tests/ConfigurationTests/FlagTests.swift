@@ -14,7 +14,7 @@ import Testing
         return flags
     }
 
-    @Test func `Flags say what the smallest file says`() throws {
+    @Test func `Flags give the same as the smallest file`() throws {
         var expected = try load(minimal).configuration
         expected.apps[0].name = "default"
         #expect(try WorkerConfiguration.load(flags: Self.good).configuration == expected)
@@ -77,7 +77,7 @@ import Testing
         #expect(try flags().applied(to: loaded) == loaded)
     }
 
-    @Test func `They are in force without the keys of the file`() throws {
+    @Test func `They apply without the keys of the file`() throws {
         let log = try flags("--log-level", "debug", "--log-part", "apns=trace", "--log-part=kafka=error")
             .applied(to: load(minimal)).configuration.log
         #expect(log.level == .debug)
@@ -87,8 +87,7 @@ import Testing
         #expect(log.levels.writes(.debug, of: .worker) && !log.levels.writes(.trace, of: .worker))
     }
 
-    /// What a reload reads is another file by now; the flags are the same.
-    @Test func `They take the place of the files whatever it says`() throws {
+    @Test func `They replace the file's levels, whatever a reload reads`() throws {
         let flags = try flags("--log-level", "notice", "--log-part", "apns=debug")
         for file in [
             "log: {level: error, parts: {apns: error, kafka: trace}}\n", "log: {parts: {kafka: trace}}\n",
@@ -96,43 +95,31 @@ import Testing
         ] {
             let log = try flags.applied(to: load(minimal + file)).configuration.log
             #expect(log.level == .notice)
-            // One that no flag names keeps the file's.
+            // A part that no flag names keeps the file's level.
             #expect(log.parts == [.apns: .debug, .kafka: .trace])
             #expect((log.format == .json) == file.contains("json"))
         }
     }
 
-    @Test func `Of one part the last counts`() throws {
+    @Test func `The last flag for a part counts`() throws {
         let log = try flags(
             "--log-part", "apns=debug", "--log-part", "apns=error", "--log-level=info", "--log-level=trace")
         #expect(log.parts == [.apns: .error] && log.level == .trace)
     }
 
     @Test(arguments: [
-        (["--log-level", "debgu"], "--log-level: there is no level \"debgu\"; did you mean debug?"),
-        (["--log-level", "DEBUG"], "--log-level: there is no level \"DEBUG\"; did you mean debug?"),
-        (["--log-level", "warn"], "--log-level: there is no level \"warn\"; did you mean warning?"),
-        (
-            ["--log-level", "5"],
-            "--log-level: there is no level \"5\"; expected one of trace, debug, info, notice, warning, error, critical"
-        ),
+        (["--log-level", "warn"], "--log-level: expected one of LEVELS, found \"warn\""),
+        (["--log-level", "DEBUG"], "--log-level: expected one of LEVELS, found \"DEBUG\""),
         (["--log-part", "apns"], "--log-part: expected PART=LEVEL, such as apns=debug, found \"apns\""),
-        (["--log-part", "apn=debug"], "--log-part: there is no part \"apn\"; did you mean apns?"),
         (
             ["--log-part", "=debug"],
-            "--log-part: there is no part \"\"; expected one of worker, kafka, delivery, apns, simulator"
+            "--log-part: expected one of worker, kafka, delivery, apns, simulator, found \"\""
         ),
-        (["--log-part", "apns=debugg"], "--log-part: there is no level \"debugg\"; did you mean debug?"),
-        (["--log-part", "apns=debug=x"], "--log-part: there is no level \"debug=x\"; did you mean debug?"),
-        (["--log-leve", "x"], "--log-level: there is no level \"x\"; expected one of "),
-        (["--log-lvl", "debug"], "unknown option \"--log-lvl\"; did you mean --log-level?"),
+        (["--log-part", "apns=debug=x"], "--log-part: expected one of LEVELS, found \"debug=x\""),
     ])
-    func `What is wrong is named with the nearest`(arguments: [String], words: String) throws {
-        do throws(UsageError) {
-            _ = try Self.table.parse(arguments, LogFlags())
-            Issue.record("\(arguments) were taken")
-        } catch {
-            #expect(error.description.hasPrefix("tool: \(words)"), "\(error)")
-        }
+    func `A wrong value is refused with what would be right`(arguments: [String], words: String) throws {
+        let levels = Level.allCases.map(\.rawValue).joined(separator: ", ")
+        let expected = "tool: \(words.replacing("LEVELS", with: levels)) (see tool --help)"
+        #expect(throws: UsageError(expected)) { try Self.table.parse(arguments, LogFlags()) }
     }
 }

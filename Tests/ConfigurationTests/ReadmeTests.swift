@@ -52,4 +52,10 @@ import Testing
                 errors(file, ["CERT_PEM": "a", "KEY_PEM": "b", "P12_BASE64": "c", "P12_PASS": "d"]) == [], "\(form)")
         }
     }
+
+    @Test func `The configuration in the article for users of node-apn works`() throws {
+        let blocks = try Self.blocks(of: "Sources/Worker/Worker.docc/ComingFromNodeAPN.md")
+        #expect(blocks.count == 1)
+        for block in blocks { #expect(errors(block) == []) }
+    }
 }

@@ -3,13 +3,13 @@ import EventLoop
 import Network
 import TLS
 
-/// A feedback service that sends what a test says, and then does what that says.
+/// A feedback service that sends scripted bytes and then ends in a scripted way.
 final class ScriptedFeedback: SecureChannelDelegate {
     enum Ending: CaseIterable {
-        /// In order, and as a server that only closes its socket.
+        /// With a TLS close, or by only closing its socket.
         case closes, cuts
         case resets
-        /// Leaves the connection as it is.
+        /// Keeps the connection open.
         case staysSilent
     }
 

@@ -11,15 +11,6 @@
 
 char *const *linux_environment(void) { return environ; }
 
-char *linux_optarg(void) { return optarg; }
-int linux_optind(void) { return optind; }
-int linux_optopt(void) { return optopt; }
-
-void linux_getopt_reset(void) {
-    optind = 0;
-    opterr = 0;
-}
-
 const char *linux_error_text(int code) {
     const char *text = strerrordesc_np(code);
     return text ? text : "unknown error";

@@ -1,26 +1,23 @@
-import CLinux
-import Glibc
-import Synchronization
-
-/// Wrong usage of a command; one line, which says what to do.
+/// Wrong usage of a command, in one line that says what to do.
 package struct UsageError: Error, Hashable, Sendable, CustomStringConvertible {
     package let description: String
 
     package init(_ description: String) { self.description = description }
 }
 
-/// A command's options: one table that getopt_long reads by and `--help` is printed from.
+/// A command's options, by which arguments are read and `--help` is printed.
 ///
-/// Long options may be shortened as far as they stay unique, and take their value as `--name value` or `--name=value`.
+/// As with getopt_long(3), long options may be shortened as far as they stay unique, and take their value as
+/// `--name value` or `--name=value`; letters may be clustered.
 package struct OptionTable<Values>: Sendable {
     package struct Option: Sendable {
         /// Without the hyphens.
         var name: String
         var letter: Character?
-        /// What stands for its value in the help; `nil`: it takes none.
+        /// The name of its value in the help, or `nil` if it takes none.
         var value: String?
         var help: String
-        /// Takes the value ("" where it has none); throws what would be right, without the option's name.
+        /// Takes the value ("" where it has none). Throws what would be right, without the option's name.
         var apply: @Sendable (inout Values, String) throws(UsageError) -> Void
 
         /// An option that takes a value.
@@ -46,7 +43,7 @@ package struct OptionTable<Values>: Sendable {
             self.apply = { values, _ in apply(&values) }
         }
 
-        /// The same option of a command whose values have these among them.
+        /// The same option, for a command whose values contain these.
         package func within<Outer>(
             _ part: any WritableKeyPath<Outer, Values> & Sendable
         ) -> OptionTable<Outer>.Option {
@@ -61,18 +58,18 @@ package struct OptionTable<Values>: Sendable {
 
     package enum Parsed {
         case values(Values)
-        /// `--help` stood there; whatever came before it was right.
+        /// `--help` was given, and all before it was right.
         case help
     }
 
     /// As typed: `apns-worker run`.
     package let command: String
-    /// Ways to call it, each without the command itself: `--config FILE`.
+    /// Ways to call it, without the command itself: `--config FILE`.
     let usage: [String]
-    /// A paragraph each.
+    /// Paragraphs.
     let about: [String]
     let options: [Option]
-    /// Printed after the options, line by line; only one that is too long is broken.
+    /// Printed after the options line by line. Only lines that are too long are broken.
     let notes: String
 
     package init(
@@ -86,17 +83,21 @@ package struct OptionTable<Values>: Sendable {
         self.notes = notes
     }
 
-    /// What the arguments after the command say; `values` holds the defaults. There are no operands.
+    /// Reads the arguments after the command; `values` holds the defaults. There are no operands.
     package func parse(_ arguments: [String], _ values: Values) throws(UsageError) -> Parsed {
         var values = values
+        var words = arguments[...]
         do throws(UsageError) {
-            for (index, value) in try scan(arguments) {
-                if index == options.count - 1 { return .help }
-                do throws(UsageError) {
-                    try options[index].apply(&values, value)
-                } catch {
-                    throw UsageError("--\(options[index].name): \(error)")
+            while let word = words.popFirst() {
+                if word == "--", words.isEmpty { break }
+                guard word.hasPrefix("-"), word != "-", word != "--" else {
+                    throw UsageError("unexpected argument \(quoted(word == "--" ? words.first ?? "" : word))")
                 }
+                let isHelp =
+                    word.hasPrefix("--")
+                    ? try readLong(word.dropFirst(2), &words, &values)
+                    : try readLetters(word.dropFirst(), &words, &values)
+                if isHelp { return .help }
             }
         } catch {
             throw UsageError(oneLine("\(command): \(error) (see \(command) --help)"))
@@ -104,79 +105,65 @@ package struct OptionTable<Values>: Sendable {
         return .values(values)
     }
 
-    /// The options in the order they were given, each as its place in `options` and its value.
-    private func scan(_ arguments: [String]) throws(UsageError) -> [(index: Int, value: String)] {
-        // getopt_long(3) permutes the array it is given, and keeps pointers to the names only while it is called.
-        let words = CStrings([command] + arguments)
-        let names = CStrings(options.map(\.name))
-        // A leading colon: ":" instead of "?" for a missing value.
-        var short = ":"
-        var long: [option] = unsafe []
-        for (index, option) in options.enumerated() {
-            if let letter = option.letter { short += "\(letter)\(option.value == nil ? "" : ":")" }
-            unsafe long.append(
-                .init(
-                    name: names[index], has_arg: option.value == nil ? 0 : 1, flag: nil,
-                    val: Self.firstValue + Int32(index)))
-        }
-        unsafe long.append(.init())
-        var found: [(index: Int, value: String)] = []
-        // getopt_long keeps its state in globals.
-        return try getoptGlobals.withLock { _ throws(UsageError) in
-            linux_getopt_reset()
-            while true {
-                let code = unsafe getopt_long(Int32(words.count), words.pointers, short, long, nil)
-                if code == -1 { break }
-                if code == Int32(UInt8(ascii: "?")) || code == Int32(UInt8(ascii: ":")) {
-                    // The word just read; a cluster of letters (`-xc`) is not left before its last one.
-                    let word = unsafe String(cString: words[max(1, min(Int(linux_optind()) - 1, words.count - 1))])
-                    throw complaint(code == Int32(UInt8(ascii: ":")), option: linux_optopt(), word: word)
-                }
-                let index = self.index(of: code)
-                unsafe found.append((index: index, value: linux_optarg().map { unsafe String(cString: $0) } ?? ""))
-            }
-            if Int(linux_optind()) < words.count {
-                throw UsageError(unsafe "unexpected argument \(quoted(String(cString: words[Int(linux_optind())])))")
-            }
-            return found
-        }
+    /// Reads `name` or `name=value`. Returns whether it asks for help.
+    private func readLong(
+        _ word: Substring, _ words: inout ArraySlice<String>, _ values: inout Values
+    ) throws(UsageError) -> Bool {
+        let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        let option = try option(named: parts[0])
+        if option.value == nil, parts.count > 1 { throw UsageError("--\(option.name) takes no value") }
+        return try apply(option, as: "--\(option.name)", parts.count > 1 ? parts[1] : nil, &words, &values)
     }
 
-    /// Above every letter.
-    private static var firstValue: Int32 { 1_000 }
-
-    private func index(of code: Int32) -> Int {
-        if code >= Self.firstValue { return Int(code - Self.firstValue) }
-        guard let index = options.firstIndex(where: { $0.letter?.asciiValue.map(Int32.init) == code }) else {
-            preconditionFailure("getopt_long returned an option that is not in the table")
+    /// Reads a cluster of letters; the last one may have its value behind it. Returns whether one asks for help.
+    private func readLetters(
+        _ letters: Substring, _ words: inout ArraySlice<String>, _ values: inout Values
+    ) throws(UsageError) -> Bool {
+        var letters = letters
+        while let letter = letters.popFirst() {
+            guard let option = options.first(where: { $0.letter == letter }) else {
+                throw UsageError("unknown option \(quoted("-\(letter)"))")
+            }
+            let value = option.value == nil || letters.isEmpty ? nil : String(letters)
+            if value != nil { letters = "" }
+            if try apply(option, as: "-\(letter)", value, &words, &values) { return true }
         }
-        return index
+        return false
     }
 
-    /// getopt_long(3): `optopt` holds the letter or the value of the option at fault, 0 for an unknown long option.
-    private func complaint(_ lacksValue: Bool, option code: Int32, word: String) -> UsageError {
-        let known = code >= Self.firstValue ? "--\(options[index(of: code)].name)" : nil
-        if lacksValue {
-            return UsageError("\(known ?? "-\(Character(Unicode.Scalar(UInt8(code))))") needs a value")
-        }
-        if let known { return UsageError("\(known) takes no value") }
-        if code != 0 {
-            return UsageError(
-                "unknown option \(quoted("-\(Character(Unicode.Scalar(UInt8(truncatingIfNeeded: code))))"))")
-        }
-        let name = String(word.drop { $0 == "-" }.prefix { $0 != "=" })
-        let candidates = options.map(\.name).filter { $0.hasPrefix(name) }
-        if candidates.count > 1 {
-            return UsageError(
-                "\(quoted("--\(name)")) may be \(candidates.map { "--\($0)" }.joined(separator: " or "))")
+    /// The option with this name, or with the only name that begins so.
+    private func option(named name: String) throws(UsageError) -> Option {
+        if let option = options.first(where: { $0.name == name }) { return option }
+        let candidates = options.filter { $0.name.hasPrefix(name) }
+        if candidates.count == 1 { return candidates[0] }
+        guard candidates.isEmpty else {
+            let names = candidates.map { "--\($0.name)" }.joined(separator: " or ")
+            throw UsageError("\(quoted("--\(name)")) may be \(names)")
         }
         let suggestion = nearest(to: name, among: options.map(\.name)).map { "; did you mean --\($0)?" } ?? ""
-        return UsageError("unknown option \(quoted("--\(name)"))\(suggestion)")
+        throw UsageError("unknown option \(quoted("--\(name)"))\(suggestion)")
+    }
+
+    /// Applies an option with its own value, or with the next word. Returns whether it is `--help`.
+    private func apply(
+        _ option: Option, as word: String, _ value: String?, _ words: inout ArraySlice<String>,
+        _ values: inout Values
+    ) throws(UsageError) -> Bool {
+        guard option.name != "help" else { return true }
+        guard let value = option.value == nil ? "" : value ?? words.popFirst() else {
+            throw UsageError("\(word) needs a value")
+        }
+        do throws(UsageError) {
+            try option.apply(&values, value)
+        } catch {
+            throw UsageError("--\(option.name): \(error)")
+        }
+        return false
     }
 }
 
 extension OptionTable {
-    /// What `--help` prints; lines of at most 100 columns, a newline at the end.
+    /// The text that `--help` prints, in lines of at most 100 columns.
     package var help: String {
         var lines = usage.enumerated().map { index, way in
             "\(index == 0 ? "Usage:" : "      ") \(command)\(way.isEmpty ? "" : " \(way)")"
@@ -204,7 +191,7 @@ extension OptionTable {
     }
 }
 
-/// The words of a paragraph on lines of at most `width` columns; a longer word has a line of its own.
+/// Breaks a paragraph into lines of at most `width` columns. A longer word has a line of its own.
 package func wrapped(_ text: String, width: Int) -> [String] {
     var lines: [String] = []
     var line = ""
@@ -216,29 +203,4 @@ package func wrapped(_ text: String, width: Int) -> [String] {
         line += (line.isEmpty ? "" : " ") + word
     }
     return line.isEmpty ? lines : lines + [line]
-}
-
-private let getoptGlobals = Mutex(())
-
-/// C copies of strings, for as long as this lives.
-@safe private final class CStrings {
-    /// With a null pointer at the end.
-    private let copies: UnsafeMutableBufferPointer<UnsafeMutablePointer<CChar>?>
-
-    init(_ strings: [String]) {
-        unsafe copies = .allocate(capacity: strings.count + 1)
-        _ = unsafe copies.initialize(from: strings.map { unsafe strdup($0) } + [nil])
-    }
-
-    deinit {
-        for index in unsafe copies.indices { unsafe free(copies[index]) }
-        unsafe copies.deallocate()
-    }
-
-    /// Without the null pointer.
-    var count: Int { unsafe copies.count - 1 }
-
-    var pointers: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?> { unsafe copies.baseAddress! }
-
-    subscript(index: Int) -> UnsafeMutablePointer<CChar> { unsafe copies[index]! }
 }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Readers of options' values; what they throw names what would be right.
+/// Readers of options' values. Their errors say what would be right.
 package enum OptionValue {
     package static func integer(_ text: String, _ range: ClosedRange<Int>) throws(UsageError) -> Int {
         try accept(
@@ -47,13 +47,13 @@ package enum OptionValue {
     }
 }
 
-/// A time as a command line has it: RFC 3339, with an offset from UTC, or how long ago.
+/// A time on a command line: RFC 3339 with an offset from UTC, or how long ago.
 package enum Moment: Hashable, Sendable {
     /// In milliseconds since the epoch.
     case at(Int64)
     case ago(Duration)
 
-    /// `2026-01-31T12:00:00Z`, `2026-01-31T12:00:00.250+01:00`, or a duration such as `15m`; `nil` for anything else.
+    /// Reads `2026-01-31T12:00:00Z`, `2026-01-31T12:00:00.250+01:00`, or a duration such as `15m`.
     package init?(_ text: String) {
         if let duration = Quantity.duration(text) {
             self = .ago(duration)
@@ -64,7 +64,7 @@ package enum Moment: Hashable, Sendable {
         }
     }
 
-    /// In milliseconds since the epoch; 0 for what is before it.
+    /// The time in milliseconds since the epoch, not before it.
     package func ms(nowMs: Int64) -> Int64 {
         switch self {
         case .at(let ms): ms
@@ -88,7 +88,7 @@ package enum Moment: Hashable, Sendable {
         unsafe parts.tm_sec = number(match.6)
         let wanted = unsafe parts
         let seconds = Int64(unsafe timegm(&parts))
-        // It takes the 31st of February for the 3rd of March.
+        // timegm(3) reads the 31st of February as the 3rd of March.
         guard unsafe parts.tm_mon == wanted.tm_mon, unsafe parts.tm_mday == wanted.tm_mday,
             unsafe parts.tm_hour == wanted.tm_hour, unsafe parts.tm_min == wanted.tm_min,
             unsafe parts.tm_sec == wanted.tm_sec

@@ -1,18 +1,18 @@
 import YAML
 
-/// One thing that is wrong with a configuration, and where.
+/// One error or warning about a configuration, with its place.
 struct ConfigurationProblem {
     /// The key, from the top: `apps[0].token.key_id`; empty for the document itself.
     var path: String
-    /// `nil`: it is about a default, or about flags.
+    /// `nil` for a default, or for flags.
     var mark: Mark?
-    /// What is wrong and what would be right; one line.
+    /// What is wrong and what would be right, in one line.
     var text: String
 }
 
 /// Everything that is wrong with a configuration.
 package struct ConfigurationError: Error, Hashable, Sendable {
-    /// Each one line, ready to print: `worker.yaml:12:5: delivery.max_age: …`, or `--key-id: …`.
+    /// Lines to print: `worker.yaml:12:5: delivery.max_age: …`, or `--key-id: …`.
     package let lines: [String]
 
     package static let maxLines = 50
@@ -26,7 +26,7 @@ package struct ConfigurationError: Error, Hashable, Sendable {
     }
 }
 
-/// What a user wrote, made fit for one line: control characters escaped, at most 60 characters.
+/// Quotes a user's text for one line: control characters are escaped, and 60 characters are kept.
 func quoted(_ text: String) -> String {
     var result = "\""
     for (count, scalar) in text.unicodeScalars.enumerated() {
@@ -36,7 +36,7 @@ func quoted(_ text: String) -> String {
     return result + "\""
 }
 
-/// The text without anything that ends a line or steers a terminal.
+/// Escapes characters that end a line or control a terminal.
 func oneLine(_ text: String) -> String {
     text.unicodeScalars.map(oneLine).joined()
 }
@@ -52,7 +52,7 @@ private func oneLine(_ scalar: Unicode.Scalar) -> String {
     }
 }
 
-/// The candidate nearest to a misspelt word, or `nil` when none is near: at most a third of the word's letters away.
+/// The candidate nearest to a misspelt word, at most a third of its letters away.
 package func nearest(to word: String, among candidates: some Sequence<String>) -> String? {
     let letters = Array(word.lowercased().unicodeScalars.prefix(64))
     var best: (candidate: String, distance: Int)?
@@ -66,7 +66,7 @@ package func nearest(to word: String, among candidates: some Sequence<String>) -
     return best.candidate
 }
 
-/// Letters to insert, delete, replace, or exchange with their neighbour (Damerau's distance, optimal alignment).
+/// The number of letters to insert, delete, replace, or swap (Damerau's distance, optimal alignment).
 func editDistance(_ a: [Unicode.Scalar], _ b: [Unicode.Scalar]) -> Int {
     guard !a.isEmpty, !b.isEmpty else { return max(a.count, b.count) }
     var beforeLast: [Int] = []

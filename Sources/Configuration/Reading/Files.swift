@@ -1,10 +1,10 @@
 internal import CLinux
 import Glibc
 
-/// A file could not be read.
+/// Why a file could not be read.
 package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     package var path: String
-    /// What the system says: `No such file or directory`.
+    /// The system's error text, such as `No such file or directory`.
     package var reason: String
 
     package init(path: String, reason: String) {
@@ -15,11 +15,11 @@ package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String { "cannot read \(path): \(reason)" }
 }
 
-/// A whole file, which may be a pipe except on a thread that reads regular files only
-/// (`linux_read_regular_files_only`); one that is longer than `limit` bytes is refused.
+/// Reads a whole file, and refuses one that is longer than `limit` bytes. It may be a pipe, except on a thread that
+/// reads regular files only (`linux_read_regular_files_only`).
 ///
-/// - Parameter isReady: waits until a descriptor can be read; false: nothing came in time, and nothing more is waited
-///   for. `nil`: a pipe is waited for as long as it takes, its writer too.
+/// - Parameter isReady: waits until a descriptor can be read, and returns false if nothing came in time. With `nil`,
+///   reading waits for a pipe and its writer as long as it takes.
 package func readFile(
     _ path: String, limit: Int = 1 << 20, whenReady isReady: ((Int32) -> Bool)? = nil
 ) throws(FileError) -> [UInt8] {
@@ -47,17 +47,17 @@ package func readFile(
     }
 }
 
-/// A secret's file usually ends with a line break that is not the secret's.
+/// Removes line breaks at the end, which do not belong to the secret in a file.
 func withoutLineBreak(_ bytes: [UInt8]) -> ArraySlice<UInt8> {
     var bytes = bytes[...]
     while bytes.last == UInt8(ascii: "\n") || bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
     return bytes
 }
 
-/// Something that must not be shown: it prints as `(secret)`.
+/// A value that must not be shown. It prints as `(secret)`.
 package enum Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     case text(String)
-    /// The absolute path (or one relative to the working directory) of the file that holds it.
+    /// The path of the file that holds it, absolute or relative to the working directory.
     case file(String)
 
     package var description: String {
@@ -70,7 +70,7 @@ package enum Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStr
     package var debugDescription: String { description }
     package var customMirror: Mirror { Mirror(self, children: []) }
 
-    /// The secret's bytes: the text, or what the file holds now (at most 1 MiB).
+    /// The secret's bytes: the text, or the file's present content (at most 1 MiB).
     package func load() throws(FileError) -> [UInt8] {
         switch self {
         case .text(let text): Array(text.utf8)
@@ -78,7 +78,7 @@ package enum Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStr
         }
     }
 
-    /// A passphrase: `load` as text, without the line break at its end.
+    /// The secret as text, without the line break at its end.
     package func loadLine() throws(FileError) -> String {
         Self.line(in: try load())
     }
@@ -88,7 +88,7 @@ package enum Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStr
         String(decoding: withoutLineBreak(bytes), as: UTF8.self)
     }
 
-    /// The file it stands in; `nil`: it stands in the configuration.
+    /// The path of its file, or `nil` if it is in the configuration.
     package var path: String? {
         switch self {
         case .text: nil

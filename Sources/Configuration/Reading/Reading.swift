@@ -1,12 +1,12 @@
 import YAML
 
-/// Where a configuration comes from.
+/// The source of a configuration.
 enum Origin {
     case file(path: String)
-    /// Names of flags by the path of the value each gives.
+    /// Names of flags by the path of their value.
     case flags([String: String])
 
-    /// What an error about the value at `path` begins with.
+    /// The beginning of an error about the value at `path`.
     func place(_ path: String, _ mark: Mark?) -> String {
         switch self {
         case .file(let file):
@@ -18,12 +18,12 @@ enum Origin {
     }
 }
 
-/// One reading of a configuration: where it comes from, and what was found wrong with it so far.
+/// One reading of a configuration: its source, and the problems found so far.
 final class Reading {
     let origin: Origin
-    /// The environment; `nil`: texts are taken as they are (flags: the shell has substituted).
+    /// The environment, or `nil` if nothing is substituted, as in flags, where the shell does it.
     let environment: ((String) -> String?)?
-    /// What relative paths are relative to; ends with `/`, or is empty.
+    /// The folder of relative paths; ends with `/`, or is empty.
     let folder: String
     private(set) var problems: [ConfigurationProblem] = []
     private(set) var warnings: [ConfigurationProblem] = []
@@ -35,9 +35,9 @@ final class Reading {
     }
 
     private var unknown: [UnknownKey] = []
-    /// Every key that may stand anywhere, in the order in which the sections ended.
+    /// Every valid key, in the order in which the sections ended.
     private var keys: [(name: String, path: String)] = []
-    /// Where each value that was read stands, by path.
+    /// The place of each value that was read, by path.
     private var marks: [String: Mark] = [:]
 
     init(_ origin: Origin, environment: ((String) -> String?)?, folder: String) {
@@ -50,23 +50,23 @@ final class Reading {
         marks[path] = mark
     }
 
-    /// `mark`: where, when that is not the value at `path`.
+    /// - Parameter mark: the place, if it is not that of the value at `path`.
     func refuse(_ path: String, _ text: String, at mark: Mark? = nil) {
         problems.append(ConfigurationProblem(path: path, mark: mark ?? marks[path], text: oneLine(text)))
     }
 
-    /// A section was read to its end, and these are the keys it may have.
+    /// Notes the valid keys of a section that was read to its end.
     func noteKeys(_ names: [String], of section: String) {
         keys += names.map { (name: $0, path: section.isEmpty ? $0 : "\(section).\($0)") }
     }
 
-    /// A key that its section does not have; what it should have been is said by `finish`, when all sections are known.
+    /// Refuses a key that its section does not have, in `finish`, when all keys are known as suggestions.
     func refuseUnknown(_ name: String, at mark: Mark, of section: String, known: [String]) {
         unknown.append(
             UnknownKey(name: name, path: section.isEmpty ? name : "\(section).\(name)", mark: mark, siblings: known))
     }
 
-    /// Names the nearest key for each unknown one: of its own section, else of another, where an indentation slipped.
+    /// Suggests the nearest key for each unknown one: of its own section, else of another, after a wrong indentation.
     func finish() {
         for key in unknown {
             let suggestion: String
@@ -88,10 +88,10 @@ final class Reading {
         warnings.append(ConfigurationProblem(path: path, mark: marks[path], text: oneLine(text)))
     }
 
-    /// The user gave a value at `path`.
+    /// Whether the user gave a value at `path`.
     func isGiven(_ path: String) -> Bool { marks[path] != nil }
 
-    /// What an error about the value at `path` begins with.
+    /// The beginning of an error about the value at `path`.
     func place(_ path: String) -> String { origin.place(path, marks[path]) }
 
     /// One line each, in the order of the document.
@@ -100,7 +100,7 @@ final class Reading {
 
     private func lines(_ problems: [ConfigurationProblem]) -> [String] {
         let end = Mark(line: .max, column: 0)
-        // The sort is stable: what has no place, or the same, stays in order.
+        // The sort is stable, so problems without a place, or with the same, stay in order.
         return problems.sorted { $0.mark ?? end < $1.mark ?? end }.map { problem in
             "\(oneLine(origin.place(problem.path, problem.mark))): \(problem.text)"
         }

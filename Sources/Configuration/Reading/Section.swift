@@ -1,6 +1,6 @@
 import YAML
 
-/// A mapping of the configuration while it is read: every key asked for is a valid one, and `finish` refuses the rest.
+/// A mapping of the configuration while it is read. Each key that is asked for is valid, and `finish` refuses the rest.
 struct Section {
     let path: String
     let mark: Mark
@@ -16,7 +16,7 @@ struct Section {
         reading.noteMark(mark, of: path)
     }
 
-    /// Every key with its value, whatever the keys are; for maps of the user's own names.
+    /// Every key with its value, for maps of the user's own names.
     var pairs: [(name: String, mark: Mark, value: Value)] {
         entries.map { (name: $0.name, mark: $0.mark, value: value(of: $0)) }
     }
@@ -36,7 +36,7 @@ struct Section {
         return entries.first { $0.name == name }.map { value(of: $0) }
     }
 
-    /// Reads an optional key; without it, or when `body` refused it, `target` keeps its default.
+    /// Reads an optional key. Without it, or when `body` refused it, `target` keeps its default.
     mutating func read<T>(_ name: String, into target: inout T, _ body: (Value) -> T?) {
         if let value = value(name), let result = body(value) { target = result }
     }
@@ -64,8 +64,8 @@ struct Section {
         section.finish()
     }
 
-    /// Reads an optional mapping; every key `body` does not ask for is refused. Without it `body` reads an empty one,
-    /// so that all its keys are known to whoever looks for a misplaced one; it asks for no required key.
+    /// Reads an optional mapping, and refuses each key that `body` does not ask for. Without the mapping, `body` reads
+    /// an empty one, so that all its keys are known as suggestions. It must not ask for required keys.
     mutating func section(_ name: String, _ body: (inout Section) -> Void) {
         let empty = Section([], path: path(of: name), mark: mark, reading: reading)
         guard var section = value(name).map({ $0.section() }) ?? empty else { return }
@@ -73,15 +73,21 @@ struct Section {
         section.finish()
     }
 
-    /// A text given inline or by the file that holds it (`NAME_file`), never both.
-    mutating func secret(_ name: String) -> Secret? {
+    /// Reads a text given inline or by the file that holds it (by default `NAME_file`), never both.
+    mutating func secret(_ name: String, file fileName: String? = nil) -> Secret? {
+        let fileName = fileName ?? "\(name)_file"
         let inline = value(name)
-        guard let file = value("\(name)_file") else { return inline?.secretText().map { .text($0) } }
+        guard let file = value(fileName) else { return inline?.text("the secret's text").map { .text($0) } }
         guard inline == nil else {
-            file.refuse("give either \(name) or \(name)_file")
+            file.refuse("give either \(name) or \(fileName)")
             return nil
         }
         return file.filePath().map { .file($0) }
+    }
+
+    /// Refuses those of the keys that are given.
+    mutating func refuse(anyOf names: [String], _ text: String) {
+        for name in names { value(name)?.refuse(text) }
     }
 
     /// Refuses the keys that nothing asked for.

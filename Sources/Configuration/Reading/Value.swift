@@ -1,6 +1,6 @@
 import YAML
 
-/// A value of the configuration while it is read. Each reader returns `nil` after it has said what is wrong.
+/// A value of the configuration while it is read. Each reader returns `nil` after refusing what is wrong.
 struct Value {
     let node: Node
     let path: String
@@ -49,12 +49,9 @@ struct Value {
 
     func textOrEmpty() -> String? { scalar("a text") }
 
-    /// As `text`, but nothing of it is ever shown.
-    func secretText() -> String? { text("the secret's text") }
-
     func filePath() -> String? { text("a file's path").map(reading.absolute) }
 
-    /// What the file holds that the value names, without the line break at its end.
+    /// The content of the file that the value names, without the line break at its end.
     func fileText() -> String? {
         guard let path = filePath() else { return nil }
         do throws(FileError) {
@@ -66,12 +63,11 @@ struct Value {
     }
 
     /// A text for which `isValid` holds; `expectation` says what would be right.
-    func text(_ expectation: String, where isValid: (String) -> Bool) -> String? {
-        guard let text = text(expectation) else { return nil }
-        return accept(text, expectation) { isValid($0) ? $0 : nil }
+    func text(_ expectation: String, orEmpty: Bool = false, where isValid: (String) -> Bool) -> String? {
+        accept(orEmpty ? scalar(expectation) : text(expectation), expectation) { isValid($0) ? $0 : nil }
     }
 
-    /// What `body` makes of the text; where that is nothing, the value is refused.
+    /// Returns the text as `body` converts it, or refuses the value if it cannot.
     private func accept<T>(_ text: String?, _ expectation: String, _ body: (String) -> T?) -> T? {
         guard let text else { return nil }
         guard let result = body(text) else {
@@ -90,7 +86,7 @@ struct Value {
         }
     }
 
-    /// `orZero`: 0 is allowed too and stands for "none".
+    /// - Parameter orZero: allows 0 too.
     func duration(_ range: ClosedRange<Duration>, orZero: Bool = false) -> Duration? {
         let expectation =
             "a duration (ms, s, m or h) from \(Quantity.text(range.lowerBound)) to \(Quantity.text(range.upperBound))"
@@ -120,7 +116,7 @@ struct Value {
         return accept(scalar(expectation), expectation) { text in words.first { $0.0 == text }?.1 }
     }
 
-    /// A mapping; nothing at all counts as an empty one, so that all its keys can be commented out.
+    /// A mapping. No value counts as an empty one, so that all its keys can be commented out.
     func section() -> Section? {
         if case .mapping(let entries) = node.content {
             return Section(entries, path: path, mark: node.mark, reading: reading)
@@ -156,13 +152,13 @@ struct Value {
     }
 }
 
-/// Why a text could not be substituted; one line.
+/// Why a text could not be substituted, in one line.
 struct SubstitutionError: Error, Equatable {
     var text: String
 }
 
-/// Replaces `${NAME}` and `${NAME:-default}` (used when the variable is unset or empty) by the environment's values and
-/// `$$` by a dollar. Any other dollar stays. What a variable holds is not looked at again.
+/// Replaces `${NAME}` and `${NAME:-default}` (used when the variable is unset or empty) by the environment's values,
+/// and `$$` by a dollar. Any other dollar stays. Values of variables are not substituted again.
 func substituted(_ text: String, from environment: (String) -> String?) throws(SubstitutionError) -> String {
     guard text.utf8.contains(UInt8(ascii: "$")) else { return text }
     var result = ""
@@ -186,7 +182,7 @@ func substituted(_ text: String, from environment: (String) -> String?) throws(S
     return result + rest
 }
 
-/// The value of what stands between the braces.
+/// The value of the expression between the braces.
 private func value(
     of expression: Substring, from environment: (String) -> String?
 ) throws(SubstitutionError) -> String {

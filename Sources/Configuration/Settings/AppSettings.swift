@@ -7,62 +7,62 @@ package struct AppSettings: Hashable, Sendable {
         case certificate(CertificateCredential)
     }
 
-    /// What happens once more than half of the last 1,000 answers called the token bad, or all of the first 20: they
-    /// look as if they were of the other environment.
+    /// The reaction once more than half of the last 1,000 answers, or all of the first 20, called the token bad: the
+    /// tokens seem to belong to the other environment.
     package enum EnvironmentGuard: String, CaseIterable, Sendable {
-        /// The app slows down, and says so.
+        /// The app slows down, and the log says so.
         case warn
-        /// The notifications wait in the retry tiers, too.
+        /// In addition, the notifications wait in the retry tiers.
         case hold
         case off
     }
 
-    /// What is spoken with the host.
+    /// The protocol of the host.
     package enum Transport: String, CaseIterable, Sendable { case http2, binary }
 
     package struct Connections: Hashable, Sendable {
         package var min = 1
         package var max = 8
-        /// A connection on which nothing came for so long is asked whether it lives.
+        /// How long a connection may be silent before it is pinged.
         package var ping = Duration.seconds(60)
-        /// One beyond `min` that was unused for so long closes.
+        /// How long a connection beyond `min` may be unused before it is closed.
         package var idle = Duration.seconds(600)
 
         package init() {}
     }
 
     package var name: String
-    /// At least one; no two the same.
+    /// At least one, without duplicates.
     package var bundleIDs: [String]
     package var credential: Credential
     package var environment = PushEnvironment.production
     /// A name or an address (IPv6 without brackets).
     package var host: String
     package var port = 443
-    /// `nil`: HTTP/2.
+    /// `nil` for HTTP/2.
     package var binary: BinarySettings?
-    /// Where broadcast channels are managed.
+    /// The host that manages broadcast channels.
     package var manageHost: String
     package var managePort: Int
     package var connections = Connections()
-    /// The authorities (PEM) that may sign for the host, in place of the system's; `nil`: the system's.
+    /// The authorities (PEM) that may sign for the host, in place of the system's.
     package var authorities: Secret?
-    /// False: anyone may answer for the host.
+    /// Whether the host's certificate is verified.
     package var verifiesHost = true
-    /// `authorization` is sent so that HPACK indexes it, which saves some 155 bytes a request.
+    /// Whether HPACK indexes `authorization`, which saves about 155 bytes a request.
     package var indexesAuthorization = true
-    /// `nil`: the host is dialled itself.
+    /// `nil` to connect directly.
     package var proxy: ProxySettings?
     package var environmentGuard = EnvironmentGuard.warn
-    /// The app that has the same bundle ids in the other environment: what is BadDeviceToken here is sent there once;
-    /// `nil`: it is rejected.
+    /// The app with the same bundle ids in the other environment, to which a notification with a BadDeviceToken is sent
+    /// once. `nil` to reject it.
     package var otherEnvironment: String?
-    /// Notifications a second; 0: as many as APNs takes.
+    /// Notifications a second; 0 for no limit.
     package var rateLimit = 0
-    /// Nothing is sent; its notifications are held.
+    /// Whether its notifications are held instead of sent.
     package var isPaused = false
 
-    /// `host`: `nil` is Apple's of the environment.
+    /// - Parameter host: `nil` for Apple's.
     package init(
         name: String, bundleIDs: [String], credential: Credential, environment: PushEnvironment = .production,
         host: String? = nil
@@ -71,31 +71,17 @@ package struct AppSettings: Hashable, Sendable {
         self.bundleIDs = bundleIDs
         self.credential = credential
         self.environment = environment
-        self.host = host ?? Self.appleHost(environment)
-        manageHost = Self.appleManageHost(environment)
-        managePort = Self.appleManagePort(environment)
+        let apple = Self.apple(environment)
+        self.host = host ?? apple.host
+        manageHost = apple.manageHost
+        managePort = apple.managePort
     }
 
-    package static func appleHost(_ environment: PushEnvironment) -> String {
+    /// Apple's own hosts. Source: Apple, "Sending channel management requests to APNs".
+    private static func apple(_ environment: PushEnvironment) -> (host: String, manageHost: String, managePort: Int) {
         switch environment {
-        case .production: "api.push.apple.com"
-        case .development: "api.development.push.apple.com"
-        }
-    }
-
-    /// Source: Apple, "Sending channel management requests to APNs".
-    package static func appleManageHost(_ environment: PushEnvironment) -> String {
-        switch environment {
-        case .production: "api-manage-broadcast.push.apple.com"
-        case .development: "api-manage-broadcast.sandbox.push.apple.com"
-        }
-    }
-
-    /// Source: Apple, "Sending channel management requests to APNs".
-    package static func appleManagePort(_ environment: PushEnvironment) -> Int {
-        switch environment {
-        case .production: 2196
-        case .development: 2195
+        case .production: ("api.push.apple.com", "api-manage-broadcast.push.apple.com", 2196)
+        case .development: ("api.development.push.apple.com", "api-manage-broadcast.sandbox.push.apple.com", 2195)
         }
     }
 }
@@ -173,7 +159,8 @@ extension AppSettings {
         if !section.has("host") {
             section.reading.refuse(
                 section.path(of: "host"),
-                "is missing: Apple's own gateways are gone since March 2021; give the host that speaks the binary protocol",
+                "is missing: Apple's own gateways are gone since March 2021; give the host that speaks the binary "
+                    + "protocol",
                 at: section.mark)
         }
         if let feedback = binary?.feedback, feedback.host == host, feedback.port == port {

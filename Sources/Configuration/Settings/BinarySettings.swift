@@ -1,59 +1,57 @@
-/// `binary` of an app whose `transport` is that: how it speaks Apple's retired binary provider protocol.
+/// `binary` of an app with `transport: binary`: how it speaks Apple's retired binary provider protocol.
 package struct BinarySettings: Hashable, Sendable {
-    /// What the frame of a notification looks like.
+    /// The frame format of notifications.
     package enum Format: String, CaseIterable, Sendable {
-        /// Without identifiers: no error says whose it is.
+        /// Without identifiers, so that no error names its notification.
         case simple
         case enhanced
         case framed
     }
 
     package struct Window: Hashable, Sendable {
-        /// From when a notification has left until the gateway's silence counts as its acceptance.
+        /// How long after sending a notification the gateway's silence counts as acceptance.
         package var duration = Duration.seconds(2)
-        /// Most notifications that are open at once.
+        /// The most notifications that are open at once.
         package var limit = 100_000
-        /// Most bytes of their frames.
+        /// The most bytes of their frames.
         package var bytes = 32 << 20
-        /// Errors that come later than `duration` make it longer, at most `drain.rebalance`.
+        /// Whether errors that come later than `duration` make it longer, up to `drain.rebalance`.
         package var adjusts = true
 
         package init() {}
     }
 
-    /// Where the feedback service is asked for dead tokens.
+    /// The feedback service, which tells dead tokens.
     package struct Feedback: Hashable, Sendable {
         /// A name or an address (IPv6 without brackets).
         package var host: String
         package var port = Self.port
-        /// From the beginning of a read to the beginning of the next; 0: only `apns-worker feedback` reads.
+        /// From the beginning of a read to the beginning of the next; 0 if only `apns-worker feedback` reads.
         package var interval = Duration.seconds(3_600)
 
-        /// Apple's listened there.
+        /// The port of Apple's service.
         package static let port = 2_196
 
         package init(host: String) { self.host = host }
     }
 
-    /// A gateway that was Apple's listened there.
+    /// The port of Apple's gateways.
     package static let port = 2_195
 
     package var format = Format.framed
     package var window = Window()
-    /// What the gateway discarded behind an error is sent again.
+    /// Whether notifications that the gateway discarded behind an error are sent again.
     package var resends = true
-    /// The gateway refuses a token of zeros: by its answer, or its end, it proves that it reads.
+    /// Whether the gateway refuses a token of zeros, which proves that it reads.
     package var answersFence = true
-    /// Bytes of a payload.
+    /// The most bytes of a payload.
     package var payloadLimit = 2_048
-    /// `nil`: nobody is asked.
     package var feedback: Feedback?
 
     package init() {}
 }
 
 extension BinarySettings {
-    /// The defaults are those of a section that is empty.
     init(in section: inout Section) {
         self.init()
         section.section("binary") { section in
@@ -74,7 +72,7 @@ extension BinarySettings {
 }
 
 extension BinarySettings.Feedback {
-    /// `nil`: there is no such section, or it names no host.
+    /// Returns `nil` if there is no such section, or it names no host.
     fileprivate init?(in section: inout Section) {
         var feedback = Self(host: "")
         let isThere = section.has("feedback")

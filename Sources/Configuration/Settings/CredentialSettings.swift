@@ -1,4 +1,4 @@
-/// A provider token's signing key (`.p8`) and what names it.
+/// The signing key of provider tokens (`.p8`) with its ids.
 package struct TokenCredential: Hashable, Sendable {
     /// PEM.
     package var key: Secret
@@ -15,15 +15,15 @@ package struct TokenCredential: Hashable, Sendable {
 /// A client certificate and its private key.
 package struct CertificateCredential: Hashable, Sendable {
     package enum Form: Hashable, Sendable {
-        /// PEM: ours first, then its chain; or a file in DER with ours alone. `key`: PEM; `nil`: it stands beside the
-        /// certificate.
+        /// The certificate and its chain in PEM, or a file with the certificate in DER. `key` is PEM, or `nil` if it is
+        /// beside the certificate.
         case pem(certificate: Secret, key: Secret?)
-        /// PKCS#12: a file of its bytes, or base64 where it stands in the configuration itself.
+        /// A PKCS#12 file, or its base64 in the configuration itself.
         case pkcs12(Secret)
     }
 
     package var form: Form
-    /// Of the key or the PKCS#12 file; a line break at its end does not count. `nil`: neither is encrypted.
+    /// The passphrase of the key or the PKCS#12 file, or `nil` if neither is encrypted.
     package var passphrase: Secret?
 
     package init(_ form: Form, passphrase: Secret? = nil) {
@@ -33,7 +33,7 @@ package struct CertificateCredential: Hashable, Sendable {
 }
 
 extension AppSettings.Credential {
-    /// `token` or `certificate`; `nil` after it was said what is wrong.
+    /// Reads `token` or `certificate`. Returns `nil` after refusing what is wrong.
     init?(reading section: inout Section) {
         var token: TokenCredential?
         var certificate: CertificateCredential?
@@ -73,34 +73,28 @@ extension TokenCredential {
 }
 
 extension CertificateCredential {
-    /// `nil` after it was said what is wrong.
+    /// Returns `nil` after refusing what is wrong.
     fileprivate init?(reading section: inout Section) {
-        let file = section.value("file")
-        let pem = section.value("pem")
+        let pem = section.secret("pem", file: "file")
         let key = section.secret("key")
-        let pkcs12File = section.value("pkcs12_file")
-        let pkcs12 = section.value("pkcs12")
+        let pkcs12 = section.secret("pkcs12")
         let passphrase = section.secret("passphrase")
-        let sources = [file, pem, pkcs12File, pkcs12].compactMap(\.self)
-        guard let source = sources.first else {
+        switch (section.has("pem") || section.has("file"), section.has("pkcs12") || section.has("pkcs12_file")) {
+        case (false, false):
             section.reading.refuse(
                 section.path(of: "file"), "is missing; a certificate comes from file, pem, pkcs12_file or pkcs12",
                 at: section.mark)
             return nil
+        case (true, true):
+            section.refuse(anyOf: ["pkcs12_file", "pkcs12"], "give one of file, pem, pkcs12_file and pkcs12")
+            return nil
+        case (true, false):
+            guard let pem else { return nil }
+            self.init(.pem(certificate: pem, key: key), passphrase: passphrase)
+        case (false, true):
+            section.refuse(anyOf: ["key", "key_file"], "a PKCS#12 file holds the key too")
+            guard let pkcs12 else { return nil }
+            self.init(.pkcs12(pkcs12), passphrase: passphrase)
         }
-        for other in sources.dropFirst() { other.refuse("give one of file, pem, pkcs12_file and pkcs12") }
-        guard pkcs12File == nil, pkcs12 == nil else {
-            for name in ["key", "key_file"] where section.has(name) {
-                section.value(name)?.refuse("a PKCS#12 file holds the key too")
-            }
-            let text: Secret? =
-                pkcs12File.map { $0.filePath().map { .file($0) } } ?? source.secretText().map { .text($0) }
-            guard let text else { return nil }
-            self.init(.pkcs12(text), passphrase: passphrase)
-            return
-        }
-        let text: Secret? = file.map { $0.filePath().map { .file($0) } } ?? source.secretText().map { .text($0) }
-        guard let text else { return nil }
-        self.init(.pem(certificate: text, key: key), passphrase: passphrase)
     }
 }

@@ -1,15 +1,14 @@
 internal import PushRecords
 
-// What no single key can be right or wrong about.
-
 extension WorkerConfiguration {
+    /// Checks the rules that involve several keys.
     func check(_ reading: Reading) {
         checkTopics(reading)
         checkApps(reading)
         checkTimes(reading)
     }
 
-    /// What the group waits for: a member that drains for longer than that is put out, and drains in vain.
+    /// The group removes a member that drains for longer than `max.poll.interval.ms`.
     private func checkTimes(_ reading: Reading) {
         let poll = kafka.milliseconds(ofConsumerProperty: "max.poll.interval.ms", default: 300_000)
         let heartbeat = kafka.milliseconds(ofConsumerProperty: "heartbeat.interval.ms", default: 3_000)
@@ -17,9 +16,9 @@ extension WorkerConfiguration {
         if drain.rebalance.milliseconds + Self.lastCommitMs > poll.value {
             reading.refuse(
                 reading.isGiven("drain.rebalance") ? "drain.rebalance" : poll.path,
-                "drain.rebalance (\(Quantity.text(drain.rebalance))) and \(Self.lastCommitMs / 1_000) s for the last commit "
-                    + "must fit max.poll.interval.ms (\(poll.value) ms), or the group puts the worker out while it drains; "
-                    + "shorten the one, or set the other under kafka.consumer")
+                "drain.rebalance (\(Quantity.text(drain.rebalance))) and \(Self.lastCommitMs / 1_000) s for the last "
+                    + "commit must fit max.poll.interval.ms (\(poll.value) ms), or the group puts the worker out while "
+                    + "it drains; shorten the one, or set the other under kafka.consumer")
         }
         if session > poll.value {
             reading.refuse(
@@ -31,15 +30,15 @@ extension WorkerConfiguration {
             reading.refuse(
                 reading.isGiven(heartbeat.path) ? heartbeat.path : "kafka.session_timeout",
                 "heartbeat.interval.ms (\(heartbeat.value) ms) must be below session_timeout "
-                    + "(\(Quantity.text(kafka.sessionTimeout))), at best a third of it, or the group forgets the worker "
-                    + "between two heartbeats; it is set under kafka.consumer")
+                    + "(\(Quantity.text(kafka.sessionTimeout))), at best a third of it, or the group forgets the "
+                    + "worker between two heartbeats; it is set under kafka.consumer")
         }
     }
 
     /// How long the last commit of a rebalance may take, beyond `drain.rebalance`.
     package static let lastCommitMs: Int64 = 5_000
 
-    /// No topic has two uses, and no pattern reads what the worker itself writes: it would answer its own answers.
+    /// No topic has two uses, and no pattern matches a topic that the worker writes: it would answer its own answers.
     private func checkTopics(_ reading: Reading) {
         var uses: [String: String] = [:]
         for (index, topic) in requestTopics.enumerated() {
@@ -89,7 +88,7 @@ extension WorkerConfiguration {
         return "no app has the name \(quoted(name))\(advice)"
     }
 
-    /// What an app sends on has to find a place there, or a bad token would be no app's.
+    /// The app of the other environment must accept every notification that is sent on to it.
     private func checkOtherEnvironment(_ index: Int, _ names: [String], _ reading: Reading) {
         let app = apps[index]
         guard let name = app.otherEnvironment else { return }
@@ -114,8 +113,8 @@ extension WorkerConfiguration {
 }
 
 extension KafkaSettings {
-    /// The value that a consumer has of a librdkafka property, and where it stands: the last one of the most particular
-    /// section. What is no number is for librdkafka to refuse.
+    /// A consumer's value of a librdkafka property and its place: the last one of the most specific section. librdkafka
+    /// refuses values that are no numbers.
     fileprivate func milliseconds(
         ofConsumerProperty name: String, default: Int64
     ) -> (value: Int64, path: String) {

@@ -9,14 +9,14 @@ package struct DeliverySettings: Hashable, Sendable {
     }
 
     package enum IDSource: String, CaseIterable, Sendable {
-        /// The apns-id spells the request's place.
+        /// The apns-id encodes the request's topic, partition and offset.
         case derived
         case apple
     }
 
     package enum InDoubt: String, CaseIterable, Sendable { case resend, abandon }
 
-    /// What an answer leads to; the words of `verdicts`.
+    /// The consequence of an answer, in the words of `verdicts`.
     package enum Verdict: String, CaseIterable, Sendable {
         case accept, unregister, reject, resend, retry
         case credentialFault = "credential_fault"
@@ -25,7 +25,7 @@ package struct DeliverySettings: Hashable, Sendable {
         var repeats: Bool {
             switch self {
             case .resend, .retry: true
-            // What a credential's fault holds was not looked at.
+            // APNs did not look at the notification.
             case .accept, .unregister, .reject, .credentialFault: false
             }
         }
@@ -36,15 +36,15 @@ package struct DeliverySettings: Hashable, Sendable {
     package var responseTimeout = Duration.seconds(30)
     package var inDoubt = InDoubt.resend
     package var resendMax = 5
-    /// `nil`: a request never grows too old.
+    /// `nil` for no limit.
     package var maxAge: Duration? = .seconds(86_400)
-    /// How far ahead a `push-not-before` may lie.
+    /// How far ahead `push-not-before` may be.
     package var maxAhead = Duration.seconds(7 * 86_400)
-    /// Notifications held in memory at once.
+    /// The most notifications in memory at once.
     package var maxOpen = 20_000
     package var maxOpenBytes = 16 << 20
     package var commitInterval = Duration.milliseconds(20)
-    /// What answers with a reason lead to, instead of what the worker would do: `verdicts` and `verdicts_unsafe`.
+    /// Verdicts by reason that replace the worker's own: `verdicts` and `verdicts_unsafe`.
     package var verdicts: [Reason: Verdict] = [:]
 
     package init() {}
@@ -72,9 +72,9 @@ extension DeliverySettings {
         verdicts.merge(unsafeVerdicts) { $1 }
     }
 
-    /// Apple may add reasons, so an unknown one is taken, unless it looks like a known one misspelt.
+    /// Apple may add reasons, so an unknown one is accepted, unless it looks like a known one misspelt.
     ///
-    /// - Parameter mayRepeatFinal: whether what Apple says never to repeat may be.
+    /// - Parameter mayRepeatFinal: allows to repeat notifications that Apple says never to repeat.
     private static func verdicts(reading value: Value, mayRepeatFinal: Bool) -> [Reason: Verdict]? {
         guard let section = value.section() else { return nil }
         let known = ReasonCode.allCases.compactMap { $0.text?.description }

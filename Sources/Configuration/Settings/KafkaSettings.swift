@@ -2,7 +2,7 @@
 package struct KafkaSettings: Hashable, Sendable {
     package enum Assignment: String, CaseIterable, Sendable { case eager, cooperative }
 
-    /// What missing topics are created with.
+    /// The settings of topics that the worker creates.
     package struct TopicCreation: Hashable, Sendable {
         package var partitions = 8
         package var replicationFactor = 3
@@ -14,17 +14,16 @@ package struct KafkaSettings: Hashable, Sendable {
     package var bootstrapServers: String
     /// The retry tiers' consumer has the group `<groupID>.retry`.
     package var groupID = "apns-worker"
-    /// Static membership; empty: dynamic.
+    /// The id of a static member; empty for dynamic membership.
     package var groupInstanceID = ""
     package var sessionTimeout = Duration.seconds(10)
     package var assignment = Assignment.eager
-    /// `nil`: topics are never created.
+    /// `nil` to create no topics.
     package var createTopics: TopicCreation?
-    /// False of librdkafka's in-process brokers, which answer no DescribeConfigs: so nobody is told to allow it. No key
-    /// of the file.
+    /// Whether the brokers answer DescribeConfigs. librdkafka's in-process brokers do not. Not a key of the file.
     package var tellsTopicConfigurations = true
-    /// librdkafka properties of all clients, of the consumers, and of the producer, as the user wrote them; which of
-    /// them break the promise is for the Kafka module to say.
+    /// librdkafka properties of all clients, of the consumers, and of the producer, as the user wrote them. The Kafka
+    /// module refuses the unsafe ones.
     package var properties: [UserProperty] = []
     package var consumerProperties: [UserProperty] = []
     package var producerProperties: [UserProperty] = []
@@ -33,17 +32,17 @@ package struct KafkaSettings: Hashable, Sendable {
         self.bootstrapServers = bootstrapServers
     }
 
-    /// Where the user set a property, to begin an error about it with; the last place when there are several.
+    /// The place where the user last set a property, to begin an error with.
     package func place(ofProperty name: String) -> String? {
         (properties + consumerProperties + producerProperties).last { $0.name == name }?.place
     }
 }
 
-/// A librdkafka property of the user's. Its value may be a secret: never show it.
+/// A librdkafka property that the user set. Its value may be a secret: never show it.
 package struct UserProperty: Hashable, Sendable, CustomStringConvertible, CustomReflectable {
     package var name: String
     package var value: String
-    /// Where it stands: `worker.yaml:12:5: kafka.librdkafka.acks`, to begin an error with.
+    /// Its place, to begin an error with: `worker.yaml:12:5: kafka.librdkafka.acks`.
     package var place: String
 
     package init(name: String, value: String, place: String) {
@@ -55,7 +54,7 @@ package struct UserProperty: Hashable, Sendable, CustomStringConvertible, Custom
     package var description: String { name }
     package var customMirror: Mirror { Mirror(self, children: ["name": name]) }
 
-    // Where it stands is no part of what it is: a line moved in the file changes nothing.
+    // The place does not count, so that moving a line in the file changes nothing.
     package static func == (left: UserProperty, right: UserProperty) -> Bool {
         left.name == right.name && left.value == right.value
     }
@@ -72,15 +71,10 @@ extension KafkaSettings {
             value.text("host:port, several with commas between", where: Self.areServers)
         }
         section.read("group_id", into: &groupID) {
-            $0.text("at most 200 printable ASCII characters") { $0.utf8.count <= 200 && $0.isPrintableASCII }
+            $0.text("at most 200 printable ASCII characters", where: Self.isGroupName)
         }
-        section.read("group_instance_id", into: &groupInstanceID) { value in
-            guard let text = value.textOrEmpty() else { return nil }
-            guard text.utf8.count <= 200, text.isPrintableASCII else {
-                value.refuse("expected at most 200 printable ASCII characters, found \(quoted(text))")
-                return nil
-            }
-            return text
+        section.read("group_instance_id", into: &groupInstanceID) {
+            $0.text("at most 200 printable ASCII characters", orEmpty: true, where: Self.isGroupName)
         }
         section.read("session_timeout", into: &sessionTimeout) { $0.duration(.seconds(1)...(.seconds(3_600))) }
         section.read("assignment", into: &assignment) { $0.choice() }
@@ -90,7 +84,9 @@ extension KafkaSettings {
         section.read("producer", into: &producerProperties) { UserProperty.list(reading: $0) }
     }
 
-    /// The port may be left out (librdkafka takes 9092), a protocol (`SSL://`) may stand before the host.
+    private static func isGroupName(_ text: String) -> Bool { text.utf8.count <= 200 && text.isPrintableASCII }
+
+    /// The port may be left out (librdkafka takes 9092), and a protocol (`SSL://`) may precede the host.
     private static func areServers(_ text: String) -> Bool {
         guard text.isPrintableASCII, !text.contains(" ") else { return false }
         return text.split(separator: ",", omittingEmptySubsequences: false).allSatisfy { server in
@@ -101,7 +97,7 @@ extension KafkaSettings {
 }
 
 extension KafkaSettings.TopicCreation {
-    /// `false`, `true` or how: `nil` inside means that topics are not created.
+    /// Reads `false`, `true` or a mapping. An inner `nil` means that no topics are created.
     fileprivate static func read(_ value: Value) -> Self?? {
         guard value.isMapping, var section = value.section() else {
             let isOn = value.choice(
@@ -118,9 +114,8 @@ extension KafkaSettings.TopicCreation {
 }
 
 extension UserProperty {
-    /// A mapping of librdkafka's names to single values. `NAME_file` gives NAME the content of a file, without the line
-    /// break at its end: so secrets need not stand in the configuration. Files that librdkafka reads itself are those
-    /// of the configuration's folder, as all others are.
+    /// Reads a mapping of librdkafka's names to single values. `NAME_file` gives NAME the content of a file without the
+    /// line break at its end, for secrets. Paths for librdkafka start from the configuration's folder, too.
     fileprivate static func list(reading value: Value) -> [UserProperty]? {
         guard let section = value.section() else { return nil }
         return section.pairs.compactMap { name, _, value in

@@ -1,5 +1,3 @@
-// What names of topics, hosts and other things outside may look like.
-
 extension Value {
     func topicName() -> String? {
         text("a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores", where: isTopicName)
@@ -18,7 +16,7 @@ extension Value {
         }
     }
 
-    /// A name or an address; nothing of a URL around it.
+    /// A name or an address, without the rest of a URL.
     func hostName() -> String? {
         text("a host's name or address, without https:// and port", where: isHostName)
     }
@@ -67,7 +65,6 @@ package struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
         self.port = port
     }
 
-    /// `nil`: it is none.
     package init?(_ text: String) {
         guard let colon = text.lastIndex(of: ":") else { return nil }
         let digits = text[text.index(after: colon)...]

@@ -1,9 +1,9 @@
-/// An HTTP proxy that connections are made through, by CONNECT.
+/// An HTTP proxy for connections by CONNECT.
 package struct ProxySettings: Hashable, Sendable {
     /// A name or an address (IPv6 without brackets).
     package var host: String
     package var port: Int
-    /// `user:password`; `nil`: the proxy asks for none.
+    /// `user:password`, if the proxy asks for them.
     package var credentials: Secret?
 
     package init(host: String, port: Int, credentials: Secret? = nil) {
@@ -12,8 +12,7 @@ package struct ProxySettings: Hashable, Sendable {
         self.credentials = credentials
     }
 
-    /// `http://host:port` with `user:password@` before the host where the proxy wants to know; there `%40` stands for
-    /// an @ and so on (RFC 3986, 2.1). `nil`: it is none.
+    /// Reads `http://host:port`, or `http://user:password@host:port` with percent-encoding (RFC 3986, 2.1).
     package init?(url: String) {
         guard let scheme = url.firstRange(of: "://"), url[..<scheme.lowerBound].lowercased() == "http" else {
             return nil
@@ -32,8 +31,7 @@ package struct ProxySettings: Hashable, Sendable {
 }
 
 extension ProxySettings {
-    /// `proxy`, or the file that `proxy_file` names and that holds the same; neither: `nil`. What is wrong is said
-    /// without the text, which may hold a password.
+    /// Reads `proxy`, or the file that `proxy_file` names. Errors do not show the text, which may hold a password.
     init?(in section: inout Section) {
         let inline = section.value("proxy")
         let file = section.value("proxy_file")
@@ -42,7 +40,7 @@ extension ProxySettings {
             return nil
         }
         guard let value = inline ?? file else { return nil }
-        guard let text = inline.map({ $0.secretText() }) ?? value.fileText() else { return nil }
+        guard let text = inline.map({ $0.text("the secret's text") }) ?? value.fileText() else { return nil }
         guard let proxy = ProxySettings(url: text) else {
             value.refuse("expected http://host:port, or http://user:password@host:port")
             return nil

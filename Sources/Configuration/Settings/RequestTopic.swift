@@ -2,13 +2,13 @@ import Glibc
 
 /// One entry of `requests.topics`.
 package struct RequestTopic: Hashable, Sendable {
-    /// A topic's name; one that starts with `^` is a POSIX extended regular expression, as librdkafka has it.
+    /// A topic's name, or a POSIX extended regular expression that starts with `^`, as in librdkafka.
     package var name: String
-    /// Its share where streams and room are scarce, 1 to 1,000. A topic that several entries fit has the weight of the
-    /// entry with its own name, else of the first pattern.
+    /// Its share where streams and memory are scarce, 1 to 1,000. A topic that several entries match has the weight of
+    /// the entry with its own name, else of the first pattern.
     package var weight: Int
-    /// The app, by its name, of a request that names neither app nor another app's topic; `nil`: none, of several apps
-    /// a request must name one. Of several entries that fit, the one that gives the weight gives this too.
+    /// The name of the app for requests that name neither an app nor another app's topic. Without it, requests must
+    /// name one of several apps. It comes from the same entry as the weight.
     package var app: String?
 
     package init(name: String, weight: Int = 1, app: String? = nil) {
@@ -21,14 +21,13 @@ package struct RequestTopic: Hashable, Sendable {
 }
 
 extension RequestTopic {
-    /// Kafka's own topics, which no pattern stands for: a worker that read `__consumer_offsets` would answer each of
-    /// its commits with a dead letter, which is committed for again.
+    /// Kafka's own topics, which no pattern matches: a worker that read `__consumer_offsets` would answer each of its
+    /// commits with a dead letter, and commit again.
     package static let internalTopics = [
         "__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata",
     ]
 
-    /// Those of `topics` that this entry stands for, as librdkafka finds them that is told to leave out
-    /// `internalTopics`.
+    /// The topics that this entry matches, as in librdkafka with `internalTopics` ignored.
     package func matching(_ topics: some Sequence<String>) -> [String] {
         guard isPattern else { return topics.filter { $0 == name } }
         guard let pattern = try? Pattern(name) else { return [] }
@@ -52,13 +51,13 @@ extension RequestTopic {
     }
 }
 
-/// Why a regular expression was refused, in the C library's words.
+/// Why the C library refused a regular expression.
 struct PatternError: Error {
     var reason: String
 }
 
-/// A POSIX extended regular expression of the C library: the same that librdkafka matches topic patterns with
-/// (`rdregex.c`: `regcomp(…, REG_EXTENDED | REG_NOSUB)`).
+/// A POSIX extended regular expression of the C library, as librdkafka uses for topic patterns (`rdregex.c`:
+/// `regcomp(…, REG_EXTENDED | REG_NOSUB)`).
 @safe final class Pattern {
     private var compiled = unsafe regex_t()
 

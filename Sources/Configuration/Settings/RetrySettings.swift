@@ -1,8 +1,8 @@
 /// `retry`.
 package struct RetrySettings: Hashable, Sendable {
-    /// A topic of notifications that wait for the same time.
+    /// A topic of notifications that wait for the same delay.
     package struct Tier: Hashable, Sendable {
-        /// The delay as the configuration has it: `30s`.
+        /// The delay as the configuration writes it: `30s`.
         package var name: String
         package var delay: Duration
         package var topic: String
@@ -14,7 +14,7 @@ package struct RetrySettings: Hashable, Sendable {
         }
     }
 
-    /// At least one, shortest first, no two with the same delay.
+    /// At least one, shortest first, without duplicate delays.
     package var tiers = [
         Tier(name: "30s", delay: .seconds(30), topic: "apns.retry.30s"),
         Tier(name: "15m", delay: .seconds(900), topic: "apns.retry.15m"),
@@ -48,7 +48,7 @@ extension RetrySettings {
                 continue
             }
             guard let topic = value.topicName() else { continue }
-            // `apns.retry.15m` under `30s` is a slip of the pen that nothing else would show.
+            // `apns.retry.15m` under `30s` is a mistake that nothing else would show.
             if let suffix = topic.split(separator: ".").last, let spelt = Quantity.duration(suffix), spelt != delay {
                 value.refuse("the topic's name ends in \(suffix), its tier is \(name)")
                 continue

@@ -1,18 +1,16 @@
 package import Observability
 
-/// Everything a worker is told: checked, complete, and the same whether it came from a file or from flags.
-///
-/// Defaults stand at the declarations. Comparing two shows what a new file changes.
+/// The settings of a worker, checked and complete, from a file or from flags. The defaults are at the declarations.
 package struct WorkerConfiguration: Hashable, Sendable {
     package var kafka: KafkaSettings
-    /// At least one; no two the same.
+    /// At least one, without duplicates.
     package var requestTopics: [RequestTopic] = [RequestTopic(name: "apns.requests")]
     package var results = ResultSettings()
     package var unregistered = UnregisteredSettings()
     package var deadLetters = DeadLetterSettings()
     package var retry = RetrySettings()
     package var delivery = DeliverySettings()
-    /// At least one; no two with the same name.
+    /// At least one, without duplicate names.
     package var apps: [AppSettings]
     package var drain = DrainSettings()
     package var admin = AdminSettings()
@@ -24,7 +22,7 @@ package struct WorkerConfiguration: Hashable, Sendable {
         self.apps = apps
     }
 
-    /// Every topic the worker writes, and the key of the configuration that names it.
+    /// The topics that the worker writes, and the configuration keys that name them.
     package var outputTopics: [(path: String, name: String)] {
         [
             ("results.topic", results.topic), ("unregistered.topic", unregistered.topic),
@@ -33,11 +31,11 @@ package struct WorkerConfiguration: Hashable, Sendable {
     }
 }
 
-/// `crash`: what a death by a signal does.
+/// `crash`: what happens after a death by a signal.
 package enum CrashHandling: String, CaseIterable, Sendable {
-    /// A supervisor starts the worker again, and a record that it died at twice becomes a dead letter.
+    /// A supervisor restarts the worker, and a record at which it died twice becomes a dead letter.
     case contain
-    /// The worker runs without a supervisor, for developers: the first death ends it.
+    /// The worker runs without a supervisor, for developers.
     case core
 }
 
@@ -45,13 +43,13 @@ package enum CrashHandling: String, CaseIterable, Sendable {
 package struct ResultSettings: Hashable, Sendable {
     package enum Publish: String, CaseIterable, Sendable {
         case all
-        /// An `accepted` without doubt is only counted.
+        /// Results `accepted` without doubt are only counted.
         case failures
     }
 
     package var topic = "apns.results"
     package var publish = Publish.all
-    /// Names of request headers that results carry too, beside `traceparent` and `tracestate`; at most 32.
+    /// Request headers to copy into results, beside `traceparent` and `tracestate`; at most 32.
     package var copyHeaders: [String] = []
 
     package init() {}
@@ -73,7 +71,7 @@ package struct DeadLetterSettings: Hashable, Sendable {
     package init() {}
 }
 
-/// `drain`: how long unanswered notifications are waited for.
+/// `drain`: how long to wait for unanswered notifications.
 package struct DrainSettings: Hashable, Sendable {
     package var rebalance = Duration.seconds(30)
     package var shutdown = Duration.seconds(25)
@@ -83,7 +81,7 @@ package struct DrainSettings: Hashable, Sendable {
 
 /// `admin`.
 package struct AdminSettings: Hashable, Sendable {
-    /// Where the pages are served; `nil`: nowhere. Port 0: any free one.
+    /// The address of the pages, or `nil` for none. Port 0 takes any free one.
     package var listen: NetworkAddress? = NetworkAddress(host: "127.0.0.1", port: 9_464)
 
     package init() {}
@@ -101,8 +99,8 @@ package struct LogSettings: Hashable, Sendable {
 }
 
 extension WorkerConfiguration {
-    /// Reads the whole document. Where a value that has no default is missing or wrong an empty one takes its place,
-    /// and `document.reading` has a problem.
+    /// Reads the whole document. A missing or wrong value without a default is replaced by an empty one, after
+    /// `document.reading` got a problem.
     init(reading document: inout Section) {
         self.init(kafka: KafkaSettings(bootstrapServers: ""), apps: [])
         document.requiredSection("kafka") { kafka.read(&$0) }
@@ -146,8 +144,8 @@ extension ResultSettings {
                     item.refuse("results have a header \(name) of their own")
                 } else if name.lowercased().hasPrefix("apns-") {
                     item.refuse(
-                        "\(quoted(name)) is Apple's: what a request says to Apple is no result's; give what results are "
-                            + "told apart by a header of its own, such as x-campaign")
+                        "\(quoted(name)) is Apple's: what a request says to Apple is no result's; give what results "
+                            + "are told apart by a header of its own, such as x-campaign")
                 } else if name.lowercased().hasPrefix("push-") {
                     item.refuse(
                         "\(quoted(name)) is the worker's own; give what results are told apart by a header of its own, "

@@ -58,7 +58,7 @@ final class Shutdown {
             let staying = parts.readers.filter { !$0.hasLeft }
             // What was sent for a group that could not be left has as long as what is on connections.
             let isOpen = failure != nil && machine.gauges.inFlight.contains { $0 > 0 }
-            let isReading = feedback?.isIdle == false
+            let isReading = feedback?.hasFinished == false
             let isWaiting = !staying.isEmpty || (isOpen || isReading) && now.ns < deadlineNs - Self.leaveNs
             guard !isWaiting || now.ns >= deadlineNs else { return false }
             if !staying.isEmpty {

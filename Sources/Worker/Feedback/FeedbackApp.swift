@@ -3,21 +3,21 @@ internal import Network
 internal import PushRecords
 internal import TLS
 
-/// An app whose feedback is read: where, and as whom its dead tokens are written.
+/// An app whose feedback is read.
 struct FeedbackApp: Sendable {
-    /// The app's place among all there ever were (`AppIndex`).
+    /// The app's `AppIndex`.
     let index: Int
     let record: RecordApp
-    /// Of its dead tokens: the feedback service names none, so it is the app's first bundle id.
+    /// The topic of its dead tokens. The feedback service names none, so it is the app's first bundle id.
     let topic: String
     let target: DialTarget
     let context: ClientContext
-    /// From the beginning of a read to the beginning of the next; 0: nobody reads but the command.
+    /// From the beginning of a read to the beginning of the next; 0 if only the command reads.
     let intervalNs: Int64
 
     var name: String { record.name }
 
-    /// `nil`: its feedback is not read.
+    /// Returns `nil` if the app's feedback is not read.
     init?(_ app: LoadedApp, index: Int) {
         guard let feedback = app.settings.binary?.feedback else { return nil }
         self.index = index
@@ -29,11 +29,26 @@ struct FeedbackApp: Sendable {
     }
 }
 
-/// What came of an app's feedback since the start.
-struct FeedbackStanding: Sendable, Equatable {
+/// How a read of an app's feedback ended.
+package struct FeedbackOutcome: Sendable, Equatable {
+    package var app: String
+    /// Dead tokens that Kafka acknowledged.
+    package var tokens: Int
+    /// Items whose token had an impossible length.
+    package var skipped = 0
+    /// Why there may be more, or `nil` if the service sent all it had and Kafka has it.
+    package var failure: String?
+
+    var kind: FeedbackStanding.Outcome {
+        failure == nil ? .complete : tokens > 0 || skipped > 0 ? .incomplete : .failed
+    }
+}
+
+/// An app's feedback since the start.
+struct FeedbackStanding: Sendable {
     /// How a read ended, as metrics count it.
     enum Outcome: String, CaseIterable, Sendable {
-        /// The server said all it had, and Kafka has it.
+        /// The service sent all it had, and Kafka has it.
         case complete
         /// Kafka has what came; there may have been more.
         case incomplete
@@ -43,20 +58,20 @@ struct FeedbackStanding: Sendable, Equatable {
 
     /// Dead tokens that Kafka acknowledged.
     var tokens = 0
-    /// Reads that are over, by their outcomes' places.
+    /// Finished reads, by the order of their outcomes.
     var reads = Outcome.allCases.map { _ in 0 }
-    /// Why the last read was not complete, or none can be begun; `nil`: it was, or there was none.
+    /// Why the last read was not complete, or none can begin.
     var failure: String?
     /// Dead tokens that were read and that Kafka has not acknowledged.
     var waiting = 0
-    /// Since when it has acknowledged none of them (monotonic).
+    /// Since when Kafka has acknowledged none of them (monotonic).
     var waitingSinceNs: Int64 = 0
 
     mutating func count(_ outcome: Outcome) {
         if let place = Outcome.allCases.firstIndex(of: outcome) { reads[place] += 1 }
     }
 
-    /// With what came of it before it was taken out and came back; how it stands is as here.
+    /// Adds the counts of the same app before it was removed and came back.
     func sum(with other: Self?) -> Self {
         guard let other else { return self }
         var sum = self

@@ -5,97 +5,69 @@ internal import Network
 package import Observability
 
 /// Reads the feedback of some apps once, without a worker.
-///
-/// Runs a loop on the calling thread, so it is not for a thread that has one.
-package final class FeedbackRun {
-    /// What came of an app.
-    package struct Answer: Sendable {
-        package var app: String
-        /// Dead tokens that Kafka acknowledged.
-        package var tokens: Int
-        /// Items whose token had a length that no token has.
-        package var skipped: Int
-        /// Why there may be more; `nil`: the service said all it had, and Kafka has it.
-        package var failure: String?
-    }
-
-    /// How it ended.
+package enum FeedbackRun {
     package struct Ending: Sendable, Equatable {
         /// Apps that were not read.
         package var unread: [String]
-        /// Tokens that were read and that Kafka did not acknowledge: nobody has them.
+        /// Tokens that were read and that Kafka did not acknowledge.
         package var lost: Int
-        /// What kept Kafka from taking them, in the client's words; empty: it did not say.
+        /// The client's last error; empty if there was none.
         package var trouble: String
     }
 
     /// Whether, and how, to end before all is read.
     package enum StopRequest: Sendable {
         case none
-        /// Begin nothing; what was read is written.
+        /// Begin no read, and write what was read.
         case finish
         case giveUp
     }
 
-    private let loop: Loop
-    private let reads: FeedbackReads
-    /// Not begun yet.
-    private var left: [FeedbackApp]
-    private var nextTryNs: Int64 = 0
-
+    /// Returns once all is read and acknowledged, or when the time is over or `stopRequest` says so.
+    ///
+    /// Runs a loop on the calling thread, so it is not for a thread that has one.
+    ///
+    /// - Parameters:
+    ///   - onOutcome: called with the outcome of each app's read.
+    ///   - onDelay: called with the reason each time that Kafka could not take tokens, so that no read began.
     /// - Throws: `StartFailure` when a credential cannot be used.
-    package init(
-        _ apps: [AppSettings], topic: String, _ cluster: ClusterSettings, logger: Logger,
-        onAnswer: @escaping (Answer) -> Void
-    ) throws(StartFailure) {
-        let loaded = try LoadedApp.load(apps)
-        left = loaded.enumerated().compactMap { FeedbackApp($1, index: $0) }
+    package static func run(
+        _ apps: [AppSettings], topic: String, _ cluster: ClusterSettings, logger: Logger, timeoutNs: Int64,
+        stopRequest: () -> StopRequest, onOutcome: @escaping (FeedbackOutcome) -> Void, onDelay: (String) -> Void
+    ) throws(StartFailure) -> Ending {
+        var left = try LoadedApp.load(apps).enumerated().compactMap { FeedbackApp($1, index: $0) }
+        let loop: Loop
+        let reader: FeedbackReader
         do {
             loop = try Loop()
-            reads = try FeedbackReads(cluster, topic: topic, loop: loop, logger: logger)
+            reader = try FeedbackReader(cluster, topic: topic, loop: loop, logger: logger)
         } catch {
             throw StartFailure(["\(error)"])
         }
-        reads.onEnd = { app, outcome in
-            onAnswer(
-                Answer(app: app.name, tokens: outcome.tokens, skipped: outcome.skipped, failure: outcome.failure))
-        }
-    }
-
-    /// Returns once all is read and acknowledged, or when the time is over or `stopRequest` says so; call it once.
-    ///
-    /// `onDelay` is called with the reason each time that Kafka could not take tokens, and so none was asked for.
-    package func run(
-        timeoutNs: Int64, stopRequest: () -> StopRequest, onDelay: (String) -> Void
-    ) -> Ending {
+        reader.onEnd = { onOutcome($1) }
         let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
-        var isBeginning = true
-        while isBeginning && !left.isEmpty || reads.count > 0 {
+        var nextTryNs: Int64 = 0
+        while true {
             let nowNs = LoopTime.read().monotonicNs
-            let stopRequest = stopRequest()
-            if stopRequest == .giveUp || nowNs >= deadlineNs { break }
-            if stopRequest == .finish { isBeginning = false }
-            if isBeginning { begin(nowNs, onDelay) }
+            let stop = stopRequest()
+            let isBeginning = stop == .none && !left.isEmpty
+            guard isBeginning || reader.count > 0, stop != .giveUp, nowNs < deadlineNs else { break }
+            while isBeginning, nowNs >= nextTryNs, let app = left.first {
+                do throws(KafkaError) {
+                    try reader.begin(app)
+                    left.removeFirst()
+                } catch {
+                    onDelay(error.text)
+                    nextTryNs = LoopTime.read().monotonicNs + 500_000_000
+                }
+            }
             loop.runOnce(timeoutNs: min(max(deadlineNs - nowNs, 0), 100_000_000))
         }
-        let trouble = reads.trouble
-        let lost = reads.close(because: "it was cut off before the service had said all")
-        // What closes, closes in a turn.
+        let trouble = reader.trouble
+        let lost = reader.close(because: "it was cut off before the service had said all")
+        // Connections close in a turn.
         loop.runOnce()
         _ = ClientReaper.wait(milliseconds: 3_000)
         return Ending(unread: left.map(\.name), lost: lost, trouble: trouble)
-    }
-
-    private func begin(_ nowNs: Int64, _ onDelay: (String) -> Void) {
-        guard nowNs >= nextTryNs else { return }
-        while let app = left.first {
-            do throws(KafkaError) {
-                try reads.begin(app)
-                left.removeFirst()
-            } catch {
-                nextTryNs = LoopTime.read().monotonicNs + 500_000_000
-                return onDelay(error.text)
-            }
-        }
     }
 }

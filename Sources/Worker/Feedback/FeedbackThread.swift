@@ -4,211 +4,177 @@ internal import Network
 internal import Observability
 internal import Synchronization
 
-/// Reads the feedback of all apps that have one, each as often as it says, on a thread and with a producer of its own:
-/// nothing on a notification's way waits for it. Any thread: what is no constant and not atomic (`state`) is its own
-/// thread's, or whose who has joined that. This is what `@unchecked Sendable` stands for.
+/// Reads the feedback of all apps at their intervals, on a thread and with a producer of its own, so that no
+/// notification waits for it.
+///
+/// Any thread may call its methods. The mutable state belongs to its own thread, or to whoever has joined that: this is
+/// what `@unchecked Sendable` stands for.
 final class FeedbackThread: @unchecked Sendable {
-    /// How an app's feedback stands, by the app's place.
+    /// An app's standing, by its `AppIndex`.
     typealias Told = (app: Int, standing: FeedbackStanding)
 
-    private let thread: LoopThread
+    private let cluster: ClusterSettings
+    private let topic: String
     private let logger: Logger
-    private let makeState: () throws(SystemError) -> ThreadState
-    /// The thread's; whoever has joined it may let go of it.
-    private var state: ThreadState?
-    private let underWay = Atomic(0)
-    /// Calls of `finish` that the thread has not heard of.
-    private let unheard = Atomic(0)
+    private let standings: Mailbox<Told>
+    private let thread: LoopThread
+    private let isOver = Atomic(false)
 
-    /// Starts the thread; `standings` gets how each app's feedback stands whenever that changes.
+    private var reader: FeedbackReader?
+    private var apps: [Int: FeedbackApp] = [:]
+    private var plan = FeedbackPlan()
+    private var alarm: Alarm?
+    private var current: [Int: FeedbackStanding] = [:]
+    private var isFinishing = false
+
+    /// Starts the thread.
+    ///
+    /// - Parameter standings: gets the standing of each app whenever it may have changed.
     init(
         _ cluster: ClusterSettings, topic: String, logger: Logger, standings: Mailbox<Told>
     ) throws(SystemError) {
-        thread = try LoopThread(name: "feedback")
+        self.cluster = cluster
+        self.topic = topic
         self.logger = logger
-        makeState = { [loop = thread.loop] () throws(SystemError) in
-            ThreadState(
-                try FeedbackReads(cluster, topic: topic, loop: loop, logger: logger), loop,
-                standings)
-        }
+        self.standings = standings
+        thread = try LoopThread(name: "feedback")
     }
 
-    /// The apps there are now: what is said of one is in force at its next read, and who is not there is not read
-    /// again.
+    /// Sets the apps to read. Changes take effect at an app's next read.
     func set(_ apps: [FeedbackApp]) {
         thread.loop.perform { [self] in
-            if state == nil { makeStateIfPossible() }
-            state?.set(apps)
+            self.apps = Dictionary(uniqueKeysWithValues: apps.map { ($0.index, $0) })
+            plan.set(self.apps.mapValues(\.intervalNs), nowNs: thread.loop.now.monotonicNs)
+            makeReader()
+            look()
         }
     }
 
-    private func makeStateIfPossible() {
+    /// Begins no more reads. Present reads go on, since the service has forgotten what it sent.
+    func finish() {
+        thread.loop.perform { [self] in
+            isFinishing = true
+            plan.set([:], nowNs: 0)
+            reader?.hurry()
+            look()
+        }
+    }
+
+    /// Whether, after `finish`, no read is under way and Kafka has all their tokens.
+    var hasFinished: Bool { isOver.load(ordering: .acquiring) }
+
+    /// Ends the thread, and logs tokens that are lost because Kafka has not acknowledged them. The producer's doorbell
+    /// lives as long as this object.
+    func stop() {
+        thread.loop.perform { [self] in
+            alarm = nil
+            reader?.close(because: "the worker stopped")
+        }
+        thread.stop()
+        thread.join()
+    }
+
+    // MARK: Its own thread
+
+    private func makeReader() {
+        guard reader == nil else { return }
         do throws(SystemError) {
-            state = try makeState()
-            state?.onCount = { [unowned self] in underWay.store($0, ordering: .releasing) }
+            let reader = try FeedbackReader(
+                cluster, topic: topic, loop: thread.loop, logger: logger)
+            reader.onEnd = { [unowned self] in ended($0, $1) }
+            self.reader = reader
+            alarm = Alarm(loop: thread.loop) { [unowned self] in look() }
         } catch {
             logger.error(.apns, "feedback cannot be read before the configuration is read again", ["error": "\(error)"])
         }
     }
 
-    /// Begins no read any more; those under way go on, since the service has forgotten what it told.
-    func finish() {
-        unheard.add(1, ordering: .acquiringAndReleasing)
-        thread.loop.perform { [self] in
-            state?.finish()
-            unheard.subtract(1, ordering: .acquiringAndReleasing)
-        }
-    }
-
-    /// Whether no read is under way, and Kafka has all tokens of those before. After `finish` it stays so.
-    var isIdle: Bool { unheard.load(ordering: .acquiring) == 0 && underWay.load(ordering: .acquiring) == 0 }
-
-    /// Ends the thread; what Kafka has not acknowledged is lost, and a line says so. The clients' doorbell lives as
-    /// long as this object.
-    func stop() {
-        thread.loop.perform { [self] in state?.close() }
-        thread.stop()
-        thread.join()
-    }
-
-    /// What only the thread touches.
-    private final class ThreadState {
-        private let reads: FeedbackReads
-        private let loop: Loop
-        private let standings: Mailbox<Told>
-        private var apps: [Int: FeedbackApp] = [:]
-        private var plan = FeedbackPlan()
-        private var alarm: Alarm?
-        /// By the apps' places, and as told last.
-        private var current: [Int: FeedbackStanding] = [:]
-        private var told: [Int: FeedbackStanding] = [:]
-        var onCount: (Int) -> Void = { _ in }
-
-        init(_ reads: FeedbackReads, _ loop: Loop, _ standings: Mailbox<Told>) {
-            self.reads = reads
-            self.loop = loop
-            self.standings = standings
-            alarm = Alarm(loop: loop) { [unowned self] in look() }
-            reads.onEnd = { [unowned self] in ended($0, $1) }
-        }
-
-        func set(_ apps: [FeedbackApp]) {
-            self.apps = Dictionary(uniqueKeysWithValues: apps.map { ($0.index, $0) })
-            plan.set(self.apps.mapValues(\.intervalNs), nowNs: loop.now.monotonicNs)
-            look()
-        }
-
-        /// Begins what is due, and tells what has changed.
-        private func look() {
-            let nowNs = loop.now.monotonicNs
-            var trouble: String?
-            while let index = plan.due(nowNs: nowNs), let app = apps[index] {
-                if trouble == nil { trouble = begin(app, nowNs) }
-                if let trouble { postpone(app, because: trouble, nowNs) }
-            }
-            for index in current.keys { noteWaiting(index) }
-            tell()
-            let pollNs = reads.count > 0 ? nowNs + 1_000_000_000 : .max
-            if let nextNs = [plan.nextNs ?? .max, pollNs].min(), nextNs < .max {
-                alarm?.set(atNs: nextNs)
+    /// Begins the reads that are due, and posts the standings.
+    private func look() {
+        if isFinishing, reader?.count ?? 0 == 0 { isOver.store(true, ordering: .releasing) }
+        guard let reader else { return }
+        let nowNs = thread.loop.now.monotonicNs
+        var trouble: String?
+        while let index = plan.due(nowNs: nowNs), let app = apps[index] {
+            // Another check of Kafka would block for as long again.
+            if trouble == nil { trouble = begin(app, reader) }
+            if let trouble {
+                plan.postpone(index, nowNs: nowNs)
+                current[index, default: FeedbackStanding()].failure =
+                    "Kafka cannot take its dead tokens now: \(trouble)"
             } else {
-                alarm?.clear()
+                plan.began(index, nowNs: nowNs)
             }
         }
-
-        /// Why Kafka keeps it from beginning; `nil`: it has begun.
-        private func begin(_ app: FeedbackApp, _ nowNs: Int64) -> String? {
-            do throws(KafkaError) {
-                try reads.begin(app)
-            } catch {
-                return error.text
-            }
-            plan.began(app.index, nowNs: nowNs)
-            onCount(reads.count)
-            if current[app.index] == nil { current[app.index] = FeedbackStanding() }
-            return nil
+        for index in current.keys {
+            guard var standing = current[index] else { continue }
+            (standing.waiting, standing.waitingSinceNs) = reader.waiting(of: index)
+            current[index] = standing
+            standings.post((index, standing))
         }
+        let pollNs = reader.count > 0 ? nowNs + 1_000_000_000 : .max
+        let nextNs = min(plan.nextNs ?? .max, pollNs)
+        if nextNs < .max { alarm?.set(atNs: nextNs) } else { alarm?.clear() }
+    }
 
-        /// Whoever else is due is not begun either: the question would take its time again.
-        private func postpone(_ app: FeedbackApp, because trouble: String, _ nowNs: Int64) {
-            plan.postponed(app.index, nowNs: nowNs)
-            current[app.index, default: FeedbackStanding()].failure =
-                "Kafka cannot take its dead tokens now: \(trouble)"
+    /// Returns why Kafka keeps the read from beginning, or `nil` once it has begun.
+    private func begin(_ app: FeedbackApp, _ reader: FeedbackReader) -> String? {
+        do throws(KafkaError) {
+            try reader.begin(app)
+        } catch {
+            return error.text
         }
+        if current[app.index] == nil { current[app.index] = FeedbackStanding() }
+        return nil
+    }
 
-        private func ended(_ app: FeedbackApp, _ outcome: FeedbackReads.Outcome) {
-            current[app.index, default: FeedbackStanding()].tokens += outcome.tokens
-            current[app.index]?.count(outcome.kind)
-            current[app.index]?.failure = outcome.failure
-            plan.ended(app.index, isComplete: outcome.kind == .complete, nowNs: loop.now.monotonicNs)
-            onCount(reads.count)
-            loop.schedule(afterNs: 0) { [weak self] in self?.look() }
-        }
-
-        private func noteWaiting(_ index: Int) {
-            let (tokens, sinceNs) = reads.waiting(of: index)
-            current[index]?.waiting = tokens
-            current[index]?.waitingSinceNs = tokens > 0 ? sinceNs : 0
-        }
-
-        private func tell() {
-            for (index, standing) in current where told[index] != standing {
-                if standings.post((index, standing)) { told[index] = standing }
-            }
-        }
-
-        func finish() {
-            set([])
-            reads.hurry()
-        }
-
-        func close() {
-            alarm = nil
-            apps = [:]
-            reads.close(because: "the worker stopped")
-        }
+    private func ended(_ app: FeedbackApp, _ outcome: FeedbackOutcome) {
+        current[app.index, default: FeedbackStanding()].tokens += outcome.tokens
+        current[app.index]?.count(outcome.kind)
+        current[app.index]?.failure = outcome.failure
+        plan.ended(app.index, isComplete: outcome.kind == .complete, nowNs: thread.loop.now.monotonicNs)
+        thread.loop.schedule(afterNs: 0) { [weak self] in self?.look() }
     }
 }
 
-/// When which app's feedback is to be read. Decides only; no clock, no I/O.
+/// Decides when to read which app's feedback. Decides only; no clock, no I/O.
 struct FeedbackPlan {
     private struct Entry {
-        var intervalNs: Int64
-        var dueNs: Int64
-        /// When the read began that goes on, or the last one.
-        var startedNs: Int64?
+        var intervalNs: Int64 = 0
+        var dueNs: Int64 = 0
+        /// When the present or last read began.
+        var startedNs: Int64 = 0
         var isReading = false
-        /// The last one failed.
-        var isRetry = false
     }
 
-    /// By the apps' places.
+    /// By `AppIndex`.
     private var entries: [Int: Entry] = [:]
 
-    /// Before the first read of an app.
+    /// Before the first read of an app, and the first after its interval has changed.
     static let firstNs: Int64 = 1_000_000_000
-    /// Before one that failed is tried again, unless its interval is shorter.
+    /// Before a failed read is repeated, unless the interval is shorter.
     static let retryNs: Int64 = 60_000_000_000
-    /// Before one is tried again that Kafka kept from beginning.
+    /// Before a read that Kafka kept from beginning is tried again.
     static let postponedNs: Int64 = 5_000_000_000
 
-    /// The apps there are now, and how often they are read; whose interval is 0 is not.
+    /// Sets the apps with their intervals. An interval of 0 means that the app is not read.
     mutating func set(_ intervals: [Int: Int64], nowNs: Int64) {
-        entries = entries.filter { intervals[$0.key] ?? 0 > 0 }
-        for (app, intervalNs) in intervals where intervalNs > 0 {
-            var entry = entries[app] ?? Entry(intervalNs: intervalNs, dueNs: nowNs + Self.firstNs)
-            if entry.intervalNs != intervalNs, let startedNs = entry.startedNs, !entry.isRetry {
-                entry.dueNs = startedNs + intervalNs
+        let former = entries
+        entries = intervals.filter { $0.value > 0 }
+            .reduce(into: [:]) { entries, app in
+                var entry = former[app.key] ?? Entry()
+                if entry.intervalNs != app.value {
+                    entry.intervalNs = app.value
+                    entry.dueNs = nowNs + Self.firstNs
+                }
+                entries[app.key] = entry
             }
-            entry.intervalNs = intervalNs
-            entries[app] = entry
-        }
     }
 
-    /// When the next read is to begin; `nil`: none is.
+    /// When the next read is due.
     var nextNs: Int64? { entries.values.lazy.filter { !$0.isReading }.map(\.dueNs).min() }
 
-    /// An app whose read is to begin now.
+    /// An app whose read is due.
     func due(nowNs: Int64) -> Int? {
         entries.filter { !$0.value.isReading && $0.value.dueNs <= nowNs }
             .min { ($0.value.dueNs, $0.key) < ($1.value.dueNs, $1.key) }?.key
@@ -219,16 +185,14 @@ struct FeedbackPlan {
         entries[app]?.isReading = true
     }
 
-    /// Its read could not begin.
-    mutating func postponed(_ app: Int, nowNs: Int64) { entries[app]?.dueNs = nowNs + Self.postponedNs }
+    mutating func postpone(_ app: Int, nowNs: Int64) { entries[app]?.dueNs = nowNs + Self.postponedNs }
 
-    /// Its read is over; the next is due an interval after it began.
+    /// The next read is due an interval after the last one began.
     mutating func ended(_ app: Int, isComplete: Bool, nowNs: Int64) {
-        guard var entry = entries[app] else { return }
-        let regularNs = (entry.startedNs ?? nowNs) + entry.intervalNs
-        entry.isReading = false
-        entry.isRetry = !isComplete
-        entry.dueNs = isComplete ? regularNs : min(max(regularNs, nowNs + 1_000_000_000), nowNs + Self.retryNs)
-        entries[app] = entry
+        guard let entry = entries[app] else { return }
+        let regularNs = entry.startedNs + entry.intervalNs
+        entries[app]?.isReading = false
+        entries[app]?.dueNs =
+            isComplete ? regularNs : min(max(regularNs, nowNs + 1_000_000_000), nowNs + Self.retryNs)
     }
 }

@@ -3,63 +3,52 @@ internal import Kafka
 internal import Observability
 internal import PushRecords
 
-/// Writes dead tokens that were read to Kafka, each until it is acknowledged, with a producer of its own. One loop's
-/// thread.
-///
-/// Whoever told a token does not know it any more: what a broker or the topic refuses is written again for as long as
-/// it takes.
+/// Writes dead tokens to Kafka with a producer of its own, each until it is acknowledged: the service that sent a token
+/// has forgotten it. One loop's thread.
 final class FeedbackWriter {
     private let loop: Loop
     private let cluster: ClusterSettings
     private let topicName: String
     private let logger: Logger
-    /// Rung by librdkafka: it outlives the producer.
-    private let doorbell: Doorbell
+    /// Written to by librdkafka. It outlives the producer (`ClientReaper`).
+    private var doorbell: Doorbell?
     private var producer: Producer?
     private var topic: ProducerTopic?
     private var health = ProducerHealth()
-    /// What came back, or was not taken: it is written before anything new.
+    /// Records that were refused or not taken. They are written before anything new.
     private var refused: [UndeliveredRecord] = []
     private var nextTryNs: Int64 = 0
-    private var pauseNs = ProducerHealth.leastPauseNs
-    private var lookAgain: Alarm?
-    /// Kafka has a token of that read.
-    var onAcknowledged: (_ read: UInt64) -> Void = { _ in }
-    /// Something was handed over or came back.
+    private var retryAlarm: Alarm?
+    /// Kafka acknowledged a record with this tag.
+    var onAcknowledged: (_ tag: UInt64) -> Void = { _ in }
+    /// Reports were taken.
     var onServed: () -> Void = {}
-    /// The last trouble, in the client's words; empty: none since a record was acknowledged.
+    /// The last error in the client's words; empty since a record was acknowledged.
     private(set) var trouble = ""
 
-    /// Above this many tokens that are not acknowledged nothing more is read (some 25 MB). What a service has sent and
-    /// the worker has not read is not counted when the connection ends, so the limit is above what services hold.
+    /// Above this many unacknowledged tokens (about 25 MB) nothing more is read. Tokens that a service has sent and the
+    /// worker has not read are lost when the connection ends, so the limit is above what services hold.
     static let waitingLimit = 50_000
+    private static let retryNs: Int64 = 1_000_000_000
 
-    init(
-        _ cluster: ClusterSettings, topic: String, loop: Loop, logger: Logger
-    ) throws(SystemError) {
+    init(_ cluster: ClusterSettings, topic: String, loop: Loop, logger: Logger) throws(SystemError) {
         self.cluster = cluster
         topicName = topic
         self.loop = loop
         self.logger = logger
-        let owner = Owner()
-        doorbell = try Doorbell(loop: loop) { owner.writer?.serve() }
-        owner.writer = self
-        lookAgain = Alarm(loop: loop) { [weak self] in self?.serve() }
+        doorbell = try Doorbell(loop: loop) { [weak self] in self?.serve() }
+        retryAlarm = Alarm(loop: loop) { [weak self] in self?.serve() }
     }
 
-    /// The doorbell is there before its owner is.
-    private final class Owner { weak var writer: FeedbackWriter? }
-
-    /// Whether no more tokens should come.
-    var isFull: Bool { waiting >= Self.waitingLimit }
-    /// Whether there is room for tokens again.
-    var hasRoom: Bool { waiting <= Self.waitingLimit / 2 }
     /// Tokens that are not acknowledged.
     var waiting: Int { refused.count + (producer?.outstanding ?? 0) }
+    var isFull: Bool { waiting >= Self.waitingLimit }
+    /// Whether there is room again after `isFull`.
+    var hasRoom: Bool { waiting <= Self.waitingLimit / 2 }
 
-    /// Writes a token's record, or keeps it until it can be; after `check`.
+    /// Writes a token's record, after a successful `check`.
     func write(_ record: EncodedRecord, tag: UInt64) {
-        guard let producer, let topic else { preconditionFailure("a read begins with a question to Kafka") }
+        guard let producer, let topic else { preconditionFailure("a read begins with a check of Kafka") }
         var code = KafkaCode.queueFull
         if refused.isEmpty {
             code = producer.produce(
@@ -72,30 +61,36 @@ final class FeedbackWriter {
                 code: code))
     }
 
-    /// Asks a broker about the topic, for `timeoutMs` at most; the caller waits meanwhile.
+    /// Asks a broker about the topic, and blocks for `timeoutMs` at most.
     ///
-    /// - Throws: `KafkaError`: it could not take a token now.
+    /// - Throws: `KafkaError` if it could not take a token now.
     func check(timeoutMs: Int32) throws(KafkaError) {
-        try made().warmUp(timeoutMs: timeoutMs)
-    }
-
-    private func made() throws(KafkaError) -> Producer {
-        if let producer { return producer }
-        let producer = try Producer(ProducerSettings(cluster: cluster), wakeUpDescriptor: doorbell.descriptor)
-        topic = try producer.topic(topicName)
-        self.producer = producer
-        return producer
+        if producer == nil {
+            let made = try Producer(ProducerSettings(cluster: cluster), wakeUpDescriptor: doorbell?.descriptor ?? -1)
+            topic = try made.topic(topicName)
+            producer = made
+        }
+        try producer?.warmUp(timeoutMs: timeoutMs)
     }
 
     /// Takes reports, and writes again what is due.
     func serve() {
         guard let producer else { return }
         let nowNs = LoopTime.read().monotonicNs
-        let reports = producer.serve(report: { take($0, nowNs) }, event: { take($0) })
+        let reports = producer.serve(
+            report: { take($0, nowNs) },
+            event: { event in
+                if case .error(let error) = event { trouble = error.text }
+                health.take(event, of: "feedback producer", logger)
+            })
         health.look(reports: reports, outstanding: producer.outstanding, nowNs: nowNs)
-        renew(producer, nowNs)
-        writeAgain(producer, nowNs)
-        if waiting > 0 { lookAgain?.set(afterNs: 1_000_000_000) }
+        if health.isStuck(sendsSingly: false, nowNs: nowNs) { health.noteFatal() }
+        health.renew(producer, nowNs: nowNs, logger)
+        if nowNs >= nextTryNs {
+            let taken = refused.prefix { isTaken(producer.produce($0)) }.count
+            refused.removeFirst(taken)
+        }
+        if waiting > 0 { retryAlarm?.set(afterNs: Self.retryNs) }
         onServed()
     }
 
@@ -103,7 +98,6 @@ final class FeedbackWriter {
         let code = report.code
         guard code != .none else {
             trouble = ""
-            pauseNs = ProducerHealth.leastPauseNs
             return onAcknowledged(report.tag)
         }
         refused.append(report.detach())
@@ -116,43 +110,23 @@ final class FeedbackWriter {
                 "topic": "\(topicName)", "error": "\(KafkaError(code).text)",
                 "advice": "\(Advice.writing(topicName, code))",
             ])
-        guard nextTryNs <= nowNs else { return }
-        nextTryNs = nowNs + pauseNs
-        pauseNs = min(2 * pauseNs, ProducerHealth.longestPauseNs)
+        nextTryNs = nowNs + Self.retryNs
     }
 
-    private func take(_ event: ClientEvent) {
-        if case .error(let error) = event { trouble = error.text }
-        health.take(event, of: "feedback producer", logger)
-    }
-
-    private func renew(_ producer: Producer, _ nowNs: Int64) {
-        if health.isStuck(sendsSingly: false, nowNs: nowNs) { health.noteFatal() }
-        health.renew(producer, nowNs: nowNs, logger)
-    }
-
-    private func writeAgain(_ producer: Producer, _ nowNs: Int64) {
-        guard !refused.isEmpty, nowNs >= nextTryNs else { return }
-        var written = 0
-        while written < refused.count, isTaken(producer.produce(refused[written])) { written += 1 }
-        refused.removeFirst(written)
-    }
-
-    /// Whatever keeps a producer from taking a record, it is offered again.
+    /// Whether the producer took a record. If not, it is offered again whatever the reason.
     private func isTaken(_ code: KafkaCode) -> Bool {
         switch code {
         case .none: return true
-        case .queueFull: return false
+        case .queueFull: break
         case .fatal: health.noteFatal()
         default: trouble = "\(topicName): \(KafkaError(code).text)"
         }
         return false
     }
 
-    /// Lets go of the producer, and of what it has; the doorbell stays until this object goes, after the client has
-    /// (`ClientReaper`).
+    /// Drops the producer with its records. The doorbell stays until this object goes.
     func close() {
-        lookAgain = nil
+        retryAlarm = nil
         producer = nil
     }
 }

@@ -1,7 +1,6 @@
 // The system calls and C globals that Swift's Glibc module does not offer, or not safely.
 #pragma once
 #include "crash.h"
-#include <getopt.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -10,13 +9,6 @@
 
 /// `environ`, which Swift 6 refuses as a mutable global.
 char *const *linux_environment(void);
-
-/// getopt_long's globals, which Swift 6 refuses as mutable globals. One thread only, as getopt_long itself.
-char *linux_optarg(void);
-int linux_optind(void);
-int linux_optopt(void);
-/// Starts a new scan: `optind = 0` makes glibc forget the last one; its own error lines are switched off.
-void linux_getopt_reset(void);
 
 /// The XSI-independent strerror: a pointer to static or thread-local text, never NULL.
 const char *linux_error_text(int code);

@@ -11,20 +11,20 @@ import Testing
 
 @testable import Worker
 
-/// The simulator's feedback service and in-process brokers, with reads between them.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct FeedbackReadsTests {
-    private final class Late { var ns: Int64 = 0 }
+/// The simulator's feedback service and in-process brokers, with a reader between them.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct FeedbackReaderTests {
+    private final class Lateness { var ns: Int64 = 0 }
 
     private final class World {
         let simulator: Simulator
         let cluster: MockCluster
         let loop: Loop
-        let reads: FeedbackReads
+        let reader: FeedbackReader
         let log = MemorySink()
         let topic = KafkaBroker.uniqueName("unregistered")
-        /// How much later it is than the clock says.
-        let late = Late()
-        private(set) var outcomes: [FeedbackReads.Outcome] = []
+        /// Added to the loop's clock.
+        let lateness = Lateness()
+        private(set) var outcomes: [FeedbackOutcome] = []
 
         init() throws {
             var options = SimulatorOptions()
@@ -34,20 +34,20 @@ import Testing
             simulator = try Simulator(options)
             cluster = try MockCluster()
             try cluster.create(topic, partitions: 1)
-            loop = try Loop(clock: { [late] in
+            loop = try Loop(clock: { [lateness] in
                 var time = LoopTime.read()
-                time.monotonicNs += late.ns
+                time.monotonicNs += lateness.ns
                 return time
             })
-            reads = try FeedbackReads(
+            reader = try FeedbackReader(
                 ClusterSettings(bootstrapServers: cluster.bootstrapServers), topic: topic, loop: loop,
                 logger: Logger(sink: log))
-            reads.onEnd = { [unowned self] in outcomes.append($1) }
+            reader.onEnd = { [unowned self] in outcomes.append($1) }
         }
 
         deinit {
-            reads.onEnd = { _, _ in }
-            reads.close(because: "it was cut off")
+            reader.onEnd = { _, _ in }
+            reader.close(because: "it was cut off")
             loop.runOnce()
             simulator.stop()
         }
@@ -76,7 +76,7 @@ import Testing
             }
         }
 
-        func run(seconds: Double = 30, until condition: () throws -> Bool) throws {
+        func run(seconds: Double = 120, until condition: () throws -> Bool) throws {
             let deadline = Date(timeIntervalSinceNow: seconds)
             while try !condition() {
                 guard Date() < deadline else {
@@ -93,95 +93,95 @@ import Testing
         }
     }
 
-    @Test func `Each token is written once`() throws {
+    @Test func `Each token is written once, and a second read finds none`() throws {
         let world = try World()
         try world.tell(25_000)
-        try world.reads.begin(try world.app())
+        try world.reader.begin(try world.app())
         try world.run { !world.outcomes.isEmpty }
-        #expect(world.outcomes == [.init(kind: .complete, tokens: 25_000, skipped: 0)])
-        #expect(try world.written == 25_000 && world.reads.count == 0)
+        #expect(world.outcomes == [.init(app: "old", tokens: 25_000)])
+        #expect(try world.written == 25_000 && world.reader.count == 0)
         // The list is empty then.
-        try world.reads.begin(try world.app())
+        try world.reader.begin(try world.app())
         try world.run { world.outcomes.count == 2 }
-        #expect(world.outcomes.last == .init(kind: .complete, tokens: 0, skipped: 0))
+        #expect(world.outcomes.last == .init(app: "old", tokens: 0))
     }
 
-    /// The read is over when the broker has all, and not before.
-    @Test func `While the broker is away they wait`() throws {
+    @Test func `Tokens wait while the broker is away, and no other read begins`() throws {
         let world = try World()
         try world.cluster.setRoundTrip(milliseconds: 200)
         try world.tell(60_000)
-        try world.reads.begin(try world.app())
-        try world.run { world.reads.waiting(of: 0).tokens > 1_000 }
+        try world.reader.begin(try world.app())
+        try world.run { world.reader.waiting(of: 0).tokens > 1_000 }
         try world.cluster.setReachable(false)
         let end = Date(timeIntervalSinceNow: 2)
         try world.run { Date() > end }
-        #expect(world.outcomes.isEmpty && world.reads.waiting(of: 0).tokens > 0)
+        #expect(world.outcomes.isEmpty && world.reader.waiting(of: 0).tokens > 0)
         #expect(throws: KafkaError.self, "none is begun meanwhile") {
-            try world.reads.begin(try world.app(index: 1))
+            try world.reader.begin(try world.app(index: 1))
         }
         try world.cluster.setReachable(true)
         try world.cluster.setRoundTrip(milliseconds: 0)
         try world.run { !world.outcomes.isEmpty }
-        #expect(world.outcomes == [.init(kind: .complete, tokens: 60_000, skipped: 0)])
-        #expect(try world.written == 60_000)
+        #expect(world.outcomes == [.init(app: "old", tokens: 60_000)])
+        // What was under way may be written twice.
+        #expect(try world.written >= 60_000)
     }
 
-    /// The list has 11 MB: more than the kernel's buffers and the worker have room for.
-    @Test func `What there is no room for stays with the service`() throws {
+    /// The list has more tokens than the worker has room for.
+    @Test func `The service keeps the tokens that the worker has no room for`() throws {
         let world = try World()
-        try world.tell(300_000)
-        try world.reads.begin(try world.app())
-        try world.run { world.reads.waiting(of: 0).tokens > 1_000 }
+        try world.tell(120_000)
+        try world.reader.begin(try world.app())
+        try world.run { world.reader.waiting(of: 0).tokens > 1_000 }
         try world.cluster.setReachable(false)
         try world.run { world.log.lines.contains { $0.contains("read no further before Kafka takes") } }
         // The limit, and what one turn reads beyond.
-        #expect(world.reads.waiting(of: 0).tokens <= FeedbackWriter.waitingLimit + 10_000)
+        #expect(world.reader.waiting(of: 0).tokens <= FeedbackWriter.waitingLimit + 10_000)
         try world.cluster.setReachable(true)
-        try world.run(seconds: 60) { !world.outcomes.isEmpty }
-        #expect(world.outcomes == [.init(kind: .complete, tokens: 300_000, skipped: 0)])
-        #expect(try world.written == 300_000)
+        try world.run { !world.outcomes.isEmpty }
+        #expect(world.outcomes == [.init(app: "old", tokens: 120_000)])
+        #expect(try world.written >= 120_000)
     }
 
-    @Test func `What is lost at the end is said`() throws {
+    @Test func `Tokens that are lost at the end are counted in the log, and not shown`() throws {
         let world = try World()
         try world.cluster.setRoundTrip(milliseconds: 200)
         try world.tell(1_000)
-        try world.reads.begin(try world.app())
-        try world.run { world.reads.waiting(of: 0).tokens == 1_000 }
+        try world.reader.begin(try world.app())
+        try world.run { world.reader.waiting(of: 0).tokens == 1_000 }
         try world.cluster.setReachable(false)
-        let lost = world.reads.close(because: "it was cut off")
+        let lost = world.reader.close(because: "it was cut off")
         #expect(lost == 1_000)
         let line = try #require(world.log.lines.last { $0.contains("DEAD TOKENS ARE LOST") })
         #expect(line.contains("app=old lost=1000"))
         #expect(!world.log.lines.contains { $0.contains("00000000000") }, "no token is in the log")
     }
 
-    /// Nothing is lost: what was not told is told next time. But nobody is to take it for read.
-    @Test func `A read that is cut off ends as one that failed`() throws {
+    /// The service still has its tokens, so the read must not count as complete.
+    @Test func `A read that is cut off and lost nothing ends as failed`() throws {
         let world = try World()
         try world.tell(1)
-        try world.reads.begin(try world.app())
-        #expect(world.reads.close(because: "it was cut off") == 0)
-        #expect(world.outcomes == [.init(kind: .failed, tokens: 0, skipped: 0, failure: "it was cut off")])
+        try world.reader.begin(try world.app())
+        #expect(world.reader.close(because: "it was cut off") == 0)
+        #expect(world.outcomes == [.init(app: "old", tokens: 0, failure: "it was cut off")])
         #expect(!world.log.lines.contains { $0.contains("LOST") })
     }
 
-    @Test func `What a refusing topic gives back is written again`() throws {
+    @Test func `Tokens that the topic refuses are written again`() throws {
         let world = try World()
         try world.tell(100)
         // Produce; the first answers refuse.
         world.cluster.fail(0, with: [.topicAuthorizationFailed, .topicAuthorizationFailed])
-        try world.reads.begin(try world.app())
+        try world.reader.begin(try world.app())
         try world.run { !world.outcomes.isEmpty }
-        #expect(world.outcomes == [.init(kind: .complete, tokens: 100, skipped: 0)])
+        #expect(world.outcomes == [.init(app: "old", tokens: 100)])
         #expect(try world.written == 100)
     }
 
-    @Test func `Nobody listens`() throws {
+    @Test func `A service that refuses connections fails the read`() throws {
         let world = try World()
         let port = UInt16(Ports.claim())
-        try world.reads.begin(try world.app(port: port))
+        try world.reader.begin(try world.app(port: port))
         try world.run { !world.outcomes.isEmpty }
         let outcome = try #require(world.outcomes.first)
         #expect(outcome.kind == .failed && outcome.tokens == 0)
@@ -194,30 +194,30 @@ import Testing
     /// Runs one read of such a service to its end.
     private func read(
         _ bytes: [UInt8], then ending: ScriptedFeedback.Ending, _ world: World
-    ) throws -> FeedbackReads.Outcome {
+    ) throws -> FeedbackOutcome {
         let service = try ScriptedFeedback(bytes, then: ending, world.simulator.credentials, loop: world.loop)
         defer { service.stop() }
-        try world.reads.begin(try world.app(port: service.port))
+        try world.reader.begin(try world.app(port: service.port))
         if ending == .staysSilent {
-            try world.run { world.reads.waiting(of: 0).tokens + (try world.written) >= bytes.count / 10 }
+            try world.run { world.reader.waiting(of: 0).tokens + (try world.written) >= bytes.count / 10 }
             let end = Date(timeIntervalSinceNow: 0.3)
             try world.run { Date() > end }
             #expect(world.outcomes.isEmpty)
-            world.late.ns += 30_000_000_000
+            world.lateness.ns += 30_000_000_000
         }
         try world.run { !world.outcomes.isEmpty }
         return try #require(world.outcomes.first)
     }
 
     @Test(arguments: [ScriptedFeedback.Ending.closes, .cuts])
-    func `The end of a list is the end of the stream`(ending: ScriptedFeedback.Ending) throws {
+    func `The end of the stream ends the list`(ending: ScriptedFeedback.Ending) throws {
         let world = try World()
-        #expect(try read(Self.list, then: ending, world) == .init(kind: .complete, tokens: 2, skipped: 0))
+        #expect(try read(Self.list, then: ending, world) == .init(app: "old", tokens: 2))
         #expect(try world.written == 2)
     }
 
     @Test(arguments: [ScriptedFeedback.Ending.closes, .cuts, .staysSilent])
-    func `What came before the end is written`(ending: ScriptedFeedback.Ending) throws {
+    func `Tokens before an incomplete end are written`(ending: ScriptedFeedback.Ending) throws {
         let world = try World()
         let outcome = try read(Self.list.dropLast(), then: ending, world)
         #expect(outcome.kind == .incomplete && outcome.tokens == 1)
@@ -227,17 +227,17 @@ import Testing
         #expect(try world.written == 1)
     }
 
-    @Test func `Tokens of no length are counted`() throws {
+    @Test func `Tokens of impossible lengths are counted and left out`() throws {
         let world = try World()
         let long: [UInt8] = [0, 0, 0, 1, 0, 101] + [UInt8](repeating: 7, count: 101)
         #expect(
             try read(long + Self.list + [0, 0, 0, 1, 0, 0], then: .closes, world)
-                == .init(kind: .complete, tokens: 2, skipped: 2))
+                == .init(app: "old", tokens: 2, skipped: 2))
         #expect(world.log.lines.contains { $0.contains("of a length that none has") && $0.contains("tokens=2") })
     }
 
     /// A server that resets may have had more to say.
-    @Test func `A connection that is lost is no end`() throws {
+    @Test func `A lost connection is no end of the list`() throws {
         let world = try World()
         let outcome = try read([], then: .resets, world)
         #expect(outcome.kind == .failed && outcome.failure?.contains("connection lost") == true, "\(outcome)")

@@ -5,37 +5,27 @@ internal import Network
 internal import Observability
 internal import PushRecords
 
-/// Reads apps' feedback, and writes each dead token that it tells to the unregistered topic. One loop's thread.
+/// Reads apps' feedback, and writes each dead token to the unregistered topic. One loop's thread.
 ///
-/// A read is over once Kafka has acknowledged all that it brought: the service forgets what it told. For the same
-/// reason none is begun while Kafka does not answer. What waits for Kafka is bounded (`FeedbackWriter`): beyond,
-/// connections are not read, and the service keeps what TCP has no room for.
-final class FeedbackReads {
-    /// How a read ended.
-    struct Outcome: Equatable {
-        var kind: FeedbackStanding.Outcome
-        /// Dead tokens that Kafka acknowledged.
-        var tokens: Int
-        var skipped: Int
-        /// Why it is not complete.
-        var failure: String?
-    }
-
+/// The service forgets what it sent. So a read ends only when Kafka has acknowledged all that came, and none begins
+/// while Kafka does not answer. While too many tokens wait for Kafka (`FeedbackWriter`), connections are not read, and
+/// the service keeps what TCP has no room for.
+final class FeedbackReader {
     private final class Read {
         let app: FeedbackApp
-        let startedNs: Int64
         var connection: FeedbackConnection?
-        /// `nil`: it goes on.
+        /// Set once the connection has ended.
         var end: FeedbackConnection.End?
         var acknowledged = 0
         var told = 0
-        /// When Kafka took one of its tokens last, or the first came (monotonic).
+        /// When Kafka last acknowledged a token, or the first one came (monotonic).
         var movedNs: Int64 = 0
         @exclusivity(unchecked) var writer: UnregisteredWriter
 
-        init(_ app: FeedbackApp, nowNs: Int64) {
+        var waiting: Int { told - acknowledged }
+
+        init(_ app: FeedbackApp) {
             self.app = app
-            startedNs = nowNs
             writer = UnregisteredWriter(apps: [app.record])
         }
     }
@@ -44,12 +34,15 @@ final class FeedbackReads {
     private let dialer: Dialer
     private let logger: Logger
     private let writer: FeedbackWriter
-    /// By their numbers, which are the tags of their records.
+    /// By number, which is the tag of the read's records.
     private var reads: [UInt64: Read] = [:]
     private var lastNumber: UInt64 = 0
     private var isPaused = false
-    /// A read is over.
-    var onEnd: (FeedbackApp, Outcome) -> Void = { _, _ in }
+    private var isAskedToServe = false
+    var onEnd: (FeedbackApp, FeedbackOutcome) -> Void = { _, _ in }
+
+    /// How long a check of Kafka may block the thread.
+    private static let checkMs: Int32 = 1_500
 
     init(
         _ cluster: ClusterSettings, topic: String, loop: Loop, logger: Logger
@@ -58,34 +51,34 @@ final class FeedbackReads {
         self.logger = logger
         dialer = Dialer(loop: loop)
         writer = try FeedbackWriter(cluster, topic: topic, loop: loop, logger: logger)
-        writer.onAcknowledged = { [unowned self] in acknowledged($0) }
+        writer.onAcknowledged = { [unowned self] number in
+            reads[number]?.acknowledged += 1
+            reads[number]?.movedNs = self.loop.now.monotonicNs
+        }
         writer.onServed = { [unowned self] in served() }
     }
 
-    /// Reads that are not over.
+    /// The number of reads under way.
     var count: Int { reads.count }
 
-    /// Of an app's read that is not over: tokens that wait for Kafka, and since when it took none (monotonic).
+    /// The tokens of an app's read that wait for Kafka, and since when it acknowledged none (monotonic).
     func waiting(of app: Int) -> (tokens: Int, sinceNs: Int64) {
-        guard let read = reads.values.first(where: { $0.app.index == app }) else { return (0, 0) }
-        return (read.told - read.acknowledged, read.movedNs)
+        guard let read = reads.values.first(where: { $0.app.index == app }), read.waiting > 0 else { return (0, 0) }
+        return (read.waiting, read.movedNs)
     }
 
-    /// What keeps Kafka from taking tokens, in the client's words; empty: nothing that it told.
+    /// The client's last error; empty if there was none.
     var trouble: String { writer.trouble }
 
-    /// How long a question to Kafka may take; the thread waits.
-    private static let questionMs: Int32 = 1_500
-
-    /// Begins to read an app's feedback, unless Kafka could not take it now.
+    /// Begins to read an app's feedback.
     ///
-    /// - Throws: `KafkaError`: why it could not. Nothing was read.
+    /// - Throws: `KafkaError` if Kafka could not take tokens now. Nothing was read.
     func begin(_ app: FeedbackApp) throws(KafkaError) {
         guard !reads.values.contains(where: { $0.app.index == app.index }) else { return }
-        try writer.check(timeoutMs: Self.questionMs)
+        try writer.check(timeoutMs: Self.checkMs)
         lastNumber += 1
         let number = lastNumber
-        let read = Read(app, nowNs: loop.now.monotonicNs)
+        let read = Read(app)
         reads[number] = read
         read.connection = FeedbackConnection(
             app.target, context: app.context, dialer: dialer, loop: loop,
@@ -94,14 +87,12 @@ final class FeedbackReads {
         read.connection?.pause(isPaused)
     }
 
-    /// No more silence is waited for: the worker is to stop.
+    /// Stops waiting for silent services: the worker is to stop.
     func hurry() { for read in reads.values { read.connection?.hurry() } }
-
-    // MARK: What comes
 
     private func take(_ seconds: UInt32, _ token: UnsafeRawBufferPointer, _ number: UInt64) {
         guard let read = reads[number] else { return }
-        if read.told == read.acknowledged { read.movedNs = loop.now.monotonicNs }
+        if read.waiting == 0 { read.movedNs = loop.now.monotonicNs }
         read.told += 1
         var topic = read.app.topic
         topic.withUTF8 { topic in
@@ -113,15 +104,6 @@ final class FeedbackReads {
         }
         if !isPaused, writer.isFull { pause(true) }
         serveSoon()
-    }
-
-    private var isAskedToServe = false
-
-    /// At the end of the turn, so that what one read of a socket brought goes together.
-    private func serveSoon() {
-        guard !isAskedToServe else { return }
-        isAskedToServe = true
-        loop.atTurnEnd(self)
     }
 
     private func pause(_ pauses: Bool) {
@@ -150,77 +132,72 @@ final class FeedbackReads {
         serveSoon()
     }
 
-    // MARK: What becomes of it
-
-    private func acknowledged(_ number: UInt64) {
-        guard let read = reads[number] else { return }
-        read.acknowledged += 1
-        read.movedNs = loop.now.monotonicNs
-    }
-
     private func served() {
         if isPaused, writer.hasRoom { pause(false) }
         for (number, read) in reads {
-            guard let end = read.end, read.told == read.acknowledged else { continue }
+            guard let end = read.end, read.waiting == 0 else { continue }
             reads[number] = nil
-            finish(read, end)
+            finish(read, end.failure, skipped: end.skipped)
         }
     }
 
-    private func finish(_ read: Read, _ end: FeedbackConnection.End) {
-        let kind: FeedbackStanding.Outcome =
-            end.failure == nil ? .complete : read.told > 0 || end.skipped > 0 ? .incomplete : .failed
-        let outcome = Outcome(kind: kind, tokens: read.told, skipped: end.skipped, failure: end.failure)
-        if let failure = end.failure {
+    private func finish(_ read: Read, _ failure: String?, skipped: Int = 0) {
+        let name = read.app.name
+        if let failure {
             logger.warning(
-                .apns, "feedback could not be read to its end", about: read.app.name,
-                ["app": "\(read.app.name)", "tokens": .count(read.told), "reason": "\(failure)"])
+                .apns, "feedback could not be read to its end", about: name,
+                ["app": "\(name)", "tokens": .count(read.told), "reason": "\(failure)"])
         } else {
             logger.log(
-                read.told > 0 ? .info : .debug, .apns, "feedback read, and its dead tokens written",
-                about: read.app.name, ["app": "\(read.app.name)", "tokens": .count(read.told)])
+                read.told > 0 ? .info : .debug, .apns, "feedback read, and its dead tokens written", about: name,
+                ["app": "\(name)", "tokens": .count(read.told)])
         }
-        onEnd(read.app, outcome)
+        onEnd(read.app, FeedbackOutcome(app: name, tokens: read.told, skipped: skipped, failure: failure))
     }
 
-    /// Ends all reads and lets go of the producer. Says how many tokens of which app are lost; none is named.
+    /// Ends all reads, drops the producer, and logs how many tokens of which app are lost, without the tokens. A read
+    /// that is cut short and lost nothing ends as failed.
     ///
-    /// A read that is cut short before its end, and of which Kafka has all that was told, ends as one that failed.
-    ///
-    /// - Parameter reason: for people: why it is cut short.
-    /// - Returns: how many are lost in all.
+    /// - Parameter reason: for people, why reads are cut short.
+    /// - Returns: the number of lost tokens.
     @discardableResult
     func close(because reason: String) -> Int {
         writer.serve()
-        var lost = 0
         let left = reads.values.sorted { $0.app.index < $1.app.index }
         reads = [:]
         for read in left {
-            let missing = read.told - read.acknowledged
-            lost += missing
             read.connection?.giveUp(reason)
-            guard missing > 0 else {
-                finish(read, read.end ?? .init(tokens: read.told, skipped: 0, isCut: false, failure: reason))
+            guard read.waiting > 0 else {
+                finish(read, read.end.map(\.failure) ?? reason, skipped: read.end?.skipped ?? 0)
                 continue
             }
             logger.log(
                 .critical, .apns,
-                "DEAD TOKENS ARE LOST: the feedback service told them and forgot them, and Kafka did not acknowledge them",
+                """
+                DEAD TOKENS ARE LOST: the feedback service told them and forgot them, and Kafka did not acknowledge \
+                them
+                """,
                 about: read.app.name,
                 [
-                    "app": "\(read.app.name)", "lost": .count(missing), "written": .count(read.acknowledged),
+                    "app": "\(read.app.name)", "lost": .count(read.waiting), "written": .count(read.acknowledged),
                     "was_read_to_its_end": .boolean(read.end != nil), "trouble": "\(writer.trouble)",
                 ])
         }
         writer.close()
-        return lost
+        return left.reduce(0) { $0 + $1.waiting }
     }
 }
 
-extension FeedbackReads: TurnEnder {
+extension FeedbackReader: TurnEnder {
+    /// Serves the producer at the end of the turn, so that the tokens of one read of a socket go together.
+    private func serveSoon() {
+        guard !isAskedToServe else { return }
+        isAskedToServe = true
+        loop.atTurnEnd(self)
+    }
+
     func turnEnded() {
         isAskedToServe = false
         writer.serve()
-        served()
     }
 }

@@ -1,0 +1,172 @@
+import CYAML
+
+/// Builds a document's tree from libyaml's events. It notes what is refused and goes on, so that one reading shows all
+/// problems.
+@safe struct DocumentParser {
+    /// Nothing after this can be read; the problem was noted.
+    private struct Stop: Error {}
+
+    private enum Event {
+        case scalar(String, isPlain: Bool)
+        case sequenceStart, mappingStart
+        case collectionEnd
+        case alias
+        case documentStart
+        case streamEnd
+        case other
+    }
+
+    private let parser: UnsafeMutablePointer<yaml_parser_t>
+    private let limits: Document.Limits
+    private var nodes = 0
+    private(set) var root: Node?
+    private(set) var problems: [Document.Problem] = []
+
+    /// Reads the bytes to their end, or to the first problem after which nothing can be read.
+    init(reading bytes: [UInt8], limits: Document.Limits) {
+        self.limits = limits
+        unsafe parser = .allocate(capacity: 1)
+        defer { unsafe parser.deallocate() }
+        // yaml.h: "1 if the function succeeded, 0 on error"; it fails only without memory.
+        precondition(unsafe yaml_parser_initialize(parser) == 1, "libyaml ran out of memory")
+        defer { unsafe yaml_parser_delete(parser) }
+        unsafe yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING)
+        // With a given encoding libyaml would count a byte order mark as a column.
+        let text = bytes.starts(with: [0xEF, 0xBB, 0xBF]) ? bytes[3...] : bytes[...]
+        unsafe text.withUnsafeBufferPointer { text in
+            // yaml.h: the input is not copied, so parsing stays inside this closure.
+            unsafe yaml_parser_set_input_string(parser, text.baseAddress, text.count)
+            do throws(Stop) {
+                try readStream()
+            } catch {
+                root = nil
+            }
+        }
+    }
+
+    private mutating func readStream() throws(Stop) {
+        while true {
+            let (event, mark) = try next()
+            switch event {
+            case .streamEnd: return
+            case .documentStart:
+                guard root == nil else { return refuse(mark, "a second document begins here; one file holds one") }
+                root = try node(try next(), depth: 0)
+            default: break
+            }
+        }
+    }
+
+    /// Reads the node that begins with this event.
+    ///
+    /// - Parameter depth: the number of collections around it.
+    private mutating func node(_ first: (event: Event, mark: Mark), depth: Int) throws(Stop) -> Node {
+        nodes += 1
+        if nodes > limits.nodes { try stop(first.mark, "more than \(limits.nodes) values") }
+        switch first.event {
+        case .scalar(let text, let isPlain): return Node(.scalar(text, isPlain: isPlain), at: first.mark)
+        case .sequenceStart, .mappingStart:
+            if depth >= limits.depth { try stop(first.mark, "nested deeper than \(limits.depth)") }
+            if case .mappingStart = first.event {
+                return Node(.mapping(try entries(depth: depth + 1)), at: first.mark)
+            }
+            var items: [Node] = []
+            while let item = try nextInCollection() { items.append(try node(item, depth: depth + 1)) }
+            return Node(.sequence(items), at: first.mark)
+        case .alias:
+            refuse(first.mark, "aliases (*) are not supported")
+            return Node(.scalar("", isPlain: true), at: first.mark)
+        case .collectionEnd, .documentStart, .streamEnd, .other:
+            preconditionFailure("libyaml begins no node with such an event")
+        }
+    }
+
+    private mutating func entries(depth: Int) throws(Stop) -> [Entry] {
+        var entries: [Entry] = []
+        var lines: [String: Int] = [:]
+        while let first = try nextInCollection() {
+            let key = try node(first, depth: depth)
+            var name: String?
+            if case .scalar(let text, _) = key.content {
+                if let line = lines[text] {
+                    refuse(key.mark, "the key \(text) stands twice, first in line \(line)")
+                } else {
+                    name = text
+                    lines[text] = key.mark.line
+                }
+            } else {
+                refuse(key.mark, "a key must be a single word")
+            }
+            let value = try node(try next(), depth: depth)
+            if let name { entries.append(Entry(name: name, at: key.mark, value: value)) }
+        }
+        return entries
+    }
+
+    // MARK: Events
+
+    /// Returns `nil` at the end of the collection.
+    private mutating func nextInCollection() throws(Stop) -> (event: Event, mark: Mark)? {
+        let next = try next()
+        if case .collectionEnd = next.event { return nil }
+        return next
+    }
+
+    private mutating func next() throws(Stop) -> (event: Event, mark: Mark) {
+        var event = unsafe yaml_event_t()
+        guard unsafe yaml_parser_parse(parser, &event) == 1 else {
+            // Reader errors (bad UTF-8, a control character) set no problem_mark. The reader's own place is the
+            // nearest.
+            let isReaderError = unsafe parser.pointee.error == YAML_READER_ERROR
+            let mark = unsafe Mark(isReaderError ? parser.pointee.mark : parser.pointee.problem_mark)
+            var text = unsafe parser.pointee.problem.map { unsafe String(cString: $0) } ?? "unknown error"
+            if let context = unsafe parser.pointee.context { text += unsafe " \(String(cString: context))" }
+            refuse(mark, "not valid YAML: \(text)")
+            throw Stop()
+        }
+        // yaml.h: "An application must free any buffers associated with the produced event".
+        defer { unsafe yaml_event_delete(&event) }
+        let mark = unsafe Mark(event.start_mark)
+        func begin(_ event: Event, hasAnchor: Bool, hasTag: Bool) -> (event: Event, mark: Mark) {
+            if hasAnchor { refuse(mark, "anchors (&) are not supported") }
+            if hasTag { refuse(mark, "tags (!) are not supported") }
+            return (event, mark)
+        }
+        switch unsafe event.type {
+        case YAML_DOCUMENT_START_EVENT: return (.documentStart, mark)
+        case YAML_STREAM_END_EVENT: return (.streamEnd, mark)
+        case YAML_SEQUENCE_END_EVENT, YAML_MAPPING_END_EVENT: return (.collectionEnd, mark)
+        case YAML_ALIAS_EVENT: return (.alias, mark)
+        case YAML_SCALAR_EVENT:
+            let scalar = unsafe event.data.scalar
+            let text = unsafe String(
+                decoding: UnsafeBufferPointer(start: scalar.value, count: scalar.length), as: UTF8.self)
+            let isPlain = unsafe scalar.style == YAML_PLAIN_SCALAR_STYLE
+            return unsafe begin(
+                .scalar(text, isPlain: isPlain), hasAnchor: scalar.anchor != nil, hasTag: scalar.tag != nil)
+        case YAML_SEQUENCE_START_EVENT:
+            let start = unsafe event.data.sequence_start
+            return unsafe begin(.sequenceStart, hasAnchor: start.anchor != nil, hasTag: start.tag != nil)
+        case YAML_MAPPING_START_EVENT:
+            let start = unsafe event.data.mapping_start
+            return unsafe begin(.mappingStart, hasAnchor: start.anchor != nil, hasTag: start.tag != nil)
+        default: return (.other, mark)
+        }
+    }
+
+    private mutating func stop(_ mark: Mark, _ text: String) throws(Stop) {
+        refuse(mark, text)
+        throw Stop()
+    }
+
+    private mutating func refuse(_ mark: Mark, _ text: String) {
+        problems.append(Document.Problem(mark: mark, text: text))
+    }
+}
+
+extension Mark {
+    /// libyaml counts from 0.
+    fileprivate init(_ mark: yaml_mark_t) {
+        self.init(line: mark.line + 1, column: mark.column + 1)
+    }
+}
