@@ -32,7 +32,7 @@ struct CommitterTests {
         init(partitions: Int) {
             machine = DeliveryMachine(settings: MachineSettings(), apps: [])
             committer = OffsetCommitter(
-                .requests, name: "worker", sessionMs: 10_000, logger: Logger(sink: MemorySink()))
+                .requests, name: "worker", logger: Logger(sink: MemorySink()))
             for number in 0..<Int32(partitions) {
                 let id = machine.assign(
                     topic: "requests", partition: number, role: .requests(weight: 1), committedOffset: nil,
@@ -196,10 +196,7 @@ struct CommitterTests {
         scene.commit()
         try scene.answer([0: .topicAuthorizationFailed])
         #expect(scene.committer.problems(now: scene.now).first?.advice == "grant READ on topic requests")
-        scene.committer.keepOnly { _ in true }
-        #expect(!scene.committer.problems(now: scene.now).isEmpty)
-        scene.committer.keepOnly { _ in false }
-        #expect(scene.committer.problems(now: scene.now).isEmpty)
+        #expect(scene.committer.problems(now: scene.now, isAssigned: { _ in false }).isEmpty)
     }
 
     @Test func `A commit whose partitions were all given up is not sent, and the next one goes out`() throws {
@@ -282,27 +279,6 @@ struct CommitterTests {
         #expect(problems.first?.code == .timedOut)
         try scene.answer([:])
         #expect(scene.committer.problems(now: scene.now).isEmpty)
-    }
-
-    @Test func `A commit whose reply never comes is made anew`() throws {
-        var scene = Scene(partitions: 1)
-        scene.settle(offset: 7)
-        scene.commit()
-        let lost = try #require(scene.member.sent.last)
-        #expect(scene.committer.lostNs == 30_000_000_000, "the session's time, and two requests'")
-        scene.now.ns += scene.committer.lostNs - 1
-        scene.commit()
-        #expect(scene.member.sent.count == 1)
-        scene.now.ns += 1_000_000_000
-        scene.commit()
-        scene.now.ns += 1_000_000_000
-        scene.commit()
-        #expect(scene.member.sent.count == 2)
-        scene.committer.take(
-            CommitReply(tag: lost.tag, code: .none, results: []), &scene.machine, now: scene.now)
-        #expect(scene.machine.counters.commitsAcknowledged == 0, "a late reply is of nobody")
-        try scene.answer([:])
-        #expect(scene.machine.counters.commitsAcknowledged == 1)
     }
 
     @Test func `A partition that is committed beside one that was given up is alone with its error`() throws {

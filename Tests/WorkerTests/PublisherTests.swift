@@ -77,7 +77,7 @@ import Testing
 
     @Test func `Above a size of dead letters that are not written the next one waits, until they are`() throws {
         let scene = try PublisherScene()
-        let size = UnacknowledgedLetters.limit * 2 / 5
+        let size = InFlightDeadLetters.limit * 2 / 5
         // Their acknowledgements are there, perhaps, and are taken by the next turn.
         #expect(try scene.offerDeadLetters(4, bytes: size) == [true, true, false, false])
         try scene.run("the two") { scene.settled == 2 && scene.publisher.isIdle }
@@ -86,7 +86,7 @@ import Testing
 
     @Test func `A dead letter above the size that all may have goes alone`() throws {
         let scene = try PublisherScene()
-        #expect(try scene.offerDeadLetters(2, bytes: UnacknowledgedLetters.limit + 1) == [true, false])
+        #expect(try scene.offerDeadLetters(2, bytes: InFlightDeadLetters.limit + 1) == [true, false])
     }
 
     @Test func `A result that its topic refuses in every form ends as a dead letter, and blocks nothing`() throws {
@@ -155,31 +155,6 @@ import Testing
         #expect(try scene.count(scene.results) == 40)
     }
 
-    /// As one does that lacks a thread: its records would wait for ever.
-    @Test func `A producer that does not report what it took is named and made anew`() throws {
-        let scene = try PublisherScene()
-        scene.request(1)
-        try scene.run("a first result") { scene.settled == 1 }
-        // The result that is too large among others goes by itself, by a producer that gets no id.
-        scene.cluster.fail(0, with: [.messageTooLarge])
-        scene.cluster.fail(22, with: Array(repeating: .coordinatorLoading, count: 12))
-        scene.request(1)
-        try scene.run("the producer for one record") { scene.publisher.unacknowledgedSingle == 1 }
-        scene.turn()
-        #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty)
-        scene.lateNs = ProducerHealth.namedNs
-        scene.turn()
-        let problem = try #require(scene.publisher.problems(nowNs: scene.now.ns).first)
-        #expect(problem.subject == .topic(scene.results) && problem.trouble == .unreported)
-        #expect(scene.lines(containing: "does not report").isEmpty)
-        scene.lateNs = ProducerHealth.silentNs
-        scene.turn()
-        #expect(scene.lines(containing: "does not report what it took; making a new one").count == 1)
-        scene.turn()
-        #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty)
-        try scene.run("the result") { scene.settled == 2 && scene.publisher.isIdle }
-    }
-
     /// librdkafka tries on for ever, and says so at debug level only.
     @Test func `A topic with too few replicas in sync is named although nothing is refused, until it takes records`()
         throws
@@ -193,7 +168,7 @@ import Testing
         scene.turn()
         #expect(scene.publisher.unacknowledgedCount == 1)
         #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty)
-        scene.lateNs = UnacknowledgedRecords.namedNs
+        scene.lateNs = AcknowledgementWatch.namedNs
         let problem = try #require(scene.publisher.problems(nowNs: scene.now.ns).first)
         #expect(problem.subject == .topic(scene.results) && problem.trouble == .unacknowledged)
         #expect(problem.advice.contains("min.insync.replicas"))

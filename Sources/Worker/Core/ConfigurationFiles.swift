@@ -129,13 +129,15 @@ final class ConfigurationFiles {
 
     /// Watches the files that credentials are read from; Kubernetes swaps them under their names.
     func watch() {
-        let watched = CredentialFiles(apps().settings)
-        // Who hangs at a file that is watched further would only be joined there by another thread.
+        let files = apps().settings.map(\.credentialFiles)
+        let paths = Set(files.joined())
+        // A thread that hangs at a file that is still watched would only be joined there by another one.
         var reading = credentialWatch?.reading
-        if let path = reading?.underWay?.path, !path.isEmpty, !watched.paths.contains(path) { reading = nil }
-        credentialWatch = FileWatch(apps().hashes(of: watched.paths), loop: loop, reading: reading) {
-            [weak self] paths in
-            self?.appsToRead.formUnion(watched.apps(using: paths))
+        if let path = reading?.underWay?.path, !path.isEmpty, !paths.contains(path) { reading = nil }
+        credentialWatch = FileWatch(apps().hashes(of: Array(paths)), loop: loop, reading: reading) {
+            [weak self] changed in
+            let readers = files.indices.filter { !Set(files[$0]).isDisjoint(with: changed) }
+            self?.appsToRead.formUnion(readers.map { AppIndex($0) })
             self?.readNextApp()
         }
     }

@@ -20,8 +20,7 @@ final class FeedbackWriter {
     private var health = ProducerHealth()
     /// What came back, or was not taken: it is written before anything new.
     private var refused: [UndeliveredRecord] = []
-    private var nextTryNs: Int64 = 0
-    private var pauseNs = ProducerHealth.leastPauseNs
+    private var pause = GrowingPause()
     private var lookAgain: Alarm?
     /// Kafka has a token of that read.
     var onAcknowledged: (_ read: UInt64) -> Void = { _ in }
@@ -91,9 +90,8 @@ final class FeedbackWriter {
     func serve() {
         guard let producer else { return }
         let nowNs = LoopTime.read().monotonicNs
-        let reports = producer.serve(report: { take($0, nowNs) }, event: { take($0) })
-        health.look(reports: reports, outstanding: producer.outstanding, nowNs: nowNs)
-        renew(producer, nowNs)
+        producer.serve(report: { take($0, nowNs) }, event: { take($0) })
+        health.renew(producer, nowNs: nowNs, logger)
         writeAgain(producer, nowNs)
         if waiting > 0 { lookAgain?.set(afterNs: 1_000_000_000) }
         onServed()
@@ -103,7 +101,7 @@ final class FeedbackWriter {
         let code = report.code
         guard code != .none else {
             trouble = ""
-            pauseNs = ProducerHealth.leastPauseNs
+            pause = GrowingPause()
             return onAcknowledged(report.tag)
         }
         refused.append(report.detach())
@@ -116,9 +114,7 @@ final class FeedbackWriter {
                 "topic": "\(topicName)", "error": "\(KafkaError(code).text)",
                 "advice": "\(Advice.writing(topicName, code))",
             ])
-        guard nextTryNs <= nowNs else { return }
-        nextTryNs = nowNs + pauseNs
-        pauseNs = min(2 * pauseNs, ProducerHealth.longestPauseNs)
+        if pause.endNs <= nowNs { pause.begin(nowNs) }
     }
 
     private func take(_ event: ClientEvent) {
@@ -126,13 +122,8 @@ final class FeedbackWriter {
         health.take(event, of: "feedback producer", logger)
     }
 
-    private func renew(_ producer: Producer, _ nowNs: Int64) {
-        if health.isStuck(sendsSingly: false, nowNs: nowNs) { health.noteFatal() }
-        health.renew(producer, nowNs: nowNs, logger)
-    }
-
     private func writeAgain(_ producer: Producer, _ nowNs: Int64) {
-        guard !refused.isEmpty, nowNs >= nextTryNs else { return }
+        guard !refused.isEmpty, nowNs >= pause.endNs else { return }
         var written = 0
         while written < refused.count, isTaken(producer.produce(refused[written])) { written += 1 }
         refused.removeFirst(written)

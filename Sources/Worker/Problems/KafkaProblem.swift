@@ -10,22 +10,18 @@ struct KafkaProblem: Equatable {
     }
 
     enum Trouble: String {
-        case unreported = "what was written to it by itself is not reported"
         case unacknowledged =
             "a record was written to it more than 10 s ago and has no acknowledgement; the producer tries on, and what waits for it stays open"
         case refusingSingle = "it refuses single records while it takes others; they are tried again"
         case writing = "it cannot be written; what needs it waits"
         case reading = "it cannot be read"
-        case unthreaded = "the system had no thread for one of its brokers; what that one leads may not be read"
         case committing = "commits are refused"
-        case joining = "the group cannot be joined anew; trying again"
 
         var kind: Fault.Kind {
             switch self {
-            case .writing, .unreported, .unacknowledged, .refusingSingle: .unwritable
-            case .reading, .unthreaded: .unreadable
+            case .writing, .unacknowledged, .refusingSingle: .unwritable
+            case .reading: .unreadable
             case .committing: .uncommitted
-            case .joining: .unjoined
             }
         }
     }
@@ -93,29 +89,6 @@ enum Advice {
             "look at the broker that coordinates group \(name)"
         default: "look at group \(name) and at the brokers' logs"
         }
-    }
-}
-
-/// A consumer's client had no room for the thread of a broker. librdkafka tries again when it asks for metadata anew
-/// (`topic.metadata.refresh.interval.ms`, 10 s), and says nothing when that succeeds: so it is named until it would
-/// have failed again. Decides only; no clock, no I/O.
-struct MissingThread {
-    private var times: (sinceNs: Int64, lastNs: Int64)?
-
-    /// How long after the last time: that interval, and as long as the answer may take.
-    static let namedNs: Int64 = 30_000_000_000
-
-    mutating func note(nowNs: Int64) {
-        let sinceNs = times.flatMap { nowNs - $0.lastNs < Self.namedNs ? $0.sinceNs : nil }
-        times = (sinceNs ?? nowNs, nowNs)
-    }
-
-    /// - Parameter group: the consumer's.
-    func problem(ofGroup group: String, nowNs: Int64) -> KafkaProblem? {
-        guard let times, nowNs - times.lastNs < Self.namedNs else { return nil }
-        return KafkaProblem(
-            subject: .group(group), trouble: .unthreaded, code: .noResources,
-            advice: Advice.group(group, .noResources), sinceNs: times.sinceNs)
     }
 }
 
