@@ -103,7 +103,8 @@ final class PublisherScene {
                 let none = UnsafeRawBufferPointer(start: nil, count: 0)
                 let receipt = machine.receive(
                     id, offset: nextOffset, timestampMs: now.wallMs, key: none, value: message.value,
-                    headers: UnsafeBufferPointer(start: nil, count: 0), letterRoom: publisher.deadLetterBudget, now: now)
+                    headers: UnsafeBufferPointer(start: nil, count: 0), letterRoom: publisher.deadLetterBudget, now: now
+                )
                 if case .noLetterRoom = receipt {
                     answers.append(false)
                     continue

@@ -10,7 +10,8 @@ struct TargetTopicTests {
 
     // MARK: Rule 1: a topic that refuses is closed, named and tried alone
 
-    @Test func `A denied topic is tried with one old record at a time, after pauses that double to their limit`() throws {
+    @Test func `A denied topic is tried with one old record at a time, after pauses that double to their limit`() throws
+    {
         var run = try Run { _, _ in .topicAuthorizationFailed }
         run.produce(0..<3)
         var tries: [Int64] = []
@@ -34,7 +35,8 @@ struct TargetTopicTests {
             run.go(seconds: 1)
         }
         #expect(run.written.isEmpty && run.rejected.isEmpty)
-        #expect(run.topic.cause?.code == code && (code == .topicAuthorizationFailed) == (run.topic.causeOfSingle == nil))
+        #expect(
+            run.topic.cause?.code == code && (code == .topicAuthorizationFailed) == (run.topic.causeOfSingle == nil))
         // Those that came back together are tried once each where it may be their own fault.
         #expect(run.tries < (code == .topicAuthorizationFailed ? 30 : 130), "\(run.tries) in 10 minutes")
         run.verdict = { _, _ in nil }
@@ -114,7 +116,9 @@ struct TargetTopicTests {
 
     // MARK: Rule 3: a record that is refused while others pass becomes a dead letter
 
-    @Test func `One bad record among a hundred is given up, wherever it stands, and the rest is written in order`() throws {
+    @Test func `One bad record among a hundred is given up, wherever it stands, and the rest is written in order`()
+        throws
+    {
         for bad in 0..<100 as Range<UInt64> {
             var run = try Run { tag, _ in tag == bad ? .invalidRecord : nil }
             run.produce(0..<100)
