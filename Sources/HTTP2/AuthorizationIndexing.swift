@@ -58,10 +58,9 @@ enum AuthorizationIndexing {
     static func find(_ frame: UnsafeRawPointer, _ size: Int) -> Found? {
         let bytes = unsafe UnsafeRawBufferPointer(start: frame, count: size)
         let headersType: UInt8 = 1
-        let padded: UInt8 = 0x8
-        let priority: UInt8 = 0x20
-        guard size > 9, unsafe bytes[3] == headersType, unsafe bytes[4] & padded == 0 else { return nil }
-        var at = unsafe bytes[4] & priority == 0 ? 9 : 14
+        // nghttp2's requests have neither padding nor priority.
+        guard size > 9, unsafe bytes[3] == headersType, unsafe bytes[4] & 0x28 == 0 else { return nil }
+        var at = 9
         while at < size {
             let first = unsafe bytes[at]
             let start = at

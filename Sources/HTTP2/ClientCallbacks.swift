@@ -11,7 +11,7 @@ private func stateOf(_ user: UnsafeMutableRawPointer?) -> State {
     unsafe user!.assumingMemoryBound(to: ClientState.self)
 }
 
-/// The slot of a stream; `nil` for a stream that is not ours or gone.
+/// The slot of a stream, or `nil` if this side did not open it or it is gone.
 @inline(__always)
 private func slotOf(
     _ session: OpaquePointer?, _ stream: Int32, _ state: State
@@ -106,7 +106,7 @@ enum ClientCallbacks {
             unsafe state.pointee.lastEnd = unsafe state.pointee.output.total
             if unsafe slot.pointee.flags.contains(.submitted) {
                 let event = unsafe ClientSessionEvent.bodySent(user: slot.pointee.user, end: state.pointee.lastEnd)
-                unsafe state.pointee.sink.append(ClientState.Entry(event: event, slot: .max))
+                unsafe state.pointee.append(event)
             }
         }
         return 0
@@ -119,7 +119,7 @@ enum ClientCallbacks {
         if unsafe slot.pointee.status >= 200 {
             unsafe slot.pointee.flags.insert(.trailersBegan)
         } else if unsafe slot.pointee.hasResponse {
-            unsafe slot.pointee.forgetInterim()
+            unsafe slot.pointee.forgetResponse()
         }
         return 0
     }
@@ -212,7 +212,7 @@ enum ClientCallbacks {
             unsafe state.pointee.isReady = true
             let streams = unsafe nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS)
             unsafe state.pointee.allowedStreams = min(Int(streams), state.pointee.streamLimit)
-            unsafe state.pointee.sink.append(ClientState.Entry(event: .settings, slot: .max))
+            unsafe state.pointee.append(.settings)
         case NGHTTP2_WINDOW_UPDATE.rawValue:
             let window = unsafe Int(nghttp2_session_get_remote_window_size(session))
             unsafe state.pointee.wholeWindow = unsafe max(window, state.pointee.wholeWindow)
@@ -224,10 +224,10 @@ enum ClientCallbacks {
             unsafe state.pointee.goAwayData = unsafe Array(data)
             let event = unsafe ClientSessionEvent.goAway(
                 lastStreamID: goAway.last_stream_id, code: ErrorCode(rawValue: goAway.error_code))
-            unsafe state.pointee.sink.append(ClientState.Entry(event: event, slot: .max))
+            unsafe state.pointee.append(event)
         case NGHTTP2_PING.rawValue:
             guard head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0 else { return 0 }
-            unsafe state.pointee.sink.append(ClientState.Entry(event: .pong, slot: .max))
+            unsafe state.pointee.append(.pong)
         default: break
         }
         return 0
@@ -248,7 +248,7 @@ enum ClientCallbacks {
             unsafe state.pointee.settle(
                 slot, .ended(user: slot.pointee.user, code: ErrorCode(rawValue: code), status: status))
         } else if unsafe !slot.pointee.flags.contains(.eventPending) {
-            unsafe state.pointee.slab.give(slot)
+            unsafe state.pointee.giveBack(slot)
         }
         return 0
     }

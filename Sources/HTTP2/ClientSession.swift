@@ -41,8 +41,6 @@ package struct ClientSessionOptions: Sendable {
     package var tracesFrames = false
     /// See `AuthorizationIndexing`.
     package var indexAuthorization = true
-    /// Odd; where stream ids begin: tests of their end begin near it.
-    var firstStreamID: Int32 = 1
 
     package init() {}
 }
@@ -57,10 +55,9 @@ package final class ClientSession {
     private let session: OpaquePointer
     private let options: ClientSessionOptions
 
-    /// - Throws: when nghttp2 is out of memory.
     package init(options: ClientSessionOptions = ClientSessionOptions()) throws(HTTP2Error) {
         precondition(options.wantedHeaders.count <= 4, "at most 4 wanted headers")
-        let state = UnsafeMutablePointer<ClientState>.allocate(capacity: 1)
+        unsafe state = .allocate(capacity: 1)
         unsafe state.initialize(to: ClientState(options: options))
         var raw: OpaquePointer?
         var memory = unsafe state.pointee.memory.callbacks()
@@ -72,22 +69,13 @@ package final class ClientSession {
         // nghttp2.h: the callbacks, the option and the mem struct are copied.
         let code = unsafe nghttp2_session_client_new3(
             &raw, options.tracesFrames ? ClientCallbacks.tracing : ClientCallbacks.shared, state, option, &memory)
+        precondition(code == 0, "nghttp2: out of memory")
         unsafe nghttp2_option_del(option)
-        guard code == 0, let raw = unsafe raw else {
-            unsafe state.pointee.free()
-            unsafe state.deinitialize(count: 1)
-            unsafe state.deallocate()
-            throw HTTP2Error(describe(code))
-        }
-        unsafe self.state = unsafe state
-        unsafe session = unsafe raw
+        unsafe session = unsafe raw!
         self.options = options
-        if options.firstStreamID != 1 {
-            _ = unsafe nghttp2_session_set_next_stream_id(raw, options.firstStreamID)
-        }
         // The connection preface; RFC 9113, 3.4. Pushes are never wanted.
         var entries = [nghttp2_settings_entry(settings_id: 2, value: 0)]
-        _ = unsafe nghttp2_submit_settings(raw, UInt8(NGHTTP2_FLAG_NONE.rawValue), &entries, entries.count)
+        _ = unsafe nghttp2_submit_settings(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), &entries, entries.count)
         try pump()
     }
 
@@ -142,7 +130,7 @@ package final class ClientSession {
         guard isReady, freeStreams > 0, unsafe state.pointee.output.count < options.outputLimit else {
             return .refused
         }
-        let slot = unsafe state.pointee.slab.take()
+        let slot = unsafe state.pointee.slots.take(StreamSlot())
         unsafe slot.pointee.user = user
         unsafe slot.pointee.keep = keep
         unsafe slot.pointee.body = body.baseAddress?.assumingMemoryBound(to: UInt8.self)
@@ -157,17 +145,16 @@ package final class ClientSession {
             stream = unsafe nghttp2_submit_request(session, nil, headers.fields, headers.count, &provider, slot)
         }
         guard stream > 0 else {
-            unsafe state.pointee.slab.give(slot)
+            unsafe state.pointee.giveBack(slot)
             if nghttp2_is_fatal(stream) != 0 { throw HTTP2Error(describe(stream)) }
             return .refused
         }
-        unsafe slot.pointee.streamID = stream
         unsafe state.pointee.foundStream = 0
         unsafe state.pointee.openStreams += 1
         try pump()
         if unsafe slot.pointee.flags.contains(.notSent) {
             unsafe state.pointee.openStreams -= 1
-            unsafe state.pointee.slab.give(slot)
+            unsafe state.pointee.giveBack(slot)
             return .refused
         }
         if unsafe body.isEmpty {
@@ -228,8 +215,8 @@ package final class ClientSession {
     package func nextEvent() -> ClientSessionEvent? {
         unsafe state.pointee.releaseCurrent()
         guard let next = unsafe state.pointee.sink.popFirst() else { return nil }
-        unsafe state.pointee.currentSlot = next.slot
-        return next.event
+        unsafe state.pointee.current = unsafe next.slot
+        return unsafe next.event
     }
 
     /// The frames that passed since the last call, if `tracesFrames` is set.
@@ -252,9 +239,7 @@ package final class ClientSession {
     package var goAwayData: [UInt8] { unsafe state.pointee.goAwayData }
 
     /// What waits to be sent; valid until the next call.
-    package var output: UnsafeRawBufferPointer {
-        unsafe UnsafeRawBufferPointer(start: state.pointee.output.base, count: state.pointee.output.count)
-    }
+    package var output: UnsafeRawBufferPointer { unsafe state.pointee.output.bytes }
 
     /// Bytes of output ever made; `output` is the last of them.
     package var outputTotal: Int64 { unsafe state.pointee.output.total }
@@ -294,18 +279,7 @@ package final class ClientSession {
 
     /// Sets what depends on this connection: names indexed once, the credential's stand-in.
     private func prepare(_ headers: borrowing HeaderList) {
-        let noIndex = UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
-        for index in 0..<headers.count {
-            let slot = unsafe headers.nameSlots[index]
-            guard slot > 0 else { continue }
-            let bit = UInt8(1) << (slot - 1)
-            if unsafe state.pointee.indexedNames & bit == 0 {
-                unsafe state.pointee.indexedNames |= bit
-                unsafe headers.fields[index].flags &= ~noIndex
-            } else {
-                unsafe headers.fields[index].flags |= noIndex
-            }
-        }
+        unsafe headers.indexNames(&state.pointee.indexedNames)
         guard headers.credential >= 0 else { return }
         let field = unsafe headers.fields + headers.credential
         let name = options.indexAuthorization ? AuthorizationIndexing.standIn : AuthorizationIndexing.name

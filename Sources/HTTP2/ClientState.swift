@@ -4,10 +4,11 @@ internal import CNghttp2
 /// being accessed that a callback could touch.
 @unsafe
 struct ClientState {
-    struct Entry: BitwiseCopyable {
+    @unsafe
+    struct Entry {
         var event: ClientSessionEvent
-        /// The slot whose bytes the event lends; `.max`: none.
-        var slot: UInt32
+        /// The slot whose bytes the event lends.
+        var slot: UnsafeMutablePointer<StreamSlot>?
     }
 
     /// A header of responses that can be kept; the name is a static string's.
@@ -23,11 +24,11 @@ struct ClientState {
     /// Bit n: some wanted name has n bytes (modulo 64).
     let wantedLengths: UInt64
     let memory = unsafe MemoryPool()
-    var slab = unsafe StreamSlab()
-    var output = unsafe OutputBuffer(capacity: 64 << 10)
+    var slots = unsafe SlotPool<StreamSlot>()
+    var output = unsafe OutputBuffer()
     var sink = unsafe EventSink<Entry>()
     /// Streams answered before their body was out.
-    var early = unsafe EventSink<Int32>()
+    var early = EventSink<Int32>()
     var isReady = false
     var isClosing = false
     var allowedStreams = 0
@@ -38,7 +39,8 @@ struct ClientState {
     var wholeWindow = 65_535
     /// Where in the output the last END_STREAM ended.
     var lastEnd: Int64 = 0
-    var currentSlot = UInt32.max
+    /// The slot whose bytes are lent, by the event taken last.
+    var current: UnsafeMutablePointer<StreamSlot>?
     var goAwayData: [UInt8] = []
     var errorText: String?
     /// Only with `ClientSessionOptions.tracesFrames`.
@@ -63,10 +65,8 @@ struct ClientState {
 
     func free() {
         unsafe memory.free()
-        unsafe slab.deallocate()
+        unsafe slots.free { unsafe $0.pointee.kept.free() }
         unsafe output.free()
-        unsafe sink.free()
-        unsafe early.free()
     }
 
     /// Body bytes until the peer has taken a half of its window since it gave back last; `window` is what is left of
@@ -80,23 +80,24 @@ struct ClientState {
         return unsafe half - (wholeWindow - window) % half
     }
 
-    /// The event taken last is done with.
+    /// Ends the loan of the event taken last.
     mutating func releaseCurrent() {
-        guard unsafe currentSlot != .max else { return }
-        let slot = unsafe slab[currentSlot]
-        unsafe currentSlot = .max
+        guard let slot = unsafe current else { return }
+        unsafe current = nil
         unsafe slot.pointee.flags.remove(.eventPending)
-        if unsafe slot.pointee.flags.contains(.closed) { unsafe slab.give(slot) }
+        if unsafe slot.pointee.flags.contains(.closed) { unsafe giveBack(slot) }
+    }
+
+    mutating func giveBack(_ slot: UnsafeMutablePointer<StreamSlot>) {
+        unsafe slot.pointee.reset()
+        unsafe slots.give(slot)
     }
 
     func lent(_ range: (UnsafeMutablePointer<StreamSlot>) -> KeptRange) -> UnsafeRawBufferPointer {
-        guard unsafe currentSlot != .max else { return unsafe UnsafeRawBufferPointer(start: nil, count: 0) }
-        let slot = unsafe slab[currentSlot]
+        guard let slot = unsafe current else { return unsafe OutputBuffer.nothing }
         let place = unsafe range(slot)
-        guard place.count > 0, let kept = unsafe slot.pointee.kept else {
-            return unsafe UnsafeRawBufferPointer(start: nil, count: 0)
-        }
-        return unsafe UnsafeRawBufferPointer(start: kept + Int(place.start), count: Int(place.count))
+        let end = Int(place.start + place.count)
+        return unsafe UnsafeRawBufferPointer(rebasing: slot.pointee.kept.bytes[Int(place.start)..<end])
     }
 
     mutating func note(_ head: nghttp2_frame_hd, isSent: Bool) {
@@ -105,10 +106,12 @@ struct ClientState {
                 isSent: isSent, type: head.type, flags: head.flags, stream: head.stream_id, length: head.length))
     }
 
-    /// Says a stream's last event.
+    mutating func append(_ event: ClientSessionEvent) { unsafe sink.append(Entry(event: event)) }
+
+    /// Appends a stream's last event.
     mutating func settle(_ slot: UnsafeMutablePointer<StreamSlot>, _ event: ClientSessionEvent) {
         unsafe slot.pointee.flags.formUnion([.settled, .eventPending])
         unsafe slot.pointee.body = nil
-        unsafe sink.append(Entry(event: event, slot: slot.pointee.index))
+        unsafe sink.append(Entry(event: event, slot: slot))
     }
 }

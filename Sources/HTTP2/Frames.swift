@@ -1,3 +1,5 @@
+internal import CNghttp2
+
 /// The head of an HTTP/2 frame that was sent or received, for the log. Source: RFC 9113, sections 4.1 and 6.
 package struct FrameHead: BitwiseCopyable, Sendable, Equatable {
     package var isSent: Bool
@@ -5,14 +7,6 @@ package struct FrameHead: BitwiseCopyable, Sendable, Equatable {
     package var flags: UInt8
     package var stream: Int32
     package var length: Int
-
-    package init(isSent: Bool, type: UInt8, flags: UInt8, stream: Int32, length: Int) {
-        self.isSent = isSent
-        self.type = type
-        self.flags = flags
-        self.stream = stream
-        self.length = length
-    }
 
     private static let types = [
         "DATA", "HEADERS", "PRIORITY", "RST_STREAM", "SETTINGS", "PUSH_PROMISE", "PING", "GOAWAY", "WINDOW_UPDATE",
@@ -51,26 +45,12 @@ package struct ErrorCode: RawRepresentable, Hashable, Sendable, BitwiseCopyable,
     package static let noError = ErrorCode(rawValue: 0)
     package static let protocolError = ErrorCode(rawValue: 1)
     package static let internalError = ErrorCode(rawValue: 2)
-    package static let flowControlError = ErrorCode(rawValue: 3)
-    package static let settingsTimeout = ErrorCode(rawValue: 4)
-    package static let streamClosed = ErrorCode(rawValue: 5)
-    package static let frameSizeError = ErrorCode(rawValue: 6)
     package static let refusedStream = ErrorCode(rawValue: 7)
     package static let cancel = ErrorCode(rawValue: 8)
-    package static let compressionError = ErrorCode(rawValue: 9)
-    package static let connectError = ErrorCode(rawValue: 10)
-    package static let enhanceYourCalm = ErrorCode(rawValue: 11)
-    package static let inadequateSecurity = ErrorCode(rawValue: 12)
-    package static let http11Required = ErrorCode(rawValue: 13)
 
-    private static let names = [
-        "NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED",
-        "FRAME_SIZE_ERROR", "REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM",
-        "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED",
-    ]
-
+    /// The RFC's name, or the number of a code that it does not have.
     package var description: String {
-        Int(rawValue) < Self.names.count ? Self.names[Int(rawValue)] : "error \(rawValue)"
+        rawValue <= 13 ? unsafe String(cString: nghttp2_http2_strerror(rawValue)) : "error \(rawValue)"
     }
 }
 
@@ -83,13 +63,8 @@ package struct HTTP2Error: Error, Sendable, CustomStringConvertible {
 
 /// A setting of RFC 9113, section 6.5.2; an open code.
 package struct Setting: Hashable, Sendable {
-    package var id: UInt16
-    package var value: UInt32
-
-    package init(id: UInt16, value: UInt32) {
-        self.id = id
-        self.value = value
-    }
+    let id: UInt16
+    let value: UInt32
 
     package static func headerTableSize(_ value: UInt32) -> Setting { Setting(id: 1, value: value) }
     package static func maxConcurrentStreams(_ value: UInt32) -> Setting { Setting(id: 3, value: value) }

@@ -84,6 +84,22 @@ package struct HeaderList: ~Copyable {
         if credential >= length { credential = -1 }
     }
 
+    /// Has `nameOnly` fields index their name, unless it is among the connection's `known` ones.
+    func indexNames(_ known: inout UInt8) {
+        let noIndex = UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
+        for index in 0..<count {
+            let slot = unsafe nameSlots[index]
+            guard slot > 0 else { continue }
+            let bit = UInt8(1) << (slot - 1)
+            if known & bit == 0 {
+                known |= bit
+                unsafe fields[index].flags &= ~noIndex
+            } else {
+                unsafe fields[index].flags |= noIndex
+            }
+        }
+    }
+
     /// nghttp2 wants a pointer even for no bytes.
     @inline(__always)
     private static func bytes(_ value: UnsafeRawBufferPointer) -> UnsafePointer<UInt8> {

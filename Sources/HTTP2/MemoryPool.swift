@@ -12,7 +12,7 @@ private enum Layout {
 
 /// The memory of one nghttp2 session: size classes of 64 bytes up to 1,024, malloc beyond.
 ///
-/// One thread at a time. Every block carries a 16-byte header with its class and size.
+/// One thread at a time. Every block carries a 16-byte header with its size.
 @unsafe
 struct MemoryPool {
     /// Heads of the free lists; a free block's first word is the next one.
@@ -49,7 +49,7 @@ struct MemoryPool {
             },
             realloc: { block, size, data in
                 guard let block = unsafe block else { return unsafe MemoryPool.take(size, data) }
-                let held = unsafe (block - Layout.headerBytes).load(fromByteOffset: 8, as: Int.self)
+                let held = unsafe (block - Layout.headerBytes).load(as: Int.self)
                 if size <= held { return unsafe block }
                 guard let larger = unsafe MemoryPool.take(size, data) else { return nil }
                 unsafe memcpy(larger, block, held)
@@ -60,30 +60,24 @@ struct MemoryPool {
 
     @inline(__always)
     private static func take(_ size: Int, _ data: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
-        guard size > 0 else { return nil }
+        guard size > 0, let data = unsafe data else { return nil }
         let index = (size &- 1) / Layout.classBytes
-        if index < Layout.classCount, let data = unsafe data {
-            let heads = unsafe data.assumingMemoryBound(to: UnsafeMutableRawPointer?.self)
-            if let block = unsafe heads[index] {
-                unsafe heads[index] = unsafe block.load(as: UnsafeMutableRawPointer?.self)
-                return unsafe block
-            }
+        let heads = unsafe data.assumingMemoryBound(to: UnsafeMutableRawPointer?.self)
+        if index < Layout.classCount, let block = unsafe heads[index] {
+            unsafe heads[index] = unsafe block.load(as: UnsafeMutableRawPointer?.self)
+            return unsafe block
         }
         let bytes = index < Layout.classCount ? (index + 1) * Layout.classBytes : size
         guard let base = unsafe malloc(bytes + Layout.headerBytes) else { return nil }
-        unsafe base.storeBytes(of: index, as: Int.self)
-        unsafe base.storeBytes(of: bytes, toByteOffset: 8, as: Int.self)
+        unsafe base.storeBytes(of: bytes, as: Int.self)
         return unsafe base + Layout.headerBytes
     }
 
     @inline(__always)
     private static func give(_ block: UnsafeMutableRawPointer?, _ data: UnsafeMutableRawPointer?) {
-        guard let block = unsafe block else { return }
-        let index = unsafe (block - Layout.headerBytes).load(as: Int.self)
-        guard index < Layout.classCount, let data = unsafe data else {
-            unsafe Glibc.free(block - Layout.headerBytes)
-            return
-        }
+        guard let block = unsafe block, let data = unsafe data else { return }
+        let index = unsafe ((block - Layout.headerBytes).load(as: Int.self) &- 1) / Layout.classBytes
+        guard index < Layout.classCount else { return unsafe Glibc.free(block - Layout.headerBytes) }
         let heads = unsafe data.assumingMemoryBound(to: UnsafeMutableRawPointer?.self)
         unsafe block.storeBytes(of: heads[index], as: UnsafeMutableRawPointer?.self)
         unsafe heads[index] = unsafe block

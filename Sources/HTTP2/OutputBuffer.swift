@@ -1,27 +1,25 @@
 import Glibc
 
-/// Bytes for the peer, gathered until the caller takes them; grows by doubling, keeps its memory.
-///
-/// One thread at a time. `total` counts every byte ever appended: a position in the connection's plaintext.
+/// Bytes gathered in memory that is kept for the next ones; grows by doubling. One thread at a time.
 @unsafe
 struct OutputBuffer {
-    private(set) var base: UnsafeMutableRawPointer
-    private var capacity: Int
+    private(set) var base: UnsafeMutableRawPointer?
+    private var capacity = 0
     private(set) var count = 0
+    /// Every byte ever appended: a position in the connection's plaintext.
     private(set) var total: Int64 = 0
 
-    init(capacity: Int) {
-        unsafe self.capacity = capacity
-        unsafe base = .allocate(byteCount: capacity, alignment: 16)
-    }
+    static var nothing: UnsafeRawBufferPointer { unsafe UnsafeRawBufferPointer(start: nil, count: 0) }
 
-    func free() { unsafe base.deallocate() }
+    func free() { unsafe base?.deallocate() }
 
-    /// Room for `more` bytes, then where to write them.
+    var bytes: UnsafeRawBufferPointer { unsafe UnsafeRawBufferPointer(start: base, count: count) }
+
+    /// Makes room for `more` bytes and returns where to write them.
     @inline(__always)
     mutating func reserve(_ more: Int) -> UnsafeMutableRawPointer {
-        if unsafe count &+ more > capacity { unsafe grow(more) }
-        return unsafe base + count
+        if unsafe base == nil || count &+ more > capacity { unsafe grow(more) }
+        return unsafe base! + count
     }
 
     @inline(__always)
@@ -37,61 +35,48 @@ struct OutputBuffer {
         unsafe advance(size)
     }
 
+    mutating func append(_ bytes: UnsafeRawBufferPointer) {
+        if let base = bytes.baseAddress, bytes.count > 0 { unsafe append(base, bytes.count) }
+    }
+
     /// Forgets the first `taken` bytes.
     mutating func consume(_ taken: Int) {
         precondition(unsafe taken >= 0 && taken <= count, "more output consumed than there is")
         let rest = unsafe count - taken
-        if rest > 0 { unsafe memmove(base, base + taken, rest) }
+        if rest > 0, let base = unsafe base { unsafe memmove(base, base + taken, rest) }
         unsafe count = rest
     }
 
+    mutating func removeAll() { unsafe count = 0 }
+
     private mutating func grow(_ more: Int) {
-        var size = unsafe capacity * 2
+        var size = unsafe max(128, capacity * 2)
         while unsafe size < count + more { size *= 2 }
         let larger = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: 16)
-        unsafe memcpy(larger, base, count)
-        unsafe base.deallocate()
+        if let base = unsafe base {
+            unsafe memcpy(larger, base, count)
+            unsafe base.deallocate()
+        }
         unsafe base = unsafe larger
         unsafe capacity = size
     }
 }
 
-/// What callbacks append to while a C call runs, and the session's owner drains afterwards; plain values, in order.
-///
-/// One thread at a time. Its memory is kept; it grows with what one `receive` brings.
-@unsafe
-struct EventSink<Element: BitwiseCopyable> {
-    private var base: UnsafeMutablePointer<Element>
-    private var capacity = 64
-    private(set) var count = 0
+/// What callbacks append while a C call runs, and the session's owner takes afterwards, in order. Its memory is kept.
+struct EventSink<Element> {
+    private var elements: ContiguousArray<Element> = []
     private var head = 0
 
-    init() { unsafe base = .allocate(capacity: 64) }
+    mutating func append(_ element: Element) { elements.append(element) }
 
-    func free() { unsafe base.deallocate() }
-
-    mutating func append(_ element: Element) {
-        if unsafe count == capacity { unsafe grow() }
-        unsafe (base + count).initialize(to: element)
-        unsafe count += 1
-    }
-
-    /// The oldest one not popped yet.
+    /// Takes the oldest element.
     mutating func popFirst() -> Element? {
-        guard unsafe head < count else {
-            unsafe head = 0
-            unsafe count = 0
+        guard head < elements.count else {
+            head = 0
+            elements.removeAll(keepingCapacity: true)
             return nil
         }
-        defer { unsafe head += 1 }
-        return unsafe base[head]
-    }
-
-    private mutating func grow() {
-        let larger = unsafe UnsafeMutablePointer<Element>.allocate(capacity: capacity * 2)
-        unsafe larger.update(from: base, count: count)
-        unsafe base.deallocate()
-        unsafe base = unsafe larger
-        unsafe capacity *= 2
+        defer { head += 1 }
+        return elements[head]
     }
 }

@@ -25,12 +25,13 @@ enum ServerCallbacks {
         unsafe nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { session, frame, user in
             guard unsafe frame!.pointee.headers.cat == NGHTTP2_HCAT_REQUEST else { return 0 }
             let stream = unsafe frame!.pointee.hd.stream_id
-            let slot = unsafe stateOf(user).pointee.take(stream: stream)
+            let slot = unsafe stateOf(user).pointee.slots.take(RequestSlot())
+            unsafe slot.pointee.reset(stream: stream)
             _ = unsafe nghttp2_session_set_stream_user_data(session, stream, slot)
             return 0
         }
         unsafe nghttp2_session_callbacks_set_on_header_callback2(callbacks) { session, frame, name, value, _, user in
-            // Trailers say nothing to us.
+            // Trailers are dropped.
             guard unsafe frame!.pointee.headers.cat == NGHTTP2_HCAT_REQUEST,
                 let slot = unsafe slot(session, frame!.pointee.hd.stream_id)
             else { return 0 }
@@ -65,7 +66,7 @@ enum ServerCallbacks {
             let state = unsafe stateOf(user)
             unsafe slot.pointee.isClosed = true
             if unsafe !slot.pointee.isAnswered || code != 0 {
-                unsafe state.pointee.say(.closed(stream: stream, code: ErrorCode(rawValue: code)))
+                unsafe state.pointee.append(.closed(stream: stream, code: ErrorCode(rawValue: code)))
             }
             unsafe state.pointee.giveBackIfDone(slot)
             return 0
@@ -80,11 +81,11 @@ enum ServerCallbacks {
 
     static let readBody: nghttp2_data_source_read_callback = { _, _, into, length, flags, source, _ in
         let slot = unsafe source!.pointee.ptr.assumingMemoryBound(to: RequestSlot.self)
-        let left = unsafe slot.pointee.responseCount - slot.pointee.responseSent
+        let left = unsafe slot.pointee.response.count
         let count = min(length, left)
         if count > 0 {
-            unsafe into!.update(from: slot.pointee.response! + slot.pointee.responseSent, count: count)
-            unsafe slot.pointee.responseSent += count
+            unsafe UnsafeMutableRawPointer(into!).copyMemory(from: slot.pointee.response.base!, byteCount: count)
+            unsafe slot.pointee.response.consume(count)
         }
         if count == left {
             if unsafe slot.pointee.isEnd {
@@ -104,17 +105,15 @@ enum ServerCallbacks {
         case NGHTTP2_HEADERS.rawValue, NGHTTP2_DATA.rawValue:
             guard let slot = unsafe slot(session, head.stream_id) else { return 0 }
             if head.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0 {
-                unsafe state.pointee.say(.request(stream: head.stream_id), slot)
+                unsafe state.pointee.append(.request(stream: head.stream_id), slot)
             } else if UInt32(head.type) == NGHTTP2_HEADERS.rawValue, unsafe state.pointee.options.announcesHeaders {
-                unsafe state.pointee.say(.headers(stream: head.stream_id), slot)
+                unsafe state.pointee.append(.headers(stream: head.stream_id), slot)
             }
         case NGHTTP2_SETTINGS.rawValue:
             let isAcknowledgement = head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0
-            unsafe state.pointee.say(.settings(isAcknowledgement: isAcknowledgement))
+            unsafe state.pointee.append(.settings(isAcknowledgement: isAcknowledgement))
         case NGHTTP2_GOAWAY.rawValue:
-            unsafe state.pointee.say(.goAway(code: ErrorCode(rawValue: frame.pointee.goaway.error_code)))
-        case NGHTTP2_PING.rawValue where head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0:
-            unsafe state.pointee.say(.pong)
+            unsafe state.pointee.append(.goAway(code: ErrorCode(rawValue: frame.pointee.goaway.error_code)))
         default: break
         }
         return 0

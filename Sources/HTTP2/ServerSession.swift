@@ -12,7 +12,6 @@ package enum ServerEvent: BitwiseCopyable, Sendable, Equatable {
     case goAway(code: ErrorCode)
     /// The client's settings, or its acknowledgement of ours.
     case settings(isAcknowledgement: Bool)
-    case pong
 }
 
 package struct ServerSessionOptions: Sendable {
@@ -41,9 +40,8 @@ package final class ServerSession {
     private let state: UnsafeMutablePointer<ServerState>
     private let session: OpaquePointer
 
-    /// - Throws: when nghttp2 is out of memory.
     package init(options: ServerSessionOptions = ServerSessionOptions()) throws(HTTP2Error) {
-        let state = UnsafeMutablePointer<ServerState>.allocate(capacity: 1)
+        unsafe state = .allocate(capacity: 1)
         unsafe state.initialize(to: ServerState(options: options))
         var raw: OpaquePointer?
         var memory = unsafe state.pointee.memory.callbacks()
@@ -52,15 +50,9 @@ package final class ServerSession {
         unsafe nghttp2_option_set_no_auto_window_update(option, options.canStall ? 1 : 0)
         // nghttp2.h: callbacks, option and mem are copied.
         let code = unsafe nghttp2_session_server_new3(&raw, ServerCallbacks.shared, state, option, &memory)
+        precondition(code == 0, "nghttp2: out of memory")
         unsafe nghttp2_option_del(option)
-        guard code == 0, let raw = unsafe raw else {
-            unsafe state.pointee.free()
-            unsafe state.deinitialize(count: 1)
-            unsafe state.deallocate()
-            throw HTTP2Error(describe(code))
-        }
-        unsafe self.state = unsafe state
-        unsafe session = unsafe raw
+        unsafe session = unsafe raw!
         try changeSettings(options.settings)
         if options.connectionWindow > 65_535 {
             _ = unsafe nghttp2_session_set_local_window_size(session, 0, 0, options.connectionWindow)
@@ -77,34 +69,29 @@ package final class ServerSession {
 
     // MARK: The request of the event returned last
 
-    package var headerCount: Int { unsafe state.pointee.current.map { unsafe $0.pointee.headerCount } ?? 0 }
+    package var headerCount: Int { unsafe state.pointee.current.map { unsafe $0.pointee.headers.count } ?? 0 }
 
     /// A header of the request, in the order received; lent until the next `nextEvent`.
     package func header(_ index: Int) -> (name: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer) {
         precondition(index >= 0 && index < headerCount, "no such header")
         let slot = unsafe state.pointee.current!
         let span = unsafe slot.pointee.headers[index]
-        let bytes = unsafe slot.pointee.bytes!
+        let value = span.start + span.nameCount
+        let bytes = unsafe slot.pointee.bytes.bytes
         return unsafe (
-            UnsafeRawBufferPointer(start: bytes + Int(span.start), count: Int(span.nameCount)),
-            UnsafeRawBufferPointer(start: bytes + Int(span.start + span.nameCount), count: Int(span.valueCount))
+            UnsafeRawBufferPointer(rebasing: bytes[span.start..<value]),
+            UnsafeRawBufferPointer(rebasing: bytes[value..<value + span.valueCount])
         )
     }
 
     /// The request's body, as far as `requestLimit` kept it; lent until the next `nextEvent`.
     package var body: UnsafeRawBufferPointer {
-        guard let slot = unsafe state.pointee.current, let bytes = unsafe slot.pointee.bytes else {
-            return unsafe UnsafeRawBufferPointer(start: nil, count: 0)
-        }
-        let start = unsafe Int(slot.pointee.headersEnd)
-        return unsafe UnsafeRawBufferPointer(start: bytes + start, count: Int(slot.pointee.count) - start)
+        guard let slot = unsafe state.pointee.current else { return unsafe OutputBuffer.nothing }
+        return unsafe UnsafeRawBufferPointer(rebasing: slot.pointee.bytes.bytes[slot.pointee.headersEnd...])
     }
 
     /// Body bytes that came, kept or not.
     package var bodyLength: Int { unsafe state.pointee.current.map { unsafe $0.pointee.bodyLength } ?? 0 }
-
-    /// Headers and body were all kept.
-    package var isComplete: Bool { unsafe state.pointee.current.map { unsafe !$0.pointee.wasCut } ?? true }
 
     // MARK: Answers
 
@@ -119,21 +106,14 @@ package final class ServerSession {
         guard let slot = unsafe ServerCallbacks.slot(session, stream), unsafe !slot.pointee.isAnswered else {
             return false
         }
-        for index in 0..<headers.count where unsafe headers.nameSlots[index] > 0 {
-            let bit = unsafe UInt8(1) << (headers.nameSlots[index] - 1)
-            if unsafe state.pointee.indexedNames & bit == 0 {
-                unsafe headers.fields[index].flags &= ~UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
-            } else {
-                unsafe headers.fields[index].flags |= UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
-            }
-            unsafe state.pointee.indexedNames |= bit
-        }
+        unsafe headers.indexNames(&state.pointee.indexedNames)
         unsafe slot.pointee.isAnswered = true
         var code: Int32
         if unsafe body.isEmpty && isEnd {
             code = unsafe nghttp2_submit_response(session, stream, headers.fields, headers.count, nil)
         } else {
-            unsafe slot.pointee.setResponse(body, isEnd: isEnd)
+            unsafe slot.pointee.isEnd = isEnd
+            unsafe slot.pointee.response.append(body)
             var provider = unsafe nghttp2_data_provider(
                 source: nghttp2_data_source(ptr: UnsafeMutableRawPointer(slot)),
                 read_callback: ServerCallbacks.readBody)
@@ -154,11 +134,6 @@ package final class ServerSession {
     package func changeSettings(_ settings: [Setting]) throws(HTTP2Error) {
         let entries = settings.map { nghttp2_settings_entry(settings_id: Int32($0.id), value: $0.value) }
         _ = unsafe nghttp2_submit_settings(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), entries, entries.count)
-        try pump()
-    }
-
-    package func ping() throws(HTTP2Error) {
-        _ = unsafe nghttp2_submit_ping(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), nil)
         try pump()
     }
 
@@ -186,17 +161,18 @@ package final class ServerSession {
         let owed = unsafe state.pointee.unconsumed
         unsafe state.pointee.unconsumed = 0
         _ = unsafe nghttp2_session_consume_connection(session, owed)
-        unsafe state.pointee.forEachOwing { stream, bytes in
-            _ = unsafe nghttp2_session_consume_stream(session, stream, bytes)
+        for index in unsafe state.pointee.slots.all.indices {
+            let slot = unsafe state.pointee.slots.all[index]
+            guard unsafe slot.pointee.unconsumed > 0, unsafe !slot.pointee.isClosed else { continue }
+            _ = unsafe nghttp2_session_consume_stream(session, slot.pointee.streamID, slot.pointee.unconsumed)
+            unsafe slot.pointee.unconsumed = 0
         }
         try pump()
     }
 
     /// Bytes that nghttp2 never made, for faults.
     package func appendRaw(_ bytes: [UInt8]) {
-        unsafe bytes.withUnsafeBytes { raw in
-            if let base = raw.baseAddress { unsafe state.pointee.output.append(base, raw.count) }
-        }
+        unsafe bytes.withUnsafeBytes { unsafe state.pointee.output.append($0) }
     }
 
     // MARK: Bytes and events
@@ -221,9 +197,7 @@ package final class ServerSession {
     }
 
     /// What waits to be sent; valid until the next call.
-    package var output: UnsafeRawBufferPointer {
-        unsafe UnsafeRawBufferPointer(start: state.pointee.output.base, count: state.pointee.output.count)
-    }
+    package var output: UnsafeRawBufferPointer { unsafe state.pointee.output.bytes }
 
     /// Bytes of output ever made.
     package var outputTotal: Int64 { unsafe state.pointee.output.total }
@@ -235,8 +209,6 @@ package final class ServerSession {
     package var isFinished: Bool {
         unsafe nghttp2_session_want_read(session) == 0 && nghttp2_session_want_write(session) == 0
     }
-
-    package var errorText: String? { unsafe state.pointee.errorText }
 
     private func pump() throws(HTTP2Error) {
         while true {

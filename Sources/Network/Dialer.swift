@@ -23,7 +23,7 @@ package struct DialTarget: Hashable, Sendable {
     }
 
     /// What is connected to in the end, whatever is between.
-    var text: String { Self.text(host, port) }
+    package var text: String { Self.text(host, port) }
 
     /// For log lines: the peer's address, or the host while there is none, or behind a proxy, where the address is not
     /// its own.

@@ -22,14 +22,7 @@ extension ReasonCode {
             .missingProviderToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken:
             .credential
         case .tooManyProviderTokenUpdates: .ourTokens
-        case .none, .badCollapseId, .badExpirationDate, .badMessageId, .badPriority, .badTopic, .duplicateHeaders,
-            .idleTimeout, .invalidPushType, .missingDeviceToken, .missingTopic, .payloadEmpty,
-            .unrelatedKeyIdInToken, .badPath, .methodNotAllowed, .tooManyRequests, .internalServerError,
-            .serviceUnavailable, .shutdown, .featureNotEnabled, .missingChannelId, .badChannelId,
-            .channelNotRegistered, .badRequestParams, .badRequestPayload, .missingPushType,
-            .cannotCreateChannelConfig, .serviceUnavailableSpaced, .forbidden, .expiredToken, .unregistered,
-            .payloadTooLarge, .other:
-            .nothingMore
+        default: .nothingMore
         }
     }
 }

@@ -4,17 +4,6 @@ package import PushRecords
 // The vocabulary of the delivery machine and the transports: batches of requests go in, batches of completions come
 // out. A transport runs on a thread of its own, and both sides pass whole batches through a mailbox.
 
-/// Sends the notifications of one app to Apple, over HTTP/2 or over the binary protocol.
-///
-/// All calls are on the transport's own thread. Its events go to the owner that made it, once for each turn of that
-/// thread: refusals of the credential first, then completions, then the rest. It reports its capacity before it is
-/// given requests.
-package protocol Transport: AnyObject {
-    /// Takes what the core has for it. Every request of a `send` is answered by exactly one completion, and `close` by
-    /// `closed`.
-    func handle(_ command: TransportCommand)
-}
-
 /// One notification, the same for each of its tries: a number, and a generation that changes when the number is used
 /// again. The machine ignores a completion of an older generation.
 package struct NotificationID: Hashable, Sendable {
@@ -83,9 +72,9 @@ package struct OutgoingRequest: @unchecked Sendable {
 /// How one try ended; every request handed to a transport is answered by exactly one.
 package struct Completion: Sendable {
     package enum Kind: UInt8, Sendable {
-        /// APNs answered: `status` and `reason` say what. (Or its silence is an answer: 200.)
+        /// APNs answered with `status` and `reason`, or its silence counts as a 200.
         case answered
-        /// APNs never processed it (of HTTP/2: GOAWAY above last-stream-id, REFUSED_STREAM; never written, recalled).
+        /// APNs never processed it (over HTTP/2: GOAWAY above last-stream-id, REFUSED_STREAM; never written, recalled).
         case notProcessed
         /// It may have been processed: connection lost, reset, or no response in time.
         case inDoubt
@@ -93,46 +82,47 @@ package struct Completion: Sendable {
 
     /// Why it was not processed.
     package enum Unprocessed: UInt8, Sendable {
-        /// It was on no connection, was recalled, or its last byte never left: nobody's fault.
+        /// It was on no connection, was recalled, or its last byte never left.
         case neverSent
-        /// APNs said so: REFUSED_STREAM, or a GOAWAY whose last stream is below it. Again and again, that is about the
+        /// APNs refused it: REFUSED_STREAM, or a GOAWAY whose last stream is below it. When repeated, that is about the
         /// notification: it is counted, and ends in a tier.
         case refusedByPeer
-        /// The peer had read it, and threw it away unprocessed because of another one before it, about which it said
-        /// what is wrong. That one is decided, so this goes on: it is sent again at once.
+        /// The peer read it and threw it away because of an earlier notification that it named as wrong. That one is
+        /// decided, so this one is sent again at once.
         case discarded
-        /// The same, of an app that does not have such ones sent again.
+        /// The same, for an app that does not have such notifications sent again.
         case discardedForGood
     }
 
     package var id: NotificationID
     package var kind: Kind
-    /// Of `notProcessed`.
+    /// With `notProcessed`.
     package var unprocessed: Unprocessed
     package var reason: ReasonCode
     /// The HTTP status; 0 when there was no answer.
     package var status: UInt16
-    /// Index into `CompletionBatch.texts` of a reason not known by name; -1: none.
+    /// Index into `CompletionBatch.texts` of a reason not known by name, or -1.
     package var reasonText: Int32
-    /// Index into `CompletionBatch.texts` of `apns-unique-id` (development only); -1: none.
+    /// Index into `CompletionBatch.texts` of `apns-unique-id` (development only), or -1.
     package var uniqueIDText: Int32
     /// The `apns-id` of the answer where it is a UUID, else `.none`. Only needed when none was sent.
     package var apnsID: NotificationUUID
-    /// Apple's `timestamp` of a 410, in milliseconds since the epoch; 0: none.
+    /// Apple's `timestamp` of a 410, in milliseconds since the epoch, or 0.
     package var unregisteredAtMs: Int64
-    /// Wall clock when the request was handed to a connection, in milliseconds since the epoch; 0: never.
+    /// Wall clock when the request was handed to a connection, in milliseconds since the epoch; 0 if it never was.
     package var sentAtMs: Int64
     /// The connection died under this try (it counts towards quarantine, unless `connectionWasSilent`).
     package var connectionDied: Bool
-    /// It was given up because nothing came any more, over it or another one of the app: the network's fault, not the
-    /// notification's.
+    /// It was given up because nothing came any more, over it or another connection of the app: the network's fault,
+    /// not the notification's.
     package var connectionWasSilent: Bool
     /// The next try goes out with another provider token, or over newer connections, than this one did. Not set for
     /// a 200.
     package var carriedOlderToken: Bool
-    /// Nobody answered 200: the peer was silent for long enough, in a protocol in which that is how it accepts.
+    /// The peer was silent for long enough, in a protocol in which that is how it accepts.
     package var isPresumed: Bool
 
+    @inlinable
     package init(
         id: NotificationID, kind: Kind, unprocessed: Unprocessed = .neverSent, status: UInt16 = 0,
         reason: ReasonCode = .none, reasonText: Int32 = -1, uniqueIDText: Int32 = -1, apnsID: NotificationUUID = .none,
@@ -184,22 +174,22 @@ package enum TransportCommand: Sendable {
 /// What a transport tells the core.
 package enum TransportEvent: Sendable {
     case completions(CompletionBatch)
-    /// How many requests of this app may be unanswered at once, over all its connections; 0: none is connected, nor
+    /// How many requests of this app may be unanswered at once, over all its connections; 0 if none is connected, nor
     /// dialled for the first request that comes.
     /// A completion frees one, suspects take none. The transport may report less than is outstanding: then nothing is
     /// handed over until it fits.
     case capacity(app: AppIndex, requests: Int)
     /// Whether APNs can be reached, whenever that changes: false when a dial failed and no connection is ready, when
     /// one connection after the other ended without an answer, or when all that are ready allow no stream; true when
-    /// one became ready that allows some, but after ends without an answer only once one was answered. Not said before
-    /// the first dial has ended.
+    /// one became ready that allows some, but after ends without an answer only once one was answered. Not reported
+    /// before the first dial has ended.
     case reachable(app: AppIndex, Bool)
     /// APNs refused the app's credential without answering a request: a GOAWAY whose debug data says so
-    /// (`BadCertificate`, `BadCertificateEnvironment` and their like). Said of a connection with the credential of now
-    /// only, and before the completions of that turn, so that nothing is sent again first.
+    /// (`BadCertificate`, `BadCertificateEnvironment` and their like). Reported only of connections with the present
+    /// credential, and before the completions of that turn, so that nothing is sent again first.
     case credentialRefused(app: AppIndex, reason: ReasonCode)
-    /// That the host takes requests and has answered none for 9 s, whenever that or how it does so changes; `nil`: it
-    /// is not so any more (one was answered, or nothing is asked of it, or it is another host now).
+    /// The host takes requests and has answered none for 9 s, whenever that or how it does so changes; `nil` when that
+    /// is over (one was answered, or nothing is asked of it, or it is another host now).
     case unanswered(app: AppIndex, Unanswered?)
     /// How many connections there are, whenever that changes.
     case connections(app: AppIndex, ConnectionCounts)
@@ -208,7 +198,7 @@ package enum TransportEvent: Sendable {
     case closed(app: AppIndex)
 }
 
-/// An app's connections, by what they are at.
+/// An app's connections, by state.
 package struct ConnectionCounts: Sendable, Equatable {
     /// Resolving, connecting, shaking hands, waiting for SETTINGS.
     package var dialing = 0
@@ -236,8 +226,8 @@ package struct ConnectionCounts: Sendable, Equatable {
 /// How a host leaves requests without an answer.
 package struct Unanswered: Sendable, Equatable {
     package var host: String
-    /// With what it ends them, in the protocol's word: the error code of HTTP/2 (PROTOCOL_ERROR also where a stream
-    /// ends without a status). `nil`: it does not end them.
+    /// The HTTP/2 error code with which the host ends them (PROTOCOL_ERROR also where a stream ends without a status),
+    /// or `nil` if it does not end them.
     package var endedBy: String?
 
     package init(host: String, endedBy: String?) {
@@ -248,7 +238,7 @@ package struct Unanswered: Sendable, Equatable {
 
 /// Events of a transport's connections, for log and metrics.
 package enum TransportNote: Sendable, Equatable {
-    /// `streams`: how many requests it takes at once; `nil`: its protocol has no such number.
+    /// `streams`: how many requests it takes at once, or `nil` if its protocol has no such number.
     case connected(address: String, streams: Int?)
     /// A connection could not be made; the next try comes after `retryInMs`.
     case connectFailed(host: String, reason: String, retryInMs: Int64)

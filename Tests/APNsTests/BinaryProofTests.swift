@@ -40,7 +40,6 @@ struct BinaryProofTests {
         #expect(world.capacity == BinaryAdmission.leastAfterEnd)
         world.run("all", seconds: 10) { world.completionOf.count == 40 }
         #expect(world.completionOf.values.allSatisfy { $0.status == 200 })
-        world.close()
     }
 
     /// One way to it is dead, the others are not: they show it at once, and nothing that was on them is in doubt.
@@ -65,7 +64,6 @@ struct BinaryProofTests {
         #expect(doubted.map(\.id.slot.number) == Array(0..<20))
         #expect(world.gateway.peers[1...2].allSatisfy { $0.frames.last?.isFence == true })
         world.run("all", seconds: 10) { world.completionOf.count == Int(next) }
-        world.close()
     }
 
     /// What is on a connection that is asked is decided by the answer; without one it is in doubt, though it was
@@ -97,7 +95,6 @@ struct BinaryProofTests {
         #expect(world.reachable == [true, false])
         world.gateway.onFrame = { peer, frame in if frame.isFence { peer.channel.close() } }
         world.run("back", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
-        world.close()
     }
 
     /// One that closes each connection unread answers nothing by that.
@@ -123,7 +120,6 @@ struct BinaryProofTests {
         world.run("tried", seconds: 10) { world.reachable.last == true }
         #expect(world.completions.count { $0.isPresumed } == 1)
         #expect(world.gateway.frames.count == world.gateway.peers.flatMap(\.frames).count)
-        world.close()
     }
 
     @Test func `Another credential is asked for the same`() throws {
@@ -137,7 +133,6 @@ struct BinaryProofTests {
         #expect(world.gateway.peers[before...].allSatisfy { $0.frames.allSatisfy { $0.isFence } })
         world.gateway.answersFences = true
         world.run("back", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
-        world.close()
     }
 
     @Test func `A stop waits for no answer`() throws {

@@ -13,9 +13,7 @@ struct BinaryTransportTests {
 
     @Test(arguments: BinaryConfiguration.Format.allCases)
     func `Silence for the whole window is acceptance`(format: BinaryConfiguration.Format) throws {
-        let world = try GatewayWorld()
-        world.configuration.format = format
-        world.connect()
+        let world = try GatewayWorld.connected { $0.configuration.format = format }
         world.send(0..<100)
         let sentNs = world.nowNs
         world.run("all settled") { world.completions.count == 100 }
@@ -24,12 +22,10 @@ struct BinaryTransportTests {
         #expect(world.completions.map(\.id.slot.number) == Array(0..<100))
         #expect(world.completions.allSatisfy { $0.status == 200 && $0.isPresumed && $0.sentAtMs != 0 })
         #expect(world.gateway.frames.map(\.number) == Array(0..<100))
-        world.close()
     }
 
     @Test func `What the frame says comes from the headers`() throws {
-        let world = try GatewayWorld()
-        world.connect()
+        let world = try GatewayWorld.connected()
         var stored = world.request(1)
         stored.headers.expiration = nil
         var never = world.request(2)
@@ -46,7 +42,6 @@ struct BinaryTransportTests {
         #expect(frames.map(\.priority) == [10, 5, 5])
         #expect(frames[1].expiry == 0 && frames[2].expiry == 1_900_000_000)
         #expect(String(decoding: frames[0].payload, as: UTF8.self) == #"{"aps":{"alert":"Hi"}}"#)
-        world.close()
     }
 
     /// The promise of node-apn, without a number of entries that it may not exceed.
@@ -74,19 +69,14 @@ struct BinaryTransportTests {
         #expect(world.gateway.peers[1].frames.map(\.number) == Array(401..<1_000))
         // It was never without room, though it was without a connection.
         #expect(world.reachable == [true])
-        world.close()
     }
 
     @Test func `Without resend what was discarded is given back for good`() throws {
-        let world = try GatewayWorld()
-        world.configuration.resendsDiscarded = false
-        world.connect()
+        let world = try GatewayWorld.connected { $0.configuration.resendsDiscarded = false }
         world.gateway.onFrame = { peer, frame in if frame.number == 9 { peer.answer(7, peer.frames[4].identifier) } }
-        world.send(0..<10)
-        world.run("all decided") { world.completions.count == 10 }
+        world.complete(0..<10)
         #expect(world.completionOf[4]?.reason == .payloadTooLarge)
         #expect(world.completions.filter { $0.unprocessed == .discardedForGood }.map(\.id.slot.number) == Array(5..<10))
-        world.close()
     }
 
     @Test(arguments: [UInt8(0), 10])
@@ -106,7 +96,6 @@ struct BinaryTransportTests {
             world.notes.contains {
                 if case .peerCloses(_, "status \(status)", 5) = $0 { true } else { false }
             })
-        world.close()
     }
 
     /// Nothing was ever delivered: the next try is not made at once, or a gateway that answers so is asked at full
@@ -127,7 +116,6 @@ struct BinaryTransportTests {
         // The one after them is asked whether it answers at all, first.
         #expect(
             world.notes.count { if case .disconnected = $0 { true } else { false } } == 5)
-        world.close()
     }
 
     @Test func `The end without a word leaves everything in doubt`() throws {
@@ -145,7 +133,6 @@ struct BinaryTransportTests {
         #expect(doubted.allSatisfy { !$0.connectionDied && !$0.connectionWasSilent })
         // The next connection is tried with few, and with more as they are settled.
         #expect(world.gateway.peers[1].frames.count == 500)
-        world.close()
     }
 
     /// One that ends each connection it is on is alone at last, and it is said of it alone.
@@ -171,8 +158,7 @@ struct BinaryTransportTests {
     }
 
     @Test func `A suspect goes alone`() throws {
-        let world = try GatewayWorld()
-        world.connect()
+        let world = try GatewayWorld.connected()
         world.transport.handle(
             .send(
                 (0..<3 as Range<UInt32>).map { number in
@@ -184,7 +170,6 @@ struct BinaryTransportTests {
         #expect(world.gateway.peers.count == 2)
         #expect(world.gateway.peers[0].frames.isEmpty)
         #expect(world.completions.map(\.id.slot.number) == [0, 1, 2])
-        world.close()
     }
 
     /// node-apn's `cacheTooSmall`, by time: an error that comes when its notification counts as accepted is told, and
@@ -195,8 +180,7 @@ struct BinaryTransportTests {
         world.configuration.window.longestNs = 1_000_000_000
         world.sendsAgain = true
         world.connect()
-        world.send(0..<10)
-        world.run("settled by silence") { world.completions.count == 10 }
+        world.complete(0..<10)
         world.runFor(seconds: 0.3)
         world.send(10..<20)
         world.run("frames") { world.gateway.peers[0].frames.count == 20 }
@@ -215,7 +199,6 @@ struct BinaryTransportTests {
         // A quarter more than the 400 ms after which it came.
         #expect((450...600).contains(noted.last?[0] ?? 0))
         #expect(world.completions.filter { $0.kind == .notProcessed }.map(\.id.slot.number) == Array(10..<20))
-        world.close()
     }
 
     @Test func `What was not acknowledged does not age`() throws {
@@ -233,13 +216,11 @@ struct BinaryTransportTests {
         let sinceNs = world.nowNs
         world.run("the last") { world.completions.count == 5 }
         #expect(world.nowNs - sinceNs >= 300_000_000)
-        world.close()
     }
 
     /// So their results do not come to Kafka at once, nor what takes their place to the gateway.
     @Test func `What left at once is accepted in pieces`() throws {
-        let world = try GatewayWorld()
-        world.connect()
+        let world = try GatewayWorld.connected()
         world.send(0..<10_000)
         let sentNs = world.nowNs
         var pieces: [Int] = []
@@ -261,14 +242,11 @@ struct BinaryTransportTests {
         let lastNs = world.nowNs
         world.run("the others") { world.completions.count == 12_000 }
         #expect(world.nowNs - lastNs < 2_200_000_000)
-        world.close()
     }
 
     /// A peer that reads no further has not accepted what its kernel took before: that waits until it reads on.
     @Test func `The silence of who reads no further accepts nothing`() throws {
-        let world = try GatewayWorld()
-        world.configuration.silenceNs = 10_000_000_000
-        world.connect()
+        let world = try GatewayWorld.connected { $0.configuration.silenceNs = 10_000_000_000 }
         world.send(0..<5)
         world.gateway.channels[0].unacknowledgedBytes = 100
         world.runFor(seconds: 8)
@@ -276,18 +254,14 @@ struct BinaryTransportTests {
         world.gateway.channels[0].unacknowledgedBytes = 0
         world.run("all", seconds: 3) { world.completions.count == 5 }
         #expect(world.completions.allSatisfy { $0.isPresumed })
-        world.close()
     }
 
     @Test func `A peer that acknowledges nothing is given up as silent`() throws {
-        let world = try GatewayWorld()
-        world.configuration.silenceNs = 10_000_000_000
-        world.connect()
+        let world = try GatewayWorld.connected { $0.configuration.silenceNs = 10_000_000_000 }
         world.send(0..<5)
         world.gateway.channels[0].unacknowledgedBytes = 1_000_000
         world.run("given up") { world.completions.count == 5 }
         #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionWasSilent && !$0.connectionDied })
-        world.close()
     }
 
     @Test func `The kernels room is the gateways pace`() throws {
@@ -308,13 +282,11 @@ struct BinaryTransportTests {
         world.gateway.channels[0].kernelRoom = .max
         world.run("the others") { world.completions.count == 3_000 }
         #expect(world.completions.count { $0.status == 200 } == 3_000 - returned)
-        world.close()
     }
 
     /// Certain where it matters: at a hand-over the gateway decides by an answer, not by silence.
     @Test func `A fence decides what is open when partitions go`() throws {
-        let world = try GatewayWorld()
-        world.connect()
+        let world = try GatewayWorld.connected()
         world.gateway.onFrame = { peer, frame in
             if frame.isFence { peer.answer(8, frame.identifier) }
         }
@@ -326,17 +298,14 @@ struct BinaryTransportTests {
         #expect(world.nowNs - sinceNs < 100_000_000)
         #expect(world.completions.allSatisfy { $0.status == 200 && !$0.isPresumed })
         // The app goes on over the next connection.
-        world.send(50..<60)
-        world.run("the others") { world.completions.count == 60 }
+        world.complete(50..<60)
         #expect(world.gateway.peers.count == 2)
-        world.close()
     }
 
     /// One that does not may have read nothing: what is open then is in doubt, and not accepted.
     @Test func `A stop is fenced and a gateway that does not answer is waited for`() throws {
         for answers in [true, false] {
-            let world = try GatewayWorld()
-            world.connect()
+            let world = try GatewayWorld.connected()
             world.gateway.onFrame = { peer, frame in
                 if answers, frame.isFence { peer.answer(8, frame.identifier) }
             }
@@ -355,9 +324,7 @@ struct BinaryTransportTests {
 
     /// What silence accepted falsely is told at the stop at the latest.
     @Test func `A stop has the gateway prove what silence accepted`() throws {
-        let world = try GatewayWorld()
-        world.configuration.window.durationNs = 100_000_000
-        world.connect()
+        let world = try GatewayWorld.connected { $0.configuration.window.durationNs = 100_000_000 }
         let loop = world.loop
         world.gateway.onFrame = { peer, frame in
             guard frame.number == 3 else { return }
@@ -372,8 +339,7 @@ struct BinaryTransportTests {
 
     /// An error of a notification before the fence, which the gateway then never reads.
     @Test func `An error before the fence has the rest given back`() throws {
-        let world = try GatewayWorld()
-        world.connect()
+        let world = try GatewayWorld.connected()
         world.gateway.onFrame = { peer, frame in
             if frame.isFence { peer.answer(8, peer.frames[20].identifier) }
         }
@@ -385,9 +351,7 @@ struct BinaryTransportTests {
     }
 
     @Test func `What a gateway would refuse or has no field for is not sent`() throws {
-        let world = try GatewayWorld()
-        world.configuration.payloadLimit = 256
-        world.connect()
+        let world = try GatewayWorld.connected { $0.configuration.payloadLimit = 256 }
         let fits = #"{"aps":""# + String(repeating: "x", count: 246) + #""}"#
         #expect(fits.utf8.count == 256)
         var broadcast = world.request(3)
@@ -399,44 +363,33 @@ struct BinaryTransportTests {
         #expect(world.completionOf[2]?.status == 7 && world.completionOf[2]?.reason == .payloadTooLarge)
         #expect(world.completionOf[3]?.reason == .missingDeviceToken)
         #expect(world.gateway.frames.count == 1)
-        world.close()
     }
 
     @Test func `A gateway that speaks something else is named`() throws {
-        let world = try GatewayWorld()
-        world.connect()
+        let world = try GatewayWorld.connected()
         world.gateway.onFrame = { peer, _ in peer.say(Array("HTTP/1.1 400".utf8)) }
-        world.send(0..<3)
-        world.run("in doubt") { world.completions.count == 3 }
+        world.complete(0..<3)
         #expect(world.completions.allSatisfy { $0.kind == .inDoubt })
         #expect(
             world.notes.contains {
                 if case .disconnected(_, let reason, 3) = $0 { reason.contains("a byte 72") } else { false }
             })
-        world.close()
     }
 
     /// Whatever it says, nobody knows for which.
     @Test(arguments: [UInt8(0), 8, 10])
     func `Without identifiers an answer leaves everything in doubt`(status: UInt8) throws {
-        let world = try GatewayWorld()
-        world.configuration.format = .simple
-        world.connect()
+        let world = try GatewayWorld.connected { $0.configuration.format = .simple }
         world.gateway.onFrame = { peer, frame in if frame.number == 2 { peer.answer(status, status == 8 ? 1 : 0) } }
-        world.send(0..<3)
-        world.run("in doubt") { world.completions.count == 3 }
+        world.complete(0..<3)
         #expect(world.completions.allSatisfy { $0.kind == .inDoubt })
-        world.close()
     }
 
     @Test func `An error of nobody leaves everything in doubt`() throws {
-        let world = try GatewayWorld()
-        world.connect()
+        let world = try GatewayWorld.connected()
         world.gateway.onFrame = { peer, frame in if frame.number == 2 { peer.answer(1, 999_999) } }
-        world.send(0..<3)
-        world.run("in doubt") { world.completions.count == 3 }
+        world.complete(0..<3)
         #expect(world.completions.allSatisfy { $0.kind == .inDoubt })
-        world.close()
     }
 
     @Test func `A host that cannot be reached takes nothing`() throws {
@@ -450,7 +403,6 @@ struct BinaryTransportTests {
         #expect(world.connections.streams == world.capacity)
         // It has no streams, so none are told of.
         #expect(world.notes.contains { if case .connected(_, streams: nil) = $0 { true } else { false } })
-        world.close()
     }
 
     @Test func `Idle connections close and the next request dials`() throws {
@@ -459,13 +411,10 @@ struct BinaryTransportTests {
         world.configuration.idleConnectionNs = 5_000_000_000
         world.connect()
         #expect(world.gateway.peers.isEmpty)
-        world.send(0..<3)
-        world.run("settled") { world.completions.count == 3 }
+        world.complete(0..<3)
         world.run("closed") { world.gateway.peers[0].isClosed }
-        world.send(3..<4)
-        world.run("dialled anew") { world.completions.count == 4 }
+        world.complete(3..<4)
         #expect(world.gateway.peers.count == 2)
-        world.close()
     }
 
     /// That nobody used them says nothing about the gateway, however soon they close.
@@ -481,24 +430,19 @@ struct BinaryTransportTests {
         world.runFor(seconds: 1)
         #expect(world.reachable == [true] && world.capacity > 0)
         world.gateway.answersFences = true
-        world.send(0..<1)
-        world.run("settled") { world.completions.count == 1 }
-        world.close()
+        world.complete(0..<1)
     }
 
     @Test func `A new credential is for new connections`() throws {
-        let world = try GatewayWorld()
-        world.connect()
+        let world = try GatewayWorld.connected()
         world.send(0..<10)
         world.run("frames") { world.gateway.frames.count == 10 }
         var configuration = world.configuration
         configuration.window.durationNs = 500_000_000
         world.transport.replace(configuration: configuration)
-        world.send(10..<20)
-        world.run("settled") { world.completions.count == 20 }
+        world.complete(10..<20)
         #expect(world.gateway.peers.map { $0.frames.count } == [10, 10])
         #expect(world.completions.allSatisfy { $0.status == 200 })
-        world.close()
     }
 
     /// A million in small: errors late and often, nothing lost, nothing delivered twice.
@@ -527,6 +471,5 @@ struct BinaryTransportTests {
         #expect(delivered.values.allSatisfy { $0 == 1 })
         #expect(world.completionOf.values.count { $0.reason == .badDeviceToken && $0.status == 8 } == 60)
         #expect(world.completions.allSatisfy { $0.kind != .inDoubt })
-        world.close()
     }
 }

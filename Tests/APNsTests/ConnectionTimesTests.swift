@@ -13,10 +13,8 @@ import Testing
     }
 
     @Test func `An idle day is no fault`() throws {
-        let world = try World()
-        try world.connect()
-        world.send(0..<1)
-        world.run("answered") { world.completions.count == 1 }
+        let world = try World.connected()
+        world.complete(0..<1)
         let before = world.channels[0].sentBytes
         world.runFor(seconds: 86_400)
         #expect(world.server.peers.count == 1 && !world.server.peers[0].isClosed)
@@ -24,16 +22,13 @@ import Testing
         // A PING of 17 bytes each minute.
         let pings = (world.channels[0].sentBytes - before) / 17
         #expect(1_430...1_440 ~= pings, "\(pings)")
-        world.send(1..<2)
-        world.run("answered") { world.completions.count == 2 }
+        world.complete(1..<2)
         #expect(world.completions.allSatisfy { $0.status == 200 })
-        world.close()
     }
 
     /// Nobody asks anything: a PING after a minute, and ten seconds for its answer.
     @Test func `An idle connection that died is replaced`() throws {
-        let world = try World()
-        try world.connect()
+        let world = try World.connected()
         let beganNs = world.loop.now.monotonicNs
         world.server.peers[0].isDeaf = true
         world.run("replaced", seconds: 100) { world.server.peers.count == 2 }
@@ -46,7 +41,6 @@ import Testing
                     false
                 }
             })
-        world.close()
     }
 
     /// Something is unanswered: a PING after five seconds of silence, and ten for its answer; nothing is handed to it
@@ -69,7 +63,6 @@ import Testing
         world.server.onRequest = { $0.respond($1.stream) }
         if world.completionOf[1]?.kind == .notProcessed { world.forgetCompletion(1) }
         world.run("again") { world.capacity > 0 }
-        world.close()
     }
 
     /// PINGs are answered, requests are not: named after nine seconds, given up after thirty.
@@ -86,7 +79,6 @@ import Testing
         world.run("given up", seconds: 40) { world.completions.count == 1 }
         #expect(30...30.2 ~= seconds(world, sinceNs: beganNs))
         #expect(world.completions.first?.kind == .inDoubt && world.completions.first?.connectionWasSilent == false)
-        world.close()
     }
 
     /// One of several is unanswered for thirty seconds: its stream is cancelled, and the connection stays.
@@ -106,7 +98,6 @@ import Testing
         #expect(world.completionOf[0]?.kind == .inDoubt && world.completionOf[0]?.connectionDied == false)
         world.run("its stream") { world.server.peers[0].cancelled == [1] }
         #expect(world.server.peers.count == 1 && world.completions.count == 8)
-        world.close()
     }
 
     /// Nobody could be connected to: 1 s, then twice as long, up to a minute, with jitter.
@@ -123,22 +114,17 @@ import Testing
         #expect(waits.dropFirst(10).allSatisfy { 20_000...90_000 ~= $0 }, "\(waits)")
         #expect(world.channels.count == waits.count && 40...180 ~= waits.count, "\(waits.count)")
         #expect(world.reachable == [false])
-        world.close()
     }
 
     @Test func `A token is renewed while its connection stays`() throws {
-        let world = try World()
-        try world.connect()
-        world.send(0..<1)
-        world.run("answered") { world.completions.count == 1 }
+        let world = try World.connected()
+        world.complete(0..<1)
         world.runFor(seconds: 3_000)
-        world.send(1..<2)
-        world.run("answered") { world.completions.count == 2 }
+        world.complete(1..<2)
         #expect(world.server.peers.count == 1)
         #expect(Set(world.server.peers[0].arrived.map { $0.headers["authorization"] }).count == 2)
         #expect(world.notes.count { if case .providerTokenRenewed = $0 { true } else { false } } == 2)
         #expect(world.completions.allSatisfy { !$0.carriedOlderToken })
-        world.close()
     }
 
     /// Apple's new topics: connections a minute old are made anew for one, once in fifteen minutes.
@@ -148,8 +134,7 @@ import Testing
         try world.connect()
         var number: UInt32 = 0
         func refused() {
-            world.send(number..<(number + 1))
-            world.run("refused") { world.completionOf[number] != nil }
+            world.complete(number..<(number + 1))
             number += 1
             world.runFor(seconds: 1)
         }
@@ -167,7 +152,6 @@ import Testing
         world.runFor(seconds: 60)
         refused()
         #expect(world.server.peers.count == 3)
-        world.close()
     }
 
     /// Server errors alone, for an hour: one new connection after five seconds, the next after fifteen minutes each.
@@ -185,6 +169,5 @@ import Testing
         }
         #expect(world.server.peers.count == 5)
         #expect(world.completions.count == 3_600 && world.completions.allSatisfy { $0.status == 503 })
-        world.close()
     }
 }

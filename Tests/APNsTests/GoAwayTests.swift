@@ -40,17 +40,14 @@ import Testing
             try? peer.session.goAway(lastStreamID: 1, .noError, Array(data.utf8))
         }
         try world.connect()
-        world.send(0..<1)
-        world.run("an answer") { world.completions.count == 1 }
-        world.send(1..<3)
-        world.run("given back") { world.completions.count == 3 }
+        world.complete(0..<1)
+        world.complete(1..<3)
         for number in 1..<3 as Range<UInt32> {
             #expect(world.completionOf[number]?.kind == .notProcessed)
             #expect(world.completionOf[number]?.unprocessed == .refusedByPeer)
         }
         #expect(world.refusals == (Self.ofCredential.contains(reason) ? [reason] : []))
         world.run("a successor") { world.server.peers.count == 2 }
-        world.close()
     }
 
     /// Whether the successor is dialled at once: the back-off is far longer than the test.
@@ -69,10 +66,8 @@ import Testing
             }
         }
         try world.connect()
-        world.send(0..<1)
-        world.run("an answer") { world.completions.count == 1 }
-        world.send(1..<2)
-        world.run("the end") { world.completions.count == 2 }
+        world.complete(0..<1)
+        world.complete(1..<2)
         let leaves = reason == "Shutdown" || reason == "IdleTimeout"
         if leaves {
             world.run("a successor") { world.server.peers.count == 2 && world.capacity > 0 }
@@ -80,7 +75,6 @@ import Testing
             world.runFor(seconds: 0.1)
             #expect(world.server.peers.count == 1)
         }
-        world.close()
     }
 
     /// Nobody is answered: each one in turn says that it shuts down.
@@ -97,11 +91,9 @@ import Testing
             }
         }
         try world.connect()
-        world.send(0..<1)
-        world.run("the end") { world.completions.count == 1 }
+        world.complete(0..<1)
         world.runFor(seconds: 0.1)
         #expect(world.server.peers.count == 1)
-        world.close()
     }
 
     /// A credential that was replaced meanwhile: what the old connection says is old.
@@ -118,7 +110,6 @@ import Testing
         world.server.peers[0].flush()
         world.run("given back") { world.completions.count == 1 }
         #expect(world.refusals.isEmpty)
-        world.close()
     }
 
     // MARK: Out of reach
@@ -181,7 +172,6 @@ import Testing
             return world.reachable.last == true && world.capacity > 100
         }
         #expect(world.reachable == [true, false, true])
-        world.close()
     }
 
     /// One way to the host is dead and another good, as it was before: what is answered on that shows that the host is
@@ -206,7 +196,6 @@ import Testing
         world.run("answered") { world.completionOf[next]?.status == 200 }
         #expect(world.server.peers.count { !$0.isClosed } >= 1 && !world.server.peers[0].isClosed)
         #expect(world.reachable == [true])
-        world.close()
     }
 
     /// Answers between them: streams that are refused are about their requests.
@@ -220,13 +209,10 @@ import Testing
             }
         }
         try world.connect()
-        world.send(0..<1)
-        world.run("an answer") { world.completions.count == 1 }
-        world.send(1..<101)
-        world.run("all") { world.completions.count == 101 }
+        world.complete(0..<1)
+        world.complete(1..<101)
         #expect(world.completions.count { $0.unprocessed == .refusedByPeer } == 99)
         #expect(world.server.peers.count == 1 && world.reachable == [true])
-        world.close()
     }
 
     /// Not handed over, or recalled: that is no refusal.

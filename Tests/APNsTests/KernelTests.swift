@@ -50,14 +50,11 @@ import Testing
             }
         }
         world.run("connected again") { world.capacity > 0 }
-        world.close()
     }
 
     /// The time for an answer begins when the kernel has END_STREAM, however long that took, and nothing else happens.
     @Test func `The time for an answer begins with the kernel`() throws {
-        let world = try World()
-        world.configuration.keepalive.silentNs = 100_000_000_000
-        try world.connect()
+        let world = try World.connected { $0.configuration.keepalive.silentNs = 100_000_000_000 }
         world.run("settled") { world.server.peers[0].isReady }
         world.server.peers[0].isDeaf = true
         let channel = world.channels[0]
@@ -73,7 +70,6 @@ import Testing
         #expect(29_990_000_000...30_110_000_000 ~= tookNs, "\(tookNs)")
         #expect(world.completions.first?.kind == .inDoubt)
         world.server.onRequest = { $0.respond($1.stream) }
-        world.close()
     }
 
     /// nghttp2 writes the end of a body when there is room for output, long after the peer let it.
@@ -100,7 +96,6 @@ import Testing
         peer.channel.reset()
         world.run("all") { world.completions.count == 200 }
         #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionDied })
-        world.close()
     }
 
     /// More output than session and channel hold: what finds no room waits in the transport.
@@ -127,7 +122,6 @@ import Testing
         }
         #expect(world.completions.allSatisfy { $0.status == 200 })
         #expect(world.server.arrived == 500 && Set(world.server.peers[0].arrived.map(\.token)).count == 500)
-        world.close()
     }
 
     /// A GOAWAY settles those above it; the others are as the kernel has them.
@@ -149,7 +143,6 @@ import Testing
         world.run("all") { world.completions.count == 4 }
         #expect(world.completionOf[0]?.kind == .inDoubt && world.completionOf[0]?.connectionDied == true)
         #expect(world.completionOf[1]?.kind == .notProcessed && world.completionOf[1]?.unprocessed == .neverSent)
-        world.close()
     }
 
     /// Closing waits for answers, also for those to what has not left yet.
@@ -185,10 +178,8 @@ import Testing
         }
         try world.server.peers[0].session.setStalled(true)
         world.server.onHeaders = { peer, stream in peer.respond(stream, 413, #"{"reason":"PayloadTooLarge"}"#) }
-        world.send(0..<3, bodyBytes: 4_000)
-        world.run("answered") { world.completions.count == 3 }
+        world.complete(0..<3, bodyBytes: 4_000)
         #expect(world.completions.allSatisfy { $0.status == 413 && $0.reason == .payloadTooLarge })
         #expect(world.server.arrived == 0 && world.server.peers.count == 1)
-        world.close()
     }
 }

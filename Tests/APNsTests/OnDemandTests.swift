@@ -1,4 +1,4 @@
-import APNs
+@testable import APNs
 import Delivery
 import EventLoop
 import HTTP2
@@ -21,13 +21,11 @@ import Testing
         try world.start()
         world.run("room without a connection") { world.capacity == 128 }
         #expect(world.server.peers.isEmpty)
-        world.send(0..<100)
-        world.run("answers") { world.completions.count == 100 }
+        world.complete(0..<100)
         #expect(world.completions.allSatisfy { $0.status == 200 })
         #expect(world.server.peers.count == 1)
         world.run("asleep again") { world.capacity == 128 }
-        world.send(100..<101)
-        world.run("one more") { world.completionOf[100]?.status == 200 }
+        world.complete(100..<101, status: 200)
         #expect(world.server.peers.count == 2)
         // It was never without room, and never out of reach.
         #expect(!world.capacities.contains(0))
@@ -42,19 +40,17 @@ import Testing
         world.configuration.tls = try ClientContext(ClientOptions(trust: .pem(stranger.certificatePEM)))
         try world.start()
         world.run("room") { world.capacity == 128 }
-        world.send(0..<3)
-        world.run("given back") { world.completions.count == 3 }
+        world.complete(0..<3)
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.unprocessed == .neverSent })
         #expect(world.capacity == 0 && world.reachable == [false])
         world.run("dialled again, though nothing waits") {
-            world.notes.count { if case .connectFailed = $0 { true } else { false } } >= 3
+            world.failedDials >= 3
         }
         #expect(world.capacity == 0)
         world.server.onRequest = { $0.respond($1.stream) }
         world.transport.replace(configuration: right, token: try World.providerToken())
         world.run("connected") { world.reachable == [false, true] }
-        world.send(3..<4)
-        world.run("answer") { world.completionOf[3]?.status == 200 }
+        world.complete(3..<4, status: 200)
         world.close()
     }
 
@@ -63,8 +59,7 @@ import Testing
         world.server.onRequest = { $0.respond($1.stream) }
         try world.start()
         world.run("room") { world.capacity == 128 }
-        world.send(0..<1)
-        world.run("answer") { world.completions.count == 1 }
+        world.complete(0..<1)
         // One that lived for less than a second is not replaced at once.
         world.runFor(seconds: 1.1)
         try world.server.peers[0].session.goAway(lastStreamID: 1, .noError, [])
@@ -72,10 +67,8 @@ import Testing
         world.run("asleep") { world.capacity == 128 }
         world.runFor(seconds: 1)
         #expect(world.server.peers.count == 1)
-        world.send(1..<2)
-        world.run("answer of the next") { world.completions.count == 2 }
+        world.complete(1..<2)
         #expect(world.server.peers.count == 2 && !world.capacities.contains(0))
-        world.close()
     }
 
     /// What a connection that leaves has not answered takes no room of its successor.
@@ -104,7 +97,6 @@ import Testing
         for (peer, stream) in held.dropFirst() { peer.respond(stream) }
         world.run("the rest") { world.completions.count == 311 }
         #expect(world.completions.allSatisfy { $0.status == 200 })
-        world.close()
     }
 
     @Test func `What waits for a connection is recalled and given back at the end`() throws {

@@ -119,7 +119,6 @@ import Testing
             held = []
             return world.completions.count == 20 + world.capacity
         }
-        world.close()
     }
 
     /// The one under which it dies kills others once at most: after that each goes alone.
@@ -154,7 +153,6 @@ import Testing
         #expect(deaths[poison] == 3)
         #expect(deaths.count > 1)
         for (slot, count) in deaths where slot != poison { #expect(count == 1, "\(slot)") }
-        world.close()
     }
 
     @Test func `Neighbours on ordinary connections go on while it dies`() throws {
@@ -181,13 +179,10 @@ import Testing
         #expect(world.completions.allSatisfy { $0.status == 200 })
         #expect(!world.capacities.contains(0))
         #expect(world.server.peers.count { !$0.arrived.contains(where: isSuspect) } == 1)
-        world.close()
     }
 
     @Test func `Closes after idleness`() throws {
-        let world = try World()
-        world.configuration.quarantineIdleNs = 50_000_000
-        try world.connect()
+        let world = try World.connected { $0.configuration.quarantineIdleNs = 50_000_000 }
         world.sendSuspects([10_000])
         world.run("completion") { world.completions.count == 1 }
         #expect(world.connections.open == 2 && world.connections.dialing == 0)
@@ -197,12 +192,10 @@ import Testing
         world.sendSuspects([10_001])
         world.run("completion") { world.completions.count == 2 }
         #expect(world.server.peers.count == 3)
-        world.close()
     }
 
     @Test func `Suspects that cannot be sent come back`() throws {
-        let world = try World()
-        try world.connect()
+        let world = try World.connected()
         world.server.stopListening()
         world.sendSuspects([10_000, 10_001])
         world.run("given back") { world.completions.count == 2 }

@@ -44,10 +44,8 @@ import Testing
             #expect(world.completionOf[number]?.carriedOlderToken == true)
         }
         world.run("the old connection goes") { world.server.peers[0].isClosed }
-        world.send(6..<7)
-        world.run("one more") { world.completionOf[6]?.status == 200 }
+        world.complete(6..<7, status: 200)
         #expect(world.server.peers.count == 2)
-        world.close()
     }
 
     @Test func `What waits is kept`() throws {
@@ -65,7 +63,6 @@ import Testing
         world.run("all answers") { world.completions.count == 7 }
         #expect(world.completions.allSatisfy { $0.status == 200 })
         #expect(world.server.peers.map(\.arrived.count) == [2, 5])
-        world.close()
     }
 
     @Test func `An empty pool is made anew at once`() throws {
@@ -80,8 +77,7 @@ import Testing
         world.transport.replace(configuration: right, token: try World.providerToken())
         world.run("connected") { world.capacity > 0 }
         #expect(world.reachable == [false, true])
-        world.send(0..<1)
-        world.run("answer") { world.completionOf[0]?.status == 200 }
+        world.complete(0..<1, status: 200)
         world.close()
     }
 
@@ -132,17 +128,13 @@ import Testing
         #expect(world.completions.allSatisfy { $0.status == 200 })
         #expect(world.server.arrived == 2_000)
         #expect(world.server.peers.allSatisfy { keyIDs($0).count <= 1 })
-        world.close()
     }
 
     @Test func `From a token to a certificate`() throws {
-        let world = try World()
-        try world.connect()
+        let world = try World.connected()
         world.transport.replace(configuration: world.configuration, token: nil)
-        world.send(0..<1)
-        world.run("answer") { world.completionOf[0]?.status == 200 }
+        world.complete(0..<1, status: 200)
         #expect(world.server.peers[1].arrived[0].headers["authorization"] == nil)
-        world.close()
     }
 
     /// With TLS 1.3 our side of the handshake is over before the server looks at our certificate.
@@ -164,29 +156,25 @@ import Testing
         world.configuration.tls = try context(
             ScriptedServer.authority.issueClient(bundleID: "com.example.shop"))
         world.transport.replace(configuration: world.configuration, token: nil)
-        world.send(0..<1)
-        world.run("answer") { world.completionOf[0]?.status == 200 }
+        world.complete(0..<1, status: 200)
         #expect(world.reachable == [false, true])
         world.close()
     }
 
     @Test func `Two apps of one key send one token`() throws {
-        let world = try World()
-        try world.connect()
+        let world = try World.connected()
         let token = try World.providerToken()
         world.transport.replace(configuration: world.configuration, token: token)
         let other = APNsTransport(
             app: AppIndex(1), configuration: world.configuration, token: token, loop: world.loop,
             dialer: world.dialer, emit: { _ in })
         world.run("both connected") { world.server.peers.count == 3 }
-        world.send(0..<1)
-        world.run("one") { world.completions.count == 1 }
+        world.complete(0..<1)
         other.handle(.send([world.request(1)]))
         world.run("the other") { world.server.peers[1].arrived.count + world.server.peers[2].arrived.count == 2 }
         let sent = world.server.peers[1...].flatMap(\.arrived).compactMap { $0.headers["authorization"] }
         #expect(sent.count == 2 && Set(sent).count == 1)
         #expect(world.notes.count { if case .providerTokenRenewed = $0 { true } else { false } } <= 1)
         other.handle(.close)
-        world.close()
     }
 }

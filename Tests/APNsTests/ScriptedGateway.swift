@@ -185,6 +185,14 @@ final class GatewayWorld: TransportScene {
         run("capacity") { capacity > 0 }
     }
 
+    /// A world with a connection, which gateway and configuration are prepared for.
+    static func connected(_ prepare: (GatewayWorld) -> Void = { _ in }) throws -> GatewayWorld {
+        let world = try GatewayWorld()
+        prepare(world)
+        world.connect()
+        return world
+    }
+
     override func isFinal(_ completion: Completion) -> Bool {
         outstanding -= 1
         guard sendsAgain, completion.kind != .answered else { return true }
@@ -213,6 +221,12 @@ final class GatewayWorld: TransportScene {
     }
 
     func send(_ numbers: Range<UInt32>) { waiting += numbers }
+
+    /// Sends these and waits for their completions.
+    func complete(_ numbers: Range<UInt32>, sourceLocation: SourceLocation = #_sourceLocation) {
+        send(numbers)
+        awaitCompletions(numbers, sourceLocation: sourceLocation)
+    }
 
     func close() {
         transport.handle(.close)

@@ -65,7 +65,7 @@ final class ServerPeer: ByteChannelDelegate {
             case .closed(let stream, let code): if code == .cancel { cancelled.append(stream) }
             case .settings(let isAcknowledgement): if isAcknowledgement { isReady = true }
             case .headers(let stream): server.onHeaders(self, stream)
-            case .goAway, .pong: break
+            case .goAway: break
             }
         }
         flush()
@@ -216,6 +216,16 @@ final class World: TransportScene {
         run("capacity") { capacity > 0 }
     }
 
+    /// A world with a connection, which server and configuration are prepared for.
+    static func connected(
+        over wire: Wire = .memory, streams: UInt32? = nil, prepare: (World) -> Void = { _ in }
+    ) throws -> World {
+        let world = try World(over: wire) { if let streams { $0.options.settings = [.maxConcurrentStreams(streams)] } }
+        prepare(world)
+        try world.connect()
+        return world
+    }
+
     static func token(_ number: UInt32) -> String { String(format: "%064x", number) }
 
     func request(_ number: UInt32, bodyBytes: Int = 20) -> OutgoingRequest {
@@ -236,6 +246,17 @@ final class World: TransportScene {
 
     func send(_ numbers: Range<UInt32>, bodyBytes: Int = 20) {
         transport.handle(.send(numbers.map { request($0, bodyBytes: bodyBytes) }))
+    }
+
+    /// Sends these and waits for their completions, which have this status.
+    func complete(
+        _ numbers: Range<UInt32>, bodyBytes: Int = 20, status: UInt16? = nil,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        send(numbers, bodyBytes: bodyBytes)
+        awaitCompletions(numbers, sourceLocation: sourceLocation)
+        guard let status else { return }
+        #expect(numbers.allSatisfy { completionOf[$0]?.status == status }, sourceLocation: sourceLocation)
     }
 
     /// Sends into every stream that is free, from this number on, below `end`.

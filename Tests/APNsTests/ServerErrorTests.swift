@@ -68,8 +68,7 @@ import Testing
         world.run("both") { world.capacity >= 8 }
         // One at a time goes to the first connection, until it erred five times.
         for number in 0..<5 as Range<UInt32> {
-            world.send(number..<(number + 1))
-            world.run("an error") { world.completionOf[number] != nil }
+            world.complete(number..<(number + 1))
         }
         #expect(world.completions.map(\.status) == [503, 503, 503, 503, 503])
         var next: UInt32 = 5
@@ -89,7 +88,6 @@ import Testing
             said.first?.hasSuffix(
                 ": the last 5 answers were server errors (5xx, or without a reason), while other connections answer well; the connection is "
                     + "replaced") == true, "\(said)")
-        world.close()
     }
 
     /// Its last place keeps traffic off it even before it is replaced.
@@ -101,12 +99,10 @@ import Testing
         try world.connect()
         world.run("both") { world.capacity >= 8 }
         for number in 0..<12 as Range<UInt32> {
-            world.send(number..<(number + 1))
-            world.run("an answer") { world.completionOf[number] != nil }
+            world.complete(number..<(number + 1))
         }
         #expect(world.server.peers.map(\.arrived.count) == [5, 7])
         #expect(!world.notes.contains(where: isReplacement), "5 s have not passed")
-        world.close()
     }
 
     @Test func `One that is alone is replaced once`() throws {
@@ -117,15 +113,13 @@ import Testing
         try world.connect()
         for number in 0..<20 as Range<UInt32> {
             world.run("room") { world.capacity > 0 }
-            world.send(number..<(number + 1))
-            world.run("an error") { world.completionOf[number] != nil }
+            world.complete(number..<(number + 1))
             if number == 4 { world.run("replaced") { world.server.peers.count == 2 } }
         }
         #expect(world.server.peers.count == 2)
         #expect(world.server.peers[0].arrived.count == 5)
         #expect(world.completions.allSatisfy { $0.status == 503 })
         #expect(world.notes.count(where: isReplacement) == 1)
-        world.close()
     }
 
     @Test func `One good answer in five is enough`() throws {
@@ -140,10 +134,8 @@ import Testing
         }
         try world.connect()
         for number in 0..<30 as Range<UInt32> {
-            world.send(number..<(number + 1))
-            world.run("an answer") { world.completionOf[number] != nil }
+            world.complete(number..<(number + 1))
         }
         #expect(world.server.peers.count == 1)
-        world.close()
     }
 }

@@ -29,12 +29,10 @@ import Testing
         #expect(world.completions.allSatisfy { $0.reason == .topicDisallowed && $0.carriedOlderToken })
         #expect(!world.capacities.contains(0), "\(world.capacities)")
         for number in 0..<8 as Range<UInt32> { world.forgetCompletion(number) }
-        world.send(0..<8)
-        world.run("answered") { world.completions.count == 8 }
+        world.complete(0..<8)
         #expect(world.completions.allSatisfy { $0.status == 200 })
         world.run("the old ones go") { world.server.peers[0].isClosed && world.server.peers[1].isClosed }
         #expect(world.server.peers.count == 4)
-        world.close()
     }
 
     @Test func `A topic that stays refused asks for no more connections`() throws {
@@ -42,16 +40,13 @@ import Testing
         world.configuration.topicAgeNs = 0
         world.server.onRequest = { $0.respond($1.stream, 400, Self.refusal) }
         try world.connect()
-        world.send(0..<1)
-        world.run("refused") { world.completionOf[0] != nil }
+        world.complete(0..<1)
         #expect(world.completionOf[0]?.carriedOlderToken == true)
         for number in 1..<20 as Range<UInt32> {
-            world.send(number..<(number + 1))
-            world.run("refused again") { world.completionOf[number] != nil }
+            world.complete(number..<(number + 1))
             #expect(world.completionOf[number]?.carriedOlderToken == false)
         }
         #expect(world.server.peers.count == 2)
-        world.close()
     }
 
     @Test func `Another pause later they are made anew once more`() throws {
@@ -61,12 +56,10 @@ import Testing
         world.server.onRequest = { $0.respond($1.stream, 400, Self.refusal) }
         try world.connect()
         for number in 0..<3 as Range<UInt32> {
-            world.send(number..<(number + 1))
-            world.run("refused") { world.completionOf[number] != nil }
+            world.complete(number..<(number + 1))
             #expect(world.completionOf[number]?.carriedOlderToken == true)
         }
         world.run("dialled") { world.server.peers.count == 4 }
-        world.close()
     }
 
     /// What was true a minute ago is true now.
@@ -74,12 +67,9 @@ import Testing
         let world = try World()
         world.server.onRequest = { $0.respond($1.stream, 400, Self.refusal) }
         try world.connect()
-        world.send(0..<1)
-        world.run("refused") { world.completionOf[0] != nil }
+        world.complete(0..<1)
         #expect(world.completionOf[0]?.carriedOlderToken == false)
-        world.send(1..<2)
-        world.run("refused") { world.completionOf[1] != nil }
+        world.complete(1..<2)
         #expect(world.server.peers.count == 1)
-        world.close()
     }
 }

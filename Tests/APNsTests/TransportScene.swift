@@ -118,6 +118,21 @@ class TransportScene {
             payload: bytes(payload), headers: NotificationHeaders(topic: bytes("com.example.shop")))
     }
 
+    /// Waits until each of these has its final completion.
+    func awaitCompletions(_ numbers: Range<UInt32>, sourceLocation: SourceLocation) {
+        run("completions of \(numbers)", sourceLocation: sourceLocation) {
+            numbers.allSatisfy { completionOf[$0] != nil }
+        }
+    }
+
+    /// Whether a note, as text, contains these words.
+    func noted(_ words: String...) -> Bool {
+        notes.contains { note in words.allSatisfy { "\(note)".contains($0) } }
+    }
+
+    /// Dials that failed, as far as they were noted.
+    var failedDials: Int { notes.count { if case .connectFailed = $0 { true } else { false } } }
+
     /// Lets a notification that came back be sent again.
     func forgetCompletion(_ number: UInt32) {
         completionOf[number] = nil

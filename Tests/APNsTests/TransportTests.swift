@@ -12,8 +12,7 @@ import Testing
 @Suite(.serialized) struct TransportTests {
     @Test(arguments: Wire.allCases)
     func `A notification and its answer`(wire: Wire) throws {
-        let world = try World(over: wire)
-        try world.connect()
+        let world = try World.connected(over: wire)
         // What the server allows, and what waits here for the next stream.
         #expect(world.connections.streams == 1_000 && world.capacity == 1_000 + 125)
         var request = world.request(1)
@@ -54,8 +53,7 @@ import Testing
     }
 
     @Test func `A broadcast`() throws {
-        let world = try World()
-        try world.connect()
+        let world = try World.connected()
         var request = world.request(1)
         request.isBroadcast = true
         request.token = world.bytes("dHN0LXNyY2gtY2hubA==")
@@ -71,7 +69,6 @@ import Testing
         #expect(headers["apns-request-id"] == "00000000-0000-0001-0000-000000000002")
         #expect(headers["apns-expiration"] == "0" && headers["apns-priority"] == "10")
         #expect(headers["apns-topic"] == nil && headers["apns-id"] == nil)
-        world.close()
     }
 
     /// A broadcast's id is `apns-request-id`, also where Apple makes it.
@@ -98,7 +95,6 @@ import Testing
         #expect(world.server.peers[0].arrived[0].headers["apns-priority"] == "5")
         #expect(
             world.completions[0].apnsID == NotificationUUID(high: 0xeabe_ae54_14a8_11e5, low: 0xb60b_1697_f925_ec7b))
-        world.close()
     }
 
     @Test func `With a certificate there is no token`() throws {
@@ -108,7 +104,6 @@ import Testing
         world.send(0..<1)
         world.run("completion") { !world.completions.isEmpty }
         #expect(world.server.peers[0].arrived[0].headers["authorization"] == nil)
-        world.close()
     }
 
     @Test func `Answers of every kind`() throws {
@@ -126,8 +121,7 @@ import Testing
             }
         }
         try world.connect()
-        world.send(0..<8)
-        world.run("completions") { world.completions.count == 8 }
+        world.complete(0..<8)
         let completion = world.completionOf
         #expect(completion[0]?.status == 410 && completion[0]?.reason == .unregistered)
         #expect(completion[0]?.unregisteredAtMs == 1_700_000_000_123)
@@ -140,12 +134,10 @@ import Testing
         #expect(completion[6]?.status == 404 && completion[6]?.reason == ReasonCode.none)
         #expect(completion[7]?.reason == .invalidProviderToken)
         #expect(completion.values.allSatisfy { $0.kind == .answered })
-        world.close()
     }
 
     @Test func `Many over one connection`() throws {
-        let world = try World(over: .tls)
-        try world.connect()
+        let world = try World.connected(over: .tls)
         var next: UInt32 = 0
         let total: UInt32 = 20_000
         world.run("all completions", seconds: 60) {
@@ -198,7 +190,6 @@ import Testing
         }
         #expect(mostOpen == 1)
         #expect(world.capacities == [1, 4, 1])
-        world.close()
     }
 
     /// What waits comes back, what is on a connection is answered.
@@ -239,7 +230,6 @@ import Testing
         #expect(world.reachable == [false, true, false])
         try allow(1, on: 0)
         world.run("in reach") { world.reachable == [false, true, false, true] }
-        world.close()
     }
 
     @Test(arguments: Wire.allCases)
@@ -255,8 +245,7 @@ import Testing
             peer.respond(1)
         }
         try world.connect()
-        world.send(0..<5)
-        world.run("completions") { world.completions.count == 5 }
+        world.complete(0..<5)
         for number in 0..<2 as Range<UInt32> { #expect(world.completionOf[number]?.status == 200) }
         for number in 2..<5 as Range<UInt32> { #expect(world.completionOf[number]?.kind == .notProcessed) }
         #expect(
@@ -277,8 +266,7 @@ import Testing
                 stream: request.stream, request.stream == 1 ? .refusedStream : .internalError)
         }
         try world.connect()
-        world.send(0..<2)
-        world.run("completions") { world.completions.count == 2 }
+        world.complete(0..<2)
         #expect(world.completionOf[0]?.kind == .notProcessed)
         #expect(world.completionOf[1]?.kind == .inDoubt)
         #expect(world.completionOf[1]?.connectionDied == false)
@@ -294,8 +282,7 @@ import Testing
             if request.stream == 5 { if isReset { peer.channel.reset() } else { peer.channel.cut() } }
         }
         try world.connect()
-        world.send(0..<3)
-        world.run("completions") { world.completions.count == 3 }
+        world.complete(0..<3)
         #expect(world.completionOf[1]?.kind == .inDoubt && world.completionOf[2]?.kind == .inDoubt)
         #expect(world.completionOf[1]?.connectionDied == true)
         #expect(world.capacities.contains(0))
@@ -304,8 +291,7 @@ import Testing
         )
         world.run("connected again") { world.capacity > 0 }
         #expect(world.server.peers.count == 2)
-        world.send(5..<6)
-        world.run("completion") { world.completionOf[5] != nil }
+        world.complete(5..<6)
         #expect(world.completionOf[5]?.status == 200)
         world.close()
     }
@@ -324,9 +310,7 @@ import Testing
         world.run("cancelled") { world.server.peers[0].cancelled == [3] }
         // A late answer finds nobody.
         world.server.peers[0].respond(3)
-        world.send(3..<4)
-        world.run("completion") { world.completions.count == 4 }
-        world.close()
+        world.complete(3..<4)
     }
 
     /// PINGs are answered, requests are not.
@@ -335,17 +319,14 @@ import Testing
         world.configuration.responseTimeoutNs = 100_000_000
         world.server.onRequest = { peer, request in if peer.number > 0 { peer.respond(request.stream) } }
         try world.connect()
-        world.send(0..<3)
-        world.run("completions") { world.completions.count == 3 }
+        world.complete(0..<3)
         #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionDied && $0.connectionWasSilent })
         #expect(
             world.notes.contains {
                 if case .disconnected(_, let reason, 3) = $0 { reason.contains("nothing was answered") } else { false }
             })
         world.run("connected again") { world.capacity > 0 && world.server.peers.count == 2 }
-        world.send(3..<4)
-        world.run("completion") { world.completionOf[3]?.status == 200 }
-        world.close()
+        world.complete(3..<4, status: 200)
     }
 
     @Test func `Recall`() throws {
@@ -363,7 +344,6 @@ import Testing
         world.server.onRequest = { $0.respond($1.stream) }
         world.run("the rest") { world.completions.count == 6 }
         #expect(world.completions.filter { $0.kind == .answered }.count == 4)
-        world.close()
     }
 
     @Test(arguments: Wire.allCases)
@@ -393,7 +373,7 @@ import Testing
         world.configuration.tls = try ClientContext(ClientOptions(trust: .pem(other.certificatePEM)))
         try world.start()
         world.run("failed twice") {
-            world.notes.count { if case .connectFailed = $0 { true } else { false } } >= 2
+            world.failedDials >= 2
         }
         guard case .connectFailed(let host, let reason, let retryInMs) = world.notes[0] else {
             Issue.record("\(world.notes)")
@@ -404,8 +384,7 @@ import Testing
         #expect(retryInMs >= 20 && retryInMs <= 40)
         #expect(world.capacities.isEmpty)
         // Nothing is connected: whatever is handed over comes back at once.
-        world.send(0..<2)
-        world.run("given back") { world.completions.count == 2 }
+        world.complete(0..<2)
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.sentAtMs == 0 })
         world.close()
     }
@@ -414,9 +393,8 @@ import Testing
         let world = try World()
         world.server.greeting = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
         try world.start()
-        world.run("failed") { world.notes.contains { if case .connectFailed = $0 { true } else { false } } }
+        world.run("failed") { world.failedDials > 0 }
         #expect(world.capacities.isEmpty)
-        world.close()
     }
 
     @Test func `Garbage from an open connection`() throws {
@@ -427,11 +405,9 @@ import Testing
             peer.session.appendRaw([0, 0, 1, 0, 0, 0, 0, 0, 0, 1])
         }
         try world.connect()
-        world.send(0..<2)
-        world.run("completions") { world.completions.count == 2 }
+        world.complete(0..<2)
         #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionDied })
         world.run("connected again") { world.capacity > 0 && world.server.peers.count == 2 }
-        world.close()
     }
 
     @Test(arguments: ["UnrelatedKeyIdInToken", "TooManyProviderTokenUpdates", "Shutdown", "IdleTimeout"])
@@ -445,22 +421,18 @@ import Testing
             }
         }
         try world.connect()
-        world.send(0..<1)
-        world.run("completion") { world.completions.count == 1 }
+        world.complete(0..<1)
         world.run("redialled") { world.server.peers.count == 2 && world.capacity > 0 }
-        world.send(1..<2)
-        world.run("completion") { world.completions.count == 2 }
+        world.complete(1..<2)
         #expect(world.completionOf[1]?.status == 200)
         #expect(world.server.peers[1].arrived.count == 1)
-        world.close()
     }
 
     @Test func `An expired token that is young is not renewed`() throws {
         let world = try World()
         world.server.onRequest = { $0.respond($1.stream, 403, #"{"reason":"ExpiredProviderToken"}"#) }
         try world.connect()
-        world.send(0..<2)
-        world.run("completions") { world.completions.count == 2 }
+        world.complete(0..<2)
         #expect(world.completions.allSatisfy { $0.reason == .expiredProviderToken && !$0.carriedOlderToken })
         let tokens = Set(world.server.peers[0].arrived.map { $0.headers["authorization"] })
         #expect(tokens.count == 1)
@@ -470,7 +442,6 @@ import Testing
         #expect(issuedMs.count == 1)
         // It is of the grid, not of when it was made.
         #expect(issuedMs.first.map { $0 % 2_400_000 } == 0)
-        world.close()
     }
 
     /// So what was refused goes again at once, and no circuit opens for it.
@@ -478,18 +449,14 @@ import Testing
         let world = try World()
         world.server.onRequest = { $0.respond($1.stream, 403, #"{"reason":"ExpiredProviderToken"}"#) }
         try world.connect()
-        world.send(0..<1)
-        world.run("young") { world.completions.count == 1 }
+        world.complete(0..<1)
         world.runFor(seconds: 1_260)
-        world.send(1..<3)
-        world.run("old") { world.completions.count == 3 }
+        world.complete(1..<3)
         #expect(world.completions.map(\.carriedOlderToken) == [false, true, true])
-        world.send(3..<4)
-        world.run("young again") { world.completions.count == 4 }
+        world.complete(3..<4)
         #expect(world.completionOf[3]?.carriedOlderToken == false)
         let tokens = world.server.peers.flatMap(\.arrived).map { $0.headers["authorization"] }
         #expect(tokens[1] == tokens[0] && tokens[2] == tokens[0] && tokens[3] != tokens[0])
-        world.close()
     }
 
     @Test func `A connection retires at its last stream ID`() throws {
@@ -512,7 +479,6 @@ import Testing
         let answered = world.completions.filter { $0.kind == .answered }.count
         #expect(answered == world.server.arrived)
         #expect(answered >= 200)
-        world.close()
     }
 
     @Test func `Grows when all streams are taken`() throws {
@@ -529,7 +495,6 @@ import Testing
         }
         world.runFor(seconds: 0.3)
         #expect(world.server.peers.count == 3)
-        world.close()
     }
 
     @Test func `Shrinks after idleness`() throws {
@@ -548,7 +513,6 @@ import Testing
         world.run("one connection") { world.capacity == 4 }
         #expect(world.server.peers.count == 2)
         #expect(world.completions.allSatisfy { $0.status == 200 })
-        world.close()
     }
 
     @Test func `The peers window is counted`() throws {
@@ -569,7 +533,6 @@ import Testing
         world.server.peers[0].flush()
         world.run("the last") { world.completions.count == 40 }
         #expect(world.completions.count { $0.status == 200 } == 17)
-        world.close()
     }
 
     @Test func `A body that never gets out is not in doubt`() throws {
@@ -578,12 +541,10 @@ import Testing
         world.configuration.responseTimeoutNs = 50_000_000
         try world.connect()
         try world.server.peers[0].session.setStalled(true)
-        world.send(0..<1, bodyBytes: 4_000)
-        world.run("completion") { world.completions.count == 1 }
+        world.complete(0..<1, bodyBytes: 4_000)
         #expect(world.completions[0].kind == .notProcessed)
         // It answered nobody meanwhile: another connection may do better.
         world.run("given up") { world.server.peers[0].isClosed && world.server.peers.count == 2 }
-        world.close()
     }
 
     @Test func `A peer that falls silent is dead`() throws {
@@ -594,8 +555,7 @@ import Testing
             if peer.number == 0 { peer.isDeaf = true } else { peer.respond(request.stream) }
         }
         try world.connect()
-        world.send(0..<1)
-        world.run("completion") { world.completions.count == 1 }
+        world.complete(0..<1)
         #expect(world.completions[0].kind == .inDoubt && world.completions[0].connectionDied)
         #expect(world.completions[0].connectionWasSilent, "which is not the notification's fault")
         #expect(
@@ -603,7 +563,6 @@ import Testing
                 if case .disconnected(_, let reason, 1) = $0 { reason.contains("PING") } else { false }
             })
         world.run("connected again") { world.capacity > 0 }
-        world.close()
     }
 
     /// A box on the way that drops what one notification says, and the rest of its connection with it.
@@ -627,7 +586,6 @@ import Testing
             #expect(world.completionOf[10_000]?.connectionWasSilent == false)
             world.forgetCompletion(10_000)
         }
-        world.close()
     }
 
     @Test func `Where nothing lives silence is nobodys fault`() throws {
@@ -638,11 +596,9 @@ import Testing
         world.server.onRequest = { _, _ in for peer in world.server.peers { peer.isDeaf = true } }
         try world.connect()
         world.run("two connections") { world.server.peers.count { $0.isReady } == 2 }
-        world.send(0..<4)
-        world.run("completions") { world.completions.count == 4 }
+        world.complete(0..<4)
         #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionWasSilent })
         world.server.onRequest = { $0.respond($1.stream) }
-        world.close()
     }
 
     @Test func `A connection that answers nobody while another does counts`() throws {
@@ -670,7 +626,6 @@ import Testing
         }
         #expect(world.completionOf[0]?.kind == .inDoubt && world.completionOf[0]?.connectionDied == true)
         #expect(world.completionOf[0]?.connectionWasSilent == false)
-        world.close()
     }
 
     /// A try that nobody answers counts, lest it be made again without end.
@@ -681,11 +636,9 @@ import Testing
         world.configuration.responseTimeoutNs = 400_000_000
         world.server.onRequest = { _, _ in }
         try world.connect()
-        world.send(0..<1)
-        world.run("completion") { world.completions.count == 1 }
+        world.complete(0..<1)
         #expect(world.completions[0].kind == .inDoubt && world.completions[0].connectionDied)
         #expect(!world.completions[0].connectionWasSilent)
-        world.close()
     }
 
     @Test func `A peer that answers pings lives`() throws {
@@ -701,14 +654,13 @@ import Testing
         #expect(world.completions.isEmpty && world.server.peers.count == 1)
         held[0].0.respond(held[0].1)
         world.run("completion") { world.completions.count == 1 }
-        world.close()
     }
 
     @Test func `An unreachable host`() throws {
         let world = try World(over: .tls)
         world.server.stopListening()
         try world.start()
-        world.run("failed twice") { world.notes.count { if case .connectFailed = $0 { true } else { false } } >= 2 }
+        world.run("failed twice") { world.failedDials >= 2 }
         guard case .connectFailed(_, let reason, _) = world.notes[0] else { return }
         #expect(reason.contains("127.0.0.1") && reason.contains("refused"))
         world.close()

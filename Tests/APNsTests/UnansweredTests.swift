@@ -38,11 +38,8 @@ import Testing
     /// After it answered well, and with others on the same connection meanwhile; the first answer ends it.
     @Test(arguments: Manner.allCases)
     func `A host that answers nothing is told of`(manner: Manner) throws {
-        let world = try World()
-        world.configuration.unansweredNs = 300_000_000
-        try world.connect()
-        world.send(0..<3)
-        world.run("answered") { world.completions.count == 3 }
+        let world = try World.connected { $0.configuration.unansweredNs = 300_000_000 }
+        world.complete(0..<3)
         world.runFor(seconds: 0.5)
         #expect(world.unanswered.isEmpty, "idle")
 
@@ -57,13 +54,11 @@ import Testing
             world.server.peers[0].channel.cut()
             world.run("connected again") { world.server.peers.count == 2 && world.capacity > 0 }
         }
-        world.send(8..<9)
-        world.run("answered") { world.completionOf[8]?.status == 200 }
+        world.complete(8..<9, status: 200)
         world.run("over") { world.unanswered.count == 2 }
         #expect(world.unanswered.last == .some(nil))
         world.server.peers[0].channel.cut()
         world.run("all have a completion") { world.completions.count == 9 }
-        world.close()
     }
 
     @Test func `Late answers are answers`() throws {
@@ -80,7 +75,6 @@ import Testing
             world.run("answered") { world.completionOf[number] != nil }
         }
         #expect(world.unanswered.isEmpty)
-        world.close()
     }
 
     /// What was found of the old host says nothing about the new one.
@@ -97,7 +91,6 @@ import Testing
         #expect(world.unanswered.count == 2, "what drains is the old one's")
         world.server.peers[0].respond(1)
         world.run("answered") { world.completions.count == 1 }
-        world.close()
     }
 
     /// A host that ends every stream is not asked without end: six sends in doubt or ten refused, and then a tier.

@@ -102,7 +102,7 @@ struct OurNames {
 
     // MARK: Texts and code
 
-    static let root = ReadmeTests.readme.deletingLastPathComponent()
+    static let root = ReadmeTests.root
 
     static func text(_ path: String) throws -> String {
         try String(contentsOf: root.appending(path: path), encoding: .utf8)

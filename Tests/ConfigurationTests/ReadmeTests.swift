@@ -2,15 +2,19 @@ import Configuration
 import Foundation
 import Testing
 
-/// What stands in the YAML blocks of the README and of the article on certificates.
+/// The YAML blocks of the README and of the articles on configuration and certificates.
 @Suite struct ReadmeTests {
-    static let readme = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../../README.md")
+    static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../..")
         .standardizedFileURL
+
+    static func blocks(of path: String) throws -> [String] {
+        try String(contentsOf: root.appending(path: path), encoding: .utf8).components(separatedBy: "```yaml\n")
+            .dropFirst().map { $0.components(separatedBy: "```")[0] }
+    }
 
     /// The blocks that are whole files: the smallest one, the reference, other values.
     static func blocks() throws -> [String] {
-        try String(contentsOf: readme, encoding: .utf8).components(separatedBy: "```yaml\n")
-            .dropFirst().map { $0.components(separatedBy: "```")[0] }
+        try blocks(of: "README.md") + blocks(of: "Sources/Worker/Worker.docc/ConfigurationReference.md")
     }
 
     @Test func `Each block is a file that works`() throws {
@@ -29,20 +33,17 @@ import Testing
 
     /// Whatever key the code reads stands in the reference or among the examples.
     @Test func `Each key is explained`() throws {
-        let settings = Self.readme.deletingLastPathComponent().appending(path: "Sources/Configuration/Settings")
+        let settings = Self.root.appending(path: "Sources/Configuration/Settings")
         let files = try FileManager.default.contentsOfDirectory(at: settings, includingPropertiesForKeys: nil)
         let code = try files.map { try String(contentsOf: $0, encoding: .utf8) }.joined()
         let keys = Set(code.matches(of: /(?:read|required|section|requiredSection)\("([a-z_]+)"/).map { $0.1 })
         #expect(keys.count > 50, "the code reads them otherwise by now")
         let text = try Self.blocks().dropFirst().joined()
-        for key in keys.sorted() { #expect(text.contains("\(key):"), "\(key) is not in README.md") }
+        for key in keys.sorted() { #expect(text.contains("\(key):"), "\(key) is not in ConfigurationReference.md") }
     }
 
     @Test func `Each form of a certificate in the article is taken`() throws {
-        let place = Self.readme.deletingLastPathComponent()
-            .appending(path: "Sources/Worker/Worker.docc/Certificates.md")
-        let forms = try String(contentsOf: place, encoding: .utf8).components(separatedBy: "```yaml\n").dropFirst()
-            .map { $0.components(separatedBy: "```")[0] }
+        let forms = try Self.blocks(of: "Sources/Worker/Worker.docc/Certificates.md")
         #expect(forms.count == 7)
         for form in forms {
             let file = minimal.replacing(/token: .*\n/, with: form)

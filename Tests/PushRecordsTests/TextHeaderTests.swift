@@ -92,7 +92,7 @@ import Testing
     }
 
     /// Each is where producers look for it.
-    @Test(arguments: ["README.md", "Sources/PushRecords/PushRecords.docc/TheRecords.md"])
+    @Test(arguments: ["Sources/Worker/Worker.docc/Producing.md", "Sources/PushRecords/PushRecords.docc/TheRecords.md"])
     func `Documents`(path: String) throws {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()

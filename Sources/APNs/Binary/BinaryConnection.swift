@@ -1,31 +1,18 @@
 internal import CLinux
 internal import EventLoop
-internal import Network
+package import Network
 internal import PushRecords
 internal import PushTransport
 
 /// One connection to a gateway of the binary protocol: channel and session. Loop's thread.
 ///
-/// Every request handed to it is answered by one completion before `Event.closed`: by the gateway's error
-/// answer, which decides everything before the one it names as well, by its silence, or as in doubt when the connection
-/// ends without a word. After an answer the gateway discards whatever comes, so a connection has one at most.
-final class BinaryConnection: PooledConnection, ByteChannelDelegate {
-    /// Events that the transport handles.
-    enum Event {
-        case opened
-        /// So many notifications were decided by the silence of the gateway, which shows that it works.
-        case settled(Int)
-        /// The gateway answered: it decided `settled` of them, and discarded others. `isProof`: it reads what is sent.
-        case answered(settled: Int, discarded: Int, isProof: Bool)
-        /// An error named a notification that had closed as accepted, `ageNs` after it left, as far as that is known.
-        case windowTooShort(ageNs: Int64?)
-        case idle
-        /// `inDoubt`: so many at its end, unless that was the network's fault.
-        case closed(ChannelEnd, inDoubt: Int)
-    }
-
+/// Every request handed to it is answered by one completion before the transport is told that it is closed: by the
+/// gateway's error answer, which decides everything before the one it names as well, by its silence, or as in doubt
+/// when the connection ends without a word. After an answer the gateway discards whatever comes, so a connection has
+/// one at most.
+package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
+    private let transport: BinaryTransport
     private let configuration: BinaryConfiguration
-    private let report: (BinaryConnection, Event) -> Void
     /// Every access is a method call of its own: checking each of them costs hundreds of instructions a notification.
     @exclusivity(unchecked) private var session: BinarySession
     @exclusivity(unchecked) private var frames = BinaryFrames()
@@ -53,22 +40,16 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private static let storedSeconds: Int64 = 30 * 86_400
 
     /// Dials.
-    ///
-    /// - Parameter report: is told each event, on the loop's thread, from inside of whatever led to it.
-    init(
-        _ order: DialOrder, configuration: BinaryConfiguration,
-        windowNs: Int64, dialer: any ChannelDialer, loop: Loop, outbox: Outbox,
-        report: @escaping (BinaryConnection, Event) -> Void
-    ) {
+    init(_ order: DialOrder, configuration: BinaryConfiguration, windowNs: Int64, transport: BinaryTransport) {
         self.configuration = configuration
         self.windowNs = windowNs
-        self.report = report
+        self.transport = transport
         session = BinarySession(hasIdentifiers: configuration.format != .simple)
-        let target = DialTarget(
-            host: configuration.host, port: configuration.port, proxy: configuration.proxy,
-            firstAddress: order.firstAddress)
-        super.init(order, target: target, loop: loop, outbox: outbox)
-        channel = dialer.open(target, context: configuration.tls, options: configuration.channel, delegate: self)
+        super.init(
+            order, host: configuration.host, port: configuration.port, proxy: configuration.proxy,
+            loop: transport.loop, outbox: transport.outbox)
+        channel = transport.dialer.open(
+            target, context: configuration.tls, options: configuration.channel, delegate: self)
     }
 
     /// Notifications of which nothing is known yet; a fence is none.
@@ -81,8 +62,7 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// It was given up since its peer read no further.
     var isUnread: Bool { silence == .unread && !session.mustProve }
 
-    /// What its end says about the host.
-    func judge(_ reachability: inout Reachability) {
+    override func judge(_ reachability: inout Reachability) {
         if isUnread { return reachability.endedUnread() }
         reachability.ended(Reachability.End(wasAnswered: hasAnswered, wasAsked: wasAsked, lifeNs: lifeNs))
     }
@@ -206,17 +186,17 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Channel
 
-    func channelOpened(applicationProtocol: String?) {
+    package func channelOpened(applicationProtocol: String?) {
         guard phase == .dialing else { return }
         phase = .ready
         wasReady = true
         openedNs = loop.now.monotonicNs
         lastUsedNs = openedNs
         markDirty()
-        report(self, .opened)
+        transport.connected(self)
     }
 
-    func channelReceived(_ bytes: UnsafeRawBufferPointer) {
+    package func channelReceived(_ bytes: UnsafeRawBufferPointer) {
         guard !hasSpoken, let found = answers.read(bytes) else { return }
         hasSpoken = true
         phase = .draining
@@ -228,21 +208,17 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         }
     }
 
-    func channelWritable() { markDirty() }
+    package func channelWritable() { markDirty() }
 
-    func channelClosed(_ end: ChannelEnd) {
-        if isProof(end) { report(self, .answered(settled: 0, discarded: 0, isProof: true)) }
+    package func channelClosed(_ end: ChannelEnd) {
+        if isProof(end) { transport.answered(self, settled: 0, discarded: 0, isProof: true) }
         let inDoubt = session.ended(written: channel?.writtenBytes ?? 0, isSilent: silence != nil) {
             complete($0)
         }
-        phase = .closed
-        clearAlarm()
-        var end = end
         let fault = disconnectReason.fault.map { "\(address): \($0)" }
-        if let text = disconnectReason.peerSaid ?? fault { end.text = text }
-        if wasReady { outbox.note(.disconnected(address: address, reason: end.text, unanswered: inDoubt)) }
-        report(self, .closed(end, inDoubt: silence == nil ? inDoubt : 0))
-        channel = nil
+        let reason = disconnectReason.peerSaid ?? fault ?? end.text
+        close(reason: reason, unanswered: inDoubt)
+        transport.closed(self, why: reason, inDoubt: silence == nil ? inDoubt : 0)
     }
 
     /// A gateway that is sent `simple` says by its end that it has read the fence.
@@ -283,7 +259,7 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
             .windowTooShort(
                 address: address, status: UInt16(answer.status), lostAtMost: lostAtMost,
                 windowMs: windowNs / 1_000_000))
-        report(self, .windowTooShort(ageNs: ageNs))
+        transport.windowWasTooShort(ageNs: ageNs)
     }
 
     private func tellAnswered(
@@ -296,7 +272,7 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
             .answered(
                 address: address, status: UInt16(answer.status), isOfFence: byFence, accepted: settled,
                 discarded: discarded))
-        report(self, .answered(settled: settled, discarded: discarded, isProof: isProof))
+        transport.answered(self, settled: settled, discarded: discarded, isProof: isProof)
     }
 
     // MARK: Time
@@ -340,7 +316,7 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         if phase == .ready, session.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
             // Asked again after another such time.
             lastUsedNs = nowNs
-            report(self, .idle)
+            transport.idle(self)
         }
         markDirty()
     }
@@ -355,6 +331,6 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
             saySettledNs = nowNs + 1_000_000_000
             unsaidSettled = 0
         }
-        report(self, .settled(settled))
+        transport.settled(self, settled)
     }
 }

@@ -3,86 +3,48 @@ package import Network
 internal import PushRecords
 package import PushTransport
 
-/// Sends one app's notifications to a gateway that speaks Apple's binary provider protocol: a pool of connections on
-/// one loop. Loop's thread.
+/// Sends one app's notifications to a gateway that speaks Apple's binary provider protocol. Loop's thread.
 ///
-/// Every request of `TransportCommand.send` is answered by exactly one completion. What its promise lacks beside
-/// HTTP/2's, and how its window works: <doc:BinaryGateway>. It keeps itself and its connections alive until `close` was
-/// answered by `TransportEvent.closed`.
-package final class BinaryTransport: Transport, TurnEnder {
+/// What its promise lacks beside HTTP/2's, and how its window works: <doc:BinaryGateway>.
+package final class BinaryTransport: PooledTransport<BinaryConnection> {
     private var configuration: BinaryConfiguration
-    private let loop: Loop
-    private let dialer: any ChannelDialer
-    private let outbox: Outbox
-    private let pool: ConnectionPool<BinaryConnection>
-    private var queue = RequestQueue()
     private var admission: BinaryAdmission
     /// As lengthened, where errors came late.
     private var patience: BinaryPatience
 
-    /// Requests that may wait for the first connection of a pool that is asleep.
-    private static let slackLimit = 128
-
     /// Dials the first connections at once; with a minimum of 0, when something is to be sent.
     ///
-    /// - Parameters:
-    ///   - dialer: opens the channels of its connections, on the loop.
-    ///   - random: decides how long it is waited after a failure, within limits.
-    ///   - emit: called at the end of a turn, on the loop's thread, with that turn's events: completions, then the
-    ///     others.
+    /// - Parameter random: decides how long it waits after a failure, within limits.
     package init(
         app: AppIndex, configuration: BinaryConfiguration, loop: Loop, dialer: any ChannelDialer,
         random: any RandomNumberGenerator = SystemRandomNumberGenerator(),
         emit: @escaping ([TransportEvent]) -> Void
     ) {
         self.configuration = configuration
-        self.loop = loop
-        self.dialer = dialer
         admission = BinaryAdmission(most: configuration.window.notifications)
         patience = BinaryPatience(configuration.window)
-        outbox = Outbox(app: app, loop: loop, emit: emit)
-        pool = ConnectionPool(
-            outbox: outbox, host: configuration.host, minimum: configuration.minimumConnections,
-            maximum: configuration.maximumConnections, backOff: configuration.backOff, loop: loop, random: random)
-        outbox.start(for: self)
-        pool.start { [unowned self] order in
-            BinaryConnection(
-                order, configuration: self.configuration, windowNs: patience.windowNs, dialer: dialer, loop: loop,
-                outbox: outbox, report: take)
-        }
+        super.init(
+            app: app, host: configuration.host, minimum: configuration.minimumConnections,
+            maximum: configuration.maximumConnections, backOff: configuration.backOff, loop: loop, dialer: dialer,
+            random: random, emit: emit)
+        start()
+    }
+
+    override func makeConnection(_ order: PooledConnection.DialOrder) -> BinaryConnection {
+        BinaryConnection(order, configuration: configuration, windowNs: patience.windowNs, transport: self)
     }
 
     // MARK: Commands
 
-    package func handle(_ command: TransportCommand) {
-        outbox.askForTurnEnd()
-        switch command {
-        case .send(let batch):
-            for request in batch {
-                if request.isSuspect {
-                    pool.suspects.append(request)
-                } else {
-                    queue.append(contentsOf: CollectionOfOne(request))
-                }
-            }
-            if pool.isClosing { giveBackAll() }
-        case .recall(let ids): recall(Set(ids))
-        case .close:
-            giveBackAll()
-            for connection in pool.allConnections { connection.fence() }
-            pool.close()
+    /// What is on connections is decided by an answer, where the protocol has one, not by silence.
+    override func didRecall(_ ids: Set<NotificationID>) {
+        for connection in allConnections where connection.holds(anyOf: ids) {
+            connection.fence()
+            retired(connection, isFault: false)
         }
     }
 
-    /// Partitions go to another worker: what waits here is given back, and what is on connections is decided by an
-    /// answer, where the protocol has one, not by silence.
-    private func recall(_ ids: Set<NotificationID>) {
-        outbox.giveBack(queue.removeAll { ids.contains($0) } + pool.suspects.removeAll { ids.contains($0) })
-        for connection in pool.allConnections where connection.holds(anyOf: ids) {
-            connection.fence()
-            pool.retired(connection, isFault: false)
-        }
-    }
+    override func willClose() { for connection in allConnections { connection.fence() } }
 
     /// Makes all connections anew, with this configuration from now on: another credential, host or window. The old
     /// ones take no more requests and finish what is on them. Loop's thread.
@@ -90,7 +52,7 @@ package final class BinaryTransport: Transport, TurnEnder {
     /// The back-off's limits stay those of the first configuration.
     package func replace(configuration: BinaryConfiguration) {
         loop.assertOnThread()
-        guard !pool.isClosing else { return }
+        guard !isClosing else { return }
         outbox.askForTurnEnd()
         // How late errors come is not forgotten for a certificate.
         if configuration.window != self.configuration.window {
@@ -98,28 +60,22 @@ package final class BinaryTransport: Transport, TurnEnder {
             setWindow()
         }
         self.configuration = configuration
-        pool.host = configuration.host
         admission = BinaryAdmission(most: configuration.window.notifications)
-        // One that was to prove itself is to do so still, which takes it no time.
-        if !mustProve { pool.reachability.replaced() }
-        pool.replaceConnections(minimum: configuration.minimumConnections, maximum: configuration.maximumConnections)
-        if mustProve { pool.tell(.onProbation) }
+        // A gateway that was to prove itself is to do so still, which takes it no time.
+        if !mustProve { reachability.replaced() }
+        replaceConnections(
+            host: configuration.host, minimum: configuration.minimumConnections,
+            maximum: configuration.maximumConnections)
+        if mustProve { tell(.onProbation) }
     }
 
-    private func giveBackAll() {
-        giveBackQueue()
-        pool.giveBackSuspects()
-    }
+    // MARK: Sending
 
-    private func giveBackQueue() { outbox.giveBack(queue.removeAll { _ in true }) }
-
-    // MARK: To the connections
-
-    private func dispatch() {
+    override func dispatch() {
         dispatchSuspects()
         guard !queue.isEmpty else { return }
-        if pool.plan.isAsleep { pool.tell(.wanted) }
-        let ready = pool.connections.filter { $0.isReady }
+        if plan.isAsleep { tell(.wanted) }
+        let ready = connections.filter { $0.isReady }
         guard !ready.isEmpty else { return }
         let share = min(admission.limit, max(1, configuration.window.notifications / ready.count))
         let bytes = max(1, configuration.window.bytes / ready.count)
@@ -128,11 +84,11 @@ package final class BinaryTransport: Transport, TurnEnder {
 
     /// Suspects go over their own connection, one at a time: an end says which of them it was.
     private func dispatchSuspects() {
-        guard !pool.suspects.isEmpty else { return }
-        if pool.isClosing || mustProve { return pool.giveBackSuspects() }
-        pool.tellQuarantine(.wanted)
-        guard let connection = pool.quarantineConnection else { return }
-        pool.suspects.hand(unanswered: { connection.open }) { queue, _ in
+        guard !suspects.isEmpty else { return }
+        if mustProve { return giveBackSuspects() }
+        tellQuarantine(.wanted)
+        guard let connection = quarantineConnection else { return }
+        suspects.hand(unanswered: { connection.open }) { queue, _ in
             connection.fill(from: &queue, most: 1, bytes: .max)
         }
     }
@@ -141,102 +97,100 @@ package final class BinaryTransport: Transport, TurnEnder {
 
     /// What a gateway's kernel takes says nothing about its program: nothing is handed over before an answer shows that
     /// it reads, which a connection with nothing but a fence on it asks for.
-    private var mustProve: Bool { pool.reachability.isOnProbation && configuration.answersFence }
+    private var mustProve: Bool { reachability.isOnProbation && configuration.answersFence }
 
     /// One connection after the other came to nothing, or one was given up whose peer reads nothing: the others are
     /// asked for an answer, and so is the next one.
     private func demandProof() {
-        pool.tell(.onProbation)
-        for connection in pool.allConnections where connection.phase == .ready {
+        tell(.onProbation)
+        for connection in allConnections where connection.phase == .ready {
             connection.prove()
-            pool.retired(connection, isFault: true)
+            retired(connection, isFault: true)
         }
     }
 
-    // MARK: What connections report
+    // MARK: Reports of connections
 
-    private func take(_ connection: BinaryConnection, _ event: BinaryConnection.Event) {
-        switch event {
-        case .opened:
-            outbox.note(.connected(address: connection.address, streams: nil))
-            pool.opened(connection)
-            if mustProve, !connection.isQuarantine { connection.prove() }
-        case .settled(let count):
-            if !connection.isQuarantine { admission.settled(count) }
-            answered(connection)
-        case .answered(let settled, let discarded, let isProof):
-            if isProof { answered(connection) }
-            if !connection.isQuarantine { admission.settled(settled) }
-            pool.retired(connection, isFault: settled == 0 && !connection.wasAnswered)
-            guard discarded > settled, !connection.isQuarantine else { return }
-            admission.discarded()
-            pool.tell(.crowded)
-        case .windowTooShort(let ageNs):
-            guard patience.wasTooShort(ageNs: ageNs) else { return }
-            setWindow()
-            outbox.note(.windowLengthened(windowMs: patience.windowNs / 1_000_000))
-        case .idle: pool.idle(connection)
-        case .closed(let end, let inDoubt): closed(connection, end, inDoubt: inDoubt)
-        }
+    /// The connection takes requests.
+    func connected(_ connection: BinaryConnection) {
+        outbox.note(.connected(address: connection.address, streams: nil))
+        opened(connection)
+        if mustProve, !connection.isQuarantine { connection.prove() }
     }
 
-    private func answered(_ connection: BinaryConnection) {
+    /// The silence of the gateway decided so many notifications, which shows that it works.
+    func settled(_ connection: BinaryConnection, _ count: Int) {
+        if !connection.isQuarantine { admission.settled(count) }
+        works(connection)
+    }
+
+    /// The gateway answered: it decided `settled` notifications, and discarded others. `isProof`: it reads what is
+    /// sent.
+    func answered(_ connection: BinaryConnection, settled: Int, discarded: Int, isProof: Bool) {
+        if isProof { works(connection) }
+        if !connection.isQuarantine { admission.settled(settled) }
+        retired(connection, isFault: settled == 0 && !connection.wasAnswered)
+        guard discarded > settled, !connection.isQuarantine else { return }
+        admission.discarded()
+        tell(.crowded)
+    }
+
+    private func works(_ connection: BinaryConnection) {
         connection.hasAnswered = true
-        pool.answered(connection)
+        answered(connection)
     }
 
-    private func closed(_ connection: BinaryConnection, _ end: ChannelEnd, inDoubt: Int) {
+    /// An error named a notification that had closed as accepted, `ageNs` after it left, as far as that is known.
+    func windowWasTooShort(ageNs: Int64?) {
+        guard patience.wasTooShort(ageNs: ageNs) else { return }
+        setWindow()
+        outbox.note(.windowLengthened(windowMs: patience.windowNs / 1_000_000))
+    }
+
+    /// The connection is gone. `inDoubt`: so many at its end, unless that was the network's fault.
+    func closed(_ connection: BinaryConnection, why: String, inDoubt: Int) {
         if !connection.isQuarantine {
             admission.ended(open: inDoubt, settled: connection.settledCount)
             if connection.isUnread { admission.unread() }
             // It works, and ends: more connections share what an end takes with it.
-            if inDoubt > 0, connection.settledCount > 0 { pool.tell(.crowded) }
+            if inDoubt > 0, connection.settledCount > 0 { tell(.crowded) }
         }
-        let wasOnProbation = pool.reachability.isOnProbation
-        pool.closed(connection, why: end.text) { connection.judge(&$0) }
+        let wasOnProbation = reachability.isOnProbation
+        closed(connection, why: why)
         if mustProve, !wasOnProbation { demandProof() }
     }
 
     private func setWindow() {
-        for connection in pool.allConnections { connection.windowNs = patience.windowNs }
+        for connection in allConnections { connection.windowNs = patience.windowNs }
     }
 
     // MARK: The turn's end
 
-    package func turnEnded() {
+    package override func turnEnded() {
         outbox.turnEnds()
-        dispatch()
-        pool.flush()
-        // Writing made room again.
-        dispatch()
-        pool.flush()
-        if pool.isReachStale { pool.updateReach() }
+        dispatchAndFlush()
+        if isReachStale { updateReach() }
         let capacity = capacity
         if capacity == 0 { giveBackQueue() }
-        noticeSaturation()
-        _ = pool.report(capacity: capacity, streams: takenAtOnce)
+        // Every connection's peer reads too slowly.
+        noticeSaturation(
+            isFull: !queue.isEmpty && isAnyReady && connections.allSatisfy { $0.phase != .ready || $0.isBlocked })
+        report(capacity: capacity, streams: takenAtOnce)
     }
 
     private var takenAtOnce: Int {
-        min(admission.limit * pool.connections.count(where: \.isReady), configuration.window.notifications)
+        min(admission.limit * connections.count(where: \.isReady), configuration.window.notifications)
     }
 
     /// How many requests may be undecided at once.
     private var capacity: Int {
-        if pool.isClosing || mustProve { return 0 }
-        // What a connection that leaves has open counts as outstanding, and takes nothing of the others.
-        let leaving = pool.connections.reduce(0) { $1.phase == .draining ? $0 + $1.open : $0 }
-        if pool.isAnyReady { return leaving + (pool.reachability.isOnProbation ? 1 : takenAtOnce) }
-        if pool.plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
-        if pool.isReplacing { return pool.reportedCapacity }
+        if isClosing || mustProve { return 0 }
+        // What a connection that drains has open counts as outstanding, and takes nothing of the others.
+        let leaving = connections.reduce(0) { $1.phase == .draining ? $0 + $1.open : $0 }
+        if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : takenAtOnce) }
+        if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
+        if isReplacing { return reportedCapacity }
         // Between an error and the next connection, which is being made: what was discarded comes back, and waits here.
-        return pool.plan.failures == 0 && pool.plan.live > 0 && pool.isToldReachable ? leaving + admission.limit : 0
-    }
-
-    /// Grows the pool when every connection's peer reads too slowly while this thread has time to spare.
-    private func noticeSaturation() {
-        pool.noticeSaturation(
-            isFull: !queue.isEmpty && pool.connections.allSatisfy { $0.phase != .ready || $0.isBlocked }
-                && pool.isAnyReady)
+        return plan.failures == 0 && plan.live > 0 && reportedReachable == true ? leaving + admission.limit : 0
     }
 }

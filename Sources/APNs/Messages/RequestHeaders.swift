@@ -40,7 +40,7 @@ package struct RequestHeaders: ~Copyable {
     package init(authority: String, hasToken: Bool) {
         path = .allocate(byteCount: Self.pathLimit, alignment: 8)
         digits = .allocate(byteCount: 16, alignment: 8)
-        uuid = .allocate(byteCount: 36, alignment: 8)
+        uuid = .allocate(byteCount: NotificationUUID.textCount, alignment: 8)
         self.authority = .allocate(byteCount: authority.utf8.count, alignment: 1)
         self.authority.copyBytes(from: authority.utf8)
         self.hasToken = hasToken
@@ -98,7 +98,7 @@ package struct RequestHeaders: ~Copyable {
                 .nameOnly(slot: NameSlot.firstText + header.rawValue))
         }
         if request.headers.apnsID != .none {
-            write(request.headers.apnsID)
+            request.headers.apnsID.writeText(to: uuid.baseAddress!)
             let text = UnsafeRawBufferPointer(uuid)
             if request.isBroadcast {
                 list.append("apns-request-id", text, .nameOnly(slot: NameSlot.requestID))
@@ -131,47 +131,5 @@ package struct RequestHeaders: ~Copyable {
             rest /= 10
         } while rest > 0
         return UnsafeRawBufferPointer(rebasing: digits[at...])
-    }
-
-    /// RFC 9562, section 4: lower case.
-    private func write(_ id: NotificationUUID) {
-        var at = 0
-        for index in 0..<32 {
-            let word = index < 16 ? id.high : id.low
-            let nibble = UInt8(truncatingIfNeeded: word >> UInt64(60 - (index & 15) * 4)) & 15
-            uuid[at] = nibble < 10 ? UInt8(ascii: "0") + nibble : UInt8(ascii: "a") + nibble - 10
-            at += 1
-            if index == 7 || index == 11 || index == 15 || index == 19 {
-                uuid[at] = UInt8(ascii: "-")
-                at += 1
-            }
-        }
-    }
-}
-
-extension NotificationUUID {
-    /// The `apns-id` of an answer, in either case; `.none` when it is not written as a UUID.
-    init(parsing text: UnsafeRawBufferPointer) {
-        self = .none
-        guard text.count == 36 else { return }
-        var words: (UInt64, UInt64) = (0, 0)
-        var digit = 0
-        for index in 0..<36 {
-            let byte = text[index]
-            if index == 8 || index == 13 || index == 18 || index == 23 {
-                guard byte == UInt8(ascii: "-") else { return }
-                continue
-            }
-            let value: UInt8
-            switch byte {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"): value = byte - UInt8(ascii: "0")
-            case UInt8(ascii: "a")...UInt8(ascii: "f"): value = byte - UInt8(ascii: "a") + 10
-            case UInt8(ascii: "A")...UInt8(ascii: "F"): value = byte - UInt8(ascii: "A") + 10
-            default: return
-            }
-            if digit < 16 { words.0 = words.0 << 4 | UInt64(value) } else { words.1 = words.1 << 4 | UInt64(value) }
-            digit += 1
-        }
-        self = NotificationUUID(high: words.0, low: words.1)
     }
 }

@@ -36,17 +36,9 @@ package struct Keepalive: Sendable, Equatable {
         pingedNs = 0
     }
 
-    /// How many requests are unanswered now.
-    ///
-    /// - Returns: true when `nextDeadlineNs` may have come nearer.
-    package mutating func waits(for unanswered: Int, nowNs: Int64) -> Bool {
-        if unanswered == 0 {
-            waitingSinceNs = 0
-            return false
-        }
-        guard waitingSinceNs == 0 else { return false }
-        waitingSinceNs = max(1, nowNs)
-        return true
+    /// Records how many requests are unanswered now.
+    package mutating func waits(for unanswered: Int, nowNs: Int64) {
+        if unanswered == 0 { waitingSinceNs = 0 } else if waitingSinceNs == 0 { waitingSinceNs = max(1, nowNs) }
     }
 
     /// What is due; `ping` counts as done.

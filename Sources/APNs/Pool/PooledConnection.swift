@@ -4,9 +4,8 @@ internal import PushTransport
 
 /// The common base of HTTP/2 and binary connections. Used on the loop's thread only.
 ///
-/// A connection knows nothing of the pool and the transport that it belongs to: completions and notes go to the
-/// `Outbox`, and what the transport has to decide is an event of the subclass, which names its own.
-class PooledConnection {
+/// Completions and notes go to the `Outbox`; what the transport has to decide is a call of the subclass to its own.
+package class PooledConnection {
     enum Phase { case dialing, opening, ready, draining, closed }
 
     /// The pool's decisions about a connection before it is dialled.
@@ -23,7 +22,7 @@ class PooledConnection {
     let order: DialOrder
     let outbox: Outbox
     let loop: Loop
-    private let target: DialTarget
+    let target: DialTarget
     final var channel: (any ByteChannel)?
     final var phase = Phase.dialing
     /// Took requests once.
@@ -34,12 +33,14 @@ class PooledConnection {
     final var openedNs: Int64 = 0
     /// Has something to send at the end of the turn.
     final var isDirty = false
-    private var alarm: Alarm?
-    private var alarmNs = Int64.max
+    private final var alarm: Alarm?
+    private final var alarmNs = Int64.max
 
-    init(_ order: DialOrder, target: DialTarget, loop: Loop, outbox: Outbox) {
+    init(
+        _ order: DialOrder, host: String, port: UInt16, proxy: DialTarget.Proxy?, loop: Loop, outbox: Outbox
+    ) {
         self.order = order
-        self.target = target
+        target = DialTarget(host: host, port: port, proxy: proxy, firstAddress: order.firstAddress)
         self.loop = loop
         self.outbox = outbox
         alarm = Alarm(loop: loop) { [unowned self] in
@@ -86,7 +87,22 @@ class PooledConnection {
     }
 
     /// Sends what the turn gathered, in few large writes.
-    func flush() { preconditionFailure("each protocol has its own") }
+    func flush() { preconditionFailure("overridden") }
+
+    /// Tells what its end says about the host.
+    func judge(_ reachability: inout Reachability) { preconditionFailure("overridden") }
+
+    /// Ends the connection: it has no alarm and no channel any more.
+    ///
+    /// - Parameters:
+    ///   - reason: for people.
+    ///   - unanswered: how many requests were on it.
+    final func close(reason: String, unanswered: Int) {
+        phase = .closed
+        alarm = nil
+        if wasReady { outbox.note(.disconnected(address: address, reason: reason, unanswered: unanswered)) }
+        channel = nil
+    }
 
     // MARK: Time
 
@@ -98,9 +114,7 @@ class PooledConnection {
         alarm?.set(atNs: atNs)
     }
 
-    final func clearAlarm() { alarm = nil }
-
-    func alarmRang() { preconditionFailure("each protocol has its own") }
+    func alarmRang() { preconditionFailure("overridden") }
 }
 
 /// Why a connection ends, for people: what the peer said, and what made this side give it up.
@@ -113,76 +127,4 @@ struct DisconnectReason {
     var isExpected = false
 
     mutating func gaveUp(_ reason: String) { fault = fault ?? reason }
-}
-
-/// What one turn of a transport has to tell its owner: completions, their texts, and events. Loop's thread.
-///
-/// Connections, pool and transport all write to it; the transport empties it at the end of the turn (`send`).
-final class Outbox {
-    let app: AppIndex
-    private let loop: Loop
-    private let emit: ([TransportEvent]) -> Void
-    private unowned var transport: (any TurnEnder)?
-    /// Unchecked: it is appended to and taken, nothing else, and the run-time check costs each completion.
-    @exclusivity(unchecked) private var batch: CompletionBatch
-    private var events: [TransportEvent] = []
-    /// Unchecked for the same reason.
-    @exclusivity(unchecked) private var asksForTurnEnd = false
-
-    init(app: AppIndex, loop: Loop, emit: @escaping ([TransportEvent]) -> Void) {
-        self.app = app
-        self.loop = loop
-        self.emit = emit
-        batch = CompletionBatch(app: app)
-    }
-
-    /// Names whose turn ends where something was written.
-    func start(for transport: any TurnEnder) { self.transport = transport }
-
-    func complete(_ completion: Completion) {
-        askForTurnEnd()
-        batch.completions.append(completion)
-    }
-
-    /// Requests that were on no connection come back unprocessed.
-    func giveBack(_ ids: [NotificationID]) {
-        for id in ids { complete(Completion(id: id, kind: .notProcessed)) }
-    }
-
-    /// Stores a rare text beside the completions of this turn.
-    func text(_ text: String) -> Int32 {
-        batch.texts.append(text)
-        return Int32(batch.texts.count - 1)
-    }
-
-    func note(_ note: TransportNote) { append(.note(app: app, note)) }
-
-    func append(_ event: TransportEvent) {
-        askForTurnEnd()
-        events.append(event)
-    }
-
-    func askForTurnEnd() {
-        guard !asksForTurnEnd, let transport else { return }
-        asksForTurnEnd = true
-        loop.atTurnEnd(transport)
-    }
-
-    /// The turn ends: what is written from now on asks for another one.
-    func turnEnds() { asksForTurnEnd = false }
-
-    /// Hands over what the turn brought: `first`, then completions, then the other events, then `last`.
-    func send(first: [TransportEvent] = [], last: [TransportEvent]) {
-        var all = first
-        if !batch.completions.isEmpty {
-            let count = batch.completions.count
-            all.append(.completions(batch))
-            batch = CompletionBatch(app: app)
-            batch.completions.reserveCapacity(count)
-        }
-        all += events
-        all += last
-        events.removeAll(keepingCapacity: true)
-        if !all.isEmpty { emit(all) }
-    }
 }

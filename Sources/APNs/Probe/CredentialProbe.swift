@@ -8,30 +8,28 @@ package enum CredentialProbe {
     package struct Answer: Sendable, Equatable {
         package var status: UInt16
         package var reason: ReasonCode
-        /// Apple's word, known or not; `nil`: none came.
+        /// Apple's word, known or not, or `nil` if none came.
         package var text: String?
     }
 
-    /// One topic after the other over one connection: Apple treats many that come and go as an attack. Where that ends
-    /// after it gave an answer, the request that got none is sent once more over the next one.
+    /// Sends one topic after the other over one connection: Apple treats many that come and go as an attack. Where that
+    /// ends after it gave an answer, the request that got none is sent once more over the next one.
     ///
     /// Runs a loop on the calling thread, so it is not for a thread that has one.
     ///
     /// - Parameters:
-    ///   - topics: bundle ids of the app's, at least one.
-    ///   - timeoutNs: of each.
+    ///   - topics: bundle ids of the app, at least one.
+    ///   - timeoutNs: of each request.
     ///   - take: gets each answer as it comes, or why there is none: a `ChannelEnd` whose text names host and cause.
-    ///     False:
-    ///     that is enough. After one without an answer no more are sent.
+    ///     Returns false to send no more. After a request without an answer no more are sent.
     package static func run(
         _ configuration: APNsConfiguration, token: ProviderToken?, topics: [String],
         timeoutNs: Int64 = 15_000_000_000, take: (_ topic: String, Result<Answer, ChannelEnd>) -> Bool
     ) {
-        // Lent to the requests, until their completions.
-        let space = UnsafeMutableRawBufferPointer.allocate(
-            byteCount: fixed.count + topics.reduce(0) { $0 + $1.utf8.count }, alignment: 1)
-        defer { space.deallocate() }
-        space.copyBytes(from: fixed)
+        let lent = LentBytes()
+        let deviceToken = lent.lend(String(repeating: "0", count: 64).utf8)
+        let payload = lent.lend(#"{"aps":{}}"#.utf8)
+        defer { withExtendedLifetime(lent) {} }
         let exchange: Exchange
         do throws(Exchange.Failure) {
             exchange = try Exchange(configuration, token: token)
@@ -40,52 +38,32 @@ package enum CredentialProbe {
             return
         }
         defer { exchange.close() }
-        var used = fixed.count
-        var slot: UInt32 = 0
-        var mayEnd = false
+        var number: UInt32 = 0
         for topic in topics {
-            let bytes = UnsafeMutableRawBufferPointer(rebasing: space[used..<(used + topic.utf8.count)])
-            bytes.copyBytes(from: topic.utf8)
-            used += bytes.count
+            let headers = NotificationHeaders(topic: lent.lend(topic.utf8), expiration: 0)
             func send() throws(Exchange.Failure) -> Exchange.Answer {
-                slot += 1
+                number += 1
+                let id = NotificationID(number: number, generation: 0)
                 return try exchange.send(
-                    request(slot, topic: UnsafeRawBufferPointer(bytes), in: UnsafeRawBufferPointer(space)),
+                    OutgoingRequest(id: id, token: deviceToken, payload: payload, headers: headers),
                     isPatient: false, timeoutNs: timeoutNs)
             }
             do throws(Exchange.Failure) {
                 let answer: Exchange.Answer
                 do throws(Exchange.Failure) {
                     answer = try send()
-                } catch .lost where mayEnd {
+                } catch .lost where topic != topics.first {
                     answer = try send()
                 }
-                mayEnd = true
-                let text = answer.reasonText ?? answer.completion.reason.text?.description
-                guard
-                    take(
-                        topic,
-                        .success(Answer(status: answer.completion.status, reason: answer.completion.reason, text: text))
-                    )
-                else { return }
+                let completion = answer.completion
+                let text = answer.reasonText ?? completion.reason.text?.description
+                let said = Answer(status: completion.status, reason: completion.reason, text: text)
+                guard take(topic, .success(said)) else { return }
             } catch {
                 _ = take(topic, .failure(end(error, of: configuration, timeoutNs)))
                 return
             }
         }
-    }
-
-    /// Device token and payload.
-    private static let fixed = Array((String(repeating: "0", count: 64) + #"{"aps":{}}"#).utf8)
-
-    private static func request(
-        _ slot: UInt32, topic: UnsafeRawBufferPointer, in space: UnsafeRawBufferPointer
-    ) -> OutgoingRequest {
-        OutgoingRequest(
-            id: NotificationID(number: slot, generation: 0),
-            token: UnsafeRawBufferPointer(rebasing: space[..<64]),
-            payload: UnsafeRawBufferPointer(rebasing: space[64..<fixed.count]),
-            headers: NotificationHeaders(topic: topic, expiration: 0))
     }
 
     private static func end(

@@ -6,7 +6,7 @@ package import TLS
 /// one, and sends no request: what `check` needs to know.
 ///
 /// Runs a loop of its own on the calling thread, so it is not for a thread that has one.
-package final class HostProbe: SecureChannelDelegate {
+package enum HostProbe {
     package struct Answer: Sendable, Equatable {
         package var address: String
         package var tlsVersion: String
@@ -14,61 +14,68 @@ package final class HostProbe: SecureChannelDelegate {
         package var streams: Int
     }
 
-    private let session: ClientSession
-    private var result: Result<Answer, ChannelEnd>?
-
-    private init() throws(HTTP2Error) { session = try ClientSession() }
-
     /// - Throws: `ChannelEnd`, whose text names host, address and cause.
     package static func run(
         host: String, port: UInt16, proxy: DialTarget.Proxy? = nil, context: ClientContext,
         timeoutNs: Int64 = 10_000_000_000
     ) throws(ChannelEnd) -> Answer {
-        let name = DialTarget.text(host, port)
-        let own = try ProbeLoop(name)
-        let probe: HostProbe
+        let target = DialTarget(host: host, port: port, proxy: proxy)
+        let own = try ProbeLoop(target.text)
+        let probe = try ProbeSession<Answer>(ClientSessionOptions(), target.text) { session, channel in
+            while session.nextEvent() != nil {}
+            guard session.isReady else { return nil }
+            return .success(
+                Answer(
+                    address: channel.peerAddress?.description ?? "", tlsVersion: channel.tlsVersion ?? "",
+                    streams: session.allowedStreams))
+        }
+        return try own.exchange(target, context, probe, timeoutNs: timeoutNs, for: { probe.result }) {
+            ChannelEnd(.handshakeTimedOut, "\(target.text): no HTTP/2 SETTINGS within \(timeoutNs / 1_000_000) ms")
+        }
+    }
+}
+
+/// An HTTP/2 connection of a command: passes bytes between channel and session until there is a result.
+final class ProbeSession<Value>: SecureChannelDelegate {
+    typealias Outcome = Result<Value, ChannelEnd>
+
+    private let session: ClientSession
+    private let name: String
+    private let look: (ClientSession, SecureChannel) throws(HTTP2Error) -> Outcome?
+    private(set) var result: Outcome?
+
+    /// - Parameters:
+    ///   - name: the host, for errors.
+    ///   - look: is called after each read; it takes the session's events, and returns the result once there is one.
+    init(
+        _ options: ClientSessionOptions, _ name: String,
+        look: @escaping (ClientSession, SecureChannel) throws(HTTP2Error) -> Outcome?
+    ) throws(ChannelEnd) {
         do throws(HTTP2Error) {
-            probe = try HostProbe()
+            session = try ClientSession(options: options)
         } catch {
             throw ChannelEnd(.unreachable, "\(name): \(error)")
         }
-        return try own.exchange(
-            DialTarget(host: host, port: port, proxy: proxy), context, probe, timeoutNs: timeoutNs,
-            for: { probe.result }
-        ) { ChannelEnd(.handshakeTimedOut, "\(name): no HTTP/2 SETTINGS within \(timeoutNs / 1_000_000) ms") }
+        self.name = name
+        self.look = look
     }
 
-    package func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) { flush(channel) }
+    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) { flush(channel) }
 
-    package func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
-        do {
+    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+        do throws(HTTP2Error) {
             try session.receive(bytes)
+            if result == nil { result = try look(session, channel) }
         } catch {
-            return end(.failure(ChannelEnd(.tlsFailed, "\(channel.peerAddress?.description ?? ""): HTTP/2: \(error)")))
+            result =
+                result
+                ?? .failure(ChannelEnd(.lost, "\(channel.peerAddress?.description ?? name): HTTP/2: \(error)"))
         }
-        while session.nextEvent() != nil {}
         flush(channel)
-        if session.isReady {
-            end(
-                .success(
-                    Answer(
-                        address: channel.peerAddress?.description ?? "", tlsVersion: channel.tlsVersion ?? "",
-                        streams: session.allowedStreams)))
-        }
     }
 
-    package func channelWritable(_ channel: SecureChannel) { flush(channel) }
+    func channelWritable(_ channel: SecureChannel) { flush(channel) }
+    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { result = result ?? .failure(end) }
 
-    package func channelClosed(_ channel: SecureChannel, _ closed: ChannelEnd) {
-        end(.failure(closed))
-    }
-
-    private func end(_ result: Result<Answer, ChannelEnd>) {
-        if self.result == nil { self.result = result }
-    }
-
-    private func flush(_ channel: SecureChannel) {
-        let taken = channel.send(session.output)
-        try? session.consumeOutput(taken)
-    }
+    private func flush(_ channel: SecureChannel) { try? session.consumeOutput(channel.send(session.output)) }
 }

@@ -49,6 +49,20 @@ final class ProbeLoop {
     }
 }
 
+/// Copies of bytes that stay where they are as long as this object lives.
+final class LentBytes {
+    private var copies: [UnsafeMutableRawBufferPointer] = []
+
+    func lend(_ bytes: some Collection<UInt8>) -> UnsafeRawBufferPointer {
+        let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 1)
+        copy.copyBytes(from: bytes)
+        copies.append(copy)
+        return UnsafeRawBufferPointer(copy)
+    }
+
+    deinit { for copy in copies { copy.deallocate() } }
+}
+
 /// Connects to a host, through its proxy where it has one, and closes again without a word: TLS is not begun.
 ///
 /// For a service that must not be asked without need: the feedback service forgets what it told a client that

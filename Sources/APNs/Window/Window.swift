@@ -12,26 +12,13 @@ package struct Window: Sendable {
         package var kind: Completion.Kind
         /// With `notProcessed`: the peer would not have it (REFUSED_STREAM, above a GOAWAY, reset or starved of window
         /// before its end was out). Otherwise it never left this process whole, through no doing of the peer's.
-        package var isRefused: Bool
+        package var isRefused = false
         package var sentAtMs: Int64
         /// Counts provider tokens: which one this request carried.
         package var token: UInt32
         package var connectionDied: Bool
         /// With `connectionDied`: it had fallen silent, which is nobody's fault but its own.
-        package var wasSilent: Bool
-
-        package init(
-            id: NotificationID, kind: Completion.Kind, isRefused: Bool = false, sentAtMs: Int64, token: UInt32,
-            connectionDied: Bool, wasSilent: Bool = false
-        ) {
-            self.id = id
-            self.kind = kind
-            self.isRefused = isRefused
-            self.sentAtMs = sentAtMs
-            self.token = token
-            self.connectionDied = connectionDied
-            self.wasSilent = wasSilent
-        }
+        package var wasSilent = false
     }
 
     /// What is over at a point in time.
@@ -72,7 +59,13 @@ package struct Window: Sendable {
         }
     }
 
-    private enum List: UInt8 { case free, waiting, sent }
+    private enum List: Int {
+        /// END_STREAM is not in the output: in order of opening.
+        case waiting
+        /// END_STREAM is in the output: in order of its position.
+        case sent
+        case free
+    }
 
     private struct Ends {
         var first: UInt32 = none
@@ -84,11 +77,9 @@ package struct Window: Sendable {
     private let timeoutNs: Int64
     private var entries: ContiguousArray<Entry> = []
     private var free: UInt32 = none
-    /// END_STREAM is not in the output: in order of opening.
-    private var waiting = Ends()
-    /// END_STREAM is in the output: in order of its position.
-    private var sent = Ends()
-    /// The first of `sent` the kernel is not known to have; none: it has them all.
+    /// Of `waiting` and `sent`.
+    private var ends: [2 of Ends] = .init(repeating: Ends())
+    /// The first of `sent` the kernel is not known to have, if any.
     private var unstamped: UInt32 = none
     /// What the kernel has taken of the output.
     private var written: Int64 = 0
@@ -195,13 +186,9 @@ package struct Window: Sendable {
     /// after END_STREAM was sent; not processed when its body could not be sent for as long. `.connection`: nobody else
     /// was answered meanwhile either, and nothing is closed.
     package mutating func expire(nowNs: Int64) -> Expiry? {
-        if sent.first != Self.none {
-            let entry = entries[Int(sent.first)]
-            if entry.sentNs != 0, entry.sentNs + timeoutNs <= nowNs { return expire(sent.first, .inDoubt) }
-        }
-        if waiting.first != Self.none {
-            let entry = entries[Int(waiting.first)]
-            if entry.openedNs + timeoutNs <= nowNs { return expire(waiting.first, .refused) }
+        if let deadlineNs = deadlineNs(of: .sent), deadlineNs <= nowNs { return expire(first(of: .sent), .inDoubt) }
+        if let deadlineNs = deadlineNs(of: .waiting), deadlineNs <= nowNs {
+            return expire(first(of: .waiting), .refused)
         }
         return nil
     }
@@ -212,15 +199,22 @@ package struct Window: Sendable {
         return .entry(stream: entry.stream, close(ticket, end))
     }
 
-    /// When `expire` has something to do next, by the monotonic clock; `nil`: nothing is waited for.
+    /// When `expire` has something to do next, by the monotonic clock, if anything is waited for.
     package var nextDeadlineNs: Int64? {
-        var deadlineNs = Int64.max
-        if sent.first != Self.none, entries[Int(sent.first)].sentNs != 0 {
-            deadlineNs = entries[Int(sent.first)].sentNs + timeoutNs
-        }
-        if waiting.first != Self.none { deadlineNs = min(deadlineNs, entries[Int(waiting.first)].openedNs + timeoutNs) }
+        let deadlineNs = min(deadlineNs(of: .sent) ?? .max, deadlineNs(of: .waiting) ?? .max)
         return deadlineNs == .max ? nil : deadlineNs
     }
+
+    /// When the time of a list's first entry is over; `nil` while it does not run.
+    private func deadlineNs(of list: List) -> Int64? {
+        let ticket = first(of: list)
+        guard ticket != Self.none else { return nil }
+        let entry = entries[Int(ticket)]
+        let sinceNs = list == .sent ? entry.sentNs : entry.openedNs
+        return list == .sent && sinceNs == 0 ? nil : sinceNs + timeoutNs
+    }
+
+    private func first(of list: List) -> UInt32 { ends[list.rawValue].first }
 
     // MARK: Entries
 
@@ -242,8 +236,8 @@ package struct Window: Sendable {
     }
 
     private mutating func closeAll(into closed: inout [Closed], _ end: (Entry) -> End?) {
-        for first in [sent.first, waiting.first] {
-            var ticket = first
+        for list in [List.sent, .waiting] {
+            var ticket = first(of: list)
             while ticket != Self.none {
                 let next = entries[Int(ticket)].next
                 if let end = end(entries[Int(ticket)]) { closed.append(close(ticket, end)) }
@@ -262,28 +256,20 @@ package struct Window: Sendable {
     }
 
     private mutating func append(_ ticket: UInt32, to list: List) {
-        let last = list == .sent ? sent.last : waiting.last
+        let last = ends[list.rawValue].last
         entries[Int(ticket)].list = list
         entries[Int(ticket)].previous = last
         entries[Int(ticket)].next = Self.none
-        if last != Self.none { entries[Int(last)].next = ticket }
-        if list == .sent { Self.extend(&sent, ticket) } else { Self.extend(&waiting, ticket) }
-    }
-
-    private static func extend(_ ends: inout Ends, _ ticket: UInt32) {
-        if ends.first == none { ends.first = ticket }
-        ends.last = ticket
+        if last != Self.none { entries[Int(last)].next = ticket } else { ends[list.rawValue].first = ticket }
+        ends[list.rawValue].last = ticket
     }
 
     private mutating func unlink(_ ticket: UInt32) {
         let entry = entries[Int(ticket)]
+        let list = entry.list.rawValue
         if entry.previous != Self.none { entries[Int(entry.previous)].next = entry.next }
         if entry.next != Self.none { entries[Int(entry.next)].previous = entry.previous }
-        if entry.list == .sent { Self.shorten(&sent, ticket, entry) } else { Self.shorten(&waiting, ticket, entry) }
-    }
-
-    private static func shorten(_ ends: inout Ends, _ ticket: UInt32, _ entry: Entry) {
-        if ends.first == ticket { ends.first = entry.next }
-        if ends.last == ticket { ends.last = entry.previous }
+        if ends[list].first == ticket { ends[list].first = entry.next }
+        if ends[list].last == ticket { ends[list].last = entry.previous }
     }
 }

@@ -1,8 +1,8 @@
 internal import Delivery
 internal import Kafka
 
-/// Finds out where assigned partitions are read from: the ids of their topics, their committed offsets, and the first and
-/// last offsets of their logs.
+/// Finds out where assigned partitions are read from: the ids of their topics, their committed offsets, and the first
+/// and last offsets of their logs.
 ///
 /// Each call asks one question of the brokers and waits for up to a second, so that the core goes on in between.
 struct CommittedOffsetLookup {

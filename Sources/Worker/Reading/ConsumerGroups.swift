@@ -2,8 +2,8 @@ internal import Delivery
 internal import EventLoop
 internal import Kafka
 
-/// The consumer groups of a worker, of the request topics and of the retry topics: what each reads goes into the machine,
-/// and what is settled is committed for it. Core thread.
+/// The consumer groups of a worker, of the request topics and of the retry topics: what each reads goes into the
+/// machine, and what is settled is committed for it. Core thread.
 struct ConsumerGroups: RequestSource, OffsetSink {
     typealias Failure = Never
 

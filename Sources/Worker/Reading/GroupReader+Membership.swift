@@ -55,8 +55,8 @@ extension GroupReader {
         tell { () throws(KafkaError) in try consumer.rejoin(topics) }
     }
 
-    /// Makes a call that librdkafka refuses only where the client can no longer be used. Without it the group would wait
-    /// for this member.
+    /// Makes a call that librdkafka refuses only where the client can no longer be used. Without it the group would
+    /// wait for this member.
     private func tell(_ call: () throws(KafkaError) -> Void) {
         do throws(KafkaError) {
             try call()

@@ -33,8 +33,8 @@ final class PartitionReader {
     private let context: ReadingContext
     /// Whether records may be waiting. A queue that was not read until it was empty sends no further wake-up.
     private var mayHaveMore = true
-    /// When the head of a retry topic's partition is due (monotonic: the wall clock may be set back by hours meanwhile).
-    /// The queue keeps it. (Pausing and seeking back would throw away what was fetched.)
+    /// When the head of a retry topic's partition is due (monotonic: the wall clock may be set back by hours
+    /// meanwhile). The queue keeps it. (Pausing and seeking back would throw away what was fetched.)
     private var dueNs: Int64 = 0
     /// Where reading began in this assignment: nothing comes from below in the same log.
     private var readFrom: Int64

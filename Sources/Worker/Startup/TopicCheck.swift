@@ -35,8 +35,8 @@ struct TopicCheck {
             + "\(advice("them")): \(missing.map { "\($0.name) (\($0.path))" }.joined(separator: ", "))"
     }
 
-    /// Returns the topics that `kafka.create_topics` creates. Dead tokens are compacted; a retry topic keeps its records
-    /// for its delay and a week.
+    /// Returns the topics that `kafka.create_topics` creates. Dead tokens are compacted; a retry topic keeps its
+    /// records for its delay and a week.
     func creations(in topics: [String: TopicDescription], _ how: KafkaSettings.TopicCreation) -> [NewTopic] {
         missing(in: topics).map { topic in
             var new = NewTopic(topic.name, partitions: how.partitions, replicationFactor: how.replicationFactor)
@@ -79,7 +79,8 @@ struct TopicCheck {
         }
     }
 
-    /// Returns lines about what may lose records one day, or cannot be known to be safe; the worker starts all the same.
+    /// Returns lines about what may lose records one day, or cannot be known to be safe. The worker starts all the
+    /// same.
     ///
     /// - Parameters:
     ///   - configurations: of the topics that the brokers told about, or `nil` if they told nothing.
@@ -98,8 +99,8 @@ struct TopicCheck {
                 continue
             }
             lines.append(
-                "topic \(topic.name) (\(topic.path)) has retention.bytes=\(bytes), which may drop records before they are "
-                    + "due when many wait: set it to -1")
+                "topic \(topic.name) (\(topic.path)) has retention.bytes=\(bytes), which may drop records before they "
+                    + "are due when many wait: set it to -1")
         }
         return lines
     }
@@ -118,8 +119,8 @@ struct TopicCheck {
                 case let leastMs = delay.milliseconds + 86_400_000, retentionMs < leastMs
             {
                 lines.append(
-                    "\(name) retention.ms=\(retentionMs), which may drop records before they are due: set it to at least "
-                        + "\(leastMs)")
+                    "\(name) retention.ms=\(retentionMs), which may drop records before they are due: set it to at "
+                        + "least \(leastMs)")
             }
         }
         return lines

@@ -4,7 +4,8 @@ internal import EventLoop
 internal import Synchronization
 
 /// A transport that connects as an app says. Net thread.
-protocol AppTransport: Transport {
+protocol AppTransport: AnyObject {
+    func handle(_ command: TransportCommand)
     /// Connects as it says now, from the next connection on: another credential, host or trust. Old ones finish what is
     /// on them.
     func replace(with app: LoadedApp)

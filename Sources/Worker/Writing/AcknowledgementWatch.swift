@@ -1,4 +1,5 @@
-/// Since when, at least, a record of one topic has been waiting for its acknowledgement. Decides only; no clock, no I/O.
+/// Since when, at least, a record of one topic has been waiting for its acknowledgement. Decides only; no clock, no
+/// I/O.
 ///
 /// At the cost of a comparison for each record it also finds a partition that takes nothing among others that do. One
 /// record is followed at a time: the first that is handed over while none is. An acknowledged one makes room for the

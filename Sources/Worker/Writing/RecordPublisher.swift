@@ -6,8 +6,8 @@ internal import PushRecords
 
 /// Writes the machine's records to Kafka, and brings the acknowledgements back. Core thread.
 ///
-/// A record that could not be written is written again until it is: a failed report never settles anything. What a topic
-/// refuses waits in its `TargetTopic` and is written by a second producer: after a refusal librdkafka drains an
+/// A record that could not be written is written again until it is: a failed report never settles anything. What a
+/// topic refuses waits in its `TargetTopic` and is written by a second producer: after a refusal librdkafka drains an
 /// idempotent producer and begins a new epoch, which pauses all its topics.
 final class RecordPublisher: RecordSink, DeadLetterSink {
     let producer: Producer

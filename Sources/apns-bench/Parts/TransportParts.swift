@@ -42,7 +42,7 @@ extension PartInputs {
 }
 
 /// `encode`: requests from the batch that the machine hands over through the transport and its connection into memory,
-/// and the answers back, until the batch of completions. The code is the product's (`APNsTransport`, `Connection`); the
+/// and the answers back, until the batch of completions. The code is the product's (`APNsTransport`, `HTTP2Connection`); the
 /// byte channel and the clock are not, and the server that answers 200 is not counted.
 final class EncodePart: PartRun {
     private var told = TransportTelling()

@@ -329,6 +329,14 @@ final class TransportWorld {
     }
 }
 
+/// A transport of either protocol.
+protocol Transport: AnyObject {
+    func handle(_ command: TransportCommand)
+}
+
+extension APNsTransport: Transport {}
+extension BinaryTransport: Transport {}
+
 /// A rule that a world saw broken.
 struct WorldBroken: Error, CustomStringConvertible {
     let text: String

@@ -168,7 +168,7 @@ final class WorldGatewayPeer: WorldPeer {
     }
 
     private func say(_ status: UInt8, _ identifier: UInt32, closes: Bool = true) {
-        guard !isClosed, !hasSpoken else { return }
+        guard channel.isOpen, !hasSpoken else { return }
         hasSpoken = true
         hasStopped = true
         chronicle.trace("#\(connection.number) says \(status) for \(identifier)")

@@ -44,7 +44,7 @@ func fuzzHTTP2Client(_ bytes: UnsafeRawBufferPointer) {
             }
             touch(client.output)
             try client.consumeOutput(client.output.count)
-            _ = client.freeStreams + client.allowedStreams + client.connectionWindow
+            _ = client.freeStreams + client.allowedStreams
             if client.isFinished { return }
         }
     } catch {

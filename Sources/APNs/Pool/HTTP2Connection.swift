@@ -1,7 +1,7 @@
 internal import CLinux
 internal import EventLoop
 internal import HTTP2
-internal import Network
+package import Network
 internal import PushRecords
 internal import PushTransport
 
@@ -9,42 +9,11 @@ internal import PushTransport
 ///
 /// Its channel is called once per read and once per 16 KiB written, so calling it through a protocol costs nothing
 /// measurable. It lives from its dial until `channelClosed`; every request handed to it is answered by one completion
-/// before `Event.closed`.
-final class Connection: PooledConnection, ByteChannelDelegate {
-    /// Events that the transport handles.
-    enum Event {
-        /// SETTINGS came, for the first time or again.
-        case settingsReceived
-        /// Its first response came that was no fault of the connection.
-        case answered
-        /// Responses came, no server errors, on one that was answered before.
-        case wentOn
-        /// Responses with a status came, whatever they say, and late ones too: somebody answers.
-        case responded
-        /// The peer ended a stream without an answer.
-        case streamEnded(ErrorCode)
-        /// It answers nothing but server errors.
-        case erring
-        /// The peer refused a stream, the so many-th before any answer.
-        case refused(count: Int)
-        /// It must take no more requests.
-        case retired(isFault: Bool)
-        case idle
-        /// Nothing comes over it, though something is unanswered: the others are to show whether they live.
-        case fellSilent
-        /// It is silent for so long that it is to be given up (`giveUpSilent`). Whether another connection lived since
-        /// then, by bytes or by `answers`, shows if that is the network's fault.
-        case silent(reason: String, sinceNs: Int64, answers: Bool)
-        /// APNs refuses a topic of the app on a connection of this age.
-        case topicDisallowed(lifeNs: Int64)
-        /// A GOAWAY said that APNs does not accept the credential.
-        case credentialRefused(ReasonCode)
-        case closed(ChannelEnd)
-    }
-
+/// before the transport is told that it is closed.
+package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
+    private let transport: APNsTransport
     private let configuration: APNsConfiguration
     private let token: ProviderToken?
-    private let report: (Connection, Event) -> Void
     private var session: ClientSession?
     /// Unchecked: the run-time check (`swift_beginAccess`) costs some 120 instructions a notification. No two accesses
     /// overlap: each is one method call, and `fill` must not touch `self.window`. The same is true of the others that
@@ -64,8 +33,6 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     private var unfitBody = 1
     /// Given up because nothing came any more, here or elsewhere: the network's fault.
     private var isSilent = false
-    /// Those in doubt when it died, unless it was the network's fault; of a quarantine connection only.
-    private(set) var diedUnder: [NotificationID] = []
 
     /// Output beyond this is encrypted before the turn ends: whole TLS records, while it is warm.
     private static let eagerBytes = 32 << 10
@@ -78,25 +45,21 @@ final class Connection: PooledConnection, ByteChannelDelegate {
 
     /// Dials.
     ///
-    /// - Parameters:
-    ///   - token: signs the requests, or `nil` if the client certificate says who sends.
-    ///   - report: is told each event, on the loop's thread, from inside of whatever led to it.
+    /// - Parameter token: signs the requests, or `nil` if the client certificate says who sends.
     init(
-        _ order: DialOrder, configuration: APNsConfiguration,
-        token: ProviderToken?, dialer: any ChannelDialer, loop: Loop, outbox: Outbox,
-        report: @escaping (Connection, Event) -> Void
+        _ order: DialOrder, configuration: APNsConfiguration, token: ProviderToken?, transport: APNsTransport
     ) {
         limit = order.isQuarantine ? 1 : .max
         self.configuration = configuration
         self.token = token
-        self.report = report
+        self.transport = transport
         window = Window(timeoutNs: configuration.responseTimeoutNs)
-        keepalive = Keepalive(limits: configuration.keepalive, nowNs: loop.now.monotonicNs)
-        let target = DialTarget(
-            host: configuration.host, port: configuration.port, proxy: configuration.proxy,
-            firstAddress: order.firstAddress)
-        super.init(order, target: target, loop: loop, outbox: outbox)
-        channel = dialer.open(target, context: configuration.tls, options: configuration.channel, delegate: self)
+        keepalive = Keepalive(limits: configuration.keepalive, nowNs: transport.loop.now.monotonicNs)
+        super.init(
+            order, host: configuration.host, port: configuration.port, proxy: configuration.proxy,
+            loop: transport.loop, outbox: transport.outbox)
+        channel = transport.dialer.open(
+            target, context: configuration.tls, options: configuration.channel, delegate: self)
     }
 
     var unanswered: Int { window.count }
@@ -104,9 +67,10 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     /// Streams that the peer allows; 0 unless it takes requests.
     var allowedStreams: Int { phase == .ready ? session?.allowedStreams ?? 0 : 0 }
 
-    /// How it ended, once it is closed.
-    var end: Reachability.End {
-        Reachability.End(wasAnswered: answers.isAnswered, wasAsked: (session?.nextStreamID ?? 1) > 1, lifeNs: lifeNs)
+    override func judge(_ reachability: inout Reachability) {
+        reachability.ended(
+            Reachability.End(
+                wasAnswered: answers.isAnswered, wasAsked: (session?.nextStreamID ?? 1) > 1, lifeNs: lifeNs))
     }
 
     private var tokenGeneration: UInt32 { token?.generation ?? 0 }
@@ -135,7 +99,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         // Nothing taken is nothing to send: asking for the turn's end again and again would never end the turn.
         guard queue.count < waiting else { return }
         markDirty()
-        if session.nextStreamID >= configuration.retirementStreamID { report(self, .retired(isFault: false)) }
+        if session.nextStreamID >= configuration.retirementStreamID { transport.retired(self, isFault: false) }
     }
 
     /// One access to the window for the whole batch; nothing in here may touch `self.window`.
@@ -189,7 +153,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         if tracesFrames { noteFrames(session) }
         let nowNs = loop.now.monotonicNs
         window.kernelTook(channel.writtenBytes, nowNs: nowNs)
-        _ = keepalive.waits(for: session.isReady ? window.count : 1, nowNs: nowNs)
+        keepalive.waits(for: session.isReady ? window.count : 1, nowNs: nowNs)
         if session.isFinished {
             endSession(session, channel)
         } else if phase == .draining && window.isEmpty {
@@ -230,15 +194,12 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         }
     }
 
-    /// Gives it up after `Event.silent`: where no other connection lived meanwhile, no request on it is at fault.
-    func giveUpSilent(_ reason: String, othersLived: Bool) {
+    /// Gives it up because it was silent since then. Where no other connection lived meanwhile, by bytes or by
+    /// `answers`, no request on it is at fault.
+    private func giveUpSilent(_ reason: String, sinceNs: Int64, answers: Bool) {
+        let othersLived = transport.othersLived(than: self, sinceNs: sinceNs, answers: answers)
         isSilent = !othersLived
         giveUp(othersLived ? "\(reason), while other connections lived" : reason)
-    }
-
-    /// Gives it up after `Event.refused`.
-    func giveUpRefusing() {
-        if disconnectReason.peerSaid == nil { disconnectReason.peerSaid = "\(address): refused every stream" }
     }
 
     /// Whether bytes came after that time, or (`answers`) responses.
@@ -259,7 +220,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Channel
 
-    func channelOpened(applicationProtocol: String?) {
+    package func channelOpened(applicationProtocol: String?) {
         guard phase == .dialing else { return }
         guard applicationProtocol == "h2" else {
             return giveUp("\(address): the server did not agree on HTTP/2 (ALPN h2)")
@@ -281,7 +242,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         markDirty()
     }
 
-    func channelReceived(_ bytes: UnsafeRawBufferPointer) {
+    package func channelReceived(_ bytes: UnsafeRawBufferPointer) {
         guard let session, let channel else { return }
         let nowNs = loop.now.monotonicNs
         window.kernelTook(channel.writtenBytes, nowNs: nowNs)
@@ -294,12 +255,12 @@ final class Connection: PooledConnection, ByteChannelDelegate {
             return giveUp(error.text)
         }
         drainEvents(session)
-        if answers.readEnded(answers: window.answers, nowNs: nowNs) { report(self, .wentOn) }
+        if answers.readEnded(answers: window.answers, nowNs: nowNs) { transport.wentOn(self) }
     }
 
-    func channelWritable() { markDirty() }
+    package func channelWritable() { markDirty() }
 
-    func channelClosed(_ end: ChannelEnd) {
+    package func channelClosed(_ end: ChannelEnd) {
         // Output that was passed on may have let more be written: whether a body's end has left decides what is in
         // doubt.
         if let session {
@@ -307,19 +268,17 @@ final class Connection: PooledConnection, ByteChannelDelegate {
             if tracesFrames { noteFrames(session) }
         }
         window.lost(written: channel?.writtenBytes ?? 0, isSilent: isSilent, into: &closedEntries)
-        if isQuarantine, !isSilent { diedUnder = closedEntries.filter(\.connectionDied).map(\.id) }
+        if isQuarantine, !isSilent {
+            transport.suspects.died(under: closedEntries.filter(\.connectionDied).map(\.id))
+        }
         let unanswered = closedEntries.count
         completeClosedEntries()
-        phase = .closed
-        clearAlarm()
-        var end = end
         let text =
             disconnectReason.isExpected && unanswered == 0
             ? "closed, with nothing left to answer" : disconnectReason.fault
-        if let text { end.text = "\(address): \(text)" }
-        if wasReady { outbox.note(.disconnected(address: address, reason: end.text, unanswered: unanswered)) }
-        report(self, .closed(end))
-        channel = nil
+        let reason = text.map { "\(address): \($0)" } ?? end.text
+        close(reason: reason, unanswered: unanswered)
+        transport.closed(self, why: wasReady ? disconnectReason.peerSaid ?? reason : reason)
     }
 
     private func noteFrames(_ session: ClientSession) {
@@ -341,7 +300,11 @@ final class Connection: PooledConnection, ByteChannelDelegate {
                 guard let closed = window.ended(ticket, isRefused: code == .refusedStream, status: status) else {
                     continue
                 }
-                if status == 0 { report(self, .streamEnded(code)) } else { answers.responded() }
+                if status != 0 {
+                    answers.responded()
+                } else if !isSuperseded {
+                    transport.hostEnded(code)
+                }
                 complete(closed, status: status)
                 if closed.isRefused { refused() }
             case .bodySent(let ticket, let end): window.bodySent(ticket, end: end)
@@ -350,7 +313,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
             case .pong: break
             }
         }
-        if answers.takeResponses() { report(self, .responded) }
+        if answers.takeResponses(), !isSuperseded { transport.hostAnswered() }
     }
 
     private func responded(_ ticket: UInt32, _ status: UInt16, _ session: ClientSession) {
@@ -360,7 +323,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         var completion = Completion(id: closed.id, kind: .answered, status: status, sentAtMs: closed.sentAtMs)
         var sentID = session.responseHeader(0)
         if sentID.isEmpty { sentID = session.responseHeader(2) }
-        if !sentID.isEmpty { completion.apnsID = NotificationUUID(parsing: sentID) }
+        completion.apnsID = NotificationUUID(text: sentID) ?? .none
         let uniqueID = session.responseHeader(1)
         if !uniqueID.isEmpty {
             completion.uniqueIDText = outbox.text(String(decoding: uniqueID.prefix(100), as: UTF8.self))
@@ -374,7 +337,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
             completion.reason = body.reason
             completion.unregisteredAtMs = status == 410 ? body.timestampMs : 0
             if let text = body.text { completion.reasonText = outbox.text(text) }
-            if body.reason == .topicDisallowed, !isSuperseded { report(self, .topicDisallowed(lifeNs: lifeNs)) }
+            if body.reason == .topicDisallowed, !isSuperseded { transport.topicDisallowed(lifeNs: lifeNs) }
             heed(body.reason, isCurrentToken: !carriedOlder(closed.token))
             // After that: a token that was renewed for this answer is newer than the request's.
             completion.carriedOlderToken = carriedOlder(closed.token)
@@ -383,17 +346,20 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     }
 
     private func answered() {
-        if answers.answered() { report(self, .answered) }
+        if answers.answered() { transport.answered(self) }
     }
 
     private func failed() {
-        if answers.failed(nowNs: loop.now.monotonicNs) { report(self, .erring) }
+        if answers.failed(nowNs: loop.now.monotonicNs), !isQuarantine { transport.hasErring = true }
     }
 
     /// A peer that refuses stream after stream and never answers is of no use.
     private func refused() {
-        guard !isQuarantine, let count = answers.refused() else { return }
-        report(self, .refused(count: count))
+        guard !isQuarantine, let count = answers.refused(),
+            count >= (transport.reachability.isOnProbation ? 1 : Reachability.refusalsLimit)
+        else { return }
+        if disconnectReason.peerSaid == nil { disconnectReason.peerSaid = "\(address): refused every stream" }
+        transport.retired(self, isFault: true)
     }
 
     /// What an answer says about the connection or the token, beyond its own notification.
@@ -401,11 +367,11 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         switch reason {
         case .unrelatedKeyIdInToken, .tooManyProviderTokenUpdates:
             disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
-            report(self, .retired(isFault: true))
+            transport.retired(self, isFault: true)
         case .shutdown, .idleTimeout:
             // No fault, and no answer that speaks for the host: its successor is dialled at once after other answers.
             disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
-            report(self, .retired(isFault: !answers.isAnswered))
+            transport.retired(self, isFault: !answers.isAnswered)
         case .expiredProviderToken:
             answered()
             if isCurrentToken { _ = token?.renewIfAllowed(now: loop.now) }
@@ -446,7 +412,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         let meaning = GoAwayMeaning(body.reason)
         if meaning == .credentialRefused, !isSuperseded { credentialRefused(body.reason) }
         let isFault = meaning != .leaves && (code != .noError || meaning != .unsaid || lifeNs < Self.shortLifeNs)
-        report(self, .retired(isFault: isFault || !answers.isAnswered))
+        transport.retired(self, isFault: isFault || !answers.isAnswered)
     }
 
     /// Unless a newer token than its last requests carried is there, or can be made.
@@ -456,7 +422,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
             _ = token?.renewIfAllowed(now: loop.now)
             if lastToken != tokenGeneration { return }
         }
-        report(self, .credentialRefused(reason))
+        transport.credentialRefused(reason)
     }
 
     private func settingsCame(_ session: ClientSession) {
@@ -465,7 +431,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
             wasReady = true
             outbox.note(.connected(address: address, streams: session.allowedStreams))
         }
-        report(self, .settingsReceived)
+        transport.opened(self)
     }
 
     // MARK: Time
@@ -499,21 +465,19 @@ final class Connection: PooledConnection, ByteChannelDelegate {
                         "nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms by a peer that lives"
                     )
                 case .connection:
-                    return report(
-                        self,
-                        .silent(
-                            reason: "nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms",
-                            sinceNs: nowNs - configuration.responseTimeoutNs / 2, answers: true))
+                    return giveUpSilent(
+                        "nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms",
+                        sinceNs: nowNs - configuration.responseTimeoutNs / 2, answers: true)
                 }
             }
             switch keepalive.check(nowNs: nowNs) {
             case .nothing: break
             case .ping:
                 try session.ping()
-                if !window.isEmpty { report(self, .fellSilent) }
+                // The other connections show whether it is the network.
+                if !window.isEmpty { transport.askOthersForSign(than: self) }
             case .dead(let pingedNs):
-                return report(
-                    self, .silent(reason: "nothing came after a PING", sinceNs: pingedNs, answers: false))
+                return giveUpSilent("nothing came after a PING", sinceNs: pingedNs, answers: false)
             }
         } catch {
             return giveUp(error.text)
@@ -521,7 +485,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         if phase == .ready, window.isEmpty, nowNs - lastUsedNs >= idleNs {
             // Asked again after another such time.
             lastUsedNs = nowNs
-            report(self, .idle)
+            transport.idle(self)
         }
         markDirty()
     }

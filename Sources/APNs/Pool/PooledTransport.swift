@@ -1,0 +1,321 @@
+internal import EventLoop
+internal import Network
+package import PushTransport
+
+/// Sends the notifications of one app to Apple: the base of both transports. Loop's thread.
+///
+/// Holds the requests that wait, the app's connections, and what is known of their host. `PoolPlan` and `Quarantine`
+/// decide which connections there are, `Reachability` what their ends mean for the host; this class dials, drains and
+/// waits as they say. Every request of `TransportCommand.send` is answered by exactly one completion, and `close` by
+/// `TransportEvent.closed`, until which the transport keeps itself alive.
+package class PooledTransport<Connection: PooledConnection>: TurnEnder {
+    final let loop: Loop
+    final let dialer: any ChannelDialer
+    final let outbox: Outbox
+    /// Requests that wait for a stream or a connection.
+    final var queue = RequestQueue()
+    /// Suspects that wait for the quarantine connection.
+    final var suspects = SuspectQueue()
+    private(set) final var connections: [Connection] = []
+    private(set) final var quarantineConnection: Connection?
+    private(set) final var plan: PoolPlan
+    final var reachability = Reachability()
+    /// All connections are being replaced, and none of the new ones has become ready or failed: requests go on waiting.
+    private(set) final var isReplacing = false
+    private(set) final var isClosing = false
+    /// The capacity that was reported last.
+    private(set) final var reportedCapacity = 0
+    /// Something happened that may change whether the host can be reached (`updateReach`).
+    private(set) final var isReachStale = false
+    /// The last reachability that was reported, or `nil` before the first report.
+    private(set) final var reportedReachable: Bool?
+
+    private final var host: String
+    private final var random: any RandomNumberGenerator
+    private final var wakeAlarm: Alarm?
+    private final var quarantine: Quarantine
+    private final var quarantineAlarm: Alarm?
+    /// Counts how often all connections were replaced.
+    private final var replacements = 0
+    /// Connections that are closed because they are unused, which says nothing about the host.
+    private final var unused: Set<PoolPlan.ConnectionID> = []
+    /// None of the plan's connections is left after `close`.
+    private final var isFinished = false
+    private final var reportedConnections = ConnectionCounts()
+    private final var saturation = Saturation()
+
+    /// Requests that may wait here beyond the streams there are: the next ones while a completion travels.
+    static var slackLimit: Int { 128 }
+
+    /// - Parameters:
+    ///   - dialer: opens the channels of its connections, on the loop.
+    ///   - random: spreads the dials of many workers.
+    ///   - emit: called at the end of a turn, on the loop's thread, with that turn's events: refusals of the
+    ///     credential, then completions, then the others.
+    init(
+        app: AppIndex, host: String, minimum: Int, maximum: Int, backOff: BackOff.Limits, loop: Loop,
+        dialer: any ChannelDialer, random: any RandomNumberGenerator, emit: @escaping ([TransportEvent]) -> Void
+    ) {
+        self.host = host
+        self.loop = loop
+        self.dialer = dialer
+        self.random = random
+        outbox = Outbox(app: app, loop: loop, emit: emit)
+        plan = PoolPlan(minimum: minimum, maximum: maximum, backOff: BackOff(limits: backOff))
+        quarantine = Quarantine(backOff: BackOff(limits: backOff))
+        quarantineAlarm = Alarm(loop: loop) { [unowned self] in
+            outbox.askForTurnEnd()
+            tellQuarantine(.due)
+        }
+        wakeAlarm = Alarm(loop: loop) { [unowned self] in tell(.due) }
+    }
+
+    /// Dials the first connections; with a minimum of 0, the first is dialled when something is to be sent.
+    final func start() {
+        outbox.transport = self
+        tell(.start)
+    }
+
+    // MARK: What each protocol has its own of
+
+    /// Dials a connection.
+    func makeConnection(_ order: PooledConnection.DialOrder) -> Connection { preconditionFailure("overridden") }
+    /// Hands waiting requests and suspects to connections.
+    func dispatch() { preconditionFailure("overridden") }
+    /// Partitions go to another worker: called when what waits here was given back.
+    func didRecall(_ ids: Set<NotificationID>) {}
+    /// Called before the connections drain for good.
+    func willClose() {}
+    package func turnEnded() { preconditionFailure("overridden") }
+
+    // MARK: Commands
+
+    package final func handle(_ command: TransportCommand) {
+        outbox.askForTurnEnd()
+        switch command {
+        case .send(let batch):
+            if batch.contains(where: \.isSuspect) {
+                queue.append(contentsOf: batch.filter { !$0.isSuspect })
+                for request in batch where request.isSuspect { suspects.append(request) }
+            } else {
+                queue.append(contentsOf: batch)
+            }
+            if isClosing { giveBackAll() } else { dispatch() }
+        case .recall(let ids):
+            let ids = Set(ids)
+            outbox.giveBack(queue.removeAll { ids.contains($0) } + suspects.removeAll { ids.contains($0) })
+            didRecall(ids)
+        case .close:
+            giveBackAll()
+            willClose()
+            isClosing = true
+            tellQuarantine(.close)
+            tell(.close)
+        }
+    }
+
+    /// The present connections take no more requests and finish what is on them; others take their place, made with the
+    /// present configuration. Requests wait for the first of them.
+    final func replaceConnections(host: String, minimum: Int, maximum: Int) {
+        self.host = host
+        replacements += 1
+        for connection in allConnections { connection.isSuperseded = true }
+        isReplacing = true
+        tellQuarantine(.replace)
+        tell(.replace(minimum: minimum, maximum: maximum))
+    }
+
+    final func giveBackQueue() { outbox.giveBack(queue.removeAll { _ in true }) }
+
+    /// The quarantine connection cannot be made, or must not be used: what waits for it was not processed.
+    final func giveBackSuspects() { outbox.giveBack(suspects.removeAll { _ in true }) }
+
+    private final func giveBackAll() {
+        giveBackQueue()
+        giveBackSuspects()
+    }
+
+    // MARK: The plan
+
+    final func tell(_ event: PoolPlan.Event) {
+        outbox.askForTurnEnd()
+        for action in plan.handle(event, using: &random) {
+            switch action {
+            case .dial(let id, let firstAddress):
+                connections.append(make(id, firstAddress, isQuarantine: false))
+            case .drain(let id):
+                if case .idle = event { unused.insert(id) }
+                connections.first { $0.id == id }?.drain()
+            case .wake(let afterNs): wakeAlarm?.set(afterNs: afterNs)
+            case .finished:
+                isFinished = true
+                wakeAlarm = nil
+            }
+        }
+    }
+
+    private final func make(_ id: PoolPlan.ConnectionID, _ firstAddress: Int, isQuarantine: Bool) -> Connection {
+        makeConnection(
+            PooledConnection.DialOrder(
+                id: id, firstAddress: firstAddress, isQuarantine: isQuarantine, replacements: replacements))
+    }
+
+    final func tellQuarantine(_ event: Quarantine.Event) {
+        for action in quarantine.handle(event, using: &random) {
+            outbox.askForTurnEnd()
+            switch action {
+            case .dial(let id): quarantineConnection = make(id, id, isQuarantine: true)
+            case .drain: quarantineConnection?.drain()
+            case .wake(let afterNs): quarantineAlarm?.set(afterNs: afterNs)
+            case .giveBack: giveBackSuspects()
+            case .forget: suspects.forget()
+            }
+        }
+    }
+
+    /// The pool's connections and the quarantine connection.
+    final var allConnections: [Connection] { connections + (quarantineConnection.map { [$0] } ?? []) }
+
+    final var isAnyReady: Bool { connections.contains(where: \.isReady) }
+
+    /// Moves these behind the others: they are handed what is left over.
+    final func putLast(_ last: [Connection]) {
+        connections = connections.filter { connection in !last.contains { $0 === connection } } + last
+    }
+
+    // MARK: Reports of connections
+
+    /// The connection is ready, for the first time or again.
+    final func opened(_ connection: Connection) {
+        outbox.askForTurnEnd()
+        if connection.isQuarantine { return tellQuarantine(.opened) }
+        if !connection.isSuperseded {
+            isReplacing = false
+            reachability.connected()
+            isReachStale = true
+        }
+        tell(.opened(connection.id))
+    }
+
+    /// Something sent over the connection was answered for the first time: the host is of use.
+    final func answered(_ connection: Connection) {
+        if connection.isQuarantine { return tellQuarantine(.answered) }
+        // An answer to the old credential tells nothing about the new one.
+        guard !connection.isSuperseded else { return }
+        reachability.answered()
+        isReachStale = true
+        tell(.answered(connection.id))
+    }
+
+    /// The connection was answered before and is answered again, while others may fail: the host is of use. The backoff
+    /// stays as it is, or one bad way among good ones is tried again and again.
+    final func wentOn(_ connection: Connection) {
+        guard plan.failures > 0 || reachability.endsInRow > 0, connection.isReady, !connection.isQuarantine,
+            !connection.isSuperseded
+        else { return }
+        reachability.answered()
+        isReachStale = true
+        tell(.wentOn(connection.id))
+    }
+
+    /// The connection must take no more requests.
+    final func retired(_ connection: Connection, isFault: Bool) {
+        if connection.isQuarantine { return tellQuarantine(.retired(isFault: isFault)) }
+        tell(.retired(connection.id, isFault: isFault))
+    }
+
+    final func idle(_ connection: Connection) {
+        if connection.isQuarantine { return tellQuarantine(.idle) }
+        tell(.idle(connection.id))
+    }
+
+    /// The connection is gone, or could not be made. `why` is for people.
+    final func closed(_ connection: Connection, why: String) {
+        outbox.askForTurnEnd()
+        if connection.isQuarantine {
+            quarantineConnection = nil
+            let failures = quarantine.failures
+            quarantine.doesHostAnswer = !reachability.isOnProbation
+            tellQuarantine(.closed)
+            if !isClosing, quarantine.failures > failures, !connection.wasReady {
+                noteFailure(why, retryInNs: quarantine.lastWaitNs)
+            }
+            return
+        }
+        connections.removeAll { $0 === connection }
+        let wasUnused = unused.remove(connection.id) != nil
+        let failures = plan.failures
+        tell(.closed(connection.id))
+        guard !isClosing else { return }
+        var reason = plan.failures > failures && !connection.wasReady ? why : nil
+        if !connection.isSuperseded, !wasUnused {
+            if connection.wasReady {
+                connection.judge(&reachability)
+                if reachability.isOnProbation { reason = reachability.why(last: why) }
+            } else {
+                isReplacing = false
+                reachability.failed(isAnotherReady: isAnyReady)
+            }
+            isReachStale = true
+        }
+        if let reason { noteFailure(reason, retryInNs: plan.lastWaitNs) }
+    }
+
+    private final func noteFailure(_ reason: String, retryInNs: Int64) {
+        outbox.note(.connectFailed(host: host, reason: reason, retryInMs: retryInNs / 1_000_000))
+    }
+
+    // MARK: The turn's end
+
+    /// Hands waiting requests over and has connections write what the turn gathered.
+    final func dispatchAndFlush() {
+        for _ in 0..<2 {
+            dispatch()
+            // Writing makes room again, which the second round uses.
+            for connection in connections where connection.isDirty { connection.flush() }
+            if let quarantineConnection, quarantineConnection.isDirty { quarantineConnection.flush() }
+        }
+    }
+
+    /// Reports whether the host can be reached, if that changed.
+    final func updateReach() {
+        isReachStale = false
+        guard let isReachable = reachability.isReachable, reportedReachable != isReachable else { return }
+        reportedReachable = isReachable
+        outbox.append(.reachable(app: outbox.app, isReachable))
+    }
+
+    /// Grows the pool when all connections stay full while this thread has time to spare.
+    final func noticeSaturation(isFull: Bool) {
+        let endNs = loop.readClock().monotonicNs
+        if saturation.turned(isFull: isFull, beganNs: loop.now.monotonicNs, endedNs: endNs) { tell(.saturated) }
+    }
+
+    /// Emits what the turn brought: `first`, then completions, then the rest.
+    ///
+    /// - Parameter streams: what the open connections allow at once.
+    /// - Returns: whether all is closed, so that nothing follows.
+    @discardableResult
+    final func report(capacity: Int, streams: Int, first: [TransportEvent] = []) -> Bool {
+        var last: [TransportEvent] = []
+        if capacity != reportedCapacity {
+            reportedCapacity = capacity
+            last.append(.capacity(app: outbox.app, requests: capacity))
+        }
+        var counts = plan.counts
+        quarantine.count(in: &counts)
+        counts.streams = streams
+        if counts != reportedConnections {
+            reportedConnections = counts
+            last.append(.connections(app: outbox.app, counts))
+        }
+        let isOver = isFinished && quarantineConnection == nil
+        if isOver {
+            isFinished = false
+            quarantineAlarm = nil
+            last.append(.closed(app: outbox.app))
+        }
+        outbox.send(first: first, last: last)
+        return isOver
+    }
+}
