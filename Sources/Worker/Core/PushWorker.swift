@@ -32,7 +32,7 @@ package final class PushWorker: @unchecked Sendable {
     let files: ConfigurationFiles
     private var machine: DeliveryMachine
     private var deliveryTurn = DeliveryTurn()
-    /// What woke the core since the last turn.
+    /// The wake-ups since the last turn.
     private var wakeUps: DeliveryTurn.WakeUps = [.kafka]
     /// Rung by librdkafka whenever one of its queues has something after it was empty.
     private var doorbell: Doorbell?
@@ -330,7 +330,7 @@ package final class PushWorker: @unchecked Sendable {
     private func moveStopping(_ parts: WorkerParts, _ now: DeliveryTime) {
         guard shutdown.isUnderWay else { return }
         if shutdown.move(parts, feedback, machine, logger, now) { loop.stop() }
-        // What remains is waited for in short steps: leaving a group has no event of its own.
+        // Leaving a group sends no wake-up.
         loop.schedule(afterNs: 5_000_000) {}
     }
 

@@ -3,8 +3,8 @@ internal import Delivery
 internal import Observability
 internal import Synchronization
 
-/// How a worker ends: its groups are drained and left, what was produced is acknowledged, connections are closed. Every
-/// stage has a deadline: whatever hangs, the process ends about 20 s after `drain.shutdown`. Core thread, but for
+/// Stops a worker: its groups are drained and left, produced records are acknowledged, connections are closed. Every
+/// stage has a deadline: whatever hangs, the process ends about 20 s after `drain.shutdown`. Core thread, except for
 /// `isRequested`.
 final class Shutdown {
     private enum Stage {
@@ -51,8 +51,8 @@ final class Shutdown {
         case nil: return false
         case .draining(let deadlineNs):
             let staying = parts.readers.filter { !$0.hasLeft }
-            // What is open of a log that is gone belongs to no partition of this worker any more: it has as long as
-            // what is on connections. So has what was sent for a group that could not be left.
+            // Notifications of a log that is gone belong to no partition of this worker any more: they have as long as
+            // those on connections. So have those of a group that could not be left.
             let isOpen = machine.hasDetached || failure != nil && machine.gauges.inFlight.contains { $0 > 0 }
             let isReading = feedback?.isIdle == false
             let isWaiting = !staying.isEmpty || (isOpen || isReading) && now.ns < deadlineNs - Self.leaveNs
