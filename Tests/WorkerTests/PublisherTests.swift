@@ -138,7 +138,7 @@ import Testing
         scene.stoppedNs = nil
         try scene.run("the dead letter") { scene.settled == 5 && scene.publisher.isIdle }
         #expect(try scene.count(scene.results) == 4 && scene.count(scene.deadLetters) == 1)
-        let headers = try scene.firstHeaders(of: scene.deadLetters)
+        let headers = try scene.headers(of: scene.deadLetters)[0]
         #expect(headers["push-dlq-reason"] == "output-refused" && headers["push-dlq-offset"] == "0", "\(headers)")
         #expect(scene.publisher.rejected.map(\.topic) == [scene.results])
         #expect(scene.lines(containing: "for the record's own sake").count == 1)
@@ -194,7 +194,7 @@ import Testing
         scene.publisher.producer.failFatally(.fencedInstance)
         try scene.run("the retry record") { scene.settled == 1 && scene.publisher.isIdle }
         let tier = try #require(try scene.tiers.first { try scene.count($0) == 1 })
-        let headers = try scene.firstHeaders(of: tier)
+        let headers = try scene.headers(of: tier)[0]
         #expect(headers["push-retry-sends"] == "1" && headers["push-retry-in-doubt"] == "1", "\(headers)")
     }
 
@@ -226,7 +226,7 @@ import Testing
         try scene.run("the retry records") { scene.settled == 3 && scene.publisher.isIdle }
         let tier = try #require(try scene.tiers.first { try scene.count($0) > 0 })
         #expect(try scene.count(tier) == 3)
-        let headers = try scene.allHeaders(of: tier, count: 3)
+        let headers = try scene.headers(of: tier, count: 3)
         #expect(headers.map { $0["push-retry-in-doubt"] } == ["0", "0", "1"], "\(headers)")
     }
 
@@ -238,7 +238,7 @@ import Testing
         scene.publisher.producer.failFatally(.fencedInstance)
         try scene.run("the retry record") { scene.settled == 1 && scene.publisher.isIdle }
         let tier = try #require(try scene.tiers.first { try scene.count($0) == 1 })
-        let headers = try scene.firstHeaders(of: tier)
+        let headers = try scene.headers(of: tier)[0]
         #expect(headers["push-retry-sends"] == "0" && headers["push-retry-in-doubt"] == "0", "\(headers)")
     }
 }

@@ -90,26 +90,18 @@ import Testing
             topic: Int = 0, partition: Int32 = 0, key: String? = nil, value: String?,
             headers: [(String, String)] = []
         ) throws {
-            var kept: [[UInt8]] = []
-            for (name, text) in headers { kept += [Array(name.utf8), Array(text.utf8)] }
-            let block = UnsafeMutableRawBufferPointer.allocate(
-                byteCount: kept.reduce((key?.utf8.count ?? 0) + (value?.utf8.count ?? 0) + 1) { $0 + $1.count },
-                alignment: 1)
-            defer { block.deallocate() }
-            var used = 0
-            func lend(_ bytes: [UInt8]?) -> UnsafeRawBufferPointer {
-                guard let bytes else { return UnsafeRawBufferPointer(start: nil, count: 0) }
-                let room = UnsafeMutableRawBufferPointer(rebasing: block[used..<(used + bytes.count)])
-                room.copyBytes(from: bytes)
-                used += bytes.count
+            var lent: [UnsafeMutableRawBufferPointer] = []
+            defer { lent.forEach { $0.deallocate() } }
+            func lend(_ text: String?) -> UnsafeRawBufferPointer {
+                guard let text else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+                let room = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 1)
+                room.copyBytes(from: text.utf8)
+                lent.append(room)
                 return UnsafeRawBufferPointer(room)
             }
-            let list = stride(from: 0, to: kept.count, by: 2).map {
-                MessageHeader(name: lend(kept[$0]), value: lend(kept[$0 + 1]))
-            }
+            let list = headers.map { MessageHeader(name: lend($0), value: lend($1)) }
             let code = producer.produce(
-                to: targets[topic], partition: partition, key: lend(key.map { Array($0.utf8) }),
-                value: lend(value.map { Array($0.utf8) }), headers: list, tag: 1)
+                to: targets[topic], partition: partition, key: lend(key), value: lend(value), headers: list, tag: 1)
             #expect(code == .none)
             let left = producer.flush(timeoutMs: 20_000, report: { _ in }, event: { _ in })
             #expect(left == 0)

@@ -50,9 +50,9 @@ struct ConfiguredApps {
             otherEnvironment: app.otherEnvironment)
     }
 
-    /// The number of an app's circuit breaker. Apps that share a key have one each: what refuses one app's requests (its
-    /// host, a proxy, a topic that the key is not for) need not refuse another's, and a revoked key costs each of its
-    /// apps one request and then a probe a minute.
+    /// The number of an app's circuit breaker. Apps that share a key have one each: what refuses one app's requests
+    /// (its host, a proxy, a topic that the key is not for) need not refuse another's, and a revoked key costs each of
+    /// its apps one request and then a probe a minute.
     mutating func credentialNumber(of app: AppSettings) -> Int {
         let used = AppCredential(name: app.name, environment: app.environment, credential: app.credential)
         if let number = credentialNumbers[used] { return number }
