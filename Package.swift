@@ -79,7 +79,7 @@ let package = Package(
         + module("TLS", ["COpenSSL", "CLinux"], settings: wrapper)
         + module("HTTP2", ["CNghttp2"], settings: wrapper, tests: ["Bytes"])
         + module("YAML", ["CYAML"], settings: wrapper)
-        + module("HTTPServer", ["EventLoop", "CMicrohttpd"], settings: wrapper)
+        + module("HTTPServer", ["CMicrohttpd"], settings: wrapper)
         + module("EventLoop", ["CLinux", "Bytes"], settings: wrapper)
         + module("Network", ["EventLoop", "TLS", "CLinux", "Bytes"], settings: wrapper)
         + module("PushRecords", ["JSON", "Bytes"], resources: schemas, tests: ["TestSupport"])
@@ -110,10 +110,13 @@ let package = Package(
             .executableTarget(
                 name: "apns-bench",
                 dependencies: [
-                    "Kafka", "TLS", "HTTP2", "Network", "EventLoop", "CLinux", "CRdkafka", "CNghttp2", "COpenSSL",
+                    "Kafka", "TLS", "HTTP2", "Network", "EventLoop", "CLinux", "CFloors", "CNghttp2", "COpenSSL",
                     "APNs", "Delivery", "PushRecords",
                 ],
-                exclude: ["driver"], swiftSettings: strict),
+                exclude: ["driver", "Floors"], swiftSettings: strict),
+            .target(
+                name: "CFloors", dependencies: ["CRdkafka", "CNghttp2", "COpenSSL"],
+                path: "Sources/apns-bench/Floors"),
             .target(
                 name: "TestSupport", dependencies: ["Kafka", "CLinux", "CRdkafka"], path: "Tests/TestSupport",
                 swiftSettings: tests),

@@ -1,4 +1,4 @@
-/// What a client asked for: a complete request, its body read to the end.
+/// A complete request, its body read to the end.
 package struct HTTPRequest: Sendable {
     package enum Method: String, Sendable, CaseIterable {
         case get = "GET"
@@ -19,25 +19,25 @@ package struct HTTPRequest: Sendable {
         self.body = body
     }
 
-    /// The first value of a parameter.
+    /// Returns the first value of a parameter.
     package func parameter(_ name: String) -> String? {
         parameters.first { $0.name == name }?.value
     }
 
-    /// The first parameter whose name is none of `names`, for handlers that refuse what they do not know.
+    /// Returns the first parameter whose name is not among `names`, for handlers that refuse unknown parameters.
     package func unknownParameter(besides names: Set<String>) -> String? {
         parameters.first { !names.contains($0.name) }?.name
     }
 }
 
-/// What a handler answers.
+/// A handler's answer.
 package struct HTTPResponse: Sendable {
     /// One step of a body that is written piece by piece.
     package enum Step: Sendable, Equatable {
-        /// So many bytes of the buffer were filled; at least one.
+        /// The number of bytes that were filled; at least one.
         case wrote(Int)
         case end
-        /// The body cannot be finished: the connection is cut, so that the client sees that something is missing.
+        /// The body cannot be finished. The connection is closed, so that the client sees that something is missing.
         case failed
     }
 
@@ -71,7 +71,7 @@ package struct HTTPResponse: Sendable {
     }
 }
 
-/// One page: a method, an exact path, and what answers it.
+/// A page: a method, an exact path, and its handler.
 package struct Route: Sendable {
     package var method: HTTPRequest.Method
     package var path: String
@@ -88,12 +88,10 @@ package struct Route: Sendable {
 }
 
 extension [Route] {
-    /// The answer to a request: 404 for an unknown path, 405 with `Allow` for a known path and another method.
+    /// Answers a request: 404 for an unknown path, 405 with `Allow` for a known path and another method.
     package func answer(_ request: HTTPRequest) -> HTTPResponse {
-        let here = filter { $0.path == request.path }
-        if let route = here.first(where: { $0.method == request.method }) { return route.answer(request) }
-        if here.isEmpty { return .text("no such page: \(request.path)\n", status: 404) }
-        return methodNotAllowed(path: request.path)
+        first { $0.path == request.path && $0.method == request.method }?.answer(request)
+            ?? methodNotAllowed(path: request.path)
     }
 
     func methodNotAllowed(path: String) -> HTTPResponse {

@@ -1,62 +1,43 @@
 import CMicrohttpd
-import EventLoop
 import Glibc
 import Synchronization
 
-/// A small HTTP/1.1 server for admin pages and control endpoints, on GNU libmicrohttpd with one thread of its own.
+/// Why a page server could not start; one line that names the address.
+package struct PageServerError: Error, Equatable, CustomStringConvertible {
+    package let description: String
+}
+
+/// A small HTTP/1.1 server for admin pages and control endpoints: GNU libmicrohttpd with its own thread.
 ///
-/// Handlers run on that thread, one at a time. A request has to arrive within `requestLimitNs`, its body of at most
-/// `bodyLimit` bytes (413 beyond) included, and an answer has to move within 30 s; of more than `connectionLimit`
-/// connections one is closed (`ClientTable`). Any thread may call `stop`; block the signals that other threads handle
-/// before `init`, since the server's thread inherits the mask.
+/// Handlers run on that thread, one at a time. A body longer than `bodyLimit` bytes is answered with 413. The server
+/// closes connections that were silent for 30 s, and accepts up to `connectionLimit` of them at a time. Any thread may
+/// call `stop`. Block the signals that other threads handle before `init`: the server's thread inherits the mask.
 @safe package final class PageServer: Sendable {
     /// The port listened on.
     package let port: UInt16
     private nonisolated(unsafe) let daemon: OpaquePointer
-    private let context: Unmanaged<Pages>
-    private let turns: ServerTurns
-    private let thread: LoopThread
-    private let stopped = StopOnce()
+    /// What the callbacks use.
+    private let pages: Pages
+    private let isStopped = Atomic(false)
 
-    private static let answerSeconds: UInt32 = 30
-    /// Connections that libmicrohttpd takes beyond ours, until those that have to go for them are gone.
-    private static let spare = 64
-
-    /// How many clients there may be, where the caller does not say.
     package static let connectionLimit = 64
+    private static let silenceSeconds: UInt32 = 30
 
-    /// Listens on a numeric address (loopback by default; port 0: any free one) and serves at once.
+    /// Listens on a numeric address (`localhost` is 127.0.0.1, port 0 is any free one) and serves at once.
     package init(
-        host: String = "127.0.0.1", port: UInt16 = 0, routes: [Route], bodyLimit: Int = 64 * 1024,
-        connectionLimit: Int = PageServer.connectionLimit, requestLimitNs: Int64 = 5_000_000_000
+        host: String = "127.0.0.1", port: UInt16 = 0, routes: [Route], bodyLimit: Int = 64 * 1024
     ) throws(PageServerError) {
-        let socket = try ListeningSocket(host: host, port: port)
-        self.port = socket.port
-        let fd = socket.handOn()
-        let pages = Pages(
-            routes: routes, bodyLimit: bodyLimit,
-            clients: ClientTable(limit: connectionLimit, requestNs: requestLimitNs))
-        let context = unsafe Unmanaged.passRetained(pages)
+        let socket: Int32
+        (socket, self.port) = try listeningSocket(host, port)
+        pages = Pages(routes: routes, bodyLimit: bodyLimit)
         let daemon = unsafe mhd_start(
-            fd, answerRequest, requestCompleted, connectionChanged, context.toOpaque(),
-            UInt32(clamping: connectionLimit + Self.spare), Self.answerSeconds)
+            socket, answerRequest, requestCompleted, Unmanaged.passUnretained(pages).toOpaque(),
+            UInt32(Self.connectionLimit), Self.silenceSeconds)
         guard let daemon = unsafe daemon else {
-            close(fd)
-            unsafe context.release()
+            close(socket)
             throw PageServerError(description: "the page server on \(host):\(port) could not be started")
         }
-        let turns = unsafe ServerTurns(daemon, pages)
-        self.turns = turns
-        do {
-            thread = try LoopThread(name: "pages") { loop in turns.begin(on: loop) }
-        } catch {
-            unsafe MHD_stop_daemon(daemon)
-            unsafe context.release()
-            throw PageServerError(
-                description: "the page server on \(host):\(port) could not start its thread: \(error)")
-        }
         unsafe self.daemon = daemon
-        unsafe self.context = context
     }
 
     deinit { stop() }
@@ -64,94 +45,43 @@ import Synchronization
     /// Stops listening, lets the request being answered finish, closes every connection and joins the thread.
     /// Must not be called by a handler. Calling it again does nothing.
     package func stop() {
-        guard stopped.first() else { return }
-        thread.stop()
-        thread.join()
+        guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
         // "Shutdown an HTTP daemon": closes the listening socket and all connections (microhttpd.h).
         unsafe MHD_stop_daemon(daemon)
-        unsafe context.release()
     }
 }
 
-/// What the callbacks share. Touched by the server's thread only, and by whoever stops it after that.
-final class Pages: @unchecked Sendable {
-    let routes: [Route]
-    let bodyLimit: Int
-    var clients: ClientTable
-    /// Of this turn (monotonic).
-    var nowNs: Int64 = 0
-
-    init(routes: [Route], bodyLimit: Int, clients: ClientTable) {
-        self.routes = routes
-        self.bodyLimit = bodyLimit
-        self.clients = clients
+/// Binds a TCP socket and listens on it; returns the port that the kernel chose for 0. An empty host stands for every
+/// IPv4 address.
+private func listeningSocket(_ host: String, _ port: UInt16) throws(PageServerError) -> (socket: Int32, port: UInt16) {
+    let place = host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
+    var hints = unsafe addrinfo()
+    unsafe hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE
+    unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+    var found: UnsafeMutablePointer<addrinfo>?
+    let numeric = host == "localhost" ? "127.0.0.1" : host.isEmpty ? "0.0.0.0" : host
+    guard unsafe getaddrinfo(numeric, String(port), &hints, &found) == 0, let address = unsafe found else {
+        throw PageServerError(description: "\(place) is not an address to listen on: give an IP address")
     }
-}
-
-/// Lets libmicrohttpd work whenever it has something to do, and closes the connections that have to go. It is made by
-/// one thread and touched by the server's alone from then on: that is what `@unchecked Sendable` stands for.
-@safe private final class ServerTurns: @unchecked Sendable {
-    private let daemon: OpaquePointer
-    private let pages: Pages
-    private var alarm: Alarm?
-    /// It looks at least so often. Out of descriptors, libmicrohttpd stops listening, and begins again only when it is
-    /// called after a connection was closed; nothing tells of that.
-    private static let lookEveryNs: Int64 = 500_000_000
-    /// Where nothing tells when there is something to do.
-    private static let lookOftenNs: Int64 = 50_000_000
-    private var pauseNs = ServerTurns.lookEveryNs
-
-    @unsafe init(_ daemon: OpaquePointer, _ pages: Pages) {
-        unsafe self.daemon = daemon
-        self.pages = pages
+    defer { unsafe freeaddrinfo(address) }
+    // libmicrohttpd accepts until no connection is waiting, so the socket must not block.
+    let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
+    let fd = unsafe socket(address.pointee.ai_family, type, 0)
+    var (yes, intSize): (Int32, socklen_t) = (1, socklen_t(MemoryLayout<Int32>.size))
+    var bound = sockaddr_storage()
+    var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+    let isListening = unsafe withUnsafeMutableBytes(of: &bound) { bytes in
+        unsafe setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, intSize) == 0
+            && bind(fd, address.pointee.ai_addr, address.pointee.ai_addrlen) == 0 && listen(fd, 64) == 0
+            && getsockname(fd, bytes.baseAddress!.assumingMemoryBound(to: sockaddr.self), &length) == 0
     }
-
-    func begin(on loop: Loop) {
-        // An answer to a client that is gone.
-        Signals.block([SIGPIPE])
-        alarm = Alarm(loop: loop) { [unowned self, unowned loop] in turn(loop) }
-        do {
-            _ = try unsafe loop.register(mhd_epoll(daemon), for: .readable) { [unowned self, unowned loop] _ in
-                turn(loop)
-            }
-        } catch {
-            // Only a lack of kernel memory does that.
-            pauseNs = Self.lookOftenNs
-        }
-        turn(loop)
+    guard isListening else {
+        let reason = unsafe String(cString: strerror(errno))
+        close(fd)
+        throw PageServerError(description: "cannot listen on \(place): \(reason)")
     }
-
-    private func turn(_ loop: Loop) {
-        pages.nowNs = loop.now.monotonicNs
-        _ = unsafe MHD_run(daemon)
-        for socket in pages.clients.takeOverdue(nowNs: pages.nowNs) { hangUp(socket) }
-        var nextNs = min(pages.nowNs + pauseNs, pages.clients.nextDeadlineNs ?? .max)
-        let waitMs = unsafe mhd_timeout(daemon)
-        if waitMs >= 0 { nextNs = min(nextNs, pages.nowNs + waitMs * 1_000_000) }
-        alarm?.set(atNs: nextNs)
+    // sin_port and sin6_port both follow the 16-bit family, in network order.
+    return unsafe withUnsafeBytes(of: &bound) {
+        (fd, UInt16(bigEndian: unsafe $0.load(fromByteOffset: 2, as: UInt16.self)))
     }
-}
-
-/// Makes libmicrohttpd see the end of a connection: it closes the socket itself.
-func hangUp(_ socket: Int32) { _ = shutdown(socket, Int32(SHUT_RDWR)) }
-
-/// One request under way: what of its body has come. Touched by the server's thread only.
-final class Pending {
-    var body: [UInt8] = []
-    /// More came than the limit allows; the rest is not kept.
-    var isTooLarge = false
-}
-
-/// The producer of a streamed body, alive until libmicrohttpd frees the response.
-@safe final class Producer: Sendable {
-    let next: @Sendable (UnsafeMutableRawBufferPointer) -> HTTPResponse.Step
-
-    init(_ next: @escaping @Sendable (UnsafeMutableRawBufferPointer) -> HTTPResponse.Step) { unsafe self.next = next }
-}
-
-/// Says `true` to the first who asks, on whatever thread.
-final class StopOnce: Sendable {
-    private let asked = Atomic(false)
-
-    func first() -> Bool { !asked.exchange(true, ordering: .acquiringAndReleasing) }
 }

@@ -1,4 +1,4 @@
-/// How much a log line matters; swift-log's levels, in their order.
+/// The severity of a log line: swift-log's levels, in their order.
 package enum Level: String, CaseIterable, Comparable, Sendable {
     case trace, debug, info, notice, warning, error, critical
 
@@ -19,11 +19,11 @@ package enum Level: String, CaseIterable, Comparable, Sendable {
 
 /// The part of the worker a line comes from; each can have a level of its own (`log.parts`).
 package enum Part: String, CaseIterable, Sendable {
-    /// Start, stop, signals, the configuration.
+    /// Start, stop, signals and the configuration.
     case worker
-    /// Consumers, producers, partitions, commits, and what librdkafka itself says.
+    /// Consumers, producers, partitions, commits, and librdkafka's own log.
     case kafka
-    /// What becomes of records and notifications.
+    /// Records and notifications.
     case delivery
     /// Connections to APNs and their credentials.
     case apns
@@ -41,7 +41,7 @@ package enum Part: String, CaseIterable, Sendable {
     }
 }
 
-/// The lowest level that is written, of each part.
+/// The lowest level that is written, for each part.
 package struct LevelTable: Hashable, Sendable {
     /// Four bits a part: its level's rank, so that a logger reads all of it in one atomic load.
     private(set) var bits: UInt64 = 0
@@ -67,7 +67,7 @@ package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
         case text(String)
         case integer(Int64)
         case boolean(Bool)
-        /// Written so short that it names no device.
+        /// Shortened so that it identifies no device.
         case token(ShortToken)
     }
 
@@ -77,7 +77,7 @@ package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
         pairs = elements.map { (name: $0.0, value: $0.1) }
     }
 
-    /// Without what counted from the line's own time (`retry_in_ms`), for a line that is written later.
+    /// The fields without those that count from the line's own time (`retry_in_ms`), for a line that is written later.
     var withoutCountdowns: Fields {
         var fields = self
         fields.pairs.removeAll { $0.name.description.hasPrefix("retry_in") }
@@ -104,18 +104,16 @@ package struct ShortToken: Hashable, Sendable, CustomStringConvertible {
     /// Eight digits of a token of 32 and more, a quarter of a shorter one; a byte that is no ASCII letter or digit
     /// becomes `?`.
     package init(_ token: some Collection<UInt8>) {
-        let shown = token.prefix(min(8, token.count / 4))
-        description =
-            String(
-                shown.map { byte in
-                    let scalar = Unicode.Scalar(byte)
-                    return scalar.properties.isASCIIHexDigit || scalar.isASCIILetter ? Character(scalar) : "?"
-                }) + "…"
+        let shown = token.prefix(min(8, token.count / 4)).map { byte -> Character in
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "a")...UInt8(ascii: "z"):
+                Character(Unicode.Scalar(byte))
+            default: "?"
+            }
+        }
+        description = String(shown) + "…"
     }
 
     package init(_ token: String) { self.init(token.utf8) }
-}
-
-extension Unicode.Scalar {
-    fileprivate var isASCIILetter: Bool { ("a"..."z").contains(self) || ("A"..."Z").contains(self) }
 }

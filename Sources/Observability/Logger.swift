@@ -3,24 +3,24 @@ import Synchronization
 
 /// Writes log lines; any thread may use it.
 ///
-/// A line that is not to be written costs one atomic load: its fields are not even made. A line at `warning` and above
-/// is written at most once in ten seconds for the same part, message and subject; the next says how many were left out
-/// (`repeated`), and when they came. Lower levels are limited in this way only when they name a subject.
+/// A line below its part's level costs one atomic load: its fields are not even made. A line at `warning` and above
+/// is written at most once in ten seconds for the same part, message and subject; the next one has the number of those
+/// left out (`repeated`), and when they came. Lower levels are limited in this way only when they name a subject.
 ///
-/// What the sink does not take is lost; the next line that it takes comes after one that says how many were, and since
-/// when.
+/// Lines that the sink does not take are lost. Before the next line that it takes, the logger writes how many were
+/// lost, and since when.
 package final class Logger: Sendable {
     private struct State {
         var limit = RepeatLimit()
         var line: [UInt8] = []
-        /// Lines that the sink did not take and of which none tells yet, and the time of the first.
+        /// Lost lines that were not reported yet, and the time of the first.
         var lost = 0
         var lostSinceMs: Int64 = 0
     }
 
     private static let lostCount = Atomic(0)
 
-    /// Lines of all loggers that their sinks did not take, since the process began. Any thread.
+    /// Lost lines of all loggers since the process began. Any thread.
     package static var linesLost: Int { lostCount.load(ordering: .relaxed) }
 
     private let levels: Atomic<UInt64>
@@ -29,7 +29,7 @@ package final class Logger: Sendable {
     private let clock: @Sendable () -> (monotonicNs: Int64, wallMs: Int64)
     private let state = Mutex(State())
 
-    /// `clock` is asked once a line that is written.
+    /// - Parameter clock: is read once for each line that is written.
     package init(
         levels: LevelTable = LevelTable(), format: LineFormat = .text,
         sink: any LogSink = DescriptorSink.standardError,
@@ -41,6 +41,10 @@ package final class Logger: Sendable {
         self.clock = clock
     }
 
+    package static let systemClock: @Sendable () -> (monotonicNs: Int64, wallMs: Int64) = {
+        (DescriptorSink.monotonicNs, Timestamp.now().wallMs)
+    }
+
     /// Takes effect for the next line of any thread.
     package func setLevels(_ table: LevelTable) {
         levels.store(table.bits, ordering: .relaxed)
@@ -50,70 +54,65 @@ package final class Logger: Sendable {
         LevelTable(bits: levels.load(ordering: .relaxed)).writes(level, of: part)
     }
 
-    /// `subject` tells like events apart for the limit (an app, a host); it is not written.
+    /// - Parameter subject: tells like events apart for the limit (an app, a host); it is not written.
     package func log(
         _ level: Level, _ part: Part, _ message: StaticString, about subject: String? = nil,
         _ fields: @autoclosure () -> Fields = [:]
     ) {
         guard writes(level, of: part) else { return }
-        let now = clock()
-        let line = Line(
-            wallMs: now.wallMs, level: level, part: part, message: message, fields: fields(), repeated: 0)
-        let isLimited = level >= .warning || subject != nil
-        state.withLock { state in
-            guard isLimited else { return write(line, &state) }
-            if let line = state.limit.admit(line, about: subject ?? "", nowNs: now.monotonicNs) {
-                write(line, &state)
-            }
-        }
+        submit(level, part, message, fields(), about: subject ?? (level >= .warning ? "" : nil), isReminder: false)
     }
 
-    /// A warning of something that lasts. That it is said again is nothing that happened again, so none is counted as
-    /// left out.
+    /// Warns of a condition that lasts. Nothing happened again, so a reminder is not counted as left out.
     ///
-    /// - Parameter subject: it is written where no line like it was within ten seconds; `nil`: always, for the caller
-    ///   keeps a pace of its own.
+    /// - Parameter subject: limits the reminder to one in ten seconds. Without one it is always written, for callers
+    ///   that keep a pace of their own.
     package func remind(
         _ part: Part, _ message: StaticString, about subject: String? = nil, _ fields: @autoclosure () -> Fields = [:]
     ) {
         guard writes(.warning, of: part) else { return }
+        submit(.warning, part, message, fields().withoutCountdowns, about: subject, isReminder: true)
+    }
+
+    private func submit(
+        _ level: Level, _ part: Part, _ message: StaticString, _ fields: Fields, about subject: String?,
+        isReminder: Bool
+    ) {
         let now = clock()
-        let line = Line(
-            wallMs: now.wallMs, level: .warning, part: part, message: message, fields: fields().withoutCountdowns,
-            repeated: 0)
+        let line = Line(wallMs: now.wallMs, level: level, part: part, message: message, fields: fields)
         state.withLock { state in
             guard let subject else { return write(line, &state) }
-            if let line = state.limit.admit(line, about: subject, nowNs: now.monotonicNs, isReminder: true) {
+            if let line = state.limit.admit(line, about: subject, nowNs: now.monotonicNs, isReminder: isReminder) {
                 write(line, &state)
             }
         }
     }
 
-    /// Writes what was left out and has had no successor for ten seconds; call it every few seconds. `all`: at the end.
+    /// Writes what was left out and has had no successor for ten seconds, or with `all` at the end all of it. To be
+    /// called every few seconds.
     package func writeLeftOut(all: Bool = false) {
         let now = clock()
         state.withLock { state in
             for line in state.limit.overdue(nowNs: now.monotonicNs, nowMs: now.wallMs, all: all) {
                 write(line, &state)
             }
-            _ = tellLost(&state, wallMs: now.wallMs)
+            _ = reportLost(&state, wallMs: now.wallMs)
         }
     }
 
     private func write(_ line: Line, _ state: inout State) {
-        if tellLost(&state, wallMs: line.wallMs), put(line, &state) { return }
+        if reportLost(&state, wallMs: line.wallMs), put(line, &state) { return }
         if state.lost == 0 { state.lostSinceMs = line.wallMs }
         state.lost += 1
         Self.lostCount.wrappingAdd(1, ordering: .relaxed)
     }
 
-    /// False: the sink still takes nothing.
-    private func tellLost(_ state: inout State, wallMs: Int64) -> Bool {
+    /// Returns false if the sink still takes nothing.
+    private func reportLost(_ state: inout State, wallMs: Int64) -> Bool {
         guard state.lost > 0 else { return true }
         let line = Line(
             wallMs: wallMs, level: .warning, part: .worker, message: "log lines were lost, since they were not taken",
-            fields: ["lines": .count(state.lost), "since": .text(Timestamp(wallMs: state.lostSinceMs).text)],
-            repeated: 0)
+            fields: ["lines": .count(state.lost), "since": .text(Timestamp(wallMs: state.lostSinceMs).text)])
         guard put(line, &state) else { return false }
         state.lost = 0
         return true
@@ -123,12 +122,6 @@ package final class Logger: Sendable {
         state.line.removeAll(keepingCapacity: true)
         line.write(as: format, to: &state.line)
         return sink.write(state.line)
-    }
-
-    package static let systemClock: @Sendable () -> (monotonicNs: Int64, wallMs: Int64) = {
-        var time = timespec()
-        unsafe clock_gettime(CLOCK_MONOTONIC, &time)
-        return (Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec), Timestamp.now().wallMs)
     }
 }
 

@@ -1,4 +1,4 @@
-/// Metrics as Prometheus reads them: the text exposition format, version 0.0.4.
+/// Metrics in Prometheus's text exposition format, version 0.0.4.
 ///
 /// A family is begun once, its samples follow it:
 /// ```swift
@@ -18,18 +18,18 @@ package struct PrometheusText: Sendable {
 
     package init() {}
 
-    /// Begins a metric: `help` is one line for people.
+    /// Begins a metric; `help` is one line.
     package mutating func family(_ name: StaticString, _ kind: Kind, _ help: StaticString) {
         self.name = name.description
         text += "# HELP \(name) \(help)\n# TYPE \(name) \(kind.rawValue)\n"
     }
 
     package mutating func sample(_ labels: Labels, _ value: Int) {
-        write(suffix: "", labels, extra: nil, "\(value)")
+        write(labels, "\(value)")
     }
 
     package mutating func sample(_ labels: Labels, _ value: Double) {
-        write(suffix: "", labels, extra: nil, Self.number(value))
+        write(labels, Self.number(value))
     }
 
     package mutating func sample(_ value: Int) { sample([:], value) }
@@ -37,53 +37,34 @@ package struct PrometheusText: Sendable {
     package mutating func sample(_ value: Double) { sample([:], value) }
 
     /// - Parameters:
-    ///   - buckets: upper bounds, ascending, and how many were at or below each and above the one before.
-    ///   - above: how many were above the last bound.
-    ///   - sum: of all values, in the bounds' unit.
+    ///   - buckets: ascending upper bounds, each with the number of values at or below it and above the one before.
+    ///   - above: the number of values above the last bound.
+    ///   - sum: the sum of all values, in the bounds' unit.
     package mutating func histogram(
         _ labels: Labels = [:], buckets: some Sequence<(bound: Double, count: Int)>, above: Int, sum: Double
     ) {
         var total = 0
         for (bound, count) in buckets {
             total += count
-            write(suffix: "_bucket", labels, extra: Self.number(bound), "\(total)")
+            write(labels, suffix: "_bucket", bound: Self.number(bound), "\(total)")
         }
         total += above
-        write(suffix: "_bucket", labels, extra: "+Inf", "\(total)")
-        write(suffix: "_sum", labels, extra: nil, Self.number(sum))
-        write(suffix: "_count", labels, extra: nil, "\(total)")
+        write(labels, suffix: "_bucket", bound: "+Inf", "\(total)")
+        write(labels, suffix: "_sum", Self.number(sum))
+        write(labels, suffix: "_count", "\(total)")
     }
 
-    private mutating func write(suffix: String, _ labels: Labels, extra bound: String?, _ value: String) {
-        text += name
-        text += suffix
-        if !labels.isEmpty || bound != nil {
-            text += "{"
-            var isFirst = true
-            for (label, value) in labels {
-                if !isFirst { text += "," }
-                isFirst = false
-                text += "\(label)=\"\(Self.escaped(value))\""
-            }
-            if let bound { text += "\(isFirst ? "" : ",")le=\"\(bound)\"" }
-            text += "}"
-        }
-        text += " \(value)\n"
+    private mutating func write(_ labels: Labels, suffix: String = "", bound: String? = nil, _ value: String) {
+        var pairs = labels.map { "\($0)=\"\(Self.escaped($1))\"" }
+        if let bound { pairs.append("le=\"\(bound)\"") }
+        text += name + suffix + (pairs.isEmpty ? "" : "{\(pairs.joined(separator: ","))}") + " \(value)\n"
     }
 
-    /// A label's value: backslash, quote and line feed are escaped.
+    private static let escapes: [Unicode.Scalar: String] = ["\\": "\\\\", "\"": "\\\"", "\n": "\\n"]
+
     private static func escaped(_ value: String) -> String {
-        guard value.utf8.contains(where: { $0 == 0x5C || $0 == 0x22 || $0 == 0x0A }) else { return value }
-        var result = ""
-        for character in value.unicodeScalars {
-            switch character {
-            case "\\": result += "\\\\"
-            case "\"": result += "\\\""
-            case "\n": result += "\\n"
-            default: result.unicodeScalars.append(character)
-            }
-        }
-        return result
+        guard value.unicodeScalars.contains(where: { escapes[$0] != nil }) else { return value }
+        return value.unicodeScalars.map { escapes[$0] ?? String($0) }.joined()
     }
 
     private static func number(_ value: Double) -> String {

@@ -17,7 +17,7 @@ struct SourceRecord {
 struct ReplayItem {
     enum Kind {
         /// The notification of a result, to be fetched.
-        case notification(ReplayWish)
+        case notification(ReplayRequest)
         /// The record that a dead letter has.
         case letter(OwnedRecord)
         /// A record that its dead letter has only in part, to be fetched.
@@ -43,7 +43,7 @@ struct ReplayItem {
     }
 
     var place: String {
-        if case .notification(let wish) = kind { return "\(log)/\(offset)/\(wish.index)" }
+        if case .notification(let request) = kind { return "\(log)/\(offset)/\(request.index)" }
         return "\(log)/\(offset)"
     }
 }
@@ -180,7 +180,7 @@ struct Gatherer {
         guard order.selection.matches(result) else { return nil }
         let request = result.request
         let log = TopicPartition(request.topic, request.partition)
-        var item = Self.item(record, log, request.offset, .notification(ReplayWish(result)))
+        var item = Self.item(record, log, request.offset, .notification(ReplayRequest(result)))
         let row = ReplayTally.Row(
             topic: log.topic, app: result.app, outcome: result.outcome, reason: result.reason?.rawValue)
         let place = Request(

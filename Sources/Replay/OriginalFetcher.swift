@@ -197,10 +197,10 @@ final class OriginalFetcher {
             headers.withUnsafeBufferPointer { headers in
                 let place = RequestPlace(
                     topic: UnsafeRawBufferPointer(topic), partition: log.partition, offset: offset, index: 0)
-                var results: [(item: ReplayItem, wish: ReplayWish)] = []
+                var results: [(item: ReplayItem, request: ReplayRequest)] = []
                 for item in items {
                     switch item.kind {
-                    case .notification(let wish): results.append((item, wish))
+                    case .notification(let request): results.append((item, request))
                     case .truncatedLetter(let mark) where mark.fits(value, timestampMs: timestampMs):
                         let made = writer.whole(
                             key: key, value: value, headers: headers, place: place, as: order.whole(log.topic))
@@ -209,10 +209,10 @@ final class OriginalFetcher {
                     }
                 }
                 guard !results.isEmpty else { return }
-                results.sort { $0.wish.index < $1.wish.index }
+                results.sort { $0.request.index < $1.request.index }
                 writer.write(
                     key: key, value: value, headers: headers, timestampMs: timestampMs, place: place,
-                    wishes: results.map(\.wish), nowMs: LoopTime.read().wallMs, expiredToo: order.expiredToo
+                    requests: results.map(\.request), nowMs: LoopTime.read().wallMs, expiredToo: order.expiredToo
                 ) { note($1, results[$0].item) }
             }
         }

@@ -30,7 +30,7 @@ package struct ReplaySelection: Hashable, Sendable {
         package var description: String { "\(topic)/\(partition)/\(offset)" + (index.map { "/\($0)" } ?? "") }
 
         /// - Parameter index: `nil` for a dead letter, which stands for the whole record.
-        func fits(_ topic: String, _ partition: Int32, _ offset: Int64, index: Int32?) -> Bool {
+        package func fits(_ topic: String, _ partition: Int32, _ offset: Int64, index: Int32?) -> Bool {
             self.offset == offset && self.partition == partition && self.topic == topic
                 && (self.index == nil || index == nil || self.index == index)
         }

@@ -1,10 +1,13 @@
+import CFloors
 import CNghttp2
 import COpenSSL
 import Glibc
+import Kafka
+import TLS
 
-// What must not be measured in Python is in this program: the parts of the worker in memory, the floors and the
-// servers. The commands that people use, `apns-bench [OPTIONS]` and `apns-bench guard`, are the Python beside this
-// file, which starts this program again for each process that it measures.
+// This program contains what must not be measured in Python: the parts of the worker in memory, and the floors. The
+// commands that people use, `apns-bench [OPTIONS]` and `apns-bench guard`, are the Python beside this file, which starts
+// this program again for each process that it measures.
 
 signal(SIGPIPE, SIG_IGN)
 exit(run(Array(CommandLine.arguments.dropFirst())))
@@ -14,28 +17,61 @@ private func run(_ words: [String]) -> Int32 {
     do {
         switch words.first {
         case "part": try PartCommand.run(rest)
-        case "send-floor": say("\(try SendFloor(rest).run())\n")
-        case "kafka-floor": say("\(try KafkaFloor(rest).run())\n")
-        case "probe-server": try runProbeServer(rest.first ?? "")
-        case "gateway-sink": try runSinkServer(rest.first ?? "")
+        case "send-floor": say("\(try sendFloor(rest))\n")
+        case "kafka-floor": say("\(try kafkaFloor(rest))\n")
         case "certificates": try writeCertificates(to: rest.first ?? "")
-        case "versions": say(versions())
+        case "versions":
+            say("nghttp2 \(String(cString: nghttp2_version(0).pointee.version_str))\n")
+            say("openssl \(String(cString: OpenSSL_version(OPENSSL_VERSION_STRING)))\n")
         default: try becomeDriver(words)
         }
         return 0
     } catch {
-        complain("apns-bench: \(error)")
+        "apns-bench: \(error)\n".withCString { _ = write(STDERR_FILENO, $0, strlen($0)) }
         return 1
     }
 }
 
-/// The libraries that decide how many instructions a part takes.
-private func versions() -> String {
-    """
-    nghttp2 \(String(cString: nghttp2_version(0).pointee.version_str))
-    openssl \(String(cString: OpenSSL_version(OPENSSL_VERSION_STRING)))
+/// `send-floor PORT AUTHORITY CONNECTIONS COUNT DEVICES`
+private func sendFloor(_ words: [String]) throws -> Int64 {
+    let numbers = words.map { Int32($0) ?? 0 }
+    guard numbers.count == 5 else { throw BenchFailure("send-floor takes five arguments") }
+    let tokens = PartInputs.tokens(Int(numbers[4])).map { String(decoding: $0, as: UTF8.self) }.joined()
+    return send_floor(
+        numbers[0], words[1], numbers[2], Int64(numbers[3]), tokens, numbers[4], Traffic.payload(0),
+        Traffic.authorization, Traffic.bundleID)
+}
 
-    """
+/// `kafka-floor SERVERS REQUESTS RESULTS PARTITIONS COUNT`
+private func kafkaFloor(_ words: [String]) throws -> Int64 {
+    guard words.count == 5, let partitions = Int32(words[3]), let count = Int64(words[4]) else {
+        throw BenchFailure("kafka-floor takes five arguments")
+    }
+    // The worker's own properties, so that both wait and compress alike.
+    let properties =
+        ProducerSettings(cluster: ClusterSettings(bootstrapServers: words[0])).all
+        .filter { $0.name != "log.queue" }.flatMap { [$0.name, $0.value] } + ["log_level", "0"]
+    var texts = properties.map { UnsafePointer(strdup($0)) }
+    return kafka_floor(words[0], words[1], words[2], partitions, count, &texts, Int32(texts.count))
+}
+
+/// `certificates DIRECTORY` writes certificates of a server and of a client of the binary protocol, and a key that the
+/// worker signs its provider tokens with.
+private func writeCertificates(to directory: String) throws {
+    let authority = try CertificateAuthority(commonName: "apns-bench")
+    let server = try authority.issueServer()
+    let client = try authority.issueClient(bundleID: Traffic.bundleID)
+    for (name, text) in [
+        ("ca.pem", authority.certificatePEM), ("server.pem", server.certificatePEM), ("server.key", server.keyPEM),
+        ("client.pem", client.certificatePEM), ("client.key", client.keyPEM),
+        ("AuthKey.p8", try SelfSigned.privateKey()),
+    ] {
+        guard let stream = fopen("\(directory)/\(name)", "we") else {
+            throw BenchFailure("\(directory)/\(name) cannot be written: \(String(cString: strerror(errno)))")
+        }
+        defer { fclose(stream) }
+        fputs(text, stream)
+    }
 }
 
 /// Replaces this process by the driver. `APNS_BENCH` tells it where this program is.
@@ -45,10 +81,9 @@ private func becomeDriver(_ words: [String]) throws {
     guard access(driver, R_OK) == 0 else {
         throw BenchFailure("\(driver) is not there: build apns-bench in the checkout that it runs in")
     }
-    var path = [CChar](repeating: 0, count: Int(PATH_MAX))
-    let count = readlink("/proc/self/exe", &path, path.count - 1)
-    setenv("APNS_BENCH", String(decoding: path[..<max(0, count)].map { UInt8(bitPattern: $0) }, as: UTF8.self), 1)
-    // Debian's own Python has confluent-kafka (`Docker/setup`); another that comes first on PATH may not.
+    guard let program = realpath("/proc/self/exe", nil) else { throw BenchFailure("/proc is not mounted") }
+    setenv("APNS_BENCH", program, 1)
+    // Debian's own Python has confluent-kafka (`Docker/setup`); another one that comes first on PATH may not.
     let python = getenv("APNS_WORKER_PYTHON").map { String(cString: $0) } ?? "/usr/bin/python3"
     let rest = words.first == "guard" ? Array(words.dropFirst()) : words
     var arguments = ([python, driver] + rest).map { strdup($0) } + [nil]

@@ -1,72 +1,86 @@
 import Configuration
+import Worker
 
-/// A command of `apns-worker`: its name, its line in the help, and what it does.
+/// A command of `apns-worker`: its name, its line in the help, and its function.
 struct Command: Sendable {
     var name: String
     var summary: String
-    var run: @Sendable ([String]) -> ExitCode
+    /// Gets the arguments after the command's name.
+    var run: @Sendable ([String]) throws -> ExitCode
 
     /// In the order of the help.
     static let all: [Command] = [
         Command(name: "run", summary: "the worker: from Kafka to APNs and back", run: runWorker),
         Command(name: "check", summary: "validate the configuration and reach Kafka and APNs", run: checkConfiguration),
-        Command(name: "send", summary: "one notification from the command line, and what became of it", run: send),
+        Command(name: "send", summary: "send one notification and print what became of it", run: send),
         Command(
             name: "channels", summary: "make, list, read and delete the channels of broadcasts", run: manageChannels),
         Command(name: "tail", summary: "follow results, dead tokens or dead letters", run: tail),
-        Command(name: "replay", summary: "ask again for what failed, by its results or dead letters", run: replay),
-        Command(
-            name: "feedback", summary: "read the binary protocol's feedback service once", run: readFeedback),
+        Command(name: "replay", summary: "request failed notifications again", run: replay),
+        Command(name: "feedback", summary: "read the binary protocol's feedback service once", run: readFeedback),
         Command(name: "schema", summary: "print the JSON Schema of a record", run: printSchema),
         Command(name: "demo", summary: "everything in one process, with live progress and a summary", run: runDemo),
         Command(name: "simulate", summary: "an APNs server for tests, with every fault on demand", run: simulate),
     ]
 
-    /// Does what the arguments (without the program's name) say.
+    /// Runs the command that the arguments (without the program's name) begin with.
     static func dispatch(_ arguments: [String]) -> ExitCode {
-        guard let first = arguments.first else {
+        switch arguments.first {
+        case nil:
             complain("apns-worker: which command? One of \(names) (see apns-worker --help)")
             return .wrongUsage
-        }
-        if let command = all.first(where: { $0.name == first }) { return command.run(Array(arguments.dropFirst())) }
-        switch first {
-        case "--version", "-V", "version":
-            say("apns-worker \(version)\n")
-            return .fine
+        case "--version", "-V", "version": say("apns-worker \(version)\n")
         case "--help", "-h", "help":
-            if arguments.count > 1 {
-                guard let command = all.first(where: { $0.name == arguments[1] }) else { return unknown(arguments[1]) }
-                return command.run(["--help"])
+            guard arguments.count > 1 else {
+                say(help)
+                return .fine
             }
-            say(help)
-            return .fine
-        default: return unknown(first)
+            return dispatch([arguments[1], "--help"])
+        case let word?:
+            if let command = all.first(where: { $0.name == word }) { return command.end(Array(arguments.dropFirst())) }
+            let suggestion =
+                nearest(to: word, among: all.map(\.name)).map { "did you mean \($0)?" } ?? "expected one of \(names)"
+            complain("apns-worker: there is no command \(printable(word)); \(suggestion) (see apns-worker --help)")
+            return .wrongUsage
         }
+        return .fine
     }
 
-    private static func unknown(_ word: String) -> ExitCode {
-        let suggestion =
-            nearest(to: word, among: all.map(\.name)).map { "did you mean \($0)?" } ?? "expected one of \(names)"
-        complain("apns-worker: there is no command \(printable(word)); \(suggestion) (see apns-worker --help)")
-        return .wrongUsage
+    /// Runs the command and prints the error that ends it.
+    private func end(_ arguments: [String]) -> ExitCode {
+        do {
+            return try run(arguments)
+        } catch let exit as Exit {
+            for line in exit.lines { complain(line) }
+            return exit.code
+        } catch let error as UsageError {
+            complain("apns-worker \(name): \(error) (see apns-worker \(name) --help)")
+            return .wrongUsage
+        } catch let error as ConfigurationError {
+            for line in error.lines { complain(line) }
+            return .wrongConfiguration
+        } catch let error as StartFailure {
+            for line in error.lines { complain(line) }
+            return error.isPassing ? .failed : .wrongConfiguration
+        } catch {
+            complain("apns-worker \(name): \(error)")
+            return .failed
+        }
     }
 
     private static var names: String { all.map(\.name).joined(separator: ", ") }
 
     private static var help: String {
         let width = all.map(\.name.count).max() ?? 0
-        let commands = all.map { command in
-            "  \(command.name)\(String(repeating: " ", count: width - command.name.count))  \(command.summary)\n"
-        }
         return """
             Usage: apns-worker COMMAND [OPTIONS]
 
             Sends push notifications from a Kafka topic to Apple's APNs and publishes a result for each.
 
             Commands:
-            \(commands.joined())
+            \(all.map { "  \(padded($0.name, to: width))  \($0.summary)\n" }.joined())
               --version, -V  print the version
-              --help, -h     print this; apns-worker COMMAND --help tells a command's options
+              --help, -h     print this; apns-worker COMMAND --help lists a command's options
 
             Exit codes: 0 fine, 1 failed, 64 wrong usage, 78 wrong configuration.
 
@@ -74,35 +88,16 @@ struct Command: Sendable {
     }
 }
 
-/// The text with spaces behind it, up to a width.
-func padded(_ text: String, to width: Int) -> String {
-    text + String(repeating: " ", count: max(0, width - text.count))
-}
-
-/// A word of the command line, fit for one line.
-func printable(_ word: String) -> String {
-    "\""
-        + String(
-            word.prefix(60).map {
-                $0.isASCII && ($0.isLetter || $0.isNumber || $0.isPunctuation || $0.isSymbol) ? $0 : "?"
-            }) + "\""
-}
-
-/// Text that others wrote, on one line of a terminal: no control characters, at most `limit` characters.
-func printable(_ text: String, limit: Int) -> String {
-    var line = ""
-    for scalar in text.unicodeScalars.prefix(limit) {
-        let isControl =
-            scalar.value < 0x20 || (0x7F...0x9F).contains(scalar.value) || [0x2028, 0x2029].contains(scalar.value)
-        line.unicodeScalars.append(isControl ? " " : scalar)
-    }
-    return text.unicodeScalars.count > limit ? line + "…" : line
-}
-
-/// How the process ends; 64 and 78 as in sysexits.h.
+/// The exit codes; 64 and 78 as in sysexits.h.
 enum ExitCode: Int32 {
     case fine = 0
     case failed = 1
     case wrongUsage = 64
     case wrongConfiguration = 78
+}
+
+/// Ends a command early: the lines to print on standard error, and the exit code.
+struct Exit: Error {
+    var code: ExitCode
+    var lines: [String] = []
 }

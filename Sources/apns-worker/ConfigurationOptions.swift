@@ -4,7 +4,7 @@ import PushRecords
 import TLS
 import Worker
 
-/// Where `run` and `check` find their configuration: a file, or flags for one app.
+/// The configuration of `run` and `check`: a file, or flags for one app.
 struct ConfigurationOptions {
     var file: String?
     var app = AppFlags()
@@ -20,64 +20,55 @@ struct ConfigurationOptions {
             .init(
                 "config", "c", value: "FILE", to: \.file,
                 "The configuration, a YAML file; takes the place of the flags for one app."),
-            .init("bootstrap-servers", value: "LIST", "Kafka brokers, host:port with commas between.") {
-                $0.app.bootstrapServers = $1
-            },
-            .init("environment", value: "NAME", "production (default) or development.") { $0.app.environment = $1 },
-        ] + (AppFlags.keyOptions + [AppFlags.bundleIDOption] + AppFlags.serverOptions).map { $0.within(\.app) } + [
-            .init("keylog", value: "FILE", to: \.keyLog, keyLogHelp)
-        ]
+            .init(
+                "bootstrap-servers", value: "LIST", to: \.app.bootstrapServers,
+                "Kafka brokers, host:port with commas between."),
+            .init("environment", value: "NAME", to: \.app.environment, "production (default) or development."),
+        ] + AppFlags.options.map { $0.within(\.app) } + [.init("keylog", value: "FILE", to: \.keyLog, keyLogHelp)]
 
-    /// The checked configuration, as it is now. Throws all that is wrong with it.
+    /// Reads and checks the configuration.
     func read() throws(ConfigurationError) -> LoadedConfiguration {
         if let file { try WorkerConfiguration.load(file: file) } else { try WorkerConfiguration.load(flags: app) }
-    }
-
-    /// The checked configuration, or the exit after all that is wrong with it has been printed.
-    func load(command: String) -> Result<LoadedConfiguration, Exit> {
-        guard file != nil || app != AppFlags() else {
-            complain("\(command): needs --config FILE, or flags for one app (see \(command) --help)")
-            return .failure(Exit(code: .wrongUsage))
-        }
-        guard file == nil || app == AppFlags() else {
-            complain("\(command): give either --config or the flags for one app, not both (see \(command) --help)")
-            return .failure(Exit(code: .wrongUsage))
-        }
-        return checked { () throws(ConfigurationError) in try read() }
     }
 }
 
 extension AppFlags {
     static let keyOptions: [OptionTable<Self>.Option] = [
-        .init("key-file", value: "FILE", "Instead of a configuration: the signing key from Apple (.p8).") {
-            $0.keyFile = $1
-        },
-        .init("key-id", value: "ID", "The signing key's 10-character id.") { $0.keyID = $1 },
-        .init("team-id", value: "ID", "The team's 10-character id.") { $0.teamID = $1 },
-    ]
-
-    static let bundleIDOption = OptionTable<Self>.Option(
-        "bundle-id", value: "ID", "The app's bundle id; may be given more than once."
-    ) { $0.bundleIDs.append($1) }
-
-    static let serverOptions: [OptionTable<Self>.Option] = [
-        .init("host", value: "HOST", "An APNs server other than Apple's, such as the simulator's.") { $0.host = $1 },
-        .init("port", value: "PORT", "Its port (default 443).") { $0.port = $1 },
-        caFileOption,
+        .init(
+            "key-file", value: "FILE", to: \.keyFile, "Instead of a configuration: the signing key from Apple (.p8)."),
+        .init("key-id", value: "ID", to: \.keyID, "The signing key's 10-character id."),
+        .init("team-id", value: "ID", to: \.teamID, "The team's 10-character id."),
     ]
 
     static let caFileOption = OptionTable<Self>.Option(
-        "ca-file", value: "FILE", "Certificates (PEM) that may sign for it; default: the system's."
-    ) { $0.caFile = $1 }
+        "ca-file", value: "FILE", to: \.caFile, "Certificates (PEM) that may sign for it; default: the system's.")
 
-    /// The configuration of a command that reaches Apple without Kafka: the file, or these flags.
-    func loaded(_ file: String?, _ environment: PushEnvironment?) throws(ConfigurationError) -> LoadedConfiguration {
-        if let file { return try WorkerConfiguration.load(file: file) }
+    /// The flags of an app that sends.
+    static let options: [OptionTable<Self>.Option] =
+        keyOptions + [
+            .init(
+                "bundle-id", value: "ID", each: \.bundleIDs, OptionValue.text,
+                "The app's bundle id; may be given more than once."),
+            .init("host", value: "HOST", to: \.host, "An APNs server other than Apple's, such as the simulator's."),
+            .init("port", value: "PORT", to: \.port, "Its port (default 443)."), caFileOption,
+        ]
+
+    /// Throws unless either a file or flags are given.
+    func requireEither(_ file: String?) throws(UsageError) {
+        if file == nil, self == AppFlags() { throw UsageError("needs --config FILE, or flags for one app") }
+        if file != nil, self != AppFlags() {
+            throw UsageError("give either --config or the flags for one app, not both")
+        }
+    }
+
+    /// Loads the configuration of a command that reaches Apple without Kafka: the file, or these flags.
+    func load(_ file: String?, _ environment: PushEnvironment?) throws(ConfigurationError) -> WorkerConfiguration {
+        if let file { return try WorkerConfiguration.load(file: file).configuration }
         var flags = self
-        // A configuration names brokers, which such a command does not ask.
+        // A configuration names brokers, which such a command does not use.
         flags.bootstrapServers = "localhost:9092"
         flags.environment = environment?.text.description
-        return try WorkerConfiguration.load(flags: flags)
+        return try WorkerConfiguration.load(flags: flags).configuration
     }
 }
 
@@ -91,40 +82,19 @@ func parsedEnvironment(_ text: String) throws(UsageError) -> PushEnvironment {
 let keyLogHelp =
     "Append the secrets of TLS connections to APNs to FILE in NSS key log format, with which Wireshark decrypts a capture of them."
 
-/// Starts the key log that `--keylog` asks for.
-///
-/// - Returns: the exit after it was said why it cannot be written, or `nil` if all is well.
-func startKeyLog(_ path: String?, command: String) -> ExitCode? {
-    guard let path else { return nil }
+/// Starts the key log of `--keylog`.
+func startKeyLog(_ path: String?) throws(CommandFailure) {
+    guard let path else { return }
     do throws(TLSError) {
         try KeyLog.start(path)
-        return nil
     } catch {
-        complain("\(command): \(error.text)")
-        return .failed
+        throw CommandFailure(error.text)
     }
 }
 
-/// The checked configuration, or the exit after all that is wrong with it has been printed.
-func checked(
-    _ read: () throws(ConfigurationError) -> LoadedConfiguration
-) -> Result<LoadedConfiguration, Exit> {
-    do throws(ConfigurationError) {
-        return .success(try read())
-    } catch {
-        for line in error.lines { complain(line) }
-        return .failure(Exit(code: .wrongConfiguration))
-    }
-}
-
-/// The configuration of a file and its Kafka, or the exit after all that is wrong with them has been printed.
-func loaded(_ file: String) -> Result<(WorkerConfiguration, ClusterSettings), Exit> {
-    checked { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) }.flatMap { loaded in
-        do throws(StartFailure) {
-            return .success((loaded.configuration, try loaded.configuration.cluster()))
-        } catch {
-            for line in error.lines { complain(line) }
-            return .failure(Exit(code: .wrongConfiguration))
-        }
-    }
+/// Loads the configuration that `--config` names, and its Kafka.
+func loaded(_ file: String?) throws -> (WorkerConfiguration, ClusterSettings) {
+    guard let file else { throw UsageError("needs --config FILE") }
+    let configuration = try WorkerConfiguration.load(file: file).configuration
+    return (configuration, try configuration.cluster())
 }

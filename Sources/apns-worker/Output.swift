@@ -2,46 +2,45 @@ import Glibc
 import Observability
 import Synchronization
 
-/// Where commands print. What cannot be written is told once, and then the command has failed, whatever it did: nobody
-/// may take a cut file for a whole one. Who reads a pipe may leave, though (`| head`).
+/// Standard output. A failed write is reported once, and then the command has failed, so that a truncated file is not
+/// taken for a complete one. A pipe that its reader closed (`| head`) is no failure.
 enum Output {
     private static let hasFailed = Atomic(false)
 
-    /// Keeps what the process opens from standing where output goes: a descriptor that came closed (`>&-`) is opened so
-    /// that to write there fails as it did. On the main thread, before anything is opened.
+    /// Opens the standard descriptors that came closed (`>&-`), so that no file of the process takes their place and a
+    /// write fails as it did. Call it on the main thread, before anything is opened.
     static func keepDescriptors() {
         for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] where fcntl(descriptor, F_GETFD) < 0 {
-            // The lowest that is free is taken.
+            // open(2) takes the lowest free descriptor.
             _ = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY)
         }
     }
 
-    /// Text on standard output; whether to go on: false where nobody listens any more, or it cannot be written.
+    /// Writes a text; returns false if its reader is gone, or it cannot be written.
     static func print(_ text: String) -> Bool {
         let code = writeAll(text, to: STDOUT_FILENO)
-        if code == 0 { return true }
-        if code != EPIPE, !hasFailed.exchange(true, ordering: .relaxed) {
+        if code != 0, code != EPIPE, !hasFailed.exchange(true, ordering: .relaxed) {
             complain("apns-worker: the output cannot be written: \(String(cString: strerror(code)))")
         }
-        return false
+        return code == 0
     }
 
-    /// How the process ends, of how its command did.
+    /// Returns how the process ends after its command ended with this code.
     static func ending(_ code: ExitCode) -> ExitCode {
         code == .fine && hasFailed.load(ordering: .relaxed) ? .failed : code
     }
 }
 
-/// One line on standard error that says what to do.
+/// Writes a line on standard error.
 func complain(_ line: String) {
     _ = writeAll(namesOnce(line) + "\n", to: STDERR_FILENO)
 }
 
-/// Text on standard output; whether to go on (`Output`).
+/// Writes a text on standard output; returns false once there is no use in going on (`Output`).
 @discardableResult
 func say(_ text: String) -> Bool { Output.print(text) }
 
-/// 0, or the error's number.
+/// Returns 0, or the error's number.
 private func writeAll(_ text: String, to descriptor: Int32) -> Int32 {
     let bytes = Array(text.utf8)
     var written = 0
@@ -52,4 +51,25 @@ private func writeAll(_ text: String, to descriptor: Int32) -> Int32 {
         written += count
     }
     return 0
+}
+
+/// The text with spaces behind it, up to a width.
+func padded(_ text: String, to width: Int) -> String {
+    text + String(repeating: " ", count: max(0, width - text.count))
+}
+
+/// A word of the command line in quotes, on one line.
+func printable(_ word: String) -> String {
+    "\"" + String(word.prefix(60).map { ("!"..."~").contains($0) ? $0 : "?" }) + "\""
+}
+
+/// Text of other origin on one line of a terminal: no control characters, at most `limit` characters.
+func printable(_ text: String, limit: Int) -> String {
+    var line = ""
+    for scalar in text.unicodeScalars.prefix(limit) {
+        let isControl =
+            scalar.value < 0x20 || (0x7F...0x9F).contains(scalar.value) || [0x2028, 0x2029].contains(scalar.value)
+        line.unicodeScalars.append(isControl ? " " : scalar)
+    }
+    return text.unicodeScalars.count > limit ? line + "…" : line
 }

@@ -9,61 +9,41 @@ private struct RunOptions {
     var configuration = ConfigurationOptions()
     var log = LogFlags()
 
-    /// The checked configuration, as it is now, with the flags in force. Throws all that is wrong with it.
+    /// Reads and checks the configuration, with the log flags in force.
     func read() throws(ConfigurationError) -> LoadedConfiguration { log.applied(to: try configuration.read()) }
 }
 
 /// `apns-worker run`.
-func runWorker(_ arguments: [String]) -> ExitCode {
+func runWorker(_ arguments: [String]) throws -> ExitCode {
     let table = OptionTable<RunOptions>(
         command: "apns-worker run", usage: ConfigurationOptions.usage,
         about: [
             "Reads push requests from Kafka, sends them to APNs, publishes a result for each and every dead token, and commits an offset once all of its notifications are settled.",
             "A supervisor starts the worker as a child process, forwards signals to it, and starts it again when it dies by a signal (crash: contain).",
             "SIGTERM or SIGINT: stop reading, let what is in flight settle, commit, exit 0; a second one exits at once (130 or 143).",
-            "SIGHUP: read the configuration again: apps, credentials, limits, pauses and log levels; all of it or nothing. What --log-level and --log-part say stays in force.",
+            "SIGHUP: read the configuration again: apps, credentials, limits, pauses and log levels; all of it or nothing. --log-level and --log-part stay in force.",
         ],
         options: ConfigurationOptions.options.map { $0.within(\.configuration) }
             + LogFlags.options.map { $0.within(\.log) },
         notes:
             "Exit codes: 0 stopped, 1 failed, 64 wrong usage, 78 wrong configuration, credentials or topics, 130 and 143 by a second SIGINT or SIGTERM."
     )
-    let options: RunOptions
-    switch parsed(table, arguments, RunOptions()) {
-    case .failure(let exit): return exit.code
-    case .success(let given): options = given
-    }
-    switch Supervisor.role() {
-    case .supervisor: exit(Supervisor { complain("apns-worker run: \($0)") }.run())
-    case .worker: return work(options, table.command, isSupervised: true)
-    case .alone: return work(options, table.command, isSupervised: false)
-    }
-}
-
-private func work(_ options: RunOptions, _ command: String, isSupervised: Bool) -> ExitCode {
-    // Core, net and librdkafka's threads hand memory to each other: two heaps serve them, and hold far less.
+    let options = try parsed(table, arguments, RunOptions())
+    let role = Supervisor.role()
+    if role == .supervisor { exit(Supervisor { complain("apns-worker run: \($0)") }.run()) }
+    // Core, net and librdkafka's threads pass memory to each other: two heaps are enough, and hold far less.
     linux_tune_malloc(2)
-    switch options.configuration.load(command: command) {
-    case .failure(let exit): return exit.code
-    case .success(let read):
-        let loaded = options.log.applied(to: read)
-        let log = loaded.configuration.log
-        let logger = Logger(levels: log.levels, format: log.format)
-        for warning in loaded.warnings {
-            logger.warning(.worker, "the configuration is odd", about: warning, ["text": .text(warning)])
-        }
-        DescriptorNeed.raiseLimit(for: loaded.configuration, logger)
-        if isSupervised, loaded.configuration.crash == .core { Supervisor.leave() }
-        if let failure = startKeyLog(options.configuration.keyLog, command: command) { return failure }
-        return work(loaded.configuration, logger, isSupervised: isSupervised, reread: options.read)
+    try options.configuration.app.requireEither(options.configuration.file)
+    let loaded = try options.read()
+    let log = loaded.configuration.log
+    let logger = Logger(levels: log.levels, format: log.format)
+    for warning in loaded.warnings {
+        logger.warning(.worker, "the configuration is odd", about: warning, ["text": .text(warning)])
     }
-}
-
-/// Runs the worker until it is told to stop.
-private func work(
-    _ configuration: WorkerConfiguration, _ logger: Logger, isSupervised: Bool,
-    reread: @escaping PushWorker.Rereading
-) -> ExitCode {
+    DescriptorNeed.raiseLimit(for: loaded.configuration, logger)
+    let isSupervised = role == .worker
+    if isSupervised, loaded.configuration.crash == .core { Supervisor.leave() }
+    try startKeyLog(options.configuration.keyLog)
     let crashes = CrashHistory.ofPage
     if let death = crashes.deaths.last {
         logger.error(
@@ -73,26 +53,19 @@ private func work(
                 "to_dead_letters": .boolean(death.places.contains(where: crashes.condemned.contains)),
             ])
     }
-    let worker: PushWorker
+    let worker = try PushWorker(loaded.configuration, logger: logger, crashes: crashes)
     do throws(StartFailure) {
-        worker = try PushWorker(configuration, logger: logger, crashes: crashes)
-    } catch {
-        for line in error.lines { complain(line) }
-        return error.isPassing ? .failed : .wrongConfiguration
-    }
-    do throws(StartFailure) {
-        let code: ExitCode
-        switch try worker.run(handlesSignals: true, isSupervised: isSupervised, reread: reread) {
-        case .stopped: code = .fine
-        case .failed(let reason):
+        let ending = try worker.run(handlesSignals: true, isSupervised: isSupervised, reread: options.read)
+        var code = ExitCode.fine
+        if case .failed(let reason) = ending {
             complain("apns-worker run: \(reason)")
             code = .failed
         }
-        // Destructors would wait for what does not end, or work under its feet.
+        // Destructors would wait for threads that do not end, or free what they use.
         if !worker.hasEndedWhole { _exit(code.rawValue) }
         return code
     } catch {
-        // It has said lines with their times before. These come whatever `log.level` leaves out.
+        // It logged lines with their times before. These are written whatever `log.level` leaves out.
         for line in error.lines {
             logger.log(.critical, .worker, "cannot start", about: line, ["reason": .text(line)])
         }

@@ -23,9 +23,9 @@ struct HeaderWayTests {
         }
     }
 
-    /// Every text: all lengths about its limit, and every byte alone, first, last and in between.
-    private static let texts = TextHeader.allCases.map { header in
-        let limit = header.row.limit
+    /// All lengths around the limit, and every byte alone, first, last and in between.
+    private static var collapseID: Row {
+        let limit = RecordLimits.collapseID
         var values = ([0, 1, 2, 7, 8, 9, limit - 1, limit, limit + 1, 2 * limit, 10_000] as [Int]).map {
             [UInt8](repeating: 0x78, count: $0)
         }
@@ -38,17 +38,18 @@ struct HeaderWayTests {
             }
         }
         return Row(
-            header.row.name.description,
+            "apns-collapse-id",
             values.map { text in
                 let isPrintable = text.allSatisfy { $0 >= 0x20 && $0 <= 0x7E }
                 let isRight =
                     isPrintable && (1...limit).contains(text.count) && text.first != 0x20 && text.last != 0x20
-                return (text, isRight ? nil : header.row.reason)
+                return (text, isRight ? nil : .badCollapseId)
             })
     }
 
     static let rows =
-        texts + [
+        [
+            collapseID,
             Row(
                 "apns-topic", right: ["com.example.shop", "com.example.shop.voip", String(repeating: "s", count: 255)],
                 wrong: ["", "com.example.sho", "com.example.shop ", "ü", String(repeating: "s", count: 256)], .badTopic),
@@ -82,7 +83,7 @@ struct HeaderWayTests {
     }
 
     @Test func `The rows have every header that goes to Apple for a device`() {
-        let known = KnownHeader.all.map(\.text.description).filter { $0.hasPrefix("apns-") }
+        let known = HeaderName.allCases.map(\.text.description).filter { $0.hasPrefix("apns-") }
         #expect(Set(Self.rows.map(\.name)) == Set(known).subtracting(["apns-channel-id"]))
     }
 
@@ -132,9 +133,7 @@ struct HeaderWayTests {
         ]
         if headers.priority > 0 { lines["apns-priority"] = Array("\(headers.priority)".utf8) }
         if let expiration = headers.expiration { lines["apns-expiration"] = Array("\(expiration)".utf8) }
-        for header in TextHeader.allCases where !headers.texts[header].isEmpty {
-            lines[header.row.name.description] = Array(headers.texts[header])
-        }
+        if !headers.collapseID.isEmpty { lines["apns-collapse-id"] = Array(headers.collapseID) }
         lines["apns-id"] = Array(headers.apnsID.description.utf8)
         return lines
     }

@@ -53,7 +53,7 @@ struct MachineTests {
         #expect(Rig.text(request.token) == Rig.token("a"))
         #expect(Rig.text(request.payload) == #"{"aps":{"alert":"Привет"}}"#)
         #expect(Rig.text(request.headers.topic) == "com.example.shop.voip")
-        #expect(Rig.text(request.headers.texts[.collapseID]) == "score")
+        #expect(Rig.text(request.headers.collapseID) == "score")
         #expect(request.headers.pushType == .voip)
         #expect(request.headers.priority == 5)
         #expect(request.headers.expiration == 1_900_000_000)

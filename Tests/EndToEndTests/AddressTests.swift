@@ -3,13 +3,14 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Starts {
-    /// Which address of a name is taken: IPv6, IPv4, and a name of which one address is dead. The names are in a file
-    /// that takes the place of /etc/hosts for the worker alone, in a mount namespace.
+    /// The choice between a name's addresses. The names are in a file that replaces /etc/hosts for the worker alone, in
+    /// a mount namespace.
     @Suite(.serialized) struct AddressTests {
         struct Case: Sendable, CustomTestStringConvertible {
             var listening: String
             /// In the order of the file.
             var hosts: [String]
+            /// The address that answers nothing.
             var dead: String?
 
             var testDescription: String { "\(hosts)\(dead.map { ", \($0) is dead" } ?? "")" }
@@ -17,9 +18,9 @@ extension EndToEnd.Starts {
 
         static let cases = [
             Case(listening: "::1", hosts: ["::1"]), Case(listening: "127.0.0.1", hosts: ["127.0.0.1"]),
-            // Nothing listens at the first one.
+            // Nothing listens at the first address.
             Case(listening: "127.0.0.1", hosts: ["::1", "127.0.0.1"]),
-            // Nothing answers there: the worker goes on to the next one (RFC 8305).
+            // The worker goes on to the next address when one does not answer (RFC 8305).
             Case(listening: "127.0.0.1", hosts: ["::1", "127.0.0.1"], dead: "::1"),
             Case(listening: "::1", hosts: ["127.0.0.1", "::1"], dead: "127.0.0.1"),
             Case(listening: "127.0.0.9", hosts: ["127.0.0.9", "127.0.0.1"], dead: "127.0.0.1"),
@@ -28,28 +29,19 @@ extension EndToEnd.Starts {
         @Test(
             .needs(.worker), .enabled(if: canUnshare, "needs a mount namespace of its own: root"), arguments: cases)
         func `The address that answers is taken`(_ it: Case) throws {
-            let folder = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("address"))
-            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-            defer { try? FileManager.default.removeItem(at: folder) }
+            let scene = try Scene(withoutBroker: "address")
             // The same port at two addresses.
             let port = Ports.claim()
             let dead = try it.dead.map { try DeadListener($0, port: port) }
             defer { withExtendedLifetime(dead) {} }
             let listening = it.listening.contains(":") ? "[\(it.listening)]" : it.listening
-            let simulator = try RunningSimulator(in: folder, host: listening, port: port, ["--name", "push.test"])
-            defer { try? simulator.process.killNow() }
-            let hosts = folder.appending(path: "hosts").path
-            try it.hosts.map { "\($0) push.test\n" }.joined().write(toFile: hosts, atomically: true, encoding: .utf8)
-            var configuration = Configuration(servers: "127.0.0.1:1", name: "address")
-            configuration.host = "push.test"
-            configuration.port = port
-            let file = folder.appending(path: "worker.yaml").path
-            try configuration.text.write(toFile: file, atomically: true, encoding: .utf8)
-            let ended = try Scene.run(
-                "unshare",
-                [
-                    "--mount", "sh", "-c", "mount --bind \"$0\" /etc/hosts && exec \"$@\"", hosts, Tool.worker.path(),
-                    "send", "--direct", "-c", file, "-t", String(repeating: "80fe", count: 16), "-a", "Hi",
+            _ = try scene.startSimulator(host: listening, port: port, arguments: ["--name", "push.test"])
+            try scene.write(it.hosts.map { "\($0) push.test\n" }.joined(), to: "hosts")
+            scene.configuration.host = "push.test"
+            let ended = try scene.sendDirectly(
+                through: [
+                    "unshare", "--mount", "sh", "-c", "mount --bind \"$0\" /etc/hosts && exec \"$@\"",
+                    scene.file("hosts"),
                 ])
             #expect(ended.ending == .exited(0) && ended.text.contains(" accepted     200 "), "\(ended.text)")
         }

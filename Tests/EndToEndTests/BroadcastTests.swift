@@ -5,11 +5,7 @@ import Testing
 extension EndToEnd.Commands {
     /// Broadcasts to Live Activities: channels by `channels`, records by kcat.
     @Suite(.serialized) struct BroadcastTests {
-        private static func run(_ arguments: [String]) throws -> Scene.Finished {
-            try Scene.run(Tool.worker.path(), arguments)
-        }
-
-        /// From the making of a channel, through Kafka, to what the simulator got on it.
+        /// From the creation of a channel, through Kafka, to what the simulator received on it.
         @Test(.needs(.worker, .broker, .kcat))
         func `A broadcast from kcat`() throws {
             let scene = try Scene("broadcast", partitions: 4)
@@ -17,8 +13,7 @@ extension EndToEnd.Commands {
             let managePort = try simulator.managePort()
             scene.configuration.broadcast = "{manage_host: localhost, manage_port: \(managePort)}"
             let worker = try scene.startWorker()
-            let channels = ["--config", scene.file("worker.yaml")]
-            let made = try Self.run(["channels", "create", "--storage", "none", "--format", "json"] + channels)
+            let made = try scene.channels("create", "--storage", "none", "--format", "json")
             let channel = try #require(try jsonObject(made.text)["channel_id"] as? String, "\(made.text)")
 
             func produce(_ value: String, _ headers: String...) throws {
@@ -27,7 +22,7 @@ extension EndToEnd.Commands {
             let update = #"{"aps":{"timestamp":1,"event":"update","content-state":{"score":1}}}"#
             try produce(update, "apns-channel-id=\(channel)", "apns-expiration=0")
             try produce(#"{"channel_id":"\#(channel)","headers":{"apns-expiration":0},"payload":\#(update)}"#)
-            // What Apple refuses, by the simulator; and what the worker refuses before.
+            // Rejected by the simulator, and invalid to the worker.
             try produce(update, "apns-channel-id=\(channel)", "apns-expiration=4000000000")
             try produce(update, "apns-channel-id=AAECAwQFBgcICQoLDA0ODw==", "apns-expiration=0")
             try produce(update, "apns-channel-id=\(channel)", "apns-topic=com.example.shop.push-type.liveactivity")
@@ -35,35 +30,28 @@ extension EndToEnd.Commands {
             try scene.stop(worker)
 
             let results = try scene.resultObjects()
-            func count(_ outcome: String, _ reason: String?) -> Int {
-                results.count { $0["outcome"] as? String == outcome && $0["reason"] as? String == reason }
-            }
-            #expect(results.count == 5)
-            #expect(count("accepted", nil) == 2 && count("rejected", "BadExpirationDate") == 1)
-            #expect(count("rejected", "ChannelNotRegistered") == 1 && count("invalid", "TopicDisallowed") == 1)
+            let outcomes = results.map { "\($0["outcome"] ?? "") \($0["reason"] ?? "")" }
+            #expect(
+                outcomes.sorted() == [
+                    "accepted ", "accepted ", "invalid TopicDisallowed", "rejected BadExpirationDate",
+                    "rejected ChannelNotRegistered",
+                ])
             #expect(results.allSatisfy { $0["channel_id"] is String && $0["device_token"] == nil })
             let seen = LocalHTTP.request("\(simulator.control)/channels").body
             #expect(seen == "com.example.shop \(channel) 0 3 2\n", "\(seen)")
         }
 
-        /// There is no broker.
         @Test(.needs(.worker))
         func `All commands of channels`() throws {
-            let folder = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("channels"))
-            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-            defer { try? FileManager.default.removeItem(at: folder) }
-            let file = folder.appending(path: "worker.yaml").path
-            let simulator = try RunningSimulator(in: folder, ["--no-broadcast", "com.example.plain"])
-            defer { try? simulator.process.killNow() }
+            let scene = try Scene(withoutBroker: "channels")
+            let simulator = try scene.startSimulator("--no-broadcast", "com.example.plain")
             let managePort = try simulator.managePort()
             #expect(simulator.process.text.contains("broadcast: {manage_host: localhost, manage_port: \(managePort)}"))
-            var configuration = Configuration(servers: "127.0.0.1:1", name: "channels")
-            configuration.port = simulator.port
-            configuration.broadcast = "{manage_host: localhost, manage_port: \(managePort)}"
-            configuration.apps = configuration.app(named: "plain")
-            try configuration.text.write(toFile: file, atomically: true, encoding: .utf8)
+            scene.configuration.broadcast = "{manage_host: localhost, manage_port: \(managePort)}"
+            scene.configuration.apps = scene.configuration.app(named: "plain")
+            try scene.write(scene.configuration.text, to: "worker.yaml")
             func channels(_ action: String, _ more: String...) throws -> Scene.Finished {
-                try Self.run(["channels", action, "-c", file, "--app", "shop"] + more)
+                try scene.channels([action, "--app", "shop"] + more)
             }
             let place = "com.example.shop app=shop environment=production"
 
@@ -72,13 +60,16 @@ extension EndToEnd.Commands {
             let id = try #require(words.count > 1 ? String(words[1]) : nil)
             #expect(made.ending == .exited(0) && made.text == "created \(id) \(place) storage=most-recent\n")
             // The same without a file.
-            let flags = [
-                "--key-file", folder.appending(path: "AuthKey_SIMULATOR1.p8").path, "--key-id", "SIMULATOR1",
-                "--team-id", "TEAM123456", "--bundle-id", "com.example.shop", "--manage-host", "localhost",
-                "--manage-port", "\(managePort)", "--ca-file", folder.appending(path: "ca.pem").path,
-            ]
             let other = try jsonObject(
-                Self.run(["channels", "create", "--storage", "none", "--format", "json"] + flags).text)
+                Scene.run(
+                    Tool.worker.path(),
+                    [
+                        "channels", "create", "--storage", "none", "--format", "json", "--key-file",
+                        scene.file("AuthKey_SIMULATOR1.p8"), "--key-id", "SIMULATOR1", "--team-id", "TEAM123456",
+                        "--bundle-id", "com.example.shop", "--manage-host", "localhost", "--manage-port",
+                        "\(managePort)", "--ca-file", scene.file("ca.pem"),
+                    ]
+                ).text)
             let second = try #require(other["channel_id"] as? String)
             #expect(other["status"] as? Int == 201 && other["message_storage_policy"] as? Int == 0)
             #expect(other["bundle_id"] as? String == "com.example.shop" && other["request_id"] is String)
@@ -97,14 +88,23 @@ extension EndToEnd.Commands {
             let object = try jsonObject(refusal.text)
             #expect(refusal.ending == .exited(1) && object["reason"] as? String == "ChannelNotRegistered")
             #expect(object["advice"] is String)
-            let plain = try Self.run(["channels", "list", "-c", file, "--app", "plain"])
+            let plain = try scene.channels("list", "--app", "plain")
             #expect(plain.ending == .exited(1))
             #expect(plain.text.contains("FeatureNotEnabled: broadcast is not set up for com.example.plain"))
-            let which = try Self.run(["channels", "list", "-c", file])
+            let which = try scene.channels("list")
             #expect(which.ending == .exited(64) && which.text.contains("say --app NAME, one of shop, plain"))
             try simulator.process.stop()
             let away = try channels("list", "--deadline", "2s")
             #expect(away.ending == .exited(1) && away.text.split(separator: "\n").count == 1, "\(away.text)")
         }
+    }
+}
+
+extension Scene {
+    fileprivate func channels(_ words: String...) throws -> Finished { try channels(words) }
+
+    /// Runs `apns-worker channels` with the worker's file.
+    fileprivate func channels(_ words: [String]) throws -> Finished {
+        try Self.run(Tool.worker.path(), ["channels"] + words + ["--config", file("worker.yaml")])
     }
 }

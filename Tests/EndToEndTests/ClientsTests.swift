@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Services {
-    /// `Tests/Clients`: services in other languages, written from the README only, and what the article on them says.
+    /// `Tests/Clients`: services in other languages, written from the README only, and the article about them.
     @Suite(.serialized) struct ClientsTests {
         private static func file(_ path: String) -> String {
             URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../Clients/\(path)")
@@ -12,11 +12,12 @@ extension EndToEnd.Services {
 
         // MARK: A service in each language
 
-        @Test(.needs(.worker, .broker, .python, .kcat))
-        func `A service in Python`() throws { try run(Tool.python.path(), [Self.file("python/shop.py")]) }
-
-        @Test(.needs(.worker, .broker, .kcat, .jq))
-        func `A service in a shell with kcat`() throws { try run("sh", [Self.file("kcat/shop.sh")]) }
+        @Test(
+            .needs(.worker, .broker, .python, .kcat, .jq),
+            arguments: ["python/shop.py", "kcat/shop.sh"])
+        func `A service in Python and one in a shell`(path: String) throws {
+            try run(path.hasSuffix(".sh") ? "sh" : Tool.python.path(), [Self.file(path)])
+        }
 
         @Test(.needsJavaClient, .needs(.worker, .broker, .kcat))
         func `A service in Java`() throws { try run(Tool.javaClient.path(), Self.java([Self.file("java/Shop.java")])) }
@@ -41,7 +42,7 @@ extension EndToEnd.Services {
             ["-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", "\(KafkaBroker.home ?? "")/libs/*"] + arguments
         }
 
-        /// Runs a shop beside a worker and another service; it has to find its own results and forget its dead device.
+        /// Runs a shop beside a worker and another service. It must find its own results and forget its dead device.
         private func run(_ program: String, _ arguments: [String]) throws {
             let scene = try Scene("shop", partitions: 4)
             _ = try scene.startSimulator()
@@ -60,8 +61,8 @@ extension EndToEnd.Services {
 
         // MARK: Partitions
 
-        /// One device has one partition whoever writes, as long as all hash by murmur2. What librdkafka does by itself
-        /// agrees with Java's client by chance only.
+        /// One device has one partition whichever client writes, as long as all hash by murmur2. The default of
+        /// librdkafka differs from Java's client.
         @Test(.needsJavaClient, .needs(.broker, .python, .kcat))
         func `The same key goes to the same partition`() throws {
             let broker = try #require(KafkaBroker.shared)
@@ -126,9 +127,8 @@ extension EndToEnd.Services {
 
         // MARK: CloudEvents, and serializers that add something
 
-        /// CloudEvents in binary mode need nothing: the payload is the value. In structured mode the event is the
-        /// value, and is taken for the payload. What a serializer put before a value or around a key leaves no
-        /// notification.
+        /// CloudEvents work in binary mode, where the payload is the value. In structured mode the whole event is taken
+        /// for the payload. Bytes that a serializer puts before a value or around a key make a dead letter.
         @Test(.needs(.worker, .broker, .kcat))
         func `CloudEvents and serializers`() throws {
             let scene = try Scene("events", partitions: 1)
@@ -187,7 +187,7 @@ extension EndToEnd.Services {
                 #"{"DeviceToken":"\#(token("fa174101"))","Payload":{"aps":{}},"push_expiry":4000000000000}"#,
             ]
             try scene.kcat(messages, to: topic, options: [])
-            // As it stands there, but for the names, and that it ends.
+            // As in the article, except for the names, and that it ends.
             let line = pipe.replacing("localhost:9092", with: scene.servers)
                 .replacing("push-game_apns-single", with: topic).replacing("-G translate", with: "-e -G \(scene.name)")
                 .replacing("apns.requests", with: scene.configuration.requests).replacing("\"game\"", with: "\"shop\"")

@@ -230,12 +230,9 @@ extension EndToEnd.Commands {
             let held = try Self.run(send)
             #expect(held.ending == .exited(1), "\(held.text)")
             #expect(held.text.contains("(held: it was not sent)"), "\(held.text)")
-            #expect(
-                held.text.contains("the worker at 127.0.0.1:\(port) has app shop paused: nothing of it is sent until"))
             #expect(worker.text.contains("app is paused: nothing of it is sent app=shop"), "\(worker.text)")
             try scene.stop(worker)
-            let alone = try Self.run(send.dropLast() + ["3s"])
-            #expect(alone.text.contains("app shop is paused in this configuration"), "\(alone.text)")
+            #expect(held.text.contains("app shop is paused in this configuration"), "\(held.text)")
             let checked = try scene.startWorker("check")
             #expect(try checked.wait() == .exited(0), "\(checked.text)")
             #expect(checked.text.contains("warning: app shop: it is paused: nothing of it is sent"), "\(checked.text)")
@@ -273,8 +270,8 @@ extension EndToEnd.Commands {
             let one = try find("results", "--request", "\(requests)/1/0/1", "--deadline", "120s")
             #expect(one.ending == .exited(0) && places(one.text) == ["\(requests)/1/0/1"], "\(one.text)")
             let none = try find("results", "--request", "\(requests)/1/3", "--deadline", "3s")
-            #expect(none.ending == .exited(1) && none.text.contains("nothing was found before the deadline"))
-            #expect(none.text.contains("nothing was found so far; waiting for what comes"), "\(none.text)")
+            #expect(none.ending == .exited(1) && none.text.contains("no records were found before the deadline"))
+            #expect(none.text.contains("no records were found so far; waiting for what comes"), "\(none.text)")
             let letter = try find("dead-letters", "--request", "\(requests)/1/3", "--deadline", "120s")
             #expect(letter.ending == .exited(0) && letter.text.contains(" not-json \(requests)/1/3 "), "\(letter.text)")
             // A derived id names the place, of a dead letter too.
@@ -328,7 +325,7 @@ extension EndToEnd.Commands {
             }
             try scene.stop(worker)
             let nobody = try Self.run(send + ["2h", "--deadline", "3s"])
-            #expect(nobody.ending == .exited(1) && nobody.text.contains("no worker has taken "), "\(nobody.text)")
+            #expect(nobody.ending == .exited(1) && nobody.text.contains("is a worker running?"), "\(nobody.text)")
         }
 
         /// `check` says beforehand what the brokers say when the topics are made.
@@ -496,9 +493,7 @@ extension EndToEnd.Commands {
             try produce(["k\u{1e}\(values[0])"])
             let refused = try Self.run(tail + ["exit 4", "--deadline", "8s"])
             #expect(refused.ending == .exited(1), "\(refused.text)")
-            #expect(
-                refused.text.contains(" times in a row, and 1 records were not taken before the end"), "\(refused.text)"
-            )
+            #expect(refused.text.contains("tail: 1 records were not taken before the end"), "\(refused.text)")
             // Nor is one that has no end: the deadline is one for it, too, and for what it started.
             let endless = try Self.run(tail + ["sleep 1000 & wait", "--deadline", "3s"])
             #expect(endless.ending == .exited(1), "\(endless.text)")

@@ -1,4 +1,4 @@
-/// The worker's configuration file in a scene: short, but for what a test must have quicker or on a port of its own.
+/// The worker's configuration file in a scene.
 struct Configuration {
     var servers: String
     var requests: String
@@ -12,24 +12,23 @@ struct Configuration {
     var port = 443
     var keyFile = "AuthKey_SIMULATOR1.p8"
     var caFile = "ca.pem"
-    /// Where the admin pages are served; several workers of a scene cannot share one port.
     var admin = "off"
     var sessionTimeout = "6s"
     /// Further keys of the sections `kafka`, `results` and `unregistered`, further apps and sections, as YAML.
     var kafka = ""
     var resultKeys = ""
     var unregisteredKeys = ""
-    /// `requests.topics`, where it is more than the one topic.
+    /// `requests.topics`, if it is more than the one topic.
     var requestTopics = ""
     var apps = ""
     /// Further keys of the first app, as YAML.
     var appKeys = ""
     /// The apps' section `broadcast`, as YAML.
     var broadcast = "{}"
-    /// The apps' proxy, as a URL; empty: none.
+    /// The URL of the apps' proxy, if any.
     var proxy = ""
     var more = ""
-    /// `retry`, but for its braces.
+    /// The keys of `retry`.
     var retries: String
 
     init(servers: String, name: String) {

@@ -2,26 +2,25 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The built worker as a process, between a real broker and a real server, with producers that are not ours. Rows of
-/// tests side by side, in each one after the other. None should be much longer than the rest: the run takes at least as
-/// long as the longest.
+/// The built worker as a process between a real broker and a real server, with producers of other projects. The rows
+/// run side by side, the tests of a row one after the other. The run takes as long as the longest row.
 @Suite(.places, .timeLimit(.minutes(20))) enum EndToEnd {
-    /// So many tests at once keep two cores busy: most of them wait for a broker, a server or the clock.
+    /// This many tests at once keep two cores busy: most of them wait for a broker, a server or the clock.
     fileprivate static let places = Waiting(atOnce: 11)
 
-    /// What becomes of notifications, at load; each run ends in the audit of three books.
+    /// Notifications under load; each run ends in the audit of three books.
     @Suite(.serialized) enum Deliveries {}
 
-    /// The same among faults that a seed chooses, at brokers of their own.
+    /// The same with faults drawn from a seed, at brokers of their own.
     @Suite(.serialized) enum Chaos {}
 
-    /// What becomes of each kind of record, however large or damaged.
+    /// Each kind of record, however large or damaged.
     @Suite(.serialized) enum Records {}
 
-    /// What goes wrong around a worker: networks that swallow, members that come and go, deaths.
+    /// Failing networks, members that come and go, deaths.
     @Suite(.serialized) enum Troubles {}
 
-    /// What Apple refuses, or never answers.
+    /// Refusals, and requests that are never answered.
     @Suite(.serialized) enum Refusals {}
 
     /// The binary protocol.
@@ -30,25 +29,25 @@ import Testing
     /// Topics that change.
     @Suite(.serialized) enum Logs {}
 
-    /// What a broker says falsely, or does not say.
+    /// Brokers that do not answer.
     @Suite(.serialized) enum FalseAnswers {}
 
     /// At a broker that tests stop and freeze (`KafkaBroker.expendable`).
     @Suite(.serialized) enum Outages {}
 
-    /// What a worker may not do, and topics that are not as they should be.
+    /// Missing rights and topics.
     @Suite(.serialized) enum Rights {}
 
     /// The feedback service.
     @Suite(.serialized) enum Feedback {}
 
-    /// Programs of others: clients in other languages, one with our library, proxies, a database.
+    /// Other programs: clients in other languages and with PushRecords, proxies, a database.
     @Suite(.serialized) enum Services {}
 
     /// Commands beside `run`.
     @Suite(.serialized) enum Commands {}
 
-    /// Starts, also wrong ones, reloads, the pages, and the demo.
+    /// Starts, reloads, the pages, and the demo.
     @Suite(.serialized) enum Starts {}
 }
 

@@ -3,9 +3,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Starts {
-    /// What an operator sees when something is wrong at the start: one line that names it.
+    /// Faults at the start: one line of the log names each.
     @Suite(.serialized) struct FaultyStartTests {
-        /// Before the worker itself takes signals; here it waits for its configuration, from a pipe that nobody writes.
+        /// Before the worker itself handles signals. It waits for its configuration, from a pipe without a writer.
         @Test(.needs(.worker), arguments: [SIGHUP, SIGTERM, SIGINT])
         func `A signal during the start`(number: Int32) throws {
             let pipe = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("pipe")).path
@@ -15,7 +15,7 @@ extension EndToEnd.Starts {
             try eventually("the worker below its supervisor", of: run) { try run.workerID != run.processID }
             run.signal(number)
             if number == SIGHUP {
-                // What it waits for comes, and is no configuration.
+                // Not a configuration.
                 try "kafka: [".write(toFile: pipe, atomically: false, encoding: .utf8)
                 #expect(try run.wait() == .exited(78))
             } else {
@@ -23,9 +23,8 @@ extension EndToEnd.Starts {
             }
         }
 
-        /// Long before its first line, while libraries are initialized. As process 1 of a container it would not hear
-        /// of it.
-        @Test(.needs(.worker), .needsClang, arguments: [SIGHUP, SIGTERM, SIGINT])
+        /// While libraries are initialized. As process 1 of a container it would not get the signal by default.
+        @Test(.needs(.worker, .clang), arguments: [SIGHUP, SIGTERM, SIGINT])
         func `A signal before the start`(number: Int32) throws {
             let name = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("early")).path
             defer { unlink(name) }
@@ -37,13 +36,13 @@ extension EndToEnd.Starts {
                     environment: ["LD_PRELOAD": name, "EARLY_SIGNAL": "\(number)"]
                 ).wait()
             }
-            // SIGHUP waits until there is something to reload; one to stop ends it in order.
+            // SIGHUP is kept until there is something to reload; a signal to stop ends the worker in order.
             #expect(try run("run") == .exited(number == SIGHUP ? 78 : 0))
-            // Of any other command it is the end, as always.
+            // Other commands end by the signal, as always.
             #expect(try run("check") == .signalled(number))
         }
 
-        /// What is wrong, how the scene is made so, the words that its line must hold, and whether `run` keeps trying.
+        /// A fault, the words that its log line must contain, and whether `run` keeps trying.
         struct Fault: Sendable {
             var name: String
             var words: [String]
@@ -101,7 +100,7 @@ extension EndToEnd.Starts {
             },
         ]
 
-        /// As far as the hard limit goes; where that is too low, a line says so. Nothing is sent meanwhile.
+        /// Up to the hard limit. A line says so where that is too low.
         @Test(.needs(.worker, .broker), arguments: [true, false])
         func `The limit of descriptors is raised`(isEnough: Bool) throws {
             let scene = try Scene("descriptors", partitions: 1)
@@ -123,7 +122,7 @@ extension EndToEnd.Starts {
             #expect(worker.text.contains("too few descriptors") != isEnough)
         }
 
-        /// All of them at once: most of the time is spent in waiting for the next try.
+        /// All at once, because most of the time is spent in waiting for the next try.
         @Test(.needs(.worker, .broker, .python, .openssl))
         func `One line names what is wrong`() throws {
             let sound = try Scene("sound")
@@ -131,7 +130,7 @@ extension EndToEnd.Starts {
             let check = try sound.startWorker("check")
             #expect(try check.wait() == .exited(0), "\(check.text)")
 
-            // The scenes are kept: their folders go with them.
+            // The scenes are kept, because they remove their folders at their end.
             let started = try Self.faults.map { fault in
                 let scene = try Scene(sharingTopicsOf: sound)
                 try fault.arrange(scene)
@@ -155,27 +154,18 @@ extension EndToEnd.Starts {
             }
         }
 
-        @Test(.needs(.worker))
-        func `Wrong usage exits 64`() throws {
-            let ended = try Scene.run(Tool.worker.path(), ["run", "--no-such-option"])
-            #expect(ended.ending == .exited(64))
-            #expect(ended.text.contains("--no-such-option"))
-        }
-
-        // MARK: What a newcomer is told while something does not work yet
-
         @Test(.needs(.worker, .broker, .python))
         func `Topics that are missing are one line of the log`() throws {
             let scene = try Scene("missing", partitions: 1)
             _ = try scene.startSimulator()
-            let names = ["requests", "results", "unregistered", "dead-letters", "retry"].map {
-                "\(scene.name).no.\($0)"
-            }
-            scene.configuration.requests = names[0]
-            scene.configuration.results = names[1]
-            scene.configuration.unregistered = names[2]
-            scene.configuration.deadLetters = names[3]
-            scene.configuration.retries = "tiers: {1s: \(names[4])}"
+            let missing = Configuration(servers: scene.servers, name: "\(scene.name).no")
+            (scene.configuration.requests, scene.configuration.results) = (missing.requests, missing.results)
+            scene.configuration.unregistered = missing.unregistered
+            scene.configuration.deadLetters = missing.deadLetters
+            scene.configuration.retries = missing.retries
+            let names = [
+                missing.requests, missing.results, missing.unregistered, missing.deadLetters, missing.retry,
+            ]
             let worker = try scene.startWorker()
             #expect(try worker.wait() == .exited(78), "\(worker.text)")
             let lines = worker.text.split(separator: "\n").filter { $0.contains("do not exist") }
@@ -183,9 +173,9 @@ extension EndToEnd.Starts {
             #expect(lines[0].contains("Z critical worker: cannot start reason="), "\(worker.text)")
         }
 
-        /// The group keeps the place of a worker that was killed until its session is over.
+        /// The group keeps the membership of a killed worker until its session is over.
         @Test(.needs(.worker, .broker, .python))
-        func `A successor of one that was killed says what it waits for`() throws {
+        func `The successor of a killed worker says what it waits for`() throws {
             let scene = try Scene("successor", partitions: 1)
             _ = try scene.startSimulator()
             try scene.startAssignedWorker().killNow()
@@ -198,7 +188,7 @@ extension EndToEnd.Starts {
             try scene.stop(second)
         }
 
-        /// Where APNs cannot be reached, a result does not come: `send` asks the worker why.
+        /// Without APNs there is no result: `send` asks the worker why.
         @Test(.needs(.worker, .broker, .python))
         func `send says what keeps its worker from sending`() throws {
             let scene = try Scene("cutoff", partitions: 1)
@@ -214,8 +204,8 @@ extension EndToEnd.Starts {
                 let sent = try Scene.run(
                     Tool.worker.path(),
                     [
-                        "send", "-c", scene.file("worker.yaml"), "-t", String(repeating: "0", count: 64), "-a", "Hi",
-                        "--deadline", "2s",
+                        "send", "-c", scene.file("worker.yaml"), "-t", deviceTokens(1)[0], "-a", "Hi", "--deadline",
+                        "2s",
                     ])
                 #expect(sent.ending == .exited(1), "\(sent.text)")
                 return sent.text

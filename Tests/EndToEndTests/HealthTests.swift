@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Rights {
-    /// What is wrong with Kafka is named, whatever the worker is doing, and is over when it is over.
+    /// Problems with Kafka are named while they last.
     @Suite(.serialized, .ownBroker)
     struct HealthTests {
         @Test(.needs(.worker, .broker, .python))
@@ -17,7 +17,7 @@ extension EndToEnd.Rights {
             let (worker, pages) = try scene.startWorkerWithPages()
             try protected.awaitProblem(
                 "partition \(topic)/0", ["cannot be read", "grant READ on topic \(topic)"], worker, pages)
-            // Nothing is known of the log's end.
+            // The log's end is unknown.
             #expect(try !pages.get("/metrics").1.contains(#"apns_worker_lag_records{role="requests"}"#))
             try broker.lift(.read, .topic(topic))
             try pages.await("/status", says: #""health":"fine""#)

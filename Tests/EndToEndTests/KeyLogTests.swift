@@ -3,11 +3,10 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Commands {
-    /// `--keylog` and the frames of log level trace: what shows why a first contact with Apple's servers fails.
+    /// `--keylog`, and the frames of log level trace.
     @Suite(.serialized) struct KeyLogTests {
-        private static let token = String(repeating: "80fe", count: 16)
-
-        /// How many connections have their secrets in the file, in the order of NSS key logs: label, random, secret.
+        /// The number of connections whose secrets are in the file. Each line of an NSS key log is label, random,
+        /// secret.
         private static func connections(_ path: String) throws -> Int {
             let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
             for line in lines {
@@ -17,46 +16,37 @@ extension EndToEnd.Commands {
         }
 
         @Test(.needs(.worker), .timeLimit(.minutes(1)))
-        func `a direct send logs the secrets of its connection`() throws {
-            let folder = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("keylog"))
-            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-            defer { try? FileManager.default.removeItem(at: folder) }
-            let simulator = try RunningSimulator(in: folder)
-            var configuration = Configuration(servers: "127.0.0.1:1", name: "keylog")
-            configuration.port = simulator.port
-            let file = folder.appending(path: "worker.yaml").path
-            try configuration.text.write(toFile: file, atomically: true, encoding: .utf8)
-            let path = folder.appending(path: "keys.log").path
-            func send(_ more: String...) throws -> Scene.Finished {
-                try Scene.run(Tool.worker.path(), ["send", "-c", file, "-t", Self.token, "-a", "Hi"] + more)
-            }
+        func `A direct send logs the secrets of its connection`() throws {
+            let scene = try Scene(withoutBroker: "keylog")
+            _ = try scene.startSimulator()
+            let path = scene.file("keys.log")
             for count in 1...2 {
-                let sent = try send("--direct", "--keylog", path)
+                let sent = try scene.sendDirectly("--keylog", path)
                 #expect(sent.ending == .exited(0), "\(sent.text)")
                 #expect(try Self.connections(path) == count)
             }
-            let viaKafka = try send("--keylog", path)
+            let nowhere = try scene.sendDirectly("--keylog", scene.folder.path)
+            #expect(
+                nowhere.ending == .exited(1) && nowhere.text.contains("key log \(scene.folder.path): "),
+                "\(nowhere.text)")
+            let viaKafka = try Scene.run(
+                Tool.worker.path(),
+                [
+                    "send", "-c", scene.file("worker.yaml"), "-t", deviceTokens(1, "80fe")[0], "-a", "Hi", "--keylog",
+                    path,
+                ])
             #expect(
                 viaKafka.ending == .exited(64) && viaKafka.text.contains("--keylog is for --direct"),
                 "\(viaKafka.text)")
-            let nowhere = try send("--direct", "--keylog", folder.path)
-            #expect(
-                nowhere.ending == .exited(1) && nowhere.text.contains("key log \(folder.path): "), "\(nowhere.text)")
-            try simulator.process.stop()
         }
 
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(3)))
-        func `a worker logs its secrets, and at level trace the head of each frame`() throws {
+        func `A worker logs its secrets, and at level trace the head of each frame`() throws {
             let scene = try Scene("keylog")
             let simulator = try scene.startSimulator("--fault", "goaway:Shutdown@500")
             try scene.produce(1_000, "--plain")
-            try scene.write(scene.configuration.text, to: "worker.yaml")
-            let worker = try ChildProcess(
-                Tool.worker.path(),
-                [
-                    "run", "-c", scene.file("worker.yaml"), "--keylog", scene.file("run.log"), "--log-part",
-                    "apns=trace",
-                ])
+            let worker = try scene.startWorker(
+                options: ["--keylog", scene.file("run.log"), "--log-part", "apns=trace"])
             try scene.settle(worker)
             try scene.stop(worker)
             #expect(try Self.connections(scene.file("run.log")) >= 2)
@@ -65,12 +55,9 @@ extension EndToEnd.Commands {
             #expect(lines.contains { $0.contains("frame received") && $0.contains("type=GOAWAY") })
             try scene.audit("--simulator", simulator.control)
 
-            let checked = try Scene.run(
-                Tool.worker.path(),
-                ["check", "-c", scene.file("worker.yaml"), "--probe", "--keylog", scene.file("probe.log")])
-            #expect(checked.ending == .exited(0), "\(checked.text)")
+            let check = try scene.startWorker("check", options: ["--probe", "--keylog", scene.file("probe.log")])
+            #expect(try check.wait() == .exited(0), "\(check.text)")
             #expect(try Self.connections(scene.file("probe.log")) == 2)
-            try simulator.process.stop()
         }
     }
 }

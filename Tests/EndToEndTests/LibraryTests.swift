@@ -16,7 +16,7 @@ extension EndToEnd.Services {
 
         /// It builds, produces both forms with PushRecords, and reads results and dead tokens. Building takes some 20 s
         /// the first time.
-        @Test(.needs(.worker, .broker), .needsSwift)
+        @Test(.needs(.worker, .broker, .swift))
         func `A program of its own`() throws {
             let scene = try Scene("library", partitions: 2)
             let scratch = try Self.scratch()
@@ -42,15 +42,5 @@ extension EndToEnd.Services {
             #expect(program.text.contains("all is well"))
             try scene.stop(worker)
         }
-    }
-}
-
-extension Trait where Self == ConditionTrait {
-    fileprivate static var needsSwift: Self {
-        let path = ProcessInfo.processInfo.environment["PATH", default: ""]
-        let isThere = path.split(separator: ":").contains {
-            FileManager.default.isExecutableFile(atPath: "\($0)/swift")
-        }
-        return .enabled(if: isThere, "missing: swift, to build a package")
     }
 }

@@ -3,18 +3,17 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Refusals {
-    /// Nothing is kept waiting by something else: an app by one that is refused or cannot be reached, a topic by one
-    /// with a backlog.
+    /// Isolation: of apps from one that is refused or cannot be reached, of topics from one with a backlog.
     @Suite(.serialized) struct ManyAppsTests {
-        /// Each of the others is of a number that their kinds divide.
+        /// Multiples of the number of their kinds.
         static let well = Long.isWanted ? 60 : 8
         static let refused = Long.isWanted ? 30 : 3
         static let unreachable = Long.isWanted ? 10 : 4
         static var all: Int { well + refused + unreachable }
         static let each = 20
 
-        /// Keys and certificates in turn, whose connections are dialled when something is to be sent. All that the good
-        /// ones have is accepted while nothing of the others is.
+        /// Keys and certificates in turn, with connections on demand. Good apps have all their notifications accepted,
+        /// the others none.
         @Test(.needs(.worker, .broker, .python, .openssl))
         func `Apps that are refused or cannot be reached hold up no other`() throws {
             let scene = try Scene("manyapps")
@@ -23,10 +22,7 @@ extension EndToEnd.Refusals {
             try scene.create(tier)
             scene.configuration.retries = "tiers: {30s: \(tier)}, max_attempts: 2"
             try scene.makeSigningKey("AuthKey_OTHER.p8")
-            // An authority that nothing trusts.
-            try scene.openssl(
-                "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj",
-                "/CN=other", "-keyout", scene.file("other-key.pem"), "-out", scene.file("other.pem"))
+            try scene.makeCertificate("other", subject: "/CN=other")
             let strict = try startStrictServer(scene)
             let silent = try DeadListener("127.0.0.1", connects: true)
             let dead = try DeadListener("127.0.0.1")
@@ -43,7 +39,7 @@ extension EndToEnd.Refusals {
                 switch number {
                 case ..<Self.well: if number % 2 == 1 { credential = try certificate(name, by: "ca", scene) }
                 case ..<(Self.well + Self.refused):
-                    // A signature that is not the key's, a key that nothing knows, a certificate that nothing trusts.
+                    // A wrong signature, an unknown key, a certificate of an unknown authority.
                     switch number % 3 {
                     case 0: credential = "token: {key_file: AuthKey_OTHER.p8, key_id: SIMULATOR1, team_id: TEAM123456}"
                     case 1: credential = "token: {key_file: AuthKey_OTHER.p8, key_id: OTHER12345, team_id: TEAM123456}"
@@ -59,7 +55,7 @@ extension EndToEnd.Refusals {
             }.joined(separator: "\n")
             let worker = try scene.startAssignedWorker()
             try scene.produce(Self.each * Self.all, "--apps", "\(Self.all)")
-            // Of the others nothing is accepted: some are rejected, some wait in the tier.
+            // The others' notifications are rejected, or wait in the tier.
             let good = Set((0..<Self.well).map { $0 == 0 ? "shop" : "app\($0)" })
             try eventually("all results of apps that are well", of: worker) {
                 try scene.resultObjects().filter { good.contains($0["app"] as? String ?? "") }.count
@@ -76,13 +72,11 @@ extension EndToEnd.Refusals {
             try scene.stop(worker)
         }
 
-        /// Apple's servers refuse a certificate of another authority in the handshake; the simulator takes any.
+        /// A server that refuses a certificate of another authority in the handshake, as Apple does. The simulator
+        /// takes any.
         private func startStrictServer(_ scene: Scene) throws -> (process: ChildProcess, port: Int) {
-            try scene.openssl(
-                "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-CA",
-                scene.file("ca.pem"), "-CAkey", scene.file("ca-key.pem"), "-subj", "/CN=localhost", "-addext",
-                "subjectAltName=DNS:localhost", "-keyout", scene.file("strict-key.pem"), "-out",
-                scene.file("strict.pem"))
+            try scene.makeCertificate(
+                "strict", by: "ca", subject: "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
             let port = Ports.claim()
             let process = try scene.start(
                 Tool.openssl.path(),
@@ -100,8 +94,8 @@ extension EndToEnd.Refusals {
             return "certificate: {file: \(name).pem, key_file: \(name)-key.pem}"
         }
 
-        /// The server takes four at once, so that all of the backlog would take minutes. What comes to the other topic
-        /// behind it has its results while most of the backlog has none.
+        /// The server takes four requests at once, so that the backlog would take minutes. Records that come to the
+        /// other topic later have results while most of the backlog has none.
         @Test(.needs(.worker, .broker, .python, .kcat), arguments: Long.isWanted ? [1, 10] : [1])
         func `A backlog keeps no other topic waiting`(weight: Int) throws {
             let scene = try Scene("backlog", partitions: 2)
@@ -114,8 +108,7 @@ extension EndToEnd.Refusals {
             scene.configuration.requestTopics = "\(backlog), {name: \(urgent), weight: \(weight)}"
             let worker = try scene.startWorker()
             try simulator.awaitRequests(10)
-            let tokens = (0..<100).map { "ab" + hex($0, digits: 62) }
-            try scene.kcat(tokens.map { #"\#($0):{"aps":{"alert":"Hi"}}"# }, to: urgent)
+            try scene.send(to: deviceTokens(100, "ab"), in: urgent)
             try simulator.awaitRequests(60)
             try simulator.set("latency=0&streams=1000")
             scene.configuration.requests = urgent

@@ -3,14 +3,13 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Refusals {
-    /// An app whose device tokens are of both environments, each with a simulator of its own.
+    /// An app whose device tokens belong to both environments, each with a simulator of its own.
     @Suite(.serialized) struct OtherEnvironmentTests {
         /// 400 BadDeviceToken, in either environment.
         static let dead = "fa1740010"
 
-        /// Every second token is one of the other environment. That one goes away and comes back, and the worker is
-        /// killed meanwhile: every good token's notification is accepted, every dead one's rejected, and no good one is
-        /// called dead.
+        /// Every second token belongs to the other environment, whose server goes away and comes back. The worker is
+        /// killed meanwhile.
         @Test(.needs(.worker, .broker, .kcat))
         func `Mixed tokens are all accepted and none is called dead`() throws {
             let scene = try Scene("environments", partitions: 4)
@@ -35,7 +34,7 @@ extension EndToEnd.Refusals {
 
             try development.process.stop()
             try Self.write(400..<800, in: scene)
-            // The first app goes on, and what is for the other leaves the request topic for a tier.
+            // The first app goes on; the other one's notifications move to a tier.
             try scene.settleRequests(worker)
             try Self.write(800..<1_200, in: scene)
             try worker.killNow()
@@ -69,14 +68,14 @@ extension EndToEnd.Refusals {
         private static func isDead(_ number: Int) -> Bool { number % 10 == 9 }
 
         private static func token(_ number: Int) -> String {
-            isDead(number) ? dead + hex(number, digits: 55) : hex(number, digits: 64)
+            deviceTokens(1, isDead(number) ? dead : "", from: number)[0]
         }
 
         private static func write(_ numbers: Range<Int>, in scene: Scene) throws {
             try scene.send(to: numbers.map(token))
         }
 
-        /// By device token, those that its results say.
+        /// The outcomes of each device token's results.
         private static func outcomes(of scene: Scene) throws -> [String: Set<String>] {
             var outcomes: [String: Set<String>] = [:]
             for line in try scene.resultsWithKcat() {

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Outages {
-    /// The broker is away for longer than the session lasts, under load.
+    /// The broker is away for longer than the session, under load.
     @Suite(.serialized) struct OutageTests {
         @Test(
             .needs(.worker, .broker, .python), .ownBroker,
@@ -19,14 +19,13 @@ extension EndToEnd.Outages {
             try scene.awaitResults(count / 15)
             defer { broker.unfreeze() }
             if kind == "frozen" { broker.freeze() } else { try broker.stop(kill: false) }
-            // Longer than the session of 6 s.
-            Thread.sleep(forTimeInterval: 8)
+            try worker.waitFor("partitions lost")
             if kind == "frozen" { broker.unfreeze() } else { try broker.start() }
             #expect(try load.wait() == .exited(0), "\(load.text.suffix(500))")
             try scene.settle(worker)
             try scene.stop(worker)
             #expect(worker.text.contains("a lost partition came back"), "\(worker.text.suffix(4_000))")
-            // Marks are no fault: what an owner between would have sent cannot be known. A second request is one.
+            // A mark is no fault, because another owner may have sent the notification meanwhile. A second request is.
             try scene.audit("--simulator", simulator.control, "--lapsed")
         }
 
@@ -39,7 +38,7 @@ extension EndToEnd.Outages {
             broker.freeze()
             defer { broker.unfreeze() }
             try protected.awaitProblem("kafka", ["no broker of", "answers"], worker, pages)
-            // A later outage is no unreadiness, or no rollout could mend it.
+            // An outage does not make a worker unready, or no rollout could fix it.
             for page in ["/livez", "/readyz"] { #expect(try pages.get(page).0 == 200) }
             broker.unfreeze()
             try protected.awaitMended("kafka", worker, pages)
@@ -49,10 +48,10 @@ extension EndToEnd.Outages {
         }
     }
 
-    /// Stopping ends, whatever the brokers do.
+    /// Stops end, whatever the brokers do.
     @Suite(.serialized, .ownBroker)
     struct StoppingTests {
-        /// librdkafka 2.0.2 waits for ever for a thread of its own after that.
+        /// librdkafka 2.0.2 never ends a client after that.
         @Test(.needs(.worker, .broker, .python))
         func `The process ends after a topic's permission was lost`() throws {
             let protected = try ProtectedScene("stuck")
@@ -70,8 +69,8 @@ extension EndToEnd.Outages {
             #expect(ending == .exited(0), "\(worker.text.suffix(4_000))")
         }
 
-        /// It is in a stop that cannot go on, because its last commit has no answer; or it waits for a broker that does
-        /// not answer, before there is a loop that turns.
+        /// The worker cannot finish its stop, because its last commit has no answer; or it waits for a broker that does
+        /// not answer, before its loop runs.
         @Test(
             .needs(.worker, .broker, .python),
             arguments: [("draining", SIGTERM), ("draining", SIGINT), ("starting", SIGTERM)])
@@ -79,7 +78,7 @@ extension EndToEnd.Outages {
             let protected = try ProtectedScene("impatient", isStopped: true)
             let scene = protected.scene
             _ = try scene.startSimulator()
-            // With a drain that outlasts the test.
+            // The drain outlasts the test.
             scene.configuration.more = "drain: {shutdown: 10m}"
             defer { protected.broker.unfreeze() }
             let worker: ChildProcess
@@ -128,7 +127,7 @@ final class ProtectedScene {
     /// Waits until `/status` names a problem of the subject with these words, and the metrics and the log do.
     func awaitProblem(_ subject: String, _ words: [String], _ worker: ChildProcess, _ pages: Pages) throws {
         try pages.await("/status") { answer in
-            guard let problem = Self.problems(in: answer.1).first(where: { $0.subject == subject }) else {
+            guard let problem = Pages.problems(in: answer.1).first(where: { $0.subject == subject }) else {
                 return false
             }
             return words.allSatisfy { (problem.text + " " + problem.advice).contains($0) }
@@ -143,7 +142,7 @@ final class ProtectedScene {
 
     /// Waits until nothing is wrong with the subject any more, and the log says so.
     func awaitMended(_ subject: String, _ worker: ChildProcess, _ pages: Pages) throws {
-        try pages.await("/status") { answer in !Self.problems(in: answer.1).contains { $0.subject == subject } }
+        try pages.await("/status") { answer in !Pages.problems(in: answer.1).contains { $0.subject == subject } }
         try eventually("the end of \(subject)", of: worker) {
             worker.text.split(separator: "\n").contains {
                 $0.contains("no longer degraded by this") && $0.contains(subject)
@@ -151,14 +150,4 @@ final class ProtectedScene {
         }
     }
 
-    struct Named: Decodable {
-        var subject: String
-        var text: String
-        var advice: String
-    }
-
-    private static func problems(in status: String) -> [Named] {
-        struct Status: Decodable { var problems: [Named] }
-        return (try? JSONDecoder().decode(Status.self, from: Data(status.utf8)))?.problems ?? []
-    }
 }

@@ -4,53 +4,46 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Records {
-    /// What a producer can write: no record stops the worker, kills it, or makes it write or hold much more than was
+    /// No record that a producer can write stops the worker, kills it, or makes it write or hold much more than it
     /// read.
     @Suite(.serialized) struct RecordLimitsTests {
-        /// What the worker may hold at its worst, in MiB; a debug build with idle connections has some 60.
+        /// The limit of resident memory in MiB. A debug build with idle connections has about 60.
         private static let residentLimit = 512
-        /// How often an envelope names one device, whose notifications go one after the other.
-        private static let repeats = Long.isWanted ? 10_000 : 500
-
         @Test(.needs(.worker, .broker, .python))
         func `A good record behind any other has its result`() throws {
             let scene = try Scene("limits", partitions: 1)
             _ = try scene.startSimulator()
             scene.configuration.more = "delivery: {max_age: 24h}"
             let worker = try scene.startAssignedWorker()
-            let ended = try Scene.run(
-                Tool.python.path(),
-                [
-                    Scene.book("limits.py"), "--servers", scene.servers, "--requests", scene.configuration.requests,
-                    "--retries",
-                    scene.configuration.retry, "--results", scene.configuration.results, "--within",
-                    "\(Int(ChildProcess.patience))",
-                    "--repeats", "\(Self.repeats)",
-                ], within: 900)
-            #expect(worker.ended == nil, "the worker ended: \(worker.text.suffix(4_000))")
-            guard ended.ending == .exited(0) else {
-                throw Unexpected("\(ended.text)\nthe worker said:\n\(worker.text.suffix(4_000))")
+            do {
+                try scene.book(
+                    "limits.py",
+                    [
+                        scene.servers, scene.configuration.requests, scene.configuration.retry,
+                        scene.configuration.results,
+                    ], within: 900)
+            } catch {
+                throw Unexpected("\(error)\nthe worker said:\n\(worker.text.suffix(4_000))")
             }
-            let resident = try worker.largestResidentKilobytes() / 1_024
+            #expect(worker.ended == nil, "the worker ended: \(worker.text.suffix(4_000))")
+            let resident = try worker.peakKilobytes / 1_024
             #expect(resident < Self.residentLimit, "\(resident) MiB")
             try scene.settle(worker)
             try scene.stop(worker)
         }
 
-        /// Records without a value whose keys are as large as a record may be: a megabyte each, which no lz4 makes
-        /// smaller; the dead-letter topic takes no more than the default.
-        @Test(.needs(.worker, .broker, .python))
+        /// Records without a value whose keys are as large as a record may be: a megabyte that does not compress.
+        @Test(.needs(.worker, .broker, .python, .kcat))
         func `Large tombstones stay in bounds and hold up nothing`() throws {
             let scene = try Scene("tombstones", partitions: 4)
             _ = try scene.startSimulator()
             let count = Long.isWanted ? 120 : 40
             try scene.change("tombstones", scene.configuration.requests, "\(count)", "1000000")
-            try scene.change("requests", scene.configuration.requests, "4", "33")
+            try scene.send(to: deviceTokens(40, "33"))
             let worker = try scene.startWorker()
-            try scene.await(scene.configuration.results, holds: 4, of: worker)
+            try scene.await(scene.configuration.results, holds: 40, of: worker)
             try scene.await(scene.configuration.deadLetters, holds: count, of: worker)
-            let resident = try worker.residentKilobytes()
-            #expect(resident < 160_000)
+            #expect(try worker.peakKilobytes < 200_000)
             try scene.settle(worker)
             try scene.stop(worker)
             #expect(try scene.records(of: scene.configuration.deadLetters, "%o").count == count)
@@ -59,8 +52,8 @@ extension EndToEnd.Records {
 }
 
 extension EndToEnd.Records {
-    /// Topics whose `max.message.bytes` is below what the worker may have to write: each notification still ends, in a
-    /// smaller record, and nothing is tried for ever.
+    /// Topics whose `max.message.bytes` is below the size of the worker's records: each notification still ends, in a
+    /// smaller record, and retries terminate.
     @Suite(.serialized) struct TooLargeTests {
         private struct Result: Decodable {
             var outcome: String
@@ -68,14 +61,14 @@ extension EndToEnd.Records {
             var attempts: Int
         }
 
-        /// Bytes that no codec makes fewer of.
+        /// Bytes that do not compress.
         private func noise(_ count: Int) -> String {
             Data((0..<count).map { _ in UInt8.random(in: 0...255) }).base64EncodedString().prefix(count)
                 .replacingOccurrences(of: "/", with: "-")
         }
 
         @Test(.needs(.worker, .broker, .kcat))
-        func `What is too large is written smaller`() throws {
+        func `A record that is too large is written in a smaller form`() throws {
             let scene = try Scene("too-large", partitions: 1)
             _ = try scene.startSimulator()
             scene.configuration.results = "\(scene.name).small-results"
@@ -89,9 +82,7 @@ extension EndToEnd.Records {
             scene.configuration.resultKeys = "copy_headers: [note]"
             let (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
 
-            func tokens(_ prefix: String, _ first: Int) -> [String] {
-                (first..<(first + 20)).map { prefix + hex($0, digits: 64 - prefix.count) }
-            }
+            func tokens(_ prefix: String, _ first: Int) -> [String] { deviceTokens(20, prefix, from: first) }
             func write(_ tokens: [String], _ value: String, header: String? = nil) throws {
                 try scene.kcat(tokens.map { "\($0):\(value)" }, headers: header.map { ["note=\($0)"] } ?? [])
             }
@@ -113,13 +104,12 @@ extension EndToEnd.Records {
             let everyToken = good + noted + after + again + largeAgain + notedAgain
             try scene.await(scene.configuration.results, holds: everyToken.count, of: worker)
             try scene.settle(worker)
-            // Nothing is tried on: nothing is refused, and no problem is named.
             try pages.await("/status") {
                 $0.1.contains(#""health":"fine""#) && !$0.1.contains(#""subject":"#)
                     && $0.1.contains(#""open_notifications":0,"unacknowledged_records":0"#)
             }
 
-            // Each topic's are counted and named, and said once.
+            // Counted by topic, and logged once.
             let topics = scene.configuration
             for (topic, records) in [(topics.results, 20), (topics.retry, 40), (topics.deadLetters, 40)] {
                 try pages.await(
@@ -131,7 +121,7 @@ extension EndToEnd.Records {
                 #expect(said.count == 1, "\(said)")
             }
 
-            // As `%k %s`, so that a token that was left out is known by its key.
+            // The key tells the token where the value leaves it out.
             let lines = try scene.records(of: topics.results, "%k %s")
             var results: [String: Result] = [:]
             for line in lines {
@@ -150,7 +140,7 @@ extension EndToEnd.Records {
             expect(good + after, "accepted", attempts: 1, detail: nil)
             expect(noted, "accepted", attempts: 1, detail: "refused the whole result as too large")
             expect(again, "accepted", attempts: 2, detail: nil)
-            expect(largeAgain + notedAgain, "abandoned", attempts: 1, detail: "the retry topic refuses a record of")
+            expect(largeAgain + notedAgain, "abandoned", attempts: 1, detail: "the retry topic refuses the record as too large")
 
             let letters = try scene.records(of: topics.deadLetters, "%h")
             #expect(letters.count == 40)

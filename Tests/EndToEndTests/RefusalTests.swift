@@ -3,34 +3,31 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Refusals {
-    /// A server that refuses for good: single notifications, or an app's every connection. What is refused waits in a
-    /// tier; nothing else waits with it.
+    /// A server that always refuses single notifications, or every connection of an app. They wait in a tier; nothing
+    /// else waits with them.
     @Suite(.serialized) struct RefusalTests {
-        /// Prefixes of device tokens: its stream is always refused; it lies above a GOAWAY that it provokes, always.
+        /// Prefixes of device tokens: the stream is always refused, or always lies above a GOAWAY that it causes.
         @Test(.needs(.worker, .broker, .kcat), arguments: ["fa17f0030", "fa17f0130"])
-        func `What is always refused holds up no other, and not for ever`(prefix: String) throws {
+        func `A notification that is always refused holds up no other`(prefix: String) throws {
             let scene = try Scene("refusal", partitions: 1)
             _ = try scene.startSimulator()
             let worker = try scene.startWorker()
             var good = 0
-            /// The good ones have their results, though the others, which stand among them, are never answered.
+            /// Writes good tokens around refused ones, and waits for the results of the good ones.
             func write(_ count: Int, around refused: Int) throws {
                 let first = good
                 good += count
                 try scene.send(
-                    to: (first..<(first + count / 2)).map { hex($0, digits: 64) }
-                        + (0..<refused).map { prefix + hex(first + $0, digits: 55) }
-                        + ((first + count / 2)..<good).map { hex($0, digits: 64) })
+                    to: deviceTokens(count / 2, from: first) + deviceTokens(refused, prefix, from: first)
+                        + deviceTokens(count - count / 2, from: first + count / 2))
                 try scene.await(scene.configuration.results, holds: good, of: worker)
             }
             try write(20, around: 0)
             try write(100, around: 1)
-            // While it is tried again.
-            for _ in 0..<3 {
-                Thread.sleep(forTimeInterval: 1)
-                try write(10, around: 0)
-            }
-            // The watermark passes it.
+            // While it is tried again from the tier.
+            try scene.await(scene.configuration.retry, holds: 1, of: worker)
+            try write(10, around: 0)
+            // The commit passes it.
             try scene.settleRequests(worker)
             try write(10, around: 0)
             try scene.stop(worker)
@@ -39,18 +36,17 @@ extension EndToEnd.Refusals {
             #expect(results.allSatisfy { $0.hasSuffix(" outcome=accepted") })
         }
 
-        /// All connections of one app allow no stream: it is held and named, and the topic moves on; another app goes
-        /// on.
+        /// All connections of one app allow no stream: its notifications are held, and the commits go on.
         @Test(.needs(.worker, .broker, .kcat))
         func `An app without streams holds up no other, and goes on when it has some`() throws {
             let apps = try TwoApps("streamless") { scene in
                 let closed = try scene.startSimulator()
-                // As soon as a connection showed a provider token that is good.
+                // From the first valid provider token of a connection on.
                 try closed.set("streams=0")
                 return closed
             }
             let (scene, worker, pages) = (apps.scene, apps.worker, apps.pages)
-            // All but what opened the eyes of the two connections is held, so that the topic is committed to its end.
+            // All but the first request of each connection is held, so that the topic is committed to its end.
             try apps.awaitProblem("allow no stream")
             try scene.settleRequests(worker)
             try scene.awaitResults(52)
@@ -59,8 +55,7 @@ extension EndToEnd.Refusals {
             try apps.mend("streams=1000")
         }
 
-        /// A host keeps its connections and answers nothing on them any more: its app is named, another one is not and
-        /// goes on, and the first answer ends it.
+        /// A host keeps its connections and stops answering on them. The first answer ends the problem.
         @Test(
             .needs(.worker, .broker, .kcat),
             arguments: Long.isWanted
@@ -85,26 +80,25 @@ extension EndToEnd.Refusals {
             try scene.stop(worker)
         }
 
-        /// Every connection of one app is answered with a GOAWAY that blames the credential: its circuit opens and is
-        /// named; another app goes on.
+        /// Every connection of one app ends with a GOAWAY that refuses the credential, so its circuit opens.
         @Test(.needs(.worker, .broker, .kcat))
         func `A credential that a GOAWAY refuses stops its app only`() throws {
-            // Of another environment: apps that share key and environment share a circuit.
+            // In another environment, because apps that share key and environment share a circuit.
             let apps = try TwoApps("environment", annexIn: "development") {
                 try $0.startSimulator("--fault", "goaway-environment@1")
             }
             try apps.scene.await(apps.scene.configuration.results, holds: 50, of: apps.worker)
             try apps.awaitProblem("BadCertificateEnvironment")
-            // What was held is sent.
+            // Held notifications are sent.
             try apps.mend("fault=")
         }
 
-        /// SETTINGS_MAX_CONCURRENT_STREAMS goes from 1,000 to 1 and back, again and again. What is on its way above a
-        /// new limit is refused, and sent again unprocessed.
+        /// SETTINGS_MAX_CONCURRENT_STREAMS goes from 1,000 to 1 and back several times. Streams above a new limit are
+        /// refused, and their requests sent again.
         @Test(.needs(.worker, .broker, .python))
         func `Streams that go and come back stall nothing`() throws {
             let scene = try Scene("streams")
-            // With one stream each, the connections take some 40 a second at most: what comes in waits.
+            // With one stream each, the connections take about 40 a second at most, so a backlog grows.
             let simulator = try scene.startSimulator("--latency", "100ms")
             let worker = try scene.startAssignedWorker()
             let rate = Long.isWanted ? 5_000 : 500
@@ -115,14 +109,14 @@ extension EndToEnd.Refusals {
                 try simulator.set("streams=1")
                 try simulator.awaitAccepted(more: 20)
                 try simulator.set("streams=1000")
-                // As much as waits and comes in.
+                // The backlog, and what comes in.
                 try simulator.awaitAccepted(more: rate / 2)
             }
             #expect(try load.wait() == .exited(0), "\(load.text.suffix(500))")
             try scene.settle(worker)
             #expect(!worker.text.contains("disconnected"), "\(worker.text.suffix(4_000))")
             try scene.stop(worker)
-            // Nothing is in doubt, and nothing was sent twice: what is refused was not processed.
+            // Nothing is in doubt or sent twice, because a refused stream was not processed.
             try scene.audit("--simulator", simulator.control)
         }
     }
@@ -151,7 +145,8 @@ private struct TwoApps {
     }
 
     func write(_ app: String, _ numbers: Range<Int>) throws {
-        try scene.send(to: numbers.map { hex($0, digits: 64) }, headers: ["apns-topic=com.example.\(app)"])
+        try scene.send(
+            to: deviceTokens(numbers.count, from: numbers.lowerBound), headers: ["apns-topic=com.example.\(app)"])
     }
 
     /// Waits until the status names shop with these words, and not annex.

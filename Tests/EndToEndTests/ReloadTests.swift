@@ -3,9 +3,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Starts {
-    /// What SIGHUP and new files change in a running worker.
+    /// SIGHUP, and files that change while the worker runs.
     @Suite(.serialized) struct ReloadTests {
-        /// A second app of the configuration, with what a test adds to it.
+        /// A second app of the configuration.
         private func news(_ scene: Scene, keyFile: String = "AuthKey_SIMULATOR1.p8", _ more: String = "") -> String {
             """
               - name: news
@@ -26,7 +26,7 @@ extension EndToEnd.Starts {
             try scene.send(1)
             try pages.await("/metrics", says: count("accepted", of: "shop", 1))
 
-            // All or nothing: with one thing wrong, nothing is taken over.
+            // A configuration with one fault changes nothing.
             scene.configuration.apps = news(scene, "pausd: true")
             try scene.reload(worker, saying: "unknown key; did you mean paused?")
             scene.configuration.apps = news(scene, keyFile: "gone.p8")
@@ -34,13 +34,13 @@ extension EndToEnd.Starts {
             try scene.send(1, topic: "com.example.news")
             try pages.await("/metrics", says: count("invalid", of: "", 1))
 
-            // An app comes.
+            // An app is added.
             scene.configuration.apps = news(scene)
             try scene.reload(worker, saying: "app added app=news")
             try scene.send(2, topic: "com.example.news")
             try pages.await("/metrics", says: count("accepted", of: "news", 2))
 
-            // It is paused: what comes is held in the retry tier, and sent once it is not paused any more.
+            // Notifications of a paused app are held in the retry tier, and sent once it is not paused any more.
             scene.configuration.apps = news(scene, "paused: true")
             try scene.reload(worker, saying: "app is paused: nothing of it is sent app=news")
             try scene.send(3, topic: "com.example.news")
@@ -52,7 +52,7 @@ extension EndToEnd.Starts {
             try scene.reload(worker, saying: "app is paused no more app=news")
             try pages.await("/metrics", says: count("accepted", of: "news", 5))
 
-            // It goes, and its topic belongs to no app.
+            // It is removed, so that its topic belongs to no app.
             scene.configuration.apps = ""
             try scene.reload(worker, saying: "app removed")
             try scene.send(1, topic: "com.example.news")
@@ -60,14 +60,13 @@ extension EndToEnd.Starts {
             try scene.send(1)
             try pages.await("/metrics", says: count("accepted", of: "shop", 2))
 
-            // What is read at the start only is named.
+            // A setting that is read only at the start.
             scene.configuration.more = "drain: {shutdown: 20s}"
             try scene.reload(worker, saying: "this change needs a restart key=drain")
             try scene.stop(worker)
         }
 
-        /// Apple refuses the key; a right one is put in its place, or named in the configuration, and everything is
-        /// sent without a restart.
+        /// The right key replaces a refused one, in its file or by the configuration; no restart is needed.
         @Test(.needs(.worker, .broker, .kcat, .openssl), arguments: [true, false])
         func `A key that Apple refuses is replaced`(underItsName: Bool) throws {
             let scene = try Scene("rekeyed", partitions: 1)
@@ -84,7 +83,7 @@ extension EndToEnd.Starts {
             #expect(try pages.get("/readyz") == (200, "ready\n"))
 
             if underItsName {
-                // As broken as a half-written file: the one before stays.
+                // Broken, as a half-written file.
                 try scene.write("garbage", to: "current.p8")
                 try scene.signalReload(worker, saying: "cannot be used; the one before stays")
                 try scene.write(String(contentsOfFile: scene.file(right), encoding: .utf8), to: "current.p8")
@@ -105,13 +104,13 @@ extension EndToEnd.Starts {
 }
 
 extension Scene {
-    /// Puts the configuration as it is now into the worker's file, tells it so, and waits for what it says of it.
+    /// Writes the configuration to the worker's file, reloads it, and waits for words in the log.
     func reload(_ worker: ChildProcess, saying words: String) throws {
         try write(configuration.text, to: "worker.yaml")
         try signalReload(worker, saying: words)
     }
 
-    /// SIGHUP; waits for what the worker says then.
+    /// Sends SIGHUP, and waits for words in the log.
     func signalReload(_ worker: ChildProcess, saying words: String) throws {
         let before = worker.text.count
         worker.signal(SIGHUP)

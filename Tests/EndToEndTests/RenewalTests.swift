@@ -3,10 +3,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Deliveries {
-    /// What a provider sends with is replaced while notifications flow: no answer but 200, nothing lost, nothing twice,
-    /// nothing in doubt.
+    /// Credentials and bundle ids are replaced under load: no answer but 200, nothing lost, repeated or in doubt.
     @Suite(.serialized) struct RenewalTests {
-        /// The load goes on until all was replaced: so much at a time.
+        /// The number of notifications for each replacement.
         static let part = Long.isWanted ? 20_000 : 1_000
 
         @Test(.needs(.worker, .broker, .python, .kcat, .openssl))
@@ -20,7 +19,7 @@ extension EndToEnd.Deliveries {
             let (worker, pages) = try scene.startWorkerWithPages()
             try worker.waitFor("partitions assigned group=\(scene.configuration.group) ")
             var count = 0
-            /// Runs an action while a part of the load is on its way, and waits until the rest is.
+            /// Runs an action while a part of the load is in flight, and waits until the rest is written.
             func underLoad(_ action: () throws -> Void) throws {
                 let load = try scene.startLoad(Self.part, rate: Self.part / 2, "--apps", "3", "--seed", "\(count)")
                 try simulator.awaitAccepted(more: Self.part / 5)

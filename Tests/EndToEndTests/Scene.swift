@@ -2,26 +2,24 @@ import Foundation
 import Kafka
 import TestSupport
 
-/// What one end-to-end test plays in: topics of its own on a real broker, a folder, and the programs it starts.
+/// The environment of one end-to-end test: topics of its own on a real broker, a folder, and the programs it starts.
 ///
-/// Everything is a process: the worker, the server it sends to, the producer, the audit. All of them are killed with
-/// the test process at the latest.
+/// Everything is a process: the worker, the server it sends to, the producer, the audit. They end with the scene.
 final class Scene {
     /// How many records the large runs write.
     static let records =
         Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_RECORDS"] ?? "") ?? (Long.isWanted ? 60_000 : 12_000)
 
-    private let broker: KafkaBroker
+    private let broker: KafkaBroker!
     let folder: URL
     let name: String
-    /// Of each topic, unless said otherwise.
+    /// Of each topic, unless a test asks for another number.
     let partitions: Int
-    /// In the file of the worker: `apps[0]` and what a test adds.
+    /// What the worker's file gets: `apps[0]` and what a test adds.
     var configuration: Configuration
-    /// They end with the scene.
     private var processes: [ChildProcess] = []
 
-    /// On the broker that all scenes share, or on one of the test's own.
+    /// - Parameter broker: The one that all scenes share, unless a test has another one.
     init(_ label: String, partitions: Int = 8, on broker: KafkaBroker? = nil) throws {
         _ = try Tool.worker.path()
         guard let broker = broker ?? KafkaBroker.shared else { throw Unexpected(KafkaBroker.reason) }
@@ -36,7 +34,18 @@ final class Scene {
         try broker.create(newTopics(plain) + newTopics([configuration.unregistered], configuration: compacted))
     }
 
-    /// A scene with a folder of its own that has what the other's has, and its topics and server.
+    /// A scene without topics, for commands that need no broker.
+    init(withoutBroker label: String) throws {
+        _ = try Tool.worker.path()
+        broker = nil
+        name = KafkaBroker.uniqueName(label)
+        partitions = 0
+        folder = FileManager.default.temporaryDirectory.appending(path: name)
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        configuration = Configuration(servers: "127.0.0.1:1", name: name)
+    }
+
+    /// A scene with the topics and server of another one, and a copy of its folder.
     init(sharingTopicsOf other: Scene) throws {
         broker = other.broker
         partitions = other.partitions
@@ -71,6 +80,8 @@ final class Scene {
             NewTopic($0, partitions: partitions ?? self.partitions, replicationFactor: 1, configuration: configuration)
         }
     }
+
+    func delete(_ topic: String) throws { try broker.delete([topic]) }
 
     func file(_ name: String) -> String { folder.appending(path: name).path }
 
@@ -122,30 +133,39 @@ final class Scene {
 
     static let program = book("books.py")
 
-    /// Where a program of `Books` is.
+    /// The path of a program of `Books`.
     static func book(_ name: String) -> String {
         URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "Books/\(name)").path
     }
 
-    /// Runs `Books/books.py COMMAND …`; throws, with its findings, when it does not exit 0.
+    /// Runs a program of `Books`; throws with its output when it does not exit 0.
     @discardableResult
-    func books(_ command: String, _ arguments: String..., within seconds: Double = 300) throws -> String {
-        try books(command, arguments, within: seconds)
-    }
-
-    @discardableResult
-    func books(_ command: String, _ arguments: [String], within seconds: Double = 300) throws -> String {
-        let ended = try tryBooks(command, arguments, within: seconds)
+    func book(_ name: String, _ arguments: [String], within seconds: Double = 600) throws -> String {
+        let ended = try Self.run(Tool.python.path(), [Self.book(name)] + arguments, within: seconds)
         guard ended.ending == .exited(0) else {
-            throw Unexpected("books.py \(command) \(ended.ending):\n\(ended.text)")
+            throw Unexpected("\(name) \(arguments.first ?? "") \(ended.ending):\n\(ended.text)")
         }
         print(ended.text)
         return ended.text
     }
 
-    func tryBooks(_ command: String, _ arguments: [String], within seconds: Double = 300) throws -> Finished {
-        try Self.run(
-            Tool.python.path(), [Self.program, command, "--servers", servers] + arguments, within: seconds)
+    /// Runs `Books/books.py COMMAND` with the scene's topics.
+    @discardableResult
+    func books(_ command: String, _ arguments: [String], within seconds: Double = 600) throws -> String {
+        try book("books.py", [command] + topicArguments + arguments, within: seconds)
+    }
+
+    func tryBooks(_ command: String, _ arguments: [String]) throws -> Finished {
+        try Self.run(Tool.python.path(), [Self.program, command] + topicArguments + arguments, within: 600)
+    }
+
+    private var topicArguments: [String] {
+        let names = configuration
+        return [
+            "--servers", servers, "--topic", names.requests, "--results", names.results, "--unregistered",
+            names.unregistered, "--dead-letters", names.deadLetters, "--retry-topics", names.retry, "--group",
+            names.group, "--book", file("book.jsonl"),
+        ]
     }
 
     // MARK: The worker
@@ -195,24 +215,16 @@ final class Scene {
         }
     }
 
-    // MARK: The books' commands, with this scene's names
+    // MARK: Records
 
     func produce(_ count: Int, _ more: String...) throws {
-        let ended = try tryBooks(
-            "produce",
-            ["--topic", configuration.requests, "--count", "\(count)", "--book", file("book.jsonl")] + more)
-        guard ended.ending == .exited(0) else { throw Unexpected("produce: \(ended.ending)\n\(ended.text)") }
-        print(ended.text)
+        try books("produce", ["--count", "\(count)"] + more)
     }
 
     /// Starts a producer that writes so many records a second.
     func startLoad(_ count: Int, rate: Int, _ more: String...) throws -> ChildProcess {
         try startBook(
-            "books.py",
-            [
-                "produce", "--servers", servers, "--topic", configuration.requests, "--count", "\(count)", "--rate",
-                "\(rate)", "--book", file("book.jsonl"),
-            ] + more)
+            "books.py", ["produce"] + topicArguments + ["--count", "\(count)", "--rate", "\(rate)"] + more)
     }
 
     /// Writes lines with kcat, `KEY:VALUE` each, to the request topic or another one.
@@ -229,14 +241,9 @@ final class Scene {
         guard ended.ending == .exited(0) else { throw Unexpected("kcat: \(ended.text)") }
     }
 
-    /// Writes a file's lines, `KEY:VALUE`, to the request topic.
-    func produceWithKcat(_ lines: String) throws {
-        try kcat(String(contentsOfFile: file(lines), encoding: .utf8).split(separator: "\n").map(String.init))
-    }
-
-    /// Writes a plain notification for each device token.
-    func send(to tokens: [String], headers: [String] = []) throws {
-        try kcat(tokens.map { #"\#($0):{"aps":{"alert":"Hi"}}"# }, headers: headers)
+    /// Writes a plain notification for each device token, to the request topic or another one.
+    func send(to tokens: [String], in topic: String? = nil, headers: [String] = []) throws {
+        try kcat(tokens.map { #"\#($0):{"aps":{"alert":"Hi"}}"# }, to: topic, headers: headers)
     }
 
     /// Writes so many plain notifications, each for another device.
@@ -260,7 +267,7 @@ final class Scene {
         try records(of: configuration.results, "%s").map { try jsonObject($0) }
     }
 
-    /// Until the group and its retry group have committed everything.
+    /// Waits until the group and its retry group have committed everything.
     func settle(_ worker: ChildProcess, retryTopics: [String] = []) throws {
         let retries = [configuration.retry] + retryTopics
         try explain(worker) {
@@ -269,19 +276,27 @@ final class Scene {
         }
     }
 
-    /// Until the group has committed all requests, whatever waits in a retry topic.
+    /// Waits until the group has committed all requests, whatever waits in a retry topic.
     func settleRequests(_ worker: ChildProcess) throws {
         try explain(worker) { try broker.awaitCommits([(configuration.group, configuration.requests)]) }
     }
 
-    /// Until the result topic holds so many records.
+    /// Waits until the result topic holds so many records.
     func awaitResults(_ count: Int) throws { try broker.await(configuration.results, holds: count) }
 
     func await(_ topic: String, holds count: Int) throws { try broker.await(topic, holds: count) }
 
-    /// The same; where the wait fails, its error says what the worker said.
+    /// The same; the error of a failed wait contains the worker's output.
     func await(_ topic: String, holds count: Int, of worker: ChildProcess) throws {
         try explain(worker) { try broker.await(topic, holds: count) }
+    }
+
+    /// Waits until there are results of so many device tokens.
+    func awaitTokens(_ count: Int, of worker: ChildProcess) throws {
+        try self.await(configuration.results, holds: count, of: worker)
+        try eventually("results of \(count) device tokens", of: worker) {
+            Set(try records(of: configuration.results, "%k")).count >= count
+        }
     }
 
     private func explain(_ worker: ChildProcess, _ body: () throws -> Void) throws {
@@ -294,62 +309,15 @@ final class Scene {
         }
     }
 
-    // MARK: Topics that change (`Books/changes.py`)
-
-    @discardableResult
-    func change(_ arguments: String...) throws -> String { try change(arguments) }
-
-    @discardableResult
-    private func change(_ arguments: [String]) throws -> String {
-        let ended = try Self.run(
-            Tool.python.path(), [Self.book("changes.py"), arguments[0], servers] + arguments.dropFirst())
-        guard ended.ending == .exited(0) else {
-            throw Unexpected("changes.py \(arguments) \(ended.ending):\n\(ended.text)")
-        }
-        if !ended.text.isEmpty { print(ended.text, terminator: "") }
-        return ended.text
+    /// Runs `Books/changes.py`.
+    func change(_ command: String, _ arguments: String...) throws {
+        try book("changes.py", [command, servers] + arguments)
     }
 
-    /// Waits until there are results of so many device tokens.
-    func awaitTokens(_ count: Int, of worker: ChildProcess) throws {
-        try explain(worker) {
-            try change("await-tokens", configuration.results, "\(count)", "\(ChildProcess.patience)")
-        }
-    }
+    /// Compares the books; throws with all findings when they do not agree.
+    func audit(_ more: String...) throws { try audit(more) }
 
-    // MARK: The audit
-
-    var auditArguments: [String] {
-        [
-            "--topic", configuration.requests, "--book", file("book.jsonl"), "--results", configuration.results,
-            "--unregistered", configuration.unregistered, "--dead-letters", configuration.deadLetters, "--group",
-            configuration.group, "--retry-topics", configuration.retry,
-        ]
-    }
-
-    /// The comparison of the books; throws with all its findings when they do not agree.
-    @discardableResult
-    func audit(_ more: String...) throws -> String { try audit(more) }
-
-    @discardableResult
-    func audit(_ more: [String]) throws -> String {
-        let ended = try tryBooks("audit", auditArguments + more)
-        guard ended.ending == .exited(0) else { throw Unexpected(ended.text) }
-        print(ended.text)
-        return ended.text
-    }
-
-    /// Right after a kill: how many notifications the next worker may send again. What the server saw without a result
-    /// in the topic, and what has one but is not settled by the committed offsets and their maps.
-    func repeatable(_ simulator: RunningSimulator) throws -> Int {
-        let text = try books(
-            "repeatable", "--topic", configuration.requests, "--results", configuration.results, "--group",
-            configuration.group, "--retry-topics", configuration.retry, "--simulator", simulator.control)
-        guard let last = text.split(whereSeparator: \.isWhitespace).last, let number = Int(last) else {
-            throw Unexpected("repeatable: \(text)")
-        }
-        return number
-    }
+    func audit(_ more: [String]) throws { try books("audit", more) }
 }
 
 /// A line of JSON that is an object.

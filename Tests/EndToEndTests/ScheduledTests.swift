@@ -3,10 +3,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Records {
-    /// `push-not-before` over a real broker, with tiers of seconds: none is early by the server's book, and none is
-    /// lost.
+    /// `push-not-before` with tiers of seconds: by the server's book none is early, and none is lost.
     @Suite(.serialized) struct ScheduledTests {
-        /// Over how many seconds they are spread.
+        /// The period over which they are spread.
         private static let seconds = Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_SCHEDULED"] ?? "") ?? 12
         private static let records = 300
 
@@ -20,11 +19,10 @@ extension EndToEnd.Records {
             let simulator = try scene.startSimulator()
             try scene.produce(Self.records, "--scheduled", "\(Self.seconds)")
             let watch = try scene.startBook(
-                "books.py",
-                ["watch", "--simulator", simulator.control, "--book", scene.file("book.jsonl"), "--timeout", "600"])
+                "books.py", ["watch", "--simulator", simulator.control, "--book", scene.file("book.jsonl")])
             let first = try scene.startWorker()
             if how == "are killed" {
-                // While it moves them to the tiers.
+                // While it moves records to the tiers.
                 try scene.await(tiers[0], holds: 20)
                 try first.killNow()
                 let second = try scene.startWorker()

@@ -13,14 +13,10 @@ struct RunningSimulator {
     /// - Parameters:
     ///   - host: an address of the loopback interface.
     ///   - port: 0: any that is free. One that is to come back at its port has claimed it (`Ports`).
-    init(
-        in folder: URL, host: String = "127.0.0.1", port: Int = 0, _ more: [String] = [],
-        environment: [String: String] = [:]
-    ) throws {
+    init(in folder: URL, host: String = "127.0.0.1", port: Int = 0, _ more: [String] = []) throws {
         process = try ChildProcess(
             Tool.worker.path(),
-            ["simulate", "--listen", "\(host):\(port)", "--control", "0", "--directory", folder.path] + more,
-            environment: environment)
+            ["simulate", "--listen", "\(host):\(port)", "--control", "0", "--directory", folder.path] + more)
         try process.waitFor("listening;")
         self.port = try Self.port(of: "APNs simulator on", process)
         control = "http://127.0.0.1:\(try Self.port(of: "control endpoint:", process))"
@@ -78,15 +74,16 @@ struct RunningSimulator {
 
 /// Asks again and again until something holds.
 ///
-/// - Parameter process: what it says is part of the failure, and with its end there is nothing to wait for.
+/// - Parameter process: Its end ends the wait, and its output is part of the error.
 func eventually(_ what: String, of process: ChildProcess? = nil, _ holds: () throws -> Bool) throws {
-    let deadline = Date(timeIntervalSinceNow: ChildProcess.patience)
-    while try !holds() {
-        guard Date() < deadline, process?.ended == nil else {
-            let ending = process?.ended.map { ", and it ended (\($0))" } ?? ""
-            throw Unexpected("\(what) did not come\(ending):\n\(process?.text.suffix(8_000) ?? "")")
-        }
-        usleep(50_000)
+    var isDone = false
+    _ = try waitUntil {
+        isDone = try holds()
+        return isDone || process?.ended != nil
+    }
+    guard isDone else {
+        let ending = process?.ended.map { ", and it ended (\($0))" } ?? ""
+        throw Unexpected("\(what) did not come\(ending):\n\(process?.text.suffix(8_000) ?? "")")
     }
 }
 
@@ -94,32 +91,43 @@ extension Scene {
     /// Starts the simulator and points the configuration at it: its port, its authority, its signing key.
     func startSimulator(_ more: String...) throws -> RunningSimulator { try startSimulator(arguments: more) }
 
-    func startSimulator(arguments more: [String], environment: [String: String] = [:]) throws -> RunningSimulator {
-        let simulator = try startOtherSimulator(arguments: more, environment: environment)
+    func startSimulator(
+        host: String = "127.0.0.1", port: Int = 0, arguments more: [String]
+    ) throws -> RunningSimulator {
+        let simulator = try startOtherSimulator(host: host, port: port, arguments: more)
         configuration.port = simulator.port
         return simulator
     }
 
     /// Starts one that the configuration does not point at.
     func startOtherSimulator(
-        port: Int = 0, arguments more: [String], environment: [String: String] = [:]
+        host: String = "127.0.0.1", port: Int = 0, arguments more: [String]
     ) throws -> RunningSimulator {
-        let simulator = try RunningSimulator(in: folder, port: port, more, environment: environment)
+        let simulator = try RunningSimulator(in: folder, host: host, port: port, more)
         keep(simulator.process)
         return simulator
     }
 
-    /// How many notifications the server accepted.
-    func accepted(_ simulator: RunningSimulator) throws -> Int { try simulator.totals().accepted }
+    /// Runs `send --direct` with the configuration, below other commands where they are given.
+    func sendDirectly(_ more: String..., through words: [String] = []) throws -> Finished {
+        try write(configuration.text, to: "worker.yaml")
+        let all =
+            try words + [
+                Tool.worker.path(), "send", "--direct", "-c", file("worker.yaml"), "-t", deviceTokens(1, "80fe")[0],
+                "-a",
+                "Hi",
+            ] + more
+        return try Self.run(all[0], Array(all.dropFirst()))
+    }
 
-    /// The file with the simulator's table of token prefixes, as its help prints it.
+    /// A file with the simulator's table of token prefixes, from its help.
     func prefixes() throws -> String {
         let help = try Self.run(Tool.worker.path(), ["simulate", "--help"])
         try write(help.text, to: "simulate-help.txt")
         return file("simulate-help.txt")
     }
 
-    /// Starts nghttp2's own server, with an empty file for each device token it is to know, and points the
+    /// Starts nghttp2's own server, with an empty file for each device token that it knows, and points the
     /// configuration at it. It accepts any provider token.
     func startForeignServer(knownTokens count: Int) throws {
         let root = folder.appending(path: "htdocs/3/device")
@@ -131,7 +139,7 @@ extension Scene {
         try makeSigningKey(configuration.keyFile)
         configuration.port = Ports.claim()
         configuration.caFile = "server.pem"
-        // That it listens shows when the worker has connected: nghttpd says so only once its output fills a buffer.
+        // nghttpd prints that it listens only when its output fills a buffer, so nothing waits for it here.
         _ = try start(
             Tool.nghttpd.path(),
             [
@@ -142,7 +150,7 @@ extension Scene {
 
     // MARK: Keys and certificates
 
-    /// A certificate for localhost that signs itself: `server.pem` and `server.key`.
+    /// A self-signed certificate for localhost: `server.pem` and `server.key`.
     func makeCertificate() throws {
         try openssl(
             "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
@@ -151,18 +159,29 @@ extension Scene {
 
     /// An app's certificate that an authority of the folder signed: `NAME.pem` and `NAME-key.pem`.
     func makeAppCertificate(_ name: String, by authority: String = "ca", days: Int = 90) throws {
-        try openssl(
-            "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "\(days)", "-CA",
-            file("\(authority).pem"), "-CAkey", file("\(authority)-key.pem"), "-subj",
-            "/UID=com.example.\(name)/CN=\(name)", "-keyout", file("\(name)-key.pem"), "-out", file("\(name).pem"))
+        try makeCertificate(name, by: authority, days: days, subject: "/UID=com.example.\(name)/CN=\(name)")
     }
 
-    /// A key as Apple gives them out: P-256, PKCS#8, PEM.
+    /// A certificate that an authority of the folder signed, or that signs itself: `NAME.pem` and `NAME-key.pem`.
+    func makeCertificate(
+        _ name: String, by authority: String? = nil, days: Int = 2, subject: String, _ more: String...
+    ) throws {
+        let signer = authority.map { ["-CA", file("\($0).pem"), "-CAkey", file("\($0)-key.pem")] } ?? []
+        try openssl(
+            [
+                "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "\(days)",
+                "-subj", subject, "-keyout", file("\(name)-key.pem"), "-out", file("\(name).pem"),
+            ] + signer + more)
+    }
+
+    /// A signing key in Apple's form: P-256, PKCS#8, PEM.
     func makeSigningKey(_ name: String) throws {
         try openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", file(name))
     }
 
-    func openssl(_ arguments: String...) throws {
+    private func openssl(_ arguments: String...) throws { try openssl(arguments) }
+
+    private func openssl(_ arguments: [String]) throws {
         let ended = try Self.run(Tool.openssl.path(), arguments)
         guard ended.ending == .exited(0) else { throw Unexpected(ended.text) }
     }
@@ -176,7 +195,8 @@ struct Pages {
     /// Waits until the worker said where they are.
     init(of worker: ChildProcess) throws {
         try worker.waitFor("admin pages address=")
-        guard let match = worker.text.firstMatch(of: /admin pages address=(\S+)/) else {
+        // A worker that was started again by its supervisor has other pages.
+        guard let match = worker.text.matches(of: /admin pages address=(\S+)/).last else {
             throw Unexpected("no address of the admin pages:\n\(worker.text)")
         }
         address = "http://\(match.1)"
@@ -191,21 +211,35 @@ struct Pages {
     func await(
         _ path: String, _ isAsItShouldBe: ((Int, String)) throws -> Bool
     ) throws -> String {
-        let deadline = Date(timeIntervalSinceNow: ChildProcess.patience)
-        while true {
-            let last = try get(path)
-            if try isAsItShouldBe(last) { return last.1 }
-            guard Date() < deadline, worker.ended == nil else {
-                throw Unexpected("\(path) said \(last.0): \(last.1)\nthe worker:\n\(worker.text.suffix(4_000))")
-            }
-            usleep(100_000)
+        var last = (0, "")
+        var isDone = false
+        _ = try waitUntil(everyMs: 100) {
+            last = try get(path)
+            isDone = try isAsItShouldBe(last)
+            return isDone || worker.ended != nil
         }
+        guard isDone else {
+            throw Unexpected("\(path) said \(last.0): \(last.1)\nthe worker:\n\(worker.text.suffix(4_000))")
+        }
+        return last.1
     }
 
     /// The same until a page contains a text.
     @discardableResult
     func await(_ path: String, says text: String) throws -> String {
         try self.await(path) { $0.1.contains(text) }
+    }
+
+    struct Problem: Decodable {
+        var subject: String
+        var text: String
+        var advice: String
+    }
+
+    /// The problems that `/status` names.
+    static func problems(in status: String) -> [Problem] {
+        struct Status: Decodable { var problems: [Problem] }
+        return (try? JSONDecoder().decode(Status.self, from: Data(status.utf8)))?.problems ?? []
     }
 
     /// The sum of a metric's samples, or of those with a label: `app="shop"`.
@@ -262,6 +296,11 @@ final class DeadListener {
     }
 
     deinit { for descriptor in descriptors { close(descriptor) } }
+}
+
+/// Device tokens that end in the numbers from `first` on.
+func deviceTokens(_ count: Int, _ prefix: String = "", from first: Int = 0) -> [String] {
+    (first..<first + count).map { prefix + hex($0, digits: 64 - prefix.count) }
 }
 
 func hex(_ number: Int, digits: Int) -> String {

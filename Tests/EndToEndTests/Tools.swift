@@ -2,20 +2,20 @@ import Foundation
 import TestSupport
 import Testing
 
-/// What an end-to-end test needs beside the project's own build.
+/// A requirement of an end-to-end test beside the project's own build.
 enum Tool: String {
     /// The built `apns-worker`.
     case worker = "apns-worker"
     case broker = "a Kafka broker"
     case python = "a Python with confluent_kafka and jsonschema"
-    case kcat, jq, nghttpd, openssl, curl, tinyproxy
-    /// Kafka's own client, in Java, which comes with the broker.
+    case kcat, jq, nghttpd, openssl, tinyproxy, clang, swift
+    /// Kafka's own client in Java, which comes with the broker.
     case javaClient = "Kafka's libs, which KAFKA_HOME names, and java"
     /// Go with confluent-kafka-go, and PostgreSQL's server. `Docker/setup` does not install them: their tests are run
     /// by hand.
     case go, postgres
 
-    /// Where it is (nothing to know of a broker before it is started); `nil`: it is missing.
+    /// The path (empty for the broker), or `nil` where it is missing.
     var place: String? { Self.places[self] }
 
     private static let places: [Tool: String] = {
@@ -23,7 +23,7 @@ enum Tool: String {
         places[.worker] = Self.builtWorker
         places[.broker] = KafkaBroker.isAvailable ? "" : nil
         places[.python] = Self.python()
-        for tool in [Tool.kcat, .jq, .nghttpd, .openssl, .curl, .tinyproxy] {
+        for tool in [Tool.kcat, .jq, .nghttpd, .openssl, .tinyproxy, .clang, .swift] {
             places[tool] = Self.command(tool.rawValue)
         }
         places[.javaClient] = KafkaBroker.home == nil ? nil : Self.command("java")
@@ -33,7 +33,7 @@ enum Tool: String {
         return places
     }()
 
-    /// SwiftPM puts the program beside the test bundle; another can be named.
+    /// SwiftPM puts the program beside the test bundle; APNS_WORKER_PROGRAM names another one.
     private static var builtWorker: String? {
         if let chosen = ProcessInfo.processInfo.environment["APNS_WORKER_PROGRAM"] { return chosen }
         let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
@@ -47,7 +47,7 @@ enum Tool: String {
             .first { FileManager.default.isExecutableFile(atPath: $0) }
     }
 
-    /// The newest that Debian's packages brought, outside of PATH.
+    /// The newest version of Debian's packages, outside of PATH.
     private static var postgresServer: String? {
         let root = "/usr/lib/postgresql"
         let versions = ((try? FileManager.default.contentsOfDirectory(atPath: root)) ?? []).compactMap { Int($0) }
@@ -55,13 +55,18 @@ enum Tool: String {
             .first { FileManager.default.isExecutableFile(atPath: $0) }
     }
 
-    /// One that has these modules; without any named, those that the books need.
+    /// One that has these modules, or without any named those that the books need.
     static func python(with modules: String...) -> String? { Python.place(with: modules) }
+
+    /// Its path; throws where it is missing.
+    func path() throws -> String {
+        guard let place else { throw Unexpected("missing: \(rawValue)") }
+        return place
+    }
 }
 
 extension Trait where Self == ConditionTrait {
-    /// Skips the test, with the reason, where a tool is missing; where everything must be there (`CI=true`) it runs,
-    /// and fails at the first use of the tool.
+    /// Skips the test where a tool is missing. With `CI=true` the test runs, and fails at the first use of the tool.
     static func needs(_ tools: Tool...) -> Self {
         let missing = tools.filter { $0.place == nil }
         let names = missing.map(\.rawValue).joined(separator: ", ")
@@ -71,27 +76,18 @@ extension Trait where Self == ConditionTrait {
     }
 }
 
-extension Tool {
-    /// Its place; throws where it is missing.
-    func path() throws -> String {
-        guard let place else { throw Unexpected("missing: \(rawValue)") }
-        return place
-    }
-}
-
-/// What a test did not expect, in words.
+/// An error of a test, in words.
 struct Unexpected: Error, CustomStringConvertible {
     let description: String
     init(_ description: String) { self.description = description }
 }
 
-/// A newer librdkafka than the distribution's, as PyPI's package confluent-kafka carries it: self-contained, and with
-/// the same binary interface.
+/// A newer librdkafka than the distribution's, which PyPI's package confluent-kafka contains.
 enum NewerClientLibrary {
     private static let package = "confluent-kafka==2.16.0"
 
-    /// The folder with its `librdkafka.so.1`, for LD_LIBRARY_PATH; fetched once. Cancels the test, with the reason,
-    /// where it cannot be had.
+    /// The folder with its `librdkafka.so.1`, for LD_LIBRARY_PATH; fetched once. Cancels the test where it cannot be
+    /// had.
     static func folder() throws -> String {
         do {
             return try fetched.get()
@@ -102,7 +98,7 @@ enum NewerClientLibrary {
 
     private static let fetched = Result<String, any Error> {
         if let chosen = ProcessInfo.processInfo.environment["APNS_WORKER_NEWER_LIBRARY"] { return chosen }
-        // Beside the built program, to be there the next time.
+        // Beside the built program, so that it is fetched once.
         let target = try URL(fileURLWithPath: Tool.worker.path()).deletingLastPathComponent()
             .appending(path: package.replacing("==", with: "-"))
         let libraries = target.appending(path: "confluent_kafka.libs")

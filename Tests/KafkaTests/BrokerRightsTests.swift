@@ -8,7 +8,7 @@ import Testing
     @Test(
         .enabled(if: KafkaBroker.home != nil, "needs KAFKA_HOME, for a broker of its own"), .timeLimit(.minutes(10)))
     func `A right that is denied is missed at once, and a lifted denial is not`() throws {
-        let broker = try KafkaBroker(home: try #require(KafkaBroker.home), hasRights: true)
+        let broker = try KafkaBroker(home: try #require(KafkaBroker.home))
         let topic = try broker.newTopic("rights")
         let worker = try Topics(
             ClusterSettings(

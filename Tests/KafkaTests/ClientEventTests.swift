@@ -52,7 +52,7 @@ struct ClientEventTests {
     @Test(
         .enabled(if: KafkaBroker.home != nil, "needs KAFKA_HOME, for a broker of its own"), .timeLimit(.minutes(5)))
     func `A broker tells which mechanisms it offers`() throws {
-        let broker = try KafkaBroker(home: try #require(KafkaBroker.home), hasRights: true)
+        let broker = try KafkaBroker(home: try #require(KafkaBroker.home))
         let properties = KafkaBroker.workerProperties.map {
             $0.name == "sasl.mechanism" ? KafkaProperty($0.name, "SCRAM-SHA-256") : $0
         }

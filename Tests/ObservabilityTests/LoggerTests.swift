@@ -46,7 +46,7 @@ private struct Recorder {
                 " device=740f4707…", ",\"device\":\"740f4707…\""
             ),
         ] as [(Fields, String, String)])
-    func `Writes fields`(fields: Fields, text: String, json: String) {
+    func `Fields are written as text and as JSON`(fields: Fields, text: String, json: String) {
         let asText = Recorder()
         asText.logger.info(.kafka, "partitions assigned", fields)
         #expect(asText.sink.lines == ["2026-01-31T12:00:00.007Z info kafka: partitions assigned" + text])
@@ -68,7 +68,7 @@ private struct Recorder {
             ])
     }
 
-    @Test func `Levels count by part`() {
+    @Test func `Each part has its level`() {
         let recorder = Recorder(LevelTable(.notice, parts: [.kafka: .trace, .apns: .critical]))
         for part in Part.allCases {
             for level in Level.allCases { recorder.logger.log(level, part, "x") }
@@ -98,7 +98,7 @@ private struct Recorder {
         #expect(made == 1)
     }
 
-    @Test func `Repeats are counted`() {
+    @Test func `Repeats within ten seconds are counted`() {
         let recorder = Recorder()
         func fail(_ host: String) {
             recorder.logger.warning(.apns, "cannot connect", about: host, ["host": .text(host)])
@@ -133,7 +133,7 @@ private struct Recorder {
         #expect(recorder.sink.lines.count == 4)
     }
 
-    @Test func `What had no successor is written in the end`() {
+    @Test func `Lines that were left out and had no successor are written after ten seconds`() {
         let recorder = Recorder()
         for n in 1...3 { recorder.logger.warning(.apns, "lost", ["n": .count(n)]) }
         recorder.logger.writeLeftOut()
@@ -191,37 +191,7 @@ private struct Recorder {
         #expect(recorder.sink.lines.count == 502)
     }
 
-    @Test func `Lines of many threads stay whole`() {
-        let recorder = Recorder()
-        let threads = (0..<4).map { thread in
-            makeThread {
-                for n in 0..<500 {
-                    recorder.logger.info(.delivery, "turn", ["thread": .count(thread), "n": .count(n)])
-                }
-            }
-        }
-        for thread in threads { pthread_join(thread, nil) }
-        let lines = recorder.sink.lines
-        #expect(lines.count == 2_000)
-        for thread in 0..<4 {
-            let own = lines.filter { $0.contains("thread=\(thread) ") }
-            #expect(own == (0..<500).map { "2026-01-31T12:00:00.007Z info delivery: turn thread=\(thread) n=\($0)" })
-        }
-    }
-
-    @Test func `Writes to a descriptor`() {
-        var ends: [Int32] = [0, 0]
-        pipe(&ends)
-        let logger = Logger(sink: DescriptorSink(ends[1])) { (0, 0) }
-        logger.info(.worker, "started")
-        close(ends[1])
-        var bytes = [UInt8](repeating: 0, count: 100)
-        let count = read(ends[0], &bytes, bytes.count)
-        close(ends[0])
-        #expect(String(decoding: bytes[..<count], as: UTF8.self) == "1970-01-01T00:00:00.000Z info worker: started\n")
-    }
-
-    /// A pipe that nobody reads, filled by pages, and how it is read at last.
+    /// A pipe that is full.
     private struct FullPipe {
         let reading: Int32
         let writing: Int32
@@ -253,8 +223,8 @@ private struct Recorder {
         }
     }
 
-    /// With 100 ms for each line, 100 would take ten seconds.
-    @Test func `A pipe that nobody reads holds up no line`() {
+    /// With 100 ms for each line, 100 lines would take ten seconds.
+    @Test func `A pipe that is not read holds up no line`() {
         let pipe = FullPipe()
         let logger = Logger(sink: DescriptorSink(pipe.writing)) { (0, 1_000) }
         let before = Logger.linesLost
@@ -276,7 +246,7 @@ private struct Recorder {
         pipe.close()
     }
 
-    @Test func `What was lost is told without another line`() {
+    @Test func `Lost lines are reported without another line`() {
         let pipe = FullPipe()
         let logger = Logger(sink: DescriptorSink(pipe.writing)) { (0, 1_000) }
         logger.info(.worker, "x")
@@ -319,7 +289,7 @@ private struct Recorder {
             (-1_000, "1969-12-31T23:59:59.000Z"), (-1_001, "1969-12-31T23:59:58.999Z"),
             (.max, "292278994-08-17T07:12:55.807Z"), (.min, "-292275055-05-16T16:47:04.192Z"),
         ] as [(Int64, String)])
-    func `Timestamps`(wallMs: Int64, expected: String) {
+    func `A timestamp is RFC 3339 in UTC`(wallMs: Int64, expected: String) {
         #expect(Timestamp(wallMs: wallMs).text == expected)
     }
 
@@ -327,24 +297,9 @@ private struct Recorder {
         ("", "…"), ("abc", "…"), ("abcd", "a…"), ("00112233445566778899aabbccddeeff", "00112233…"),
         ("z\n\u{1B}[31mzzzzzzzzzzzzzzzzzzzzzzz", "z??"), ("é0000000000000000000000000000000", "??0"),
     ])
-    func `Tokens are short`(token: String, expected: String) {
+    func `A token is shortened`(token: String, expected: String) {
         let text = ShortToken(token).description
         #expect(text.hasPrefix(expected))
         #expect(text.count <= 9)
     }
-}
-
-private func makeThread(_ body: @escaping @Sendable () -> Void) -> pthread_t {
-    final class Box: Sendable {
-        let body: @Sendable () -> Void
-        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
-    }
-    var thread = pthread_t()
-    pthread_create(
-        &thread, nil,
-        { box in
-            Unmanaged<Box>.fromOpaque(box!).takeRetainedValue().body()
-            return nil
-        }, Unmanaged.passRetained(Box(body)).toOpaque())
-    return thread
 }

@@ -8,9 +8,9 @@ import Testing
 @Suite struct AsyncAPITests {
     private static let document = AsyncAPIDocument(
         version: "1.2.3", groupID: "workers",
-        requests: [.init(name: "apns.requests", isPattern: false), .init(name: #"^shop\..*"#, isPattern: true)],
+        requests: [("apns.requests", false), (#"^shop\..*"#, true)],
         results: "apns.results", unregistered: "apns.unregistered", deadLetters: "apns.dead-letters",
-        tiers: [.init(name: "30s", topic: "apns.retry.30s"), .init(name: "2h", topic: "apns.retry.2h")])
+        tiers: [("30s", "apns.retry.30s"), ("2h", "apns.retry.2h")])
 
     private static func object() throws -> [String: Any] {
         try #require(JSONSerialization.jsonObject(with: Data(document.text.utf8)) as? [String: Any])

@@ -1,6 +1,6 @@
 import PushRecords
 
-/// A notification's content; what it lends is not freed.
+/// A notification's content. The bytes that it lends are not freed.
 struct ContentFixture {
     static let apps = [
         RecordApp(name: "other", environment: .production), RecordApp(name: "shop", environment: .development),
@@ -8,12 +8,6 @@ struct ContentFixture {
 
     let token: String
     var content: NotificationContent
-
-    static let texts = Dictionary(uniqueKeysWithValues: TextHeader.allCases.map { ($0, text(of: $0)) })
-
-    private static func text(of header: TextHeader) -> String {
-        String("the-text-of-\(header)".prefix(header.row.limit))
-    }
 
     init(token: String = tokenA, isBroadcast: Bool = false) {
         self.token = isBroadcast ? "dHN0LXNyY2gtY2hubA==" : token
@@ -29,12 +23,12 @@ struct ContentFixture {
             headers: NotificationHeaders(
                 topic: pieces[2], pushType: isBroadcast ? .liveactivity : .alert, priority: 10,
                 expiration: 1_795_000_000,
-                apnsID: NotificationUUID(high: 0x0102_0304_0506_8708, low: 0x890A_0B0C_0D0E_0F10)),
+                apnsID: NotificationUUID(high: 0x0102_0304_0506_8708, low: 0x890A_0B0C_0D0E_0F10),
+                collapseID: lend("score")),
             app: 1, payload: pieces[1],
             request: RequestPlace(topic: pieces[3], partition: 3, offset: 1_234, index: 7),
             requestKey: pieces[4], requestedAtMs: 1_780_000_000_000,
             copiedHeaders: UnsafeBufferPointer(copied))
-        for header in TextHeader.allCases { content.headers.texts[header] = lend(Self.text(of: header)) }
     }
 }
 

@@ -77,7 +77,7 @@ struct DrawnRequest {
     ]
 
     /// Right and wrong texts of each header.
-    private static func edges(_ header: KnownHeader) -> (right: [Edge], wrong: [Edge]) {
+    private static func edges(_ header: HeaderName) -> (right: [Edge], wrong: [Edge]) {
         func plain(_ limit: Int) -> (right: [Edge], wrong: [Edge]) {
             (
                 [
@@ -87,7 +87,7 @@ struct DrawnRequest {
                 (plainOdd + [many("a", limit + 1), many("a", limit - 1) + "é", many("é", limit)]).map { Edge($0) }
             )
         }
-        switch header.name {
+        switch header {
         case .topic:
             let rule = plain(255)
             return (rule.right + [Edge("com.example.shop"), Edge(".push-type.liveactivity")], rule.wrong)
@@ -141,7 +141,7 @@ struct DrawnRequest {
             .retryTried:
             // On a request topic nobody looks at them.
             return (.init("", "x"), .init("x"))
-        case nil: return plain(header.textHeader?.row.limit ?? 1)
+        case .collapseID: return plain(RecordLimits.collapseID)
         }
     }
 
@@ -155,9 +155,9 @@ struct DrawnRequest {
     }
     private mutating func pick<T>(_ list: [T]) -> T { list.randomElement(using: &random)! }
 
-    private mutating func text(of header: KnownHeader) -> String {
+    private mutating func text(of header: HeaderName) -> String {
         let (right, wrong) = Self.edges(header)
-        return take(pick(isOdd(more: header == KnownHeader(.app)) ? wrong : right))
+        return take(pick(isOdd(more: header == .app) ? wrong : right))
     }
 
     private mutating func take(_ edge: Edge) -> String {
@@ -202,32 +202,31 @@ struct DrawnRequest {
     }
 
     private mutating func drawPayloadForm() {
-        func known(_ name: HeaderName) -> KnownHeader { KnownHeader(name) }
         key = pick([tokenA, tokenA.uppercased(), Self.many("ab", 100)])
         let isBroadcast = chance(0.25)
         if isBroadcast {
-            add(known(.channelID))
+            add(.channelID)
             key = pick([nil, "any", tokenA])
         } else if chance(0.4) {
-            add(known(.deviceToken))
+            add(.deviceToken)
             key = pick([nil, "user-1", tokenB])
         } else if isOdd() {
             key = pick([
                 nil, "", "user-1", Self.many("a", 63), Self.many("a", 65), Self.many("x", 64), Self.many("ab", 31),
             ])
         }
-        for header in KnownHeader.all where header != known(.channelID) && header != known(.deviceToken) {
+        for header in HeaderName.allCases where header != .channelID && header != .deviceToken {
             guard chance(header.isRetry ? 0.03 : 0.3) else { continue }
             // What broadcasts and background notifications allow is drawn apart, or most of them would be wrong.
-            if header == known(.pushType), isBroadcast, !isOdd() {
+            if header == .pushType, isBroadcast, !isOdd() {
                 headers.append(("apns-push-type", "liveactivity"))
-            } else if header == known(.priority), headers.contains(where: { $0.value == "background" }), !isOdd() {
+            } else if header == .priority, headers.contains(where: { $0.value == "background" }), !isOdd() {
                 headers.append(("apns-priority", "5"))
             } else {
                 add(header)
             }
         }
-        if isOdd() { add(known(pick([.channelID, .deviceToken]))) }
+        if isOdd() { add(pick([.channelID, .deviceToken])) }
         if isOdd() { headers.append(("apns-topic", pick(["a.push-type.liveactivity", ".push-type.liveactivity"]))) }
         if chance(0.2) {
             headers.append(
@@ -269,7 +268,7 @@ struct DrawnRequest {
         }
     }
 
-    private mutating func add(_ header: KnownHeader) {
+    private mutating func add(_ header: HeaderName) {
         headers.append((header.text.description, text(of: header)))
     }
 
@@ -289,10 +288,10 @@ struct DrawnRequest {
         var isBroadcast = false
         switch Int.random(in: 0..<4, using: &random) {
         case 0:
-            members.append(("channel_id", quoted(text(of: KnownHeader(.channelID)))))
+            members.append(("channel_id", quoted(text(of: .channelID))))
             isBroadcast = true
         case 1: members.append(("device_tokens", list()))
-        default: members.append(("device_token", quoted(text(of: KnownHeader(.deviceToken)))))
+        default: members.append(("device_token", quoted(text(of: .deviceToken))))
         }
         if isOdd() { members[0].value = pick(["null", "1", "{}", "[]", #"["ab"]"#, #""ab""#, "true"]) }
         if isOdd() {
@@ -302,8 +301,8 @@ struct DrawnRequest {
             let other = pick(["device_token", "device_tokens", "channel_id"])
             if other != members[0].name { members.append((other, "null")) }
         }
-        if chance(0.3) { members.append(("app", member(KnownHeader(.app), nullable: true))) }
-        if chance(0.3) { members.append(("environment", member(KnownHeader(.environment), nullable: true))) }
+        if chance(0.3) { members.append(("app", member(.app, nullable: true))) }
+        if chance(0.3) { members.append(("environment", member(.environment, nullable: true))) }
         if chance(0.4) { members.append(("not_before", notBefore())) }
         if chance(0.7) {
             members.append(("headers", isOdd() ? pick(["null", "[]", "1", #""x""#]) : headersObject(isBroadcast)))
@@ -352,11 +351,11 @@ struct DrawnRequest {
 
     private mutating func headersObject(_ isBroadcast: Bool) -> String {
         var members: Members = []
-        for header in KnownHeader.all where header.isOfEnvelope && chance(0.3) {
+        for header in HeaderName.allCases where header.isOfEnvelope && chance(0.3) {
             let name = header.text.description
-            if header == KnownHeader(.pushType), isBroadcast, !isOdd() {
+            if header == .pushType, isBroadcast, !isOdd() {
                 members.append((name, pick([#""liveactivity""#, "null"])))
-            } else if header == KnownHeader(.priority), members.contains(where: { $0.value == #""background""# }),
+            } else if header == .priority, members.contains(where: { $0.value == #""background""# }),
                 !isOdd()
             {
                 members.append((name, pick(["5", #""5""#, "null"])))
@@ -377,13 +376,13 @@ struct DrawnRequest {
     }
 
     /// The value of a header as a member: a text, a number, null, or something else.
-    private mutating func member(_ header: KnownHeader, nullable: Bool) -> String {
+    private mutating func member(_ header: HeaderName, nullable: Bool) -> String {
         if chance(0.1) { return "null" }
         if isOdd() {
             let other = pick([Edge("true"), Edge("[]"), Edge("{}"), Edge("1.5"), Edge("-1"), Edge("1e99"), Edge("7")])
             return take(other)
         }
-        let isNumber = header == KnownHeader(.priority) || header == KnownHeader(.expiration)
+        let isNumber = header == .priority || header == .expiration
         guard isNumber, chance(0.5) else { return quoted(text(of: header)) }
         if isOdd(more: true) {
             return take(
@@ -393,7 +392,7 @@ struct DrawnRequest {
                     Edge("4294967296"), Edge("2"), Edge("0.5"), Edge("-5"),
                 ]))
         }
-        return header == KnownHeader(.priority)
+        return header == .priority
             ? pick(["1", "5", "10"]) : pick(["0", "1", "4294967294", "4294967295", "1790000000"])
     }
 

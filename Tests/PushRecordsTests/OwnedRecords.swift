@@ -48,7 +48,7 @@ struct OwnedRequest: Equatable {
     var channelID = ""
     var payload = ""
     var topic = ""
-    var texts: [TextHeader: String] = [:]
+    var collapseID = ""
     var app = ""
     var environment: PushEnvironment?
     var pushType = PushType.alert
@@ -97,11 +97,6 @@ extension RequestParser {
 }
 
 extension OwnedRequest {
-    var collapseID: String {
-        get { texts[.collapseID] ?? "" }
-        set { texts[.collapseID] = newValue.isEmpty ? nil : newValue }
-    }
-
     init(_ request: ParsedRequest) {
         target = request.target
         form = request.form
@@ -116,7 +111,7 @@ extension OwnedRequest {
         channelID = text(request.channelID)
         payload = text(request.payload)
         topic = text(request.headers.topic)
-        for header in request.headers.texts.present { texts[header] = text(request.headers.texts[header]) }
+        collapseID = text(request.headers.collapseID)
         app = text(request.app)
         environment = request.environment
         pushType = request.headers.pushType

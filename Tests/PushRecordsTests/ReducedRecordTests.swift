@@ -79,8 +79,7 @@ import Testing
         #expect(result.attempts == 4 && result.inDoubt == 1 && result.requestedAtMs == 1_780_000_000_000)
         #expect(result.settledAtMs == 77 && result.sentAtMs == nil && result.app == "shop")
         #expect(result.request.description == "apns.requests/3/1234/7" && result.environment == .development)
-        #expect(
-            result.detail == "the retry topic refuses a record of \(refused.byteCount) bytes as too large")
+        #expect(result.detail == "the retry topic refuses the record as too large: \(refused.byteCount) bytes")
         #expect(record.key == refused.key && record.byteCount <= RecordLimits.reduced)
         // What was not sent had no reason.
         for word in ["held", "scheduled"] {

@@ -32,7 +32,7 @@ import Testing
     }
 
     private func replay(
-        _ record: TestRecord, _ wishes: [ReplayWish], timestampMs: Int64 = timeMs, nowMs: Int64 = timeMs,
+        _ record: TestRecord, _ requests: [ReplayRequest], timestampMs: Int64 = timeMs, nowMs: Int64 = timeMs,
         expiredToo: Bool = false, copying: [String] = []
     ) -> [Said] {
         var writer = ReplayWriter(copyHeaders: copying)
@@ -41,7 +41,7 @@ import Testing
             writer.write(
                 key: key, value: value, headers: headers, timestampMs: timestampMs,
                 place: RequestPlace(topic: lend("apns.requests"), partition: 3, offset: 1_234, index: 77),
-                wishes: wishes, nowMs: nowMs, expiredToo: expiredToo
+                requests: requests, nowMs: nowMs, expiredToo: expiredToo
             ) { number, verdict in
                 #expect(number == said.count)
                 switch verdict {
@@ -55,8 +55,8 @@ import Testing
         return said
     }
 
-    private func wish(_ target: String = tokenA, index: Int32 = 0, requestedAtMs: Int64 = timeMs) -> ReplayWish {
-        ReplayWish(index: index, target: target, requestedAtMs: requestedAtMs)
+    private func asked(_ target: String = tokenA, index: Int32 = 0, requestedAtMs: Int64 = timeMs) -> ReplayRequest {
+        ReplayRequest(index: index, target: target, requestedAtMs: requestedAtMs)
     }
 
     // MARK: Records with one notification
@@ -69,7 +69,7 @@ import Testing
                 ("apns-id", "123e4567-e89b-12d3-a456-4266554400a0"), ("push-dlq-reason", "old"), ("empty", ""),
             ])
         #expect(
-            replay(record, [wish()]) == [
+            replay(record, [asked()]) == [
                 .record(
                     key: "user-1", value: hi,
                     headers: [
@@ -83,19 +83,19 @@ import Testing
     @Test func `An envelope for one device and a broadcast go as they were`() {
         let envelope = #"{"device_token":"\#(tokenA)","payload":{"aps":{}},"app":"shop"}"#
         #expect(
-            replay(TestRecord(key: nil, envelope, [("traceparent", "t")]), [wish()]) == [
+            replay(TestRecord(key: nil, envelope, [("traceparent", "t")]), [asked()]) == [
                 .record(key: nil, value: envelope, headers: ["push-replay-of=\(Self.place)/0", "traceparent=t"])
             ])
         let channel = TestRecord(key: "k", hi, [("apns-channel-id", "YQ==")])
         #expect(
-            replay(channel, [wish("YQ==")]) == [
+            replay(channel, [asked("YQ==")]) == [
                 .record(key: "k", value: hi, headers: ["push-replay-of=\(Self.place)/0", "apns-channel-id=YQ=="])
             ])
     }
 
     /// Whoever mends its headers has the worker read it; by itself it would be refused as before.
     @Test func `What is invalid goes as it was`() {
-        let said = replay(TestRecord(key: tokenA, hi, [("apns-priority", "7")]), [wish()])
+        let said = replay(TestRecord(key: tokenA, hi, [("apns-priority", "7")]), [asked()])
         #expect(
             said == [
                 .record(key: tokenA, value: hi, headers: ["push-replay-of=\(Self.place)/0", "apns-priority=7"])
@@ -106,12 +106,12 @@ import Testing
         let record = TestRecord(
             key: tokenA, hi, [("a", "1"), ("push-replay-of", "first/0/7/9999"), ("push-replay-of", "second/0/1/0")])
         #expect(
-            replay(record, [wish()]) == [
+            replay(record, [asked()]) == [
                 .record(key: tokenA, value: hi, headers: ["push-replay-of=first/0/7/9999", "a=1"])
             ])
         let wrong = TestRecord(key: tokenA, hi, [("push-replay-of", "nowhere")])
         #expect(
-            replay(wrong, [wish()]) == [
+            replay(wrong, [asked()]) == [
                 .record(key: tokenA, value: hi, headers: ["push-replay-of=\(Self.place)/0"])
             ])
     }
@@ -141,8 +141,8 @@ import Testing
                     "traceparent=t", "x-mine=\u{1}",
                 ])
         }
-        let wishes = [wish(Self.tokens[1], index: 1), wish(Self.tokens[3], index: 3)]
-        #expect(replay(record, wishes) == expected)
+        let requests = [asked(Self.tokens[1], index: 1), asked(Self.tokens[3], index: 3)]
+        #expect(replay(record, requests) == expected)
     }
 
     /// The worker reads what was made as it read the envelope.
@@ -152,7 +152,7 @@ import Testing
              "payload": {"aps":{}}}
             """
         for (index, token) in [(0 as Int32, tokenA), (1, "ab")] {
-            let said = replay(TestRecord(value), [wish(token, index: index)])
+            let said = replay(TestRecord(value), [asked(token, index: index)])
             guard case .record(let key?, let value, let headers)? = said.first else {
                 Issue.record("no record: \(said)")
                 return
@@ -174,14 +174,14 @@ import Testing
     @Test func `What cannot be taken apart is refused`() {
         let invalid = TestRecord(#"{"device_tokens":[\#(Self.list)],"payload":{"aps":{}},"colour":"red"}"#)
         #expect(
-            replay(invalid, [wish(Self.tokens[1], index: 1)]) == [.refused("an envelope has no such member: colour")])
+            replay(invalid, [asked(Self.tokens[1], index: 1)]) == [.refused("an envelope has no such member: colour")])
         let inner = TestRecord(
             #"{"device_tokens":[\#(Self.list)],"payload":{"payload":{},"device_token":"ab"}}"#)
         #expect(
-            replay(inner, [wish(Self.tokens[1], index: 1)])
+            replay(inner, [asked(Self.tokens[1], index: 1)])
                 == [.refused("its payload has the members of an envelope: ")])
         let bad = TestRecord(#"{"device_tokens":["xyz", "\#(tokenA)"],"payload":{"aps":{}}}"#)
-        let said = replay(bad, [wish("xyz"), wish(index: 1)])
+        let said = replay(bad, [asked("xyz"), asked(index: 1)])
         #expect(said.first == .refused("what stands for its device is no device token: ") && said.count == 2)
     }
 
@@ -190,29 +190,29 @@ import Testing
     @Test func `Another record is known`() {
         let record = TestRecord(key: tokenA, hi)
         #expect(
-            replay(record, [wish(requestedAtMs: Self.timeMs - 1)])
+            replay(record, [asked(requestedAtMs: Self.timeMs - 1)])
                 == [.another("the record there has another time than the result says")])
         #expect(
-            replay(record, [wish(requestedAtMs: 0)])
+            replay(record, [asked(requestedAtMs: 0)])
                 == [.another("the record there has another time than the result says")])
-        #expect(replay(record, [wish(tokenB)]) == [.another("the record there is for another device")])
-        #expect(replay(record, [wish(index: 1)]) == [.another("the record there has no such notification")])
+        #expect(replay(record, [asked(tokenB)]) == [.another("the record there is for another device")])
+        #expect(replay(record, [asked(index: 1)]) == [.another("the record there has no such notification")])
         #expect(
-            replay(TestRecord(key: tokenA, "not json"), [wish()]) == [
+            replay(TestRecord(key: tokenA, "not json"), [asked()]) == [
                 .another("the record there has no such notification")
             ])
         let list = TestRecord(#"{"device_tokens":["\#(tokenA)"],"payload":{"aps":{}}}"#)
-        #expect(replay(list, [wish(index: 1)]) == [.another("the record there has no such notification")])
+        #expect(replay(list, [asked(index: 1)]) == [.another("the record there has no such notification")])
     }
 
     /// A record without a time, and a result that names no device (a topic's limit may leave no room for it).
     @Test func `What is not told is no difference`() {
         for said in [
-            replay(TestRecord(key: tokenA, hi), [wish(requestedAtMs: 0)], timestampMs: -1),
-            replay(TestRecord(key: tokenA, hi), [wish()], timestampMs: -1),
-            replay(TestRecord(key: tokenA, hi), [wish("")]),
+            replay(TestRecord(key: tokenA, hi), [asked(requestedAtMs: 0)], timestampMs: -1),
+            replay(TestRecord(key: tokenA, hi), [asked()], timestampMs: -1),
+            replay(TestRecord(key: tokenA, hi), [asked("")]),
             // Cut, and with what is no UTF-8 replaced, in its result.
-            replay(TestRecord(key: "k", hi, [("push-device-token", "no\u{1}token")]), [wish("no?token")]),
+            replay(TestRecord(key: "k", hi, [("push-device-token", "no\u{1}token")]), [asked("no?token")]),
         ] {
             guard case .record? = said.first else {
                 Issue.record("\(said)")
@@ -225,8 +225,8 @@ import Testing
         let other = "the record there is for another device"
         let list = TestRecord(#"{"device_tokens":["\#(tokenB)","\#(tokenA)"],"payload":{"aps":{}}}"#)
         for (record, index) in [(TestRecord(key: tokenA, hi), 0), (list, 1)] as [(TestRecord, Int32)] {
-            let wrong = wish(String(repeating: "0", count: 64), index: index)
-            let said = replay(record, [wrong, wish(index: index), wrong])
+            let wrong = asked(String(repeating: "0", count: 64), index: index)
+            let said = replay(record, [wrong, asked(index: index), wrong])
             #expect(said.count == 3 && said[0] == .another(other) && said[2] == .another(other))
             guard case .record = said[1] else {
                 Issue.record("\(said)")
@@ -242,8 +242,8 @@ import Testing
     ])
     func `What has expired`(expiration: String, isExpired: Bool) {
         let record = TestRecord(key: tokenA, hi, [("apns-expiration", expiration)])
-        #expect((replay(record, [wish()]) == [.expired]) == isExpired)
-        #expect(replay(record, [wish()], expiredToo: true) != [.expired])
+        #expect((replay(record, [asked()]) == [.expired]) == isExpired)
+        #expect(replay(record, [asked()], expiredToo: true) != [.expired])
     }
 
     // MARK: Dead letters

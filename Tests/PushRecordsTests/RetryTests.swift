@@ -124,7 +124,7 @@ import Testing
         expected.tokenCount = 1
         expected.payload = hi
         expected.topic = "com.example.shop"
-        expected.texts = ContentFixture.texts
+        expected.collapseID = "score"
         expected.app = "shop"
         expected.environment = .development
         expected.pushType = isBroadcast ? .liveactivity : .alert
@@ -142,11 +142,7 @@ import Testing
 
     @Test func `Leaves out what is not there`() {
         var fixture = ContentFixture()
-        fixture.content.headers.topic = .nothing
-        fixture.content.headers.priority = 0
-        fixture.content.headers.expiration = nil
-        fixture.content.headers.texts = HeaderTexts()
-        fixture.content.headers.apnsID = .none
+        fixture.content.headers = NotificationHeaders()
         fixture.content.app = -1
         fixture.content.requestKey = fixture.content.token
         fixture.content.copiedHeaders = UnsafeBufferPointer(start: nil, count: 0)

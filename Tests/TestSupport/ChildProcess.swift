@@ -2,71 +2,58 @@ package import Foundation
 import Glibc
 import Synchronization
 
-/// A process that a test starts, whose output it can wait for; killed when the test process ends, however it ends.
+/// A process that a test starts, whose output it can wait for. The kernel kills it when the test process ends.
 package final class ChildProcess: @unchecked Sendable {
     package enum Failure: Error, CustomStringConvertible {
-        case notStarted(String, errno: Int32)
-        /// The process did not say or do what was waited for in time; with all that it said.
+        /// With the whole output.
         case timedOut(waitingFor: String, output: String)
 
         package var description: String {
             switch self {
-            case .notStarted(let path, let errno): "\(path): \(String(cString: strerror(errno)))"
             case .timedOut(let what, let output): "timed out waiting for \(what); output:\n\(output)"
             }
         }
     }
 
-    /// How a process ended.
     package enum Ending: Equatable, Sendable {
         case exited(Int32)
         case signalled(Int32)
     }
 
-    /// How long a wait may take, in seconds. It only decides how long a broken test hangs: on a busy machine a sound
-    /// one must not fail by it.
+    /// The longest time that a wait takes, in seconds. Generous, because it only decides how long a broken test hangs,
+    /// and a working one must not fail on a busy machine.
     package static let patience = 180.0
 
-    package let processID: pid_t
+    package private(set) var processID: pid_t = 0
     private let state = NSCondition()
     private var output: [UInt8] = []
     private var ending: Ending?
-    private var openPipes = 0
+    private var isOutputOpen = true
     private let input: Mutex<Int32>
 
-    /// Starts a program found in PATH, with the environment given in addition to our own. Standard output and error are
-    /// gathered; standard input is a pipe.
+    /// Starts a program found in PATH, with this environment in addition to the test's own. Standard output and error
+    /// are gathered; standard input is a pipe.
     package init(_ program: String, _ arguments: [String] = [], environment: [String: String] = [:]) throws {
-        // A pipe's ends: 0 to read, 1 to write; closed in other children (FD_CLOEXEC).
+        // Read and write end of each pipe; closed in other children (FD_CLOEXEC).
         let inPipe = Self.pipe()
         let outPipe = Self.pipe()
-        var words = [program] + arguments
-        // The kernel kills the child when the thread that spawned it ends: hence the spawner's own immortal thread.
-        if Self.setpriv != nil { words = [Self.setpriv!, "--pdeathsig", "KILL", "--"] + words }
-        let merged = ProcessInfo.processInfo.environment.merging(environment) { $1 }
-        let result = Spawner.shared.spawn(
-            words, merged.map { "\($0)=\($1)" }, standardInput: inPipe.0, standardOutput: outPipe.1)
+        input = Mutex(inPipe.1)
+        let variables = ProcessInfo.processInfo.environment.merging(environment) { $1 }.map { "\($0)=\($1)" }
+        // util-linux: the kernel kills the child when the thread that started it ends.
+        let words = ["setpriv", "--pdeathsig", "KILL", "--", program] + arguments
+        let started = DispatchSemaphore(value: 0)
+        Thread.detachNewThread {
+            self.processID = Self.start(words, variables, standardInput: inPipe.0, standardOutput: outPipe.1)
+            started.signal()
+            self.reap()
+        }
+        started.wait()
         close(inPipe.0)
         close(outPipe.1)
-        guard case .success(let processID) = result else {
-            close(inPipe.1)
-            close(outPipe.0)
-            guard case .failure(let failure) = result else { fatalError("neither started nor failed") }
-            throw Failure.notStarted(program, errno: failure.errno)
-        }
-        self.processID = processID
-        input = Mutex(inPipe.1)
-        Self.living.withLock { _ = $0.insert(processID) }
-        Self.killAtExit
-        openPipes = 1
         Thread.detachNewThread { self.gather(outPipe.0) }
-        Thread.detachNewThread { self.reap() }
     }
 
-    deinit {
-        if ending == nil { kill(processID, SIGKILL) }
-        closeInput()
-    }
+    deinit { closeInput() }
 
     private static func pipe() -> (Int32, Int32) {
         var ends: [Int32] = [-1, -1]
@@ -75,12 +62,9 @@ package final class ChildProcess: @unchecked Sendable {
         return (ends[0], ends[1])
     }
 
-    private static let setpriv = ["/usr/bin/setpriv", "/bin/setpriv"].first { (path: String) in access(path, X_OK) == 0
-    }
+    // MARK: Input and output
 
-    // MARK: What the process says
-
-    /// All that the process has written so far.
+    /// The output so far.
     package var text: String { state.withLock { String(decoding: output, as: UTF8.self) } }
 
     private func gather(_ descriptor: Int32) {
@@ -96,7 +80,7 @@ package final class ChildProcess: @unchecked Sendable {
         }
         close(descriptor)
         state.withLock {
-            openPipes = 0
+            isOutputOpen = false
             state.broadcast()
         }
     }
@@ -127,16 +111,16 @@ package final class ChildProcess: @unchecked Sendable {
         try wait(for: "“\(text)”", seconds: seconds) {
             let output = String(decoding: self.output, as: UTF8.self)
             if output.contains(text) { return output }
-            if self.ending != nil, self.openPipes == 0 {
+            if self.ending != nil, !self.isOutputOpen {
                 throw Failure.timedOut(waitingFor: "“\(text)”, and it ended (\(self.ending!))", output: output)
             }
             return nil
         }
     }
 
-    // MARK: How it ends
+    // MARK: The end
 
-    /// `nil` while it runs.
+    /// How it ended, or `nil` while it runs.
     package var ended: Ending? { state.withLock { ending } }
 
     package func signal(_ number: Int32) { if ended == nil { kill(processID, number) } }
@@ -144,7 +128,7 @@ package final class ChildProcess: @unchecked Sendable {
     /// Waits for the end and for all output.
     @discardableResult
     package func wait(seconds: Double = ChildProcess.patience) throws -> Ending {
-        try wait(for: "its end", seconds: seconds) { self.openPipes == 0 ? self.ending : nil }
+        try wait(for: "its end", seconds: seconds) { self.isOutputOpen ? nil : self.ending }
     }
 
     /// Asks it to end (SIGTERM), then kills it; returns how it ended.
@@ -156,32 +140,40 @@ package final class ChildProcess: @unchecked Sendable {
         return try wait()
     }
 
-    /// Kills it (SIGKILL) and waits until it is gone, and with it a worker whose supervisor it is.
+    /// Kills it (SIGKILL), and waits until it and a worker that it supervises are gone.
     package func killNow() throws {
         let isSupervisor = (try? workerID).map { $0 != processID } ?? false
         signal(SIGKILL)
-        // A worker dies a moment after its supervisor, and its end of the pipe closes with it.
-        try wait(for: "its end", seconds: Self.patience) { isSupervisor && self.openPipes > 0 ? nil : self.ending }
+        // A worker dies a moment after its supervisor, and closes the output then.
+        try wait(for: "its end", seconds: Self.patience) { isSupervisor && self.isOutputOpen ? nil : self.ending }
     }
 
-    /// The process that does the work: of `apns-worker run` the supervisor's child, of other programs the process
-    /// itself.
+    /// The process that does the work: the supervised child of `apns-worker run`, the process itself for other
+    /// programs.
     package var workerID: pid_t {
         get throws {
             let children = try String(
                 contentsOfFile: "/proc/\(processID)/task/\(processID)/children", encoding: .utf8)
-            for child in children.split(separator: " ").compactMap({ pid_t($0) }) {
-                let name = try? String(contentsOfFile: "/proc/\(child)/comm", encoding: .utf8)
-                if name == "apns-worker\n" { return child }
+            return children.split(separator: " ").compactMap { pid_t($0) }.first {
+                (try? String(contentsOfFile: "/proc/\($0)/comm", encoding: .utf8)) == "apns-worker\n"
+            } ?? processID
+        }
+    }
+
+    /// The highest resident memory of the working process so far, in KiB (proc(5), VmHWM).
+    package var peakKilobytes: Int {
+        get throws {
+            let status = try String(contentsOfFile: "/proc/\(workerID)/status", encoding: .utf8)
+            guard let match = status.firstMatch(of: /VmHWM:\s+(\d+)/), let value = Int(match.1) else {
+                throw Failure.timedOut(waitingFor: "VmHWM", output: status)
             }
-            return processID
+            return value
         }
     }
 
     private func reap() {
         var status: Int32 = 0
         while waitpid(processID, &status, 0) < 0, errno == EINTR {}
-        Self.living.withLock { _ = $0.remove(processID) }
         state.withLock {
             ending = status & 0x7f == 0 ? .exited((status >> 8) & 0xff) : .signalled(status & 0x7f)
             state.broadcast()
@@ -202,84 +194,21 @@ package final class ChildProcess: @unchecked Sendable {
         }
     }
 
-    // MARK: What it takes
-
-    /// A figure of /proc/PID/status in KiB: `VmRSS`, the resident memory now, or `VmHWM`, the most so far (proc(5)).
-    package func kilobytes(_ name: String) throws -> Int {
-        let status = try String(contentsOfFile: "/proc/\(workerID)/status", encoding: .utf8)
-        let line = status.split(separator: "\n").first { $0.hasPrefix("\(name):") }
-        guard let value = line?.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap({ Int($0) }) else {
-            throw Failure.timedOut(waitingFor: name, output: status)
-        }
-        return value
-    }
-
-    package func residentKilobytes() throws -> Int { try kilobytes("VmRSS") }
-
-    package func largestResidentKilobytes() throws -> Int { try kilobytes("VmHWM") }
-
-    // MARK: Nothing is left behind
-
-    private static let living = Mutex<Set<pid_t>>([])
-
-    private static let killAtExit: Void = {
-        atexit { ChildProcess.living.withLock { for processID in $0 { kill(processID, SIGKILL) } } }
-    }()
-}
-
-/// The thread that starts all child processes and never ends.
-private final class Spawner: @unchecked Sendable {
-    static let shared = Spawner()
-
-    struct Failure: Error { let errno: Int32 }
-
-    private let queue = NSCondition()
-    private var waiting: [() -> Void] = []
-
-    private init() {
-        Thread.detachNewThread {
-            while true {
-                self.queue.lock()
-                while self.waiting.isEmpty { self.queue.wait() }
-                let next = self.waiting.removeFirst()
-                self.queue.unlock()
-                next()
-            }
-        }
-    }
-
-    func spawn(
-        _ words: [String], _ environment: [String], standardInput: Int32, standardOutput: Int32
-    ) -> Result<pid_t, Failure> {
-        let done = DispatchSemaphore(value: 0)
-        nonisolated(unsafe) var result: Result<pid_t, Failure> = .failure(Failure(errno: 0))
-        queue.withLock {
-            waiting.append {
-                result = Self.start(words, environment, standardInput, standardOutput)
-                done.signal()
-            }
-            queue.signal()
-        }
-        done.wait()
-        return result
-    }
-
     private static func start(
-        _ words: [String], _ environment: [String], _ standardInput: Int32, _ standardOutput: Int32
-    ) -> Result<pid_t, Failure> {
+        _ words: [String], _ environment: [String], standardInput: Int32, standardOutput: Int32
+    ) -> pid_t {
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
-        posix_spawn_file_actions_adddup2(&actions, standardInput, 0)
-        posix_spawn_file_actions_adddup2(&actions, standardOutput, 1)
-        posix_spawn_file_actions_adddup2(&actions, standardOutput, 2)
-        // A test runner may have blocked or ignored signals; the child starts with all as usual.
+        for (from, to) in [(standardInput, 0), (standardOutput, 1), (standardOutput, 2)] as [(Int32, Int32)] {
+            posix_spawn_file_actions_adddup2(&actions, from, to)
+        }
+        // A test runner may have blocked or ignored signals; the child starts with the defaults.
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
-        var none = sigset_t()
+        var (none, all) = (sigset_t(), sigset_t())
         sigemptyset(&none)
-        var all = sigset_t()
         sigfillset(&all)
         posix_spawnattr_setsigmask(&attributes, &none)
         posix_spawnattr_setsigdefault(&attributes, &all)
@@ -287,11 +216,9 @@ private final class Spawner: @unchecked Sendable {
         var processID: pid_t = 0
         var arguments = words.map { strdup($0) } + [nil]
         var variables = environment.map { strdup($0) } + [nil]
-        defer {
-            for text in arguments { free(text) }
-            for text in variables { free(text) }
-        }
+        defer { for text in arguments + variables { free(text) } }
         let error = posix_spawnp(&processID, words[0], &actions, &attributes, &arguments, &variables)
-        return error == 0 ? .success(processID) : .failure(Failure(errno: error))
+        precondition(error == 0, "\(words[0]) cannot be started: \(String(cString: strerror(error)))")
+        return processID
     }
 }

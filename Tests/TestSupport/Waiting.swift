@@ -1,20 +1,30 @@
 import Foundation
-import Synchronization
 package import Testing
 
-/// Tests that wait for something outside (a broker, a process, the clock) rather than compute: each runs on a thread of
-/// its own.
+/// Asks again and again until something holds; `false` if it does not within the time.
+package func waitUntil(
+    seconds: Double = ChildProcess.patience, everyMs: UInt32 = 50, _ holds: () throws -> Bool
+) rethrows -> Bool {
+    let deadline = Date(timeIntervalSinceNow: seconds)
+    while try !holds() {
+        guard Date() < deadline else { return false }
+        usleep(everyMs * 1_000)
+    }
+    return true
+}
+
+/// A trait of tests that wait for a broker, a process or the clock rather than compute: each runs on a thread of its
+/// own.
 ///
-/// Tests share as many threads as there are cores. One that waits there, and all of ours wait in the kernel, keeps its
-/// thread from every other test, and the machine idles.
+/// Tests share as many threads as there are cores, and a test that blocks its thread would keep it from all others.
 package struct Waiting: SuiteTrait, TestTrait, TestScoping {
-    /// Of the modules' tests. What each has beside it (a client library's threads, mock brokers) computes, too.
+    /// For tests of modules, which also compute: client libraries and mock brokers have threads beside them.
     fileprivate static let modules = Waiting(atOnce: 18)
 
-    private let room: Room
+    private let places: DispatchSemaphore
 
-    /// - Parameter limit: how many tests of this very trait wait at once.
-    package init(atOnce limit: Int) { room = Room(limit) }
+    /// - Parameter limit: How many tests of this very trait run at once.
+    package init(atOnce limit: Int) { places = DispatchSemaphore(value: limit) }
 
     package var isRecursive: Bool { true }
 
@@ -22,51 +32,16 @@ package struct Waiting: SuiteTrait, TestTrait, TestScoping {
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
         try await withTaskExecutorPreference(ThreadForEach.shared) {
-            // On a thread of its own already: who had a place, and then stood in line for a thread of all tests behind
-            // those that compute, would keep others from waiting meanwhile.
-            await room.enter()
-            defer { room.leave() }
+            enter()
+            defer { places.signal() }
             try await function()
         }
     }
 
-    /// Lets in as many as there may be, and the others in their order.
-    private final class Room: Sendable {
-        private struct State {
-            var free: Int
-            var queue: [CheckedContinuation<Void, Never>] = []
-        }
+    /// Blocks the test's own thread. Not inline, because `wait` is unavailable in asynchronous functions.
+    private func enter() { places.wait() }
 
-        private let state: Mutex<State>
-
-        init(_ limit: Int) { state = Mutex(State(free: limit)) }
-
-        func enter() async {
-            await withCheckedContinuation { continuation in
-                let isIn = state.withLock { state in
-                    if state.free > 0 {
-                        state.free -= 1
-                        return true
-                    }
-                    state.queue.append(continuation)
-                    return false
-                }
-                if isIn { continuation.resume() }
-            }
-        }
-
-        func leave() {
-            state.withLock { state -> CheckedContinuation<Void, Never>? in
-                if state.queue.isEmpty {
-                    state.free += 1
-                    return nil
-                }
-                return state.queue.removeFirst()
-            }?.resume()
-        }
-    }
-
-    /// Runs each piece of a task on a new thread.
+    /// Runs each job of a task on a new thread.
     private final class ThreadForEach: TaskExecutor {
         static let shared = ThreadForEach()
 

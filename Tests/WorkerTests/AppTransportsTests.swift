@@ -225,7 +225,7 @@ private final class Scene {
 }
 
 /// What the net thread's transports do, and what the test's thread may know of it.
-private final class Frames: TransportMaker, @unchecked Sendable {
+private final class Frames: @unchecked Sendable {
     private let lock = NSLock()
     private var state = State()
     private var loop: Loop?
@@ -247,17 +247,13 @@ private final class Frames: TransportMaker, @unchecked Sendable {
 
     func note(_ body: (inout State) -> Void) { lock.withLock { body(&state) } }
 
-    func started(on loop: Loop) -> Frames {
+    func started(on loop: Loop) -> AppTransport.Maker {
         self.loop = loop
-        return self
-    }
-
-    func make(
-        _ app: LoadedApp, _ index: AppIndex, emit: @escaping ([TransportEvent]) -> Void
-    ) -> any AppTransport {
-        emits.append(emit)
-        guard let loop else { preconditionFailure("it is made on a loop") }
-        return FrameTransport(index, loop, self, emit)
+        return { [self] app, index, emit in
+            emits.append(emit)
+            let transport = FrameTransport(index, loop, self, emit)
+            return AppTransport(isBinary: false, handle: transport.handle) { [self] _ in note { $0.replaced += 1 } }
+        }
     }
 
     /// Says something as the first app's transport.
@@ -274,7 +270,7 @@ private final class Frames: TransportMaker, @unchecked Sendable {
     }
 }
 
-private final class FrameTransport: AppTransport {
+private final class FrameTransport {
     private let app: AppIndex
     private let loop: Loop
     private let frames: Frames
@@ -320,8 +316,6 @@ private final class FrameTransport: AppTransport {
             emit([.closed(app: app)])
         }
     }
-
-    func replace(with app: LoadedApp) { frames.note { $0.replaced += 1 } }
 
     private func look() {
         guard !unanswered.isEmpty else { return }

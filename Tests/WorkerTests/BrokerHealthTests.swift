@@ -4,8 +4,6 @@ import Testing
 
 /// What librdkafka's statistics tell of the brokers. The rest of them may be anything.
 struct BrokerHealthTests {
-    private static let second: Int64 = 1_000_000_000
-
     @Test func `Brokers and group are read from the statistics`() {
         let text = #"""
             {"name":"a","brokers":{"h:1/1":{"name":"h:1/1","source":"learned","state":"UP","waitresp_cnt":2,
@@ -23,11 +21,11 @@ struct BrokerHealthTests {
     }
 
     @Test(arguments: ["not JSON", #"{"brokers":[]}"#, #"{"brokers":{"a":{"waitresp_cnt":"2"}}}"#])
-    func `What are no statistics is nothing`(text: String) { #expect(ClientStatistics(text) == nil) }
+    func `Other texts are no statistics`(text: String) { #expect(ClientStatistics(text) == nil) }
 
-    @Test func `Statistics without brokers tell nothing`() {
+    @Test func `Statistics without brokers change nothing`() {
         var health = BrokerHealth()
-        health.take(ClientStatistics(#"{"name":"a"}"#) ?? ClientStatistics(), nowNs: 0)
+        health.take(ClientStatistics(#"{"name":"a"}"#) ?? ClientStatistics())
         #expect(health == BrokerHealth())
     }
 
@@ -49,7 +47,7 @@ struct BrokerHealthTests {
             ([broker()], true, .answered),
             ([broker(inFlight: 1, silentMs: 3_999)], true, .answered),
             ([broker(inFlight: 1, silentMs: 4_000)], true, .silent),
-            // One that is not asked owes no answer.
+            // A broker that is not asked owes no answer.
             ([broker(silentMs: 60_000)], true, .unknown),
             ([broker(inFlight: 1, silentMs: 9_000), broker(2)], true, .answered),
             ([broker(1, false), broker(2, false)], true, .disconnected),
@@ -63,57 +61,56 @@ struct BrokerHealthTests {
         brokers: [ClientStatistics.Broker], isSteady: Bool, reach: BrokerHealth.Reach
     ) {
         var health = BrokerHealth()
-        health.take(
-            ClientStatistics(brokers: brokers, group: .init(hasCoordinator: true, isSteady: isSteady)), nowNs: 1)
+        health.take(ClientStatistics(brokers: brokers, group: .init(hasCoordinator: true, isSteady: isSteady)))
         #expect(health.reach == reach)
     }
 
-    private func fault(_ clients: [BrokerHealth]) -> [String] {
-        BrokerHealth.faults(clients, bootstrapServers: "h:1", reason: "refused").map {
+    private func problems(_ clients: [BrokerHealth]) -> [String] {
+        BrokerHealth.problems(clients, bootstrapServers: "h:1", reason: "refused").map {
             "\($0.subject): \($0.text)"
         }
     }
 
-    @Test func `One broker of several is named until it answers, also while librdkafka connects anew`() {
+    @Test func `One silent broker of several is reported until it answers, also while librdkafka reconnects`() {
         var health = BrokerHealth()
         func take(_ one: ClientStatistics.Broker) -> [String] {
-            health.take(ClientStatistics(brokers: [one, Self.broker(2)]), nowNs: Self.second)
-            return fault([health])
+            health.take(ClientStatistics(brokers: [one, Self.broker(2)]))
+            return problems([health])
         }
         let silent = ["broker h:1/1: it takes requests and does not answer"]
         #expect(take(Self.broker()) == [])
         #expect(take(Self.broker(inFlight: 1, silentMs: 5_000)) == silent)
         #expect(take(Self.broker(1, false, silentMs: -1)) == silent)
         #expect(take(Self.broker(attempts: 2)) == [])
-        // One that nobody needs is not connected to, and that is all.
+        // librdkafka does not connect to a broker that it does not need.
         #expect(take(Self.broker(1, false, attempts: 2)) == [])
         #expect(take(Self.broker(1, false, attempts: 3)) == [])
         #expect(take(Self.broker(1, false, attempts: 4)) == ["broker h:1/1: no connection to it can be made"])
         #expect(take(Self.broker(attempts: 5)) == [])
     }
 
-    @Test func `Kafka is away when it answers none of the clients`() {
+    @Test func `Kafka is reported when it answers none of the clients`() {
         func client(_ brokers: ClientStatistics.Broker...) -> BrokerHealth {
             var health = BrokerHealth()
-            health.take(ClientStatistics(brokers: brokers), nowNs: 0)
+            health.take(ClientStatistics(brokers: brokers))
             return health
         }
         let away = client(Self.broker(1, false))
         let (idle, silent) = (client(Self.broker(silentMs: 60_000)), client(Self.broker(inFlight: 1, silentMs: 9_000)))
-        #expect(fault([away, idle, BrokerHealth()]) == ["kafka: no broker of h:1 answers: refused"])
-        #expect(fault([silent, away]) == ["kafka: no broker of h:1 answers"])
-        #expect(fault([away, client(Self.broker())]) == [])
-        #expect(fault([idle, BrokerHealth()]) == [])
+        #expect(problems([away, idle, BrokerHealth()]) == ["kafka: no broker of h:1 answers: refused"])
+        #expect(problems([silent, away]) == ["kafka: no broker of h:1 answers"])
+        #expect(problems([away, client(Self.broker())]) == [])
+        #expect(problems([idle, BrokerHealth()]) == [])
     }
 
-    @Test func `A coordinator is named when it is missing twice in turn, or does not answer`() {
+    @Test func `A coordinator is silent when it is missing twice in a row, or does not answer`() {
         var health = BrokerHealth()
         func take(_ hasCoordinator: Bool, _ coordinator: ClientStatistics.Broker) -> Bool {
             health.take(
                 ClientStatistics(
-                    brokers: [Self.broker(), coordinator], group: .init(hasCoordinator: hasCoordinator, isSteady: true)),
-                nowNs: Self.second)
-            return health.coordinatorSilentSinceNs != nil
+                    brokers: [Self.broker(), coordinator], group: .init(hasCoordinator: hasCoordinator, isSteady: true))
+            )
+            return health.isCoordinatorSilent
         }
         #expect(!take(true, Self.coordinator()))
         #expect(!take(false, Self.coordinator()), "it moves to another broker")

@@ -78,7 +78,7 @@ import Testing
         #expect(lost.status == 404 && lost.reason == .badPath)
         #expect(lost.advice?.contains("does not manage channels") == true)
         scene.simulator.stop()
-        #expect(throws: ChannelManagement.Failure.self) { try Self.manage(.list, app) }
+        #expect(throws: DirectSend.Failure.self) { try Self.manage(.list, app) }
     }
 
     /// Each reason of Apple's table of broadcasts, with its status there.
@@ -119,12 +119,12 @@ import Testing
         #expect(try !answer(403, "").isFine)
         // A success must say what was asked for.
         for body in ["", "[]", "{}", #"{"channels":[1]}"#, #"{"channels":"a"}"#] {
-            #expect(throws: ChannelManagement.Failure.self) { try answer(200, body) }
+            #expect(throws: DirectSend.Failure.self) { try answer(200, body) }
         }
         for body in ["", "{}", #"{"message-storage-policy":"0"}"#, #"{"message-storage-policy":0.5}"#] {
-            #expect(throws: ChannelManagement.Failure.self) { try answer(200, body, .read(channel: "a")) }
+            #expect(throws: DirectSend.Failure.self) { try answer(200, body, .read(channel: "a")) }
         }
-        #expect(throws: ChannelManagement.Failure.self) { try answer(201, "", .create(storesMostRecent: false)) }
+        #expect(throws: DirectSend.Failure.self) { try answer(201, "", .create(storesMostRecent: false)) }
         #expect(try answer(200, #"{"more":{},"channels":["a","b"]}"#).channels == ["a", "b"])
         #expect(try answer(201, "", .create(storesMostRecent: false), channelID: "x").channelID == "x")
     }

@@ -4,7 +4,7 @@ import Testing
 @testable import Delivery
 @testable import Worker
 
-/// Whatever is counted stands on /metrics, over an app's absence, too.
+/// Every counter is on /metrics, and goes on when an app is removed and comes back.
 struct CountersOnPageTests {
     /// What a worker counted, each time another number.
     private struct Numbers {
@@ -59,11 +59,11 @@ struct CountersOnPageTests {
 
         mutating func snapshotApp() -> WorkerSnapshot.App {
             var app = WorkerSnapshot.App(name: "shop", environment: .production)
-            app.connections.dialing = one()
-            app.connections.open = one()
-            app.connections.draining = one()
-            app.connections.streams = one()
-            app.window = AppTransports.WindowFaults(tooShort: one(), lostAtMost: one())
+            app.standing.connections.dialing = one()
+            app.standing.connections.open = one()
+            app.standing.connections.draining = one()
+            app.standing.connections.streams = one()
+            app.standing.window = AppTransports.WindowFaults(tooShort: one(), lostAtMost: one())
             app.feedback = FeedbackStanding(tokens: one(), reads: several(FeedbackStanding.Outcome.allCases.count))
             return app
         }
@@ -102,14 +102,13 @@ struct CountersOnPageTests {
 
         var wanted = numbers(of: counters, but: ["apps"])
         wanted += sums(of: counters.apps[0], counters.apps[1])
-        wanted += sums(of: apps[0].connections, apps[1].connections)
+        wanted += sums(of: apps[0].standing.connections, apps[1].standing.connections)
         // When it was last and how it stands are no counters: the problems on /status say so.
-        wanted += sums(of: apps[0].window, apps[1].window, but: ["lastNs"])
+        wanted += sums(of: apps[0].standing.window, apps[1].standing.window, but: ["lastNs"])
         let (before, now) = try (#require(apps[0].feedback), #require(apps[1].feedback))
         wanted += sums(of: before, now, but: ["failure", "waiting", "waitingSinceNs"])
 
-        let lines = MetricsText(snapshot, ProcessFigures(cpuSeconds: 0, residentBytes: 0, logLinesLost: 0)).text.split(
-            separator: "\n")
+        let lines = MetricsText(snapshot, ProcessFigures()).text.split(separator: "\n")
         let values = Set(
             lines.filter { !$0.hasPrefix("#") }.compactMap { $0.split(separator: " ").last.map(String.init) })
         for (name, numbers) in wanted {

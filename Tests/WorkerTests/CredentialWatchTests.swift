@@ -117,7 +117,7 @@ extension PushWorker {
             try scene.displaced(path, by: Scene.pipe) {
                 scene.worker.look()
                 let fault = try #require(scene.worker.files.refusalFaults().first)
-                #expect(fault.subject == "app shop" && fault.kind == .refused)
+                #expect(fault.subject == .app("shop") && fault.kind == .refused)
                 #expect(fault.text.contains(name) && fault.text.contains("it is no regular file"), "\(fault.text)")
                 #expect(scene.worker.apps[0].tokenIdentity == identity, "the one before stays")
             }
@@ -147,7 +147,7 @@ extension PushWorker {
             try scene.displaced(scene.file, by: other) {
                 scene.reload()
                 let fault = try #require(scene.worker.files.refusalFaults().first)
-                #expect(fault.subject == "configuration" && fault.kind == .refused)
+                #expect(fault.subject == .configuration && fault.kind == .refused)
                 #expect(fault.text.contains("worker.yaml: it is no regular file"), "\(fault.text)")
             }
         }
@@ -160,7 +160,7 @@ extension PushWorker {
             scene.worker.look()
             scene.reload()
             let subjects = scene.worker.files.refusalFaults().map(\.subject)
-            #expect(subjects == ["app shop"], "what is in force was taken over")
+            #expect(subjects == [.app("shop")], "what is in force was taken over")
         }
         scene.reload()
         #expect(scene.worker.files.refusalFaults().isEmpty)
@@ -185,7 +185,7 @@ extension PushWorker {
         #expect(worker.files.hangingFaults(worker.now).isEmpty)
         var later = worker.now
         later.ns += ConfigurationFiles.readingNs
-        #expect(worker.files.hangingFaults(later).map(\.subject) == ["file \(file)"])
+        #expect(worker.files.hangingFaults(later).map(\.subject) == [.file(file)])
         #expect(worker.files.refusalFaults().isEmpty && worker.apps.count == 1, "the one before stays")
 
         // A watch of other files goes on meanwhile.

@@ -70,9 +70,10 @@ final class LinkScene {
 
     func start(_ apps: [AppSettings]) throws -> TransportLink {
         let events = Mailbox<TransportEvent>(loop: loop) { [unowned self] batch in for event in batch { take(event) } }
-        let link = try TransportLink(
-            try LoadedApp.load(apps), times: TransportTimes(responseTimeoutNs: 10_000_000_000), tracesFrames: { false },
-            events: events)
+        let link = try TransportLink(try LoadedApp.load(apps), events: events) { loop in
+            try AppTransport.maker(
+                loop: loop, times: TransportTimes(responseTimeoutNs: 10_000_000_000), tracesFrames: { false })
+        }
         self.link = link
         return link
     }

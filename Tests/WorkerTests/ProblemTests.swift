@@ -5,42 +5,44 @@ import Testing
 @testable import Delivery
 @testable import Worker
 
-/// What is said about what keeps a worker from its work.
+/// The problems that a worker reports, and the log lines about them.
 struct ProblemTests {
     private static let second: Int64 = 1_000_000_000
 
     private func update(
-        _ list: inout ProblemList, _ faults: [Fault], atSeconds seconds: Double
+        _ list: inout ProblemList, _ problems: [Problem], atSeconds seconds: Int64
     ) -> [ProblemList.Line] {
-        let nowNs = Int64(seconds * 1e9)
-        return list.update(faults, nowNs: nowNs, nowMs: 1_000_000 + nowNs / 1_000_000)
+        list.update(problems, nowNs: seconds * Self.second, nowMs: 1_000_000 + seconds * 1_000)
     }
 
-    @Test func `A fault is said once, again every ten seconds, and when it is over`() {
+    private func since(_ seconds: Int64, _ problem: Problem) -> Problem {
+        var problem = problem
+        problem.sinceMs = 1_000_000 + seconds * 1_000
+        return problem
+    }
+
+    @Test func `A problem is logged once, again every ten seconds, and when it is over`() {
         var list = ProblemList()
-        let fault = Fault("topic a", .denied, "it may not be read", "allow it")
-        let problem = Problem(fault, sinceMs: 1_001_000)
+        let problem = Problem(.topic("a"), .denied, "it may not be read", "allow it")
         #expect(update(&list, [], atSeconds: 0) == [])
-        #expect(update(&list, [fault], atSeconds: 1) == [.lasts(problem)])
-        for step in 2..<11 { #expect(update(&list, [fault], atSeconds: Double(step)) == []) }
-        #expect(update(&list, [fault], atSeconds: 12) == [.lasts(problem)])
-        #expect(list.problems == [problem])
-        #expect(update(&list, [], atSeconds: 13) == [.isOver(subject: "topic a", afterMs: 12_000)])
+        #expect(update(&list, [problem], atSeconds: 1) == [.lasts(since(1, problem))])
+        for step in 2..<11 as Range<Int64> { #expect(update(&list, [problem], atSeconds: step) == []) }
+        #expect(update(&list, [problem], atSeconds: 12) == [.lasts(since(1, problem))])
+        #expect(list.problems == [since(1, problem)])
+        #expect(update(&list, [], atSeconds: 13) == [.isOver(.topic("a"), afterMs: 12_000)])
         #expect(list.problems.isEmpty)
         #expect(update(&list, [], atSeconds: 14) == [])
     }
 
-    @Test func `A certificate that ends is said once a day`() {
+    @Test func `A certificate that ends is logged once a day`() {
         var list = ProblemList()
-        let fault = Fault("app shop", .expiring, "its certificate expires on 2026-12-01", "put a new one in its place")
-        let problem = Problem(fault, sinceMs: 1_001_000)
-        #expect(update(&list, [fault], atSeconds: 1) == [.lasts(problem)])
-        #expect(update(&list, [fault], atSeconds: 86_400) == [])
-        #expect(update(&list, [fault], atSeconds: 86_401) == [.lasts(problem)])
-        #expect(list.problems == [problem])
+        let problem = Problem(.app("shop"), .expiring, "its certificate expires on 2026-12-01", "put a new one there")
+        for (seconds, isLogged) in [(1, true), (86_400, false), (86_401, true)] as [(Int64, Bool)] {
+            #expect(update(&list, [problem], atSeconds: seconds) == (isLogged ? [.lasts(since(1, problem))] : []))
+        }
     }
 
-    @Test func `A certificate's last 30 days are warned of once, and not where that was said when it was loaded`() {
+    @Test func `A certificate's last 30 days are warned of once, unless its loading did`() {
         let day: Int64 = 86_400_000
         var expiries = CertificateExpiries()
         func begins(_ app: Int, endsDay: Int64, onDay: Int64) -> Bool {
@@ -50,7 +52,7 @@ struct ProblemTests {
         #expect(!begins(0, endsDay: 100, onDay: 69))
         #expect(begins(0, endsDay: 100, onDay: 70))
         #expect(!begins(0, endsDay: 100, onDay: 71) && !begins(1, endsDay: 20, onDay: 1))
-        // A new one in its place.
+        // A new certificate.
         #expect(!begins(0, endsDay: 465, onDay: 72))
         #expect(begins(0, endsDay: 465, onDay: 435))
         for (endsDay, isProblem) in [(8, false), (7, true), (0, true), (-1, true)] as [(Int64, Bool)] {
@@ -60,77 +62,56 @@ struct ProblemTests {
         }
     }
 
-    @Test func `A fault whose words change goes on; a subject with another fault is not over`() {
+    @Test func `A problem with other words goes on; a subject with another problem is not over`() {
         var list = ProblemList()
-        _ = update(&list, [Fault("kafka", .silent, "1 record", "look")], atSeconds: 1)
-        #expect(update(&list, [Fault("kafka", .silent, "2 records", "look on")], atSeconds: 2) == [])
-        #expect(list.problems == [Problem(Fault("kafka", .silent, "2 records", "look on"), sinceMs: 1_001_000)])
-        let other = Fault("kafka", .unanswered, "no broker", "look on")
-        #expect(update(&list, [other], atSeconds: 3) == [.lasts(Problem(other, sinceMs: 1_003_000))])
-        #expect(update(&list, [], atSeconds: 4) == [.isOver(subject: "kafka", afterMs: 1_000)])
+        _ = update(&list, [Problem(.kafka, .silent, "1 record", "look")], atSeconds: 1)
+        let reworded = Problem(.kafka, .silent, "2 records", "look on")
+        #expect(update(&list, [reworded], atSeconds: 2) == [])
+        #expect(list.problems == [since(1, reworded)])
+        let other = Problem(.kafka, .unanswered, "no broker", "look on")
+        #expect(update(&list, [other], atSeconds: 3) == [.lasts(since(3, other))])
+        #expect(update(&list, [], atSeconds: 4) == [.isOver(.kafka, afterMs: 1_000)])
     }
 
-    @Test func `More than can be named are counted`() {
+    @Test func `Beyond the limit problems are counted, and many of one kind hide none of another`() {
         var list = ProblemList()
-        let faults = (0..<60).map { Fault("topic \($0)", .unreadable, "gone", "create it") }
-        #expect(update(&list, faults, atSeconds: 1).count == ProblemList.limit)
-        #expect(list.problems.count == ProblemList.limit)
-        #expect(list.leftOut == 10)
-        #expect(update(&list, faults, atSeconds: 2) == [])
-    }
-
-    @Test func `Many faults of one kind hide none of another`() {
-        var list = ProblemList()
-        func many(_ count: Int) -> [Fault] {
-            (0..<count).map { Fault("topic \($0)", .unreadable, "gone", "create it") }
-                + (0..<count).map { Fault("app \($0)", .topicCredential("t\($0)"), "refused", "look") }
-        }
-        let last = Fault("app shop", .credential, "Apple refuses it", "make a new key")
-        _ = update(&list, many(200) + [last], atSeconds: 1)
+        let many =
+            (0..<200).map { Problem(.topic("\($0)"), .reading, "gone", "create it") }
+            + (0..<200).map { Problem(.app("\($0)"), .topicCredential("t\($0)"), "refused", "look") }
+        let last = Problem(.app("shop"), .credential, "Apple refuses it", "make a new key")
+        #expect(update(&list, many + [last], atSeconds: 1).count == ProblemList.limit)
         #expect(list.problems.count == ProblemList.limit && list.leftOut == 351)
-        #expect(list.problems.last?.subject == "app shop")
         // The first of each kind, in the order in which they came.
-        let subjects = list.problems.map(\.subject)
-        #expect(subjects == (0..<25).map { "topic \($0)" } + (0..<24).map { "app \($0)" } + ["app shop"])
-        // Those that make room for another kind are not over.
-        let newer = (0..<30).map { Fault("group \($0)", .unjoined, "not joined", "look") }
-        let lines = update(&list, many(200) + [last] + newer, atSeconds: 2)
-        #expect(list.problems.contains { $0.subject == "group 0" } && list.leftOut == 381)
+        #expect(
+            list.problems.map(\.subject) == (0..<25).map { .topic("\($0)") } + (0..<24).map { .app("\($0)") }
+                + [.app("shop")])
+        // Problems that make room for another kind are not over.
+        let newer = (0..<30).map { Problem(.group("\($0)"), .unjoined, "not joined", "look") }
+        let lines = update(&list, many + [last] + newer, atSeconds: 2)
+        #expect(list.problems.contains { $0.subject == .group("0") } && list.leftOut == 381)
         #expect(lines.allSatisfy { if case .lasts = $0 { true } else { false } })
     }
 
-    // MARK: Lost records
-
-    @Test func `Records that were gone before they were read are counted and named for ten minutes`() {
+    @Test func `Records that were gone before they were read are counted and reported for ten minutes`() {
         var lost = LostRecords()
         let (one, two) = (TopicPartition("retry", 0), TopicPartition("retry", 1))
+        func texts(_ seconds: Int64) -> [String] {
+            lost.problems(nowNs: seconds * Self.second).map { "\($0.subject) \($0.text.prefix { $0 != " " })" }
+        }
         lost.note(one, offsets: 0, nowNs: 0)
-        #expect(lost.faults(nowNs: 0).isEmpty)
+        #expect(texts(0).isEmpty)
         lost.note(one, offsets: 1_331, nowNs: Self.second)
         lost.note(two, offsets: 5, nowNs: 2 * Self.second)
         lost.note(one, offsets: 9, nowNs: 300 * Self.second)
-        let faults = lost.faults(nowNs: 300 * Self.second)
-        #expect(Set(faults.map(\.subject)) == ["partition retry/0", "partition retry/1"])
-        #expect(faults.first { $0.subject == "partition retry/0" }?.text.hasPrefix("1340 offsets were gone") == true)
-        #expect(faults.allSatisfy { $0.kind == .lost && $0.advice.contains("retention.bytes to -1") })
-        #expect(lost.faults(nowNs: 602 * Self.second).map(\.subject) == ["partition retry/0"])
-        #expect(lost.faults(nowNs: 900 * Self.second).isEmpty)
-        // A later loss is counted from nothing.
+        #expect(texts(300) == ["partition retry/0 1340", "partition retry/1 5"])
+        #expect(texts(602) == ["partition retry/0 1340"])
+        #expect(texts(900).isEmpty)
+        // A later loss is counted from zero.
         lost.note(one, offsets: 2, nowNs: 901 * Self.second)
-        #expect(lost.faults(nowNs: 901 * Self.second).first?.text.hasPrefix("2 offsets") == true)
-        lost.note(one, offsets: .max, nowNs: 902 * Self.second)
-        #expect(lost.faults(nowNs: 902 * Self.second).count == 1)
+        #expect(texts(901) == ["partition retry/0 2"])
     }
 
-    @Test func `Losses of many partitions take a bounded room`() {
-        var lost = LostRecords()
-        for number in 0..<Int32(LostRecords.limit + 10) {
-            lost.note(TopicPartition("retry", number), offsets: 1, nowNs: 0)
-        }
-        #expect(lost.faults(nowNs: 0).count == LostRecords.limit)
-    }
-
-    @Test func `A lag that is not known of all partitions is not known`() {
+    @Test func `The lag of a role is known when that of all its partitions is`() {
         var snapshot = WorkerSnapshot(
             groupID: "g", startedMs: 0, takenMs: 0, apps: [], tiers: [],
             counters: DeliveryCounters(apps: 0, tiers: 0),

@@ -117,12 +117,12 @@ import Testing
         throws
     {
         let scene = try PublisherScene()
-        func problems() -> [KafkaProblem] { scene.publisher.problems(nowNs: scene.now.ns) }
+        func problems() -> [Problem] { scene.publisher.problems(nowNs: scene.now.ns) }
         // The batch; the first record by itself; the others.
         scene.cluster.fail(0, with: [.invalidRecord, .invalidRecord, .none, .none])
         scene.request(3)
         try scene.run("the two others") {
-            scene.settled == 2 && scene.isWritable(.results) && problems().map(\.trouble) == [.refusingSingle]
+            scene.settled == 2 && scene.isWritable(.results) && problems().map(\.kind) == [.refusingSingle]
         }
         // That it is tried again waits for the clock, and the topic does not wait for it.
         scene.stoppedNs = scene.now.ns
@@ -170,7 +170,7 @@ import Testing
         #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty)
         scene.lateNs = AcknowledgementWatch.namedNs
         let problem = try #require(scene.publisher.problems(nowNs: scene.now.ns).first)
-        #expect(problem.subject == .topic(scene.results) && problem.trouble == .unacknowledged)
+        #expect(problem.subject == .topic(scene.results) && problem.kind == .unacknowledged)
         #expect(problem.advice.contains("min.insync.replicas"))
         #expect(scene.publisher.problems(nowNs: scene.now.ns).count == 1, "no other topic")
         #expect(scene.publisher.refusedCount == 0 && scene.allLines.isEmpty, "nobody else says it")

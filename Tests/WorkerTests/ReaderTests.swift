@@ -244,7 +244,7 @@ import Testing
                 + Array(repeating: .topicAuthorizationFailed, count: 20))
         try scene.run("one topic") { scene.assigned == [0, 1] }
         let denied = try #require(scene.topics.first { !scene.reader.isAssigned(TopicPartition($0, 0)) })
-        func unread() -> [KafkaProblem.Subject] {
+        func unread() -> [Problem.Subject] {
             scene.reader.problems(scene.now).filter { $0.code == .topicAuthorizationFailed }.map(\.subject)
         }
         #expect(Set(unread()) == [.partition(TopicPartition(denied, 0)), .partition(TopicPartition(denied, 1))])

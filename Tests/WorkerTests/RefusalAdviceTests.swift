@@ -5,7 +5,7 @@ import Testing
 
 @testable import Worker
 
-/// What a refusal means and what to do, of every reason that there is a name for.
+/// The advice about refusals, for every reason with a name.
 @Suite struct RefusalAdviceTests {
     private static let named = ReasonCode.allCases.filter { $0.text != nil }
 
@@ -15,10 +15,6 @@ import Testing
             credential: .token(TokenCredential(key: .text(""), keyID: "ABC123DEFG", teamID: "TEAM123456")))
         edit(&app)
         return app
-    }
-
-    private static func advice(_ reason: ReasonCode, status: Int = 400) -> RefusalAdvice? {
-        RefusalAdvice.of(reason, status: status, "com.example.shop", app())
     }
 
     @Test(arguments: named)
@@ -32,43 +28,32 @@ import Testing
         #expect(text == RefusalAdvice.text(word, status: 503, topic: "com.example.shop", of: Self.app()))
     }
 
-    /// What the advice is about is what the worker does.
-    @Test(arguments: named)
-    func `The subject is that of the verdict`(reason: ReasonCode) throws {
-        let subject = try #require(Self.advice(reason)?.subject)
-        switch VerdictTable().row(reason: reason, text: nil, status: 400).verdict {
-        case .credentialFault: #expect(subject == .credential)
-        case .unregister: #expect(subject == .device)
-        case .retry: #expect(subject == .service)
-        case .accept, .reject, .resend: #expect(subject != .service || reason == .idleTimeout)
-        }
-    }
-
     @Test(
         arguments: [
-            (.none, 403, .credential), (.other, 403, .credential), (.other, 410, .device), (.other, 429, .service),
-            (.none, 503, .service), (.none, 404, .service), (.other, 404, nil), (.other, 400, nil),
-        ] as [(ReasonCode, Int, RefusalAdvice.Subject?)])
-    func `Without a known reason the status says`(reason: ReasonCode, status: Int, subject: RefusalAdvice.Subject?) {
-        #expect(Self.advice(reason, status: status)?.subject == subject)
+            (.none, 403, "credential"), (.other, 403, "credential"), (.other, 410, "delete it"),
+            (.other, 429, "asked less often"), (.none, 503, "try again"), (.none, 404, "proxies"), (.other, 404, nil),
+            (.other, 400, nil),
+        ] as [(ReasonCode, Int, String?)])
+    func `Without a known reason the status decides`(reason: ReasonCode, status: Int, words: String?) {
+        let text = RefusalAdvice.text(of: reason, status: status, "com.example.shop", Self.app())
+        #expect(words.map { text?.contains($0) == true } ?? (text == nil), "\(text ?? "none")")
     }
 
     /// In a result its reason is the status itself.
-    @Test func `An answer that is hardly Apple s`() {
+    @Test func `An answer that is hardly from Apple blames proxies`() {
         let text = RefusalAdvice.text(Reason(rawValue: "HTTP 404"), status: 404, topic: "t", of: Self.app())
         #expect(text?.contains("proxies") == true)
         #expect(RefusalAdvice.text(Reason(rawValue: "HTTP 404"), status: 400, topic: "t", of: Self.app()) == nil)
     }
 
-    @Test func `A token that is bad in both environments is not to be tried in the other`() {
+    @Test func `A token that is bad in both environments need not be tried in the other`() {
         let once = RefusalAdvice.text(.badDeviceToken, status: 400, topic: "t", of: Self.app())
         #expect(once?.contains("(try development)") == true)
         let both = RefusalAdvice.text(.badDeviceToken, status: 400, topic: "t", of: Self.app(), isOtherTried: true)
         #expect(both?.contains("either environment") == true)
     }
 
-    /// Its limits are its own, and so are its words (BinaryGateway, Status codes).
-    @Test func `A gateway of the binary protocol`() {
+    @Test func `A gateway of the binary protocol has limits and reasons of its own`() {
         let app = Self.app {
             $0.binary = BinarySettings()
             $0.binary?.payloadLimit = 256

@@ -14,7 +14,7 @@ package struct RequestHeaders: ~Copyable {
         static let expiration: UInt8 = 1
         static let requestID: UInt8 = 2
         static let channelID: UInt8 = 3
-        static let firstText: UInt8 = 4
+        static let collapseID: UInt8 = 4
     }
 
     /// What the transport keeps of responses; see `keep(for:)`.
@@ -92,10 +92,8 @@ package struct RequestHeaders: ~Copyable {
                 list.append("apns-expiration", decimal(expiration), .nameOnly(slot: NameSlot.expiration))
             }
         }
-        for header in request.headers.texts.present {
-            list.append(
-                header.row.name, request.headers.texts[header],
-                .nameOnly(slot: NameSlot.firstText + header.rawValue))
+        if request.headers.collapseID.count > 0 {
+            list.append("apns-collapse-id", request.headers.collapseID, .nameOnly(slot: NameSlot.collapseID))
         }
         if request.headers.apnsID != .none {
             request.headers.apnsID.writeText(to: uuid.baseAddress!)

@@ -91,9 +91,8 @@ struct RequestCheck: Sendable {
         }
         guard priority(fields.priority, of: type) else { return .badPriority }
         guard expiration(fields.expiration) else { return .badExpirationDate }
-        for header in fields.texts.present {
-            if let refusal = text(fields.texts[header], of: header) { return refusal }
-        }
+        // "The value of this key must not exceed 64 bytes."
+        if fields.collapseID.count > Self.collapseIDLimit { return .badCollapseId }
 
         if bodySize == 0 { return .payloadEmpty }
         if bodySize > (type == .voip ? Self.voipPayloadLimit : Self.payloadLimit) { return .payloadTooLarge }
@@ -243,13 +242,6 @@ struct RequestCheck: Sendable {
             value = value * 10 + UInt64(byte - UInt8(ascii: "0"))
         }
         return value <= UInt64(UInt32.max)
-    }
-
-    /// "The value of this key must not exceed 64 bytes."
-    private func text(_ value: UnsafeRawBufferPointer, of header: TextHeader) -> ReasonCode? {
-        switch header {
-        case .collapseID: value.count <= Self.collapseIDLimit ? nil : .badCollapseId
-        }
     }
 
     /// The canonical form, 32 hex digits in groups of 8-4-4-4-12; either case. As `PayloadSyntax`, a reading of its

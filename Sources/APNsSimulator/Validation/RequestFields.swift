@@ -16,10 +16,7 @@ struct RequestFields {
     /// `apns-request-id` and `apns-channel-id`, of broadcasts and of what manages channels.
     var requestID = UnsafeRawBufferPointer(start: nil, count: 0)
     var channelID = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// Empty where a field is not there, or has no value. Which there are is told by the worker's table; what APNs
-    /// makes of them is not.
-    var texts = HeaderTexts()
-    private var seenTexts = TextHeaders()
+    var collapseID = UnsafeRawBufferPointer(start: nil, count: 0)
     /// A field of APNs came twice.
     var hasDuplicate = false
 
@@ -36,11 +33,8 @@ struct RequestFields {
         case 15 where name.spells("apns-expiration"): hasDuplicate = Self.set(&expiration, value) || hasDuplicate
         case 15 where name.spells("apns-request-id"): hasDuplicate = Self.set(&requestID, value) || hasDuplicate
         case 15 where name.spells("apns-channel-id"): hasDuplicate = Self.set(&channelID, value) || hasDuplicate
-        default:
-            for header in TextHeaders.all where name.spells(header.row.name) {
-                hasDuplicate = !seenTexts.insert(header) || hasDuplicate
-                texts[header] = value
-            }
+        case 16 where name.spells("apns-collapse-id"): hasDuplicate = Self.set(&collapseID, value) || hasDuplicate
+        default: break
         }
     }
 

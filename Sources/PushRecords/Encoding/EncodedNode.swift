@@ -1,20 +1,20 @@
 import Bytes
 import JSON
 
-/// A value that is being made, and may be asked for containers more than once and in any order.
+/// A value under construction. Its containers may be requested more than once and in any order.
 final class EncodedNode {
     private enum Shape {
         case nothing
         case value(PayloadValue)
         case array([EncodedNode])
         case object([String: EncodedNode])
-        /// Asked for two kinds of container: a fault of the type's, which must not be written.
-        case torn
+        /// Two kinds of containers were requested: a fault of the type.
+        case conflicting
     }
 
     private var shape = Shape.nothing
 
-    /// What was made; nothing at all is an empty object, as of a structure without members.
+    /// Returns the finished value. Nothing at all is an empty object, as for a structure without members.
     func value(_ path: [any CodingKey]) throws(RequestError) -> PayloadValue {
         try Self.check(path)
         switch shape {
@@ -23,26 +23,26 @@ final class EncodedNode {
         case .array(let nodes):
             var values: [PayloadValue] = []
             values.reserveCapacity(nodes.count)
-            for (index, node) in nodes.enumerated() { values.append(try node.value(path + [ElementKey(index)])) }
+            for (index, node) in nodes.enumerated() { values.append(try node.value(path + [PathKey(index)])) }
             return .array(values)
         case .object(let nodes):
             var members: [String: PayloadValue] = [:]
-            for (name, node) in nodes { members[name] = try node.value(path + [NamedKey(name)]) }
+            for (name, node) in nodes { members[name] = try node.value(path + [PathKey(name)]) }
             return .object(members)
-        case .torn:
+        case .conflicting:
             throw RequestError(.badRequestPayload, "\(EncodingPath.text(path)) is encoded as values of two kinds")
         }
     }
 
     func set(_ value: PayloadValue) {
-        if case .nothing = shape { shape = .value(value) } else { shape = .torn }
+        if case .nothing = shape { shape = .value(value) } else { shape = .conflicting }
     }
 
     func becomeObject() {
         switch shape {
         case .nothing: shape = .object([:])
         case .object: break
-        case .value, .array, .torn: shape = .torn
+        case .value, .array, .conflicting: shape = .conflicting
         }
     }
 
@@ -50,15 +50,15 @@ final class EncodedNode {
         switch shape {
         case .nothing: shape = .array([])
         case .array: break
-        case .value, .object, .torn: shape = .torn
+        case .value, .object, .conflicting: shape = .conflicting
         }
     }
 
-    /// A new member; of a name that comes twice, the last one counts.
+    /// Adds a member. If a name comes twice, the last member counts.
     func member(_ name: String) -> EncodedNode {
         let node = EncodedNode()
         guard case .object(var nodes) = shape else { return node }
-        // The only reference, so that nothing is copied.
+        // Leaves a single reference, so that nothing is copied.
         shape = .nothing
         nodes[name] = node
         shape = .object(nodes)
@@ -69,7 +69,7 @@ final class EncodedNode {
         if case .array(let nodes) = shape { nodes.count } else { 0 }
     }
 
-    /// A new element behind the others.
+    /// Appends an element.
     func element() -> EncodedNode {
         let node = EncodedNode()
         guard case .array(var nodes) = shape else { return node }
@@ -82,15 +82,35 @@ final class EncodedNode {
     /// Encodes a value of any type into this node.
     func encode<T: Encodable>(_ value: T, _ path: [any CodingKey]) throws {
         try Self.check(path)
-        switch FoundationType(T.self) {
-        case .data: set(.string(try Self.base64(value, path)))
-        case .url: set(.string(try Self.absolute(value, path)))
-        case .decimal: set(.encoded(Array("\(value)".utf8)))
-        case nil: try value.encode(to: NodeEncoder(node: self, codingPath: path))
+        switch value {
+        case let value as Bool: set(.bool(value))
+        case let value as String: set(.string(value))
+        case let value as Double: set(try Self.number(value, value, path))
+        // With the digits that a `Float` is written with: 0.1 and not 0.10000000149.
+        case let value as Float: set(try Self.number(value, Double("\(value)") ?? Double(value), path))
+        // An integer beyond 64 bits with a sign keeps its digits.
+        case let value as any BinaryInteger:
+            set(Int64(exactly: value).map { .integer($0) } ?? .encoded(Array("\(value)".utf8)))
+        default:
+            switch FoundationType(T.self) {
+            case .data: set(.string(try Self.base64(value, path)))
+            case .url: set(.string(try Self.absolute(value, path)))
+            case .decimal: set(.encoded(Array("\(value)".utf8)))
+            case nil: try value.encode(to: NodeEncoder(node: self, codingPath: path))
+            }
         }
     }
 
-    /// Before the stack is used up; where in a payload it stands is checked when that is written.
+    private static func number<F: BinaryFloatingPoint>(
+        _ value: F, _ double: Double, _ path: [any CodingKey]
+    ) throws(RequestError) -> PayloadValue {
+        guard value.isFinite else {
+            throw RequestError(.badRequestPayload, "\(EncodingPath.text(path)): JSON has no word for \(value)")
+        }
+        return .number(double)
+    }
+
+    /// Limits the depth before the stack is used up. The depth within a payload is checked when that is written.
     private static func check(_ path: [any CodingKey]) throws(RequestError) {
         if path.count > JSONScanner.depthLimit {
             throw RequestError(
@@ -98,7 +118,7 @@ final class EncodedNode {
         }
     }
 
-    /// The bytes of `Data`, which encodes itself as an array of numbers, as JSONEncoder writes them.
+    /// The base64 of `Data`, which encodes itself as an array of numbers.
     private static func base64(_ data: some Encodable, _ path: [any CodingKey]) throws -> String {
         let node = EncodedNode()
         try data.encode(to: NodeEncoder(node: node, codingPath: path))
@@ -109,7 +129,7 @@ final class EncodedNode {
         return String(decoding: Base64.standard.encode(bytes), as: UTF8.self)
     }
 
-    /// The text of a URL, which encodes itself as an object with a base.
+    /// The text of a `URL`, which encodes itself as an object with a base.
     private static func absolute(_ url: some Encodable, _ path: [any CodingKey]) throws -> String {
         let node = EncodedNode()
         try url.encode(to: NodeEncoder(node: node, codingPath: path))
@@ -123,8 +143,8 @@ final class EncodedNode {
     }
 }
 
-/// Foundation's types that JSONEncoder writes otherwise than they encode themselves. Known by name, since this module
-/// does not see Foundation.
+/// Foundation's types that `JSONEncoder` treats specially. They are recognized by name, since this module does not import
+/// Foundation.
 enum FoundationType {
     case data, url, decimal
 

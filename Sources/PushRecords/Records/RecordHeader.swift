@@ -1,7 +1,7 @@
-/// A header of a Kafka record, lent: both ranges stay valid only as long as their owner says.
+/// A header of a Kafka record; both ranges are lent.
 package struct RecordHeader {
     package var name: UnsafeRawBufferPointer
-    /// A header without a value (Kafka allows it) has a `nil` base address, and counts as absent.
+    /// Kafka allows a header without a value: it has a `nil` base address and counts as absent.
     package var value: UnsafeRawBufferPointer
 
     @inlinable package init(name: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer) {
@@ -15,8 +15,8 @@ package struct RecordHeader {
     }
 }
 
-/// A record as a writer left it. Everything is lent until that writer's next `write`, or as long as what was given to
-/// the writer (token, payload, copied headers), whichever ends first.
+/// A record made by a writer. It is lent until that writer's next `write`, and as long as the writer's input (token,
+/// payload, copied headers) is.
 package struct EncodedRecord {
     package var key: UnsafeRawBufferPointer
     package var value: UnsafeRawBufferPointer
@@ -31,13 +31,13 @@ package struct EncodedRecord {
     }
 }
 
-/// Where a notification was asked for: `topic/partition/offset/index`. Identifies it, and is the key to deduplicate on.
+/// The identity of a notification: where it was requested, `topic/partition/offset/index`.
 package struct RequestPlace {
-    /// The topic's name, lent. Kafka allows only `[a-zA-Z0-9._-]`, so it needs no escaping anywhere.
+    /// The topic's name, lent. Kafka allows only `[a-zA-Z0-9._-]`, so it needs no escaping.
     package var topic: UnsafeRawBufferPointer
     package var partition: Int32
     package var offset: Int64
-    /// Place in the record's list of tokens; 0 when there is one.
+    /// Index in the record's list of tokens; 0 if it has a single target.
     package var index: Int32
 
     @inlinable package init(topic: UnsafeRawBufferPointer, partition: Int32, offset: Int64, index: Int32) {
@@ -48,11 +48,11 @@ package struct RequestPlace {
     }
 }
 
-/// What a result or dead letter says in words: a fixed text, and the piece of input it is about (`text: subject`).
+/// The detail of a result or dead letter: a fixed text, and the piece of input that it is about (`text: subject`).
 package struct Detail {
-    /// Empty: there is nothing to say.
+    /// Empty: there is no detail.
     package var text: StaticString
-    /// Lent; may be any bytes. Empty: none. Writers cut it at `Detail.subjectLimit` bytes.
+    /// Lent; any bytes, or empty. Writers cut it at `Detail.subjectLimit` bytes.
     package var subject: UnsafeRawBufferPointer
 
     package static let subjectLimit = RecordLimits.detailSubject
@@ -69,13 +69,13 @@ package struct Detail {
 }
 
 extension StaticString {
-    /// Its UTF-8, which lives as long as the program.
+    /// Its UTF-8, valid as long as the program runs.
     @inlinable package var lentBytes: UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: utf8Start, count: utf8CodeUnitCount)
     }
 }
 
-/// A list of headers that is kept and reused: it grows, and never shrinks. Owns the list, not the bytes.
+/// A reused list of headers, which grows and never shrinks. Owns the list, not the bytes.
 struct RecordHeaderList: ~Copyable {
     private var storage: UnsafeMutablePointer<RecordHeader>
     private var capacity: Int
@@ -104,6 +104,18 @@ struct RecordHeaderList: ~Copyable {
 
     mutating func append(contentsOf headers: UnsafeBufferPointer<RecordHeader>) {
         for header in headers { append(header) }
+    }
+
+    /// Appends the headers of payload form that go to Apple, except the target's.
+    ///
+    /// - Parameter text: holds the values that are written for it.
+    mutating func append(_ headers: NotificationHeaders, _ text: inout HeaderText) {
+        if headers.topic.count > 0 { append("apns-topic", headers.topic) }
+        append("apns-push-type", headers.pushType.text.lentBytes)
+        if headers.priority > 0 { append("apns-priority", text.add(Int64(headers.priority))) }
+        if let expiration = headers.expiration { append("apns-expiration", text.add(Int64(expiration))) }
+        if headers.collapseID.count > 0 { append("apns-collapse-id", headers.collapseID) }
+        if headers.apnsID != .none { append("apns-id", text.add(headers.apnsID)) }
     }
 
     @inline(never)

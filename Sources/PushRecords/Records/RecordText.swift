@@ -1,6 +1,6 @@
 import JSON
 
-// What several writers write alike.
+// Texts that several writers write.
 
 extension ByteWriter {
     /// Appends an id's text.
@@ -14,7 +14,7 @@ extension ByteWriter {
 }
 
 extension JSONWriter {
-    /// A member with at most `limit` bytes between its value's quotes; nothing when there is nothing to say.
+    /// Appends a member with at most `limit` bytes between its value's quotes, or nothing if `bytes` is empty.
     ///
     /// - Parameter opening: `,"name":"`, up to the value's first quote.
     @inline(__always)
@@ -25,15 +25,14 @@ extension JSONWriter {
         out.append("\"")
     }
 
-    /// The inside of a string, cut so that it takes at most `limit` bytes when escaped, and ends with a whole
-    /// character.
+    /// Appends the inside of a string: at most `limit` bytes when escaped, and whole characters.
     @inline(__always)
     mutating func text(_ bytes: UnsafeRawBufferPointer, limit: Int) {
         // Escaping never makes it shorter.
         escaped(bytes.cutText(limit), limit: limit)
     }
 
-    /// A member; nothing when the number is 0.
+    /// Appends a member, or nothing if the number is 0.
     ///
     /// - Parameter opening: `,"name":`.
     @inline(__always)
@@ -43,7 +42,7 @@ extension JSONWriter {
         out.append(integer: number)
     }
 
-    /// `text: subject`, the inside of a string, of at most `RecordLimits.detail` bytes.
+    /// Appends `text: subject` as the inside of a string, of at most `RecordLimits.detail` bytes.
     mutating func detail(_ detail: borrowing Detail) {
         let start = out.count
         text(detail.text.lentBytes, limit: RecordLimits.detail)
@@ -56,7 +55,7 @@ extension JSONWriter {
 }
 
 extension Ending {
-    /// The reason's text, cut at its limit; empty when there is none.
+    /// The reason's text, cut at its limit, or empty.
     var reasonBytes: UnsafeRawBufferPointer {
         if reason == .other { return reasonText.cutText(RecordLimits.reason) }
         return reason.text?.lentBytes ?? .nothing
@@ -77,10 +76,8 @@ extension Outcome {
     }
 }
 
-/// The values of headers that a writer makes: numbers, ids and places. Its buffer never moves, so what it lends stays
-/// valid until `removeAll`, whatever is added later.
-///
-/// There is room for all that one record can have; what finds none is left empty rather than moving the rest.
+/// Values of headers that a writer makes: numbers, ids and places. Its buffer never moves, so that they stay valid until
+/// `removeAll`. It has room for all that one record can have.
 struct HeaderText: ~Copyable {
     /// One place, one id and ten numbers.
     static let capacity = 1_024
@@ -89,46 +86,34 @@ struct HeaderText: ~Copyable {
 
     mutating func removeAll() { text.removeAll() }
 
-    @inline(__always)
     mutating func add(_ id: NotificationUUID) -> UnsafeRawBufferPointer {
-        guard hasRoom(NotificationUUID.textCount) else { return .nothing }
-        withUnsafeTemporaryAllocation(byteCount: NotificationUUID.textCount, alignment: 8) { room in
-            id.writeText(to: room.baseAddress!)
-            text.append(bytes: UnsafeRawBufferPointer(room))
-        }
-        return text.bytes(from: text.count - NotificationUUID.textCount, to: text.count)
+        add(atMost: NotificationUUID.textCount) { $0.append(id) }
     }
 
-    mutating func add(_ number: Int64) -> UnsafeRawBufferPointer {
-        // The writer asks for a few bytes more than a number has.
-        guard hasRoom(32) else { return .nothing }
-        let start = text.count
-        text.append(integer: number)
-        return text.bytes(from: start, to: text.count)
-    }
+    mutating func add(_ number: Int64) -> UnsafeRawBufferPointer { add(atMost: 0) { $0.append(integer: number) } }
 
-    mutating func add(_ place: borrowing RequestPlace) -> UnsafeRawBufferPointer {
-        guard hasRoom(RecordLimits.place + 32) else { return .nothing }
-        let start = text.count
-        text.append(place)
-        return text.bytes(from: start, to: text.count)
+    mutating func add(_ place: RequestPlace) -> UnsafeRawBufferPointer {
+        add(atMost: RecordLimits.place) { $0.append(place) }
     }
 
     @inline(__always)
-    private func hasRoom(_ size: Int) -> Bool { size <= Self.capacity &- text.count }
+    private mutating func add(atMost size: Int, _ write: (inout ByteWriter) -> Void) -> UnsafeRawBufferPointer {
+        // A number needs up to 24 bytes more.
+        precondition(size + 32 <= Self.capacity - text.count, "the headers of one record")
+        let start = text.count
+        write(&text)
+        return text.bytes(from: start, to: text.count)
+    }
 }
 
 extension RequestPlace {
-    /// Longest name of a topic that Kafka allows.
-    static let topicLimit = RecordLimits.kafkaTopic
-
-    /// Reads `topic/partition/offset/index`; `nil` for anything else. The topic's range is lent from `text`.
+    /// Reads `topic/partition/offset/index`. The topic is lent from `text`.
     package init?(text: UnsafeRawBufferPointer) {
         var end = text.count
         guard let index = Self.number(text, &end), index <= Int32.max,
             let offset = Self.number(text, &end),
             let partition = Self.number(text, &end), partition <= Int32.max,
-            end > 0, end <= Self.topicLimit
+            end > 0, end <= RecordLimits.kafkaTopic
         else { return nil }
         let topic = text.part(0, end)
         guard topic.allSatisfy(Self.mayBeInTopic) else { return nil }
@@ -157,7 +142,7 @@ extension RequestPlace {
 extension ByteWriter {
     /// Appends `topic/partition/offset/index`, at most `RecordLimits.place` bytes.
     mutating func append(_ place: borrowing RequestPlace) {
-        append(bytes: place.topic.cut(RequestPlace.topicLimit))
+        append(bytes: place.topic.cut(RecordLimits.kafkaTopic))
         append(byte: UInt8(ascii: "/"))
         append(integer: Int64(place.partition))
         append(byte: UInt8(ascii: "/"))
@@ -167,7 +152,7 @@ extension ByteWriter {
     }
 }
 
-/// The constant parts of records that depend on the app only, made once. Names are cut at `RecordLimits.app`.
+/// The parts of records that depend on the app only. Names are cut at `RecordLimits.app`.
 struct AppParts: ~Copyable {
     private let text: ByteWriter
     private let parts: [Part]
@@ -200,7 +185,7 @@ struct AppParts: ~Copyable {
         text = writer.finish()
     }
 
-    /// `,"app":"…","environment":"…"`; nothing when the place is -1.
+    /// `,"app":"…","environment":"…"`, or nothing if the index is -1.
     func members(_ app: Int) -> UnsafeRawBufferPointer {
         guard app >= 0 else { return .nothing }
         return text.bytes(from: parts[app].nameEnd, to: parts[app].membersEnd)

@@ -1,11 +1,11 @@
 import JSON
 
-/// One notification of a request record that is to be asked for again, and what its result says of it.
-package struct ReplayWish: Hashable, Sendable {
+/// One notification to request again, as its result describes it.
+package struct ReplayRequest: Hashable, Sendable {
     package var index: Int32
-    /// The device token or channel id of its result, to know the record by; empty: the result names none.
+    /// The device token or channel id in its result, which must match the record's. Empty if the result has none.
     package var target: String
-    /// The `requested_at_ms` of its result: the record's timestamp; `RecordTime.unknown`: it had none.
+    /// The `requested_at_ms` of its result: the record's timestamp, or `RecordTime.unknown`.
     package var requestedAtMs: Int64
 
     package init(index: Int32, target: String, requestedAtMs: Int64) {
@@ -14,7 +14,7 @@ package struct ReplayWish: Hashable, Sendable {
         self.requestedAtMs = requestedAtMs
     }
 
-    /// A device token or channel that is longer than any is cut, so that it still is none.
+    /// A target longer than any token or channel is cut so that it still matches none.
     package init(_ result: DeliveryResult) {
         self.init(
             index: result.request.index,
@@ -25,35 +25,33 @@ package struct ReplayWish: Hashable, Sendable {
     private static let targetLimit = max(RecordLimits.deviceToken, RecordLimits.channelID) + 1
 }
 
-/// What becomes of a wish.
+/// The outcome of a replay request.
 package enum ReplayVerdict {
     /// The record to produce; lent for the call.
     case record(EncodedRecord)
-    /// The record at that place is another one than the result is about: its topic was made anew. In words.
+    /// The record there is not the one that the result is about: its topic was recreated. Says how they differ.
     case another(StaticString)
-    /// Its `apns-expiration` has passed: the worker would not send it.
+    /// Its `apns-expiration` has passed.
     case expired
-    /// It cannot be asked for by itself. In words.
+    /// It cannot be requested by itself. Says why.
     case refused(Detail)
 }
 
-/// Makes of a request record the records that ask for its notifications again, each with the header `push-replay-of`:
-/// `topic/partition/offset/index` of where it was asked for first.
+/// Writes the records that request notifications again, each with the header `push-replay-of`: the
+/// `topic/partition/offset/index` of the first request.
 ///
-/// That header stands before all others, so that there is always room for it among those that are carried on
-/// (`CopiedHeaders`). Reuses its buffers; not thread-safe.
+/// That header comes first, so that `CopiedHeaders` always has room for it. Reuses its buffers; not thread-safe.
 package struct ReplayWriter: ~Copyable {
     package static let header: StaticString = "push-replay-of"
 
     private var parser: RequestParser
-    /// Looks at payloads, while what the other found is used.
+    /// Parses payloads while the result of `parser` is in use.
     private var payloadParser = RequestParser()
     private var text = HeaderText()
     private var list = RecordHeaderList()
     private let token: UnsafeMutableRawBufferPointer
 
-    /// - Parameter copyHeaders: names that the workers' configuration has in `results.copy_headers`, which may begin
-    ///   like the worker's own.
+    /// - Parameter copyHeaders: `results.copy_headers` of the workers' configuration.
     package init(copyHeaders: [String] = []) {
         parser = RequestParser(copyHeaders: copyHeaders)
         token = .allocate(byteCount: DeviceToken.textLimit, alignment: 16)
@@ -61,19 +59,18 @@ package struct ReplayWriter: ~Copyable {
 
     deinit { token.deallocate() }
 
-    /// What kind of record is written as it was.
+    /// The kind of a record that is copied whole.
     package enum Whole {
         case request
-        /// Of a dead letter, whose headers (`push-dlq-…`) are left out.
+        /// A dead letter. Its `push-dlq-…` headers are left out.
         case letter
-        /// The same of a retry record, which goes on with a notification that was asked for elsewhere
-        /// (`push-retry-request`).
+        /// A dead letter of a retry record, whose first request is in `push-retry-request`.
         case retryLetter
     }
 
-    /// The record as it was.
+    /// Writes a copy of the record.
     ///
-    /// - Parameter place: of the record; an index of 0 stands for all of it.
+    /// - Parameter place: the record's; its index is 0.
     package mutating func whole(
         key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
         place: RequestPlace, as kind: Whole
@@ -86,62 +83,58 @@ package struct ReplayWriter: ~Copyable {
         return EncodedRecord(key: key, value: value, headers: list.list)
     }
 
-    /// Says for each wish what becomes of it: a record with one notification as it was; of an envelope with several, a
-    /// record in payload form with the notification of that index, with the record's key and its other headers.
+    /// Passes the verdict on each request to `body`: a copy of a record with one notification; for an envelope with
+    /// several a record in payload form with the notification of that index, the record's key and its other headers.
     ///
     /// - Parameters:
     ///   - timestampMs: the record's.
-    ///   - place: the record's; the index is the wishes'.
-    ///   - wishes: in the order of their indexes. Two may have the same index, if the topic was recreated.
-    ///   - expiredToo: whether to ask again for what has expired.
-    ///   - body: gets the place of the wish among the wishes.
+    ///   - place: the record's; the index is each request's.
+    ///   - requests: in the order of their indexes. Two may have the same index if the topic was recreated.
+    ///   - expiredToo: whether to request expired notifications again.
+    ///   - body: gets the position among the requests.
     package mutating func write(
         key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
-        timestampMs: Int64, place: RequestPlace, wishes: some Collection<ReplayWish>, nowMs: Int64, expiredToo: Bool,
-        _ body: (Int, ReplayVerdict) -> Void
+        timestampMs: Int64, place: RequestPlace, requests: some Collection<ReplayRequest>, nowMs: Int64,
+        expiredToo: Bool, _ body: (Int, ReplayVerdict) -> Void
     ) {
-        let request = parser.parse(key: key, value: value, headers: headers, role: .request)
-        let hasExpired =
-            !expiredToo && request.headers.expiration.map { $0 > 0 && nowMs >= Int64($0) * 1_000 } ?? false
-        let obstacle = request.target == .devices ? self.obstacle(of: request) : nil
+        let record = parser.parse(key: key, value: value, headers: headers, role: .request)
+        let hasExpired = !expiredToo && record.headers.expiration.map { $0 > 0 && nowMs >= Int64($0) * 1_000 } ?? false
+        let rejection = record.target == .devices ? self.rejection(of: record) : nil
         var cursor = TokenCursor()
         var last: (index: Int32, target: Target?)?
-        for (number, wish) in wishes.enumerated() {
+        for (number, request) in requests.enumerated() {
             var place = place
-            place.index = wish.index
-            if last?.index != wish.index { last = (wish.index, target(of: wish.index, in: request, &cursor)) }
+            place.index = request.index
+            if last?.index != request.index { last = (request.index, target(of: request.index, in: record, &cursor)) }
             let found = last?.target
-            if let difference = difference(wish, found, timestampMs) {
-                body(number, .another(difference))
-                continue
-            }
-            if hasExpired {
-                body(number, .expired)
-            } else if request.target != .devices {
-                body(
-                    number,
-                    .record(whole(key: key, value: value, headers: headers, place: place, as: .request)))
-            } else if let obstacle {
-                body(number, .refused(obstacle))
-            } else if found?.isToken != true {
-                body(number, .refused(Detail("what stands for its device is no device token")))
-            } else {
-                body(
-                    number, .record(single(request, found?.text ?? .nothing, key: key, headers: headers, place: place)))
-            }
+            let verdict: ReplayVerdict =
+                if let difference = difference(request, found, timestampMs) {
+                    .another(difference)
+                } else if hasExpired {
+                    .expired
+                } else if record.target != .devices {
+                    .record(whole(key: key, value: value, headers: headers, place: place, as: .request))
+                } else if let rejection {
+                    .refused(rejection)
+                } else if let found, found.isToken {
+                    .record(single(record, found.text, key: key, headers: headers, place: place))
+                } else {
+                    .refused(Detail("what stands for its device is no device token"))
+                }
+            body(number, verdict)
         }
     }
 
-    // MARK: Knowing the record
+    // MARK: Matching the record
 
     private struct Target {
-        /// As a result has it.
+        /// As in a result.
         var text: UnsafeRawBufferPointer
-        /// A device token, or a channel.
+        /// Whether it is a valid device token or channel.
         var isToken: Bool
     }
 
-    /// `nil`: the record has no such notification.
+    /// The target with that index, or `nil` if the record has none.
     private func target(of index: Int32, in request: ParsedRequest, _ cursor: inout TokenCursor) -> Target? {
         func read(_ normalized: DeviceToken.Normalized) -> Target {
             Target(
@@ -164,28 +157,28 @@ package struct ReplayWriter: ~Copyable {
         }
     }
 
-    private func difference(_ wish: ReplayWish, _ found: Target?, _ timestampMs: Int64) -> StaticString? {
-        let (one, other) = (RecordTime.checked(wish.requestedAtMs), RecordTime.checked(timestampMs))
-        // Of a record that has a time no result is without.
+    private func difference(_ request: ReplayRequest, _ found: Target?, _ timestampMs: Int64) -> StaticString? {
+        let (one, other) = (RecordTime.checked(request.requestedAtMs), RecordTime.checked(timestampMs))
+        // The result of a record with a timestamp always has it.
         if other != RecordTime.unknown, one != other { return "the record there has another time than the result says" }
         guard let found else { return "the record there has no such notification" }
-        // What is no token stands in a result as far as it could be written.
-        guard found.isToken, !wish.target.isEmpty, !wish.target.utf8.elementsEqual(found.text) else { return nil }
+        // A result has only part of what is no token.
+        guard found.isToken, !request.target.isEmpty, !request.target.utf8.elementsEqual(found.text) else { return nil }
         return "the record there is for another device"
     }
 
-    /// Why an envelope cannot be taken apart.
-    private mutating func obstacle(of request: ParsedRequest) -> Detail? {
+    /// Why an envelope cannot be split.
+    private mutating func rejection(of request: ParsedRequest) -> Detail? {
         if request.isInvalid { return request.detail }
         let none = UnsafeBufferPointer<RecordHeader>(start: nil, count: 0)
         let alone = payloadParser.parse(key: .nothing, value: request.payload, headers: none, role: .request)
-        // By itself on a request topic it would be read as what it looks like.
+        // By itself on a request topic it would be parsed as an envelope.
         return alone.form == .envelope ? Detail("its payload has the members of an envelope") : nil
     }
 
     // MARK: Writing
 
-    /// The headers begin with where the record was asked for first.
+    /// Begins the headers with the place of the first request.
     private mutating func begin(
         _ headers: UnsafeBufferPointer<RecordHeader>, _ place: RequestPlace, isRetry: Bool = false
     ) {
@@ -205,20 +198,13 @@ package struct ReplayWriter: ~Copyable {
         headers: UnsafeBufferPointer<RecordHeader>, place: RequestPlace
     ) -> EncodedRecord {
         begin(headers, place)
-        if request.headers.topic.count > 0 { list.append("apns-topic", request.headers.topic) }
-        list.append("apns-push-type", request.headers.pushType.text.lentBytes)
-        if request.headers.priority > 0 { list.append("apns-priority", text.add(Int64(request.headers.priority))) }
-        if let expiration = request.headers.expiration { list.append("apns-expiration", text.add(Int64(expiration))) }
-        for header in request.headers.texts.present {
-            list.append(header.row.name, request.headers.texts[header])
-        }
-        if request.headers.apnsID != .none { list.append("apns-id", text.add(request.headers.apnsID)) }
+        list.append(request.headers, &text)
         let key = key.baseAddress == nil ? token : key
         if !(RequestParser.isTokenKey(key) && key.isSameToken(token)) { list.append("push-device-token", token) }
         if request.app.count > 0 { list.append("push-app", request.app) }
         if let environment = request.environment { list.append("push-environment", environment.text.lentBytes) }
         if request.notBefore > 0 { list.append("push-not-before", text.add(Int64(request.notBefore))) }
-        // Of an envelope that is valid none of them is one of Apple's or the worker's.
+        // A valid envelope's record has no headers of Apple's or the worker's.
         for header in headers where !Self.isHeader(header) { list.append(header) }
         return EncodedRecord(key: key, value: request.payload, headers: list.list)
     }

@@ -1,37 +1,36 @@
 import JSON
 
 extension RequestParser {
-    /// The second half of parsing a record whose value is an envelope.
+    /// Parses a record whose value is an envelope.
     mutating func envelopeForm(
         _ request: inout ParsedRequest, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
-        _ scan: JSONScan,
-        _ known: KnownHeaders
+        _ scan: JSONScan, _ names: NotableNames
     ) {
         scratch.removeTexts()
         guard readTarget(&request) else { return }
         request.keepKey(key)
         if envelope.duplicate.baseAddress != nil {
-            request.fail(RequestFault(.none, "a member that comes twice", envelope.duplicate))
+            request.fail(.none, "a member that comes twice", envelope.duplicate)
         }
         if envelope.unknown.baseAddress != nil {
-            request.fail(RequestFault(.none, "an envelope has no such member", meantMember(envelope.unknown)))
+            request.fail(.none, "an envelope has no such member", meantMember(envelope.unknown))
         }
-        if known.own.baseAddress != nil {
-            request.fail(RequestFault(.none, "an envelope's headers belong into it, not to the record", known.own))
+        if names.instruction.baseAddress != nil {
+            request.fail(.none, "an envelope's headers belong into it, not to the record", names.instruction)
         }
         fields.removeAll()
         readHeaders(&request)
         addText(.app, envelope[.app], &request, "app must be a string")
         addText(.environment, envelope[.environment], &request, "environment must be a string")
-        // As it is written: what is no number of seconds is refused as such.
-        if let value = envelope[.notBefore] { _ = fields.add(KnownHeader(.notBefore), value) }
+        // As it is written, so that a value that is no number is refused.
+        if let value = envelope[.notBefore] { _ = fields.add(.notBefore, value) }
         readFields(&request)
         if request.tokenCount > 1 && request.headers.apnsID != .none {
-            request.fail(RequestFault(.badMessageId, "one apns-id for several device tokens"))
+            request.fail(.badMessageId, "one apns-id for several device tokens")
         }
         if let payload = envelope[.payload] {
             request.payload = payload
-            // What is noted may be in another member.
+            // The scan may have found it in another member.
             let half = scan.halfSurrogate == nil ? nil : JSONScanner.scan(payload).halfSurrogate
             let start = half == nil ? 0 : payload.baseAddress! - value.baseAddress!
             checkPayload(&request, JSONScanner.kind(of: payload[0]), half: half.map { start + $0 })
@@ -40,103 +39,93 @@ extension RequestParser {
         }
     }
 
-    /// A name that an envelope does not have, with the member that is meant by it, or the header, which belongs into
-    /// `headers`.
+    /// The name of an unknown member with the member that is meant by it, or the header, which belongs into `headers`.
     mutating func meantMember(_ name: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
-        if let meant = EnvelopeTable.Name(nearest: name) { return scratch.suggestion(meant.text, for: name) }
-        if let header = KnownHeader(nearest: name, inEnvelope: true) {
-            return scratch.suggestion(header.text, of: "headers.", for: name)
-        }
-        return name
+        var nearest = NearestName(to: name)
+        for member in EnvelopeTable.Name.allCases where member != .aps { nearest.consider(member.text) }
+        if let member = nearest.text { return scratch.suggestion(member, for: name) }
+        return scratch.suggestion(HeaderName.nearest(to: name, inEnvelope: true), of: "headers.", for: name)
     }
 
-    /// Finds the tokens or the channel; `false` when none can be read, and the record is a dead letter.
+    /// Finds the tokens or the channel. Returns false if none can be read and the record is a dead letter.
     private mutating func readTarget(_ request: inout ParsedRequest) -> Bool {
         switch (envelope[.deviceToken], envelope[.deviceTokens], envelope[.channelID]) {
         case (let token?, nil, nil):
-            guard let text = string(token) else {
-                request.bury(.badEnvelope, Detail("device_token must be a string"))
-                return false
+            if let text = string(token) {
+                request.target = .device
+                request.token = text
+                request.tokenCount = 1
+            } else {
+                request.markDeadLetter(.badEnvelope, "device_token must be a string")
             }
-            request.target = .device
-            request.token = text
-            request.tokenCount = 1
         case (nil, let list?, nil):
-            guard list[0] == UInt8(ascii: "["), let count = JSONStringList.count(in: list) else {
-                request.bury(.badEnvelope, Detail("device_tokens must be a list of strings"))
-                return false
+            if list[0] == UInt8(ascii: "["), let count = JSONStringList.count(in: list) {
+                request.target = .devices
+                request.tokenList = list
+                request.tokenCount = count
+                if count == 0 { request.markDeadLetter(.noDeviceToken, "device_tokens is empty") }
+                if count > Self.tokenLimit {
+                    request.markDeadLetter(.tooManyTokens, "device_tokens has more than 10000")
+                }
+            } else {
+                request.markDeadLetter(.badEnvelope, "device_tokens must be a list of strings")
             }
-            guard count > 0 else {
-                request.bury(.noDeviceToken, Detail("device_tokens is empty"))
-                return false
-            }
-            guard count <= Self.tokenLimit else {
-                request.bury(.tooManyTokens, Detail("device_tokens has more than 10000"))
-                return false
-            }
-            request.target = .devices
-            request.tokenList = list
-            request.tokenCount = count
         case (nil, nil, let channel?):
-            guard let text = string(channel) else {
-                request.bury(.badEnvelope, Detail("channel_id must be a string"))
-                return false
+            if let text = string(channel) {
+                request.target = .channel
+                request.channelID = text
+                request.tokenCount = 1
+            } else {
+                request.markDeadLetter(.badEnvelope, "channel_id must be a string")
             }
-            request.target = .channel
-            request.channelID = text
-            request.tokenCount = 1
         case (nil, nil, nil):
-            request.bury(.noDeviceToken, Detail("device_token, device_tokens or channel_id is null"))
-            return false
+            request.markDeadLetter(.noDeviceToken, "device_token, device_tokens or channel_id is null")
         case (_?, _, _), (_, _?, _):
-            request.bury(.badEnvelope, Detail("more than one of device_token, device_tokens and channel_id"))
-            return false
+            request.markDeadLetter(.badEnvelope, "more than one of device_token, device_tokens and channel_id")
         }
-        return true
+        return request.deadLetter == nil
     }
 
     /// Puts the members of `headers` into the field table.
     private mutating func readHeaders(_ request: inout ParsedRequest) {
         guard let headers = envelope[.headers] else { return }
         guard headers[0] == UInt8(ascii: "{") else {
-            request.fail(RequestFault(.none, "headers must be an object of names and values"))
-            return
+            return request.fail(.none, "headers must be an object of names and values")
         }
         let members = scratch.headerMembers
         let count = JSONScanner.scan(headers, members: members).memberCount
         guard count <= members.count else {
-            request.fail(RequestFault(.none, "headers has more members than there are headers"))
-            return
+            return request.fail(.none, "headers has more members than there are headers")
         }
         for member in members[..<count] {
             let text = headers.part(member.nameStart, member.nameEnd)
-            guard let name = KnownHeader(scratch.resolve(text)), name.isOfEnvelope else {
-                request.fail(unknownHeader("headers has no such member", text, inEnvelope: true))
+            guard let name = HeaderName(scratch.resolve(text)), name.isOfEnvelope else {
+                let nearest = HeaderName.nearest(to: text, inEnvelope: true)
+                request.fail(.none, "headers has no such member", scratch.suggestion(nearest, for: text))
                 continue
             }
             let value = headers.part(member.valueStart, member.valueEnd)
             if !fields.add(name, fieldValue(name, value, &request)) {
-                request.fail(RequestFault(.duplicateHeaders, "a header that comes twice", text))
+                request.fail(.duplicateHeaders, "a header that comes twice", text)
             }
         }
     }
 
-    /// The value of a header as text: a string, or a number where Apple's header is one; no address for `null`, or
-    /// after a fault.
+    /// The value of a header as text: a string, or a number where Apple's header is one. It has no address if it is
+    /// `null` or wrong.
     private mutating func fieldValue(
-        _ name: KnownHeader, _ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest
+        _ name: HeaderName, _ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest
     ) -> UnsafeRawBufferPointer {
         switch JSONScanner.kind(of: value[0]) {
         case .string: return string(value) ?? .nothing
         case .null: return .nothing
-        case .number where name.name == .priority || name.name == .expiration: return value
+        case .number where name.isNumber: return value
         case .number, .object, .array, .bool:
-            let isNumber = name.name == .priority || name.name == .expiration
             request.fail(
-                RequestFault(
-                    name.badValue,
-                    isNumber ? "a header's value must be a string or a number" : "a header's value must be a string",
-                    name.text.lentBytes))
+                name.badValue,
+                name.isNumber
+                    ? "a header's value must be a string or a number" : "a header's value must be a string",
+                name.text.lentBytes)
             return .nothing
         }
     }
@@ -145,14 +134,11 @@ extension RequestParser {
         _ name: HeaderName, _ value: UnsafeRawBufferPointer?, _ request: inout ParsedRequest, _ complaint: StaticString
     ) {
         guard let value else { return }
-        guard let text = string(value) else {
-            request.fail(RequestFault(.none, complaint))
-            return
-        }
-        _ = fields.add(KnownHeader(name), text)
+        guard let text = string(value) else { return request.fail(.none, complaint) }
+        _ = fields.add(name, text)
     }
 
-    /// What a JSON string spells; `nil` when the value is not one.
+    /// The text of a JSON string, or `nil` if the value is not one.
     private mutating func string(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         guard value[0] == UInt8(ascii: "\"") else { return nil }
         return scratch.resolve(value.part(1, value.count - 1))

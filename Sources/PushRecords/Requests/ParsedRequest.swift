@@ -1,11 +1,11 @@
-/// What one record of a request or retry topic asks for.
+/// A parsed record of a request or retry topic.
 ///
-/// Plain data that owns nothing. Every range is lent: it points into the record's key, value or headers, or into the
-/// parser's scratch, so it is valid until the record is given back or the parser parses again, whichever comes first.
-/// No text but payload and list of tokens is longer than its limit (`RecordLimits`), also where the request is invalid.
+/// Plain data that owns nothing. Every range is lent from the record or from the parser's scratch: it is valid until the
+/// record is given back or the parser parses again. Payload and token list aside, no text is longer than its limit
+/// (`RecordLimits`), also in an invalid request.
 package struct ParsedRequest {
     package enum Target: UInt8 {
-        /// No notification can be read: the record is a dead letter (`deadLetter` and `detail` say why).
+        /// None can be read: the record is a dead letter.
         case none
         /// One device: `token`.
         case device
@@ -19,115 +19,102 @@ package struct ParsedRequest {
         case payload, envelope
     }
 
-    package var target: Target
-    package var form: Form
+    package var target = Target.none
+    package var form = Form.payload
     /// Set exactly when `target` is `.none`.
     package var deadLetter: DeadLetterReason?
-    /// Whether something that all of its notifications share is wrong: each becomes `invalid` with `failureReason`
-    /// and `detail`. Where Apple has no word for it the reason is `.none`.
-    package var isInvalid: Bool
-    package var failureReason: ReasonCode
-    /// Of the dead letter, or of what is invalid.
-    package var detail: Detail
+    /// Whether a fault affects all of its notifications: each becomes `invalid` with `failureReason` and `detail`.
+    package var isInvalid = false
+    /// `.none` where Apple has no reason for the fault.
+    package var failureReason = ReasonCode.none
+    /// About the dead letter or the fault.
+    package var detail = Detail.none
 
-    /// As the producer wrote it, not checked yet: `DeviceToken.normalize` checks and lower-cases it. Of one that is too
-    /// long to be a token, one byte more than a token may have.
-    package var token: UnsafeRawBufferPointer
+    /// As the producer wrote it: `DeviceToken.normalize` checks it and converts it to lower case. A text that is too
+    /// long to be a token is cut one byte beyond the limit.
+    package var token: UnsafeRawBufferPointer = .nothing
     /// The JSON list of the tokens, brackets included; every element is a string. Read it, or a copy, with a
     /// `TokenCursor`.
-    package var tokenList: UnsafeRawBufferPointer
-    /// How many notifications: 1 for a device or a channel, 0 for a dead letter.
-    package var tokenCount: Int
-    package var channelID: UnsafeRawBufferPointer
+    package var tokenList: UnsafeRawBufferPointer = .nothing
+    /// The number of notifications: 1 for a device or a channel, 0 for a dead letter.
+    package var tokenCount = 0
+    package var channelID: UnsafeRawBufferPointer = .nothing
 
-    /// What goes to Apple, byte for byte.
-    package var payload: UnsafeRawBufferPointer
-    package var headers: NotificationHeaders
-    /// When it is to be sent, in seconds since the epoch; 0: at once. What lies in the past is at once, too.
-    package var notBefore: UInt32
-    /// Name of an app of the configuration; empty: none was given.
-    package var app: UnsafeRawBufferPointer
+    /// The bytes that go to Apple.
+    package var payload: UnsafeRawBufferPointer = .nothing
+    package var headers = NotificationHeaders()
+    /// When to send it, in seconds since the epoch. 0 or a past time means at once.
+    package var notBefore: UInt32 = 0
+    /// The name of a configured app, or empty.
+    package var app: UnsafeRawBufferPointer = .nothing
     package var environment: PushEnvironment?
-    /// The record's key where results must name it (`request.key`): a `nil` base address when there is none, or it is
-    /// the token itself. For a fan-out it is the key as it came, and the writer compares it with each token. Of a retry
-    /// record: the original's key. Cut at `RecordLimits.key` bytes.
-    package var key: UnsafeRawBufferPointer
-    /// Headers that results carry on: `traceparent`, `tracestate` and the configured ones. At most
-    /// `RecordLimits.copiedHeaders` with together `RecordLimits.copiedBytes` bytes; what is beyond is left out.
-    package var copiedHeaders: UnsafeBufferPointer<RecordHeader>
+    /// The record's key, cut at `RecordLimits.key` bytes, where results name it (`request.key`): without a base address
+    /// if there is none or it is the token. The key of a fan-out is as it came, and the writer compares it with each
+    /// token. A retry record has its request's key.
+    package var key: UnsafeRawBufferPointer = .nothing
+    /// Headers that are copied to results: `traceparent`, `tracestate` and the configured ones. At most
+    /// `RecordLimits.copiedHeaders` with together `RecordLimits.copiedBytes` bytes; the rest is left out.
+    package let copiedHeaders: UnsafeBufferPointer<RecordHeader>
     /// Set exactly for a record of a retry topic that is not a dead letter.
     package var retry: RetryFields?
+
+    init(copiedHeaders: UnsafeBufferPointer<RecordHeader>) { self.copiedHeaders = copiedHeaders }
 }
 
-/// Which topics a record comes from.
+/// The kind of topic that a record comes from.
 package enum RecordRole: UInt8 {
-    /// A request topic: both forms; `push-retry-*` headers are ignored.
+    /// A request topic: both forms. `push-retry-*` headers are ignored.
     case request
-    /// A retry topic: payload form only, whatever the value looks like, and the `push-retry-*` headers are read.
+    /// A retry topic: payload form only, whatever the value looks like. The `push-retry-*` headers are read.
     case retry
 }
 
 extension ParsedRequest {
-    /// A request for which everything is still to be found out.
-    init(copiedHeaders: UnsafeBufferPointer<RecordHeader>) {
-        target = .none
-        form = .payload
-        deadLetter = nil
-        isInvalid = false
-        failureReason = .none
-        detail = .none
-        token = .nothing
-        tokenList = .nothing
-        tokenCount = 0
-        channelID = .nothing
-        payload = .nothing
-        headers = NotificationHeaders()
-        notBefore = 0
-        app = .nothing
-        environment = nil
-        key = .nothing
-        self.copiedHeaders = copiedHeaders
-        retry = nil
-    }
-
-    /// Of a record that is not to be looked at.
+    /// The dead letter of a record that is not parsed.
     package static func unread(_ reason: DeadLetterReason) -> Self {
         var request = Self(copiedHeaders: UnsafeBufferPointer(start: nil, count: 0))
-        request.bury(reason, Detail(reason.unreadDetail))
+        request.markDeadLetter(reason, Detail(reason.unreadDetail))
         return request
     }
 
-    /// No notification can be read from the record.
-    mutating func bury(_ reason: DeadLetterReason, _ detail: Detail) {
+    mutating func markDeadLetter(_ reason: DeadLetterReason, _ detail: StaticString) {
+        markDeadLetter(reason, Detail(detail))
+    }
+
+    mutating func markDeadLetter(_ reason: DeadLetterReason, _ detail: Detail) {
         target = .none
         token = .nothing
+        tokenList = .nothing
         channelID = .nothing
         tokenCount = 0
         deadLetter = reason
         self.detail = detail
     }
 
-    /// Its notifications are invalid; the first fault found is the one that is reported.
+    /// Makes its notifications invalid. The first fault is the one that is reported.
+    ///
+    /// - Parameter reason: `.none` where Apple has no reason for it.
     @inline(never)
-    mutating func fail(_ fault: RequestFault) {
+    mutating func fail(_ reason: ReasonCode, _ text: StaticString, _ subject: UnsafeRawBufferPointer = .nothing) {
         guard !isInvalid else { return }
         isInvalid = true
-        failureReason = fault.reason
-        detail = fault.detail
+        failureReason = reason
+        detail = Detail(text, subject.cutText(RecordLimits.detailSubject))
     }
 
     /// Keeps the record's key where results must name it; cuts it and the token.
     mutating func keepKey(_ key: UnsafeRawBufferPointer) {
-        switch target {
-        case .none: break
-        case .devices: self.key = key.cutText(RecordLimits.key)
-        case .device: if !key.isSameToken(token) { self.key = key.cutText(RecordLimits.key) }
-        case .channel: if !key.isSameToken(channelID) { self.key = key.cutText(RecordLimits.key) }
-        }
+        let isTarget =
+            switch target {
+            case .device: key.isSameToken(token)
+            case .channel: key.isSameToken(channelID)
+            case .devices, .none: false
+            }
+        if !isTarget { self.key = key.cutText(RecordLimits.key) }
         cutToken()
     }
 
-    /// One byte more than a token may have stays, so that no token is left of something longer.
+    /// Cuts the token one byte beyond the limit, so that the rest of a longer text is no token.
     mutating func cutToken() { token = token.cut(RecordLimits.deviceToken + 1) }
 }
 

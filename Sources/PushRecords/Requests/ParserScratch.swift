@@ -1,6 +1,6 @@
 import JSON
 
-/// Room that the parser reuses: members of objects, strings whose escapes were resolved, numbers for details.
+/// Memory that the parser reuses: members of objects, strings without their escapes, and subjects of details.
 struct ParserScratch: ~Copyable {
     /// Members of the value and, beyond them, of an envelope's headers. More than an envelope may have.
     static let memberLimit = 16
@@ -29,11 +29,11 @@ struct ParserScratch: ~Copyable {
         UnsafeMutableBufferPointer(start: room + Self.memberLimit, count: Self.memberLimit)
     }
 
-    /// Forgets the texts of the record before.
+    /// Forgets the texts of the previous record.
     mutating func removeTexts() { used = 0 }
 
-    /// What a JSON string (its inside) spells: the lent bytes themselves when nothing is escaped, else a copy here.
-    /// What finds no room is longer than any field may be, and comes back as it is.
+    /// The text of a JSON string, given its inside: the lent bytes themselves unless something is escaped, else a copy.
+    /// A string that finds no room is longer than any field may be, and is returned as it is.
     mutating func resolve(_ inside: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         let string = JSONText(checked: inside)
         guard string.hasEscapes else { return inside }
@@ -43,53 +43,12 @@ struct ParserScratch: ~Copyable {
         return UnsafeRawBufferPointer(rebasing: free[..<count])
     }
 
-    /// `NAME (did you mean MEANT?)`; where no room is left for it, the name alone.
-    ///
-    /// - Parameter member: of which what is meant is a member; empty: none.
-    mutating func suggestion(
-        _ meant: StaticString, of member: StaticString = "", for name: UnsafeRawBufferPointer
-    ) -> UnsafeRawBufferPointer {
-        let opening: StaticString = " (did you mean "
-        let closing: StaticString = "?)"
-        let size =
-            name.count + opening.utf8CodeUnitCount + member.utf8CodeUnitCount + meant.utf8CodeUnitCount
-            + closing.utf8CodeUnitCount
-        guard used + size <= Self.textLimit else { return name }
-        let start = used
-        append(name)
-        append(opening.lentBytes)
-        append(member.lentBytes)
-        append(meant.lentBytes)
-        append(closing.lentBytes)
-        return UnsafeRawBufferPointer(rebasing: text[start..<used])
-    }
-
-    private mutating func append(_ bytes: UnsafeRawBufferPointer) {
-        UnsafeMutableRawBufferPointer(rebasing: text[used...]).copyMemory(from: bytes)
-        used += bytes.count
-    }
-
-    /// `opening`, a number and `closing`, as text; nothing where no room is left for it.
-    mutating func decimal(
-        _ opening: StaticString, _ number: Int, _ closing: StaticString = ""
-    ) -> UnsafeRawBufferPointer {
-        let digitLimit = 20
-        guard used + opening.utf8CodeUnitCount + digitLimit + closing.utf8CodeUnitCount <= Self.textLimit else {
-            return .nothing
-        }
-        let start = used
-        append(opening.lentBytes)
-        withUnsafeTemporaryAllocation(byteCount: digitLimit, alignment: 1) { digits in
-            var rest = number
-            var index = digitLimit
-            repeat {
-                index -= 1
-                digits[index] = UInt8(rest % 10) + 0x30
-                rest /= 10
-            } while rest > 0
-            append(UnsafeRawBufferPointer(rebasing: digits[index...]))
-        }
-        append(closing.lentBytes)
-        return UnsafeRawBufferPointer(rebasing: text[start..<used])
+    /// Keeps a text until `removeTexts`. Returns `nil` if there is no room for it.
+    mutating func add(_ string: String) -> UnsafeRawBufferPointer? {
+        let free = UnsafeMutableRawBufferPointer(rebasing: text[used...])
+        guard string.utf8.count <= free.count else { return nil }
+        free.copyBytes(from: string.utf8)
+        used += string.utf8.count
+        return UnsafeRawBufferPointer(rebasing: free[..<string.utf8.count])
     }
 }

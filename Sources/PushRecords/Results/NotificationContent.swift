@@ -1,4 +1,4 @@
-/// An app as records name it: writers hold a list of them, and contents refer to it by place.
+/// An app as records name it. Writers hold a list of apps, and contents refer to one by index.
 package struct RecordApp: Sendable {
     package var name: String
     package var environment: PushEnvironment
@@ -9,22 +9,22 @@ package struct RecordApp: Sendable {
     }
 }
 
-/// One notification as the machine lends it to the writers of results, dead tokens and retry records. Owns nothing.
+/// A notification as the writers of results, dead tokens and retry records need it. Owns nothing.
 package struct NotificationContent {
-    /// Key of its records. Lower-case hex; the channel id when `isBroadcast`; a token that is not hex as written, cut
-    /// at `DeviceToken.textLimit` bytes.
+    /// Key of its records: the token in lower-case hex, or the channel id when `isBroadcast`. A token that is not hex is
+    /// as written, cut at `DeviceToken.textLimit` bytes.
     package var token: UnsafeRawBufferPointer
     package var isBroadcast: Bool
-    /// A topic that is empty: none could be told.
+    /// The topic is empty if it is unknown.
     package var headers: NotificationHeaders
-    /// Place in the writers' list of apps; -1: no app could be told.
+    /// Index in the writers' list of apps; -1: unknown.
     package var app: Int
-    /// What goes to Apple; needed for retry records only.
+    /// Needed for retry records only.
     package var payload: UnsafeRawBufferPointer
     /// The original request, also of a notification read from a retry topic.
     package var request: RequestPlace
-    /// As in `ParsedRequest.key`. Results leave it out when it is the token (in either case), and cut it at
-    /// `RecordLimits.key` bytes when it is escaped.
+    /// As in `ParsedRequest.key`. Results leave it out when it is the token (in either case), and cut its escaped form
+    /// at `RecordLimits.key` bytes.
     package var requestKey: UnsafeRawBufferPointer
     /// Timestamp of the original request record; `RecordTime.unknown` where it has none.
     package var requestedAtMs: Int64
@@ -47,14 +47,14 @@ package struct NotificationContent {
     }
 }
 
-/// How a notification ended: the rest of its result.
+/// The outcome of a notification: the rest of its result.
 package struct Ending {
     package var outcome: Outcome
-    /// The HTTP status; 0: Apple did not answer, and the result has none.
+    /// The HTTP status; 0: Apple did not answer.
     package var status: UInt16
-    /// `.other`: see `reasonText`.
+    /// `.other` has its text in `reasonText`.
     package var reason: ReasonCode
-    /// A reason not known by name, as Apple wrote it; lent.
+    /// An unknown reason as Apple wrote it; lent.
     package var reasonText: UnsafeRawBufferPointer
     package var detail: Detail
     /// `apns-unique-id` of the answer; empty: none.
@@ -63,7 +63,7 @@ package struct Ending {
     package var unregisteredAtMs: Int64
     package var attempts: Int32
     package var inDoubt: Int32
-    /// When it was last handed to a connection; 0: never, and the result has none.
+    /// When it was last handed to a connection; 0: never.
     package var sentAtMs: Int64
     package var settledAtMs: Int64
 
@@ -87,51 +87,45 @@ package struct Ending {
     }
 }
 
-/// What a notification says to Apple beside its payload and its target: one value from the parser to the connection,
-/// and to the retry record.
+/// The headers of a notification to Apple: one value from the parser to the connection, and to the retry record.
 ///
-/// Plain data that owns nothing. Its texts are lent: they are where the request's record is, and from then on, until
-/// the notification is settled, in the record's block (`copied`).
+/// Plain data that owns nothing. Its texts are lent from the request's record and, until the notification is settled,
+/// from the record's block (`copied`).
 package struct NotificationHeaders {
-    /// `apns-topic`. Empty: none was given, and the app's is meant; for a broadcast the bundle id of the path.
+    /// `apns-topic`. Empty: the app's default. For a broadcast the bundle id of the path.
     package var topic: UnsafeRawBufferPointer
-    package var texts: HeaderTexts
-    /// `apns-expiration` in seconds since the epoch; `nil`: not sent. A past one is not looked at by the parser.
+    /// `apns-collapse-id`. Empty: not sent.
+    package var collapseID: UnsafeRawBufferPointer
+    /// `apns-expiration` in seconds since the epoch; `nil`: not sent. The parser accepts past times.
     package var expiration: UInt32?
-    /// With its default when none was given.
+    /// The default where none was given.
     package var pushType: PushType
     /// `apns-priority`; 0: not sent. Background notifications without one have 5 here.
     package var priority: UInt8
-    /// `apns-id`. `.none`: the producer gave none; of a request: Apple makes one; of a record: there is none (refused
-    /// before it had one, or left to Apple and not answered).
+    /// `apns-id`. `.none` in a request: Apple makes one. `.none` in a record: it was refused before it had one, or
+    /// Apple did not answer.
     package var apnsID: NotificationUUID
 
     @inlinable package init(
         topic: UnsafeRawBufferPointer = .nothing, pushType: PushType = .alert, priority: UInt8 = 0,
-        expiration: UInt32? = nil, apnsID: NotificationUUID = .none, texts: HeaderTexts = HeaderTexts()
+        expiration: UInt32? = nil, apnsID: NotificationUUID = .none, collapseID: UnsafeRawBufferPointer = .nothing
     ) {
         self.topic = topic
-        self.texts = texts
+        self.collapseID = collapseID
         self.expiration = expiration
         self.pushType = pushType
         self.priority = priority
         self.apnsID = apnsID
     }
 
-    /// Bytes that `copied` writes.
-    @inlinable package var byteCount: Int {
-        var count = topic.count
-        for header in texts.present { count &+= texts[header].count }
-        return count
-    }
+    /// The number of bytes that `copied` writes.
+    @inlinable package var byteCount: Int { topic.count &+ collapseID.count }
 
-    /// The same with its texts at `next`, one after the other, where there is room for `byteCount` bytes; `next` is
-    /// moved behind them.
+    /// The same headers with their texts copied to `next`, which has room for `byteCount` bytes and is advanced.
     @inlinable package func copied(to next: inout UnsafeMutableRawPointer) -> NotificationHeaders {
         var headers = self
         headers.topic = Self.copy(topic, &next)
-        headers.texts = HeaderTexts()
-        for header in texts.present { headers.texts[header] = Self.copy(texts[header], &next) }
+        headers.collapseID = Self.copy(collapseID, &next)
         return headers
     }
 

@@ -1,20 +1,20 @@
 import JSON
 
-/// What a retry record says beside its notification.
+/// What a retry record has beside its notification.
 package struct RetryOrder {
-    /// How many attempts were used up, this retry's cause included.
+    /// The number of attempts used up, the one that causes this retry included.
     package var attempt: Int32
     package var dueMs: Int64
-    /// When the request is to be sent, in seconds since the epoch; 0: at once.
+    /// When to send the request, in seconds since the epoch; 0: at once.
     package var notBefore: UInt32
-    /// A reason's text, or one of ours; lent, may be empty.
+    /// A reason's text, `held` or `scheduled`; lent, may be empty.
     package var reason: UnsafeRawBufferPointer
     package var sends: Int32
     package var inDoubt: Int32
-    /// The app that called the token bad before it was sent to the content's; lent, empty: none did.
+    /// The app whose environment refused the token before; lent, may be empty.
     package var triedApp: UnsafeRawBufferPointer
 
-    /// Our words for what was not sent: something keeps it from being sent, or its time has not come.
+    /// Reasons of notifications that were not sent: something keeps them from being sent, or their time has not come.
     package static let held: StaticString = "held"
     package static let scheduled: StaticString = "scheduled"
 
@@ -44,22 +44,13 @@ package struct RetryWriter: ~Copyable {
         self.apps = AppParts(apps)
     }
 
-    /// The retry record of a notification; its value is the content's own payload. Lent until the next `write`.
+    /// Writes the retry record of a notification; its value is the content's payload. Lent until the next `write`.
     package mutating func write(_ content: borrowing NotificationContent, _ order: borrowing RetryOrder)
         -> EncodedRecord
     {
         headers.removeAll()
         text.removeAll()
-        if content.headers.topic.count > 0 { headers.append("apns-topic", content.headers.topic) }
-        headers.append("apns-push-type", content.headers.pushType.text.lentBytes)
-        if content.headers.priority > 0 { headers.append("apns-priority", text.add(Int64(content.headers.priority))) }
-        if let expiration = content.headers.expiration {
-            headers.append("apns-expiration", text.add(Int64(expiration)))
-        }
-        for header in content.headers.texts.present {
-            headers.append(header.row.name, content.headers.texts[header])
-        }
-        if content.headers.apnsID != .none { headers.append("apns-id", text.add(content.headers.apnsID)) }
+        headers.append(content.headers, &text)
         if content.isBroadcast {
             headers.append("apns-channel-id", content.token)
         } else if !RequestParser.isTokenKey(content.token) {
@@ -95,40 +86,25 @@ package struct RetryWriter: ~Copyable {
 package struct RetryFields {
     /// The original request.
     package var request: RequestPlace
-    /// How many attempts were used up, this retry's cause included.
+    /// The number of attempts used up, the one that caused this retry included.
     package var attempt: Int32
     /// `RecordTime.unknown`: at once.
     package var dueMs: Int64
     /// The original record's timestamp; may be `RecordTime.unknown`.
     package var firstMs: Int64
-    /// Why: a reason's text; lent, may be empty.
+    /// A reason's text; lent, may be empty.
     package var reason: UnsafeRawBufferPointer
-    /// Sends so far, over all workers, and how many of them are in doubt.
+    /// Sends so far by all workers, and how many of them are in doubt.
     package var sends: Int32
     package var inDoubt: Int32
-    /// The app that called the token bad before it was sent to this one; lent, empty: none did.
+    /// The app whose environment refused the token before; lent, may be empty.
     package var triedApp: UnsafeRawBufferPointer
-
-    package init(
-        request: RequestPlace, attempt: Int32, dueMs: Int64, firstMs: Int64, reason: UnsafeRawBufferPointer,
-        sends: Int32, inDoubt: Int32,
-        triedApp: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0)
-    ) {
-        self.request = request
-        self.attempt = attempt
-        self.dueMs = dueMs
-        self.firstMs = firstMs
-        self.reason = reason
-        self.sends = sends
-        self.inDoubt = inDoubt
-        self.triedApp = triedApp
-    }
 }
 
 extension RetryFields {
-    /// `nil` when `push-retry-request`, `-attempt`, `-due-ms` or `-first-ms` is missing, any number is none, or no
-    /// request can have such an index.
-    init?(_ fields: borrowing FieldTable) {
+    /// Fails if `push-retry-request`, `-attempt`, `-due-ms` or `-first-ms` is missing, a number cannot be read, or the
+    /// index is beyond the limit of tokens.
+    init?(_ fields: borrowing ValueTable<HeaderName>) {
         func count(_ name: HeaderName, or absent: Int32? = nil) -> Int32? {
             guard let value = fields[name] else { return absent }
             guard let number = HeaderCheck.unsigned(value) else { return nil }

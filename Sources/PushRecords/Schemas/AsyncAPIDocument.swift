@@ -1,50 +1,28 @@
 import JSON
 
-/// The AsyncAPI document (3.0.0, in JSON) of every topic that a worker reads and writes: what `apns-worker schema
-/// asyncapi` prints.
+/// The AsyncAPI document (3.0.0, in JSON) of every topic that a worker reads and writes, as `apns-worker schema asyncapi`
+/// prints it.
 ///
-/// The document is `asyncapi.json` with the names of a configuration and the schemas of `RecordSchema` filled in. As
-/// the specification has it, `receive` and `send` are the worker's side: a producer of requests sends what the worker
-/// receives.
+/// It is `asyncapi.json` with the names of a configuration and the schemas of `RecordSchema` filled in. `receive` and
+/// `send` are the worker's side, as the specification demands.
 ///
 /// Source: https://www.asyncapi.com/docs/reference/specification/v3.0.0, and its Kafka bindings 0.5.0.
 package struct AsyncAPIDocument: Sendable {
-    /// A request topic, or a pattern that matches several.
-    package struct RequestTopic: Sendable {
-        /// The name, or the pattern of names.
-        package var name: String
-        package var isPattern: Bool
-
-        package init(name: String, isPattern: Bool) {
-            self.name = name
-            self.isPattern = isPattern
-        }
-    }
-
-    /// A retry topic.
-    package struct Tier: Sendable {
-        /// The delay as the configuration spells it: letters and digits.
-        package var name: String
-        package var topic: String
-
-        package init(name: String, topic: String) {
-            self.name = name
-            self.topic = topic
-        }
-    }
-
     /// The worker's version.
-    package var version: String
-    package var groupID: String
-    package var requests: [RequestTopic]
-    package var results: String
-    package var unregistered: String
-    package var deadLetters: String
-    package var tiers: [Tier]
+    private let version: String
+    private let groupID: String
+    private let requests: [(name: String, isPattern: Bool)]
+    private let results: String
+    private let unregistered: String
+    private let deadLetters: String
+    private let tiers: [(name: String, topic: String)]
 
+    /// - Parameters:
+    ///   - requests: request topics, or patterns that match several.
+    ///   - tiers: retry topics by delay as the configuration spells it: letters and digits.
     package init(
-        version: String, groupID: String, requests: [RequestTopic], results: String, unregistered: String,
-        deadLetters: String, tiers: [Tier]
+        version: String, groupID: String, requests: [(name: String, isPattern: Bool)], results: String,
+        unregistered: String, deadLetters: String, tiers: [(name: String, topic: String)]
     ) {
         self.version = version
         self.groupID = groupID
@@ -60,7 +38,7 @@ package struct AsyncAPIDocument: Sendable {
 
     /// The document, a JSON object; a newline at the end.
     ///
-    /// A line `"$NAME": {}` of the file stands for several members, and a value `"$NAME"` for one value.
+    /// In the file a line `"$NAME": {}` stands for several members, and a value `"$NAME"` for one value.
     package var text: String {
         var filled = ""
         for line in String(decoding: PackageResources.asyncapi_json, as: UTF8.self).split(separator: "\n") {
@@ -69,7 +47,7 @@ package struct AsyncAPIDocument: Sendable {
                 filled += line + "\n"
                 continue
             }
-            // Each line of what is filled in stands as far to the right as the line that it replaces.
+            // Each line that is filled in is indented like the line that it replaces.
             let indent = line.prefix { $0 == " " }
             let comma = line.hasSuffix(",") ? "," : ""
             let name = parts[1].prefix { $0 != "\"" }
@@ -110,78 +88,75 @@ package struct AsyncAPIDocument: Sendable {
     }
 }
 
-// MARK: Channels and operations of as many topics as there are
+// MARK: Channels and operations of request and retry topics
 
 extension AsyncAPIDocument {
     /// What distinguishes the names of several request topics.
-    private func number(_ place: Int) -> String { requests.count == 1 ? "" : "\(place + 1)" }
+    private func number(_ index: Int) -> String { requests.count == 1 ? "" : "\(index + 1)" }
 
-    private func channel(ofRequests place: Int) -> String {
-        let topic = requests[place]
-        let name = Self.quoted(topic.name)
-        let title = topic.isPattern ? "Push requests: topics whose names match \(topic.name)" : "Push requests"
-        // A pattern has no address: it stands for topics that need not be there yet.
-        let bindings = #""bindings": {"kafka": {"topic": \#(name), "bindingVersion": "0.5.0"}}"#
+    private func channel(ofRequests index: Int) -> String {
+        let (topic, isPattern) = requests[index]
+        return Self.channel(
+            "requests\(number(index))", isPattern ? nil : topic,
+            title: isPattern ? "Push requests: topics whose names match \(topic)" : "Push requests",
+            messages: ["payloadRequest", "envelopeRequest"])
+    }
+
+    private func channel(of tier: (name: String, topic: String)) -> String {
+        Self.channel(
+            "retry\(tier.name)", tier.topic, title: "Notifications to be tried again after \(tier.name)",
+            messages: ["retry"])
+    }
+
+    /// - Parameter topic: `nil` for a pattern, which has no address: its topics need not exist yet.
+    private static func channel(_ name: String, _ topic: String?, title: String, messages: [String]) -> String {
+        let references = messages.map { "\"\($0)\": {\"$ref\": \"#/components/messages/\($0)\"}" }
+        let kafka = topic.map { #"{"topic": \#(quoted($0)), "bindingVersion": "0.5.0"}"# }
         return #"""
-            "requests\#(number(place))": {
-              "address": \#(topic.isPattern ? "null" : name),
-              "title": \#(Self.quoted(title)),
+            "\#(name)": {
+              "address": \#(topic.map(quoted) ?? "null"),
+              "title": \#(quoted(title)),
               "messages": {
-                "payloadRequest": {"$ref": "#/components/messages/payloadRequest"},
-                "envelopeRequest": {"$ref": "#/components/messages/envelopeRequest"}
-              }\#(topic.isPattern ? "" : ",\n  \(bindings)")
+                \#(references.joined(separator: ",\n    "))
+              }\#(kafka.map { ",\n  \"bindings\": {\"kafka\": \($0)}" } ?? "")
             }
             """#
     }
 
-    private func operation(ofRequests place: Int) -> String {
-        let channel = "#/channels/requests\(number(place))"
-        return #"""
-            "takeRequests\#(number(place))": {
-              "action": "receive",
-              "channel": {"$ref": "\#(channel)"},
-              "summary": "Sends the notifications that are asked for",
-              "messages": [
-                {"$ref": "\#(channel)/messages/payloadRequest"},
-                {"$ref": "\#(channel)/messages/envelopeRequest"}
-              ],
-              \#(Self.groupBinding(groupID))
-            }
-            """#
+    private func operation(ofRequests index: Int) -> String {
+        Self.operation(
+            "takeRequests\(number(index))", channel: "requests\(number(index))",
+            "Sends the notifications that are asked for", messages: ["payloadRequest", "envelopeRequest"],
+            group: groupID)
     }
 
-    private func channel(of tier: Tier) -> String {
-        #"""
-        "retry\#(tier.name)": {
-          "address": \#(Self.quoted(tier.topic)),
-          "title": "Notifications to be tried again after \#(tier.name)",
-          "messages": {"retry": {"$ref": "#/components/messages/retry"}},
-          "bindings": {"kafka": {"topic": \#(Self.quoted(tier.topic)), "bindingVersion": "0.5.0"}}
+    private func operations(of tier: (name: String, topic: String)) -> String {
+        let channel = "retry\(tier.name)"
+        return Self.operation("putOff\(tier.name)", channel: channel, "Puts a notification off", messages: ["retry"])
+            + ",\n"
+            + Self.operation(
+                "takeAgain\(tier.name)", channel: channel, "Sends those that are due", messages: ["retry"],
+                group: groupID + ".retry")
+    }
+
+    /// - Parameter group: the consumer group of an operation that receives.
+    private static func operation(
+        _ name: String, channel: String, _ summary: String, messages: [String], group: String? = nil
+    ) -> String {
+        let references = messages.map { "{\"$ref\": \"#/channels/\(channel)/messages/\($0)\"}" }
+        let binding = group.map { group in
+            let id = #"{"type": "string", "enum": [\#(quoted(group))]}"#
+            return ",\n  " + #""bindings": {"kafka": {"groupId": \#(id), "bindingVersion": "0.5.0"}}"#
         }
-        """#
-    }
-
-    private func operations(of tier: Tier) -> String {
-        let channel = "#/channels/retry\(tier.name)"
         return #"""
-            "putOff\#(tier.name)": {
-              "action": "send",
-              "channel": {"$ref": "\#(channel)"},
-              "summary": "Puts a notification off",
-              "messages": [{"$ref": "\#(channel)/messages/retry"}]
-            },
-            "takeAgain\#(tier.name)": {
-              "action": "receive",
-              "channel": {"$ref": "\#(channel)"},
-              "summary": "Sends those that are due",
-              "messages": [{"$ref": "\#(channel)/messages/retry"}],
-              \#(Self.groupBinding(groupID + ".retry"))
+            "\#(name)": {
+              "action": "\#(group == nil ? "send" : "receive")",
+              "channel": {"$ref": "#/channels/\#(channel)"},
+              "summary": "\#(summary)",
+              "messages": [
+                \#(references.joined(separator: ",\n    "))
+              ]\#(binding ?? "")
             }
             """#
-    }
-
-    private static func groupBinding(_ group: String) -> String {
-        let id = #"{"type": "string", "enum": [\#(quoted(group))]}"#
-        return #""bindings": {"kafka": {"groupId": \#(id), "bindingVersion": "0.5.0"}}"#
     }
 }

@@ -3,14 +3,13 @@ internal import EventLoop
 internal import HTTPServer
 internal import Observability
 
-/// The admin endpoint (`admin.listen`): pages to read, none that changes anything. Handlers run on the page server's
-/// thread and read the board only.
+/// The admin endpoint (`admin.listen`), which only reads. Handlers run on the page server's thread and read the board.
 struct AdminPages: Sendable {
     let board: StatusBoard
 
     var routes: [Route] {
         [
-            Route(.get, "/") { [board] _ in .html(PeoplePage(board.newest).text) },
+            Route(.get, "/") { [board] _ in .html(StatusPage(board.newest).text) },
             Route(.get, "/livez") { [board] _ in
                 board.isAlive(nowNs: LoopTime.read().monotonicNs)
                     ? .text("alive\n") : .text("the core thread has not turned for 10 s\n", status: 503)
@@ -21,11 +20,11 @@ struct AdminPages: Sendable {
                     contentType: PrometheusText.contentType,
                     body: .bytes(Array(MetricsText(board.newest, ProcessFigures.read()).text.utf8)))
             },
-            Route(.get, "/status") { [board] _ in .json(StatusText(board.newest).text) },
+            Route(.get, "/status") { [board] _ in .json(StatusValue.object(board.newest.status).json) },
         ]
     }
 
-    /// 200 once the groups were joined. A later outage is no unreadiness, or no rollout could ever mend it.
+    /// 200 once the groups were joined. A later outage leaves the worker ready, or no rollout could ever fix it.
     private static func readiness(_ snapshot: WorkerSnapshot) -> HTTPResponse {
         if snapshot.isReady { return .text("ready\n") }
         let reason =
@@ -38,7 +37,7 @@ struct AdminPages: Sendable {
         return .text("not ready: \(reason)\n", status: 503)
     }
 
-    /// Serves the pages; `nil` when the configuration turns them off.
+    /// Serves the pages, unless the configuration turns them off.
     ///
     /// - Throws: `StartFailure` when the address cannot be listened on.
     static func serve(_ settings: AdminSettings, board: StatusBoard) throws(StartFailure) -> PageServer? {

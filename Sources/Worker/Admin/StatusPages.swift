@@ -4,27 +4,22 @@ internal import EventLoop
 internal import Kafka
 internal import Synchronization
 
-/// What the pages show of a worker: makes a fresh snapshot a few times a second and leaves it where the threads that
-/// answer requests find it. Core thread.
+/// Makes a snapshot of the worker a few times a second, for the threads that answer requests. Core thread.
 struct StatusPages {
     let board: StatusBoard
     private let groupID: String
     private let tiers: [String]
     private let startedMs: Int64
-    /// Nobody can ask where the pages are turned off.
-    private let isServed: Bool
     /// Why the worker is still starting.
     var waitingFor = ""
     private var hasBeenReady = false
     private var lastPostNs: Int64 = 0
 
-    /// The pages are at most so old.
-    private static let everyNs: Int64 = 250_000_000
+    private static let intervalNs: Int64 = 250_000_000
 
     init(_ configuration: WorkerConfiguration, _ machine: borrowing DeliveryMachine, now: DeliveryTime) {
         groupID = configuration.kafka.groupID
         tiers = configuration.retry.tiers.map(\.name)
-        isServed = configuration.admin.listen != nil
         startedMs = now.wallMs
         let first = WorkerSnapshot(
             groupID: groupID, startedMs: startedMs, takenMs: startedMs, apps: [], tiers: tiers,
@@ -32,20 +27,14 @@ struct StatusPages {
         board = StatusBoard(first, nowNs: now.ns)
     }
 
-    func isDue(_ now: DeliveryTime) -> Bool { now.ns - lastPostNs >= Self.everyNs }
+    func isDue(_ now: DeliveryTime) -> Bool { now.ns - lastPostNs >= Self.intervalNs }
 
-    /// Leaves a fresh copy of how things stand.
-    ///
-    /// - Parameters:
-    ///   - apps: their rows are filled in.
-    ///   - parts: `nil` before the start.
+    /// - Parameter parts: `nil` before the start.
     mutating func post(
-        _ machine: borrowing DeliveryMachine, _ apps: inout ConfiguredApps, _ parts: WorkerParts?,
-        _ health: WorkerHealth, crashes: CrashHistory, isStopping: Bool, now: DeliveryTime
+        _ machine: borrowing DeliveryMachine, _ apps: ConfiguredApps, _ parts: WorkerParts?, _ health: WorkerHealth,
+        crashes: CrashHistory, isStopping: Bool, now: DeliveryTime
     ) {
         lastPostNs = now.ns
-        guard isServed else { return }
-        apps.show(machine.appStatuses, parts?.transports)
         if let parts, parts.readers.allSatisfy(\.hasJoined) { hasBeenReady = true }
         var snapshot = WorkerSnapshot(
             groupID: groupID, startedMs: startedMs, takenMs: now.wallMs, apps: apps.rows, tiers: tiers,
@@ -57,13 +46,13 @@ struct StatusPages {
         snapshot.crashes = crashes
         snapshot.problems = health.problems
         snapshot.problemsLeftOut = health.leftOut
-        if let parts { snapshot.show(parts, machine) }
+        if let parts { snapshot.take(parts, machine) }
         board.post(snapshot)
     }
 }
 
 extension WorkerSnapshot {
-    fileprivate mutating func show(_ parts: WorkerParts, _ machine: borrowing DeliveryMachine) {
+    fileprivate mutating func take(_ parts: WorkerParts, _ machine: borrowing DeliveryMachine) {
         unacknowledged = parts.publisher.unacknowledgedCount
         refused = parts.publisher.refusedCount
         tooLarge = parts.publisher.tooLarge
@@ -76,8 +65,7 @@ extension WorkerSnapshot {
             }
         }
         let read = Set(partitions.map(\.status.topic))
-        for (reader, role) in zip(parts.readers, Role.allCases)
-        where reader.unavailableTopics.contains(where: { !read.contains($0) }) {
+        for (reader, role) in zip(parts.readers, Role.allCases) where !read.isSuperset(of: reader.unavailableTopics) {
             // There may be records in it.
             unknownLags.insert(role)
         }
@@ -88,12 +76,12 @@ extension WorkerSnapshot {
     }
 }
 
-/// Where the core leaves the newest snapshot and its sign of life for the threads that answer requests. Any thread.
+/// The newest snapshot and the core's sign of life, for the threads that answer requests. Any thread.
 final class StatusBoard: Sendable {
     private let snapshot: Guarded<WorkerSnapshot>
     private let lastTurnNs: Atomic<Int64>
 
-    /// The core is taken for dead when it has not turned for so long.
+    /// How long the core may not turn before it counts as dead.
     static let stallNs: Int64 = 10_000_000_000
 
     init(_ first: WorkerSnapshot, nowNs: Int64) {

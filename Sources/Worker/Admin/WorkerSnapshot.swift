@@ -2,8 +2,8 @@ internal import Configuration
 internal import Delivery
 internal import PushRecords
 
-/// How a worker stands: what its pages show. A copy that the core makes a few times a second, so that no reader of a
-/// page ever waits for the core, or it for them.
+/// The state of a worker that its pages show. The core makes a copy a few times a second, so that neither it nor a
+/// reader of a page waits for the other.
 struct WorkerSnapshot: Sendable {
     enum Phase: String, Sendable {
         /// Kafka was not reached yet, or its topics were not checked.
@@ -20,16 +20,11 @@ struct WorkerSnapshot: Sendable {
         var name: String
         var environment: PushEnvironment
         var isRemoved = false
-        var connections = ConnectionCounts()
-        /// As the machine has it.
         var status: AppStatus?
-        /// The `iat` of the provider token in use (wall clock); `nil`: none yet, or a certificate is used.
-        var tokenIssuedMs: Int64?
-        /// Of the binary protocol: errors that came too late.
-        var window = AppTransports.WindowFaults()
-        /// Of the binary protocol; `nil`: it is not read.
+        var standing = AppTransports.Standing()
+        /// `nil` if the app's feedback is not read.
         var feedback: FeedbackStanding?
-        /// When the client certificate ends; `nil`: a provider token is used.
+        /// When the client certificate ends; `nil` if a provider token is used.
         var certificateEndsMs: Int64?
     }
 
@@ -37,10 +32,10 @@ struct WorkerSnapshot: Sendable {
     struct Partition: Sendable {
         var role: Role
         var status: PartitionStatus
-        /// The next offset that will be written to it; `nil`: no fetch has told yet.
+        /// The next offset to be written, or `nil` before the first fetch.
         var logEnd: Int64?
 
-        /// Records from the watermark to the log's end; `nil`: not known yet.
+        /// Records from the watermark to the log's end, or `nil` while that is not known.
         var lag: Int64? {
             guard let logEnd else { return nil }
             guard let watermark = status.watermark else { return logEnd }
@@ -52,41 +47,44 @@ struct WorkerSnapshot: Sendable {
 
     enum Role: String, CaseIterable, Sendable { case requests, retries }
 
+    typealias TopicCounts = [(topic: String, records: Int)]
+
     var phase = Phase.starting
-    /// Why it is still starting; empty otherwise.
+    /// Why the worker is still starting; empty otherwise.
     var waitingFor = ""
     var groupID: String
     var startedMs: Int64
     var takenMs: Int64
     var problems: [Problem] = []
-    /// Further ones that are not named.
+    /// Problems beyond those that are named.
     var problemsLeftOut = 0
-    /// Roles of which not even the topics' partitions are known.
+    /// Roles with topics whose partitions are not known.
     var unknownLags: Set<Role> = []
     var apps: [App]
-    /// By delay; names of the tiers, as in `DeliveryCounters.App.retries`.
+    /// Names of the tiers by delay, as in `DeliveryCounters.App.retries`.
     var tiers: [String]
     var partitions: [Partition] = []
     var counters: DeliveryCounters
     var gauges: DeliveryGauges
     var crashes = CrashHistory()
-    /// Handed to the producer and not acknowledged.
+    /// Records produced and not acknowledged.
     var unacknowledged = 0
-    /// Records refused by Kafka that wait to be written again.
+    /// Records that Kafka refused, to be written again.
     var refused = 0
-    /// Records that were too large for a topic, by topic, since the start.
-    var tooLarge: [(topic: String, records: Int)] = []
-    /// Records that a topic refused for their own sake, by topic, since the start.
-    var rejected: [(topic: String, records: Int)] = []
-    /// Retry topics that the configuration does not name and that are read all the same, with what is left in the
-    /// partitions of this worker.
-    var leftTiers: [(topic: String, records: Int)] = []
+    /// Records that were too large for a topic, since the start.
+    var tooLarge: TopicCounts = []
+    /// Records that a topic refused while it took others, since the start.
+    var rejected: TopicCounts = []
+    /// Records left in retry topics that were removed from the configuration, in this worker's partitions.
+    var leftTiers: TopicCounts = []
 
-    /// Whether the groups have answered once, which an empty assignment does too.
-    var isReady: Bool { phase == .running || phase == .stopping && hasBeenReady }
     var hasBeenReady = false
+    /// Whether the groups have answered once. An empty assignment is an answer.
+    var isReady: Bool { phase == .running || phase == .stopping && hasBeenReady }
 
-    /// Over all partitions assigned; `nil`: not known of all.
+    var health: String { isReady ? problems.isEmpty ? "fine" : "degraded" : "starting" }
+
+    /// The lag over all assigned partitions, or `nil` if that of any is not known.
     func lag(of role: Role) -> Int64? {
         guard !unknownLags.contains(role) else { return nil }
         var sum: Int64 = 0

@@ -4,10 +4,10 @@ internal import EventLoop
 internal import Kafka
 internal import Network
 internal import Observability
+internal import PushRecords
 internal import TLS
 
-/// What `check` does: tries everything that `run` will need, sends nothing unless asked to, and says a line about each
-/// thing.
+/// `check`: tries everything that `run` will need, sends nothing unless asked to, and reports a line about each thing.
 package struct ConfigurationCheck {
     /// One line of the answer.
     package struct Finding: Sendable, Equatable {
@@ -21,24 +21,19 @@ package struct ConfigurationCheck {
         package let kind: Kind
         package let text: String
 
-        init(_ kind: Kind, _ text: String) {
-            self.kind = kind
-            self.text = namesOnce(text)
-        }
-
         /// As `check` prints it.
         package var line: String { "\(kind.rawValue): \(text)" }
     }
 
-    /// Bundle ids of an app that are probed at most.
+    /// The most bundle ids of an app that are probed.
     private static let probeLimit = 400
 
     private let configuration: WorkerConfiguration
     private let probesCredentials: Bool
-    private let report: (Finding) -> Void
+    private let onFinding: (Finding) -> Void
 
     /// - Parameters:
-    ///   - probesCredentials: each app sends one request for a token of zeros with each of its bundle ids.
+    ///   - probesCredentials: whether each app sends one request for a token of zeros with each of its bundle ids.
     ///   - report: gets each finding as soon as it is made.
     package init(
         _ configuration: WorkerConfiguration, probesCredentials: Bool = false,
@@ -46,19 +41,26 @@ package struct ConfigurationCheck {
     ) {
         self.configuration = configuration
         self.probesCredentials = probesCredentials
-        self.report = report
+        onFinding = report
     }
 
-    /// True: everything is fine. Waits for brokers and hosts, some 10 s at most for each.
+    /// Returns whether everything is fine. Waits for brokers and hosts, about 10 s at most for each.
     package func run() -> Bool {
         let isKafkaFine = checkKafka()
-        var areAppsFine = true
-        for app in configuration.apps where !check(app) { areAppsFine = false }
-        for line in ConfigurationWarnings.ofKeys(configuration.apps) { warn(line) }
+        // Every app is checked, also after one that is not fine.
+        let areAppsFine = configuration.apps.map(check).allSatisfy { $0 }
+        for line in ConfigurationWarnings.ofKeys(configuration.apps) { report(.warning, line) }
         return isKafkaFine && areAppsFine
     }
 
-    private func warn(_ line: String) { report(Finding(.warning, line)) }
+    /// Returns whether the finding lets the worker run.
+    @discardableResult
+    private func report(_ kind: Finding.Kind, _ text: String) -> Bool {
+        onFinding(Finding(kind: kind, text: namesOnce(text)))
+        return kind != .notFine
+    }
+
+    // MARK: Kafka
 
     private func checkKafka() -> Bool {
         let servers = configuration.kafka.bootstrapServers
@@ -66,155 +68,153 @@ package struct ConfigurationCheck {
         do throws(StartFailure) {
             readiness = try ClusterReadiness(configuration, try configuration.cluster(), makesTopics: false)
         } catch {
-            // Each line says itself what it is about.
-            for line in error.lines { report(Finding(.notFine, line)) }
+            // Each line names its subject itself.
+            for line in error.lines { report(.notFine, line) }
             return false
         }
         do throws(StartFailure) {
             switch try readiness.attempt(timeoutMs: 10_000) {
             case .ready(_, let denied, let warnings, let toBeMade):
-                for line in warnings { warn("kafka: \(line)") }
-                for line in denied { report(Finding(.notFine, "kafka: \(line)")) }
+                for line in warnings { report(.warning, "kafka: \(line)") }
+                for line in denied { report(.notFine, "kafka: \(line)") }
                 let topics =
                     toBeMade.isEmpty
                     ? "all topics are there"
                     : "run makes the topics that are missing: \(toBeMade.joined(separator: ", "))"
-                report(Finding(.fine, "kafka: \(servers) reached, \(topics)"))
+                report(.fine, "kafka: \(servers) reached, \(topics)")
                 return denied.isEmpty
-            case .unreachable(let reason):
-                report(Finding(.notFine, "kafka: \(servers) cannot be reached: \(reason)"))
-            case .uncreated(let lines):
-                for line in lines { report(Finding(.notFine, "kafka: \(line)")) }
+            case .unreachable(let reason): report(.notFine, "kafka: \(servers) cannot be reached: \(reason)")
+            case .uncreated(let lines): for line in lines { report(.notFine, "kafka: \(line)") }
             }
         } catch {
-            for line in error.lines { report(Finding(.notFine, "kafka: \(line)")) }
+            for line in error.lines { report(.notFine, "kafka: \(line)") }
         }
         return false
     }
 
-    /// True: the app can be used.
+    // MARK: Apps
+
+    /// Returns whether the app can be used.
     func check(_ settings: AppSettings) -> Bool {
         let app: LoadedApp
         do throws(StartFailure) {
             app = try LoadedApp(settings)
         } catch {
-            for line in error.lines { report(Finding(.notFine, line)) }
+            for line in error.lines { report(.notFine, line) }
             return false
         }
         var isFine = checkCertificate(of: app)
-        for line in ConfigurationWarnings.ofBundleIDs(settings) { warn(line) }
+        for line in ConfigurationWarnings.ofBundleIDs(settings) { report(.warning, line) }
         if settings.isPaused {
-            warn("app \(settings.name): it is paused: nothing of it is sent, its notifications are held")
+            report(.warning, "app \(settings.name): it is paused: nothing of it is sent, its notifications are held")
         }
-        if app.settings.binary != nil {
-            if !reachGateway(app) { isFine = false }
-            if let feedback = app.settings.binary?.feedback, !reach(feedback, of: app) { isFine = false }
-            return isFine
+        guard let binary = settings.binary else {
+            return reach(app) && (!probesCredentials || probe(app)) && isFine
         }
-        guard reach(app) else { return false }
-        if probesCredentials, !probe(app) { isFine = false }
+        if !reachGateway(app, binary) { isFine = false }
+        if let feedback = binary.feedback, !reach(feedback, of: app) { isFine = false }
         return isFine
     }
 
-    /// What is known of the credential without Apple.
+    /// Checks what is known about the credential without Apple.
     private func checkCertificate(of app: LoadedApp) -> Bool {
         let nowMs = LoopTime.read().wallMs
         let faults = app.certificateFaults(nowMs: nowMs)
-        for line in faults { report(Finding(.notFine, line)) }
+        for line in faults { report(.notFine, line) }
         guard faults.isEmpty else { return false }
+        let name = "app \(app.settings.name)"
         let validity = app.certificate.map { ", valid until \($0.notAfterDay)" } ?? ""
-        report(Finding(.fine, "app \(app.settings.name): the credential can be used\(validity)"))
-        if let warning = app.certificateWarning(nowMs: nowMs) { warn(warning) }
-        if let topics = ConfigurationWarnings.ofCertificate(app) { warn(topics) }
+        report(.fine, "\(name): the credential can be used\(validity)")
+        if let warning = app.certificateWarning(nowMs: nowMs) { report(.warning, warning) }
+        if let topics = app.certificate?.topics, !topics.isEmpty {
+            report(
+                .warning,
+                "\(name): the certificate is for the topics \(topics.joined(separator: ", ")); what has another one is "
+                    + "refused, and Apple takes push type location with a token only")
+        }
         return true
     }
 
+    /// Reports how a host was reached, or why it was not.
+    private func report(reaching app: LoadedApp, _ body: (_ way: (String) -> String) throws -> String) -> Bool {
+        let name = "app \(app.settings.name)"
+        do {
+            let text = try body { address in app.proxy.map { "through the proxy \($0.text)" } ?? "at \(address)" }
+            return report(.fine, "\(name): \(text)")
+        } catch {
+            return report(.notFine, "\(name): \(error)")
+        }
+    }
+
     private func reach(_ app: LoadedApp) -> Bool {
-        let settings = app.settings
-        do {
-            let answer = try HostProbe.run(
-                host: settings.host, port: UInt16(clamping: settings.port), proxy: app.proxy, context: app.context)
-            let place = DialTarget.text(settings.host, UInt16(clamping: settings.port))
-            let way = app.proxy.map { "through the proxy \($0.text)" } ?? "at \(answer.address)"
-            report(
-                Finding(
-                    .fine,
-                    "app \(settings.name): \(place) reached \(way), "
-                        + "\(answer.tlsVersion), HTTP/2 with \(Self.streams(answer.streams))"))
-            return true
-        } catch {
-            report(Finding(.notFine, "app \(settings.name): \(error)"))
-            return false
+        let (host, port) = (app.settings.host, UInt16(clamping: app.settings.port))
+        return report(reaching: app) { way in
+            let answer = try HostProbe.run(host: host, port: port, proxy: app.proxy, context: app.context)
+            // Apple allows one stream before it has seen a provider token.
+            let streams = answer.streams == 1 ? "1 stream to begin with" : "\(answer.streams) streams"
+            return "\(DialTarget.text(host, port)) reached \(way(answer.address)), \(answer.tlsVersion), HTTP/2 with "
+                + streams
         }
     }
 
-    /// Apple allows one before it has seen a provider token.
-    private static func streams(_ count: Int) -> String { count == 1 ? "1 stream to begin with" : "\(count) streams" }
-
-    /// A gateway of the binary protocol says nothing of a certificate that it takes; asked, it refuses a token of
-    /// zeros.
-    private func reachGateway(_ app: LoadedApp) -> Bool {
-        let settings = app.settings
-        if settings.binary?.format == .simple {
-            warn(
-                "app \(settings.name): format simple has no identifiers: no error says whose it is, and whatever is open when "
-                    + "the gateway closes is sent again; take framed or enhanced where the gateway knows them")
+    /// Checks a gateway of the binary protocol. It says nothing about a certificate that it takes; when asked, it
+    /// refuses a token of zeros.
+    private func reachGateway(_ app: LoadedApp, _ binary: BinarySettings) -> Bool {
+        let name = "app \(app.settings.name)"
+        if binary.format == .simple {
+            report(
+                .warning,
+                "\(name): format simple has no identifiers: no error says whose it is, and whatever is open when the "
+                    + "gateway closes is sent again; take framed or enhanced where the gateway knows them")
         }
-        let port = UInt16(clamping: settings.port)
-        do {
+        let (host, port) = (app.settings.host, UInt16(clamping: app.settings.port))
+        var status: UInt8?
+        let isReached = report(reaching: app) { way in
             let answer = try GatewayProbe.run(
-                host: settings.host, port: port, proxy: app.proxy, context: app.context,
-                asking: probesCredentials ? settings.binary?.format.ofTransport : nil)
-            let way = app.proxy.map { "through the proxy \($0.text)" } ?? "at \(answer.address)"
-            report(
-                Finding(
-                    .fine,
-                    "app \(settings.name): \(DialTarget.text(settings.host, port)) reached \(way), "
-                        + "\(answer.tlsVersion), binary protocol"))
-            guard probesCredentials else { return true }
-            let said = Self.meaning(ofProbe: answer.status, isExpected: settings.binary?.answersFence ?? true)
-            report(Finding(said.isFine ? .fine : .notFine, "app \(settings.name): the probe: \(said.text)"))
-            return said.isFine
-        } catch {
-            report(Finding(.notFine, "app \(settings.name): \(error)"))
-            return false
+                host: host, port: port, proxy: app.proxy, context: app.context,
+                asking: probesCredentials ? binary.format.ofTransport : nil)
+            status = answer.status
+            return
+                "\(DialTarget.text(host, port)) reached \(way(answer.address)), \(answer.tlsVersion), binary protocol"
         }
-    }
-
-    /// Only that it can be connected to: whoever shakes hands with it takes its list, which it forgets then.
-    private func reach(_ feedback: BinarySettings.Feedback, of app: LoadedApp) -> Bool {
-        let name = app.settings.name
-        let target = DialTarget(host: feedback.host, port: UInt16(clamping: feedback.port), proxy: app.proxy)
-        do {
-            let address = try ReachProbe.run(target)
-            let way = app.proxy.map { "through the proxy \($0.text)" } ?? "at \(address)"
-            report(
-                Finding(
-                    .fine,
-                    "app \(name): its feedback service \(DialTarget.text(target.host, target.port)) reached \(way), and not asked, "
-                        + "since it forgets what it tells: neither TLS nor the certificate is tried there"))
-            return true
-        } catch {
-            report(Finding(.notFine, "app \(name): its feedback service: \(error)"))
-            return false
-        }
-    }
-
-    private static func meaning(ofProbe status: UInt8?, isExpected: Bool) -> (isFine: Bool, text: String) {
+        guard isReached, probesCredentials else { return isReached }
         switch status {
-        case 8: (true, "status 8: the gateway reads, and refuses a token of zeros")
-        case nil where !isExpected: (true, "no answer within 5 s to a token of zeros, as binary.fence: false says")
+        case 8: return report(.fine, "\(name): the probe: status 8: the gateway reads, and refuses a token of zeros")
+        case nil where !binary.answersFence:
+            return report(
+                .fine, "\(name): the probe: no answer within 5 s to a token of zeros, as binary.fence: false says")
         case nil:
-            (
-                false,
-                "no answer within 5 s to a token of zeros: the gateway reads nothing, or takes such a token (then say so: "
-                    + "binary.fence: false)"
-            )
-        case let other?: (false, "status \(other) for a token of zeros, not 8: look at format, and at what the host is")
+            return report(
+                .notFine,
+                "\(name): the probe: no answer within 5 s to a token of zeros: the gateway reads nothing, or takes "
+                    + "such a token (then say so: binary.fence: false)")
+        case let other?:
+            return report(
+                .notFine,
+                "\(name): the probe: status \(other) for a token of zeros, not 8: look at format, and at what the host "
+                    + "is")
         }
     }
 
-    /// Each of its bundle ids, over one connection.
+    /// Only connects to the feedback service, which sends its list to any client that completes the handshake, and then
+    /// forgets it.
+    private func reach(_ feedback: BinarySettings.Feedback, of app: LoadedApp) -> Bool {
+        let target = DialTarget(host: feedback.host, port: UInt16(clamping: feedback.port), proxy: app.proxy)
+        return report(reaching: app) { way in
+            do {
+                let address = try ReachProbe.run(target)
+                return
+                    "its feedback service \(DialTarget.text(target.host, target.port)) reached \(way(address)), and "
+                    + "not asked, since it forgets what it tells: neither TLS nor the certificate is tried there"
+            } catch {
+                throw DirectSend.Failure("its feedback service: \(error)")
+            }
+        }
+    }
+
+    // MARK: Probes
+
+    /// Probes each of the app's bundle ids over one connection.
     private func probe(_ app: LoadedApp) -> Bool {
         let settings = app.settings
         var isFine = true
@@ -226,24 +226,59 @@ package struct ConfigurationCheck {
             tried += 1
             switch result {
             case .success(let answer):
-                let finding = Finding(answer, to: settings, topic)
-                report(finding)
-                if finding.kind == .notFine { isFine = false }
+                if !report(answer, to: settings, topic) { isFine = false }
                 return !answer.isAboutAllTopics
             case .failure(let end):
-                report(Finding(.notFine, "app \(settings.name): the probe: \(end)"))
-                isFine = false
+                isFine = report(.notFine, "app \(settings.name): the probe: \(end)")
                 return false
             }
         }
         let left = settings.bundleIDs.count - tried
         if left > 0 {
             report(
-                Finding(
-                    isFine ? .warning : .notFine,
-                    "app \(settings.name): not probed: \(left) more of its bundle ids"
-                        + (isFine ? " (beyond \(Self.probeLimit))" : "")))
+                isFine ? .warning : .notFine,
+                "app \(settings.name): not probed: \(left) more of its bundle ids"
+                    + (isFine ? " (beyond \(Self.probeLimit))" : ""))
         }
         return isFine
+    }
+
+    /// Reports what the answer to a request for a token of zeros says about the credential. Source: Apple, "Handling
+    /// notification responses from APNs".
+    private func report(_ answer: CredentialProbe.Answer, to app: AppSettings, _ topic: String) -> Bool {
+        let said = "\(answer.status) \(answer.text ?? "without a reason")"
+        let accepted = "app \(app.name): the credential is accepted for \(topic)"
+        switch answer.reason {
+        case .badDeviceToken, .deviceTokenNotForTopic, .unregistered, .expiredToken:
+            return report(.fine, "\(accepted) (\(said))")
+        case _ where answer.status == 200:
+            return report(.fine, "\(accepted) (200 for a token of zeros, as a simulator says)")
+        default:
+            let advice = advice(answer, app, topic).map { ": \($0)" } ?? ""
+            return report(.notFine, "app \(app.name): the probe for \(topic) was answered \(said)\(advice)")
+        }
+    }
+
+    private func advice(_ answer: CredentialProbe.Answer, _ app: AppSettings, _ topic: String) -> String? {
+        let status = Int(answer.status)
+        if answer.reason == .invalidPushType, let (bundleID, type) = ConfigurationWarnings.split(topic) {
+            return
+                "it is the topic of push type \(type.text), and the probe is an alert: give \(bundleID) in bundle_ids"
+        }
+        return RefusalAdvice.text(of: answer.reason, status: status, topic, app).map { advice in
+            RefusalAdvice.isAboutService(answer.reason, status: status)
+                ? "\(advice); it says nothing about the credential" : advice
+        }
+    }
+}
+
+extension CredentialProbe.Answer {
+    /// Whether other bundle ids would be answered the same, or should not be tried now.
+    fileprivate var isAboutAllTopics: Bool {
+        switch reason {
+        // A key may be for some topics only.
+        case .topicMismatch, .unrelatedKeyIdInToken: false
+        default: status == 403 || status == 429 || status >= 500
+        }
     }
 }

@@ -176,23 +176,23 @@ final class ConfigurationFiles {
 
     // MARK: Faults
 
-    func faults(_ now: DeliveryTime) -> [Fault] { refusalFaults() + hangingFaults(now) }
+    func faults(_ now: DeliveryTime) -> [Problem] { refusalFaults() + hangingFaults(now) }
 
     /// Faults of a configuration or a credential that cannot be used.
-    func refusalFaults() -> [Fault] {
+    func refusalFaults() -> [Problem] {
         let apps = apps()
-        var faults: [Fault] = []
+        var faults: [Problem] = []
         if let first = refusedReload.first {
             let more = refusedReload.count > 1 ? " (and \(refusedReload.count - 1) more)" : ""
             faults.append(
-                Fault(
-                    "configuration", .refused, "it is refused, and the one before stays: \(first)\(more)",
+                Problem(
+                    .configuration, .refused, "it is refused, and the one before stays: \(first)\(more)",
                     "mend it and send SIGHUP again"))
         }
         for (app, lines) in refusedFiles.sorted(by: { $0.key < $1.key }) where !apps.isRemoved(app) {
             faults.append(
-                Fault(
-                    "app \(apps.rows[app].name)", .refused,
+                Problem(
+                    .app(apps.rows[app].name), .refused,
                     "a credential's file changed and cannot be used; the one before stays: \(lines.first ?? "")",
                     "put a file in place that can be used; it is read within 10 s"))
         }
@@ -203,13 +203,13 @@ final class ConfigurationFiles {
     static let readingNs: Int64 = 5_000_000_000
 
     /// Faults of files that are being read for too long.
-    func hangingFaults(_ now: DeliveryTime) -> [Fault] {
-        var faults: [Fault] = []
+    func hangingFaults(_ now: DeliveryTime) -> [Problem] {
+        var faults: [Problem] = []
         for case let (path, sinceNs)? in readings.map(\.underWay) where now.ns - sinceNs >= Self.readingNs {
-            let subject = path.isEmpty ? "configuration" : "file \(path)"
+            let subject = path.isEmpty ? Problem.Subject.configuration : .file(path)
             guard !faults.contains(where: { $0.subject == subject }) else { continue }
             faults.append(
-                Fault(
+                Problem(
                     subject, .silent, "reading it does not come to an end: what was read before stays in force",
                     "look at the file system it is on; it goes on by itself once that answers"))
         }

@@ -92,10 +92,7 @@ struct ConfiguredApps {
     mutating func show(_ statuses: [AppStatus], _ transports: AppTransports?) {
         for (index, status) in statuses.enumerated() {
             rows[index].status = status
-            guard let standing = transports?[index] else { continue }
-            rows[index].connections = standing.connections
-            rows[index].tokenIssuedMs = standing.tokenIssuedMs
-            rows[index].window = standing.window
+            if let transports { rows[index].standing = transports[index] }
         }
     }
 

@@ -202,8 +202,10 @@ package final class PushWorker: @unchecked Sendable {
                 eventLog.write(note, of: app, isReminder: isReminder)
             },
             start: { [logger, apps] events in
-                try TransportLink(
-                    apps.all, times: times, tracesFrames: { logger.writes(.trace, of: .apns) }, events: events)
+                try TransportLink(apps.all, events: events) { loop in
+                    try AppTransport.maker(
+                        loop: loop, times: times, tracesFrames: { logger.writes(.trace, of: .apns) })
+                }
             })
         parts = WorkerParts(
             groups: groups, publisher: publisher, transports: transports, removedRetryTopics: removed)
@@ -307,8 +309,9 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     private func postSnapshot(_ now: DeliveryTime) {
+        apps.show(machine.appStatuses, parts?.transports)
         pages.post(
-            machine, &apps, parts, health, crashes: crashes, isStopping: shutdown.isUnderWay, now: now)
+            machine, apps, parts, health, crashes: crashes, isStopping: shutdown.isUnderWay, now: now)
     }
 
     // MARK: Stopping

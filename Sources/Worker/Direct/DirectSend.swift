@@ -5,38 +5,38 @@ internal import EventLoop
 internal import Network
 package import PushRecords
 
-/// Sends one notification straight to APNs, over a connection of its own: no Kafka, no worker, nothing published.
+/// Sends one notification straight to APNs, over a connection of its own: without Kafka and a worker, and publishes
+/// nothing.
 ///
 /// Runs a loop on the calling thread, so it is not for a thread that has one.
 package enum DirectSend {
-    /// What became of it, in a result's words.
+    /// What became of the notification, in a result's words.
     package struct Answer: Sendable, Equatable {
-        /// As a worker says it in its result, but that a worker would try some again; `invalid`: it was not sent, since
-        /// no app fits.
+        /// The worker's outcome, without retries. `invalid`: it was not sent, since no app fits.
         package var outcome: Outcome
-        /// `nil`: no app fits, and neither of the following is known.
+        /// `nil` if no app fits, as for the next two.
         package var app: String?
         package var environment: PushEnvironment?
         package var apnsID: NotificationUUID?
-        /// `nil`: the request names none.
+        /// `nil` if the request names none.
         package var apnsTopic: String?
         /// Development only.
         package var apnsUniqueID: String?
-        /// `nil`: it was not sent.
+        /// `nil` if it was not sent.
         package var status: Int?
         package var reason: Reason?
         /// In words, for people.
         package var detail: String?
         /// What a refusal means, and what to do.
         package var advice: String?
-        /// Of a 410; milliseconds since the epoch.
+        /// The time in a 410, in milliseconds since the epoch.
         package var unregisteredAtMs: Int64?
         package var requestedAtMs: Int64
         package var sentAtMs: Int64?
         package var settledAtMs: Int64
     }
 
-    /// There is no answer; one line that says why.
+    /// Why there is no answer, or none that can be read, in one line.
     package struct Failure: Error, Sendable, CustomStringConvertible {
         package let description: String
 
@@ -45,40 +45,57 @@ package enum DirectSend {
 
     /// Sends the notification of a record in payload form, which was checked.
     ///
-    /// - Parameter onDelay: is told in a line what is waited for, after two seconds and then every ten.
+    /// - Parameter onDelay: called with a line about what is waited for, after two seconds and then every ten.
     /// - Throws: `Failure` when the credential cannot be read, or APNs did not answer in time.
     package static func run(
         _ record: RequestRecord, with configuration: WorkerConfiguration, timeoutNs: Int64,
         onDelay: (String) -> Void = { _ in }
     ) throws(Failure) -> Answer {
         let requestedAtMs = LoopTime.read().wallMs
-        let order: DirectOrder
-        do throws(DirectOrder.Refusal) {
-            order = try DirectOrder(record, configuration)
-        } catch {
-            switch error {
-            case .failure(let failure): throw failure
-            case .invalid(let reason, let detail, let topic):
-                return Answer(
-                    outcome: .invalid, apnsTopic: topic.isEmpty ? nil : topic, reason: reason, detail: detail,
-                    requestedAtMs: requestedAtMs, settledAtMs: requestedAtMs)
-            }
+        let request = try KeptRequest(record)
+        let settings: AppSettings
+        let topic: String
+        let parsed = request.parsed
+        // Finds the app as a worker does.
+        var directory = AppDirectory(
+            configuration.apps.map { AppRoute(name: $0.name, environment: $0.environment, bundleIDs: $0.bundleIDs) })
+        switch directory.find(
+            name: parsed.app, environment: parsed.environment, topic: parsed.headers.topic,
+            pushType: parsed.headers.pushType)
+        {
+        case .failure(let reason, let text, let subject):
+            let topic = String(decoding: parsed.headers.topic, as: UTF8.self)
+            let about =
+                switch subject {
+                case .name: ": \(String(decoding: parsed.app, as: UTF8.self))"
+                case .topic: ": \(topic)"
+                case .nothing: ""
+                }
+            return Answer(
+                outcome: .invalid, apnsTopic: topic.isEmpty ? nil : topic, reason: reason.reason,
+                detail: "\(text)\(about)", requestedAtMs: requestedAtMs, settledAtMs: requestedAtMs)
+        case .app(let app, let defaultTopic):
+            settings = configuration.apps[app.value]
+            // The default topic's bytes are the directory's.
+            topic = String(decoding: parsed.headers.topic.isEmpty ? defaultTopic : parsed.headers.topic, as: UTF8.self)
+        }
+        guard settings.binary == nil else {
+            throw Failure("app \(settings.name) has transport: binary, and --direct speaks HTTP/2 only: leave it out")
         }
         let app: LoadedApp
         do {
-            app = try LoadedApp(order.settings)
+            app = try LoadedApp(settings)
         } catch {
             throw Failure("\(error)")
         }
-        let place = DialTarget.text(order.settings.host, UInt16(clamping: order.settings.port))
+        let place = DialTarget.text(settings.host, UInt16(clamping: settings.port))
+        let outgoing = request.outgoing(topic)
         do {
-            return Answer(
-                try Exchange.sendOne(
-                    order.request, app.transportConfiguration(timeoutNs), token: ProviderTokens().token(of: app),
-                    isPatient: true,
-                    timeoutNs: timeoutNs,
-                    onDelay: { onDelay("\(text(of: $0, at: place)) (\(timeoutNs / 1_000_000_000) s at most)") }),
-                to: order, requestedAtMs: requestedAtMs)
+            let answer = try Exchange.sendOne(
+                outgoing, app.transportConfiguration(timeoutNs), token: ProviderTokens().token(of: app),
+                isPatient: true, timeoutNs: timeoutNs,
+                onDelay: { onDelay("\(text(of: $0, at: place)) (\(timeoutNs / 1_000_000_000) s at most)") })
+            return Answer(answer, to: outgoing, topic, settings, requestedAtMs: requestedAtMs)
         } catch {
             throw Failure(error, at: place)
         }
@@ -93,28 +110,62 @@ package enum DirectSend {
     }
 }
 
+/// A parsed request whose bytes are never freed: a transport may use them after the caller gave up waiting.
+private struct KeptRequest {
+    let parsed: ParsedRequest
+
+    init(_ record: RequestRecord) throws(DirectSend.Failure) {
+        let headers = record.headers.map {
+            RecordHeader(name: Self.keep($0.name.utf8), value: Self.keep($0.value))
+        }
+        let key = record.key.map { Self.keep($0) } ?? .nothing
+        var parser = RequestParser()
+        parsed = headers.withUnsafeBufferPointer {
+            parser.parse(key: key, value: Self.keep(record.value), headers: $0, role: .request)
+        }
+        guard parsed.target == .device, !parsed.isInvalid else {
+            throw DirectSend.Failure("not a notification for one device: \(parsed.detail.text)")
+        }
+    }
+
+    func outgoing(_ topic: String) -> OutgoingRequest {
+        var headers = parsed.headers
+        headers.topic = Self.keep(topic.utf8)
+        if headers.apnsID == .none { headers.apnsID = .random() }
+        return OutgoingRequest(
+            id: NotificationID(slot: NotificationSlot(0), generation: 0), token: parsed.token, payload: parsed.payload,
+            headers: headers)
+    }
+
+    private static func keep(_ bytes: some Collection<UInt8>) -> UnsafeRawBufferPointer {
+        let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 1)
+        copy.copyBytes(from: bytes)
+        return UnsafeRawBufferPointer(copy)
+    }
+}
+
 extension DirectSend.Answer {
-    fileprivate init(_ answer: Exchange.Answer, to order: DirectOrder, requestedAtMs: Int64) {
+    fileprivate init(
+        _ answer: Exchange.Answer, to request: OutgoingRequest, _ topic: String, _ app: AppSettings,
+        requestedAtMs: Int64
+    ) {
         let completion = answer.completion
         let reason = completion.reason.reason ?? answer.reasonText.map { Reason(rawValue: $0) }
         let status = Int(completion.status)
+        let row = VerdictTable().row(reason: completion.reason, text: answer.reasonText, status: completion.status)
+        let outcome: Outcome =
+            switch row.verdict {
+            case .accept: .accepted
+            case .unregister: .unregistered
+            case .reject, .resend, .retry, .credentialFault: .rejected
+            }
         self.init(
-            outcome: Self.outcome(completion, answer.reasonText), app: order.settings.name,
-            environment: order.settings.environment,
-            apnsID: completion.apnsID == .none ? order.request.headers.apnsID : completion.apnsID,
-            apnsTopic: order.topic, apnsUniqueID: answer.uniqueID, status: status, reason: reason,
-            advice: status == 200
-                ? nil : RefusalAdvice.text(reason, status: status, topic: order.topic, of: order.settings),
+            outcome: outcome, app: app.name, environment: app.environment,
+            apnsID: completion.apnsID == .none ? request.headers.apnsID : completion.apnsID, apnsTopic: topic,
+            apnsUniqueID: answer.uniqueID, status: status, reason: reason,
+            advice: status == 200 ? nil : RefusalAdvice.text(reason, status: status, topic: topic, of: app),
             unregisteredAtMs: completion.unregisteredAtMs == 0 ? nil : completion.unregisteredAtMs,
             requestedAtMs: requestedAtMs, sentAtMs: completion.sentAtMs, settledAtMs: answer.answeredAtMs)
-    }
-
-    private static func outcome(_ completion: Completion, _ reasonText: String?) -> Outcome {
-        switch VerdictTable().row(reason: completion.reason, text: reasonText, status: completion.status).verdict {
-        case .accept: .accepted
-        case .unregister: .unregistered
-        case .reject, .resend, .retry, .credentialFault: .rejected
-        }
     }
 }
 

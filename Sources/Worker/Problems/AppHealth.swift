@@ -1,6 +1,5 @@
 internal import Configuration
 internal import Delivery
-internal import Kafka
 internal import Observability
 internal import PushRecords
 internal import TLS
@@ -9,13 +8,14 @@ internal import TLS
 /// end, feedback that cannot be read. Core thread.
 struct AppHealth {
     private var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
-    /// Since when an app has had no connection (monotonic).
+    /// Since when an app has had no usable connection (monotonic).
     private var disconnectedSinceNs: [Int: Int64] = [:]
     private var expiries = CertificateExpiries()
 
-    /// How long an app may be without a connection or a way to one, or with such only that allow no stream, before that
-    /// is a problem: one is made anew in less.
+    /// How long an app may lack a usable connection before that is a problem. A new one is made in less time.
     private static let disconnectedNs: Int64 = 8_000_000_000
+    /// How long Kafka may acknowledge no dead token before that is a problem.
+    private static let feedbackWaitingNs: Int64 = 10_000_000_000
 
     mutating func note(_ event: DeliveryEvent) {
         switch event {
@@ -25,21 +25,15 @@ struct AppHealth {
         }
     }
 
-    /// The app was taken out.
+    /// An app was removed.
     mutating func forget(_ app: AppIndex) { openCircuits.removeAll { $0.name.app == app } }
 
-    /// Notes since when apps have had no connection, and warns of certificates whose last 30 days have begun.
-    mutating func look(
-        _ apps: ConfiguredApps, _ transports: AppTransports, _ eventLog: EventLog, _ now: DeliveryTime
-    ) {
+    /// Notes since when apps have had no usable connection, and warns of certificates whose last 30 days have begun.
+    mutating func look(_ apps: ConfiguredApps, _ eventLog: EventLog, _ now: DeliveryTime) {
         for (index, row) in apps.rows.enumerated() {
-            let standing = transports[index]
-            let isOfUse = standing.connections.open > 0 || standing.takesRequests
-            if row.isRemoved || isOfUse && Self.streamlessHost(standing) == nil {
-                disconnectedSinceNs[index] = nil
-            } else if disconnectedSinceNs[index] == nil {
-                disconnectedSinceNs[index] = now.ns
-            }
+            let standing = row.standing
+            let isUsable = (standing.connections.open > 0 || standing.takesRequests) && standing.streamlessHost == nil
+            disconnectedSinceNs[index] = row.isRemoved || isUsable ? nil : disconnectedSinceNs[index] ?? now.ns
             guard !row.isRemoved, let endsMs = row.certificateEndsMs,
                 expiries.beginsToEnd(index, endsMs: endsMs, nowMs: now.wallMs),
                 let warning = apps[index].certificateWarning(nowMs: now.wallMs)
@@ -48,177 +42,135 @@ struct AppHealth {
         }
     }
 
-    /// The host whose connections all allow no stream.
-    private static func streamlessHost(_ standing: AppTransports.Standing) -> String? {
-        if case .noStreams(let host)? = standing.unreachable { host } else { nil }
-    }
-
-    func faults(
-        _ apps: ConfiguredApps, _ transports: AppTransports, _ configuration: WorkerConfiguration, _ now: DeliveryTime
-    ) -> [Fault] {
-        var faults = circuitFaults(apps, transports) + ownFaults(apps, now)
-        faults += feedbackFaults(apps, deadTokens: configuration.unregistered.topic, now)
-        faults += gatewayFaults(apps, transports, now)
-        let unsendable = Set(faults.filter(\.kind.explainsNoAnswers).map(\.subject))
-        return faults + connectionFaults(apps, transports, unsendable, now)
-    }
-
-    /// What is held because Apple or a host refuses it.
-    private func circuitFaults(_ apps: ConfiguredApps, _ transports: AppTransports) -> [Fault] {
-        openCircuits.map { circuit, reason in
-            let app = circuit.app.value
-            let subject = "app \(apps.rows[app].name)"
-            let word = reason.text?.description ?? "no known reason"
-            func mend(_ topic: String?) -> String {
-                let settings = apps[app].settings
-                let topic = topic ?? settings.bundleIDs.joined(separator: ", ")
-                let why = RefusalAdvice.of(reason, status: 403, topic, settings)?.text ?? "the credential is refused"
-                return "\(why); changed key and certificate files are read by themselves"
+    /// - Parameter deadTokens: the topic of dead tokens.
+    func problems(_ apps: ConfiguredApps, deadTokens: String, _ now: DeliveryTime) -> [Problem] {
+        apps.rows.indices.flatMap { index in
+            let row = apps.rows[index]
+            var problems = [lossProblem(row, now)].compactMap(\.self)
+            guard !row.isRemoved else { return problems }
+            problems += openCircuits.filter { $0.name.app.value == index }.map {
+                circuitProblem($0.name, $0.reason, row, apps[index].settings)
             }
-            switch circuit {
-            case .credential:
-                return Fault(
-                    subject, .credential, "Apple refuses the credential (\(word)): its notifications are held",
-                    mend(nil))
-            case .topic(let topic, _):
-                return Fault(
-                    subject, .topicCredential("\(topic)"),
-                    "Apple refuses the credential for \(topic) (\(word)): its notifications are held", mend(topic))
-            case .connection:
-                return Self.unconnected(
-                    subject, transports[app], "no connection can be made", ": its notifications are held")
+            if case .tripped? = row.status?.guardState {
+                problems.append(
+                    Problem(
+                        row.subject, .slowed, "Apple calls most of its device tokens bad: it is slowed down",
+                        "do the device tokens belong to the other environment?"))
             }
+            problems += [
+                certificateProblem(row, apps[index], now), feedbackProblem(row, deadTokens: deadTokens, now),
+                apps[index].settings.binary == nil ? nil : gatewayProblem(row, now),
+            ].compactMap(\.self)
+            // Nothing of such an app is answered anyway.
+            let isCutOff = problems.contains { $0.kind == .credential || $0.kind == .unconnected }
+            return problems + [connectionProblem(row, index, isCutOff: isCutOff, now)].compactMap(\.self)
         }
     }
 
-    /// An app without a connection, in these words unless it has connections that allow no stream.
-    private static func unconnected(
-        _ subject: String, _ standing: AppTransports.Standing, _ text: String, _ effect: String = ""
-    ) -> Fault {
-        guard let host = streamlessHost(standing) else {
-            return Fault(
-                subject, .unconnected, text + effect, "look at the network, the proxy and the app's host")
+    /// A credential that Apple refuses, or a host that cannot be reached.
+    private func circuitProblem(
+        _ circuit: CircuitName, _ reason: ReasonCode, _ row: WorkerSnapshot.App, _ settings: AppSettings
+    ) -> Problem {
+        let (kind, name, topic): (Problem.Kind, String, String)
+        switch circuit {
+        case .connection:
+            return unconnected(row, "no connection can be made", ": its notifications are held")
+        case .credential: (kind, name, topic) = (.credential, "", settings.bundleIDs.joined(separator: ", "))
+        case .topic(let refused, _):
+            (kind, name, topic) = (.topicCredential("\(refused)"), " for \(refused)", "\(refused)")
         }
-        return Fault(
-            subject, .unconnected,
+        let word = reason.text?.description ?? "no known reason"
+        let why = RefusalAdvice.text(of: reason, status: 403, topic, settings) ?? "the credential is refused"
+        return Problem(
+            row.subject, kind, "Apple refuses the credential\(name) (\(word)): its notifications are held",
+            "\(why); changed key and certificate files are read by themselves")
+    }
+
+    /// - Parameter text: the problem, unless the app has connections that allow no stream.
+    private func unconnected(_ row: WorkerSnapshot.App, _ text: String, _ effect: String = "") -> Problem {
+        guard let host = row.standing.streamlessHost else {
+            return Problem(
+                row.subject, .unconnected, text + effect, "look at the network, the proxy and the app's host")
+        }
+        return Problem(
+            row.subject, .unconnected,
             "all connections to \(host) allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0)\(effect)",
             "it goes on by itself once streams are allowed; look at the proxy, and at what the app's host is")
     }
 
-    /// What an app is the cause of itself.
-    private func ownFaults(_ apps: ConfiguredApps, _ now: DeliveryTime) -> [Fault] {
-        let rows = apps.rows
-        var faults: [Fault] = []
-        func add(_ app: Int, _ kind: Fault.Kind, _ text: String, _ advice: String) {
-            faults.append(Fault("app \(rows[app].name)", kind, text, advice))
-        }
-        for (index, row) in rows.enumerated() where row.status.map(\.isSlowedByGuard) == true {
-            add(
-                index, .slowed, "Apple calls most of its device tokens bad: it is slowed down",
-                "do the device tokens belong to the other environment?")
-        }
-        for (index, row) in rows.enumerated() where !row.isRemoved {
-            guard let endsMs = row.certificateEndsMs,
-                CertificateExpiries.isWithin(CertificateExpiries.problemMs, endsMs: endsMs, nowMs: now.wallMs),
-                let certificate = apps[index].certificate
-            else { continue }
-            let words = endsMs <= now.wallMs ? "expired" : "expires"
-            add(
-                index, .expiring, "its client certificate \(words) on \(certificate.notAfterDay)",
-                "put a new one in its place; it is read within 10 s")
-        }
-        for (index, row) in rows.enumerated()
-        where row.window.tooShort > 0 && now.ns - row.window.lastNs < LostRecords.namedNs {
-            add(
-                index, .lost,
-                "errors came after their window had closed (\(row.window.tooShort)): at most \(row.window.lostAtMost) "
-                    + "notifications whose results say accepted were not delivered",
-                "make binary.window.duration longer; the log says how long it is now")
-        }
-        return faults
+    private func certificateProblem(_ row: WorkerSnapshot.App, _ app: LoadedApp, _ now: DeliveryTime) -> Problem? {
+        guard let endsMs = row.certificateEndsMs, let certificate = app.certificate,
+            CertificateExpiries.isWithin(CertificateExpiries.problemMs, endsMs: endsMs, nowMs: now.wallMs)
+        else { return nil }
+        return Problem(
+            row.subject, .expiring,
+            "its client certificate \(endsMs <= now.wallMs ? "expired" : "expires") on \(certificate.notAfterDay)",
+            "put a new one in its place; it is read within 10 s")
     }
 
-    private func gatewayFaults(
-        _ apps: ConfiguredApps, _ transports: AppTransports, _ now: DeliveryTime
-    ) -> [Fault] {
-        apps.living.compactMap { index in
-            guard apps[index].settings.binary != nil else { return nil }
-            let ends = transports[index].doubtfulEnds
-            guard ends.areMany(now.ns) else { return nil }
-            return Fault(
-                "app \(apps.rows[index].name)", .doubtful,
-                "\(ends.connections) connections to its gateway ended without a word: \(ends.notifications) notifications "
-                    + "that were on them are in doubt, are sent again, and may be shown twice",
-                "look at the gateway's log, and whether it, or what is in between, closes connections after some time or number"
-            )
-        }
+    private func lossProblem(_ row: WorkerSnapshot.App, _ now: DeliveryTime) -> Problem? {
+        let window = row.standing.window
+        guard window.tooShort > 0, now.ns - window.lastNs < Problem.lossNs else { return nil }
+        return Problem(
+            row.subject, .lost,
+            "errors came after their window had closed (\(window.tooShort)): at most \(window.lostAtMost) "
+                + "notifications whose results say accepted were not delivered",
+            "make binary.window.duration longer; the log says how long it is now")
     }
 
-    /// - Parameter unsendable: apps of which nothing is answered anyway.
-    private func connectionFaults(
-        _ apps: ConfiguredApps, _ transports: AppTransports, _ unsendable: Set<String>, _ now: DeliveryTime
-    ) -> [Fault] {
-        apps.living.compactMap { index in
-            let subject = "app \(apps.rows[index].name)"
-            let standing = transports[index]
-            if case .connectFailed(let host, let reason, _)? = standing.unreachable {
-                return Self.unconnected(subject, standing, "cannot connect to \(host): \(reason)")
-            }
-            if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs {
-                return Self.unconnected(subject, standing, "it has no connection")
-            }
-            guard let how = standing.unanswered, apps.rows[index].status?.isPaused != true,
-                !unsendable.contains(subject)
-            else { return nil }
-            let ends = how.endedBy.map { "ends every request's stream without an answer (\($0))" }
-            return Fault(
-                subject, .unanswered, "\(how.host) \(ends ?? "takes requests and answers none")",
-                "look at the proxy, and at what the app's host is; it is over with the first answer")
-        }
+    private func gatewayProblem(_ row: WorkerSnapshot.App, _ now: DeliveryTime) -> Problem? {
+        let ends = row.standing.doubtfulEnds
+        guard ends.areMany(now.ns) else { return nil }
+        return Problem(
+            row.subject, .doubtful,
+            "\(ends.connections) connections to its gateway ended without a word: \(ends.notifications) notifications "
+                + "that were on them are in doubt, are sent again, and may be shown twice",
+            "look at the gateway's log, and whether it, or what is in between, closes connections after some time or "
+                + "number")
     }
 
-    /// How long Kafka may take no dead token before that is named.
-    private static let feedbackWaitingNs: Int64 = 10_000_000_000
+    private func connectionProblem(
+        _ row: WorkerSnapshot.App, _ index: Int, isCutOff: Bool, _ now: DeliveryTime
+    ) -> Problem? {
+        if case .connectFailed(let host, let reason, _)? = row.standing.unreachable {
+            return unconnected(row, "cannot connect to \(host): \(reason)")
+        }
+        if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs {
+            return unconnected(row, "it has no connection")
+        }
+        guard let how = row.standing.unanswered, row.status?.isPaused != true, !isCutOff else { return nil }
+        let ends = how.endedBy.map { "ends every request's stream without an answer (\($0))" }
+        return Problem(
+            row.subject, .unanswered, "\(how.host) \(ends ?? "takes requests and answers none")",
+            "look at the proxy, and at what the app's host is; it is over with the first answer")
+    }
 
-    private func feedbackFaults(_ apps: ConfiguredApps, deadTokens: String, _ now: DeliveryTime) -> [Fault] {
-        apps.rows.compactMap { row in
-            guard let feedback = row.feedback else { return nil }
-            let subject = "app \(row.name)"
-            if feedback.waiting > 0, now.ns - feedback.waitingSinceNs >= Self.feedbackWaitingNs {
-                return Fault(
-                    subject, .feedback, "\(feedback.waiting) dead tokens of its feedback wait for Kafka to take them",
-                    "look at the brokers and at \(deadTokens); do not stop the worker before they are "
-                        + "written: nobody else has them")
-            }
-            return feedback.failure.map { reason in
-                Fault(
-                    subject, .feedback, "feedback cannot be read: \(reason)",
-                    "look at binary.feedback, at the network between, and at the client certificate; it is tried again every "
-                        + "minute, or as often as its interval says")
-            }
+    private func feedbackProblem(_ row: WorkerSnapshot.App, deadTokens: String, _ now: DeliveryTime) -> Problem? {
+        guard let feedback = row.feedback else { return nil }
+        if feedback.waiting > 0, now.ns - feedback.waitingSinceNs >= Self.feedbackWaitingNs {
+            return Problem(
+                row.subject, .feedback, "\(feedback.waiting) dead tokens of its feedback wait for Kafka to take them",
+                "look at the brokers and at \(deadTokens); do not stop the worker before they are written: nobody else "
+                    + "has them")
+        }
+        return feedback.failure.map { reason in
+            Problem(
+                row.subject, .feedback, "feedback cannot be read: \(reason)",
+                "look at binary.feedback, at the network between, and at the client certificate; it is tried again "
+                    + "every minute, or as often as its interval says")
         }
     }
 }
 
+extension WorkerSnapshot.App {
+    fileprivate var subject: Problem.Subject { .app(name) }
+}
+
 extension CircuitName {
-    /// The app it is of, or one of those that share it.
-    var app: AppIndex {
+    /// The app of the circuit, or one of those that share it.
+    fileprivate var app: AppIndex {
         switch self {
         case .credential(let app), .topic(_, let app), .connection(let app): app
         }
     }
-}
-
-extension AppStatus {
-    fileprivate var isSlowedByGuard: Bool {
-        switch guardState {
-        case .tripped: true
-        case .off, .unproven, .proven: false
-        }
-    }
-}
-
-extension Fault.Kind {
-    /// Nothing of the app is answered while it is so.
-    fileprivate var explainsNoAnswers: Bool { self == .credential || self == .unconnected }
 }

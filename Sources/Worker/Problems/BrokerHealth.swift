@@ -12,26 +12,19 @@ struct BrokerHealth: Equatable {
         case disconnected
     }
 
-    /// A broker that does not answer.
-    struct Silence: Equatable {
-        enum Cause: Equatable {
-            /// It takes requests and sends nothing.
-            case unanswered
-            /// No connection to it can be made.
-            case unreachable
-        }
-
-        var cause: Cause
-        /// When it was found (monotonic).
-        var sinceNs: Int64
+    /// Why a broker does not answer.
+    enum Silence: Equatable {
+        /// It takes requests and sends nothing.
+        case unanswered
+        /// No connection to it can be made.
+        case unreachable
     }
 
     private(set) var reach = Reach.unknown
-    /// By name; the coordinator's connection is none of them.
+    /// The brokers that do not answer, by name, without the coordinator's connection.
     private(set) var silences: [String: Silence] = [:]
-    /// Since when the group's coordinator has not been known, or has not answered (monotonic).
-    private(set) var coordinatorSilentSinceNs: Int64?
-    /// The coordinator was missing in the last statistics already.
+    /// Whether the group's coordinator is unknown, or does not answer.
+    private(set) var isCoordinatorSilent = false
     private var missedCoordinator = false
     /// By the broker's name, how often a connection to it had been tried when it was last connected.
     private var attempts: [String: Int64] = [:]
@@ -41,7 +34,7 @@ struct BrokerHealth: Equatable {
     /// How often a connection is tried in vain before its broker is reported. One that is not needed is not tried.
     private static let attemptLimit: Int64 = 2
 
-    mutating func take(_ statistics: ClientStatistics, nowNs: Int64) {
+    mutating func take(_ statistics: ClientStatistics) {
         guard let brokers = statistics.brokers else { return }
         // The coordinator keeps a member that joins waiting for the others.
         let isSteady = statistics.group?.isSteady ?? true
@@ -53,44 +46,31 @@ struct BrokerHealth: Equatable {
         } else {
             reach = waiting.isEmpty ? .unknown : .silent
         }
-        noteSilences(brokers, nowNs)
-        noteCoordinator(statistics.group, isSilent: waiting.contains(where: \.isCoordinator), nowNs)
-    }
-
-    private mutating func noteSilences(_ brokers: [ClientStatistics.Broker], _ nowNs: Int64) {
-        var found: [String: Silence] = [:]
-        for broker in brokers where !broker.isCoordinator {
-            let before = silences[broker.name]
-            if broker.isConnected { attempts[broker.name] = broker.attempts }
-            let cause: Silence.Cause?
-            if broker.isSilent {
-                cause = .unanswered
-            } else if broker.isConnected {
-                cause = nil
-            } else {
-                let isTried = broker.attempts - (attempts[broker.name] ?? 0) >= Self.attemptLimit
-                // A connection on which nothing came is closed by librdkafka after `socket.timeout.ms`.
-                cause = before?.cause ?? (isTried ? .unreachable : nil)
-            }
-            guard let cause else { continue }
-            found[broker.name] = Silence(cause: cause, sinceNs: before?.sinceNs ?? nowNs)
+        let silent = brokers.filter { !$0.isCoordinator }.compactMap { broker in
+            silence(of: broker).map { (broker.name, $0) }
         }
-        silences = found
+        silences = Dictionary(silent) { $1 }
+        // On a new cluster the coordinator is missing until the offsets topic is made, and it moves between brokers.
+        let isMissing = statistics.group?.hasCoordinator == false
+        isCoordinatorSilent = waiting.contains(where: \.isCoordinator) || isMissing && missedCoordinator
+        missedCoordinator = isMissing
     }
 
-    private mutating func noteCoordinator(_ group: ClientStatistics.Group?, isSilent: Bool, _ nowNs: Int64) {
-        let isMissing = group.map { !$0.hasCoordinator } ?? false
-        // On a new cluster the coordinator is missing until the offsets topic is made, and it moves between brokers.
-        let isLost = isSilent || isMissing && missedCoordinator
-        missedCoordinator = isMissing
-        coordinatorSilentSinceNs = isLost ? coordinatorSilentSinceNs ?? nowNs : nil
+    private mutating func silence(of broker: ClientStatistics.Broker) -> Silence? {
+        guard !broker.isConnected else {
+            attempts[broker.name] = broker.attempts
+            return broker.isSilent ? .unanswered : nil
+        }
+        // A connection on which nothing came is closed by librdkafka after `socket.timeout.ms`.
+        if let before = silences[broker.name] { return before }
+        return broker.attempts - (attempts[broker.name] ?? 0) >= Self.attemptLimit ? .unreachable : nil
     }
 }
 
 extension ClientStatistics.Broker {
     fileprivate var isSilent: Bool { isConnected && inFlight > 0 && silentMs >= BrokerHealth.silentMs }
 
-    fileprivate var hasAnswered: Bool { isConnected && silentMs >= 0 && silentMs < BrokerHealth.silentMs }
+    fileprivate var hasAnswered: Bool { isConnected && (0..<BrokerHealth.silentMs).contains(silentMs) }
 }
 
 extension BrokerHealth {
@@ -104,25 +84,22 @@ extension BrokerHealth {
     ///
     /// - Parameters:
     ///   - servers: as the configuration names them.
-    ///   - reason: what librdkafka said last about a connection that could not be made.
-    static func faults(_ clients: [BrokerHealth], bootstrapServers servers: String, reason: String?) -> [Fault] {
+    ///   - reason: librdkafka's last error about a connection that could not be made.
+    static func problems(_ clients: [BrokerHealth], bootstrapServers servers: String, reason: String?) -> [Problem] {
         guard !areAllSilent(clients) else {
             let isConnected = clients.contains { $0.reach == .silent }
             let cause = isConnected ? "" : reason.map { ": \($0)" } ?? ": none is connected"
             return [
-                Fault(
-                    "kafka", .silent, "no broker of \(servers) answers\(cause)",
+                Problem(
+                    .kafka, .silent, "no broker of \(servers) answers\(cause)",
                     "nothing is lost meanwhile; look at the brokers and at the network between")
             ]
         }
-        let silences = clients.reduce(into: [String: Silence]()) { all, client in
-            all.merge(client.silences) { $0.sinceNs <= $1.sinceNs ? $0 : $1 }
-        }
+        let silences = Dictionary(clients.flatMap(\.silences)) { first, _ in first }
         return silences.sorted { $0.key < $1.key }.map { name, silence in
-            Fault(
-                "broker \(name)", .unanswered,
-                silence.cause == .unanswered
-                    ? "it takes requests and does not answer" : "no connection to it can be made",
+            Problem(
+                .broker(name), .unanswered,
+                silence == .unanswered ? "it takes requests and does not answer" : "no connection to it can be made",
                 "its partitions wait meanwhile, and nothing is lost; look at the broker and at the network between")
         }
     }

@@ -29,19 +29,16 @@ struct ClientStatistics: Equatable {
     var brokers: [Broker]?
     /// `nil` for a producer.
     var group: Group?
+}
 
-    init(brokers: [Broker]? = nil, group: Group? = nil) {
-        self.brokers = brokers
-        self.group = group
-    }
-
+extension ClientStatistics {
     /// Returns `nil` for a text that is no such JSON.
     init?(_ text: String) {
         var text = text
         let parsed: ClientStatistics? = text.withUTF8 { bytes in
             do throws(JSONError) {
                 var reader = try JSONReader(UnsafeRawBufferPointer(bytes))
-                return try Self.read(&reader)
+                return try ClientStatistics(reading: &reader)
             } catch {
                 return nil
             }
@@ -50,66 +47,66 @@ struct ClientStatistics: Equatable {
         self = parsed
     }
 
-    private static func read(_ reader: inout JSONReader) throws(JSONError) -> ClientStatistics {
-        var statistics = ClientStatistics()
+    private init(reading reader: inout JSONReader) throws(JSONError) {
         try reader.enterObject()
         while let name = reader.nextMember() {
             if name.equals("brokers") {
-                statistics.brokers = try brokers(&reader)
-            } else if name.equals("cgrp") {
-                statistics.group = try group(&reader)
-            } else {
-                _ = reader.skip()
-            }
-        }
-        return statistics
-    }
-
-    private static func brokers(_ reader: inout JSONReader) throws(JSONError) -> [Broker] {
-        var brokers: [Broker] = []
-        try reader.enterObject()
-        while reader.nextMember() != nil {
-            var broker = Broker()
-            var isInternal = false
-            try reader.enterObject()
-            while let name = reader.nextMember() {
-                if name.equals("name") {
-                    broker.name = try reader.text().string
-                } else if name.equals("source") {
-                    let source = try reader.text()
-                    broker.isCoordinator = source.equals("logical")
-                    isInternal = source.equals("internal")
-                } else if name.equals("state") {
-                    let state = try reader.text()
-                    broker.isConnected = state.equals("UP") || state.equals("UPDATE")
-                } else if name.equals("waitresp_cnt") {
-                    broker.inFlight = try reader.integer()
-                } else if name.equals("rxidle") {
-                    let microseconds = try reader.integer()
-                    broker.silentMs = microseconds < 0 ? -1 : microseconds / 1_000
-                } else if name.equals("connects") {
-                    broker.attempts = try reader.integer()
-                } else {
-                    _ = reader.skip()
+                var brokers: [Broker] = []
+                try reader.enterObject()
+                while reader.nextMember() != nil {
+                    if let broker = try Broker(reading: &reader) { brokers.append(broker) }
                 }
-            }
-            if !isInternal { brokers.append(broker) }
-        }
-        return brokers
-    }
-
-    private static func group(_ reader: inout JSONReader) throws(JSONError) -> Group {
-        var group = Group()
-        try reader.enterObject()
-        while let name = reader.nextMember() {
-            if name.equals("state") {
-                group.hasCoordinator = try reader.text().equals("up")
-            } else if name.equals("join_state") {
-                group.isSteady = try reader.text().equals("steady")
+                self.brokers = brokers
+            } else if name.equals("cgrp") {
+                group = try Group(reading: &reader)
             } else {
                 _ = reader.skip()
             }
         }
-        return group
+    }
+}
+
+extension ClientStatistics.Broker {
+    /// Returns `nil` for librdkafka's internal broker.
+    fileprivate init?(reading reader: inout JSONReader) throws(JSONError) {
+        var isInternal = false
+        try reader.enterObject()
+        while let member = reader.nextMember() {
+            if member.equals("name") {
+                name = try reader.text().string
+            } else if member.equals("source") {
+                let source = try reader.text()
+                isCoordinator = source.equals("logical")
+                isInternal = source.equals("internal")
+            } else if member.equals("state") {
+                let state = try reader.text()
+                isConnected = state.equals("UP") || state.equals("UPDATE")
+            } else if member.equals("waitresp_cnt") {
+                inFlight = try reader.integer()
+            } else if member.equals("rxidle") {
+                let microseconds = try reader.integer()
+                silentMs = microseconds < 0 ? -1 : microseconds / 1_000
+            } else if member.equals("connects") {
+                attempts = try reader.integer()
+            } else {
+                _ = reader.skip()
+            }
+        }
+        if isInternal { return nil }
+    }
+}
+
+extension ClientStatistics.Group {
+    fileprivate init(reading reader: inout JSONReader) throws(JSONError) {
+        try reader.enterObject()
+        while let member = reader.nextMember() {
+            if member.equals("state") {
+                hasCoordinator = try reader.text().equals("up")
+            } else if member.equals("join_state") {
+                isSteady = try reader.text().equals("steady")
+            } else {
+                _ = reader.skip()
+            }
+        }
     }
 }

@@ -51,7 +51,7 @@ struct ConsumerGroups: RequestSource, OffsetSink {
     var fatalError: KafkaError? { readers.lazy.compactMap(\.fatalError).first }
 
     /// What keeps them from reading or committing now.
-    func problems(now: DeliveryTime) -> [KafkaProblem] {
+    func problems(now: DeliveryTime) -> [Problem] {
         readers.flatMap { $0.problems(now) }
             + zip(readers, committers).flatMap { reader, committer in
                 committer.problems(now: now) { reader.isAssigned($0) }

@@ -128,7 +128,7 @@ final class GroupReader: CommitSender {
             fatalError = error
             return
         case .statistics(let text):
-            if let statistics = ClientStatistics(text) { brokers.take(statistics, nowNs: now.ns) }
+            if let statistics = ClientStatistics(text) { brokers.take(statistics) }
             return
         case .log: break
         }
@@ -149,13 +149,13 @@ final class GroupReader: CommitSender {
     // MARK: Problems
 
     /// What cannot be read now. Problems of partitions and topics that are not this member's any more are dropped.
-    func problems(_ now: DeliveryTime) -> [KafkaProblem] {
+    func problems(_ now: DeliveryTime) -> [Problem] {
         let hasPattern = topics.contains { $0.hasPrefix("^") }
         return problems.all(now) { subject in
             switch subject {
             case .partition(let partition): isAssigned(partition) || unreadable.partitions.contains(partition)
             case .topic(let name): hasPattern || topics.contains(name)
-            case .group: true
+            default: true
             }
         }
     }

@@ -20,7 +20,7 @@ final class OffsetCommitter {
     private var pending: [TopicPartition?] = []
     private var sentNs: Int64 = 0
     private var tag: UInt64 = 0
-    private var problems: [KafkaProblem.Subject: KafkaProblem] = [:]
+    private var problems: [Problem.Subject: Problem] = [:]
 
     /// A reply that takes longer is a problem.
     private static let silenceNs: Int64 = 5_000_000_000
@@ -96,25 +96,25 @@ final class OffsetCommitter {
         return code == .topicAuthorizationFailed || code.isUnknownTopic && hasLasted ? .impossible : .refused
     }
 
-    private func note(_ subject: KafkaProblem.Subject, _ code: KafkaCode, _ advice: String, _ now: DeliveryTime) {
+    private func note(_ subject: Problem.Subject, _ code: KafkaCode, _ advice: String, _ now: DeliveryTime) {
         let sinceNs = problems[subject]?.sinceNs ?? now.ns
-        problems[subject] = KafkaProblem(
-            subject: subject, trouble: .committing, code: code, advice: advice, sinceNs: sinceNs)
+        problems[subject] = Problem(
+            subject: subject, kind: .committing, code: code, advice: advice, sinceNs: sinceNs)
         logger.debug(
             .kafka, "a commit is refused; committing again", about: "\(subject) \(code.name)",
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
     }
 
     /// Why commits are refused now, or what they wait for. Problems of partitions that were given up are dropped.
-    func problems(now: DeliveryTime, isAssigned: (TopicPartition) -> Bool = { _ in true }) -> [KafkaProblem] {
+    func problems(now: DeliveryTime, isAssigned: (TopicPartition) -> Bool = { _ in true }) -> [Problem] {
         problems = problems.filter { entry in
             if case .partition(let partition) = entry.key { isAssigned(partition) } else { true }
         }
         var named = Array(problems.values)
         if !pending.isEmpty, now.ns - sentNs >= Self.silenceNs, problems[.group(name)] == nil {
             named.append(
-                KafkaProblem(
-                    subject: .group(name), trouble: .committing, code: .timedOut,
+                Problem(
+                    subject: .group(name), kind: .committing, code: .timedOut,
                     advice: Advice.group(name, .timedOut), sinceNs: sentNs))
         }
         return named

@@ -10,7 +10,7 @@ internal import Observability
 /// over when records come, and a topic's when it is assigned, or exists after a rebalance.
 struct ReadingProblems {
     private struct Entry {
-        var problem: KafkaProblem
+        var problem: Problem
         /// When it is over unless it is reported again (monotonic).
         var endNs: Int64
     }
@@ -21,7 +21,7 @@ struct ReadingProblems {
     /// The group's id.
     private let group: String
     private let logger: Logger
-    private var entries: [KafkaProblem.Subject: Entry] = [:]
+    private var entries: [Problem.Subject: Entry] = [:]
 
     init(ofGroup group: String, logger: Logger) {
         self.group = group
@@ -30,8 +30,8 @@ struct ReadingProblems {
 
     /// Returns the current problems, and drops those that are over or of a subject that does not count any more.
     mutating func all(
-        _ now: DeliveryTime, where counts: (KafkaProblem.Subject) -> Bool = { _ in true }
-    ) -> [KafkaProblem] {
+        _ now: DeliveryTime, where counts: (Problem.Subject) -> Bool = { _ in true }
+    ) -> [Problem] {
         if !entries.isEmpty { entries = entries.filter { $0.value.endNs > now.ns && counts($0.key) } }
         return entries.values.map(\.problem)
     }
@@ -39,18 +39,19 @@ struct ReadingProblems {
     /// Notes that a topic or partition cannot be read.
     ///
     /// - Parameter isOfFetch: a fetch failed, which is repeated; otherwise the problem lasts until it is forgotten.
-    mutating func note(_ subject: KafkaProblem.Subject, _ code: KafkaCode, isOfFetch: Bool, _ now: DeliveryTime) {
+    mutating func note(_ subject: Problem.Subject, _ code: KafkaCode, isOfFetch: Bool, _ now: DeliveryTime) {
         let topic =
             switch subject {
             case .partition(let partition): partition.topic
-            case .topic(let name), .group(let name): name
+            case .topic(let name): name
+            default: "\(subject)"
             }
         let advice = Advice.reading(topic, group: group, code)
         let before = entries[subject].flatMap { $0.endNs > now.ns ? $0 : nil }
         let isRepeated = isOfFetch && code != .topicAuthorizationFailed && !code.isUnknownTopic
         entries[subject] = Entry(
-            problem: KafkaProblem(
-                subject: subject, trouble: .reading, code: code, advice: advice,
+            problem: Problem(
+                subject: subject, kind: .reading, code: code, advice: advice,
                 sinceNs: before?.problem.sinceNs ?? now.ns),
             endNs: isRepeated ? now.ns + Self.namedNs : .max)
         logger.debug(
@@ -58,7 +59,7 @@ struct ReadingProblems {
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
     }
 
-    mutating func forget(_ subject: KafkaProblem.Subject) {
+    mutating func forget(_ subject: Problem.Subject) {
         if !entries.isEmpty { entries[subject] = nil }
     }
 

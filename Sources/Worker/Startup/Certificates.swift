@@ -45,7 +45,7 @@ extension String {
 }
 
 /// When to speak of client certificates that end: a value machine. In its last 30 days a certificate is warned of once,
-/// in the log; in its last seven it is a problem, and said every day (`Fault.Kind.expiring`).
+/// in the log; in its last seven it is a problem, and said every day (`Problem.Kind.expiring`).
 struct CertificateExpiries {
     static let warningMs: Int64 = 30 * 86_400_000
     static let problemMs: Int64 = 7 * 86_400_000

@@ -1,33 +1,36 @@
 internal import Delivery
 internal import EventLoop
 
-/// The transports of all apps as the core has them: the way to them, and what they told of each app. Core thread.
+/// The core's side of the transports of all apps, and their reports about each app. Core thread.
 final class AppTransports: Transports {
-    /// What they told of one app, for pages and log.
-    struct Standing {
+    /// The reports about one app, for pages and log.
+    struct Standing: Sendable {
         var connections = ConnectionCounts()
-        /// It takes requests: over connections, or over one that it dials when there is a request.
+        /// Whether requests can be sent, over a connection that is open or dialed on demand.
         var takesRequests = false
-        /// The `iat` of the provider token in use (wall clock); `nil`: none yet.
+        /// The `iat` of the provider token in use (wall clock), or `nil` if there is none.
         var tokenIssuedMs: Int64?
-        /// Why it cannot be reached now.
+        /// Why the app's host cannot be reached now.
         var unreachable: TransportNote?
-        /// Its transport said so last; one that takes connections and answers nothing has capacity now and then.
+        /// The transport's last report. A host that takes connections and answers nothing has capacity now and then.
         var isOutOfReach = false
-        /// How its host takes requests and answers none.
+        /// How the host takes requests and answers none.
         var unanswered: Unanswered?
         var window = WindowFaults()
         var doubtfulEnds = DoubtfulEnds()
         var isClosed = false
         fileprivate var isRemoved = false
+
+        /// The host whose connections all allow no stream.
+        var streamlessHost: String? { if case .noStreams(let host)? = unreachable { host } else { nil } }
     }
 
-    /// Errors that came after their window had closed, since the start; only the binary protocol has such ones.
-    struct WindowFaults: Equatable {
+    /// Errors of the binary protocol that came after their window had closed, since the start.
+    struct WindowFaults: Equatable, Sendable {
         var tooShort = 0
         /// Notifications whose results say accepted, and that were not delivered.
         var lostAtMost = 0
-        /// When it happened last.
+        /// When it last happened.
         var lastNs: Int64 = 0
 
         func sum(with other: Self) -> Self {
@@ -37,13 +40,12 @@ final class AppTransports: Transports {
         }
     }
 
-    /// Connections that ended while something on them had no answer, one soon after the other.
-    struct DoubtfulEnds: Equatable {
+    /// Connections that ended while something on them had no answer, in quick succession.
+    struct DoubtfulEnds: Equatable, Sendable {
         private(set) var connections = 0
         private(set) var notifications = 0
         private var lastNs: Int64 = 0
 
-        /// So many are no accident.
         private static let limit = 3
 
         mutating func note(_ unanswered: Int, nowNs: Int64) {
@@ -54,9 +56,9 @@ final class AppTransports: Transports {
             lastNs = nowNs
         }
 
-        private func isRecent(_ nowNs: Int64) -> Bool { nowNs - lastNs < LostRecords.namedNs }
+        private func isRecent(_ nowNs: Int64) -> Bool { nowNs - lastNs < Problem.lossNs }
 
-        /// Whether that is to be named.
+        /// Whether they are too many for an accident.
         func areMany(_ nowNs: Int64) -> Bool { connections >= Self.limit && isRecent(nowNs) }
     }
 
@@ -72,9 +74,9 @@ final class AppTransports: Transports {
     /// Starts the transports of so many apps.
     ///
     /// - Parameters:
-    ///   - start: makes the link, whose transports tell the mailbox what happened.
-    ///   - onWakeUp: they said something, which the next turn takes.
-    ///   - onNote: is told what a log should say, and whether that is so still, and did not just happen.
+    ///   - onWakeUp: called when there are events, which the next turn takes.
+    ///   - onNote: called with each note for the log, and whether it is only a reminder that it still holds.
+    ///   - start: makes the link, whose transports post their events to the mailbox.
     init(
         _ count: Int, loop: Loop, onWakeUp: @escaping () -> Void,
         onNote: @escaping (TransportNote, AppIndex, _ isReminder: Bool) -> Void,
@@ -96,26 +98,23 @@ final class AppTransports: Transports {
         weak var owner: AppTransports?
     }
 
-    /// Of an app; nothing where there is no such one yet.
-    subscript(_ app: Int) -> Standing {
-        standings.indices.contains(app) ? standings[app] : Standing()
-    }
+    subscript(_ app: Int) -> Standing { standings[app] }
 
     /// Starts a transport for one more app.
     ///
-    /// - Returns: its index: one past the last.
+    /// - Returns: its index, one past the last.
     func add(_ app: LoadedApp) -> AppIndex {
         standings.append(Standing())
         return link.add(app)
     }
 
-    /// An app's next connections are made as it says now.
+    /// Makes an app's next connections as it says now.
     func replace(_ index: AppIndex, with app: LoadedApp) {
         if app.certificate != nil { standings[index.value].tokenIssuedMs = nil }
         link.replace(index, with: app)
     }
 
-    /// An app is taken out: its transport finishes what it has, and what was wrong with it is nobody's.
+    /// Closes the transport of a removed app, which finishes what it has, and forgets what was wrong with it.
     func remove(_ app: AppIndex) {
         standings[app.value].unreachable = nil
         standings[app.value].unanswered = nil
@@ -123,18 +122,17 @@ final class AppTransports: Transports {
         link.post(app, .close)
     }
 
-    /// Has all transports but those of apps that were taken out before finish what they have, and end.
+    /// Closes all transports, which finish what they have.
     func close() {
         for (app, standing) in standings.enumerated() where !standing.isRemoved { link.post(AppIndex(app), .close) }
     }
 
-    /// Ends the net thread; what transports still hold is given up. Any thread, once nobody else calls.
+    /// Ends the net thread. Whatever transports still hold is given up. Any thread, as the last call.
     func stop() { link.stop() }
 
-    /// Connections that take requests.
+    /// The number of connections that take requests.
     var openConnections: Int { standings.reduce(0) { $0 + $1.connections.open } }
 
-    /// Every transport has ended.
     var isClosed: Bool { standings.allSatisfy(\.isClosed) }
 
     // MARK: The turn
@@ -142,7 +140,7 @@ final class AppTransports: Transports {
     func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) {
         for event in told { take(event, &machine, now) }
         told.removeAll(keepingCapacity: true)
-        // Their connections were told of by the same turn of the transport: where some take requests, it was one more.
+        // The same turn of the transport reported its connections. Where some take requests, only one more failed.
         for app in failed where standings[app].connections.open > 0 && !standings[app].isOutOfReach {
             standings[app].unreachable = nil
         }
@@ -177,10 +175,10 @@ final class AppTransports: Transports {
                 standings[app.value].unreachable = note
                 failed.append(app.value)
             case .noStreams:
-                // A line says so within a second, unless it was for a moment (RFC 9113, 6.5.2).
+                // It may be for a moment (RFC 9113, 6.5.2). `noteUnreachable` logs it within a second.
                 standings[app.value].unreachable = note
                 return
-            // Each app says so itself, also when it shares the token of a key.
+            // Each app reports it, also where apps share a key's token.
             case .providerTokenRenewed(_, let issuedMs): standings[app.value].tokenIssuedMs = issuedMs
             case .windowTooShort(_, _, let lostAtMost, _):
                 standings[app.value].window.tooShort += 1
@@ -196,7 +194,7 @@ final class AppTransports: Transports {
         }
     }
 
-    /// Says again who still cannot be reached.
+    /// Logs again which apps still cannot be reached.
     func noteUnreachable() {
         for (app, standing) in standings.enumerated() {
             if let note = standing.unreachable { onNote(note, AppIndex(app), true) }

@@ -1,23 +1,10 @@
 internal import CLinux
+internal import Configuration
 internal import Delivery
 internal import EventLoop
 internal import Synchronization
 
-/// A transport that connects as an app says. Net thread.
-protocol AppTransport: AnyObject {
-    func handle(_ command: TransportCommand)
-    /// Connects as it says now, from the next connection on: another credential, host or trust. Old ones finish what is
-    /// on them.
-    func replace(with app: LoadedApp)
-}
-
-/// Makes the transports of a worker, which may share what they can. Net thread.
-protocol TransportMaker: AnyObject {
-    /// - Parameter emit: takes what the transport has to tell.
-    func make(_ app: LoadedApp, _ index: AppIndex, emit: @escaping ([TransportEvent]) -> Void) -> any AppTransport
-}
-
-/// The way between the core and the transports, which live on the net thread: batches through two mailboxes.
+/// Connects the core with the transports, which live on the net thread: batches through two mailboxes.
 final class TransportLink: Sendable {
     private enum Order: Sendable {
         case command(AppIndex, TransportCommand)
@@ -29,14 +16,16 @@ final class TransportLink: Sendable {
     private let orders: Mailbox<Order>
     private let appCount: Atomic<Int>
 
-    /// Starts the net thread with one transport for each app; `events` gets what they emit, from the net thread.
+    /// Starts the net thread with one transport for each app.
     ///
-    /// - Parameter maker: is given the net thread's loop.
+    /// - Parameters:
+    ///   - events: gets what the transports emit, from the net thread.
+    ///   - maker: is given the net thread's loop.
     init(
-        _ apps: [LoadedApp], events: Mailbox<TransportEvent>, maker: (Loop) throws -> any TransportMaker
+        _ apps: [LoadedApp], events: Mailbox<TransportEvent>, maker: (Loop) throws -> AppTransport.Maker
     ) throws {
         let thread = try LoopThread(name: "net") { _ in crash_enter_thread(1) }
-        let net = Net(loop: thread.loop, maker: try maker(thread.loop), events: events)
+        let net = Net(loop: thread.loop, make: try maker(thread.loop), events: events)
         self.thread = thread
         appCount = Atomic(apps.count)
         orders = Mailbox(loop: thread.loop) { batch in
@@ -51,70 +40,134 @@ final class TransportLink: Sendable {
         orders.post(contentsOf: apps.map { .add($0) })
     }
 
-    /// Core thread. What is posted is bounded: requests by the capacity that the transport reports and the few suspects
-    /// beside it, recalls by the requests that were sent, and there is one close.
+    /// Hands a command to an app's transport. Core thread.
+    ///
+    /// What is posted is bounded: requests by the capacity that the transport reports and the few suspects beside it,
+    /// recalls by the requests that were sent, and there is one close.
     func post(_ app: AppIndex, _ command: TransportCommand) {
         orders.post(.command(app, command))
     }
 
-    /// Makes an app's next connections with another credential, host or trust; the old ones finish what is on them.
-    /// Says `TransportNote.certificate` for what Apple will not like about its certificate. Core thread.
+    /// Makes an app's next connections with another credential, host, trust or protocol. Present connections finish
+    /// what is on them. Emits `TransportNote.certificate` for what Apple will refuse about its certificate. Core
+    /// thread.
     func replace(_ index: AppIndex, with app: LoadedApp) {
         orders.post(.replace(index, app))
     }
 
     /// Starts a transport for one more app. Core thread.
     ///
-    /// - Returns: its index: one past the last.
+    /// - Returns: its index, one past the last.
     func add(_ app: LoadedApp) -> AppIndex {
         orders.post(.add(app))
         return AppIndex(appCount.wrappingAdd(1, ordering: .relaxed).oldValue)
     }
 
-    /// Ends the net thread; what transports still hold is given up.
+    /// Ends the net thread. Whatever transports still hold is given up.
     func stop() {
         thread.stop()
         thread.join()
     }
 
-    /// What only the net thread touches.
+    /// The state that only the net thread touches.
     private final class Net: @unchecked Sendable {
-        /// By `AppIndex`; `nil`: closed.
-        private(set) var transports: [(any AppTransport)?] = []
+        /// By `AppIndex`; `nil` once closed.
+        private(set) var transports: [SwitchingTransport?] = []
         private let loop: Loop
-        private let maker: any TransportMaker
+        private let make: AppTransport.Maker
         private let events: Mailbox<TransportEvent>
 
-        init(loop: Loop, maker: any TransportMaker, events: Mailbox<TransportEvent>) {
+        init(loop: Loop, make: @escaping AppTransport.Maker, events: Mailbox<TransportEvent>) {
             self.loop = loop
-            self.maker = maker
+            self.make = make
             self.events = events
         }
 
         func add(_ app: LoadedApp) {
             let index = AppIndex(transports.count)
-            transports.append(
-                maker.make(app, index) { [events, unowned self] said in
-                    events.post(contentsOf: said)
-                    if said.contains(where: \.isClosed) { letGo(index) }
-                })
-            warn(of: app, index)
+            let transport = SwitchingTransport(index, make) { [events, unowned self] said in
+                events.post(contentsOf: said)
+                // In the next turn it has nothing more to do.
+                if said.contains(where: \.isClosed) {
+                    loop.perform { [weak self] in self?.transports[index.value] = nil }
+                }
+            }
+            transports.append(transport)
+            replace(index, with: app)
         }
-
-        /// It is closed, and says so: in the next turn it has nothing more to do.
-        private func letGo(_ index: AppIndex) { loop.perform { [weak self] in self?.transports[index.value] = nil } }
 
         func replace(_ index: AppIndex, with app: LoadedApp) {
             guard let transport = transports[index.value] else { return }
-            transport.replace(with: app)
-            warn(of: app, index)
-        }
-
-        private func warn(of app: LoadedApp, _ index: AppIndex) {
+            transport.connect(as: app)
             let nowMs = loop.now.wallMs
             let lines = app.certificateFaults(nowMs: nowMs) + [app.certificateWarning(nowMs: nowMs)].compactMap(\.self)
             events.post(contentsOf: lines.map { .note(app: index, .certificate($0)) })
         }
+    }
+}
+
+/// An app's transport. After a reload that changes the app's protocol another transport takes over; the former one
+/// finishes what is on its connections, and only its completions and notes are passed on. Net thread.
+private final class SwitchingTransport {
+    private let index: AppIndex
+    private let make: AppTransport.Maker
+    private let emit: AppTransport.Emit
+    private var current: AppTransport?
+    /// The number of the current transport.
+    private var number = 0
+    /// Former transports until they are closed, by their numbers.
+    private var leaving: [Int: AppTransport] = [:]
+    /// The last one that closed, which may still be on the stack.
+    private var gone: AppTransport?
+    /// The current transport's `closed`, while former ones are not closed.
+    private var closed: TransportEvent?
+
+    init(_ index: AppIndex, _ make: @escaping AppTransport.Maker, emit: @escaping AppTransport.Emit) {
+        self.index = index
+        self.make = make
+        self.emit = emit
+    }
+
+    func handle(_ command: TransportCommand) {
+        // Each transport knows which of the recalled requests it has.
+        if case .recall = command { for former in leaving.values { former.handle(command) } }
+        current?.handle(command)
+    }
+
+    func connect(as app: LoadedApp) {
+        let former = current
+        if let former {
+            guard former.isBinary != (app.settings.binary != nil) else { return former.replace(app) }
+            leaving[number] = former
+            number += 1
+            // The former transport's reports are void. As with a new app, the host counts as reachable until the first
+            // dial fails.
+            emit([
+                .capacity(app: index, requests: 0), .connections(app: index, ConnectionCounts()),
+                .unanswered(app: index, nil), .reachable(app: index, true),
+            ])
+        }
+        current = make(app, index) { [weak self, number] in self?.take($0, from: number) }
+        former?.handle(.close)
+    }
+
+    private func take(_ events: [TransportEvent], from source: Int) {
+        var told: [TransportEvent] = []
+        for event in events {
+            switch event {
+            case .completions, .note: told.append(event)
+            case .capacity, .reachable, .credentialRefused, .unanswered, .connections:
+                if source == number { told.append(event) }
+            case .closed:
+                if source == number { closed = event }
+                gone = leaving.removeValue(forKey: source)
+            }
+        }
+        if leaving.isEmpty, let closed {
+            self.closed = nil
+            told.append(closed)
+        }
+        if !told.isEmpty { emit(told) }
     }
 }
 

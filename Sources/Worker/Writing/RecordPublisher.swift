@@ -97,13 +97,13 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     }
 
     /// The topics that cannot be written now.
-    func problems(nowNs: Int64) -> [KafkaProblem] {
+    func problems(nowNs: Int64) -> [Problem] {
         targets.compactMap { target in
-            func problem(_ trouble: KafkaProblem.Trouble, _ code: KafkaCode, since sinceNs: Int64) -> KafkaProblem {
+            func problem(_ kind: Problem.Kind, _ code: KafkaCode, since sinceNs: Int64) -> Problem {
                 let advice =
-                    trouble == .unacknowledged ? Advice.unacknowledged(target.name) : Advice.writing(target.name, code)
-                return KafkaProblem(
-                    subject: .topic(target.name), trouble: trouble, code: code, advice: advice, sinceNs: sinceNs)
+                    kind == .unacknowledged ? Advice.unacknowledged(target.name) : Advice.writing(target.name, code)
+                return Problem(
+                    subject: .topic(target.name), kind: kind, code: code, advice: advice, sinceNs: sinceNs)
             }
             if let cause = target.cause { return problem(.writing, cause.code, since: cause.sinceNs) }
             if let cause = target.causeOfSingle { return problem(.refusingSingle, cause.code, since: cause.sinceNs) }
@@ -240,7 +240,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             report: { take($0, wasSingle: false, &machine, now) },
             event: { event in
                 if case .statistics(let text) = event {
-                    if let statistics = ClientStatistics(text) { brokers.take(statistics, nowNs: now.ns) }
+                    if let statistics = ClientStatistics(text) { brokers.take(statistics) }
                 } else {
                     health.take(event, of: "producer", logger)
                 }

@@ -27,8 +27,6 @@ final class ParsePart: PartRun {
 
     deinit { room.deallocate() }
 
-    func prepare() {}
-
     func turn() throws {
         for record in records {
             let request = parser.parse(key: record.key, value: record.value, headers: record.headers, role: .request)
@@ -50,8 +48,6 @@ final class ResultsPart: PartRun {
     private let payload = PartInputs.lasting(Traffic.payload(7))
     private let noHeaders = PartInputs.headers([])
     private var resultBytes = 0
-
-    func prepare() {}
 
     func turn() throws {
         let hash = DerivedID.topicHash(requests)
@@ -91,8 +87,6 @@ final class LedgerPart: PartRun {
 
     private static let batch = 256
     private static let names = 1 << 16
-
-    func prepare() {}
 
     private func settle(_ record: Int) {
         ledger.settle(positions[record]) { record, position in positions[Int(record.number)] = position }

@@ -2,12 +2,11 @@ import CLinux
 import Glibc
 import PushRecords
 
-/// The parts of a notification's way through the worker that need neither Kafka nor a socket. The raw value is the word
-/// of `apns-bench part` and of the guard's figures.
+/// The parts of a notification's way through the worker that need neither Kafka nor a socket. The raw value is the word of
+/// `apns-bench part` and of the guard's figures.
 enum Part: String, CaseIterable {
     case parse, envelope, ledger, machine, fanout, results, encode, frames
 
-    /// For people.
     var about: String {
         switch self {
         case .parse: "a record in payload form with headers, read and checked"
@@ -21,7 +20,6 @@ enum Part: String, CaseIterable {
         }
     }
 
-    /// Sets everything up; nothing went through yet.
     func start() throws -> any PartRun {
         switch self {
         case .parse: ParsePart(.payloadForm)
@@ -40,15 +38,22 @@ enum Part: String, CaseIterable {
 protocol PartRun: AnyObject {
     /// Notifications that went all the way through.
     var count: Int { get }
-    /// Plays the other side, and makes ready what the next turn takes: not counted.
+    /// Bytes on the wire, if any.
+    var sentBytes: Int64 { get }
+    /// Plays the other side, and prepares the next turn. Not counted.
     func prepare() throws
-    /// What the worker does: counted.
+    /// The worker's work. Counted.
     func turn() throws
 }
 
-/// `apns-bench part NAME -n N`: runs one part in this process and says what it took. The guard runs it under callgrind.
+extension PartRun {
+    var sentBytes: Int64 { 0 }
+    func prepare() throws {}
+}
+
+/// `apns-bench part NAME -n N` runs one part in this process and prints what it took. The guard runs it under callgrind.
 enum PartCommand {
-    /// Turns before anything is counted: buffers have grown, and commits have come back.
+    /// Turns before anything is counted, in which buffers grow and commits come back.
     private static let warmUpTurns = 24
 
     static func run(_ words: [String]) throws {
@@ -58,32 +63,36 @@ enum PartCommand {
         }
         let count = words.count == 3 && words[1] == "-n" ? Int(words[2]) : words.count == 1 ? 100_000 : nil
         guard let count, count > 0 else { throw BenchFailure("apns-bench part NAME [-n N]") }
-        let (done, cpuNs) = try measure(part, count: count)
-        say("{\"part\":\"\(part.rawValue)\",\"count\":\(done),\"cpu_ns\":\(cpuNs)}\n")
-    }
-
-    private static func measure(_ part: Part, count: Int) throws -> (count: Int, cpuNs: Int64) {
         let counted = Counted(try part.start())
         let run = counted.run
         for _ in 0..<warmUpTurns {
             try run.prepare()
             try run.turn()
         }
-        let before = run.count
+        let (before, sentBefore) = (run.count, run.sentBytes)
         var cpuNs: Int64 = 0
         let reference = Unmanaged.passUnretained(counted).toOpaque()
         while run.count - before < count {
             try run.prepare()
-            let startNs = Clocks.threadNs
+            let startNs = threadNs
             apnsBenchTurn(reference)
-            cpuNs += Clocks.threadNs - startNs
+            cpuNs += threadNs - startNs
             if let error = counted.error { throw error }
         }
-        return (run.count - before, cpuNs)
+        say(
+            "{\"part\":\"\(part.rawValue)\",\"count\":\(run.count - before),\"cpu_ns\":\(cpuNs),"
+                + "\"sent_bytes\":\(run.sentBytes - sentBefore)}\n")
+    }
+
+    /// The CPU time of this thread.
+    private static var threadNs: Int64 {
+        var time = timespec()
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
     }
 }
 
-/// What `apnsBenchTurn` is handed.
+/// The argument of `apnsBenchTurn`.
 private final class Counted {
     let run: any PartRun
     var error: (any Error)?
@@ -91,8 +100,7 @@ private final class Counted {
     init(_ run: any PartRun) { self.run = run }
 }
 
-/// One turn after the warm-up. It has a name of C because callgrind is told by it to count in here and nowhere else
-/// (`--toggle-collect`).
+/// One turn after the warm-up. callgrind counts only in here (`--toggle-collect`), which needs a C name.
 @inline(never)
 @c func apnsBenchTurn(_ counted: UnsafeMutableRawPointer) {
     let counted = Unmanaged<Counted>.fromOpaque(counted).takeUnretainedValue()
@@ -106,9 +114,8 @@ struct LentRecord {
     var headers: UnsafeBufferPointer<RecordHeader>
 }
 
-/// What the parts are fed with: the requests of `Traffic`, made once.
+/// The input of the parts: the requests of `Traffic`, made once.
 enum PartInputs {
-    /// What a producer writes with each request, and what it may write.
     static let usualHeaders: [(StaticString, String)] = [
         ("apns-topic", Traffic.bundleID), ("apns-push-type", Traffic.pushType),
     ]
@@ -118,13 +125,9 @@ enum PartInputs {
             ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
         ]
 
-    /// Texts of device tokens.
     static func tokens(_ count: Int) -> [UnsafeRawBufferPointer] {
         var source = TokenSource()
-        return (0..<count).map { _ in
-            let digits = UnsafeMutablePointer<UInt8>.allocate(capacity: TokenSource.size)
-            return UnsafeRawBufferPointer(start: digits, count: source.next(into: digits))
-        }
+        return (0..<count).map { _ in lasting(source.next()) }
     }
 
     static func headers(_ pairs: [(StaticString, String)]) -> UnsafeBufferPointer<RecordHeader> {

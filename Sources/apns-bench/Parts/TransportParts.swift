@@ -47,6 +47,7 @@ extension PartInputs {
 final class EncodePart: PartRun {
     private var told = TransportTelling()
     var count: Int { told.count }
+    var sentBytes: Int64 { wire.channel.sentBytes }
     private let clock = SteppedClock()
     private let loop: Loop
     private let wire = PipeDialer()

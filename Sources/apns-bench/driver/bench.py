@@ -1,24 +1,23 @@
 """`apns-bench`: what a notification costs the worker in CPU, beside what it costs C programs that do half of the work.
 
-All in one run against the same servers: h2load and a bare nghttp2 and OpenSSL loop post the same requests (the lower of
-them is the send floor), a bare librdkafka loop consumes the same records and produces the same results (the Kafka
-floor), then apns-worker does both, in several forms. Every result is read back: a run in which a request lacks its one
-accepted result fails. Needs nghttpd, a Python with confluent_kafka, and a Kafka broker: KAFKA_BOOTSTRAP_SERVERS names
-one, or KAFKA_HOME a folder with Kafka's libs to start one from.
+All in one run against the same servers: a bare nghttp2 and OpenSSL loop in C posts the same requests (the send floor), a
+bare librdkafka loop consumes the same records and produces the same results (the Kafka floor), then apns-worker does
+both, in several forms. Every result is read back: a run in which a request lacks its one accepted result fails. Needs
+nghttpd, a Python with confluent_kafka, and a Kafka broker: KAFKA_BOOTSTRAP_SERVERS names one, or KAFKA_HOME a folder with
+Kafka's libs to start one from.
 
 What is measured (--measure):
-  floors     h2load, a bare nghttp2 + OpenSSL loop, a bare librdkafka loop
+  floors     a bare nghttp2 + OpenSSL loop, a bare librdkafka loop
   payload    the whole worker, requests in payload form
   envelope   in envelope form, a device token in each record
   fan-out    in envelope form, 100 device tokens in each record
   10-apps    payload form, over ten apps
   100-apps   over a hundred
   binary     payload form, over the binary protocol
-  parts      what the worker does in memory, each by itself
-  latency    from the record's timestamp to the request's arrival, at 1,000 a second
+  parts      the worker's parts in memory, each by itself, and the bytes of HEADERS
+  latency    from the record's timestamp to the send and to the answer, at 1,000 a second
   streams    50 ms added by the server, 1 to 8 connections
   network    50 ms added by the network, 1 to 8 connections
-  headers    bytes of HEADERS a request
   start      to the first send and the first result, new and after kill -9
 
 `apns-bench plot FILE` draws a history as SVG. `apns-bench guard` counts instructions, `apns-bench part NAME` runs one part.
@@ -27,17 +26,18 @@ handshakes and the shutdown are included, and are spread over all notifications.
 Exit codes: 0 measured (whatever the figures), 1 something is missing or failed, 64 wrong usage.
 """
 
-import argparse, asyncio, collections, datetime, json, os, re, shutil, subprocess, sys, time
+import argparse, asyncio, collections, datetime, json, os, re, subprocess, sys, time, urllib.request
 
 from stage import BUNDLE_ID, OWN, STREAMS, Child, Failure, Form, ResultBook, Stage, Worker
 from stage import payload, percentiles, progress, read
 
+PARTS = ["parse", "envelope", "ledger", "machine", "fanout", "results", "encode", "frames"]
 USUAL = ["floors", "payload", "envelope", "fan-out", "binary", "parts"]
 WORKLOADS = {
     "payload": Form(), "envelope": Form(1), "fan-out": Form(100), "binary": Form(), "10-apps": Form(apps=10),
     "100-apps": Form(apps=100),
 }
-SUBJECTS = ["floors", *WORKLOADS, "parts", "latency", "streams", "network", "headers", "start"]
+SUBJECTS = ["floors", *WORKLOADS, "parts", "latency", "streams", "network", "start"]
 MB = 1_048_576
 CPU = "CPU us each"
 
@@ -71,9 +71,8 @@ class Report:
     def judge_costs(self):
         costs = self.rows["costs"]
         cpu = {name: row[CPU] for name, row in costs.items()}
-        floor = min((cpu[name] for name in ("h2load", "bare_send") if name in cpu), default=None)
-        if floor and "payload" in cpu:
-            self.head["ratio"] = cpu["payload"] / (floor + cpu["kafka_floor"])
+        if "send_floor" in cpu and "payload" in cpu:
+            self.head["ratio"] = cpu["payload"] / (cpu["send_floor"] + cpu["kafka_floor"])
             self.budget("worker / (send floor + Kafka floor)", self.head["ratio"], 1.25)
         for name, other, extra in (("envelope", "payload", 0.5), ("fan-out", "payload", 0), ("binary", "kafka_floor", 3)):
             if name in cpu and other in cpu:
@@ -127,47 +126,40 @@ def cost_row(child, count, rate, **more):
 # Floors and worker
 
 def measure_floors(stage, report):
-    options, port, authority = stage.options, stage.push_server(), stage.scratch.file("ca.pem")
-    count, numbers = options.count, [str(options.connections), str(options.count), str(options.devices)]
-    if h2load := shutil.which("h2load"):
-        progress("the send floor: h2load")
-        # Its apns-id is one for all, as it cannot vary a header; and it sends authorization whole with each request.
-        fields = [f"authorization: bearer {'eyJhbGciOiJFUzI1NiIs' * 9}", f"apns-topic: {BUNDLE_ID}",
-                  "apns-push-type: alert", "apns-id: 00000000-0000-8000-8000-000000000000"]
-        addresses = "".join(f"https://127.0.0.1:{port}/3/device/{token}\n" for token in stage.tokens)
-        child = Child("h2load", [
-            h2load, "-n", str(count), "-c", numbers[0], "-m", "1000", "-t", "1",
-            "-i", stage.scratch.file("addresses", addresses), "-d", stage.scratch.file("payload", payload(0)),
-            *(word for field in fields for word in ("-H", field))], stage.scratch)
-        child.wait(options.timeout)
-        if f"status codes: {count} 2xx" not in child.output:
-            raise Failure("not all of h2load's requests were answered with 200")
-        report.add_cost("h2load", cost_row(child, count, float(re.search(r"([\d.]+) req/s", child.output)[1])))
-    else:
-        progress("h2load is not installed (Debian: apt install nghttp2-client): the bare loop is the send floor")
+    options, count = stage.options, stage.options.count
 
     def floor(name, *words):
         progress(f"the floor: {name}")
-        child = Child(name, [OWN, name, *words], stage.scratch)
+        child = Child(name, [OWN, name, *map(str, words)], stage.scratch)
         child.wait(options.timeout)
         return cost_row(child, count, count * 1_000 / max(1, int(child.output)))
 
-    report.add_cost("bare_send", floor("send-floor", str(port), authority, *numbers))
+    report.add_cost("send_floor", floor("send-floor", stage.push_server(), stage.scratch.file("ca.pem"),
+                                        options.connections, count, options.devices))
     requests, results = stage.requests(Form(), count), stage.outputs() + ".results"
-    row = floor("kafka-floor", options.bootstrap_servers, requests.topic, results, str(requests.partitions), str(count))
+    row = floor("kafka-floor", options.bootstrap_servers, requests.topic, results, requests.partitions, count)
     report.add_cost("kafka_floor", {**row, "result bytes": ResultBook(stage, results, requests).mean_size})
 
 
 def measure_worker(stage, report, subject):
     form, binary = WORKLOADS[subject], subject == "binary"
     requests = stage.requests(form, min(stage.options.count, 300_000 if form.apps == 100 else 50_000_000))
-    sink, port = stage.own_server("gateway-sink") if binary else (None, stage.push_server())
     progress(f"the whole worker: {subject}")
-    run = Worker(stage, port, requests, binary=binary)
+    if binary:
+        simulator, folder = stage.simulator("gateway", "--gateway", "0")
+        port = int(re.search(r"^binary gateway on .*:(\d+)", simulator.output, re.M)[1])
+        run = Worker(stage, port, requests, binary=True, authority=f"{folder}/ca.pem")
+    else:
+        run = Worker(stage, stage.push_server(), requests)
     run.await_results(requests.count)
     run.end()
-    if sink and (taken := stage.end_server(sink)["requests"]) != requests.count:
-        raise Failure(f"the gateway has taken {taken} of {requests.count} notifications")
+    if binary:
+        control = re.search(r"^control endpoint: (\S+)", simulator.output, re.M)[1].rstrip("/")
+        with urllib.request.urlopen(f"{control}/totals") as totals:
+            taken = json.load(totals)["accepted"]
+        if taken != requests.count:
+            raise Failure(f"the gateway has taken {taken} of {requests.count} notifications")
+        simulator.kill()
     book = run.book()
     us = lambda a, b: (b[2] - a[2]) / 1_000 / max(1, b[0] - a[0])
     stretches = [us(*pair) for pair in zip([(0, 0, 0, 0), *run.samples], run.samples)]
@@ -182,72 +174,62 @@ def measure_worker(stage, report, subject):
 
 
 def measure_parts(stage, report):
-    for name in ("parse", "envelope", "ledger", "machine", "fanout", "results", "encode", "frames"):
+    for name in PARTS:
         progress(f"the worker's parts: {name}")
         child = Child(f"part-{name}", [OWN, "part", name, "-n", str(min(stage.options.count, 1_000_000))], stage.scratch)
         child.wait(stage.options.timeout)
         part = json.loads(child.output)
         report.rows["in memory alone"][name] = {CPU: part["cpu_ns"] / 1_000 / part["count"]}
+        if name == "encode":
+            # Without the payload, and the nine bytes that begin each HEADERS and DATA frame.
+            headers = part["sent_bytes"] / part["count"] - len(payload(0)) - 18
+            report.rows["HEADERS on the wire"]["with a derived apns-id"] = {"bytes each": headers}
+            report.budget("HEADERS bytes, with a derived apns-id", headers, 92)
 
 
 # The other scenarios
 
 def measure_latency(stage, report):
-    """1,000 requests a second, evenly, each sent by the producer at once; the probe server tells when each arrived.
+    """1,000 requests a second, evenly, each sent by the producer at once.
 
     Before that a rush of requests: a broker that was just started spends the cores on compiling its own code.
     """
     rush, pace = min(200_000, stage.options.count), 1_000
     warm_up, count = rush + 5 * pace, rush + (5 + stage.options.latency_seconds) * pace
     requests = stage.new_requests(Form(), count, "paced")
-    server, port = stage.own_server("probe-server")
     progress(f"latency at {pace} a second, for {stage.options.latency_seconds} s")
-    producer, acknowledged = stage.producer(**{"linger.ms": 0}), collections.Counter()
-    untimed = '{"aps":{"alert":"Your parcel has arrived"}}'
+    producer = stage.producer(**{"linger.ms": 0})
 
-    def send(numbers, timed=False, paced=True):
+    def send(numbers, paced=True):
         start = time.monotonic()
         for step, number in enumerate(numbers):
             if paced:
                 time.sleep(max(0, start + step / pace - time.monotonic()))
-            us = time.time_ns() // 1_000
-            note = lambda error, message, us=us: acknowledged.update([(time.time_ns() // 1_000 - us) / 1_000])
-            text = untimed[:-1] + f',"at_us":{us}}}' if timed else untimed
-            stage.produce(producer, requests, number, text, **({"on_delivery": note} if timed else {}))
+            stage.produce(producer, requests, number, payload(number))
         producer.flush(30)
 
-    run = Worker(stage, port, requests)
+    run = Worker(stage, stage.push_server(), requests)
     send(range(rush), paced=False)
     run.await_results(rush)
     send(range(rush, warm_up))
     run.await_results(warm_up)
     start_ms, cpu = time.time() * 1_000, run.child.cpu_ns
-    send(range(warm_up, count), timed=True)
+    send(range(warm_up, count))
     run.await_results(count)
-    cpu = (run.child.cpu_ns - cpu) / 1_000 / (count - warm_up)
+    report.head["latency_cpu_us"] = (run.child.cpu_ns - cpu) / 1_000 / (count - warm_up)
     run.end()
-    seen, book = stage.end_server(server), run.book(requested_from=start_ms)
-    if seen["timed"] != count - warm_up:
-        raise Failure(f"the probe server saw {seen['timed']} requests, not {count - warm_up}")
-    names = {"p50": "p50_us", "p99": "p99_us", "p99.9": "p999_us", "longest": "max_us"}
-    arrival = {name: seen[word] / 1_000 for name, word in names.items()}
+    book = run.book(requested_from=start_ms)
+    sends = percentiles(book.sends)
     report.rows["latency ms"] = {
-        "record's timestamp to arrival in the server": arrival,
-        "record's timestamp to acknowledged by Kafka": percentiles(acknowledged),
-        "record's timestamp to sent_at_ms": percentiles(book.sends),
-        "sent_at_ms to settled_at_ms": percentiles(book.answers)}
-    report.head["latency_cpu_us"] = cpu
-    report.budget("latency at 1000/s, p50 ms", arrival["p50"], 5)
-    report.budget("latency at 1000/s, p99 ms", arrival["p99"], 20)
+        "record's timestamp to sent_at_ms": sends, "sent_at_ms to settled_at_ms": percentiles(book.answers)}
+    report.budget("latency at 1000/s, p50 ms", sends["p50"], 5)
+    report.budget("latency at 1000/s, p99 ms", sends["p99"], 20)
 
 
 def measure_scaling(stage, report, distance):
     """With 50 ms of the server or of the network: the simulator with default windows and 1,000 streams."""
-    directory = stage.scratch.file(f"simulator-{distance}")
-    words = ["simulate", "--listen", "127.0.0.1:0", "--control", "0", "--directory", directory]
-    simulator = Child("simulator", [stage.worker, *words, *(["--latency", "50ms"] if distance == "server" else [])],
-                      stage.scratch)
-    simulator.await_output("listening; SIGTERM")
+    simulator, directory = stage.simulator(
+        f"simulator-{distance}", *(["--latency", "50ms"] if distance == "server" else []))
     port, ours = int(re.search(r"^\s*port: (\d+)", simulator.output, re.M)[1]), [simulator, stage.broker]
     in_flight = STREAMS
     if distance == "network":
@@ -278,26 +260,8 @@ def measure_scaling(stage, report, distance):
         report.budget_memory(f"50 ms of the {distance}, {name}", row)
 
 
-def measure_headers(stage, report):
-    for kind, form, apns_id, limit in (("without an apns-id", Form(), "apple", 62), ("with a derived one", Form(), "derived", 92),
-                                       ("with the producer's", Form(has_id=True), "derived", 92)):
-        progress(f"HEADERS on the wire: {kind}")
-        requests = stage.requests(form, min(stage.options.count, 20_000))
-        server, port = stage.own_server("probe-server")
-        run = Worker(stage, port, requests, apns_id=apns_id)
-        run.await_results(requests.count)
-        run.end()
-        run.book()
-        seen = stage.end_server(server)
-        if seen["requests"] != requests.count:
-            raise Failure(f"the probe server saw {seen['requests']} requests, not {requests.count}")
-        mean = seen["header_bytes"] / requests.count
-        report.rows["HEADERS on the wire"][kind] = {"bytes each": mean}
-        report.budget(f"HEADERS bytes, {kind}", mean, limit)
-
-
 def measure_start(stage, report):
-    """How soon a worker is at work: a new one, and one with static membership that was killed in the middle."""
+    """The start of a new worker, and of one with static membership that was killed in the middle."""
     requests, row = stage.requests(Form(), stage.options.count), report.rows["start ms"]
     progress("the start of a worker")
     run = Worker(stage, stage.push_server(), requests)
@@ -331,11 +295,7 @@ def measure_start(stage, report):
 
 
 async def relay(target, delay_ms):
-    """A network of some length: passes TCP connections on, each byte so much later.
-
-    TCP's own acknowledgements come from the relay at once, so only what is said inside the connection is delayed, HTTP/2's
-    WINDOW_UPDATE among it.
-    """
+    """A distant network: passes TCP connections on, each byte so much later. TCP's own acknowledgements are not delayed."""
     async def pipe(reader, writer):
         loop, queue = asyncio.get_running_loop(), asyncio.Queue()
 
@@ -414,7 +374,7 @@ def main(words):
                     measure_worker(stage, report, subject)
         report.judge_costs()
         for name, measure in (
-            ("parts", measure_parts), ("latency", measure_latency), ("headers", measure_headers), ("start", measure_start),
+            ("parts", measure_parts), ("latency", measure_latency), ("start", measure_start),
             ("streams", lambda stage, report: measure_scaling(stage, report, "server")),
             ("network", lambda stage, report: measure_scaling(stage, report, "network")),
         ):

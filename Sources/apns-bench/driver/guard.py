@@ -188,12 +188,11 @@ def load(path):
 
 
 def save(path, taken_with, parts):
-    """A line a part, so that a change of one shows in a diff."""
-    line = lambda figures: ", ".join(f'"{name}": {figures[name]:.{digits}f}' for name, digits in FIGURES.items())
-    rows = ",\n".join(f'    "{part}": {{{line(parts[part])}}}' for part in PARTS if part in parts)
-    head = json.dumps(taken_with, indent=2, sort_keys=True).replace("\n", "\n  ")
+    rounded = {part: {name: round(parts[part][name], digits) for name, digits in FIGURES.items()}
+               for part in PARTS if part in parts}
     with open(path, "w") as file:
-        file.write(f'{{\n  "taken_with": {head},\n  "parts": {{\n{rows}\n  }}\n}}\n')
+        json.dump({"taken_with": taken_with, "parts": rounded}, file, indent=2)
+        file.write("\n")
 
 
 def compare(counted, committed, instructions=True):

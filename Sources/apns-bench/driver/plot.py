@@ -2,8 +2,8 @@
 
 import json, sys
 
-CURVES = [("payload", "#b5402a"), ("envelope", "#c98a1b"), ("fan-out", "#6b7f2a"), ("h2load", "#2a6fb5"),
-          ("bare_send", "#5aa0d8"), ("kafka_floor", "#555555")]
+CURVES = [("payload", "#b5402a"), ("envelope", "#c98a1b"), ("fan-out", "#6b7f2a"), ("send_floor", "#2a6fb5"),
+          ("kafka_floor", "#555555")]
 
 
 def panel(title, top, curves, left=60, width=600, height=200):

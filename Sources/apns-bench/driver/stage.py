@@ -1,4 +1,4 @@
-"""What measurements share: processes whose use is known, a broker with topics, the servers in the place of APNs, the worker."""
+"""What measurements share: processes and what they use, a broker with topics, servers in place of APNs, the worker."""
 
 import atexit, collections, json, os, re, shutil, signal, socket, subprocess, sys, tempfile, time, uuid
 
@@ -144,26 +144,6 @@ class Child:
         return Failure(f"{self.name} ended ({self.process.returncode}), and said: {said}")
 
 
-PROPERTIES = """
-process.roles=broker,controller
-node.id=1
-controller.quorum.bootstrap.servers=127.0.0.1:{1}
-listeners=PLAINTEXT://127.0.0.1:{0},CONTROLLER://127.0.0.1:{1}
-advertised.listeners=PLAINTEXT://127.0.0.1:{0},CONTROLLER://127.0.0.1:{1}
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
-log.dirs={2}
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-log.cleaner.dedupe.buffer.size=2097152
-log.retention.ms=-1
-"""
-
 Requests = collections.namedtuple("Requests", "topic form count partitions")
 Form = collections.namedtuple("Form", "tokens apps has_id", defaults=(0, 1, False))
 """How requests are written. `tokens`: 0 is the payload form, else so many device tokens in an envelope."""
@@ -212,13 +192,12 @@ class Stage:
         if not home:
             raise Failure("needs a Kafka broker: set KAFKA_HOME (to start one) or KAFKA_BOOTSTRAP_SERVERS (to use one)")
         progress(f"starting a Kafka broker from {home}")
-        ports = free_ports(2)
+        find("java", "openjdk-17-jre-headless")
+        ports = [str(port) for port in free_ports(3)]
         self.options.bootstrap_servers = f"127.0.0.1:{ports[0]}"
-        file = self.scratch.file("server.properties", PROPERTIES.format(*ports, self.scratch.file("kafka-log")))
-        java = [find("java", "openjdk-17-jre-headless"), "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{home}/libs/*"]
-        words = ["kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", file, "--standalone"]
-        Child("kafka-format", java + words, self.scratch).wait(60)
-        return Child("kafka", java + ["kafka.Kafka", file], self.scratch)
+        os.environ["BROKER_JAVA"] = "-Xmx512m"
+        program = os.path.join(os.path.dirname(__file__), "../../../Docker/broker")
+        return Child("kafka", [program, self.scratch.file("kafka"), *ports, "log.retention.ms=-1"], self.scratch)
 
     def await_broker(self):
         for attempt in range(90):
@@ -242,8 +221,7 @@ class Stage:
         self.topics += [name for name, _ in topics]
         # The broker answers before every part of it knows a topic.
         for name, partitions in topics:
-            while len(self.admin.list_topics(name, timeout=5).topics[name].partitions) != partitions:
-                time.sleep(0.05)
+            self.ends(name, partitions)
 
     def outputs(self):
         """Creates empty topics for what one measurement produces; the base of their names, and its consumer group."""
@@ -313,7 +291,7 @@ class Stage:
             except BufferError:
                 producer.poll(0.1)
 
-    # Servers in the place of APNs
+    # Servers in place of APNs
 
     def push_server(self):
         """nghttpd, which answers 200 to a POST of each known device and looks at nothing else; its port."""
@@ -340,16 +318,13 @@ class Stage:
             time.sleep(0.02)
         raise Failure(f"{child.name} does not listen on port {port}")
 
-    def own_server(self, name):
-        """`probe-server` or `gateway-sink`, and its port."""
-        child = Child(name, [OWN, name, self.scratch.path], self.scratch)
-        return child, int(child.await_output(r"port (\d+)")[1])
-
-    def end_server(self, child):
-        """Ends one of them; its figures by name."""
-        child.kill(signal.SIGTERM)
-        child.wait(20)
-        return {name: int(number) for name, number in re.findall(r"^(\w+) (\d+)$", child.output, re.M)}
+    def simulator(self, name, *words):
+        """`apns-worker simulate`, and its folder."""
+        folder = self.scratch.file(name)
+        child = Child(name, [self.worker, "simulate", "--listen", "127.0.0.1:0", "--control", "0", "--directory", folder,
+                             *words], self.scratch)
+        child.await_output("listening; SIGTERM")
+        return child, folder
 
 
 class Worker:
@@ -436,9 +411,9 @@ admin: {{listen: off}}
 
 
 class ResultBook:
-    """A result topic, read back after the measurement: figures of a run that went wrong mean nothing.
+    """A result topic, read back after the measurement: a run without one accepted result for each request fails.
 
-    `requested_from`: times of requests before it do not count. `settled_after`: for `first_settled`, after a kill, which
+    `requested_from`: times of earlier requests do not count. `settled_after`: for `first_settled`, after a kill, which
     allows repeats.
     """
 

@@ -2,7 +2,7 @@ import APNs
 import Configuration
 import PushRecords
 
-/// What the options of `channels` say.
+/// The options of `channels`.
 struct ChannelsOptions {
     enum Action: String, CaseIterable {
         case create, list, read, delete
@@ -13,10 +13,10 @@ struct ChannelsOptions {
         case mostRecent = "most-recent"
     }
 
-    var action = Action.list
     var file: String?
     var flags = AppFlags()
     var app: String?
+    var bundleID: String?
     var environment: PushEnvironment?
     var channel: String?
     var storage: Storage?
@@ -34,39 +34,30 @@ struct ChannelsOptions {
         about: [
             "Makes, lists, reads and deletes the channels of broadcasts to Live Activities at Apple. Nothing is read from or written to Kafka. Apple allows 10,000 channels for an app in each environment, and makes their ids; a channel that is deleted never comes back."
         ], options: options,
-        notes:
-            "Exit codes: 0 done, 1 refused or not reached, 64 wrong usage, 78 wrong configuration."
-    )
+        notes: "Exit codes: 0 done, 1 refused or not reached, 64 wrong usage, 78 wrong configuration.")
 
     private static let options: [OptionTable<Self>.Option] =
         [
             .init("config", "c", value: "FILE", to: \.file, "The worker's configuration."),
-            .init("app", value: "NAME", "An app of the configuration; needed where there are several.") { $0.app = $1 },
-            .init("bundle-id", value: "ID", "A bundle id of the app; needed where it has several.") {
-                $0.flags.bundleIDs = [$1]
-            },
+            .init(
+                "app", value: "NAME", to: \.app, "An app of the configuration; needed where there are several."),
+            .init(
+                "bundle-id", value: "ID", to: \.bundleID, "A bundle id of the app; needed where it has several."),
             .init(
                 "environment", value: "NAME", to: \.environment, parsedEnvironment,
                 "production or development, where an app is configured for both."),
-            .init("channel", value: "ID", "The channel, as create and list print it.") {
-                options, text throws(UsageError) in
-                guard !text.isEmpty, text.utf8.count <= 1_000, text.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
-                else {
-                    throw UsageError("expected a channel id, as create and list print it")
-                }
-                options.channel = text
-            },
             .init(
-                "storage", value: "POLICY",
+                "channel", value: "ID", to: \.channel, parsedChannel, "The channel, as create and list print it."),
+            .init(
+                "storage", value: "POLICY", to: \.storage, { text throws(UsageError) in try OptionValue.choice(text) },
                 "What a new channel keeps for devices that cannot be reached: none (for frequent updates; its broadcasts take apns-expiration 0 only) or most-recent (the last message, for 8 hours at most). It cannot be changed."
-            ) { options, text throws(UsageError) in options.storage = try OptionValue.choice(text) },
+            ),
         ] + AppFlags.keyOptions.map { $0.within(\.flags) } + [
-            .init("manage-host", value: "HOST", "A server other than Apple's, such as the simulator's.") {
-                $0.flags.manageHost = $1
-            },
-            .init("manage-port", value: "PORT", "Its port (default 2196; 2195 in development).") {
-                $0.flags.managePort = $1
-            },
+            .init(
+                "manage-host", value: "HOST", to: \.flags.manageHost,
+                "A server other than Apple's, such as the simulator's."),
+            .init(
+                "manage-port", value: "PORT", to: \.flags.managePort, "Its port (default 2196; 2195 in development)."),
             AppFlags.caFileOption.within(\.flags),
             .init(
                 "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
@@ -74,63 +65,51 @@ struct ChannelsOptions {
             .init("format", value: "NAME", choice: \.format, "text (default) or json: one object, refusals too."),
         ]
 
-    /// What is missing or does not fit together, if anything.
-    var complaint: String? {
-        var others = flags
-        others.bundleIDs = []
-        if file == nil, others == AppFlags() { return "needs --config FILE, or flags for one app" }
-        if file != nil, others != AppFlags() { return "give either --config or the flags for one app, not both" }
-        switch action {
-        case .create:
-            if storage == nil { return "needs --storage none or --storage most-recent, which cannot be changed later" }
-            if channel != nil { return "--channel is for read and delete: Apple makes a new channel's id" }
-        case .read, .delete:
-            if channel == nil { return "needs --channel ID" }
-            if storage != nil { return "--storage is for create" }
-        case .list:
-            if channel != nil { return "--channel is for read and delete" }
-            if storage != nil { return "--storage is for create" }
+    private static func parsedChannel(_ text: String) throws(UsageError) -> String {
+        guard !text.isEmpty, text.utf8.count <= 1_000, text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
+            throw UsageError("expected a channel id, as create and list print it")
         }
-        return nil
+        return text
     }
 
-    /// What is asked of Apple; `complaint` was `nil`.
-    var operation: ManagementRequest.Operation {
-        switch action {
-        case .create: .create(storesMostRecent: storage == .mostRecent)
-        case .list: .list
-        case .read: .read(channel: channel ?? "")
-        case .delete: .delete(channel: channel ?? "")
+    /// Returns the request to Apple; throws if an option is missing or does not fit.
+    func operation(_ action: Action) throws -> ManagementRequest.Operation {
+        try flags.requireEither(file)
+        if action != .create, storage != nil { throw UsageError("--storage is for create") }
+        switch (action, channel) {
+        case (.create, nil):
+            guard let storage else {
+                throw UsageError("needs --storage none or --storage most-recent, which cannot be changed later")
+            }
+            return .create(storesMostRecent: storage == .mostRecent)
+        case (.create, _): throw UsageError("--channel is for read and delete: Apple makes a new channel's id")
+        case (.list, nil): return .list
+        case (.list, _): throw UsageError("--channel is for read and delete")
+        case (.read, let channel?): return .read(channel: channel)
+        case (.delete, let channel?): return .delete(channel: channel)
+        case (.read, nil), (.delete, nil): throw UsageError("needs --channel ID")
         }
     }
 
-    /// The app and its bundle id, or the exit after what is wrong has been printed.
-    func place() -> Result<(AppSettings, String), Exit> {
-        checked { () throws(ConfigurationError) in try flags.loaded(file, environment) }.flatMap {
-            place(in: $0.configuration)
-        }
-    }
-
-    private func place(in configuration: WorkerConfiguration) -> Result<(AppSettings, String), Exit> {
-        let wanted = flags.bundleIDs.first
-        let fitting = configuration.apps.filter { settings in
+    /// Returns the app and its bundle id.
+    func place() throws -> (AppSettings, String) {
+        var flags = flags
+        flags.bundleIDs = bundleID.map { [$0] } ?? []
+        let fitting = try flags.load(file, environment).apps.filter { settings in
             (app == nil || settings.name == app) && (environment == nil || settings.environment == environment)
-                && (wanted == nil || settings.bundleIDs.contains(wanted ?? ""))
+                && (bundleID.map { settings.bundleIDs.contains($0) } ?? true)
         }
         guard let settings = fitting.first else {
-            complain("apns-worker channels: no app of the configuration has that name, environment and bundle id")
-            return .failure(Exit(code: .wrongUsage))
+            throw UsageError("no app of the configuration has that name, environment and bundle id")
         }
         guard fitting.count == 1 else {
             let names = fitting.map(\.name).joined(separator: ", ")
-            complain("apns-worker channels: which app? say --app NAME, one of \(names)")
-            return .failure(Exit(code: .wrongUsage))
+            throw UsageError("which app? say --app NAME, one of \(names)")
         }
-        guard let bundleID = wanted ?? (settings.bundleIDs.count == 1 ? settings.bundleIDs.first : nil) else {
+        guard let bundleID = bundleID ?? (settings.bundleIDs.count == 1 ? settings.bundleIDs.first : nil) else {
             let ids = settings.bundleIDs.joined(separator: ", ")
-            complain("apns-worker channels: which bundle id? say --bundle-id ID, one of \(ids)")
-            return .failure(Exit(code: .wrongUsage))
+            throw UsageError("which bundle id? say --bundle-id ID, one of \(ids)")
         }
-        return .success((settings, bundleID))
+        return (settings, bundleID)
     }
 }

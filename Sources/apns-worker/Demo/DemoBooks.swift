@@ -1,24 +1,25 @@
 import APNsSimulator
 import PushRecords
+import Worker
 
-/// The demo's three books: what was produced, what the simulator accepted, what was read back; all by a notification's
-/// number, so that no two mistakes can cancel each other out.
+/// The demo's three books: what was produced, what the simulator accepted, what was read back. All of them are kept by
+/// a notification's number, so that two mistakes cannot cancel each other out.
 struct DemoBooks {
     private struct Entry {
         var completion: DemoTraffic.Completion
-        var results: UInt16 = 0
+        var results = 0
         /// The outcome of the last result.
         var outcome: Outcome?
-        /// How many sends without a known answer the results name.
-        var inDoubt: UInt16 = 0
-        var deadTokens: UInt16 = 0
-        var deadLetters: UInt16 = 0
+        /// The sends without a known answer that the results name.
+        var inDoubt = 0
+        var deadTokens = 0
+        var deadLetters = 0
         /// Requests that the simulator processed, and those that it accepted.
-        var received: UInt16 = 0
-        var accepted: UInt16 = 0
+        var received = 0
+        var accepted = 0
 
-        /// Whether the simulator accepted what is to be accepted, refused what is to be refused, and never saw the
-        /// rest. More than one acceptance is right only where results say that they are in doubt.
+        /// Whether the simulator accepted or refused the notification as it should, or never saw it. More than one
+        /// acceptance is right only where results are in doubt.
         var isSimulatedRight: Bool {
             switch completion {
             case .accepted, .retried: accepted >= 1 && accepted - 1 <= inDoubt
@@ -41,18 +42,22 @@ struct DemoBooks {
         }
     }
 
+    /// Monotonic times.
+    struct Clock {
+        /// When the worker had its partitions, and the first record was produced.
+        var startedNs: Int64?
+        var endedNs: Int64 = 0
+    }
+
+    var clock = Clock()
     private var entries: [Entry?]
     /// Notifications and unreadable records that were produced.
     private(set) var produced = 0
-    /// How many of them have a result or a dead letter.
+    /// Those of them that have a result or a dead letter.
     private(set) var settled = 0
-    /// How many were produced and settled of those that are answered 429 first, and wait for their retry tier.
-    private(set) var producedForRetry = 0
-    private(set) var settledAfterRetry = 0
-    /// Results by outcome, in the order of `Outcome.allCases`.
-    private(set) var outcomes = [Int](repeating: 0, count: Outcome.allCases.count)
-    private(set) var deadLetters = 0
-    private(set) var deadTokens = 0
+    private var outcomes: [Outcome: Int] = [:]
+    private var deadLetters = 0
+    private var deadTokens = 0
     /// What was read back, or seen by the simulator, for numbers that were not produced.
     private var strangers = 0
 
@@ -63,33 +68,27 @@ struct DemoBooks {
             entries[number] = Entry(completion: record.completion)
         }
         produced += record.count
-        if record.completion == .retried { producedForRetry += record.count }
     }
-
-    /// Whether everything has settled that is to settle at its first attempt.
-    var areFirstTriesSettled: Bool { settled - settledAfterRetry == produced - producedForRetry }
 
     /// - Parameter number: `nil` if it could not be read.
     private mutating func update(_ number: Int?, _ change: (inout Entry) -> Void) {
-        guard let number, entries.indices.contains(number), let before = entries[number] else {
+        guard let number, entries.indices.contains(number), var entry = entries[number] else {
             strangers += 1
             return
         }
-        change(&entries[number]!)
-        guard let after = entries[number], before.results + before.deadLetters == 0,
-            after.results + after.deadLetters > 0
-        else { return }
-        settled += 1
-        if after.completion == .retried { settledAfterRetry += 1 }
+        let wasSettled = entry.results + entry.deadLetters > 0
+        change(&entry)
+        entries[number] = entry
+        if !wasSettled, entry.results + entry.deadLetters > 0 { settled += 1 }
     }
 
     mutating func noteResult(_ number: Int?, _ outcome: Outcome, inDoubt: Int) {
         update(number) { entry in
             entry.results += 1
             entry.outcome = outcome
-            entry.inDoubt += UInt16(clamping: inDoubt)
+            entry.inDoubt += inDoubt
         }
-        outcomes[Outcome.allCases.firstIndex(of: outcome)!] += 1
+        outcomes[outcome, default: 0] += 1
     }
 
     mutating func noteDeadLetter(_ number: Int?) {
@@ -102,33 +101,33 @@ struct DemoBooks {
         deadTokens += 1
     }
 
-    /// Whether a result says `unregistered` whose dead token was not read yet.
-    var lacksDeadTokens: Bool { deadTokens < outcomes[Outcome.allCases.firstIndex(of: .unregistered)!] }
-
     mutating func noteSimulated(_ number: Int?, received: Int, accepted: Int) {
         update(number) { entry in
-            entry.received += UInt16(clamping: received)
-            entry.accepted += UInt16(clamping: accepted)
+            entry.received += received
+            entry.accepted += accepted
         }
     }
 
-    // MARK: Comparing
+    /// Whether a result says `unregistered` whose dead token was not read yet.
+    var lacksDeadTokens: Bool { deadTokens < outcomes[.unregistered, default: 0] }
 
-    /// When what happened (monotonic).
-    struct Clock {
-        /// The parts were put together.
-        let beganNs: Int64
-        /// The worker had its partitions, and the first record was produced.
-        var startedNs: Int64?
-        /// Everything had settled but what the simulator answers 429 first.
-        var firstTriesNs: Int64?
-        var endedNs: Int64 = 0
+    /// One line of progress.
+    func progress(of total: Int, rate: Int, _ worker: WorkerProgress) -> String {
+        let ended = Outcome.allCases.compactMap { outcome in
+            outcomes[outcome].map { "\(outcome.rawValue) \(grouped($0))" }
+        }
+        let parts =
+            [
+                "\(settled * 100 / total)% \(grouped(settled))/\(grouped(total))", "\(grouped(rate))/s",
+                "in flight \(grouped(worker.inFlight))", "connections \(worker.connections)",
+            ] + ended + (deadLetters > 0 ? ["dead letters \(grouped(deadLetters))"] : [])
+        return parts.joined(separator: "  ")
     }
 
-    /// Returns whether the books agree, and what the demo ends with: the three books side by side.
+    /// Returns whether the books agree, and the three books side by side.
     ///
-    /// - Parameter isWhole: false if it was ended before everything could come back.
-    func compared(_ clock: Clock, _ totals: Totals, isWhole: Bool) -> (agree: Bool, text: String) {
+    /// - Parameter isWhole: false if the demo ended before everything could come back.
+    func compared(_ totals: Totals, isWhole: Bool) -> (agree: Bool, text: String) {
         var rows = ["", Self.row("", "produced", "simulator", "read back")]
         var simulatedRight = 0
         for outcome in Outcome.allCases.map(Optional.some) + [nil] {
@@ -143,13 +142,12 @@ struct DemoBooks {
                     outcome?.rawValue ?? "dead letters", grouped(entries.count), isSent ? grouped(simulated) : "-",
                     grouped(entries.count(where: \.isReadRight))))
         }
-        rows += [""] + times(clock)
+        rows += ["", timeLine]
         let more = totals.requests - simulatedRight
         rows.append(
             "\(grouped(totals.requests)) requests on \(grouped(totals.connections)) connections"
                 + (more > 0 ? ", \(grouped(more)) of them to send again what was sent before" : ""))
-        let repeated = entries.count { entry in entry.map { $0.accepted > 1 && $0.accepted - 1 <= $0.inDoubt } ?? false
-        }
+        let repeated = entries.count { $0.map { $0.accepted > 1 && $0.isSimulatedRight } ?? false }
         if repeated > 0 {
             rows.append(
                 "\(grouped(repeated)) were accepted more than once after a fault; their results say so (in_doubt)")
@@ -158,8 +156,7 @@ struct DemoBooks {
             entry.flatMap { $0.isSimulatedRight && $0.isReadRight ? nil : "notification \(number): \($0.difference)" }
         }
         let count = differences.count + strangers
-        differences = Array(differences.prefix(5))
-        if strangers > 0 { differences.append("\(strangers) that were not produced") }
+        differences = Array(differences.prefix(5)) + (strangers > 0 ? ["\(strangers) that were not produced"] : [])
         if count == 0 {
             rows.append("The books agree.")
         } else {
@@ -169,23 +166,11 @@ struct DemoBooks {
         return (count == 0, rows.joined(separator: "\n"))
     }
 
-    /// How long it took. What is answered 429 first waits for its retry tier at the end, so that the rate is of the
-    /// others.
-    private func times(_ clock: Clock) -> [String] {
-        guard let startedNs = clock.startedNs else { return ["Ended before the worker had joined its groups."] }
-        let seconds = Double((clock.firstTriesNs ?? clock.endedNs) - startedNs) / 1e9
-        let count = clock.firstTriesNs == nil ? settled : settled - settledAfterRetry
-        var lines = [
-            "\(grouped(settled)) of \(grouped(produced)) settled",
-            "\(grouped(count)) of them in \(tenths(seconds)) s (\(grouped(Int(Double(count) / max(seconds, 0.001))))/s), "
-                + "after \(tenths(Double(startedNs - clock.beganNs) / 1e9)) s in which the worker started and joined its groups",
-        ]
-        if let firstTriesNs = clock.firstTriesNs, settledAfterRetry > 0 {
-            lines.append(
-                "\(grouped(settledAfterRetry)) that were to be sent again a second later (429): "
-                    + "the last \(tenths(Double(clock.endedNs - firstTriesNs) / 1e9)) s after the others")
-        }
-        return lines
+    private var timeLine: String {
+        guard let startedNs = clock.startedNs else { return "Ended before the worker had joined its groups." }
+        let seconds = Double(clock.endedNs - startedNs) / 1e9
+        return "\(grouped(settled)) of \(grouped(produced)) settled in \(tenths(seconds)) s "
+            + "(\(grouped(Int(Double(settled) / max(seconds, 0.001))))/s)"
     }
 
     private static func row(_ title: String, _ columns: String...) -> String {

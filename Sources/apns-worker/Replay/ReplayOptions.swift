@@ -2,7 +2,7 @@ import Configuration
 import PushRecords
 import Replay
 
-/// What the options of `replay` say.
+/// The options of `replay`.
 struct ReplayOptions {
     var file: String?
     var selection = ReplaySelection()
@@ -16,7 +16,7 @@ struct ReplayOptions {
     var name: String?
     var deadline: Duration?
     var format = OutputFormat.text
-    /// The conditions as they were given, of which a job is made.
+    /// The conditions as they were given, which identify the job.
     var conditions: [String] = []
 
     static let table = OptionTable<Self>(
@@ -34,7 +34,7 @@ struct ReplayOptions {
             "Exit codes: 0 all that matched was asked for again, or left out as expired or repeated; 1 some was not, or it was stopped: the same command goes on;\n64 wrong usage, 78 wrong configuration."
     )
 
-    /// An option that is a condition, and so part of what the job is.
+    /// An option that is a condition, and so identifies the job.
     private static func condition(
         _ name: String, _ value: String, _ help: String,
         _ apply: @escaping @Sendable (inout Self, String) throws(UsageError) -> Void
@@ -71,10 +71,7 @@ struct ReplayOptions {
             "request", "PLACE",
             "A request: TOPIC/PARTITION/OFFSET, or TOPIC/PARTITION/OFFSET/INDEX for one notification of an envelope."
         ) { options, text throws(UsageError) in
-            guard let place = ReplaySelection.Place(text) else {
-                throw UsageError("expected TOPIC/PARTITION/OFFSET or TOPIC/PARTITION/OFFSET/INDEX")
-            }
-            options.selection.places.insert(place)
+            options.selection.places.insert(try parsedPlace(text))
         },
         .init("all", nil, "No condition: all that is there.") {
             $0.isAll = true
@@ -113,57 +110,49 @@ struct ReplayOptions {
         return text
     }
 
-    /// What does not fit together; `nil`: nothing.
-    func complaint(_ source: ReplaySource) -> String? {
-        if file == nil { return "needs --config FILE" }
+    /// Throws if options are missing or do not fit together.
+    func check(_ source: ReplaySource) throws {
+        if file == nil { throw UsageError("needs --config FILE") }
         let isOpen = selection == ReplaySelection() && since == nil && until == nil
         if isOpen, !isAll {
-            return source == .results
-                ? "say what: --reason, --outcome, --app, --since, --until or --request; or --all, for all that was not accepted"
-                : "say what: --reason, --since, --until or --request; or --all"
+            throw UsageError(
+                source == .results
+                    ? "say what: --reason, --outcome, --app, --since, --until or --request; or --all, for all that was not accepted"
+                    : "say what: --reason, --since, --until or --request; or --all")
         }
-        if !isOpen, isAll { return "--all is for all: leave it out, or the other conditions" }
+        if !isOpen, isAll { throw UsageError("--all is for all: leave it out, or the other conditions") }
         if source == .deadLetters {
-            if !selection.outcomes.isEmpty { return "--outcome is for results: a dead letter has none" }
-            if !selection.apps.isEmpty { return "--app is for results: of a dead letter no app is known" }
-            if expiredToo { return "--expired is for results: dead letters are not looked into" }
+            if !selection.outcomes.isEmpty { throw UsageError("--outcome is for results: a dead letter has none") }
+            if !selection.apps.isEmpty { throw UsageError("--app is for results: a dead letter names no app") }
+            if expiredToo { throw UsageError("--expired is for results: dead letters are not looked into") }
         }
         if case .at(let since)? = since, case .at(let until)? = until, since >= until {
-            return "--until must be later than --since"
+            throw UsageError("--until must be later than --since")
         }
-        for reason in selection.reasons.sorted() {
-            let known = ReasonCode.allCases.compactMap(\.text?.description)
-            if !known.contains(reason), let meant = known.first(where: { $0.lowercased() == reason.lowercased() }) {
-                return "there is no reason \(printable(reason)); did you mean \(meant)?"
+        for reason in selection.reasons.sorted() where !Self.appleReasons.contains(reason) {
+            if let meant = Self.appleReasons.first(where: { $0.lowercased() == reason.lowercased() }) {
+                throw UsageError("there is no reason \(printable(reason)); did you mean \(meant)?")
             }
         }
-        return nil
     }
 
-    /// The same, of a configuration.
-    func complaint(_ configuration: WorkerConfiguration) -> String? {
-        guard let target, let output = configuration.outputTopics.first(where: { $0.name == target }) else {
-            return nil
-        }
-        return "--to: the worker writes topic \(target) itself (\(output.path)), and it takes no requests"
+    func check(_ configuration: WorkerConfiguration) throws {
+        guard let output = configuration.outputTopics.first(where: { $0.name == target }) else { return }
+        throw UsageError(
+            "--to: the worker writes topic \(output.name) itself (\(output.path)), and it takes no requests")
     }
 
-    /// What is to be said of reasons that no record has, as far as is known. They are no mistake for sure: Apple may
-    /// have new ones, and so may a later version.
+    private static let appleReasons = ReasonCode.allCases.compactMap(\.text?.description)
+
+    /// Returns remarks on unknown reasons. They need not be mistakes: Apple may add reasons, and so may a later version.
     func hints(_ source: ReplaySource) -> [String] {
-        let letters = DeadLetterReason.allCases.map(\.text.description) + ReducedRecord.outputReasons
-        let apples = ReasonCode.allCases.compactMap(\.text?.description)
-        let (known, others) = source == .results ? (apples, letters) : (letters, apples)
+        let known =
+            source == .results
+            ? Self.appleReasons : DeadLetterReason.allCases.map(\.text.description) + ReducedRecord.outputReasons
         let things = source == .results ? "results" : "dead letters"
-        return selection.reasons.sorted().compactMap { reason in
-            if known.contains(reason) { return nil }
-            let word = printable(reason)
-            if others.contains(reason) {
-                return
-                    "\(word) is a reason of \(source == .results ? "dead letters" : "results"), and no \(things) have it"
-            }
+        return selection.reasons.subtracting(known).sorted().map { reason in
             let meant = nearest(to: reason, among: known).map { "; did you mean \($0)?" } ?? ""
-            return "no \(things) are known to have the reason \(word)\(meant)"
+            return "no \(things) are known to have the reason \(printable(reason))\(meant)"
         }
     }
 

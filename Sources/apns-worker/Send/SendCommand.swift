@@ -1,53 +1,21 @@
 import Configuration
-import Glibc
+import JSON
 import Kafka
 import PushRecords
+import Worker
 
 /// `apns-worker send`.
-func send(_ arguments: [String]) -> ExitCode {
-    switch parsed(SendOptions.table, arguments, SendOptions(), complaint: { $0.complaint }) {
-    case .failure(let exit): return exit.code
-    case .success(let options):
-        guard let token = options.token else { return .wrongUsage }
-        do throws(CommandFailure) {
-            let notification = try options.notification()
-            let record = try checkedRecord(of: notification, to: token)
-            switch options.via {
-            case .kafka:
-                switch loaded(options.file ?? "") {
-                case .failure(let exit): return exit.code
-                case .success(let (configuration, cluster)):
-                    return sendViaKafka(record, configuration, cluster, options)
-                }
-            case .direct:
-                switch checked({ () throws(ConfigurationError) in
-                    try options.flags.loaded(options.file, options.environment)
-                }) {
-                case .failure(let exit): return exit.code
-                case .success(let loaded): return sendDirectly(record, loaded.configuration, options)
-                }
-            }
-        } catch {
-            complain("apns-worker send: \(error)")
-            return .failed
-        }
-    }
-}
-
-/// The request's record; throws what a worker would refuse.
-private func checkedRecord(
-    of notification: PushNotification<RawPayload>, to token: DeviceToken
-) throws(CommandFailure) -> RequestRecord {
-    do throws(RequestError) {
-        return try notification.payloadRecord(to: token)
-    } catch {
-        throw CommandFailure(error.description)
-    }
+func send(_ arguments: [String]) throws -> ExitCode {
+    let options = try parsed(SendOptions.table, arguments, SendOptions())
+    let token = try options.checkedToken()
+    let record = try options.notification().payloadRecord(to: token)
+    return options.via == .kafka
+        ? try sendViaKafka(record, token, options) : try sendDirectly(record, token, options)
 }
 
 extension SendOptions {
-    /// The notification that the options ask for. Throws when the payload cannot be read, or is none.
-    func notification() throws(CommandFailure) -> PushNotification<RawPayload> {
+    /// Returns the notification; throws when the payload cannot be read, or is none.
+    fileprivate func notification() throws -> PushNotification<RawPayload> {
         var notification = PushNotification(
             json: try payloadBytes(), pushType: pushType, topic: topic.map { .exactly($0) })
         notification.app = app
@@ -55,30 +23,70 @@ extension SendOptions {
         notification.priority = priority
         notification.expiration = expiration
         notification.notBefore = notBefore
-        for (header, text) in texts { notification[header] = text }
+        notification.collapseID = collapseID
         notification.apnsID = id
         return notification
     }
 
-    private func payloadBytes() throws(CommandFailure) -> [UInt8] {
-        guard let payload else {
-            do throws(RequestError) {
-                return try AlertPayload(title: title, body: alert).json()
-            } catch {
-                throw CommandFailure(error.description)
-            }
-        }
+    private func payloadBytes() throws -> [UInt8] {
+        guard let payload else { return try AlertPayload(title: title, body: alert).json() }
         guard payload == "-" || payload.hasPrefix("@") else { return Array(payload.utf8) }
         do throws(FileError) {
             let limit = Deadline(after: deadline)
             var bytes = try readFile(payload == "-" ? "/dev/stdin" : String(payload.dropFirst())) {
-                limit.awaits(POLLIN, of: $0)
+                limit.awaitInput(of: $0)
             }
-            // What an editor or `echo` put behind it.
+            // Editors and `echo` end a file with a newline.
             while let last = bytes.last, last == 0x0A || last == 0x0D { bytes.removeLast() }
             return bytes
         } catch {
             throw CommandFailure("--payload: \(error)")
         }
+    }
+}
+
+/// Sends the notification to APNs without Kafka, and prints the answer.
+private func sendDirectly(_ record: RequestRecord, _ token: DeviceToken, _ options: SendOptions) throws -> ExitCode {
+    let configuration = try options.flags.load(options.file, options.environment)
+    try startKeyLog(options.keyLog)
+    let answer = try DirectSend.run(
+        record, with: configuration, timeoutNs: options.deadline.nanoseconds,
+        onDelay: { complain("apns-worker send: \($0)") })
+    switch options.format {
+    case .json: say(answer.json(token.hex) + "\n")
+    case .text:
+        say(answer.line(about: token.hex, of: nil) + "\n")
+        if let advice = answer.advice { complain("apns-worker send: \(advice)") }
+    }
+    return answer.outcome == .accepted ? .fine : .failed
+}
+
+extension DirectSend.Answer: SendOutcome {
+    var attempts: Int { sentAtMs == nil ? 0 : 1 }
+    var inDoubt: Int { 0 }
+
+    /// The members of a result except `request`, and the advice.
+    fileprivate func json(_ token: String) -> String {
+        var json = JSONWriter()
+        json.beginObject()
+        json.member("outcome", outcome.rawValue)
+        if let status { json.member("status", status) }
+        if let reason { json.member("reason", reason.rawValue) }
+        if let detail { json.member("detail", detail) }
+        if let unregisteredAtMs { json.member("unregistered_at_ms", unregisteredAtMs) }
+        if let apnsID { json.member("apns_id", apnsID.description) }
+        if let apnsUniqueID { json.member("apns_unique_id", apnsUniqueID) }
+        json.member("device_token", token)
+        if let apnsTopic { json.member("apns_topic", apnsTopic) }
+        if let app { json.member("app", app) }
+        if let environment { json.member("environment", environment.text) }
+        json.member("attempts", attempts)
+        json.member("in_doubt", inDoubt)
+        json.member("requested_at_ms", requestedAtMs)
+        if let sentAtMs { json.member("sent_at_ms", sentAtMs) }
+        json.member("settled_at_ms", settledAtMs)
+        if let advice { json.member("advice", advice) }
+        json.endObject()
+        return json.text
     }
 }

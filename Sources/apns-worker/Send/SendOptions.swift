@@ -2,7 +2,7 @@ import Configuration
 import EventLoop
 import PushRecords
 
-/// What the options of `send` say.
+/// The options of `send`.
 struct SendOptions {
     enum Via: String, CaseIterable {
         case kafka, direct
@@ -21,7 +21,7 @@ struct SendOptions {
     var priority: PushPriority?
     var expiration = PushExpiration.appleDefault
     var notBefore: UnixTime?
-    var texts: [TextHeader: String] = [:]
+    var collapseID: String?
     var id: NotificationUUID?
     var environment: PushEnvironment?
     var requests: String?
@@ -37,8 +37,8 @@ struct SendOptions {
             "--direct --key-file FILE --key-id ID --team-id ID --bundle-id ID --token HEX --alert TEXT [OPTIONS]",
         ],
         about: [
-            "Sends one notification and says what became of it. Through Kafka, as any producer would, it asks a running worker for it and waits for its result; with --direct it sends it to APNs itself, with the app's credential, and nothing is published; flags can take the place of the configuration then. A refusal is explained."
-        ], options: options + textOptions + moreOptions + appOptions,
+            "Sends one notification and prints what became of it. Through Kafka, as any producer would, it writes a request for a running worker and waits for its result. With --direct it sends it to APNs itself, with the app's credential, and nothing is published; flags can take the place of the configuration then. A refusal is explained."
+        ], options: options + moreOptions + AppFlags.options.map { $0.within(\.flags) },
         notes:
             "Exit codes: 0 accepted, or put off until --not-before, 1 anything else (no result before the deadline too), 64 wrong usage, 78 wrong configuration."
     )
@@ -55,10 +55,8 @@ struct SendOptions {
         .init("payload", "p", value: "JSON", to: \.payload, "The payload; @FILE reads a file, - standard input."),
         .init("alert", "a", value: "TEXT", "Instead of a payload: an alert with this body.") { $0.alert = $1 },
         .init("title", value: "TEXT", "Its title.") { $0.title = $1 },
-        .init("topic", value: "NAME", "apns-topic; default: the app's when it has one bundle id.") {
-            $0.topic = $1
-        },
-        .init("app", value: "NAME", "An app of the configuration, where the topic does not tell.") { $0.app = $1 },
+        .init("topic", value: "NAME", to: \.topic, "apns-topic; default: the app's when it has one bundle id."),
+        .init("app", value: "NAME", to: \.app, "An app of the configuration, where the topic does not tell."),
         .init(
             "environment", value: "NAME", to: \.environment, parsedEnvironment,
             "production or development, where an app is configured for both; with --key-file, default production."),
@@ -70,38 +68,26 @@ struct SendOptions {
             options.pushType = type
         },
         .init("priority", value: "N", "apns-priority: 10, 5 or 1.") { options, text throws(UsageError) in
-            guard let priority = UInt8(text).flatMap({ PushPriority(rawValue: $0) }) else {
-                throw UsageError("expected 10, 5 or 1")
-            }
-            options.priority = priority
+            options.priority = UInt8(text).flatMap { PushPriority(rawValue: $0) }
+            if options.priority == nil { throw UsageError("expected 10, 5 or 1") }
         },
         .init(
-            "expiration", value: "TIME",
-            "apns-expiration: a duration from now such as 1h, seconds since 1970, or 0 for now or never."
-        ) { options, text throws(UsageError) in options.expiration = try expiration(text) },
+            "expiration", value: "TIME", to: \.expiration, parsedExpiration,
+            "apns-expiration: a duration from now such as 1h, seconds since 1970, or 0 for now or never."),
         .init(
-            "not-before", value: "TIME",
+            "not-before", value: "TIME", to: \.notBefore, parsedNotBefore,
             "push-not-before: a delay such as 90s or 2h, or seconds since 1970. Until then the request waits in a retry topic; what lies beyond the deadline is not waited for."
-        ) { options, text throws(UsageError) in options.notBefore = try notBefore(text) },
+        ),
     ]
 
     /// Apple's words, with commas between them.
     private static let pushTypes = PushType.allCases.map(\.text.description).joined(separator: ", ")
 
-    /// One for each text header: `collapse-id`.
-    private static let textOptions: [OptionTable<Self>.Option] = TextHeader.allCases.map { header in
-        let name = header.row.name.description
-        return .init(String(name.dropFirst("apns-".count)), value: header.row.placeholder.description, "\(name).") {
-            $0.texts[header] = $1
-        }
-    }
-
     private static let moreOptions: [OptionTable<Self>.Option] = [
-        .init("apns-id", value: "UUID", "apns-id; default: derived from the request's place (--direct: random).") {
-            options, text throws(UsageError) in
-            guard let id = NotificationUUID(text: text) else { throw UsageError("expected a UUID") }
-            options.id = id
-        },
+        .init("collapse-id", value: "ID", to: \.collapseID, "apns-collapse-id."),
+        .init(
+            "apns-id", value: "UUID", to: \.id, parsedUUID,
+            "apns-id; default: derived from the request's place (--direct: random)."),
         .init("via", value: "WAY", choice: \.via, "kafka (default) or direct."),
         .init("direct", nil, "Straight to APNs, without Kafka and without a worker; the same as --via direct.") {
             $0.via = .direct
@@ -120,62 +106,52 @@ struct SendOptions {
         ),
     ]
 
-    private static let appOptions = (AppFlags.keyOptions + [AppFlags.bundleIDOption] + AppFlags.serverOptions).map {
-        $0.within(\Self.flags)
-    }
-
-    private static func expiration(_ text: String) throws(UsageError) -> PushExpiration {
+    private static func parsedExpiration(_ text: String) throws(UsageError) -> PushExpiration {
         if text == "0" { return .nowOrNever }
         if let seconds = Int64(text) { return .at(secondsSinceEpoch: seconds) }
-        do throws(UsageError) {
-            return .at(
-                secondsSinceEpoch: LoopTime.read().wallMs / 1_000 + (try OptionValue.duration(text)).components.seconds)
-        } catch {
+        guard let duration = try? OptionValue.duration(text) else {
             throw UsageError("expected a duration such as 1h, seconds since 1970, or 0 for now or never")
         }
+        return .at(secondsSinceEpoch: LoopTime.read().wallMs / 1_000 + duration.components.seconds)
     }
 
-    private static func notBefore(_ text: String) throws(UsageError) -> UnixTime {
+    private static func parsedNotBefore(_ text: String) throws(UsageError) -> UnixTime {
         let expected = "expected a delay such as 90s, or seconds since 1970"
         if let seconds = Int64(text) {
-            // A delay that lacks its unit would be sent at once.
-            if 1..<earliestTime ~= seconds { throw UsageError("\(expected); did you mean \(seconds)s?") }
+            // A time before September 2001 is a delay that lacks its unit, and would be sent at once.
+            if 1..<1_000_000_000 ~= seconds { throw UsageError("\(expected); did you mean \(seconds)s?") }
             return UnixTime(secondsSinceEpoch: seconds)
         }
-        do throws(UsageError) {
-            // Rounded up: not before the whole delay is over.
-            let dueMs = LoopTime.read().wallMs + (try OptionValue.duration(text)).milliseconds
-            return UnixTime(secondsSinceEpoch: (dueMs + 999) / 1_000)
-        } catch {
-            throw UsageError(expected)
-        }
+        guard let delay = try? OptionValue.duration(text) else { throw UsageError(expected) }
+        // Rounded up: not before the whole delay is over.
+        return UnixTime(secondsSinceEpoch: (LoopTime.read().wallMs + delay.milliseconds + 999) / 1_000)
     }
 
-    /// September 2001. An earlier time is a mistake.
-    private static let earliestTime: Int64 = 1_000_000_000
-
-    /// When the notification is sent, in milliseconds since 1970. `nil` is at once.
-    var notBeforeMs: Int64? {
-        notBefore.map { $0.secondsSinceEpoch.multipliedReportingOverflow(by: 1_000) }
-            .map { $0.overflow ? .max : $0.partialValue }
-    }
-
-    /// What is missing or does not fit together, if anything.
-    var complaint: String? {
-        if file != nil, flags != AppFlags() { return "give either --config or the flags for one app, not both" }
+    /// Returns the device token; throws if an option is missing or does not fit.
+    func checkedToken() throws -> DeviceToken {
+        let hasFlags = flags != AppFlags()
+        if file != nil, hasFlags { throw UsageError("give either --config or the flags for one app, not both") }
         if file == nil, via == .kafka {
-            return flags == AppFlags()
-                ? "needs --config FILE" : "needs --config FILE, or --direct: a key alone reaches no Kafka"
+            throw UsageError("needs --config FILE" + (hasFlags ? ", or --direct: a key alone reaches no Kafka" : ""))
         }
-        if file == nil, flags == AppFlags() {
-            return "needs --config FILE, or --key-file, --key-id, --team-id and --bundle-id"
+        if file == nil, !hasFlags {
+            throw UsageError("needs --config FILE, or --key-file, --key-id, --team-id and --bundle-id")
         }
-        if token == nil { return "needs --token HEX" }
-        if payload == nil, alert == nil, title == nil { return "needs --alert TEXT or --payload JSON" }
-        if payload != nil, alert != nil || title != nil { return "give either --payload, or --alert and --title" }
-        if via == .direct, requests != nil { return "--request-topic is for --via kafka" }
-        if via == .direct, notBefore != nil { return "--not-before is for --via kafka: --direct sends at once" }
-        if via == .kafka, keyLog != nil { return "--keylog is for --direct; for the worker, give it to run" }
-        return nil
+        guard let token else { throw UsageError("needs --token HEX") }
+        let hasAlert = alert != nil || title != nil
+        if payload == nil, !hasAlert { throw UsageError("needs --alert TEXT or --payload JSON") }
+        if payload != nil, hasAlert { throw UsageError("give either --payload, or --alert and --title") }
+        if via == .direct, requests != nil { throw UsageError("--request-topic is for --via kafka") }
+        if via == .direct, notBefore != nil {
+            throw UsageError("--not-before is for --via kafka: --direct sends at once")
+        }
+        if via == .kafka, keyLog != nil { throw UsageError("--keylog is for --direct; for the worker, give it to run") }
+        return token
     }
+}
+
+/// Reads an `apns-id`.
+func parsedUUID(_ text: String) throws(UsageError) -> NotificationUUID {
+    guard let id = NotificationUUID(text: text) else { throw UsageError("expected a UUID") }
+    return id
 }

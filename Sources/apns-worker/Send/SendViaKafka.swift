@@ -7,88 +7,85 @@ import PushRecords
 import Replay
 import Worker
 
-/// Asks a worker for the notification, as any producer would, and waits for its result.
-func sendViaKafka(
-    _ record: RequestRecord, _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, _ options: SendOptions
-) -> ExitCode {
+/// Writes a request for a worker, as any producer would, and waits for its result.
+func sendViaKafka(_ record: RequestRecord, _ token: DeviceToken, _ options: SendOptions) throws -> ExitCode {
+    let (configuration, cluster) = try loaded(options.file)
     guard configuration.results.publish == .all else {
-        complain(
-            "apns-worker send: results.publish is failures, so an accepted notification would have no result to wait for; use --direct"
-        )
-        return .wrongConfiguration
+        throw Exit(
+            code: .wrongConfiguration,
+            lines: [
+                "apns-worker send: results.publish is failures, so an accepted notification would have no result to wait for; use --direct"
+            ])
     }
-    guard let requests = options.requests ?? configuration.requestTopics.first(where: { !$0.isPattern })?.name else {
-        complain("apns-worker send: requests.topics has patterns only; say --request-topic NAME")
-        return .wrongUsage
+    guard let topic = options.requests ?? configuration.requestTopics.first(where: { !$0.isPattern })?.name else {
+        throw UsageError("requests.topics has patterns only; say --request-topic NAME")
     }
-    do throws(CommandFailure) {
-        let deadline = Deadline(after: options.deadline)
-        // First, so that the result cannot have come before.
-        let results = try TopicReader(
-            cluster, topic: configuration.results.topic, BrokerWait(cluster, until: deadline))
-        try results.start(at: .end)
-        let sentMs = LoopTime.read().wallMs
-        let request = try produce(record, to: requests, cluster, until: deadline)
-        let key = options.token.map { Array($0.hex.utf8) }
-        if let dueMs = options.notBeforeMs, dueMs > sentMs + options.deadline.milliseconds {
-            let later = ScheduledRequest(
-                request: request, key: key, dueMs: dueMs, sentMs: sentMs, configuration: configuration, cluster: cluster
-            )
-            return try later.follow(results, options, until: deadline)
-        }
-        guard let value = try results.result(of: request, key: key, until: deadline) else {
-            let (place, unread) = PutOff.find(request, sentMs: sentMs, configuration, cluster)
-            complain(
-                "apns-worker send: no result of \(request) within \(options.deadline.components.seconds) s; "
-                    + (place.map { "\($0.text); its result will come:" } ?? "is a worker running? It may still come:")
-                    + " \(resultCommand(of: request, options))")
-            for line in unread { complain(line) }
-            for line in WorkerPage.lines(of: configuration) { complain("apns-worker send: \(line)") }
-            return .failed
-        }
-        return try report(value, configuration, options.format)
-    } catch {
-        complain("apns-worker send: \(error)")
-        return .failed
-    }
-}
-
-/// The command that finds the request's result.
-func resultCommand(of request: DeliveryResult.Request, _ options: SendOptions) -> String {
+    let deadline = Deadline(after: options.deadline)
+    let wait = BrokerWait(cluster, until: deadline)
+    // Reading starts first, so that the result cannot have come before.
+    let results = try TopicReader(cluster, topic: configuration.results.topic, wait)
+    try results.start(at: .end)
+    _ = try wait.partitions(of: topic, from: results.client) { Denial.writing([$0], $1) }
+    let sentMs = LoopTime.read().wallMs
+    let request = try produce(record, to: topic, cluster, until: deadline)
     let id = options.id ?? derivedID(request.topic, request.partition, request.offset, 0)
-    return "apns-worker tail results --config \(shellWord(options.file ?? "FILE")) --apns-id \(id)"
-}
-
-/// A word as a shell takes it.
-private func shellWord(_ text: String) -> String {
-    let isPlain = text.utf8.allSatisfy { byte in
-        byte >= 0x80 || "/._-+=:@%".utf8.contains(byte) || Unicode.Scalar(byte).properties.isAlphabetic
-            || (0x30...0x39).contains(byte)
-    }
-    return isPlain && !text.isEmpty
-        ? text : "'\(text.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''"))'"
-}
-
-/// Prints a result; whether it was accepted.
-func report(
-    _ value: [UInt8], _ configuration: WorkerConfiguration, _ format: OutputFormat
-) throws(CommandFailure) -> ExitCode {
-    do throws(RecordError) {
-        let result = try DeliveryResult(json: value)
-        let advice = advice(on: result, configuration)
-        switch format {
-        case .json: say(withAdvice(value, advice) + "\n")
-        case .text:
-            say(result.line + "\n")
-            if let advice { complain("apns-worker send: \(advice)") }
+    let command = "apns-worker tail results --config \(shellWord(options.file ?? "")) --apns-id \(id)"
+    // A notification that is due after the deadline is followed until a worker has put it off.
+    let dueMs = options.notBefore.map { $0.secondsSinceEpoch.multipliedReportingOverflow(by: 1_000) }
+        .map { $0.overflow ? .max : $0.partialValue }
+    let isLater = dueMs ?? 0 > sentMs + options.deadline.milliseconds
+    var place: PutOff?
+    var unread: [String] = []
+    repeat {
+        let turn = isLater ? Deadline(after: .seconds(1)) : deadline
+        if let value = try results.result(of: request, key: Array(token.hex.utf8), until: turn) {
+            return try report(value, configuration, options.format)
         }
-        return result.outcome == .accepted ? .fine : .failed
-    } catch {
-        throw CommandFailure("the result cannot be read: \(error)")
-    }
+        (place, unread) = PutOff.find(request, sentMs: sentMs, configuration, cluster)
+        if isLater, let place, let dueMs, place.isScheduled {
+            let due = Timestamp(wallMs: dueMs).text
+            switch options.format {
+            case .text: say("\(request) waits in \(place.topic), to be sent at \(due); its result: \(command)\n")
+            case .json: say(place.json(of: request, dueMs: dueMs) + "\n")
+            }
+            return .fine
+        }
+    } while place == nil && !deadline.hasPassed
+    complain(
+        "apns-worker send: no result of \(request) within \(options.deadline.components.seconds) s; "
+            + (place.map { "\($0.text); its result will come:" } ?? "is a worker running? It may still come:")
+            + " \(command)")
+    for line in unread + workerProblems(configuration) { complain("apns-worker send: \(line)") }
+    return .failed
 }
 
-/// What the worker itself refused or gave up says why in its detail.
+/// Returns a word as a shell takes it.
+private func shellWord(_ text: String) -> String {
+    text.wholeMatch(of: /[A-Za-z0-9\/._+=:@%-]+/) == nil ? "'\(text.replacing("'", with: #"'\''"#))'" : text
+}
+
+/// Prints a result, and for a refusal what it means.
+private func report(
+    _ value: [UInt8], _ configuration: WorkerConfiguration, _ format: OutputFormat
+) throws -> ExitCode {
+    let result = try DeliveryResult(json: value)
+    let advice = advice(on: result, configuration)
+    switch format {
+    case .json:
+        // The result as it was published, with the advice as its last member.
+        let text = String(decoding: value, as: UTF8.self)
+        var json = JSONWriter()
+        json.value(advice ?? "")
+        let end = text.lastIndex(of: "}") ?? text.endIndex
+        say((advice == nil ? text : text[..<end] + ",\"advice\":\(json.text)}") + "\n")
+    case .text:
+        say(result.line + "\n")
+        if let advice { complain("apns-worker send: \(advice)") }
+    }
+    return result.outcome == .accepted ? .fine : .failed
+}
+
+/// Returns the meaning of Apple's refusal. The detail of other results explains them.
 private func advice(on result: DeliveryResult, _ configuration: WorkerConfiguration) -> String? {
     switch result.outcome {
     case .accepted, .invalid, .expired: return nil
@@ -102,78 +99,49 @@ private func advice(on result: DeliveryResult, _ configuration: WorkerConfigurat
         isOtherTried: configuration.apps.contains { $0.otherEnvironment == app.name })
 }
 
-/// The result as it was published, with the advice as its last member.
-private func withAdvice(_ result: [UInt8], _ advice: String?) -> String {
-    let text = String(decoding: result, as: UTF8.self)
-    guard let advice, let end = text.lastIndex(of: "}") else { return text }
-    var json = JSONWriter()
-    json.value(advice)
-    return text[..<end] + ",\"advice\":\(json.text)}"
-}
-
 /// Produces the record, and returns where it was written.
 private func produce(
     _ record: RequestRecord, to topic: String, _ cluster: ClusterSettings, until deadline: Deadline
-) throws(CommandFailure) -> DeliveryResult.Request {
-    func failure(_ error: KafkaError) -> CommandFailure {
-        CommandFailure(Denial.writing([topic], error.code) ?? "\(topic): \(error)")
-    }
-    let client: OffsetReader
-    let producer: Producer
-    do throws(KafkaError) {
-        client = try OffsetReader(cluster, fetchKilobytes: 64)
-        producer = try Producer(ProducerSettings(cluster: cluster))
-    } catch {
-        throw failure(error)
-    }
-    _ = try BrokerWait(cluster, until: deadline).partitions(of: topic, from: client) { Denial.writing([$0], $1) }
-    do throws(KafkaError) {
-        let owned = OwnedRecord(
-            key: record.key, value: record.value,
-            headers: record.headers.map { OwnedRecord.Header(Array($0.name.utf8), $0.value) })
-        let code = producer.produce(owned, to: try producer.topic(topic))
-        guard code == .none else { throw KafkaError(code) }
-        var written: DeliveryResult.Request?
-        var failure: KafkaError?
-        var trouble = ""
-        while written == nil, failure == nil, !deadline.hasPassed {
-            producer.serve(timeoutMs: deadline.leftMs(atMost: 200)) { report in
-                if report.code == .none {
-                    written = DeliveryResult.Request(
-                        topic: topic, partition: report.partition, offset: report.offset, index: 0)
-                } else {
-                    failure = KafkaError(report.code)
-                }
-            } event: { event in
-                switch event {
-                case .fatal(let error): failure = error
-                case .error(let error): trouble = ": \(error.text)"
-                case .log, .statistics: break
-                }
+) throws -> DeliveryResult.Request {
+    let producer = try Producer(ProducerSettings(cluster: cluster))
+    let owned = OwnedRecord(
+        key: record.key, value: record.value,
+        headers: record.headers.map { OwnedRecord.Header(Array($0.name.utf8), $0.value) })
+    var code = producer.produce(owned, to: try producer.topic(topic))
+    var written: DeliveryResult.Request?
+    var trouble = ""
+    while written == nil, code == .none, !deadline.hasPassed {
+        producer.serve(timeoutMs: deadline.leftMs(atMost: 200)) { report in
+            code = report.code
+            written = .init(topic: topic, partition: report.partition, offset: report.offset, index: 0)
+        } event: { event in
+            switch event {
+            case .fatal(let error): code = error.code
+            case .error(let error): trouble = ": \(error.text)"
+            case .log, .statistics: break
             }
         }
-        guard let written else {
-            throw failure ?? KafkaError(.timedOut, "the request was not acknowledged in time\(trouble)")
-        }
-        return written
-    } catch {
-        throw failure(error)
     }
+    guard code == .none else {
+        throw CommandFailure(Denial.writing([topic], code) ?? "\(topic): \(KafkaError(code))")
+    }
+    guard let written else { throw CommandFailure("\(topic): the request was not acknowledged in time\(trouble)") }
+    return written
 }
 
 extension TopicReader {
-    /// Returns the value of the request's result; `nil` if it did not come in time. Reports after five seconds that it
-    /// is waited for: a gateway's silence takes two.
-    func result(
-        of request: DeliveryResult.Request, key: [UInt8]?, until deadline: Deadline
-    ) throws(CommandFailure) -> [UInt8]? {
+    /// Returns the value of the request's result, or `nil` if it did not come in time. Reports after five seconds that
+    /// it is waited for: a gateway's silence takes two.
+    fileprivate func result(
+        of request: DeliveryResult.Request, key: [UInt8], until deadline: Deadline
+    ) throws -> [UInt8]? {
         var notice: Deadline? = Deadline(after: .seconds(5))
         var found: [UInt8]?
         while found == nil, !deadline.hasPassed {
             try followTopic()
             try read(timeoutMs: deadline.leftMs(atMost: 200)) { _, message in
-                // Results have their device's token as the key: others need not be parsed.
-                guard message.key.elementsEqual(key ?? []), let result = try? DeliveryResult(json: message.value),
+                // A result's key is its device token: others need not be parsed.
+                guard message.key.elementsEqual(key), let result = try? DeliveryResult(json: message.value),
                     result.request.description == request.description
                 else { return true }
                 found = Array(message.value)

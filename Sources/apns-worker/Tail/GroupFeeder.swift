@@ -1,18 +1,9 @@
+import Glibc
 import Kafka
 import PushRecords
 
-/// How much a command gets.
-struct BatchLimits {
-    /// The most records at a time.
-    var records: Int
-    /// The most bytes at a time; one record may be larger.
-    var bytes = 1 << 20
-    /// The most records in all.
-    var total: Int
-}
-
-/// Reads a topic as a member of a group and hands its records to a command, one batch after the other: what the command
-/// took is committed, what it did not take is handed over again. One thread.
+/// Reads a topic as a member of a group and hands its records to a command, one batch after the other. Commits the
+/// batches that the command took, and hands the others over again. One thread.
 ///
 /// A crash between the command's end and the commit hands a batch over once more, so the command must bear that.
 final class GroupFeeder {
@@ -23,6 +14,10 @@ final class GroupFeeder {
         var ends: [TopicPartition: Int64] = [:]
     }
 
+    private enum Revocation {
+        case requested, lost
+    }
+
     private let kind: TailKind
     private let topic: String
     private let group: String
@@ -30,169 +25,148 @@ final class GroupFeeder {
     private let starts: [TopicPartition: Int64]
     private let consumer: Consumer
     private var queues: [PartitionQueue] = []
-    /// A revocation that waits for the command to end, and whether the partitions are lost already.
-    private var revocation: (isPending: Bool, isLost: Bool) = (false, false)
+    /// A revocation that waits for the command to end.
+    private var revocation: Revocation?
     private var batch = Batch()
-    private var handedOver = 0
-    /// How often the command has failed since it last took something.
-    private var refusals = 0
+    /// The records that the command took.
+    private var taken = 0
     private var commits: UInt64 = 0
-    private var answered: UInt64 = 0
+    /// The answer to the last commit.
+    private var commitReply: KafkaCode?
     /// The last commit was refused or not answered, so that its records may come again.
     private var isInDoubt = false
     private let troubles = Troubles()
     private var failure: CommandFailure?
 
+    /// The most bytes at a time; one record may be larger.
+    private static let byteLimit = 1 << 20
+
     init(
         _ kind: TailKind, _ cluster: ClusterSettings, topic: String, group: String, from start: ReadingStart,
         until deadline: Deadline
-    ) throws(CommandFailure) {
+    ) throws {
         self.kind = kind
         self.topic = topic
         self.group = group
         starts = try TopicReader(cluster, topic: topic, BrokerWait(cluster, until: deadline)).starts(at: start)
-        do throws(KafkaError) {
-            consumer = try Consumer(ConsumerSettings(cluster: cluster, role: .requests, groupID: group))
-            // A name that begins with ^ would be a pattern, and no topic has such a name.
-            try consumer.subscribe(to: [topic])
-        } catch {
-            throw CommandFailure("\(topic): \(error)")
-        }
+        consumer = try Consumer(ConsumerSettings(cluster: cluster, role: .requests, groupID: group))
+        // A name that begins with ^ would be a pattern, and no topic has such a name.
+        try consumer.subscribe(to: [topic])
     }
 
-    /// Runs until the deadline, the limit or a signal, leaves the group, and returns whether all that was handed over
-    /// is committed. A signal leaves the command time to end, and what it took is committed; at the deadline, or a
-    /// second signal, the command is ended, and nothing is committed.
+    /// Runs until the deadline, the total or a signal, leaves the group, and returns whether everything that was handed
+    /// over is committed. After a signal the command may end, and its batch is committed. At the deadline, or after a
+    /// second signal, the command is ended, and its batch is not committed.
     func run(
-        _ command: String, _ limits: BatchLimits, until deadline: Deadline, _ signals: borrowing StopSignals
-    ) throws(CommandFailure) -> Bool {
+        _ command: String, batch limit: Int, total: Int, until deadline: Deadline, _ signals: borrowing StopSignals
+    ) throws -> Bool {
         var pauseMs: Int64 = 1_000
         var isStopping = false
-        while !isStopping, handedOver < limits.total {
-            serve(timeoutMs: batch.records == 0 ? 100 : 0)
-            if let failure { throw failure }
-            isStopping = signals.came(withinMs: 0) || deadline.hasPassed
-            guard !isStopping, fill(limits) else { continue }
-            let problem = try hand(to: command, deadline, signals, &isStopping)
-            guard let problem else {
-                handedOver += batch.records
-                (refusals, pauseMs) = (0, 1_000)
-                commit()
-                settleRevocation()
-                continue
+        while !isStopping, taken < total {
+            try serve(timeoutMs: 100)
+            isStopping = signals.take() || deadline.hasPassed
+            guard !isStopping, fill(min(limit, total - taken)) else { continue }
+            if let problem = try hand(to: command, deadline, signals, &isStopping) {
+                let fate = isStopping ? "not committed" : "handed over again in \(pauseMs / 1_000) s"
+                complain("the command \(problem); its \(batch.records) records are \(fate)")
+                isStopping = try wait(pauseMs, deadline, signals) || isStopping
+                pauseMs = min(2 * pauseMs, 30_000)
+                // Records that are not committed belong to the next owner.
+                if revocation != nil { batch = Batch() }
+            } else {
+                taken += batch.records
+                pauseMs = 1_000
+                try commit()
             }
-            refusals += 1
-            let fate = isStopping ? "not committed" : "handed over again in \(pauseMs / 1_000) s"
-            complain("the command \(problem); its \(batch.records) records are \(fate)")
-            isStopping = wait(pauseMs, deadline, signals) || isStopping
-            pauseMs = min(2 * pauseMs, 30_000)
-            // What is not committed belongs to the next owner.
-            if revocation.isPending { batch = Batch() }
-            settleRevocation()
+            try settleRevocation()
         }
-        let (left, refused) = (batch.records, refusals)
+        let left = batch.records
         leave()
-        var isComplete = !isInDoubt
-        if left > 0, refused > 0 {
-            let times = refused == 1 ? "once" : "\(refused) times in a row"
-            complain("apns-worker tail: the command failed \(times), and \(left) records were not taken before the end")
-            isComplete = false
+        if left > 0 { complain("apns-worker tail: \(left) records were not taken before the end") }
+        if total != .max, taken < total {
+            complain("apns-worker tail: \(taken) of \(total) records were taken before the end")
         }
-        if limits.total != .max, handedOver < limits.total {
-            complain("apns-worker tail: \(handedOver) of \(limits.total) records were taken before the end")
-            isComplete = false
-        }
-        return isComplete
+        return !isInDoubt && left == 0 && (total == .max || taken >= total)
     }
 
     // MARK: Batches
 
     /// Returns whether there is something to hand over. Of records without a value, or that cannot be read, only the
-    /// places are kept, which are committed with the others.
-    private func fill(_ limits: BatchLimits) -> Bool {
+    /// offsets are kept, which are committed with the others.
+    private func fill(_ limit: Int) -> Bool {
         guard batch.records == 0 else { return true }
-        let most = min(limits.records, limits.total - handedOver)
         for queue in queues {
-            queue.read(max: most) { message in
-                guard batch.records < most, batch.lines.count < limits.bytes else { return false }
-                let record = ReadRecord(message, of: queue.partition)
-                append(record)
-                batch.ends[queue.partition] = record.offset + 1
+            queue.read(max: limit) { message in
+                guard batch.records < limit, batch.lines.count < Self.byteLimit else { return false }
+                append(message, of: queue.partition)
+                batch.ends[queue.partition] = message.offset + 1
                 return true
             }
         }
         return batch.records > 0
     }
 
-    private func append(_ record: ReadRecord) {
+    private func append(_ message: borrowing Message, of partition: TopicPartition) {
         do throws(RecordError) {
-            guard let line = try kind.line(record, .json) else { return }
-            batch.lines += line.utf8
-            batch.lines.append(UInt8(ascii: "\n"))
+            guard let record = try PublishedRecord(kind, message) else { return }
+            batch.lines += (record.json + "\n").utf8
             batch.records += 1
         } catch {
-            complain("\(record.place) cannot be read and is left out: \(error)")
+            complain("\(partition)/\(message.offset) cannot be read and is left out: \(error)")
         }
     }
 
     /// Runs the command with the batch while the group is served; returns why it did not take it, or `nil` if it did.
     private func hand(
         to command: String, _ deadline: Deadline, _ signals: borrowing StopSignals, _ isStopping: inout Bool
-    ) throws(CommandFailure) -> String? {
+    ) throws -> String? {
         let process = try ShellCommand(command, input: batch.lines)
-        var cut: (why: String, grace: Deadline)?
+        var cut: (reason: String, grace: Deadline)?
         while true {
             if let ending = process.ending() {
-                // What a command took that was told to end is not known, however it ended.
-                return cut.map { "was ended \($0.why)" } ?? (ending == .exited(0) ? nil : "\(ending)")
+                // Whether a command that was ended had taken its records is not known.
+                if let cut { return "was ended \(cut.reason)" }
+                if case .failure(let problem) = ending { return problem }
+                return nil
             }
-            serve(timeoutMs: 10)
-            let isSignal = signals.came(withinMs: 0)
+            try serve(timeoutMs: 10)
+            let isSignal = signals.take()
             if cut == nil, deadline.hasPassed || isSignal && isStopping {
                 cut = (
                     deadline.hasPassed ? "at --deadline" : "by a second signal", Deadline(after: ShellCommand.grace)
                 )
-                process.terminate()
+                process.send(SIGTERM)
             }
             isStopping = isStopping || isSignal || cut != nil
-            if let cut, cut.grace.hasPassed { process.end() }
+            if let cut, cut.grace.hasPassed { process.send(SIGKILL) }
         }
     }
 
-    private func commit() {
+    /// Commits the batch, and waits up to ten seconds for the answer.
+    private func commit() throws {
         defer { batch = Batch() }
-        guard !revocation.isLost, !batch.ends.isEmpty else { return }
-        do throws(KafkaError) {
-            commits += 1
-            try consumer.commit(batch.ends.map { CommitEntry($0.key, offset: $0.value) }, tag: commits)
-        } catch {
-            answered = commits
-            isInDoubt = true
-            complain("the commit was not sent, so these records may come again: \(error)")
-        }
-    }
-
-    private func awaitCommit() {
+        guard revocation != .lost, !batch.ends.isEmpty else { return }
+        commits += 1
+        commitReply = nil
+        try consumer.commit(batch.ends.map { CommitEntry($0.key, offset: $0.value) }, tag: commits)
         let limit = Deadline(after: .seconds(10))
-        while answered < commits, !limit.hasPassed, failure == nil { serve(timeoutMs: limit.leftMs(atMost: 100)) }
-        guard answered < commits else { return }
-        answered = commits
-        isInDoubt = true
-        complain("the last commit was not acknowledged, so its records may come again")
+        while commitReply == nil, !limit.hasPassed { try serve(timeoutMs: limit.leftMs(atMost: 100)) }
+        // A commit that a rebalance refuses belongs to another member now.
+        isInDoubt = commitReply.map { $0 != .none && !$0.isRebalance } ?? true
+        if isInDoubt {
+            complain(
+                "the commit was not acknowledged, so its records may come again: \(commitReply?.text ?? "no answer")")
+        }
     }
 
     // MARK: The group
 
-    private func serve(timeoutMs: Int32) {
-        consumer.serve(timeoutMs: timeoutMs) { event in
+    private func serve(timeoutMs: Int32) throws {
+        consumer.serve(timeoutMs: batch.records == 0 ? timeoutMs : min(timeoutMs, 10)) { event in
             switch event {
             case .assigned(let partitions): assign(partitions)
-            case .revoked(_, let isLost): revocation = (true, isLost)
-            case .committed(let reply):
-                answered = reply.tag
-                // What a rebalance refuses, another member takes.
-                isInDoubt = reply.code != .none && !reply.code.isRebalance
-                if isInDoubt { complain("a commit was refused, so its records may come again: \(reply.code.text)") }
+            case .revoked(_, let isLost): revocation = isLost ? .lost : .requested
+            case .committed(let reply): if reply.tag == commits { commitReply = reply.code }
             case .client(.fatal(let error)): failure = CommandFailure("Kafka: \(error)")
             case .client(.error(let error)), .partitionFailed(_, let error):
                 if let line = denial(error.code) { failure = CommandFailure(line) } else { troubles.say(error.text) }
@@ -200,7 +174,8 @@ final class GroupFeeder {
             case .client(.log), .client(.statistics): break
             }
         }
-        if batch.records == 0 { settleRevocation() }
+        if let failure { throw failure }
+        if batch.records == 0 { try settleRevocation() }
     }
 
     private func denial(_ code: KafkaCode) -> String? {
@@ -218,30 +193,21 @@ final class GroupFeeder {
     }
 
     /// Answers a revocation that waited for the command.
-    private func settleRevocation() {
-        guard revocation.isPending else { return }
-        revocation.isPending = false
-        awaitCommit()
-        revocation.isLost = false
+    private func settleRevocation() throws {
+        guard revocation != nil else { return }
+        revocation = nil
         queues = []
         batch = Batch()
-        // The records that the command refused are another member's now.
-        refusals = 0
-        do throws(KafkaError) {
-            try consumer.unassign()
-        } catch {
-            failure = CommandFailure("\(topic): \(error)")
-        }
+        try consumer.unassign()
     }
 
-    /// Returns whether it was told to stop meanwhile.
-    private func wait(_ milliseconds: Int64, _ deadline: Deadline, _ signals: borrowing StopSignals) -> Bool {
+    /// Waits before the batch is handed over again; returns whether the command is to stop.
+    private func wait(_ milliseconds: Int64, _ deadline: Deadline, _ signals: borrowing StopSignals) throws -> Bool {
         let pause = Deadline(after: .milliseconds(milliseconds))
-        while !pause.hasPassed {
-            serve(timeoutMs: pause.leftMs(atMost: 100))
-            if signals.came(withinMs: 0) || deadline.hasPassed { return true }
-            // Another member gets the records.
-            if revocation.isPending || failure != nil { return false }
+        // A revocation ends the wait: another member gets the records.
+        while !pause.hasPassed, revocation == nil {
+            if signals.take() || deadline.hasPassed { return true }
+            try serve(timeoutMs: pause.leftMs(atMost: 100))
         }
         return false
     }
@@ -249,9 +215,8 @@ final class GroupFeeder {
     /// Leaves the group, so that other members need not wait for the session's timeout.
     private func leave() {
         batch = Batch()
-        awaitCommit()
         guard (try? consumer.startClosing()) != nil else { return }
         let limit = Deadline(after: .seconds(10))
-        while !consumer.isClosed, !limit.hasPassed { serve(timeoutMs: limit.leftMs(atMost: 100)) }
+        while !consumer.isClosed, !limit.hasPassed { try? serve(timeoutMs: limit.leftMs(atMost: 100)) }
     }
 }

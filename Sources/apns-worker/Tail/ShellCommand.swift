@@ -4,19 +4,7 @@ import Kafka
 
 /// A shell command that runs with bytes as its standard input.
 struct ShellCommand: ~Copyable {
-    enum Ending: Equatable, CustomStringConvertible {
-        case exited(Int32)
-        case killed(Int32)
-
-        var description: String {
-            switch self {
-            case .exited(let status): "exited with \(status)"
-            case .killed(let signal): "was killed by signal \(signal)"
-            }
-        }
-    }
-
-    /// How long it may take to end when it is asked to.
+    /// How long it may take to end after SIGTERM.
     static let grace = Duration.seconds(5)
 
     private let processID: pid_t
@@ -27,13 +15,8 @@ struct ShellCommand: ~Copyable {
     init(_ text: String, input: [UInt8]) throws(CommandFailure) {
         let file = linux_memory_file("batch")
         defer { if file >= 0 { close(file) } }
-        var written = 0
-        while file >= 0, written < input.count {
-            let count = input[written...].withUnsafeBytes { write(file, $0.baseAddress, $0.count) }
-            guard count > 0 else { break }
-            written += count
-        }
-        guard file >= 0, written == input.count, lseek(file, 0, SEEK_SET) == 0 else {
+        // A file in memory takes all of a write, or there is no memory.
+        guard file >= 0, write(file, input, input.count) == input.count, lseek(file, 0, SEEK_SET) == 0 else {
             throw CommandFailure("there is no memory for the command's input: \(String(cString: strerror(errno)))")
         }
         var actions = posix_spawn_file_actions_t()
@@ -43,16 +26,15 @@ struct ShellCommand: ~Copyable {
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
-        // Signals that we hold back or ignore are not the command's business.
-        var none = sigset_t()
+        // The command must not inherit the signals that this process blocks or ignores.
+        var (none, ignored) = (sigset_t(), sigset_t())
         sigemptyset(&none)
-        var ignored = sigset_t()
         sigemptyset(&ignored)
         for signal in [SIGPIPE, SIGXFSZ] { sigaddset(&ignored, signal) }
-        // A group of its own, so that what the shell started ends with it, and a terminal's Ctrl-C is ours alone.
-        posix_spawnattr_setpgroup(&attributes, 0)
         posix_spawnattr_setsigmask(&attributes, &none)
         posix_spawnattr_setsigdefault(&attributes, &ignored)
+        // A process group of its own: the shell's children end with it, and a terminal's Ctrl-C does not reach it.
+        posix_spawnattr_setpgroup(&attributes, 0)
         posix_spawnattr_setflags(
             &attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP))
         var processID: pid_t = 0
@@ -64,17 +46,21 @@ struct ShellCommand: ~Copyable {
         self.processID = processID
     }
 
-    /// How it ended; `nil`: it runs.
+    enum Ending: Equatable {
+        case success
+        case failure(String)
+    }
+
+    /// Returns how it ended, or `nil` while it runs.
     func ending() -> Ending? {
         var status: Int32 = 0
         guard waitpid(processID, &status, WNOHANG) == processID else { return nil }
+        if status == 0 { return .success }
         // wait(2): the low seven bits are the signal, the next eight the exit status.
-        return status & 0x7F == 0 ? .exited(status >> 8 & 0xFF) : .killed(status & 0x7F)
+        let signal = status & 0x7F
+        return .failure(signal == 0 ? "exited with \(status >> 8 & 0xFF)" : "was killed by signal \(signal)")
     }
 
-    /// Asks it, and what it started, to end.
-    func terminate() { kill(-processID, SIGTERM) }
-
-    /// Ends them.
-    func end() { kill(-processID, SIGKILL) }
+    /// Sends a signal to it and to the processes that it started.
+    func send(_ signal: Int32) { kill(-processID, signal) }
 }

@@ -1,14 +1,14 @@
 import Configuration
+import EventLoop
 import Kafka
-import PushRecords
 import Replay
 
-/// What `tail` follows.
+/// The topics that `tail` follows.
 enum TailKind: String, CaseIterable {
     case results, unregistered
     case deadLetters = "dead-letters"
 
-    /// Its topic in a configuration.
+    /// Returns its topic in a configuration.
     func topic(in configuration: WorkerConfiguration) -> String {
         switch self {
         case .results: configuration.results.topic
@@ -18,22 +18,16 @@ enum TailKind: String, CaseIterable {
     }
 }
 
-/// What the options of `tail` say.
+/// The options of `tail`.
 struct TailOptions {
-    /// As given; a time is an age.
-    enum From {
-        case beginning, end
-        case ago(Duration)
-    }
-
     var file: String?
     var servers: String?
     var topic: String?
-    var format: OutputFormat?
-    var from: From?
+    var format = OutputFormat.json
+    var from: ReadingStart?
     var count: Int?
     var deadline: Duration?
-    var sought: Sought?
+    var search: Search?
     var group: String?
     var command: String?
     var batch = 500
@@ -59,87 +53,91 @@ struct TailOptions {
             "bootstrap-servers", value: "LIST", to: \.servers,
             "Kafka brokers instead of a configuration, host:port with commas between."),
         .init("topic", value: "NAME", to: \.topic, "The topic instead of the configuration's."),
-        .init("format", value: "NAME", "json (default): a JSON object on each line; text: for people.") {
-            options, text throws(UsageError) in options.format = try OptionValue.choice(text)
-        },
         .init(
-            "from", value: "PLACE",
+            "format", value: "NAME", choice: \.format, "json (default): a JSON object on each line; text: for people."),
+        .init(
+            "from", value: "PLACE", to: \.from, parsedStart,
             "Where to start: beginning, end, or a duration ago such as 15m. Default: end; with --device or --group, beginning (a group goes on where it was); with --request or --apns-id, when the request was written."
-        ) { options, text throws(UsageError) in options.from = try from(text) },
-        .init("count", "n", value: "N", "End after so many records.") { options, text throws(UsageError) in
-            options.count = try OptionValue.integer(text, 1...Int.max)
-        },
+        ),
+        .init(
+            "count", "n", value: "N", to: \.count,
+            { text throws(UsageError) in try OptionValue.integer(text, 1...Int.max) }, "End after so many records."),
         .init(
             "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
             "End after this time, such as 30s (default: never); a command of --exec that runs then is ended."),
-        .init(
-            "apns-id", value: "UUID",
+        search(
+            "apns-id", "UUID",
             "Look for one notification by its apns-id, or by the place of its request where the worker derived the id; ends when it is found."
-        ) { options, text throws(UsageError) in
-            guard let id = NotificationUUID(text: text) else { throw UsageError("expected a UUID") }
-            try options.look(for: .id(id))
-        },
-        .init(
-            "request", value: "PLACE",
+        ) { text throws(UsageError) in .id(try parsedUUID(text)) },
+        search(
+            "request", "PLACE",
             "Look for the notifications of one request record, TOPIC/PARTITION/OFFSET, or for one of them, TOPIC/PARTITION/OFFSET/INDEX; ends when all of them are found."
-        ) { options, text throws(UsageError) in
-            guard let place = ReplaySelection.Place(text) else {
-                throw UsageError("expected TOPIC/PARTITION/OFFSET, or TOPIC/PARTITION/OFFSET/INDEX as results have it")
-            }
-            try options.look(for: .request(place))
-        },
-        .init(
-            "device", value: "HEX",
+        ) { text throws(UsageError) in .request(try parsedPlace(text)) },
+        search(
+            "device", "HEX",
             "Only what is about this device token, or about those that begin with these 8 or more digits; goes on with what comes."
-        ) { options, text throws(UsageError) in
+        ) { text throws(UsageError) in
             guard (8...200).contains(text.utf8.count), text.allSatisfy({ $0.isASCII && $0.isHexDigit }) else {
                 throw UsageError("expected a device token, or its first 8 or more hex digits")
             }
-            try options.look(for: .device(text.lowercased()))
+            return .device(text.lowercased())
         },
         .init("group", "g", value: "ID", to: \.group, "Read as a member of this consumer group; needs --exec."),
         .init("exec", value: "COMMAND", to: \.command, "Run by /bin/sh for each batch of records; needs --group."),
-        .init("batch", value: "N", "Most records at a time for --exec (default 500).") {
-            options, text throws(UsageError) in options.batch = try OptionValue.integer(text, 1...100_000)
-        },
+        .init(
+            "batch", value: "N", to: \.batch, integer(1...100_000), "Most records at a time for --exec (default 500)."),
     ]
 
-    private static func from(_ text: String) throws(UsageError) -> From {
+    private static func search(
+        _ name: String, _ value: String, _ help: String,
+        _ read: @escaping @Sendable (String) throws(UsageError) -> Search
+    ) -> OptionTable<Self>.Option {
+        .init(name, value: value, help) { options, text throws(UsageError) in
+            let search = try read(text)
+            if let earlier = options.search, earlier != search {
+                throw UsageError("one thing is looked for at a time, and \(earlier.option) named one")
+            }
+            options.search = search
+        }
+    }
+
+    private static func parsedStart(_ text: String) throws(UsageError) -> ReadingStart {
         if text == "beginning" { return .beginning }
         if text == "end" { return .end }
-        do throws(UsageError) {
-            return .ago(try OptionValue.duration(text))
-        } catch {
+        guard let age = try? OptionValue.duration(text) else {
             throw UsageError("expected beginning, end, or a duration such as 15m")
         }
+        return .time(max(0, LoopTime.read().wallMs - age.milliseconds))
     }
 
-    private mutating func look(for subject: Sought.Subject) throws(UsageError) {
-        if let sought, sought.subject != subject {
-            throw UsageError("one thing is looked for at a time, and \(sought.option) named one")
-        }
-        sought = Sought(subject)
-    }
-
-    /// What does not fit together; `nil` if everything does.
-    func complaint(_ kind: TailKind) -> String? {
+    /// Throws if options are missing or do not fit together.
+    func check(_ kind: TailKind) throws {
         if file == nil, servers == nil || topic == nil {
-            return "needs --config FILE, or --bootstrap-servers with --topic"
+            throw UsageError("needs --config FILE, or --bootstrap-servers with --topic")
         }
-        if file != nil, servers != nil { return "give either --config or --bootstrap-servers, not both" }
-        if (group == nil) != (command == nil) { return "--group and --exec belong together" }
-        if group != nil, let sought {
-            return "\(sought.option) looks for some records, and --exec takes all: give one of them"
+        if file != nil, servers != nil { throw UsageError("give either --config or --bootstrap-servers, not both") }
+        if (group == nil) != (command == nil) { throw UsageError("--group and --exec belong together") }
+        if group != nil, format == .text { throw UsageError("--exec hands over JSON lines: leave out --format text") }
+        guard let search else { return }
+        if group != nil {
+            throw UsageError("\(search.option) looks for some records, and --exec takes all: give one of them")
         }
-        if group != nil, format == .text { return "--exec hands over JSON lines: leave out --format text" }
-        guard let sought else { return nil }
-        switch sought.subject {
-        case .device: return nil
+        switch search {
+        case .device: break
         case .id where kind == .unregistered:
-            return "dead tokens have no apns-id: look among results or dead-letters, or by --device"
+            throw UsageError("dead tokens have no apns-id: look among results or dead-letters, or by --device")
         case .request where kind == .unregistered:
-            return "dead tokens name no request: look among results or dead-letters, or by --device"
-        case .id, .request: return count == nil ? nil : "\(sought.option) ends by itself: leave out --count"
+            throw UsageError("dead tokens name no request: look among results or dead-letters, or by --device")
+        case .id, .request:
+            if count != nil { throw UsageError("\(search.option) ends by itself: leave out --count") }
         }
     }
+}
+
+/// Reads the place of a request.
+func parsedPlace(_ text: String) throws(UsageError) -> ReplaySelection.Place {
+    guard let place = ReplaySelection.Place(text) else {
+        throw UsageError("expected TOPIC/PARTITION/OFFSET, or TOPIC/PARTITION/OFFSET/INDEX as results have it")
+    }
+    return place
 }

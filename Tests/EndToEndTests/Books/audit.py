@@ -1,23 +1,22 @@
-"""Compares three books: what was produced, what the server saw, what the topics say. Never the worker's own counters.
+"""Compares three books: what was produced, what the server saw, what the topics contain. Never the worker's own
+counters.
 
-`Audit` is fed the books one entry at a time and keeps a finding for each disagreement; it reads nothing itself, so that
-`selftest` can show that each kind of fault is found.
+`Audit` reads nothing itself, so that `selftest` can show that each kind of fault is found.
 """
 
 import json
 from collections import Counter, defaultdict
 
+from findings import Findings
 from records import BUNDLE, REASONS, apples_time, fingerprint, request_of
 
-SHOWN = 5  # examples of each kind of finding
-
 OUTCOMES = {"accepted", "unregistered", "rejected", "invalid", "expired", "abandoned"}
-# Of every result; the others are there where there is something to say.
+# Of every result. The others are optional.
 MEMBERS = {"outcome", "attempts", "in_doubt", "requested_at_ms", "settled_at_ms", "request"}
 
 
 class Result:
-    """What is kept of one notification's results: the first one, and how many there are."""
+    """The first result of a notification, and how many there are."""
 
     __slots__ = ("count", "token", "id", "outcome", "reason", "status", "attempts", "in_doubt", "unregistered_at")
 
@@ -33,37 +32,31 @@ class Result:
         self.unregistered_at = value.get("unregistered_at_ms")
 
 
-class Audit:
-    """`crashed`: a worker was killed, so a notification may have been sent, and its result stand, more than once; the
-    server may have accepted as many again as `repeatable` says. `doubtful`: the server cut connections, so some
-    notifications may be in doubt; those that say so may have been accepted again. `lapsed`: a session was lost and its partitions
-    came back: some that were not sent yet may be in doubt, and each is sent once."""
+class Audit(Findings):
+    """`crashed`: a worker was killed, so notifications may have been sent and their results written more than once; the
+    server may have accepted at most `repeatable` again. `doubtful`: the server cut connections, so notifications may be
+    in doubt, and those that say so may have been accepted again. `restarted`: workers were stopped in order, and the
+    next one does not know of answers that asked to send again. `lapsed`: a session was lost and its partitions came
+    back, so notifications may be in doubt, but each is sent once."""
 
-    def __init__(self, topic, crashed=False, repeatable=None, doubtful=False, restarted=False,
-                 lapsed=False):
+    def __init__(self, topic, crashed=False, repeatable=None, doubtful=False, restarted=False, lapsed=False):
+        super().__init__()
         self.topic = topic
         self.crashed = crashed
         self.repeatable = repeatable
         self.doubtful = doubtful
         self.restarted = restarted
         self.lapsed = lapsed
-        self.findings = Counter()
-        self.examples = defaultdict(list)
         self.counts = Counter()
         self.records = 0
         self.expected = {}  # request -> [token, outcome, reason]
-        self.lines = {}  # topic/partition/offset -> its line, where it says more than its notifications
+        self.lines = {}  # topic/partition/offset -> its line, where it contains more than the notifications
         self.dead = {}  # topic/partition/offset -> fingerprint
         self.results = {}  # request -> Result
         self.dead_letters = Counter()
         self.dead_tokens = defaultdict(list)  # token -> [(reason, unregistered at)]
-        self.moved = set()  # what went through a retry topic: its device's order is given up
+        self.moved = set()  # requests that went through a retry topic, where order is not kept
         self.order = {}  # (token, request partition) -> place of its last first send
-
-    def found(self, kind, example, count=1):
-        self.findings[kind] += count
-        if len(self.examples[kind]) < SHOWN:
-            self.examples[kind].append(str(example))
 
     # The producer's book.
 
@@ -81,7 +74,7 @@ class Audit:
     # The topics' book.
 
     def retry(self, headers):
-        """Before the results are told."""
+        """Call it before `result`."""
         self.moved.add((dict(headers or []).get("push-retry-request") or b"").decode())
 
     def result(self, key, headers, text):
@@ -188,7 +181,7 @@ class Audit:
             self.found("lag of the group", f"{group} on {topic}: {count}", count)
 
     def complete(self):
-        """After the topics were read: what is missing or stands twice."""
+        """After the topics were read: what is missing or repeated."""
         for name in self.expected.keys() - self.results.keys():
             self.found("LOST: no result", f"{name}: {self.expected[name]}")
         for place in self.dead:
@@ -223,8 +216,6 @@ class Audit:
                     again > 0 and not self.lapsed and (self.crashed or again <= result.in_doubt)):
                 kind = "sent twice" if accepted > 1 else "server's verdict is not the result's"
                 self.found(kind, f"{name}: {result.outcome}, accepted {accepted} times")
-            # What was not processed, or cut off, may be missing in its book; who takes over does not know of answers that
-            # asked the one before to send again.
             exact = not (self.crashed or self.doubtful or self.restarted)
             sent = result.attempts - (result.in_doubt if self.lapsed else 0)
             if requests < result.attempts - result.in_doubt or (exact and requests != sent):
@@ -259,9 +250,7 @@ class Audit:
         repeated = sum(r.count - 1 for r in self.results.values())
         if self.crashed:
             lines.append(f"repeated after the crash: {repeated} results")
-        for kind, count in self.findings.most_common():
-            lines.append(f"FOUND {count} x {kind}: " + "; ".join(self.examples[kind]))
-        lines.append("the books agree" if not self.findings else "THE BOOKS DO NOT AGREE")
+        lines += super().report() + ["the books agree" if not self.findings else "THE BOOKS DO NOT AGREE"]
         return "\n".join(lines)
 
 

@@ -1,53 +1,58 @@
-"""The producer of a chaos run, a process of its own:
-`chaos_load.py SERVERS TOPIC PARTITIONS RATE SEED BOOK POISON RETRY APPS GATEWAYS`.
+"""The producers of a chaos run, a process of its own: `chaos_load.py OPTIONS`, a JSON text.
 
-It writes so many notifications a second until it is told to stop, most of them in payload form, a tenth in envelopes, and
-keeps one bit for each record that Kafka acknowledged. One in POISON records (0: none) is one of `chaos_poison`, and as many
-go to the topic RETRY; with APPS 1 some are for the apps that are limited and paused, with GATEWAYS 1 for those of
-`chaos_gateway`. Told on its standard input: `hold`, `go`, `stop`; once a second it
-says how far it is, as a line of JSON.
+Most notifications are in payload form, a tenth in envelopes. One in `poison` records (0: none) is one of
+`chaos_poison`, and as many forged records go to the topic `retry`. Some notifications are for the apps that are limited
+and paused (`has_apps`), or for gateways of the binary protocol (`has_gateways`). The topic `beside` is deleted and
+recreated during the run.
+
+Orders on its standard input: `hold`, `go`, `on` (the topic beside is new), `off` (it will be deleted), `stop`. It
+prints how far it is once a second as a line of JSON, and at its end writes a book of what Kafka acknowledged.
 """
 
 import json
-import os
-import pickle
 import random
 import sys
 import threading
 import time
 import uuid
-from collections import deque
+from collections import Counter, deque
 from functools import partial
 
 from confluent_kafka import KafkaException, Producer
 
-import chaos_gateway
 import chaos_poison
-from chaos_bits import Bits
+import gateway
+import topics
 from chaos_book import DEAD_PREFIX, LATER_PREFIX
 
 DEVICES = 50_000
 SIZES = (2, 5, 20, 100, 800)  # device tokens of an envelope
 SHARE = 0.1  # of the notifications are in envelopes
-SPECIAL = 0.001  # of the records go to a token that is dead, and as many to one that is answered 429 once
-LIMITED_PER_SECOND = 20  # notifications for the app that may get 50
-PAUSED_PER_SECOND = 5
+SPECIAL = 0.001  # of the records go to a dead token, and as many to one that is answered 429 once
+BESIDE_RATE = 20
+APPS_PER_SECOND = {"limited": 20, "paused": 5}  # the first may get 50
+GATEWAYS_PER_SECOND = {"kiosk": 200, "till": 200}
+BAD_EVERY = 400  # of the gateways' tokens
 APP = [("push-app", b"shop")]
 HEADERS = [("apns-push-type", b"alert"), ("apns-priority", b"5"), ("apns-collapse-id", b"chaos")]
 
 
 def token(source, size=0, prefix=""):
-    """64 hex digits; the last four say how many tokens its envelope has, 0: it stands alone."""
+    """64 hex digits; the last four are the size of its envelope, 0 outside of one."""
     return prefix + source.randbytes(30).hex()[len(prefix):] + "%04x" % size
 
 
-class Records:
-    """Draws (key, value, headers, notifications) from a seed. `apps`: name -> share of the records that is for it."""
+def new_id(source):
+    return str(uuid.UUID(bytes=source.randbytes(16), version=4))
 
-    def __init__(self, seed, apps=()):
+
+class Records:
+    """Draws (key, value, headers, notifications) from a seed. `apps`: name -> its share of the records."""
+
+    def __init__(self, seed, apps):
         self.random = random.Random(seed)
         self.apps = [(name, share, HEADERS + [("apns-topic", f"com.example.{name}".encode())])
-                     for name, share in dict(apps).items()]
+                     for name, share in apps.items()]
         self.gateway_count = 0
         self.devices = [token(self.random).encode() for _ in range(DEVICES)]
         self.payloads = [b'{"aps":{"alert":"Chaos %d","sound":"default"},"pad":"%s"}' % (n, b"x" * (n % 60))
@@ -63,213 +68,219 @@ class Records:
 
     def next(self):
         drawn = self.random.random()
+        payload = self.payloads[int(drawn * 1e7) % 240]
         if drawn < self.share:
             value, size = self.random.choice(self.envelopes)
             return None, value, None, size
         if drawn < self.share + 2 * SPECIAL:
             prefix = DEAD_PREFIX if drawn < self.share + SPECIAL else LATER_PREFIX
-            key = token(self.random, 0, prefix).encode()
-        else:
-            key = self.devices[int(drawn * 1e9) % DEVICES]
-            if self.apps:
-                other = self.random.random()
-                for name, share, headers in self.apps:
-                    if other < share:
-                        if name in chaos_gateway.APPS:
-                            key = self.next_of_gateway()
-                        return key, self.payloads[int(drawn * 1e7) % 240], headers, 1
-                    other -= share
-        return key, self.payloads[int(drawn * 1e7) % 240], HEADERS + APP if drawn > 0.75 else APP, 1
-
+            return token(self.random, 0, prefix).encode(), payload, APP, 1
+        key = self.devices[int(drawn * 1e9) % DEVICES]
+        other = self.random.random()
+        for name, share, headers in self.apps:
+            if other < share:
+                return self.next_of_gateway() if name in GATEWAYS_PER_SECOND else key, payload, headers, 1
+            other -= share
+        return key, payload, HEADERS + APP if drawn > 0.75 else APP, 1
 
     def next_of_gateway(self):
         self.gateway_count += 1
-        return chaos_gateway.token(self.gateway_count - 1).encode()
+        number = self.gateway_count - 1
+        return gateway.token(number, number % BAD_EVERY == BAD_EVERY - 1).encode()
 
     def again(self, record):
-        """It may have been written, or not. What is known by its token alone gets another one."""
-        if record[0] is None or not chaos_gateway.is_one(record[0]):
+        """For a record that may have been written or not: one that is known by its token alone gets another one."""
+        if record[0] is None or not gateway.is_one(record[0].decode()):
             return record
         return self.next_of_gateway(), *record[1:]
 
 
-class Poison:
-    """Writes one poison record for each `every` of the others, and one to the retry topic; what Kafka refuses is none."""
-
-    def __init__(self, servers, topic, retry, every, seed, acknowledged, has_gateways=False):
-        self.kinds = chaos_poison.KINDS + [chaos_poison.closed_gateway] * has_gateways
-        self.topic, self.retry, self.every, self.acknowledged = topic, retry, every, acknowledged
-        self.random = random.Random(seed)
-        self.count = self.notifications = 0
-        self.written, self.refused, self.retried_ids = {}, {}, {}
-        # What is large is easily compressed, and the broker looks at it compressed.
-        self.producer = Producer({
-            "bootstrap.servers": servers, "acks": "all", "linger.ms": 5, "compression.type": "lz4",
-            "message.max.bytes": 8_000_000, "message.timeout.ms": 120_000, "log_level": 0})
-
-    def delivered(self, kind, error, message):
-        if error is not None:
-            self.refused[kind] = self.refused.get(kind, 0) + 1
-            return
-        self.written[kind] = self.written.get(kind, 0) + 1
-        self.notifications += chaos_poison.SIZES.get(kind, 1)
-        self.acknowledged[message.partition()].add(message.offset())
-
-    def retry_delivered(self, number, id, error, message):
-        if error is None:
-            self.retried_ids[number] = id
-
-    def follow(self, records):
-        """So many others were written."""
-        while self.every and self.count < records // self.every:
-            self.write(self.kinds[self.count % len(self.kinds)])
-            self.count += 1
-
-    def write(self, make):
-        now_ms = int(time.time() * 1000)
-        key, value, headers, at_ms = make(self.random, now_ms)
-        self.produce(self.topic, key, value, headers, at_ms or now_ms, partial(self.delivered, make.__name__))
-        id = str(uuid.UUID(bytes=self.random.randbytes(16), version=4))
-        self.produce(self.retry, self.random.randbytes(8).hex(), chaos_poison.PAYLOAD,
-                     chaos_poison.retry_headers(self.count, id, now_ms), now_ms,
-                     partial(self.retry_delivered, self.count, id))
-        self.producer.poll(0)
-
-    def produce(self, topic, key, value, headers, at_ms, delivered):
-        try:
-            self.producer.produce(topic, key=key, value=value, headers=headers, timestamp=at_ms, on_delivery=delivered)
-        except (BufferError, KafkaException):
-            pass  # the next one will do
-
-
 class Load:
-    def __init__(self, servers, topic, partitions, rate, seed, poison=0, retry="", has_apps=False, has_gateways=False):
-        self.servers, self.topic, self.rate = servers, topic, rate
-        apps = {"limited": LIMITED_PER_SECOND / rate, "paused": PAUSED_PER_SECOND / rate} if has_apps else {}
-        if has_gateways:
-            apps |= {name: chaos_gateway.PER_SECOND / len(chaos_gateway.APPS) / rate for name in chaos_gateway.APPS}
-        self.records = Records(seed, apps)
-        self.acknowledged = [Bits() for _ in range(partitions)]
-        self.notifications = self.count = self.failures = self.producers = 0
-        self.again = deque()  # what was not acknowledged
+    def __init__(self, options):
+        self.options = options
+        self.topic, self.rate = options["requests"], options["rate"]
+        apps = (APPS_PER_SECOND if options["has_apps"] else {}) | (
+            GATEWAYS_PER_SECOND if options["has_gateways"] else {})
+        self.records = Records(options["seed"], {name: count / self.rate for name, count in apps.items()})
+        self.random = random.Random(options["seed"])
+        self.acknowledged = [[0, -1] for _ in range(options["partitions"])]  # count and highest offset
+        self.notifications = self.count = self.failures = self.producers = self.poisons = 0
+        self.poison, self.refused, self.retried = Counter(), Counter(), {}
+        self.kinds = chaos_poison.KINDS + [chaos_poison.closed_gateway] * options["has_gateways"]
+        self.beside, self.beside_client = [], None  # the acknowledged ids of each topic beside
+        self.again = deque()  # records that were not acknowledged
         self.fatal = None
         self.orders = deque()
-        self.holding = self.stopping = False
-        self.poison = Poison(servers, topic, retry, poison, seed, self.acknowledged, has_gateways)
+        self.is_holding = self.is_stopping = False
+        # Large records compress well, and the broker's limit is for compressed ones.
+        self.poison_client = Producer({
+            "bootstrap.servers": options["servers"], "acks": "all", "linger.ms": 5, "compression.type": "lz4",
+            "message.max.bytes": 8_000_000, "message.timeout.ms": 120_000, "log_level": 0})
 
-    def producer(self):
+    def client(self):
         self.producers += 1
         self.fatal = None
-        # With several requests in flight a killed broker brings librdkafka 2.0.2 to sequence errors that are fatal.
+        # With more requests in flight a killed broker brings librdkafka 2.0.2 to sequence errors that are fatal.
         return Producer({
-            "bootstrap.servers": self.servers, "acks": "all", "enable.idempotence": True, "linger.ms": 20,
-            "max.in.flight.requests.per.connection": 1,
-            "queue.buffering.max.messages": 200_000, "compression.type": "lz4", "error_cb": self.failed,
-            "log_level": 0,
-        })
+            "bootstrap.servers": self.options["servers"], "acks": "all", "enable.idempotence": True, "linger.ms": 20,
+            "max.in.flight.requests.per.connection": 1, "queue.buffering.max.messages": 200_000,
+            "compression.type": "lz4", "error_cb": self.failed, "log_level": 0})
 
     def failed(self, error):
         if error.fatal():
             self.fatal = error
+
+    def note(self, message, notifications):
+        entry = self.acknowledged[message.partition()]
+        entry[0] += 1
+        entry[1] = max(entry[1], message.offset())
+        self.notifications += notifications
 
     def delivered(self, record, error, message):
         if error is not None:
             self.failures += 1
             self.again.append(self.records.again(record))
             return
-        self.acknowledged[message.partition()].add(message.offset())
+        self.note(message, record[3])
         self.count += 1
-        self.notifications += record[3]
+
+    # Poison, and the topic beside. Records that Kafka refuses do not count.
+
+    def poison_delivered(self, kind, error, message):
+        (self.poison if error is None else self.refused)[kind] += 1
+        if error is None:
+            self.note(message, chaos_poison.SIZES.get(kind, 1))
+
+    def retry_delivered(self, number, id, error, message):
+        if error is None:
+            self.retried[number] = id
+
+    def beside_delivered(self, ids, id, error, message):
+        if error is None:
+            ids.append(id)
+
+    def write_poison(self):
+        make = self.kinds[self.poisons % len(self.kinds)]
+        now_ms = int(time.time() * 1000)
+        key, value, headers, at_ms = make(self.random, now_ms)
+        self.try_to(self.poison_client, self.topic, key=key, value=value, headers=headers, timestamp=at_ms or now_ms,
+                    on_delivery=partial(self.poison_delivered, make.__name__))
+        id = new_id(self.random)
+        self.try_to(self.poison_client, self.options["retry"], key=self.random.randbytes(8).hex(),
+                    value=chaos_poison.PAYLOAD, headers=chaos_poison.retry_headers(self.poisons, id, now_ms),
+                    on_delivery=partial(self.retry_delivered, self.poisons, id))
+        self.poisons += 1
+
+    def write_beside(self):
+        # An apns-id of its own, because offsets are repeated in a new topic.
+        id = new_id(self.random)
+        self.try_to(self.beside_client, self.options["beside"], key=token(self.random).encode(),
+                    value=b'{"aps":{"alert":"Beside"}}', headers=[("apns-id", id.encode()), ("push-app", b"shop")],
+                    on_delivery=partial(self.beside_delivered, self.beside[-1], id))
+
+    def try_to(self, client, topic, **record):
+        try:
+            client.produce(topic, **record)
+        except (BufferError, KafkaException):
+            pass
+
+    # Orders.
 
     def listen(self):
         for line in sys.stdin:
             self.orders.append(line.strip())
         self.orders.append("stop")
 
-    def obey(self):
-        while self.orders:
-            order = self.orders.popleft()
-            self.holding = order == "hold"
-            self.stopping = self.stopping or order == "stop"
+    def obey(self, order):
+        self.is_holding = order == "hold" or self.is_holding and order != "go"
+        self.is_stopping = self.is_stopping or order == "stop"
+        if order in ("on", "off"):
+            if self.beside_client is not None:  # a client without records counts as false
+                self.beside_client.flush(10)
+            self.beside_client = None
+            if order == "on":
+                self.beside.append([])
+                # A new client, because the old one knows the old topic.
+                self.beside_client = Producer({"bootstrap.servers": self.options["servers"], "acks": "all", "linger.ms": 5,
+                                               "message.timeout.ms": 60_000, "log_level": 0})
+            print(json.dumps({"done": order}), flush=True)
 
     def say(self):
-        print(json.dumps({"records": self.count, "notifications": self.notifications + self.poison.notifications,
-                          "failures": self.failures,
-                          "producers": self.producers, "poison": self.poison.written,
-                          "poison refused": self.poison.refused}), flush=True)
+        print(json.dumps({
+            "records": self.count, "notifications": self.notifications, "failures": self.failures,
+            "producers": self.producers, "poison": self.poison, "poison refused": self.refused}), flush=True)
 
     def run(self):
         threading.Thread(target=self.listen, daemon=True).start()
-        producer = self.producer()
+        client = self.client()
         at = said = time.monotonic()
-        due = 0.0  # notifications that may be written now
-        while not self.stopping:
-            self.obey()
+        due = due_beside = 0.0  # notifications that may be written now
+        every = self.options["poison"]
+        while not self.is_stopping:
+            while self.orders:
+                self.obey(self.orders.popleft())
             now = time.monotonic()
-            due = min(due + (now - at) * self.rate, self.rate / 2)
+            due = 0.0 if self.is_holding else min(due + (now - at) * self.rate, self.rate / 2)
+            due_beside = min(due_beside + (now - at) * BESIDE_RATE, BESIDE_RATE)
             at = now
             if now - said >= 1:
                 said = now
                 self.say()
             if self.fatal:
-                producer = self.anew(producer)
-            if self.holding:
-                due = 0.0
+                client = self.replace(client)
             while due > 0 and not self.fatal:
                 record = self.again.popleft() if self.again else self.records.next()
-                if not self.write(producer, record):
+                if not self.write(client, record):
                     self.again.appendleft(record)
                     break
                 due -= record[3]
-            self.poison.follow(self.count)
-            self.poison.producer.poll(0)
-            self.serve(producer.poll, 0.005)
-        while self.again or len(producer):
+            while every and self.poisons < self.count // every:
+                self.write_poison()
+            self.poison_client.poll(0)
+            while self.beside_client is not None and due_beside >= 1:
+                due_beside -= 1
+                self.write_beside()
+            if self.beside_client is not None:
+                self.beside_client.poll(0)
+            self.serve(client.poll, 0.005)
+        while self.again or len(client):
             if self.fatal:
-                producer = self.anew(producer)
-            while self.again and self.write(producer, self.again[0]):
+                client = self.replace(client)
+            while self.again and self.write(client, self.again[0]):
                 self.again.popleft()
-            self.serve(producer.flush, 1)
+            self.serve(client.flush, 1)
             self.say()
-        self.poison.producer.flush(120)
+        for other in (self.poison_client, self.beside_client):
+            if other is not None:
+                other.flush(120)
+        with open(self.options["book"], "w") as file:
+            json.dump({"acknowledged": self.acknowledged, "retried": self.retried, "beside": self.beside}, file)
+        self.say()
 
-    def write(self, producer, record):
+    def write(self, client, record):
         key, value, headers, _ = record
         try:
-            producer.produce(self.topic, value=value, key=key, headers=headers,
-                             on_delivery=partial(self.delivered, record))
+            client.produce(self.topic, value=value, key=key, headers=headers, on_delivery=partial(self.delivered, record))
             return True
         except BufferError:
-            self.serve(producer.poll, 0.05)
+            self.serve(client.poll, 0.05)
         except KafkaException as error:
             self.fatal = error
         return False
 
     def serve(self, call, seconds):
-        """`poll` and `flush` raise a fatal error, too, in some versions of confluent-kafka."""
+        """`poll` and `flush` raise a fatal error too, in some versions of confluent-kafka."""
         try:
             call(seconds)
         except KafkaException as error:
             self.fatal = error
 
-    def anew(self, old):
-        """After a fatal error (librdkafka 2.0.2 has them after some disconnects): what it held is written again."""
+    def replace(self, old):
+        """After a fatal error, which librdkafka 2.0.2 has after some disconnects. Its records are written again."""
         old.purge()
         self.serve(old.flush, 5)
-        return self.producer()
-
-
-def main():
-    servers, topic, partitions, rate, seed, book, poison, retry, apps, gateways = sys.argv[1:]
-    load = Load(servers, topic, int(partitions), float(rate), int(seed), int(poison), retry, apps == "1", gateways == "1")
-    load.run()
-    with open(book, "wb") as file:
-        pickle.dump({"acknowledged": [bytes(bits.data) for bits in load.acknowledged],
-                     "retried": load.poison.retried_ids}, file)
-    load.say()
-    sys.stdout.flush()
-    os._exit(0)
+        return self.client()
 
 
 if __name__ == "__main__":
-    main()
+    topics.run(Load(json.loads(sys.argv[1])).run)

@@ -1,4 +1,4 @@
-"""The programs of a chaos run: a broker, the simulator, workers. All of them die with this process."""
+"""The programs of a chaos run: a broker, the simulator, workers, and Python processes. They die with this process."""
 
 import ctypes
 import json
@@ -12,24 +12,22 @@ import threading
 import time
 import urllib.request
 
-import chaos_gateway
-import chaos_rights
 import topics
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBC = ctypes.CDLL(None)
+CLIENT = ("{security.protocol: SASL_PLAINTEXT, sasl.mechanism: PLAIN, sasl.username: worker, "
+          "sasl.password: worker-secret}")
+CLAIMS = []
 
 
 def die_with_parent():
     LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-CLAIMS = []
-
-
 def claim_ports(count):
-    """Ports that are this process's until it ends, as `Ports` of the Swift tests claims them: outside of the range from which
-    the kernel takes any, and named by a socket that goes with the process."""
+    """Ports that belong to this process until it ends, as `Ports` of the Swift tests claims them: outside of the range
+    from which the kernel takes any, and named by a socket that ends with the process."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as limits:
         least, most = map(int, limits.read().split())
     claimed = []
@@ -55,9 +53,11 @@ class Program:
         self.name = name
         self.log = os.path.join(folder, name + ".log")
         self.process = None
+        self.started = 0  # where the log of the latest process begins
 
     def launch(self, *words):
         with open(self.log, "ab") as log:
+            self.started = log.tell()
             self.process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_parent)
 
@@ -73,79 +73,66 @@ class Program:
         self.process.send_signal(number)
         return self.process.wait(seconds)
 
-    def text(self, start=0):
+    def text(self, start=None):
+        """The output of the latest process."""
         with open(self.log, errors="replace") as log:
-            log.seek(start)
+            log.seek(self.started if start is None else start)
             return log.read()
 
-    def await_text(self, text, seconds, start=0):
+    def await_text(self, text, seconds):
         deadline = time.monotonic() + seconds
-        while text not in self.text(start):
+        while text not in self.text():
             if not self.is_running or time.monotonic() > deadline:
-                raise RuntimeError(f"{self.name} did not say “{text}”:\n{self.text(start)[-3000:]}")
+                raise RuntimeError(f"{self.name} did not say “{text}”:\n{self.text()[-3000:]}")
             time.sleep(0.02)
 
 
 class Broker(Program):
-    """Of KAFKA_HOME, in a folder of its own. Workers come to `protected`, where they may do what `Rights` leave them."""
+    """Workers use `protected`, where rights can be denied."""
 
     def __init__(self, home, folder):
         super().__init__("broker", folder)
-        port, controller, protected = claim_ports(3)
-        self.servers, self.protected = f"127.0.0.1:{port}", f"127.0.0.1:{protected}"
-        listeners = f"PLAINTEXT://{self.servers},CONTROLLER://127.0.0.1:{controller},WORKER://{self.protected}"
-        self.properties = os.path.join(folder, "server.properties")
-        logging = os.path.join(folder, "log4j2.properties")
-        with open(self.properties, "w") as file:
-            file.write(f"""\
-process.roles=broker,controller
-node.id=1
-controller.quorum.bootstrap.servers=127.0.0.1:{controller}
-listeners={listeners}
-advertised.listeners={listeners}
-controller.listener.names=CONTROLLER
-inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,WORKER:SASL_PLAINTEXT
-auto.create.topics.enable=false
-log.dirs={folder}/kafka
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=1
-offsets.topic.segment.bytes=33554432
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-log.cleaner.dedupe.buffer.size=2097152
-log.retention.check.interval.ms=10000
-{chaos_rights.PROPERTIES}""")
-        with open(logging, "w") as file:
-            file.write("appender.console.type=Console\nappender.console.name=console\n"
-                       "appender.console.layout.type=PatternLayout\n"
-                       "appender.console.layout.pattern=%d{ISO8601} %p %m%n\n"
-                       "rootLogger.level=WARN\nrootLogger.appenderRef.console.ref=console\n")
-        self.java = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={folder}",
-                     f"-Dlog4j2.configurationFile={logging}", "-cp", f"{home}/libs/*"]
-        subprocess.run(
-            [*self.java, "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", self.properties,
-             "--standalone"], check=True, stdout=subprocess.DEVNULL, timeout=60)
+        ports = claim_ports(3)
+        self.servers, self.protected = f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[2]}"
+        self.words = [os.path.join(HERE, "../../../Docker/broker"), f"{folder}/kafka", *map(str, ports),
+                      "auto.create.topics.enable=false", "offsets.topic.segment.bytes=33554432",
+                      "log.retention.check.interval.ms=10000"]
+        self.libraries = f"{home}/libs/*"
+        self.denied = []
+        os.environ |= {"KAFKA_HOME": home, "BROKER_JAVA": "-Xmx512m -XX:TieredStopAtLevel=1"}
 
     def start(self):
-        self.launch(*self.java, "kafka.Kafka", self.properties)
+        self.launch(*self.words)
 
     def answers(self):
-        """Whether it does, within a second."""
-        try:
-            socket.create_connection(self.servers.split(":"), timeout=1).close()
-        except OSError:
-            return False
         consumer = topics.reader(self.servers)
         try:
             return bool(consumer.list_topics(timeout=1).brokers)
-        except Exception:
+        except topics.KafkaException:
             return False
         finally:
             consumer.close()
+
+    # ACLs.
+
+    def allow_everything(self):
+        for resource in (["--topic", "*"], ["--group", "*"], ["--cluster"]):
+            self.change_rule("--add", "--allow-principal", "User:worker", "--operation", "All", *resource)
+
+    def deny(self, operation, resource, name):
+        rule = ["--deny-principal", "User:worker", "--operation", operation.capitalize(), f"--{resource}", name]
+        self.denied.append(rule)
+        self.change_rule("--add", *rule)
+
+    def lift(self):
+        """Removes every denial."""
+        while self.denied:
+            self.change_rule("--remove", "--force", *self.denied[-1])
+            self.denied.pop()
+
+    def change_rule(self, *words):
+        subprocess.run(["java", "-cp", self.libraries, "org.apache.kafka.tools.AclCommand", "--bootstrap-server",
+                        self.servers, *words], check=True, stdout=subprocess.DEVNULL, timeout=120)
 
 
 class Simulator(Program):
@@ -153,15 +140,15 @@ class Simulator(Program):
         super().__init__("simulator", folder)
         self.port, control, self.gateway = claim_ports(3)
         self.control = f"http://127.0.0.1:{control}"
-        # Its book is in a file: it outlives a kill -9.
+        # Its book is a file, which outlives a kill -9.
         self.words = [worker, "simulate", "--listen", f"127.0.0.1:{self.port}", "--control", f"127.0.0.1:{control}",
-                      "--gateway", str(self.gateway), "--directory", folder, "--book", os.path.join(folder, "simulator.book"), "--latency", "5ms..30ms"]
+                      "--gateway", str(self.gateway), "--directory", folder, "--book", f"{folder}/simulator.book",
+                      "--latency", "5ms..30ms"]
         self.start()
 
     def start(self):
-        begin = os.path.getsize(self.log) if os.path.exists(self.log) else 0
         self.launch(*self.words)
-        self.await_text("listening", 240, begin)
+        self.await_text("listening", 240)
 
     def post(self, request):
         """`/now?fault=goaway`, `/faults?latency=50ms`."""
@@ -171,104 +158,93 @@ class Simulator(Program):
 
 
 class Worker(Program):
+    LATE = re.compile(r"an error came after its window had closed.* lost_at_most=(\d+)")
+
     def __init__(self, name, program, folder, names, port, gateway, is_static):
         super().__init__("worker-" + name, folder)
-        self.group, self.topic, self.program = names.group, names.requests, program
-        self.file = os.path.join(folder, f"worker-{name}.yaml")
-        self.names, self.port, self.gateway, self.static = names, port, gateway, name if is_static else None
+        self.program, self.file = program, os.path.join(folder, f"worker-{name}.yaml")
+        self.names, self.port, self.gateway = names, port, gateway
+        self.instance = f", group_instance_id: {name}" if is_static else ""
         self.admin = claim_ports(1)[0]
-        self.write()
-        self.starts = []
-        self.started = 0  # where the log of its latest process begins
-        self.started_at = 0.0
         self.resident = []  # (time, kilobytes)
-        self.endings = []
+        self.reported = self.reported_before = 0  # as lost to late errors of a gateway: by this process, and those before
+        self.endings = []  # expected of the latest process
+        self.write()
 
     def write(self, is_paused=False):
-        """Its configuration; one that runs is told to read it again."""
+        """Its configuration, which a running worker reloads."""
         names = self.names
+        token = "token: {key_file: AuthKey_SIMULATOR1.p8, key_id: SIMULATOR1, team_id: TEAM123456}"
+        certificate = "certificate: {file: client.pem, key_file: client-key.pem}"
 
-        def app(name, more=""):
-            return f"""\
-  - name: {name}
-    bundle_ids: [com.example.{name}]
-    environment: production
-    host: localhost
-    port: {self.port}
-    token: {{key_file: AuthKey_SIMULATOR1.p8, key_id: SIMULATOR1, team_id: TEAM123456}}
-    tls: {{ca_file: ca.pem}}
-    connections: {{min: 1, max: 4}}
-{more}"""
+        def app(name, port, more):
+            return (f"  - {{name: {name}, bundle_ids: [com.example.{name}], environment: production, host: localhost, "
+                    f"port: {port}, {more}, tls: {{ca_file: ca.pem}}, connections: {{min: 1, max: 4}}}}\n")
 
-        others = app("limited", "    rate_limit: 50\n") + app(
-            "paused", f"    paused: {str(is_paused).lower()}\n") if names.has_apps else ""
+        apps = app("shop", self.port, token)
+        if names.has_apps:
+            apps += app("limited", self.port, token + ", rate_limit: 50")
+            apps += app("paused", self.port, token + f", paused: {str(is_paused).lower()}")
         if names.has_gateways:
-            others += "".join(f"""\
-  - name: {name}
-    bundle_ids: [com.example.{name}]
-    environment: production
-    transport: binary
-    host: localhost
-    port: {self.gateway}
-    certificate: {{file: client.pem, key_file: client-key.pem}}
-    tls: {{ca_file: ca.pem}}
-    connections: {{min: 1, max: 4}}
-    binary: {{format: {form}}}
-""" for name, form in zip(chaos_gateway.APPS, ("framed", "enhanced")))
-        requests = f"{names.requests}, {names.beside}" if names.beside else names.requests
+            for name, form in (("kiosk", "framed"), ("till", "enhanced")):
+                apps += app(name, self.gateway, f"{certificate}, transport: binary, binary: {{format: {form}}}")
         with open(self.file, "w") as file:
             file.write(f"""\
-kafka:
-  bootstrap_servers: "{names.protected}"
-  librdkafka: {chaos_rights.CLIENT}
-  group_id: {names.group}
-  session_timeout: 6s
-{f"  group_instance_id: {self.static}" if self.static else ""}
-requests: {{topics: [{requests}]}}
+kafka: {{bootstrap_servers: "{names.protected}", librdkafka: {CLIENT}, group_id: {names.group}, session_timeout: 6s{self.instance}}}
+requests: {{topics: [{names.requests}{", " + names.beside if names.beside else ""}]}}
 results: {{topic: {names.results}}}
 unregistered: {{topic: {names.unregistered}}}
 dead_letters: {{topic: {names.dead_letters}}}
 retry: {{tiers: {{1s: {names.retry}}}, max_attempts: 100}}
 delivery: {{response_timeout: 10s}}
+admin: {{listen: "127.0.0.1:{self.admin}"}}
 apps:
-{app("shop")}{others}admin: {{listen: "{f"127.0.0.1:{self.admin}" if names.has_gateways else "off"}"}}
-""")
+{apps}""")
         if self.is_running:
             self.signal(signal.SIGHUP)
 
     def start(self):
-        self.started = os.path.getsize(self.log) if os.path.exists(self.log) else 0
-        self.starts.append(self.started)
-        self.started_at = time.time()
-        self.endings = []  # what is expected of this process
+        self.endings = []
+        self.reported_before, self.reported = self.lost_at_most(), 0
         self.launch(self.program, "run", "--config", self.file)
 
     def has_joined(self):
-        return "partitions assigned" in self.text(self.started)
+        return "partitions assigned" in self.text()
+
+    def lost_at_most(self):
+        """What all its processes reported as lost to late errors of a gateway. A process that is killed takes its
+        metrics with it, except for what it logged since."""
+        logged = sum(1 + int(count) for count in self.LATE.findall(self.text())) if self.process else 0
+        return self.reported_before + max(self.reported, logged)
 
     def sample(self, at):
         try:
-            with open(f"/proc/{self.process.pid}/status") as status:
-                found = re.search(r"VmRSS:\s+(\d+) kB", status.read())
-        except OSError:
-            return
-        if found:
-            self.resident.append((at, int(found.group(1))))
+            # The process is the supervisor, whose only child is the worker.
+            with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as children:
+                child = int(children.read())
+            with open(f"/proc/{child}/status") as status:
+                self.resident.append((at, int(re.search(r"VmRSS:\s+(\d+) kB", status.read())[1])))
+            if self.names.has_gateways:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=1) as page:
+                    self.reported = sum(int(count) for count in re.findall(
+                        r"^apns_worker_window_(?:too_short|lost_at_most)_total{.*} (\d+)$", page.read().decode(), re.M))
+        except (OSError, TypeError, ValueError):
+            pass  # it has just started or ended
 
     def calm_resident(self, begin, end):
-        """In kilobytes, what it took at most in the calmest fifth of a span of time; None: nothing is known of it."""
+        """Kilobytes in the calmest fifth of a span of time, or None."""
         values = sorted(kilobytes for at, kilobytes in self.resident if begin <= at < end)
         return values[len(values) // 5] if values else None
 
 
 class Partner:
-    """One of our own Python processes: told lines, tells lines of JSON."""
+    """A Python process of the run, with lines as orders and lines of JSON as answers."""
 
-    def __init__(self, program, *words, folder):
+    def __init__(self, program, options, folder):
         with open(os.path.join(folder, program + ".err"), "wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, os.path.join(HERE, program), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=errors, text=True, preexec_fn=die_with_parent)
+                [sys.executable, os.path.join(HERE, program), json.dumps(options)], stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=errors, text=True, preexec_fn=die_with_parent)
         self.errors = errors.name
         self.state = {}
         self.answers = []

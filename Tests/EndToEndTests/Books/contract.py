@@ -1,13 +1,15 @@
-"""Every member and header of every record that the worker writes, compared with what the contract says, word for word.
+"""Every member and header of every record that the worker writes, compared word for word with the contract.
 
-A few records of each kind are written, and all that becomes of each is spelled out beside it. The rules come from the
-contract alone (README.md of the project), never from the worker's code.
+A few records of each kind are written, and everything that the worker makes of each is spelled out beside it. The rules
+come from the contract alone (README.md of the project), never from the worker's code.
 """
 
 import json
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
+
+from confluent_kafka import Producer
 
 from records import apples_time, request_of
 
@@ -16,9 +18,9 @@ COPIED = TRACE + [("x-tenant", b"blue \xc3\xa4")]  # x-tenant is in results.copy
 IDS = "b6ee4bd0-56d8-4a23-a4c1-%012x"
 FUTURE = 4_000_000_000
 TOPIC = ("apns-topic", b"com.example.shop")  # two apps are configured: a request has to name one
-# The delay asked for, by reason, in ms; for all others 15 minutes.
+# The requested delay in ms; 15 minutes for all other reasons.
 ASKED = {"TooManyRequests": 30_000}
-# How many bytes of key and value the reduced form of a dead letter keeps.
+# Bytes of key and value that the reduced form of a dead letter keeps.
 REDUCED_BYTES = 128
 
 
@@ -33,7 +35,7 @@ class Retry:
 
 @dataclass
 class Ending:
-    """What becomes of one notification."""
+    """The expected result of one notification, and its other records."""
 
     token: str
     outcome: str
@@ -48,12 +50,11 @@ class Ending:
     topic: str | None = "com.example.shop"
     app: str | None = "shop"
     is_published: bool = True
-    is_sent: bool | None = None  # by whoever wrote the result; none: where there were attempts
-    not_before: int = 0  # it may have been in any tier any number of times before then (seconds), without an attempt
-    held: bool = False  # it may have been in the shortest tier any number of times, without an attempt
+    is_sent: bool | None = None  # by the worker that wrote the result; None: if there were attempts
+    not_before: int = 0  # seconds; before then it may be in any tier any number of times, without an attempt
+    held: bool = False  # it may be in the shortest tier any number of times, without an attempt
 
     def __post_init__(self):
-        # What nobody wanted any more says why.
         self.detail = self.detail or self.outcome == "expired"
 
 
@@ -65,12 +66,12 @@ class Case:
     headers: list
     endings: list
     timestamp: int = 0
-    is_alone: bool = False  # it costs a connection: nothing else may be on it
+    is_alone: bool = False  # it costs a connection, so nothing else may be on it
     dead: str | None = None
-    detail: bytes = b""  # what the detail of a dead letter has in it
-    sent: dict = field(default_factory=dict)  # what a retry record must say of the apns-* headers
-    topic: str | None = None  # another than the request topic
-    payload: bytes | None = None  # none: the value
+    detail: bytes = b""  # a part of a dead letter's detail
+    sent: dict = field(default_factory=dict)  # the apns-* headers of a retry record
+    topic: str | None = None  # if it is not the request topic
+    payload: bytes | None = None  # if it is not the value
     place: tuple = ()
 
 
@@ -112,7 +113,8 @@ class Maker:
 
 
 def main_cases(tiers):
-    """For a worker with `max_attempts: 2, resend_max: 1, response_timeout: 1s, max_age: 240s` and a second app, annex."""
+    """For a worker with `max_attempts: 2, resend_max: 1, response_timeout: 1s, max_age: 240s` and a second app,
+    annex."""
     make = Maker()
     id, collapse = make.id(), "game-7"
     everything = [
@@ -235,8 +237,6 @@ def other_cases(tiers):
 
 def write(servers, topic, cases):
     """Writes the records one after the other, and notes each one's place and time."""
-    from confluent_kafka import Producer
-
     producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 0})
     for case in cases:
         def delivered(error, message, case=case):
@@ -252,7 +252,7 @@ def write(servers, topic, cases):
 
 
 class Evidence:
-    """What the topics hold, by request."""
+    """The contents of the topics by request."""
 
     def __init__(self, results, unregistered, dead_letters, retries):
         self.results, self.retries = defaultdict(list), defaultdict(list)
@@ -319,7 +319,7 @@ class Check:
         if case.key and case.key != ending.token.encode():
             place["key"] = case.key.decode()
         is_sent = ending.attempts > 0 if ending.is_sent is None else ending.is_sent
-        # Whatever is in these three, they are there or left out as the contract says.
+        # Any value of these three; only their presence is compared.
         any_text, sent, settled = value.get("detail"), value.get("sent_at_ms"), value.get("settled_at_ms")
         wanted = {
             "outcome": ending.outcome, "status": ending.status, "reason": ending.reason,
@@ -353,8 +353,8 @@ class Check:
     # Retries.
 
     def is_held(self, ending, retry, what):
-        """Takes the records of notifications that were held: no attempt; the shortest tier, or, of a device with too many,
-        the longest that is not longer than their turn takes (three times the shortest delay, and 5 s at least)."""
+        """Checks the record of a held notification: no attempt; the shortest tier or, for a device with too many, the
+        longest tier that is not longer than their turn takes (three times the shortest delay, at least 5 s)."""
         tier, message = retry
         headers = dict(message.headers())
         if headers.get("push-retry-reason") != b"held":
@@ -367,8 +367,8 @@ class Check:
         return True
 
     def is_scheduled(self, case, ending, retry, what):
-        """Takes the records of a notification that waits for its time: no attempt, the longest tier that is over by then, or
-        within the shortest delay after that, and the time in a header."""
+        """Checks the record of a notification that waits for its time: no attempt, the longest tier that is over by
+        then or within the shortest delay after that, and the time in a header."""
         tier, message = retry
         headers = dict(message.headers())
         if headers.get("push-retry-reason") != b"scheduled":
@@ -382,7 +382,7 @@ class Check:
         self.equal(f"{what}: scheduled, attempt", headers["push-retry-attempt"] + headers["push-retry-sends"], b"00")
         self.equal(f"{what}: scheduled, key and payload", (message.key(), message.value()), (
             ending.token.encode(), case.payload or case.value))
-        # Decided before it was written; the machine may be loaded.
+        # The decision is older than the record, and the machine may be loaded.
         if due > min(at, message.timestamp()[1] + delay) or delay - shortest > left + 5000 or (
                 longer and longer[0] - shortest <= left):
             self.findings.append(f"{what}: scheduled in {delay} ms, {left} ms before its time, due at {due}: {headers}")
@@ -403,7 +403,6 @@ class Check:
             delay = previous = fitting[0] if fitting else self.tiers[-1][0]
             self.equal(f"{label}: tier", self.tiers[tier][0], delay)
             due = int(headers.pop("push-retry-due-ms", b"0"))
-            # Written right after it was decided; the machine may be loaded.
             if not message.timestamp()[1] - 5000 <= due - delay <= message.timestamp()[1]:
                 self.findings.append(f"{label}: due {due}, written {message.timestamp()[1]}, delay {delay}")
             id = headers.pop("apns-id", b"").decode()
@@ -454,7 +453,7 @@ class Check:
         self.equal(f"{case.name}: headers", message.headers(), wanted)
 
     def finish(self):
-        """What is left over belongs to nothing."""
+        """The rest was made of no record."""
         for name in ("results", "dead_letters", "dead_tokens", "retries"):
             for place in getattr(self.evidence, name):
                 self.findings.append(f"{name} of nothing that was written: {place}")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A feedback service of Apple's binary protocol that says when it goes on.
 
-feedback.py CERT KEY COUNT: says at which port it listens, and tells COUNT device tokens over one TLS connection, the number each is made of as its time too.
-Half of them at once; the rest when a line comes on standard input. Then it closes the socket, without a word of TLS.
+feedback.py CERT KEY COUNT: says at which port it listens, and tells COUNT device tokens over one TLS connection, the
+number each is made of as its time too. Half of them at once; the rest when a line comes on standard input. Then it
+closes the socket, without a word of TLS.
 """
 
 import socket

@@ -1,13 +1,9 @@
 #!/usr/bin/env python3
-"""A proxy before one Kafka broker that can stop answering: for the end-to-end tests.
+"""A proxy before one Kafka broker that can stop answering: kafka_proxy.py HOST:PORT, for the end-to-end tests.
 
-    kafka_proxy.py HOST:PORT
-
-It says at which port it listens. Where a broker names itself, the proxy's port stands instead, so that clients stay behind
-it. Lines of the standard input, each of which is confirmed:
-
-    stall NAME…    connections that ask for one of these (fetch, produce) are read from and answered nothing
-    flow           such connections end, and new ones are as they were
+It prints the port on which it listens, and puts that port in place of the broker's own in answers that name the broker,
+so that clients stay behind it. A line on its standard input is an API key of the protocol: connections that send such a
+request get no answer any more. `flow` closes these connections; new ones work as before.
 """
 
 import asyncio
@@ -15,84 +11,63 @@ import struct
 import sys
 
 METADATA, COORDINATOR = 3, 10
-NAMES = {"fetch": 1, "produce": 0}
-
-
-def say(*words):
-    print(*words, flush=True)
 
 
 class Proxy:
     def __init__(self, upstream):
         host, port = upstream.rsplit(":", 1)
         self.upstream = (host, int(port))
-        self.own = host.encode() + struct.pack(">i", int(port))
-        self.ours = None  # the same with the proxy's port
-        self.stalled = set()
-        self.silent = set()
+        self.stalled = None  # API key
+        self.silent = set()  # writers of connections that get no answers
 
-    async def listen(self):
+    async def run(self):
         server = await asyncio.start_server(self.serve, self.upstream[0], 0)
         port = server.sockets[0].getsockname()[1]
-        self.ours = self.upstream[0].encode() + struct.pack(">i", port)
-        say("listening", port)
-
-    def command(self, line):
-        words = line.split()
-        if words[:1] == ["stall"]:
-            self.stalled = {NAMES[word] for word in words[1:]}
-        elif words[:1] == ["flow"]:
-            self.stalled = set()
-            for writer in self.silent:
-                writer.close()
-            self.silent = set()
-        say("done", line.strip())
+        self.broker, self.own = (
+            self.upstream[0].encode() + struct.pack(">i", number) for number in (self.upstream[1], port))
+        print("listening", port, flush=True)
+        lines = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+        while line := (await lines.readline()).decode().strip():
+            self.stalled = None if line == "flow" else int(line)
+            if line == "flow":
+                for writer in self.silent:
+                    writer.close()
+                self.silent = set()
+            else:
+                print("stalling", line, flush=True)
 
     async def serve(self, reader, writer):
-        try:
-            below = await asyncio.open_connection(*self.upstream)
-        except OSError:
-            writer.close()
-            return
-        asked = {}
-        tasks = [asyncio.create_task(self.requests(reader, writer, below[1], asked)),
-                 asyncio.create_task(self.answers(below[0], writer, asked))]
+        from_broker, to_broker = await asyncio.open_connection(*self.upstream)
+        asked = {}  # correlation id -> API key
+        tasks = [asyncio.create_task(self.requests(reader, writer, to_broker, asked)),
+                 asyncio.create_task(self.answers(from_broker, writer, asked))]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self.silent.discard(writer)
         writer.close()
-        below[1].close()
+        to_broker.close()
 
-    async def requests(self, reader, writer, below, asked):
-        try:
-            while True:
-                data = await frame(reader)
-                key, _, number = struct.unpack_from(">hhi", data)
-                if key in self.stalled and writer not in self.silent:
-                    self.silent.add(writer)
-                    say("stalled", key)
-                if writer in self.silent:
-                    continue
+    async def requests(self, reader, writer, to_broker, asked):
+        while True:
+            data = await frame(reader)
+            key, _, number = struct.unpack_from(">hhi", data)
+            if key == self.stalled:
+                self.silent.add(writer)
+            if writer not in self.silent:
                 asked[number] = key
-                below.write(struct.pack(">i", len(data)) + data)
-                await below.drain()
-        except (asyncio.IncompleteReadError, OSError):
-            pass
+                await send(to_broker, data)
 
-    async def answers(self, below, writer, asked):
-        try:
-            while True:
-                data = await frame(below)
-                key = asked.pop(struct.unpack_from(">i", data)[0], None)
-                if writer in self.silent:
-                    continue
-                if key in (METADATA, COORDINATOR):
-                    data = data.replace(self.own, self.ours)
-                writer.write(struct.pack(">i", len(data)) + data)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, OSError):
-            pass
+    async def answers(self, from_broker, writer, asked):
+        while True:
+            data = await frame(from_broker)
+            key = asked.pop(struct.unpack_from(">i", data)[0], None)
+            if key in (METADATA, COORDINATOR):
+                data = data.replace(self.broker, self.own)
+            if writer not in self.silent:
+                await send(writer, data)
 
 
 async def frame(reader):
@@ -100,14 +75,9 @@ async def frame(reader):
     return await reader.readexactly(size)
 
 
-async def main(upstream):
-    proxy = Proxy(upstream)
-    await proxy.listen()
-    lines = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    while line := await lines.readline():
-        proxy.command(line.decode())
+async def send(writer, data):
+    writer.write(struct.pack(">i", len(data)) + data)
+    await writer.drain()
 
 
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+asyncio.run(Proxy(sys.argv[1]).run())

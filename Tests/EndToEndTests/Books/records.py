@@ -1,4 +1,4 @@
-"""What a producer writes, and what must become of it: a stream of request records, each with its line for the book.
+"""Request records and their expected outcomes: a stream of records, each with its line for the book.
 
 Everything is drawn from a seed, so one command line always writes the same records. The rules come from the contract
 alone (README.md of the project), never from the worker's code.
@@ -14,42 +14,20 @@ from dataclasses import dataclass
 BUNDLE = "com.example.shop"
 
 # Apple's page "Handling notification responses from APNs": status, reason, and the outcome the worker promises for it.
-# `retried` ends as `abandoned` once retry.max_attempts are used up.
 REASONS = {
-    "BadCollapseId": (400, "rejected"),
-    "BadDeviceToken": (400, "rejected"),
-    "BadExpirationDate": (400, "rejected"),
-    "BadMessageId": (400, "rejected"),
-    "BadPriority": (400, "rejected"),
-    "BadTopic": (400, "rejected"),
-    "DeviceTokenNotForTopic": (400, "rejected"),
-    "DuplicateHeaders": (400, "rejected"),
-    "IdleTimeout": (400, "abandoned"),
-    "InvalidPushType": (400, "rejected"),
-    "MissingDeviceToken": (400, "rejected"),
-    "MissingTopic": (400, "rejected"),
-    "PayloadEmpty": (400, "rejected"),
-    "TopicDisallowed": (400, "abandoned"),
-    "BadCertificate": (403, "abandoned"),
-    "BadCertificateEnvironment": (403, "abandoned"),
-    "ExpiredProviderToken": (403, "abandoned"),
-    "Forbidden": (403, "rejected"),
-    "InvalidProviderToken": (403, "abandoned"),
-    "MissingProviderToken": (403, "abandoned"),
-    "UnrelatedKeyIdInToken": (403, "abandoned"),
-    "BadEnvironmentKeyIdInToken": (403, "abandoned"),
-    "BadPath": (404, "rejected"),
-    "MethodNotAllowed": (405, "rejected"),
-    "ExpiredToken": (410, "unregistered"),
-    "Unregistered": (410, "unregistered"),
-    "PayloadTooLarge": (413, "rejected"),
-    "TooManyProviderTokenUpdates": (429, "abandoned"),
-    "TooManyRequests": (429, "abandoned"),
-    "InternalServerError": (500, "abandoned"),
-    "ServiceUnavailable": (503, "abandoned"),
-    "Shutdown": (503, "abandoned"),
+    reason: (status, outcome)
+    for status, outcome, reasons in [
+        (400, "rejected", "BadCollapseId BadDeviceToken BadExpirationDate BadMessageId BadPriority BadTopic "
+         "DeviceTokenNotForTopic DuplicateHeaders InvalidPushType MissingDeviceToken MissingTopic PayloadEmpty"),
+        (400, "abandoned", "IdleTimeout TopicDisallowed"),
+        (403, "abandoned", "BadCertificate BadCertificateEnvironment ExpiredProviderToken InvalidProviderToken "
+         "MissingProviderToken UnrelatedKeyIdInToken BadEnvironmentKeyIdInToken"),
+        (403, "rejected", "Forbidden"), (404, "rejected", "BadPath"), (405, "rejected", "MethodNotAllowed"),
+        (410, "unregistered", "ExpiredToken Unregistered"), (413, "rejected", "PayloadTooLarge"),
+        (429, "abandoned", "TooManyProviderTokenUpdates TooManyRequests"), (500, "abandoned", "InternalServerError"),
+        (503, "abandoned", "ServiceUnavailable Shutdown"),
+    ] for reason in reasons.split()
 }
-
 
 
 def read_prefixes(help_text):
@@ -64,8 +42,7 @@ def read_prefixes(help_text):
     return prefixes
 
 
-# What a server may do to a connection instead of answering: the names in the simulator's table. All of them must end in
-# a resend that is accepted; what a connection carried besides is resent with it.
+# Faults of a connection, by their names in the simulator's table. All of them must end in a resend that is accepted.
 FAULTS = ["no-answer", "reset-stream", "refuse-stream", "goaway", "goaway-twice", "goaway-below", "goaway-now",
           "cut-before", "cut-inside", "cut-after", "tcp-reset"]
 
@@ -288,27 +265,6 @@ def payload_too_large(generator, number):
     return Record(token.encode(), payload(number, 4200), [], {"n": [[token, "invalid", "PayloadTooLarge"]]})
 
 
-def payload_not_an_object(generator, number):
-    token = generator.token()
-    return Record(token.encode(), b'["not an object"]', [], {"n": [[token, "invalid", None]]})
-
-
-def unknown_member(generator, number):
-    notifications = [[generator.token(), "invalid", None] for _ in range(3)]
-    return generator.envelope(number, notifications, priority=10)
-
-
-def fan_out_with_id(generator, number):
-    notifications = [[generator.token(), "invalid", None] for _ in range(2)]
-    return generator.envelope(number, notifications, headers={"apns-id": "b6ee4bd0-56d8-4a23-a4c1-0d1a9e2a0c11"})
-
-
-def header_on_envelope(generator, number):
-    record = generator.envelope(number, [[generator.token(), "invalid", None]])
-    record.headers = [("apns-priority", b"10")]
-    return record
-
-
 INVALID = [
     refused_header("BadPriority", ("apns-priority", b"7")),
     refused_header("BadPriority", ("apns-push-type", b"background"), ("apns-priority", b"10")),
@@ -323,41 +279,19 @@ INVALID = [
     refused_token("abc"),
     refused_token("zz" * 32),
     payload_too_large,
-    payload_not_an_object,
-    unknown_member,
-    fan_out_with_id,
-    header_on_envelope,
 ]
 
 # Records from which no notification can be read: key, value, headers.
 
-
-def tombstone(generator, number):
-    return generator.token().encode(), None, []
-
-
-def not_json(generator, number):
-    return generator.token().encode(), b'{"aps":{"alert":"cut off', [("trace", b"kept")]
-
-
-def no_token(generator, number):
-    return b"user-%d" % number, payload(number), [("apns-priority", b"10")]
-
-
-def no_key(generator, number):
-    return None, payload(number), []
-
-
-def garbage(generator, number):
-    return None, bytes([0, 255, 254]) + b"%d" % number, [("empty", b""), ("null", None)]
-
-
-def tokens_not_a_list(generator, number):
-    return None, b'{"device_tokens": "%s", "payload": {"aps": {}}}' % generator.token().encode(), []
-
-
-def no_tokens(generator, number):
-    return None, b'{"device_tokens": [], "payload": {"aps": {}}}', []
+DEAD = [
+    lambda generator, number: (generator.token().encode(), None, []),
+    lambda generator, number: (generator.token().encode(), b'{"aps":{"alert":"cut off', [("trace", b"kept")]),
+    lambda generator, number: (b"user-%d" % number, payload(number), [("apns-priority", b"10")]),
+    lambda generator, number: (None, payload(number), []),
+    lambda generator, number: (None, b"\0\xff\xfe%d" % number, [("empty", b""), ("null", None)]),
+    lambda generator, number: (None, b'{"device_tokens": "%064x", "payload": {"aps": {}}}' % number, []),
+    lambda generator, number: (None, b'{"device_tokens": [], "payload": {"aps": {}}}', []),
+]
 
 
 def too_many_tokens(generator, number):
@@ -365,67 +299,47 @@ def too_many_tokens(generator, number):
     return None, b'{"device_tokens": [%s], "payload": {"aps": {}}}' % tokens.encode(), []
 
 
-DEAD = [tombstone, not_json, no_token, no_key, garbage, tokens_not_a_list, no_tokens]
+def apps(count, seed, number_of_apps):
+    """Plain notifications to the apps `shop`, `app1`, `app2` … in turn."""
+    source = random.Random(seed)
+    bundles = [BUNDLE] + ["com.example.app%d" % number for number in range(1, number_of_apps)]
+    for number in range(count):
+        token = "00" + "%062x" % source.getrandbits(248)
+        topic = bundles[number % len(bundles)]
+        yield Record(token.encode(), payload(number), [("apns-topic", topic.encode())], {
+            "n": [[token, "accepted", None]], "topic": topic})
 
 
-class Apps:
-    """Plain notifications to as many apps in turn: `shop`, `app1`, `app2` …"""
+def known(count, seed, tokens):
+    """Plain notifications to known device tokens and, one in ten, to others: for a foreign server, which answers 404 to
+    those."""
+    source = random.Random(seed)
+    forms = Generator(0, source.getrandbits(32), {}, plain=True)
 
-    def __init__(self, count, seed, apps):
-        self.count = count
-        self.random = random.Random(seed)
-        self.bundles = [BUNDLE] + ["com.example.app%d" % number for number in range(1, apps)]
+    def notification():
+        if source.random() < 0.9:
+            return [source.choice(tokens), "accepted", None]
+        return ["ff%062x" % source.getrandbits(248), "abandoned", "HTTP 404"]
 
-    def __iter__(self):
-        for number in range(self.count):
-            token = "00" + "%062x" % self.random.getrandbits(248)
-            topic = self.bundles[number % len(self.bundles)]
-            yield Record(token.encode(), payload(number), [("apns-topic", topic.encode())], {
-                "n": [[token, "accepted", None]], "topic": topic})
-
-
-class Known:
-    """Plain notifications to `known` device tokens (a file's lines) and, one in ten, to others: for a foreign server,
-    which answers 404 to what it does not know."""
-
-    def __init__(self, count, seed, known):
-        self.count = count
-        self.random = random.Random(seed)
-        self.known = known
-
-    def __iter__(self):
-        forms = Generator(0, self.random.getrandbits(32), {}, plain=True)
-        for number in range(self.count):
-            size = self.random.randint(2, 12) if self.random.random() < 0.02 else 1
-            notifications = [self.notification() for _ in range(size)]
-            yield forms.envelope(number, notifications) if size > 1 else forms.single(number, notifications[0])
-
-    def notification(self):
-        if self.random.random() < 0.9:
-            return [self.random.choice(self.known), "accepted", None]
-        return ["ff%062x" % self.random.getrandbits(248), "abandoned", "HTTP 404"]
+    for number in range(count):
+        size = source.randint(2, 12) if source.random() < 0.02 else 1
+        notifications = [notification() for _ in range(size)]
+        yield forms.envelope(number, notifications) if size > 1 else forms.single(number, notifications[0])
 
 
-class Scheduled:
-    """Plain notifications in both forms, each to be sent at a time of its own, within `seconds` from now; of the envelopes one
-    has 1,000 tokens. The book has the time as `at`."""
-
-    def __init__(self, count, seed, seconds):
-        self.count = count
-        self.random = random.Random(seed)
-        self.seconds = seconds
-
-    def __iter__(self):
-        forms = Generator(0, self.random.getrandbits(32), {}, plain=True)
-        for number in range(self.count):
-            at = int(time.time() + 1 + self.random.random() * self.seconds)
-            size = 1_000 if number == self.count // 2 else 1 if self.random.random() < 0.9 else self.random.randint(2, 12)
-            tokens = ["00" + "%062x" % self.random.getrandbits(248) for _ in range(size)]
-            notifications = [[token, "accepted", None] for token in tokens]
-            if size > 1:
-                record = forms.envelope(number, notifications, not_before=at)
-            else:
-                record = Record(
-                    tokens[0].encode(), payload(number), [("push-not-before", b"%d" % at)], {"n": notifications})
-            record.line["at"] = at
-            yield record
+def scheduled(count, seed, seconds):
+    """Plain notifications in both forms, each to be sent at a time of its own within so many seconds; one envelope has
+    1,000 tokens. The book has the time as `at`."""
+    source = random.Random(seed)
+    forms = Generator(0, source.getrandbits(32), {}, plain=True)
+    for number in range(count):
+        at = int(time.time() + 1 + source.random() * seconds)
+        size = 1_000 if number == count // 2 else 1 if source.random() < 0.9 else source.randint(2, 12)
+        notifications = [["00" + "%062x" % source.getrandbits(248), "accepted", None] for _ in range(size)]
+        if size > 1:
+            record = forms.envelope(number, notifications, not_before=at)
+        else:
+            record = Record(notifications[0][0].encode(), payload(number), [("push-not-before", b"%d" % at)],
+                            {"n": notifications})
+        record.line["at"] = at
+        yield record

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Checks that every record of some topics is what its JSON Schema says: values as they are, headers as objects of texts.
+"""Checks that every record of some topics is what its JSON Schema says: values as they are, headers as objects of
+texts.
 
     schemas.py --servers HOST:PORT --worker PROGRAM value:result:apns.results headers:result-headers:apns.results …
 
-Each argument is WHAT:SCHEMA:TOPIC; the schemas are asked of `PROGRAM schema`. Says how many records it checked, and exits
-with 1 when one does not hold or a topic is empty.
+Each argument is WHAT:SCHEMA:TOPIC; the schemas are asked of `PROGRAM schema`. Says how many records it checked, and
+exits with 1 when one does not hold or a topic is empty.
 
     schemas.py --judge
 
-reads a line of JSON, {"schemas": {NAME: SCHEMA}, "asked": [[NAME, VALUE in base64], …]}, and prints a line with a character for
-each: 1 where the schema allows the value, 0 where not, - where Python reads no JSON of it, ! where draft 7, which AsyncAPI has,
-says something else than draft 2020-12.
+reads a line of JSON, {"schemas": {NAME: SCHEMA}, "asked": [[NAME, VALUE in base64], …]}, and prints a line with a
+character for each: 1 where the schema allows the value, 0 where not, - where Python reads no JSON of it, ! where draft
+7, which AsyncAPI has, says something else than draft 2020-12.
 
     schemas.py --against SCHEMA FILE
 
@@ -72,36 +73,35 @@ def against(schema, document):
     sys.exit(1 if errors else 0)
 
 
+def check(servers, worker, checks):
+    import topics
+
+    is_fine = True
+    for what, name, topic in (check.split(":", 2) for check in checks):
+        schema = validator(worker, name)
+        checked, faults = 0, []
+        for message in topics.read(servers, topic):
+            value = instance(what, message)
+            if value is not None:
+                checked += 1
+                faults += [f"{message.partition()}/{message.offset()}: {error.json_path}: {error.message}"
+                           for error in schema.iter_errors(value)]
+        print(f"{checked} of {what} {name} checked, {len(faults)} faults ({topic})", *faults[:5], sep="\nFOUND ")
+        is_fine = is_fine and checked > 0 and not faults
+    return is_fine
+
+
 def main():
     if sys.argv[1:] == ["--judge"]:
         return judge()
     if sys.argv[1:2] == ["--against"]:
         return against(*sys.argv[2:])
-    import topics
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--servers", required=True)
     parser.add_argument("--worker", required=True)
     parser.add_argument("checks", nargs="+")
     options = parser.parse_args()
-    is_fine = True
-    for check in options.checks:
-        what, name, topic = check.split(":", 2)
-        schema = validator(options.worker, name)
-        checked, faults = 0, 0
-        for message in topics.read(options.servers, topic):
-            value = instance(what, message)
-            if value is None:
-                continue
-            checked += 1
-            for error in schema.iter_errors(value):
-                faults += 1
-                if faults <= 5:
-                    print(f"FOUND {topic}/{message.partition()}/{message.offset()}: {what} is not a {name}: "
-                          f"{error.json_path}: {error.message}")
-        print(f"{checked} of {what} {name} checked, {faults} faults ({topic})")
-        is_fine = is_fine and checked > 0 and faults == 0
-    sys.exit(0 if is_fine else 1)
+    sys.exit(not check(options.servers, options.worker, options.checks))
 
 
 main()

@@ -4,15 +4,20 @@ import json
 import urllib.request
 
 
+def rows(address, listing):
+    """Yields (apns-id, device token, count) of `received` or `accepted`."""
+    with urllib.request.urlopen(f"{address}/{listing}", timeout=120) as lines:
+        for line in lines:
+            id, token, count = line.decode().split()
+            yield id, token, int(count)
+
+
 def read(address):
     """apns-id -> (token, requests, accepted)."""
     seen = {}
-    for listing in ("received", "accepted"):
-        with urllib.request.urlopen(f"{address}/{listing}", timeout=60) as lines:
-            for line in lines:
-                id, token, count = line.decode().split()
-                known = seen.setdefault(id, [token, 0, 0])
-                known[1 if listing == "received" else 2] = int(count)
+    for place, listing in enumerate(("received", "accepted")):
+        for id, token, count in rows(address, listing):
+            seen.setdefault(id, [token, 0, 0])[1 + place] = count
     return seen
 
 

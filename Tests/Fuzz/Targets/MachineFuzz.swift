@@ -260,7 +260,7 @@ private struct MachineDriver: ~Copyable {
                 touch(request.token)
                 touch(request.payload)
                 touch(request.headers.topic)
-                for header in request.headers.texts.present { touch(request.headers.texts[header]) }
+                touch(request.headers.collapseID)
                 batch.append((app, request.id))
             }
         }

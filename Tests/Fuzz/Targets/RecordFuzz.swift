@@ -26,10 +26,9 @@ private func check(_ request: ParsedRequest, _ role: RecordRole) {
     require((request.target == .none) == (request.deadLetter != nil), "what has no target is a dead letter")
     require(request.isInvalid || request.deadLetter != nil || request.detail.isEmpty, "a detail says what is wrong")
     for range in [
-        request.token, request.tokenList, request.channelID, request.payload, request.headers.topic, request.app,
-        request.key, request.detail.subject,
+        request.token, request.tokenList, request.channelID, request.payload, request.headers.topic,
+        request.headers.collapseID, request.app, request.key, request.detail.subject,
     ] { touch(range) }
-    for header in request.headers.texts.present { touch(request.headers.texts[header]) }
     var copied = 0
     for header in request.copiedHeaders {
         touch(header.name)
@@ -60,8 +59,7 @@ private func check(_ request: ParsedRequest, _ role: RecordRole) {
     guard !request.isInvalid else { return }
     require(request.payload.count >= 2, "a payload is an object")
     require(request.payload.count <= RequestParser.largePayloadLimit, "a payload is limited")
-    let texts = request.headers.texts
-    for text in [request.headers.topic, request.channelID] + texts.present.map({ texts[$0] }) {
+    for text in [request.headers.topic, request.channelID, request.headers.collapseID] {
         require(text.allSatisfy { $0 >= 0x20 && $0 < 0x7F }, "what becomes a header is printable ASCII")
     }
 }

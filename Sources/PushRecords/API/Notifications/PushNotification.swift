@@ -1,4 +1,4 @@
-/// One notification, to be asked for by a record on a request topic: for one device, for many, or for a channel.
+/// A notification to request with a record on a request topic: for one device, for many, or for a channel.
 ///
 /// ```swift
 /// var news = PushNotification(AlertPayload(title: "News", body: "It rains"), topic: .bundleID("com.example.shop"))
@@ -8,37 +8,38 @@
 /// try producer.produce("apns.requests", key: record.key, value: record.value, headers: record.headers)
 /// ```
 ///
-/// Its push type is its payload's, and what Apple refuses for a push type does not compile: a background notification
-/// with priority 10, a collapse id where nothing is shown, a broadcast that starts a Live Activity. A payload in JSON
-/// may be anything (`init(json:pushType:topic:)`).
+/// Its push type is its payload's, and a mistake that Apple refuses for a push type does not compile: a background
+/// notification with priority 10, a collapse id where nothing is shown, a broadcast that starts a Live Activity. A
+/// payload in JSON may be anything (`init(json:pushType:topic:)`).
 ///
-/// Nothing else is checked before a record is made of it; then everything is that can be without the worker's
-/// configuration, by the rules of the worker. (Whether the topic belongs to an app, whether the expiration has passed,
-/// and how far ahead it may be sent, only the worker can tell; it says so in the result.)
+/// Making a record checks everything else, by the rules of the worker. Exceptions need the worker's configuration or
+/// clock, and are reported in the result: whether the topic belongs to an app, whether the expiration has passed, and
+/// how far ahead it may be sent.
 public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
-    /// What it says. Source: "Generating a remote notification".
+    /// The content. Source: "Generating a remote notification".
     public var payload: Payload
-    /// Which app it is for; `nil`: made by the worker of its app's bundle id and the push type's suffix, when it has
-    /// one only (`apns-topic`).
+    /// The app it is for (`apns-topic`). If `nil`, the worker derives it from its app's bundle id and the push type's
+    /// suffix, provided that it has only one.
     public var topic: PushTopic?
-    /// `nil`: Apple's default, `immediate` (the worker's for `background`: `powerConsiderate`) (`apns-priority`).
+    /// When APNs delivers it (`apns-priority`). If `nil`, `immediate`; for `background` `powerConsiderate`.
     public var priority: Payload.Priority?
-    /// Until when APNs keeps it (`apns-expiration`); at first what its payload's type says.
+    /// Until when APNs keeps it (`apns-expiration`). The payload's type sets the default.
     public var expiration: PushExpiration
-    /// The worker sends it then, and not before; `nil`, or in the past: at once. At most 4294967295 seconds since 1970,
-    /// no further ahead than the worker's `delivery.max_ahead` (a week), and before `expiration`, where that is a time
-    /// (`push-not-before`).
+    /// The worker sends it then, and not before (`push-not-before`). If `nil` or in the past, at once.
+    ///
+    /// At most 4294967295 seconds since 1970, no further ahead than the worker's `delivery.max_ahead` (a week), and before
+    /// an `expiration` that is a time.
     public var notBefore: UnixTime?
-    /// Sent as it is, also with every repetition; `nil`: the worker derives one from the record's place. Not for
-    /// several devices (`apns-id`).
+    /// The notification's id, the same for every resend (`apns-id`). If `nil`, the worker derives one from the record's
+    /// place. Not for several devices.
     public var apnsID: NotificationUUID?
-    /// Name of an app of the worker's configuration; needed only where the topic does not tell.
+    /// Name of an app of the worker's configuration. Needed only if the topic does not identify it.
     public var app: String?
-    /// Needed only where an app is configured for both.
+    /// Needed only if an app is configured for both.
     public var environment: PushEnvironment?
 
-    /// The property of payloads that may have one.
-    private var collapse: String?
+    /// `collapseID`, which only collapsible payloads show.
+    var collapse: String?
 
     /// A notification with a payload.
     public init(_ payload: Payload, topic: PushTopic? = nil) {
@@ -47,13 +48,13 @@ public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
         expiration = Payload.defaultExpiration
     }
 
-    /// What kind of notification it is (`apns-push-type`): its payload says it.
+    /// The payload's push type (`apns-push-type`).
     public var pushType: PushType { payload.pushType }
 }
 
 extension PushNotification where Payload: CollapsiblePayload {
-    /// Notifications with the same one (1 to 64 bytes of printable ASCII) are shown as one, the newest
-    /// (`apns-collapse-id`).
+    /// An id of 1 to 64 bytes of printable ASCII (`apns-collapse-id`). Of notifications with the same id only the newest
+    /// is shown.
     public var collapseID: String? {
         get { collapse }
         set { collapse = newValue }
@@ -73,8 +74,9 @@ extension PushNotification where Payload == RawPayload {
 }
 
 extension PushNotification {
-    /// The same with its payload as JSON, made once: where many records have one payload, or one list many kinds of
-    /// notifications. Throws what is wrong with the payload.
+    /// Returns the same notification with its payload encoded as JSON.
+    ///
+    /// For many records with one payload, or a list of several kinds of notifications. Throws if the payload is wrong.
     public func encoded() throws(RequestError) -> PushNotification<RawPayload> {
         var notification = PushNotification<RawPayload>(
             RawPayload(try payload.json(), pushType: pushType), topic: topic)
@@ -84,41 +86,27 @@ extension PushNotification {
         notification.apnsID = apnsID
         notification.app = app
         notification.environment = environment
-        for header in TextHeader.allCases { notification[header] = self[header] }
+        notification.collapse = collapse
         return notification
-    }
-
-    /// The value of one of Apple's text headers; the compiler asks for the property of each.
-    package subscript(header: TextHeader) -> String? {
-        get {
-            switch header {
-            case .collapseID: collapse
-            }
-        }
-        set {
-            switch header {
-            case .collapseID: collapse = newValue
-            }
-        }
     }
 }
 
 extension PushType {
-    /// What the topic has behind the bundle id; `nil`: nothing. (`mdm` has a topic of its own kind; a broadcast's topic
-    /// never has a suffix.)
+    /// The suffix of the topic after the bundle id, if there is one. `mdm` has a topic of another kind, and a broadcast's
+    /// topic never has a suffix.
     ///
     /// Source: "Sending notification requests to APNs", apns-push-type.
     public var topicSuffix: String? { suffix?.description }
 }
 
 extension NotificationUUID {
-    /// A random one (version 4).
+    /// Returns a random id (version 4).
     public static func random() -> NotificationUUID {
         var generator = SystemRandomNumberGenerator()
         return random(using: &generator)
     }
 
-    /// A random one (version 4).
+    /// Returns a random id (version 4).
     public static func random(using generator: inout some RandomNumberGenerator) -> NotificationUUID {
         NotificationUUID(
             high: generator.next() & ~0xF000 | 0x4000,
@@ -126,17 +114,17 @@ extension NotificationUUID {
     }
 }
 
-/// Which app a notification is for (`apns-topic`).
+/// The app that a notification is for (`apns-topic`).
 ///
 /// Source: "Sending notification requests to APNs", apns-topic and "Know when to use push types".
 public enum PushTopic: Hashable, Sendable {
-    /// The app's bundle id. What the push type wants behind it (`PushType.topicSuffix`) is added unless it is there
-    /// already; of a broadcast nothing is.
+    /// The app's bundle id. The push type's suffix (`PushType.topicSuffix`) is added unless it is there already, or the
+    /// notification is a broadcast.
     case bundleID(String)
-    /// As it is: of `mdm` the UID in the subject of the MDM push certificate.
+    /// The topic as it is. For `mdm` the UID in the subject of the MDM push certificate.
     case exactly(String)
 
-    /// What goes to Apple.
+    /// The header's value.
     func text(_ pushType: PushType, isBroadcast: Bool) -> String {
         switch self {
         case .exactly(let topic): return topic
@@ -147,15 +135,14 @@ public enum PushTopic: Hashable, Sendable {
     }
 }
 
-/// Until when APNs keeps a notification for a device that cannot be reached (`apns-expiration`).
+/// How long APNs keeps a notification for a device that cannot be reached (`apns-expiration`).
 ///
 /// Source: "Sending notification requests to APNs", apns-expiration.
 public enum PushExpiration: Hashable, Sendable {
-    /// No `apns-expiration` is sent: APNs keeps it by its own policy, for 30 days at most. (It may be gone at any
-    /// time.)
+    /// No `apns-expiration` is sent: APNs keeps it by its own policy, for at most 30 days.
     case appleDefault
-    /// Tried once, not kept. The worker tries at most 30 seconds.
+    /// APNs tries once and does not keep it. The worker tries for at most 30 seconds.
     case nowOrNever
-    /// Kept until then; 1 to 4294967295 seconds since 1970 (UTC).
+    /// APNs keeps it until then; 1 to 4294967295 seconds since 1970 (UTC).
     case at(secondsSinceEpoch: Int64)
 }

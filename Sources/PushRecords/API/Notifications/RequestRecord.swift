@@ -1,8 +1,8 @@
 import JSON
 
-/// A header of a Kafka record, in memory of its own.
+/// A header of a Kafka record.
 public struct HeaderField: Hashable, Sendable, CustomStringConvertible {
-    /// In exactly this spelling: Kafka's headers know upper and lower case.
+    /// The exact name: Kafka's headers are case-sensitive.
     public var name: String
     /// Any bytes.
     public var value: [UInt8]
@@ -16,17 +16,17 @@ public struct HeaderField: Hashable, Sendable, CustomStringConvertible {
     /// A header of text.
     public init(_ name: String, _ value: String) { self.init(name, Array(value.utf8)) }
 
-    /// The value as text; what is not UTF-8 in it is replaced.
+    /// The value as text. Bytes that are not UTF-8 are replaced.
     public var text: String { String(decoding: value, as: UTF8.self) }
 
     /// `name=value`, as `kcat -H` takes it.
     public var description: String { "\(name)=\(text)" }
 }
 
-/// A record for a request topic (`apns.requests`), to be produced with whatever Kafka client there is.
+/// A record for a request topic (`apns.requests`), to produce with any Kafka client.
 ///
-/// Produce it with `acks=all`, as for anything that is not to be lost. The key decides the partition, and requests of
-/// one partition reach a device in order: leave the key as it is where order matters.
+/// Produce it with `acks=all`. The key chooses the partition, and requests of one partition reach a device in order: keep
+/// the key where order matters.
 ///
 /// ```swift
 /// var record = try notification.payloadRecord(to: token)
@@ -36,14 +36,14 @@ public struct RequestRecord: Hashable, Sendable {
     /// Most devices of one record, in envelope form.
     public static var deviceLimit: Int { RequestParser.tokenLimit }
 
-    /// `nil`: none; any partition will do.
+    /// The record's key, or `nil` if any partition will do.
     public var key: [UInt8]?
     /// The payload, or the envelope around it.
     public var value: [UInt8]
-    /// In this order; add your own behind them.
+    /// In this order. Append your own.
     public var headers: [HeaderField]
 
-    /// A record as it is; nothing is checked.
+    /// A record as it is, without checks.
     public init(key: [UInt8]?, value: [UInt8], headers: [HeaderField]) {
         self.key = key
         self.value = value
@@ -52,84 +52,51 @@ public struct RequestRecord: Hashable, Sendable {
 }
 
 extension RequestRecord {
-    /// Throws what the worker would find wrong with it: by the worker's own parser, so that the rules are the same.
+    /// Returns the record unless the worker's own parser refuses it, and throws why.
     func checked(form: ParsedRequest.Form) throws(RequestError) -> RequestRecord {
-        // One range of bytes for all headers, so that they can be lent together.
-        var text: [UInt8] = []
-        var ends: [(name: Int, value: Int)] = []
-        for header in headers {
-            text += header.name.utf8
-            let name = text.count
-            text += header.value
-            ends.append((name: name, value: text.count))
-        }
-        let error = text.withUnsafeBytes { text in
-            var start = 0
-            let lent = ends.map { end in
-                defer { start = end.value }
-                return RecordHeader(name: text.lent(start, end.name), value: text.lent(end.name, end.value))
+        let copy = OwnedRecord(
+            key: key, value: value, headers: headers.map { OwnedRecord.Header(Array($0.name.utf8), $0.value) })
+        let error: RequestError? = copy.withLent { key, value, headers in
+            var parser = RequestParser()
+            let request = parser.parse(key: key, value: value, headers: headers, role: .request)
+            if request.form != form {
+                return RequestError(
+                    .badRequestPayload,
+                    "the payload has the members of an envelope and no aps: only an envelope record can carry it")
             }
-            return lent.withUnsafeBufferPointer { headers in
-                value.withUnsafeBytes { value in
-                    guard let key else { return Self.fault(.nothing, value.lent(0, value.count), headers, form) }
-                    return key.withUnsafeBytes {
-                        Self.fault($0.lent(0, $0.count), value.lent(0, value.count), headers, form)
-                    }
-                }
+            if request.deadLetter == .notJSON {
+                // The payload of an envelope was checked before.
+                let offset = String(decoding: request.detail.subject, as: UTF8.self)
+                return RequestError(
+                    .badRequestPayload, "the payload is not JSON: \(request.detail.text) \(offset)")
             }
+            guard request.target == .none || request.isInvalid else { return nil }
+            return RequestError(request.failureReason, request.detail)
         }
         if let error { throw error }
         return self
-    }
-
-    private static func fault(
-        _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>,
-        _ form: ParsedRequest.Form
-    ) -> RequestError? {
-        var parser = RequestParser()
-        let request = parser.parse(key: key, value: value, headers: headers, role: .request)
-        if request.form != form {
-            return RequestError(
-                .badRequestPayload,
-                "the payload has the members of an envelope and no aps: only an envelope record can carry it")
-        }
-        if request.deadLetter == .notJSON {
-            // In an envelope it was looked at before.
-            let place = String(decoding: request.detail.subject, as: UTF8.self)
-            return RequestError(.badRequestPayload, "the payload is not JSON: \(request.detail.text) \(place)")
-        }
-        if request.target == .none || request.isInvalid { return RequestError(request.failureReason, request.detail) }
-        return nil
-    }
-}
-
-extension UnsafeRawBufferPointer {
-    /// A part of lent bytes that has an address even when it is empty: what is there, but has no bytes.
-    fileprivate func lent(_ start: Int, _ end: Int) -> UnsafeRawBufferPointer {
-        guard let baseAddress else { return ("" as StaticString).lentBytes }
-        return UnsafeRawBufferPointer(start: baseAddress + start, count: end - start)
     }
 }
 
 // The records of a notification, in both forms.
 
 extension PushNotification {
-    /// The record in payload form for one device: the value is the payload, the key the device token. The form to
-    /// prefer.
+    /// Returns the record in payload form for one device: the value is the payload, the key the device token. Prefer this
+    /// form.
     ///
-    /// Throws what the worker would refuse.
+    /// Throws if the worker would refuse it.
     public func payloadRecord(to token: DeviceToken) throws(RequestError) -> RequestRecord {
         var headers = fields(isBroadcast: false)
-        // The worker takes a key for a token from 64 digits on.
+        // The worker takes only a key of 64 or more digits for a token.
         if token.hex.utf8.count < 64 { headers.append(HeaderField(.deviceToken, token.hex)) }
         return try RequestRecord(key: Array(token.hex.utf8), value: payload.json(), headers: headers)
             .checked(form: .payload)
     }
 
-    /// One record for many devices, at most `RequestRecord.deviceLimit`: each gets a notification and a result of its
-    /// own, in the order of the list (`DeliveryResult.Request.index`). It has no key.
+    /// Returns one record for up to `RequestRecord.deviceLimit` devices. Each gets its own notification and result, in the
+    /// order of the list (`DeliveryResult.Request.index`). The record has no key.
     ///
-    /// Throws what the worker would refuse.
+    /// Throws if the worker would refuse it.
     public func envelopeRecord(to tokens: some Collection<DeviceToken>) throws(RequestError) -> RequestRecord {
         try envelope(key: nil, tokens.count * 80, isBroadcast: false) { json in
             json.name("device_tokens")
@@ -141,10 +108,10 @@ extension PushNotification {
 }
 
 extension PushNotification where Payload: BroadcastPayload {
-    /// The record in payload form for a broadcast to all who listen to a channel; its push type must be `liveactivity`.
-    /// Say its expiration: a channel that stores nothing takes `nowOrNever` only.
+    /// Returns the record in payload form for a broadcast on a channel. The push type must be `liveactivity`. Set the
+    /// expiration: a channel that stores nothing takes `nowOrNever` only.
     ///
-    /// Throws what the worker would refuse. Source: "Sending broadcast push notification requests to APNs".
+    /// Throws if the worker would refuse it. Source: "Sending broadcast push notification requests to APNs".
     public func payloadRecord(toChannel channelID: String) throws(RequestError) -> RequestRecord {
         try RequestRecord(
             key: Array(channelID.utf8), value: payload.json(),
@@ -152,10 +119,10 @@ extension PushNotification where Payload: BroadcastPayload {
         ).checked(form: .payload)
     }
 
-    /// The record in envelope form for a broadcast to all who listen to a channel; its push type must be
-    /// `liveactivity`. Say its expiration: a channel that stores nothing takes `nowOrNever` only.
+    /// Returns the record in envelope form for a broadcast on a channel. The push type must be `liveactivity`. Set the
+    /// expiration: a channel that stores nothing takes `nowOrNever` only.
     ///
-    /// Throws what the worker would refuse. Source: "Sending broadcast push notification requests to APNs".
+    /// Throws if the worker would refuse it. Source: "Sending broadcast push notification requests to APNs".
     public func envelopeRecord(toChannel channelID: String) throws(RequestError) -> RequestRecord {
         try envelope(key: Array(channelID.utf8), 0, isBroadcast: true) { json in json.member("channel_id", channelID) }
     }
@@ -166,7 +133,7 @@ extension PushNotification {
         key: [UInt8]?, _ room: Int, isBroadcast: Bool, _ target: (inout JSONWriter) -> Void
     ) throws(RequestError) -> RequestRecord {
         let payload = try payload.json()
-        // By itself first: otherwise bytes behind its end could pass for further members of the envelope.
+        // Checked by itself: bytes after its end could otherwise pass for further members of the envelope.
         if payload.isEmpty { throw RequestError(.payloadEmpty, "the payload is empty") }
         if let error = payload.withUnsafeBytes({ JSONScanner.scan($0).error }) {
             throw RequestError(.badRequestPayload, "the payload is not JSON: \(error)")
@@ -188,7 +155,7 @@ extension PushNotification {
         return try RequestRecord(key: key, value: Array(json.bytes), headers: []).checked(form: .envelope)
     }
 
-    /// What it says beside its payload and its target, as headers of the payload form.
+    /// All but payload and target, as headers of the payload form.
     private func fields(isBroadcast: Bool) -> [HeaderField] {
         var fields = [HeaderField(.pushType, pushType.text.description)]
         if let topic { fields.append(HeaderField(.topic, topic.text(pushType, isBroadcast: isBroadcast))) }
@@ -198,9 +165,7 @@ extension PushNotification {
         case .nowOrNever: fields.append(HeaderField(.expiration, "0"))
         case .at(let seconds): fields.append(HeaderField(.expiration, String(seconds)))
         }
-        for header in TextHeader.allCases {
-            if let text = self[header] { fields.append(HeaderField(header.row.name.description, text)) }
-        }
+        if let collapse { fields.append(HeaderField(.collapseID, collapse)) }
         if let apnsID { fields.append(HeaderField(.apnsID, apnsID.description)) }
         if let app { fields.append(HeaderField(.app, app)) }
         if let environment { fields.append(HeaderField(.environment, environment.text.description)) }
@@ -213,8 +178,7 @@ extension HeaderField {
     fileprivate init(_ name: HeaderName, _ value: String) { self.init(name.text.description, value) }
 }
 
-/// Why a notification cannot be asked for: what the worker would have said of the same record, said before it is
-/// produced.
+/// Why a notification cannot be requested: the fault that the worker would report for the record.
 ///
 /// ```swift
 /// do {
@@ -224,9 +188,9 @@ extension HeaderField {
 /// }
 /// ```
 public struct RequestError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The `reason` of the result that the worker would have published; `nil` where Apple has no word for it.
+    /// The `reason` of the result that the worker would publish, or `nil` where Apple has none for it.
     public var reason: Reason?
-    /// In words, for people; names the header or member that is at fault.
+    /// An explanation for people, which names the header or member at fault.
     public var detail: String
 
     /// `BadCollapseId: apns-collapse-id must be printable ASCII of 1 to 64 bytes`, or the detail alone.

@@ -1,49 +1,6 @@
-import EventLoop
-import Glibc
 import JSON
 import PushRecords
 import Replay
-
-/// Where a replay shows how far it is: one line on standard error that is written over, on a terminal; nothing
-/// elsewhere. What is to be said of single requests comes between.
-final class ReplayScreen {
-    private let isTerminal = isatty(STDERR_FILENO) == 1
-    private let isDryRun: Bool
-    private var isDrawn = false
-    private var drawnNs: Int64 = 0
-
-    init(_ order: ReplayOrder) { isDryRun = order.isDryRun }
-
-    func show(_ report: ReplayReport) {
-        guard isTerminal else { return }
-        let nowNs = LoopTime.read().monotonicNs
-        guard nowNs - drawnNs >= 100_000_000 else { return }
-        drawnNs = nowNs
-        isDrawn = true
-        let counts = report.counts
-        var line = "\r\u{1B}[K\(Int(report.part * 100)) % read, \(counts[.matched]) matched, \(counts[.produced]) "
-        line += isDryRun ? "would be produced again" : "produced again"
-        if counts.missed > 0 { line += ", \(counts.missed) not" }
-        draw(line)
-    }
-
-    func clear() {
-        if isDrawn { draw("\r\u{1B}[K") }
-        isDrawn = false
-    }
-
-    /// A line for people, of somebody else's words.
-    func tell(_ line: String) {
-        clear()
-        complain(printable(line, limit: 600))
-    }
-
-    private func draw(_ text: String) {
-        var text = text
-        // Nobody looks: nothing is lost.
-        _ = text.withUTF8 { write(STDERR_FILENO, $0.baseAddress, $0.count) }
-    }
-}
 
 extension ReplayOrder {
     /// The job's name, as `--name` takes it.
@@ -51,7 +8,15 @@ extension ReplayOrder {
         group.split(separator: ".replay.\(source.rawValue)-", maxSplits: 1).last.map(String.init) ?? group
     }
 
-    /// What came of it, for people.
+    /// The progress of a run, for people.
+    func progress(_ report: ReplayReport) -> String {
+        let counts = report.counts
+        return "\(Int(report.part * 100)) % read, \(counts[.matched]) matched, \(counts[.produced]) "
+            + (isDryRun ? "would be produced again" : "produced again")
+            + (counts.missed > 0 ? ", \(counts.missed) not" : "")
+    }
+
+    /// The outcome of a run, for people.
     func text(_ report: ReplayReport, _ seconds: Double) -> String {
         let counts = report.counts
         let things = source == .results ? "results" : "dead letters"
@@ -112,14 +77,10 @@ extension ReplayOrder {
         json.member("group", group)
         json.member("source", source.rawValue)
         json.member("topic", topic)
-        json.name("dry_run")
-        json.value(isDryRun)
-        json.name("done")
-        json.value(report.isDone)
-        json.name("resumed")
-        json.value(report.isResumed)
-        json.name("was_done")
-        json.value(report.wasDone)
+        json.member("dry_run", isDryRun)
+        json.member("done", report.isDone)
+        json.member("resumed", report.isResumed)
+        json.member("was_done", report.wasDone)
         json.member("began_at_ms", report.beganMs)
         json.member("took_ms", Int64(seconds * 1_000))
         for kind in ReplayCounts.Kind.allCases { json.member("\(kind)", counts[kind]) }

@@ -1,0 +1,52 @@
+/// Collects the headers that are copied to results. Reused from record to record; owns its lists, not the bytes.
+///
+/// `push-replay-of` (`ReplayWriter`) is one of them: like `traceparent` it goes to the result and through retry records.
+struct CopiedHeaders: ~Copyable {
+    /// Copied whatever the configuration says.
+    private static let always = ["traceparent", "tracestate", ReplayWriter.header.description]
+
+    private let names: [[UInt8]]
+    /// One bit for each length of a name, so that most headers are skipped without a comparison.
+    private let lengths: UInt64
+    /// Whether a `HeaderName` is among them. Otherwise those need not be compared.
+    let includesKnown: Bool
+    private let found: UnsafeMutablePointer<RecordHeader>
+    private var count = 0
+    private var bytes = 0
+
+    init(_ configured: [String]) {
+        names = (Self.always + configured).map { Array($0.utf8) }
+        lengths = names.reduce(0) { $0 | 1 << UInt64(min($1.count, 63)) }
+        includesKnown = names.contains { $0.withUnsafeBytes { HeaderName($0) != nil } }
+        found = .allocate(capacity: RecordLimits.copiedHeaders)
+    }
+
+    deinit { found.deallocate() }
+
+    mutating func removeAll() {
+        count = 0
+        bytes = 0
+    }
+
+    /// Copies a header if it is one of the names. Returns whether it is, also if it has no value or finds no room.
+    @inline(__always)
+    @discardableResult
+    mutating func consider(_ header: RecordHeader) -> Bool {
+        guard lengths & 1 &<< UInt64(min(header.name.count, 63)) != 0 else { return false }
+        return compare(header)
+    }
+
+    private mutating func compare(_ header: RecordHeader) -> Bool {
+        guard names.contains(where: { $0.elementsEqual(header.name) }) else { return false }
+        guard header.value.baseAddress != nil else { return true }
+        let size = header.name.count + header.value.count
+        guard count < RecordLimits.copiedHeaders, bytes + size <= RecordLimits.copiedBytes else { return true }
+        (found + count).initialize(to: header)
+        count += 1
+        bytes += size
+        return true
+    }
+
+    /// The copied headers, lent until `removeAll`.
+    var list: UnsafeBufferPointer<RecordHeader> { UnsafeBufferPointer(start: found, count: count) }
+}

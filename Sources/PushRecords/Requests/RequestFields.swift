@@ -1,0 +1,108 @@
+// The checks that both forms of a request share.
+
+extension RequestParser {
+    /// Checks the values in the field table and puts them into the request.
+    mutating func readFields(_ request: inout ParsedRequest) {
+        let isBroadcast = request.target == .channel
+        if request.token.first == ForeignForm.quote, ForeignForm.isQuotedHex(request.token) {
+            request.fail(.badDeviceToken, ForeignForm.quotedToken)
+        }
+        request.headers.pushType = isBroadcast ? .liveactivity : .alert
+        if isBroadcast && !HeaderCheck.isClean(request.channelID, limit: RecordLimits.channelID) {
+            request.fail(.badChannelId, "a channel id is printable ASCII of 1 to 200 bytes")
+            request.channelID = request.channelID.cutText(RecordLimits.channelID)
+        }
+        if let value = fields[.topic] {
+            request.headers.topic = value
+            if !HeaderCheck.isClean(value, limit: RecordLimits.topic) {
+                request.headers.topic = value.cutText(RecordLimits.topic)
+                request.fail(.badTopic, "apns-topic must be printable ASCII of 1 to 255 bytes", value)
+            } else if isBroadcast && HeaderCheck.isLiveActivityTopic(value) {
+                // Checked here, not with the app's topics, so that the library finds it, too.
+                request.fail(
+                    .topicDisallowed, "a broadcast's topic is the bundle id, without a push type's suffix", value)
+            }
+        }
+        if let value = fields[.pushType] {
+            if let type = HeaderCheck.pushType(value) {
+                request.headers.pushType = type
+            } else {
+                var nearest = NearestName(to: value)
+                for type in PushType.allCases { nearest.consider(type.text) }
+                request.fail(
+                    .invalidPushType, "apns-push-type is not one of Apple's",
+                    scratch.suggestion(nearest.text, for: value))
+            }
+            if isBroadcast && request.headers.pushType != .liveactivity {
+                request.fail(.invalidPushType, "a broadcast's apns-push-type must be liveactivity", value)
+            }
+        }
+        if let value = fields[.priority] {
+            if let priority = HeaderCheck.priority(value) {
+                request.headers.priority = priority
+                if request.headers.pushType == .background && priority != 5 {
+                    request.fail(.badPriority, "apns-priority of a background notification must be 5", value)
+                }
+            } else {
+                request.fail(.badPriority, "apns-priority must be 1, 5 or 10", value)
+            }
+        } else if request.headers.pushType == .background {
+            request.headers.priority = 5
+        }
+        if let value = fields[.expiration] {
+            if let seconds = HeaderCheck.unsigned(value), let expiration = UInt32(exactly: seconds) {
+                request.headers.expiration = expiration
+            } else {
+                request.fail(.badExpirationDate, "apns-expiration must be 0 to 4294967295 seconds", value)
+            }
+        }
+        if let value = fields[.notBefore] { readNotBefore(value, &request) }
+        if let value = fields[.collapseID] {
+            request.headers.collapseID = value
+            if !HeaderCheck.isClean(value, limit: RecordLimits.collapseID) {
+                request.headers.collapseID = value.cutText(RecordLimits.collapseID)
+                request.fail(.badCollapseId, "apns-collapse-id must be printable ASCII of 1 to 64 bytes", value)
+            }
+        }
+        if let value = fields[.apnsID] {
+            if let id = NotificationUUID(text: value), id != .none {
+                request.headers.apnsID = id
+            } else {
+                request.fail(.badMessageId, "apns-id must be a UUID that is not nil", value)
+            }
+        }
+        if let value = fields[.app] {
+            // One byte more than a name may have, so that the rest of a longer one is no app's name.
+            request.app = value.cut(RecordLimits.app + 1)
+            if value.count == 0 { request.fail(.none, "the app's name is empty") }
+            if value.count > RecordLimits.app { request.fail(.none, "the app's name has more than 100 bytes", value) }
+        }
+        if let value = fields[.environment] {
+            if let environment = HeaderCheck.environment(value) {
+                request.environment = environment
+            } else {
+                request.fail(.none, "the environment must be production or development", value)
+            }
+        }
+    }
+
+    /// Reads when the request is to be sent. A request that expires before could never be.
+    private func readNotBefore(_ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest) {
+        let isEnvelope = request.form == .envelope
+        guard let seconds = HeaderCheck.unsigned(value), let notBefore = UInt32(exactly: seconds) else {
+            return request.fail(
+                .none,
+                isEnvelope
+                    ? "not_before must be a number, 0 to 4294967295 seconds since 1970"
+                    : "push-not-before must be 0 to 4294967295 seconds since 1970", value)
+        }
+        request.notBefore = notBefore
+        if let expiration = request.headers.expiration, expiration > 0, expiration <= notBefore {
+            request.fail(
+                .badExpirationDate,
+                isEnvelope
+                    ? "apns-expiration must be 0, or later than not_before"
+                    : "apns-expiration must be 0, or later than push-not-before", fields[.expiration] ?? .nothing)
+        }
+    }
+}

@@ -1,0 +1,43 @@
+/// The values of one record by name. Reused from record to record; owns the table, not the bytes.
+struct ValueTable<Name: RawRepresentable & CaseIterable>: ~Copyable where Name.RawValue == UInt8 {
+    private let values: UnsafeMutablePointer<UnsafeRawBufferPointer>
+    /// One bit for each name that came with a value.
+    private var present: UInt32 = 0
+    /// One bit for each name that came.
+    private var seen: UInt32 = 0
+
+    init() {
+        let count = Name.allCases.count
+        precondition(count <= UInt32.bitWidth, "a table has one bit for each name")
+        values = .allocate(capacity: count)
+        values.initialize(repeating: .nothing, count: count)
+    }
+
+    deinit { values.deallocate() }
+
+    mutating func removeAll() {
+        present = 0
+        seen = 0
+    }
+
+    /// Keeps the first value of each name. Returns false if the name came before.
+    @inline(__always)
+    mutating func add(_ name: Name, _ value: UnsafeRawBufferPointer) -> Bool {
+        let bit: UInt32 = 1 &<< UInt32(name.rawValue)
+        guard seen & bit == 0 else { return false }
+        seen |= bit
+        guard value.baseAddress != nil else { return true }
+        present |= bit
+        values[Int(name.rawValue)] = value
+        return true
+    }
+
+    /// Whether the name came, with a value or without.
+    @inline(__always)
+    func contains(_ name: Name) -> Bool { seen & (1 &<< UInt32(name.rawValue)) != 0 }
+
+    @inline(__always)
+    subscript(_ name: Name) -> UnsafeRawBufferPointer? {
+        present & (1 &<< UInt32(name.rawValue)) != 0 ? values[Int(name.rawValue)] : nil
+    }
+}

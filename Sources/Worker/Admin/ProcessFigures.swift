@@ -1,0 +1,33 @@
+internal import Glibc
+internal import Observability
+
+/// Figures of this process as a whole.
+struct ProcessFigures: Sendable {
+    /// User and system time of all threads.
+    var cpuSeconds = 0.0
+    /// Resident memory; 0 if it cannot be read.
+    var residentBytes = 0
+    /// Log lines that standard error did not take.
+    var logLinesLost = 0
+
+    static func read() -> ProcessFigures {
+        var usage = rusage()
+        getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
+        let seconds = Double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
+        let micros = Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec)
+        return ProcessFigures(
+            cpuSeconds: seconds + micros / 1_000_000, residentBytes: residentBytes(), logLinesLost: Logger.linesLost)
+    }
+
+    /// The second number of /proc/self/statm, in pages (proc(5)).
+    private static func residentBytes() -> Int {
+        guard let file = fopen("/proc/self/statm", "re") else { return 0 }
+        defer { fclose(file) }
+        var line = [CChar](repeating: 0, count: 128)
+        guard fgets(&line, Int32(line.count), file) != nil else { return 0 }
+        let text = String(decoding: line.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+        let words = text.split(separator: " ")
+        guard words.count > 1, let pages = Int(words[1]) else { return 0 }
+        return pages * Int(sysconf(Int32(_SC_PAGESIZE)))
+    }
+}

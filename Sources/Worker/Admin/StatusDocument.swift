@@ -1,0 +1,123 @@
+internal import Delivery
+internal import JSON
+internal import PushRecords
+
+/// The members of `/status`, from which its JSON and the page for people are made. Members are only ever added.
+enum StatusValue {
+    typealias Members = [(name: String, value: StatusValue)]
+
+    case text(String)
+    case number(Int64?)
+    case flag(Bool)
+    case object(Members)
+    case list([StatusValue])
+
+    static func count(_ number: Int) -> Self { .number(Int64(number)) }
+
+    /// The value as `/status` serves it.
+    var json: String {
+        var json = JSONWriter(capacity: 4_096)
+        write(to: &json)
+        return json.text + "\n"
+    }
+
+    private func write(to json: inout JSONWriter) {
+        switch self {
+        case .text(let text): json.value(text)
+        case .number(let number?): json.value(number)
+        case .number(nil): json.null()
+        case .flag(let flag): json.value(flag)
+        case .object(let members):
+            json.beginObject()
+            for (name, value) in members {
+                json.name(name)
+                value.write(to: &json)
+            }
+            json.endObject()
+        case .list(let values):
+            json.beginArray()
+            for value in values { value.write(to: &json) }
+            json.endArray()
+        }
+    }
+}
+
+extension WorkerSnapshot {
+    var status: StatusValue.Members {
+        var members: StatusValue.Members = [("health", .text(health)), ("phase", .text(phase.rawValue))]
+        if !waitingFor.isEmpty { members.append(("waiting_for", .text(waitingFor))) }
+        members += [
+            ("group_id", .text(groupID)), ("started_at_ms", .number(startedMs)), ("at_ms", .number(takenMs)),
+            ("problems", .list(problems.map(\.status))),
+        ]
+        if problemsLeftOut > 0 { members.append(("problems_left_out", .count(problemsLeftOut))) }
+        let living = zip(apps, counters.apps).filter { !$0.0.isRemoved }
+        return members + [
+            ("apps", .list(living.map { app, counters in .object(app.status(counters)) })),
+            ("partitions", .list(partitions.map(\.members))),
+            ("open_notifications", .count(gauges.openNotifications)),
+            ("unacknowledged_records", .count(unacknowledged)),
+            ("too_large_for_topic", Self.status(tooLarge)), ("rejected_by_topic", Self.status(rejected)),
+            ("left_retry_topics", Self.status(leftTiers)), ("crashes", crashes.status),
+        ]
+    }
+
+    private static func status(_ counts: TopicCounts) -> StatusValue {
+        .list(counts.map { .object([("topic", .text($0.topic)), ("records", .count($0.records))]) })
+    }
+}
+
+extension Problem {
+    fileprivate var status: StatusValue {
+        .object([
+            ("subject", .text("\(subject)")), ("text", .text(text)), ("advice", .text(advice)),
+            ("since_ms", .number(sinceMs)),
+        ])
+    }
+}
+
+extension WorkerSnapshot.App {
+    fileprivate func status(_ counters: DeliveryCounters.App) -> StatusValue.Members {
+        let connections = standing.connections
+        return [
+            ("name", .text(name)), ("environment", .text("\(environment.text)")),
+            ("paused", .flag(status?.isPaused ?? false)),
+            (
+                "connections",
+                .object([
+                    ("dialing", .count(connections.dialing)), ("open", .count(connections.open)),
+                    ("draining", .count(connections.draining)),
+                ])
+            ),
+            ("streams_allowed", .count(connections.streams)), ("in_flight", .count(status?.handed ?? 0)),
+            ("waiting", .count(status?.ready ?? 0)),
+            ("outcomes", .object(Outcome.allCases.map { ($0.rawValue, .count(counters.outcomes[$0.index])) })),
+            ("in_doubt", .count(counters.inDoubt)), ("held", .count(counters.held)),
+        ]
+    }
+}
+
+extension WorkerSnapshot.Partition {
+    fileprivate var members: StatusValue {
+        .object([
+            ("topic", .text(status.topic)), ("partition", .number(Int64(status.partition))),
+            ("role", .text(role.rawValue)), ("committed", .number(status.committed)),
+            ("watermark", .number(status.watermark)), ("lag", .number(lag)),
+            ("open_records", .count(status.openRecords)), ("open_notifications", .count(status.openNotifications)),
+            ("oldest_open_ms", .number(status.oldestOpenMs)), ("draining", .flag(status.isDraining)),
+        ])
+    }
+}
+
+extension CrashHistory {
+    /// `condemned` lists the records that go to the dead letters unread.
+    fileprivate var status: StatusValue {
+        var members: StatusValue.Members = [("total", .count(total))]
+        if let last = deaths.last {
+            members.append(("last_signal", .text(last.signalName)))
+            members.append(("last_record", last.places.isEmpty ? .number(nil) : .text(last.record)))
+        }
+        members.append(("condemned", .list(condemned.map(\.description).sorted().map { .text($0) })))
+        return .object(members)
+    }
+}

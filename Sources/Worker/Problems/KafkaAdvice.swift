@@ -1,0 +1,69 @@
+internal import Delivery
+internal import Kafka
+
+/// What a person can do about an error of Kafka's.
+enum Advice {
+    /// - Parameter topic: the topic that cannot be written.
+    static func writing(_ topic: String, _ code: KafkaCode) -> String {
+        switch code {
+        case .topicAuthorizationFailed: "grant WRITE on topic \(topic)"
+        case .clusterAuthorizationFailed: "grant IDEMPOTENT_WRITE on the cluster, or WRITE on topic \(topic)"
+        case .noResources: KafkaCode.roomForThreads
+        case .invalidTimestamp: "compare this machine's clock with the brokers'"
+        case .messageTooLarge: "raise max.message.bytes of topic \(topic) to 2048 at least"
+        case .policyViolation, .invalidRecord: "look which policy of the brokers topic \(topic) breaks"
+        case _ where code.isUnknownTopic: "create topic \(topic)"
+        default: "look at topic \(topic) and at the brokers' logs"
+        }
+    }
+
+    /// - Parameter topic: the topic of a record that is not acknowledged, for a reason that librdkafka does not tell.
+    static func unacknowledged(_ topic: String) -> String {
+        "nothing is lost meanwhile; look at the brokers' logs, and at topic \(topic): a partition with fewer replicas "
+            + "in sync than its min.insync.replicas takes nothing"
+    }
+
+    /// - Parameter topic: the topic that cannot be read, or whose offsets cannot be committed.
+    static func reading(_ topic: String, group: String, _ code: KafkaCode) -> String {
+        switch code {
+        case .topicAuthorizationFailed: "grant READ on topic \(topic)"
+        case .badCompression, .badMessage, .notImplemented:
+            "a batch of topic \(topic) cannot be read: look what its producer wrote there; delete the partition's "
+                + "records up to it (kafka-delete-records.sh) to read on behind it"
+        case _ where code.isUnknownTopic: "create topic \(topic), or take it out of the configuration"
+        default: self.group(group, code)
+        }
+    }
+
+    static func group(_ name: String, _ code: KafkaCode) -> String {
+        switch code {
+        case .noResources: KafkaCode.roomForThreads
+        case .groupAuthorizationFailed: "grant READ on group \(name)"
+        case .coordinatorNotAvailable, .notCoordinator, .waitingForCoordinator, .timedOut, .transport:
+            "look at the broker that coordinates group \(name)"
+        default: "look at group \(name) and at the brokers' logs"
+        }
+    }
+}
+
+/// Records that were deleted before the worker read them, by retention or by a person. They stay lost, so each
+/// partition is reported for some time after its last loss. Decides only; no clock, no I/O.
+struct LostRecords {
+    private var losses: [TopicPartition: (offsets: Int64, lastNs: Int64)] = [:]
+
+    /// Counts the offsets that reading skipped. They include transaction markers and compacted records.
+    mutating func note(_ partition: TopicPartition, offsets: Int64, nowNs: Int64) {
+        guard offsets > 0 else { return }
+        let before = losses[partition].flatMap { nowNs - $0.lastNs < Problem.lossNs ? $0.offsets : nil }
+        losses[partition] = ((before ?? 0) &+ offsets, nowNs)
+    }
+
+    func problems(nowNs: Int64) -> [Problem] {
+        losses.filter { nowNs - $0.value.lastNs < Problem.lossNs }.sorted { "\($0.key)" < "\($1.key)" }.map { loss in
+            Problem(
+                .partition(loss.key), .lost,
+                "\(loss.value.offsets) offsets were gone before they were read: their records are lost",
+                "raise retention.ms of topic \(loss.key.topic), and set its retention.bytes to -1")
+        }
+    }
+}

@@ -1,0 +1,95 @@
+import Configuration
+import Kafka
+import PushRecords
+import Replay
+
+/// Writes the demo's requests: mostly the payload form, some envelopes that fan out. One thread.
+final class DemoProducer {
+    private let producer: Producer
+    private let topic: ProducerTopic
+    private var traffic: DemoTraffic
+    /// The next record, which librdkafka has not taken yet; `nil` once all were produced.
+    private var next: DemoTraffic.Record?
+    private(set) var failure: String?
+
+    init(_ configuration: WorkerConfiguration, count: Int) throws(KafkaError) {
+        traffic = DemoTraffic(count: count)
+        next = traffic.record()
+        producer = try Producer(
+            ProducerSettings(
+                cluster: ClusterSettings(
+                    bootstrapServers: configuration.kafka.bootstrapServers, clientID: "demo-producer")))
+        topic = try producer.topic(configuration.requestTopics[0].name)
+        try producer.warmUp(timeoutMs: 10_000)
+    }
+
+    var isDone: Bool { next == nil && producer.outstanding == 0 }
+
+    /// Writes records until `limit` notifications are written, or librdkafka's queue is full, and notes them.
+    func produce(upTo limit: Int, _ books: inout DemoBooks) {
+        var code = KafkaCode.none
+        while books.produced < limit, code == .none, let record = next {
+            code = producer.produce(record.request, to: topic)
+            guard code == .none else { break }
+            books.noteProduced(record)
+            next = traffic.record()
+        }
+        if code != .none, code != .queueFull { failure = "a request was not written: \(code.text)" }
+        producer.serve(
+            report: { if $0.code != .none { failure = "a request was not written: \($0.code.text)" } },
+            event: { if case .fatal(let error) = $0 { failure = "the producer failed: \(error.text)" } })
+    }
+}
+
+/// Reads results, dead tokens and dead letters back, as any consumer would. One thread.
+struct DemoReader {
+    private let results: TopicReader
+    private let unregistered: TopicReader
+    private let deadLetters: TopicReader
+    /// The result to leave out, counted from 1; 0 for none.
+    private let withheld: Int
+    private var count = 0
+
+    init(_ configuration: WorkerConfiguration, _ cluster: ClusterSettings, withheld: Int) throws(CommandFailure) {
+        self.withheld = withheld
+        func reader(_ topic: String) throws(CommandFailure) -> TopicReader {
+            let reader = try TopicReader(cluster, topic: topic, BrokerWait(cluster, until: Deadline(after: nil)))
+            try reader.start(at: .beginning)
+            return reader
+        }
+        results = try reader(configuration.results.topic)
+        unregistered = try reader(configuration.unregistered.topic)
+        deadLetters = try reader(configuration.deadLetters.topic)
+    }
+
+    /// Whether a result was left out.
+    var hasWithheld: Bool { withheld > 0 && count >= withheld }
+
+    /// Notes what there is, waiting at most `timeoutMs` when there are no results.
+    mutating func read(into books: inout DemoBooks, timeoutMs: Int32) throws {
+        func number(_ key: UnsafeRawBufferPointer) -> Int? {
+            DemoTraffic.number(inToken: String(decoding: key, as: UTF8.self))
+        }
+        var failure: RecordError?
+        try results.read(timeoutMs: timeoutMs) { _, message in
+            count += 1
+            guard count != withheld else { return true }
+            do throws(RecordError) {
+                let result = try DeliveryResult(json: message.value)
+                books.noteResult(number(message.key), result.outcome, inDoubt: result.inDoubt)
+            } catch {
+                failure = error
+            }
+            return failure == nil
+        }
+        if let failure { throw CommandFailure("a result cannot be read: \(failure)") }
+        try unregistered.read(timeoutMs: 0) { _, message in
+            books.noteDeadToken(number(message.key))
+            return true
+        }
+        try deadLetters.read(timeoutMs: 0) { _, message in
+            books.noteDeadLetter(DemoTraffic.number(inDeadLetter: String(decoding: message.value, as: UTF8.self)))
+            return true
+        }
+    }
+}

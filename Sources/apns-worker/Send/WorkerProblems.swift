@@ -1,0 +1,79 @@
+import Configuration
+import Glibc
+import JSON
+
+/// Returns lines about what may keep a notification from its result: paused apps, and the problems on the worker's
+/// `/status` page.
+func workerProblems(_ configuration: WorkerConfiguration) -> [String] {
+    let paused = configuration.apps.filter(\.isPaused).map {
+        "app \($0.name) is paused in this configuration: nothing of it is sent until its paused: true goes"
+    }
+    guard let listen = configuration.admin.listen, listen.port > 0 else { return paused }
+    guard let answer = page("/status", of: listen), let start = answer.firstRange(of: Array("\r\n\r\n".utf8)),
+        let problems = try? Array(answer[start.upperBound...]).withUnsafeBytes({ try problems(JSONReader($0)) })
+    else {
+        return paused + ["no worker answers at \(listen) (admin.listen); where one runs, its /status names problems"]
+    }
+    if problems.isEmpty { return paused + ["the worker at \(listen) names no problem"] }
+    return paused + problems.prefix(5).map { "the worker at \(listen) says: \(printable($0, limit: 1_200))" }
+}
+
+/// Returns the problems of a `/status` page, a line each.
+private func problems(_ status: consuming JSONReader) throws -> [String] {
+    var reader = status
+    var lines: [String] = []
+    try reader.enterObject()
+    while let name = reader.nextMember() {
+        guard name.equals("problems") else {
+            reader.skip()
+            continue
+        }
+        try reader.enterArray()
+        while reader.nextElement() {
+            var (subject, text, advice) = ("", "", "")
+            try reader.enterObject()
+            while let name = reader.nextMember() {
+                if name.equals("subject") {
+                    subject = try reader.text().string
+                } else if name.equals("text") {
+                    text = try reader.text().string
+                } else if name.equals("advice") {
+                    advice = try reader.text().string
+                } else {
+                    reader.skip()
+                }
+            }
+            lines.append("\(subject): \(text); \(advice)")
+        }
+    }
+    return lines
+}
+
+/// Requests a page; returns the whole answer, or `nil` if nothing came for two seconds.
+private func page(_ path: String, of listen: NetworkAddress) -> [UInt8]? {
+    var hints = addrinfo()
+    hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+    var found: UnsafeMutablePointer<addrinfo>?
+    // A server that listens on all addresses is reached on the loopback.
+    let host = listen.host == "0.0.0.0" ? "127.0.0.1" : listen.host == "::" ? "::1" : listen.host
+    guard getaddrinfo(host, "\(listen.port)", &hints, &found) == 0, let address = found else { return nil }
+    defer { freeaddrinfo(found) }
+    let descriptor = socket(address.pointee.ai_family, hints.ai_socktype | Int32(SOCK_CLOEXEC.rawValue), 0)
+    defer { close(descriptor) }
+    // These limits are connect's, too (socket(7)).
+    var limit = timeval(tv_sec: 2, tv_usec: 0)
+    for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
+        setsockopt(descriptor, SOL_SOCKET, option, &limit, socklen_t(MemoryLayout<timeval>.size))
+    }
+    let request = Array("GET \(path) HTTP/1.1\r\nHost: \(listen)\r\nConnection: close\r\n\r\n".utf8)
+    guard connect(descriptor, address.pointee.ai_addr, address.pointee.ai_addrlen) == 0,
+        Glibc.send(descriptor, request, request.count, Int32(MSG_NOSIGNAL)) == request.count
+    else { return nil }
+    var answer: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 64 << 10)
+    while true {
+        let count = recv(descriptor, &buffer, buffer.count, 0)
+        if count <= 0 { return count == 0 ? answer : nil }
+        answer += buffer[..<count]
+    }
+}

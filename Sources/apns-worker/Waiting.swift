@@ -1,0 +1,80 @@
+internal import CLinux
+import EventLoop
+import Glibc
+import Kafka
+
+/// The time until which a command waits.
+struct Deadline {
+    private let atNs: Int64?
+
+    /// - Parameter duration: `nil` for no deadline.
+    init(after duration: Duration?) { atNs = duration.map { LoopTime.read().monotonicNs + $0.nanoseconds } }
+
+    var hasPassed: Bool { leftMs == 0 }
+
+    /// The time left in milliseconds, rounded up so that 0 means that the deadline has passed.
+    var leftMs: Int64 { atNs.map { max(0, ($0 - LoopTime.read().monotonicNs + 999_999) / 1_000_000) } ?? .max }
+
+    func leftMs(atMost limitMs: Int32) -> Int32 { Int32(min(Int64(limitMs), leftMs)) }
+
+    /// Waits until a descriptor can be read (poll(2)); returns false if it could not in time.
+    func awaitInput(of descriptor: Int32) -> Bool {
+        while !hasPassed {
+            var wanted = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            let count = poll(&wanted, 1, leftMs(atMost: 1_000))
+            if count > 0 { return !hasPassed }
+            if count < 0, errno != EINTR { return false }
+        }
+        return false
+    }
+}
+
+extension Duration {
+    var nanoseconds: Int64 { components.seconds * 1_000_000_000 + components.attoseconds / 1_000_000_000 }
+}
+
+/// Reports problems that are retried: at once, and then at most every ten seconds.
+final class Troubles {
+    private var pause = Deadline(after: .zero)
+
+    func say(_ text: String) {
+        guard pause.hasPassed else { return }
+        pause = Deadline(after: .seconds(10))
+        complain("\(text); trying again")
+    }
+}
+
+extension BrokerWait {
+    /// Waits ten seconds for each answer, and not beyond the deadline.
+    init(_ cluster: ClusterSettings, until deadline: Deadline, report: ((String) -> Void)? = nil) {
+        self.init(cluster, limitMs: 10_000, leftMs: { deadline.leftMs }, report: report ?? Troubles().say)
+    }
+}
+
+/// SIGTERM and SIGINT, blocked on every thread and waited for by one.
+///
+/// Create it before the first other thread: threads inherit the mask.
+struct StopSignals: ~Copyable {
+    private var set = sigset_t()
+
+    init() {
+        sigemptyset(&set)
+        sigaddset(&set, SIGTERM)
+        sigaddset(&set, SIGINT)
+        pthread_sigmask(SIG_BLOCK, &set, nil)
+    }
+
+    /// Returns once one of them came.
+    func wait() {
+        var set = set
+        var signal: Int32 = 0
+        while sigwait(&set, &signal) != 0 {}
+    }
+
+    /// Takes a signal that is pending; returns whether there was one.
+    func take() -> Bool {
+        var set = set
+        var now = timespec()
+        return sigtimedwait(&set, nil, &now) > 0
+    }
+}
