@@ -70,24 +70,3 @@ private func run(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointe
     start.body()
     return nil
 }
-
-/// Runs work that must not block its caller for ever.
-package enum Bounded {
-    /// Runs a body on a thread of its own, and waits at most `atMostNs` for its end. Returns false if the body still runs
-    /// then, or no thread could be started for it.
-    package static func run(atMostNs: Int64, _ body: @escaping @Sendable () -> Void) -> Bool {
-        let hasEnded = Guarded(false)
-        let thread = try? startThread("bounded") {
-            body()
-            hasEnded.withLock { $0 = true }
-        }
-        guard let thread else { return false }
-        pthread_detach(thread)
-        let endNs = LoopTime.read().monotonicNs + atMostNs
-        while !hasEnded.withLock({ $0 }) {
-            guard LoopTime.read().monotonicNs < endNs else { return false }
-            usleep(1_000)
-        }
-        return true
-    }
-}

@@ -137,14 +137,23 @@ extension PushWorker {
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func `A pipe in the place of the configuration is refused and named, until it is gone`() throws {
+    func `Something else in the place of the configuration is refused and named, until it is gone`() throws {
         let scene = try Scene()
-        try scene.displaced(scene.file, by: Scene.pipe) {
-            scene.reload()
-            let fault = try #require(scene.worker.files.refusalFaults().first)
-            #expect(fault.subject == .configuration && fault.kind == .refused)
-            #expect(fault.text.contains("worker.yaml: it is no regular file"), "\(fault.text)")
+        let others: [(String) throws -> Void] = [
+            Scene.pipe, { symlink("/dev/zero", $0) },
+            { try FileManager.default.createDirectory(atPath: $0, withIntermediateDirectories: false) },
+        ]
+        for other in others {
+            try scene.displaced(scene.file, by: other) {
+                scene.reload()
+                let fault = try #require(scene.worker.files.refusalFaults().first)
+                #expect(fault.subject == .configuration && fault.kind == .refused)
+                #expect(fault.text.contains("worker.yaml: it is no regular file"), "\(fault.text)")
+            }
         }
+        // A link to a regular file is one.
+        try FileManager.default.moveItem(atPath: scene.file, toPath: scene.file + ".real")
+        symlink("worker.yaml.real", scene.file)
         scene.reload()
         #expect(scene.worker.files.refusalFaults().isEmpty)
         try scene.displaced(scene.key, by: Scene.pipe) {
@@ -153,33 +162,6 @@ extension PushWorker {
             let subjects = scene.worker.files.refusalFaults().map(\.subject)
             #expect(subjects == [.app("shop")], "what is in force was taken over")
         }
-        scene.reload()
-        #expect(scene.worker.files.refusalFaults().isEmpty)
-    }
-
-    @Test(
-        .timeLimit(.minutes(5)),
-        arguments: [
-            "a folder", "a device", "a broken configuration",
-        ])
-    func `What is no regular file is refused like a pipe, a link to one is one`(kind: String) throws {
-        let scene = try Scene()
-        try scene.displaced(
-            scene.file,
-            by: { path in
-                switch kind {
-                case "a folder":
-                    try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
-                case "a device": symlink("/dev/zero", path)
-                default: try "kafka: [".write(toFile: path, atomically: true, encoding: .utf8)
-                }
-            }
-        ) {
-            scene.reload()
-            #expect(scene.worker.files.refusalFaults().map(\.subject) == [.configuration])
-        }
-        try FileManager.default.moveItem(atPath: scene.file, toPath: scene.file + ".real")
-        symlink("worker.yaml.real", scene.file)
         scene.reload()
         #expect(scene.worker.files.refusalFaults().isEmpty)
     }

@@ -139,73 +139,44 @@ struct ProblemTests {
         #expect(snapshot.lag(of: .requests) == nil)
         #expect(!MetricsText(snapshot, .read()).text.contains("apns_worker_lag_records{role=\"requests\"}"))
     }
-
-    @Test func `A missing thread is reported until it would have been missed again`() {
-        var missing = MissingThread()
-        #expect(missing.problem(ofGroup: "g", nowNs: 0) == nil)
-        missing.note(nowNs: 1_000)
-        let last = 1_000 + MissingThread.namedNs / 2
-        missing.note(nowNs: last)
-        let problem = missing.problem(ofGroup: "g", nowNs: last + MissingThread.namedNs - 1)
-        #expect(problem?.sinceNs == 1_000 && problem?.subject == .group("g"))
-        #expect(problem?.advice.contains("pids") == true, "\(problem?.advice ?? "none")")
-        #expect(missing.problem(ofGroup: "g", nowNs: last + MissingThread.namedNs) == nil)
-        missing.note(nowNs: last + 3 * MissingThread.namedNs)
-        #expect(missing.problem(ofGroup: "g", nowNs: last + 3 * MissingThread.namedNs)?.sinceNs != 1_000)
-    }
 }
 
 /// What one group's reading suffers from, and until when.
 struct ReadingProblemsTests {
     private let topic = "apns.requests"
     private var partition: TopicPartition { TopicPartition(topic, 3) }
-    private let problems = ReadingProblems(ofGroup: "apns", logger: Logger(sink: MemorySink()))
+    private var problems = ReadingProblems(ofGroup: "apns", logger: Logger(sink: MemorySink()))
 
     private func at(_ seconds: Int64) -> DeliveryTime {
         DeliveryTime(ns: seconds * 1_000_000_000, wallMs: seconds * 1_000)
     }
 
-    @Test func `A trouble that is said again began when it was said first, unless it was over`() {
-        problems.note(.partition(partition), .transport, of: topic, isOfFetch: true, at(1))
-        problems.note(.partition(partition), .transport, of: topic, isOfFetch: true, at(15))
-        #expect(problems.all(at(34)).map(\.sinceNs) == [1_000_000_000])
-        #expect(problems.all(at(35)).isEmpty)
-        problems.note(.partition(partition), .transport, of: topic, isOfFetch: true, at(40))
-        #expect(problems.all(at(40)).map(\.sinceNs) == [40_000_000_000])
+    private mutating func sinceSeconds(at seconds: Int64, counts: Bool = true) -> [Int64] {
+        problems.all(at(seconds)) { _ in counts }.map { $0.sinceNs / 1_000_000_000 }
     }
 
-    @Test func `A denial is said once and is over when a fetch tells another end of the log`() {
-        problems.note(.partition(partition), .topicAuthorizationFailed, of: topic, isOfFetch: true, at(10))
-        for (end, count) in [(-1, 1), (-1, 1), (7, 0)] as [(Int64, Int)] {
-            #expect(problems.all(at(100), logEnd: { _ in end }).count == count, "\(end)")
-        }
+    @Test mutating func `A problem that is reported again began when it was reported first, unless it was over`() {
+        var since: [[Int64]] = []
+        problems.note(.partition(partition), .transport, isOfFetch: true, at(1))
+        problems.note(.partition(partition), .transport, isOfFetch: true, at(15))
+        for seconds in [34, 35] as [Int64] { since.append(sinceSeconds(at: seconds)) }
+        problems.note(.partition(partition), .transport, isOfFetch: true, at(40))
+        since.append(sinceSeconds(at: 40))
+        #expect(since == [[1], [], [40]])
     }
 
-    @Test func `A topic that was missing is over when the cluster has it again`() {
-        problems.note(.topic(topic), .unknownTopicOrPartition, of: topic, isOfFetch: true, at(10))
-        #expect(problems.unavailableTopics == [topic])
+    @Test mutating func `A denial is reported once, and lasts while its partition is assigned`() {
+        problems.note(.partition(partition), .topicAuthorizationFailed, isOfFetch: true, at(10))
+        var since = [sinceSeconds(at: 100)]
+        for counts in [false, true] { since.append(sinceSeconds(at: 100, counts: counts)) }
+        #expect(since == [[10], [], []])
+    }
+
+    @Test mutating func `A topic that was missing is a problem until the cluster has it again`() {
+        problems.note(.topic(topic), .unknownTopicOrPartition, isOfFetch: true, at(10))
         problems.exist(["another"])
-        #expect(problems.all(at(100)).map(\.subject) == [.topic(topic)])
+        #expect(problems.unavailableTopics == [topic])
         problems.exist(["another", topic])
-        #expect(problems.all(at(100)).isEmpty && problems.unavailableTopics.isEmpty)
-    }
-
-    @Test func `What is assigned has no trouble of before, nor has its topic; another partition keeps its own`() {
-        let other = TopicPartition(topic, 4)
-        for subject in [Problem.Subject.topic(topic), .partition(partition), .partition(other)] {
-            problems.note(subject, .unknownTopicOrPartition, of: topic, isOfFetch: true, at(1))
-        }
-        problems.isAssigned(partition)
-        #expect(problems.all(at(1)).map(\.subject) == [.partition(other)])
-        problems.isRead(other)
-        #expect(problems.all(at(1)).isEmpty)
-    }
-
-    @Test func `That a group cannot be joined lasts until it can, and began at first`() {
-        problems.cannotJoin(.transport, at(1))
-        problems.cannotJoin(.transport, at(50))
-        #expect(problems.all(at(500)).map(\.sinceNs) == [1_000_000_000])
-        problems.canJoin()
-        #expect(problems.all(at(500)).isEmpty)
+        #expect(problems.unavailableTopics.isEmpty)
     }
 }

@@ -103,7 +103,8 @@ final class PublisherScene {
                 let none = UnsafeRawBufferPointer(start: nil, count: 0)
                 let receipt = machine.receive(
                     id, offset: nextOffset, timestampMs: now.wallMs, key: none, value: message.value,
-                    headers: UnsafeBufferPointer(start: nil, count: 0), letterRoom: publisher.letterRoom, now: now)
+                    headers: UnsafeBufferPointer(start: nil, count: 0), letterRoom: publisher.deadLetterBudget, now: now
+                )
                 if case .noLetterRoom = receipt {
                     answers.append(false)
                     continue
@@ -124,19 +125,8 @@ final class PublisherScene {
         return answers
     }
 
-    /// The headers of a topic's first record.
-    func firstHeaders(of topic: String) throws -> [String: String] {
-        var headers: [String: String] = [:]
-        try readFirst(of: topic) { message in
-            message.forEachHeader { name, value in
-                headers[String(decoding: name, as: UTF8.self)] = String(decoding: value, as: UTF8.self)
-            }
-        }
-        return headers
-    }
-
     /// The headers of a topic's first records, in their order.
-    func allHeaders(of topic: String, count: Int) throws -> [[String: String]] {
+    func headers(of topic: String, count: Int = 1) throws -> [[String: String]] {
         var all: [[String: String]] = []
         try readFirst(of: topic, count: count) { message in
             var headers: [String: String] = [:]

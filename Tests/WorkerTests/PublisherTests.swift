@@ -77,7 +77,7 @@ import Testing
 
     @Test func `Above a size of dead letters that are not written the next one waits, until they are`() throws {
         let scene = try PublisherScene()
-        let size = UnacknowledgedLetters.limit * 2 / 5
+        let size = InFlightDeadLetters.limit * 2 / 5
         // Their acknowledgements are there, perhaps, and are taken by the next turn.
         #expect(try scene.offerDeadLetters(4, bytes: size) == [true, true, false, false])
         try scene.run("the two") { scene.settled == 2 && scene.publisher.isIdle }
@@ -86,7 +86,7 @@ import Testing
 
     @Test func `A dead letter above the size that all may have goes alone`() throws {
         let scene = try PublisherScene()
-        #expect(try scene.offerDeadLetters(2, bytes: UnacknowledgedLetters.limit + 1) == [true, false])
+        #expect(try scene.offerDeadLetters(2, bytes: InFlightDeadLetters.limit + 1) == [true, false])
     }
 
     @Test func `A result that its topic refuses in every form ends as a dead letter, and blocks nothing`() throws {
@@ -138,7 +138,7 @@ import Testing
         scene.stoppedNs = nil
         try scene.run("the dead letter") { scene.settled == 5 && scene.publisher.isIdle }
         #expect(try scene.count(scene.results) == 4 && scene.count(scene.deadLetters) == 1)
-        let headers = try scene.firstHeaders(of: scene.deadLetters)
+        let headers = try scene.headers(of: scene.deadLetters)[0]
         #expect(headers["push-dlq-reason"] == "output-refused" && headers["push-dlq-offset"] == "0", "\(headers)")
         #expect(scene.publisher.rejected.map(\.topic) == [scene.results])
         #expect(scene.lines(containing: "for the record's own sake").count == 1)
@@ -155,31 +155,6 @@ import Testing
         #expect(try scene.count(scene.results) == 40)
     }
 
-    /// As one does that lacks a thread: its records would wait for ever.
-    @Test func `A producer that does not report what it took is named and made anew`() throws {
-        let scene = try PublisherScene()
-        scene.request(1)
-        try scene.run("a first result") { scene.settled == 1 }
-        // The result that is too large among others goes by itself, by a producer that gets no id.
-        scene.cluster.fail(0, with: [.messageTooLarge])
-        scene.cluster.fail(22, with: Array(repeating: .coordinatorLoading, count: 12))
-        scene.request(1)
-        try scene.run("the producer for one record") { scene.publisher.unacknowledgedSingle == 1 }
-        scene.turn()
-        #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty)
-        scene.lateNs = ProducerHealth.namedNs
-        scene.turn()
-        let problem = try #require(scene.publisher.problems(nowNs: scene.now.ns).first)
-        #expect(problem.subject == .topic(scene.results) && problem.kind == .unreported)
-        #expect(scene.lines(containing: "does not report").isEmpty)
-        scene.lateNs = ProducerHealth.silentNs
-        scene.turn()
-        #expect(scene.lines(containing: "does not report what it took; making a new one").count == 1)
-        scene.turn()
-        #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty)
-        try scene.run("the result") { scene.settled == 2 && scene.publisher.isIdle }
-    }
-
     /// librdkafka tries on for ever, and says so at debug level only.
     @Test func `A topic with too few replicas in sync is named although nothing is refused, until it takes records`()
         throws
@@ -193,7 +168,7 @@ import Testing
         scene.turn()
         #expect(scene.publisher.unacknowledgedCount == 1)
         #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty)
-        scene.lateNs = UnacknowledgedRecords.namedNs
+        scene.lateNs = AcknowledgementWatch.namedNs
         let problem = try #require(scene.publisher.problems(nowNs: scene.now.ns).first)
         #expect(problem.subject == .topic(scene.results) && problem.kind == .unacknowledged)
         #expect(problem.advice.contains("min.insync.replicas"))
@@ -219,7 +194,7 @@ import Testing
         scene.publisher.producer.failFatally(.fencedInstance)
         try scene.run("the retry record") { scene.settled == 1 && scene.publisher.isIdle }
         let tier = try #require(try scene.tiers.first { try scene.count($0) == 1 })
-        let headers = try scene.firstHeaders(of: tier)
+        let headers = try scene.headers(of: tier)[0]
         #expect(headers["push-retry-sends"] == "1" && headers["push-retry-in-doubt"] == "1", "\(headers)")
     }
 
@@ -251,7 +226,7 @@ import Testing
         try scene.run("the retry records") { scene.settled == 3 && scene.publisher.isIdle }
         let tier = try #require(try scene.tiers.first { try scene.count($0) > 0 })
         #expect(try scene.count(tier) == 3)
-        let headers = try scene.allHeaders(of: tier, count: 3)
+        let headers = try scene.headers(of: tier, count: 3)
         #expect(headers.map { $0["push-retry-in-doubt"] } == ["0", "0", "1"], "\(headers)")
     }
 
@@ -263,7 +238,7 @@ import Testing
         scene.publisher.producer.failFatally(.fencedInstance)
         try scene.run("the retry record") { scene.settled == 1 && scene.publisher.isIdle }
         let tier = try #require(try scene.tiers.first { try scene.count($0) == 1 })
-        let headers = try scene.firstHeaders(of: tier)
+        let headers = try scene.headers(of: tier)[0]
         #expect(headers["push-retry-sends"] == "0" && headers["push-retry-in-doubt"] == "0", "\(headers)")
     }
 }

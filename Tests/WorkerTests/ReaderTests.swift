@@ -11,7 +11,7 @@ import Testing
 /// Reading a group's partitions into the machine, on librdkafka's in-process brokers.
 @Suite(.waiting) struct ReaderTests {
     /// A reader with its loop, and a producer that writes what it reads.
-    private final class Scene {
+    private final class Scene: DeadLetterSink {
         let cluster: MockCluster
         var topic: String { topics[0] }
         let wakeUp = WakeUp()
@@ -54,11 +54,11 @@ import Testing
                 topics: topics, drainNs: 5_000_000_000, wakeUpDescriptor: wakeUp.descriptor, logger: logger,
                 roleOfTopic: { _ in role })
             let group: CommitGroup = if case .retry = role { .retries } else { .requests }
-            committer = OffsetCommitter(group, name: "group", sessionMs: 6_000, logger: logger)
+            committer = OffsetCommitter(group, name: "group", logger: logger)
             var machineSettings = MachineSettings()
             machineSettings.maxOpen = 100
             machine = DeliveryMachine(settings: machineSettings, apps: [])
-            reader.onSkipped = { [unowned self] in skipped.append($1) }
+            reader.context.onSkipped = { [unowned self] in skipped.append($1) }
         }
 
         /// A broker says OFFSET_OUT_OF_RANGE to the next fetch; waits until that is known.
@@ -87,26 +87,18 @@ import Testing
             topic: Int = 0, partition: Int32 = 0, key: String? = nil, value: String?,
             headers: [(String, String)] = []
         ) throws {
-            var kept: [[UInt8]] = []
-            for (name, text) in headers { kept += [Array(name.utf8), Array(text.utf8)] }
-            let block = UnsafeMutableRawBufferPointer.allocate(
-                byteCount: kept.reduce((key?.utf8.count ?? 0) + (value?.utf8.count ?? 0) + 1) { $0 + $1.count },
-                alignment: 1)
-            defer { block.deallocate() }
-            var used = 0
-            func lend(_ bytes: [UInt8]?) -> UnsafeRawBufferPointer {
-                guard let bytes else { return UnsafeRawBufferPointer(start: nil, count: 0) }
-                let room = UnsafeMutableRawBufferPointer(rebasing: block[used..<(used + bytes.count)])
-                room.copyBytes(from: bytes)
-                used += bytes.count
+            var lent: [UnsafeMutableRawBufferPointer] = []
+            defer { lent.forEach { $0.deallocate() } }
+            func lend(_ text: String?) -> UnsafeRawBufferPointer {
+                guard let text else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+                let room = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 1)
+                room.copyBytes(from: text.utf8)
+                lent.append(room)
                 return UnsafeRawBufferPointer(room)
             }
-            let list = stride(from: 0, to: kept.count, by: 2).map {
-                MessageHeader(name: lend(kept[$0]), value: lend(kept[$0 + 1]))
-            }
+            let list = headers.map { MessageHeader(name: lend($0), value: lend($1)) }
             let code = producer.produce(
-                to: targets[topic], partition: partition, key: lend(key.map { Array($0.utf8) }),
-                value: lend(value.map { Array($0.utf8) }), headers: list, tag: 1)
+                to: targets[topic], partition: partition, key: lend(key), value: lend(value), headers: list, tag: 1)
             #expect(code == .none)
             let left = producer.flush(timeoutMs: 20_000, report: { _ in }, event: { _ in })
             #expect(left == 0)
@@ -121,16 +113,7 @@ import Testing
             reader.serve(&machine, now: now) { reply, machine in
                 committer.take(reply, &machine, now: now)
             }
-            let deadLetters = GroupReader.DeadLetters(
-                room: { [self] in
-                    if !takesLetters { refusals += 1 }
-                    return takesLetters ? .max : -1
-                },
-                ofRecord: { [self] message, _, id, _, _ in
-                    letters.append((message.partition, message.offset))
-                    acknowledged.append(id)
-                })
-            wantsMore = reader.read(into: &machine, now: now, deadLetters: deadLetters)
+            wantsMore = reader.read(into: &machine, now: now, deadLetters: self)
             if !holdsLetters {
                 for id in acknowledged { machine.acknowledged(id, now: now) }
                 acknowledged = []
@@ -140,6 +123,19 @@ import Testing
         }
 
         private var acknowledged: [NotificationID] = []
+
+        var deadLetterBudget: Int {
+            if !takesLetters { refusals += 1 }
+            return takesLetters ? .max : -1
+        }
+
+        func publishDeadLetter(
+            of message: borrowing Message, at place: RequestPlace, id: NotificationID, reason: DeadLetterReason,
+            detail: Detail, now: DeliveryTime
+        ) {
+            letters.append((message.partition, message.offset))
+            acknowledged.append(id)
+        }
 
         func run(_ what: String, seconds: Double = 40, until condition: () throws -> Bool) throws {
             let deadline = Date(timeIntervalSinceNow: seconds)
@@ -161,9 +157,7 @@ import Testing
         }
 
         var assigned: [Int32] {
-            var numbers: [Int32] = []
-            reader.forEachAssigned { _, partition in numbers.append(partition.partition) }
-            return numbers.sorted()
+            reader.partitions.map(\.partition.partition).sorted()
         }
 
         func committed(_ partition: Int32 = 0) throws -> Int64? {
@@ -255,18 +249,6 @@ import Testing
         #expect(unread().isEmpty)
     }
 
-    @Test func `A topic that is not subscribed to any more is nobody's trouble`() throws {
-        let problems = ReadingProblems(ofGroup: "group", logger: Logger(sink: MemorySink()))
-        let now = DeliveryTime(ns: 1, wallMs: 1)
-        for name in ["a", "b"] {
-            problems.note(.topic(name), .unknownTopicOrPartition, of: name, isOfFetch: true, now)
-        }
-        problems.isSubscribed(to: ["^a.*"])
-        #expect(problems.all(now).count == 2, "a pattern may find both")
-        problems.isSubscribed(to: ["a", "c"])
-        #expect(problems.all(now).map(\.subject) == [.topic("a")])
-    }
-
     @Test func `Denied topics and slow answers hold a turn for a second or so, however many there are`() throws {
         let cluster = try MockCluster()
         let scene = try Scene(topics: 16, partitions: 2, cluster: cluster)
@@ -282,23 +264,16 @@ import Testing
         #expect(scene.reader.problems(scene.now).isEmpty)
     }
 
-    @Test func `A group that could not be joined anew is tried again, and named meanwhile`() throws {
+    @Test func `A group that cannot be joined anew ends the reader`() throws {
         let scene = try Scene()
         try scene.write(value: nil)
         try scene.run("the letter") { scene.letters.count == 1 }
-        // A pattern that is none: librdkafka refuses the subscription, after the group was left.
-        scene.reader.membership.topics = ["^["]
-        scene.reader.membership.rejoin("a test", scene.now)
-        #expect(scene.reader.problems(scene.now).map(\.subject) == [.group(scene.reader.name)])
-        #expect(scene.reader.problems(scene.now).first?.text.contains("cannot be joined anew") == true)
-        try scene.run("the revocation") { scene.assigned.isEmpty }
-        let next = try #require(scene.reader.nextDeadlineNs(now: scene.now))
-        #expect(next <= scene.now.ns + 10_000_000_000)
-        scene.reader.membership.topics = scene.topics
-        try scene.run("the return") { scene.assigned == [0] }
-        #expect(scene.reader.problems(scene.now).isEmpty)
-        try scene.write(value: nil)
-        try scene.run("the next letter") { scene.letters.count >= 2 }
+        // librdkafka refuses a pattern that is none.
+        scene.reader.topics = ["^["]
+        scene.reader.rejoin("a test", scene.now)
+        #expect(scene.reader.fatalError != nil)
+        scene.turn()
+        #expect(scene.assigned.isEmpty && scene.reader.hasLeft)
     }
 
     @Test func `Lost partitions that come back go on with what is known of them`() throws {
@@ -395,7 +370,7 @@ import Testing
         try scene.write(value: nil)
         try scene.run("the letter that is not acknowledged") { scene.letters.count == 2 }
         // It is revoked, with five seconds to drain.
-        scene.reader.subscribe(to: scene.topics + ["another"], now: scene.now)
+        scene.reader.subscribe(to: scene.topics + ["another"])
         try scene.run("the revocation") { scene.log.lines.contains { $0.contains("partitions revoked") } }
         #expect(scene.assigned == [0])
         scene.reader.leave(&scene.machine, limitNs: 300_000_000, now: scene.now)
@@ -411,22 +386,22 @@ import Testing
         throws
     {
         let scene = try Scene()
-        scene.reader.condemned = [
+        scene.reader.context.condemned = [
             CrashHistory.Place(topic: scene.topic, partition: 0, offset: 9),
             CrashHistory.Place(topic: "another", partition: 0, offset: 9),
         ]
         var recreated: [TopicPartition] = []
-        scene.reader.onAnotherLog = { recreated.append($0) }
+        scene.reader.context.onRecreated = { recreated.append($0) }
         for _ in 0..<5 { try scene.write(value: nil) }
         try scene.run("the letters") { scene.letters.count == 5 }
         try scene.run("the commit") { try scene.committed() == 5 }
-        #expect(recreated.isEmpty && scene.reader.condemned.count == 2)
+        #expect(recreated.isEmpty && scene.reader.context.condemned.count == 2)
         try scene.refuseNextOffset()
         try scene.run("the letters again") { scene.letters.count == 10 }
         #expect(scene.letters.map(\.offset) == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4])
         #expect(scene.events.count { if case .logChanged = $0 { true } else { false } } == 1, "\(scene.events)")
         #expect(recreated == [TopicPartition(scene.topic, 0)])
-        #expect(scene.reader.condemned.map(\.topic) == ["another"])
+        #expect(scene.reader.context.condemned.map(\.topic) == ["another"])
         try scene.write(value: nil)
         try scene.run("the next") { scene.letters.count == 11 }
         try scene.run("the commit") { try scene.committed() == 6 }

@@ -18,8 +18,16 @@ struct StartTests {
             credential: .token(TokenCredential(key: key, keyID: "ABC123DEFG", teamID: "TEAM123456")))
     }
 
-    @Test func `A property that breaks the promise is refused by name`() {
+    private func configuration(_ properties: [(String, String)] = []) -> WorkerConfiguration {
         var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
+        configuration.kafka.properties = properties.map {
+            UserProperty(name: $0, value: $1, place: "w.yaml:3:5: kafka.librdkafka.\($0)")
+        }
+        return configuration
+    }
+
+    @Test func `A property that breaks the promise is refused by name`() {
+        var configuration = configuration()
         configuration.kafka.producerProperties = [
             UserProperty(name: "acks", value: "1", place: "w.yaml:3:5: kafka.producer.acks")
         ]
@@ -29,10 +37,8 @@ struct StartTests {
             failure?.lines.first?.hasPrefix("w.yaml:3:5: kafka.producer.acks: cannot be set: results count") == true)
     }
 
-    /// With its place; what is only misspelt, with the nearest name.
     @Test(arguments: [
         ("socket.timout.ms", "1", "librdkafka has no such property; did you mean socket.timeout.ms?"),
-        ("ssl.ca.locaton", "x", "librdkafka has no such property; did you mean ssl.ca.location?"),
         ("foo.bar.of.nobody", "1", "librdkafka has no such property"),
         ("socket.timeout.ms", "abc", "expected a number from 10 to 300000"),
         ("security.protocol", "tls", "expected one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
@@ -41,62 +47,30 @@ struct StartTests {
     ])
     func `A property that librdkafka does not take is named with its place`(name: String, value: String, words: String)
     {
-        var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
-        let place = "w.yaml:3:5: kafka.librdkafka.\(name)"
-        configuration.kafka.properties = [UserProperty(name: name, value: value, place: place)]
-        let failure = #expect(throws: StartFailure.self) { try configuration.cluster() }
-        #expect(failure?.lines == ["\(place): \(words)"])
+        let failure = #expect(throws: StartFailure.self) { try configuration([(name, value)]).cluster() }
+        #expect(failure?.lines == ["w.yaml:3:5: kafka.librdkafka.\(name): \(words)"])
     }
 
-    @Test func `A file of librdkafka's that cannot be read is named with its place`() {
-        var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
-        configuration.kafka.properties = [
-            UserProperty(
-                name: "security.protocol", value: "SSL", place: "w.yaml:3:5: kafka.librdkafka.security.protocol"),
-            UserProperty(
-                name: "ssl.ca.location", value: "/nowhere/ca.pem", place: "w.yaml:4:5: kafka.librdkafka.ssl.ca.location"
-            ),
-        ]
+    @Test(arguments: [
+        ("ssl.ca.location", "/nowhere/ca.pem", "/nowhere/ca.pem: cannot be read: No such file or directory"),
+        ("ssl.ca.location", "/proc/self/status", "/proc/self/status: cannot be used: "),
+        (
+            "ssl.keystore.location", "/nowhere/store.p12",
+            "`ssl.keystore.password` is mandatory when `ssl.keystore.location` is set"
+        ),
+    ])
+    func `A file that the Kafka client cannot use is named with its place`(name: String, value: String, words: String) {
+        let configuration = configuration([("security.protocol", "SSL"), (name, value)])
         let failure = #expect(throws: StartFailure.self) {
             try ClusterReadiness(configuration, try configuration.cluster())
         }
-        #expect(
-            failure?.lines == [
-                "w.yaml:4:5: kafka.librdkafka.ssl.ca.location: /nowhere/ca.pem: cannot be read: No such file or directory"
-            ])
-        // One that is there, and holds nothing of the kind.
-        configuration.kafka.properties[1].value = "/proc/self/status"
-        let unusable = #expect(throws: StartFailure.self) {
-            try ClusterReadiness(configuration, try configuration.cluster())
-        }
-        #expect(
-            unusable?.lines.first?.hasPrefix(
-                "w.yaml:4:5: kafka.librdkafka.ssl.ca.location: /proc/self/status: cannot be used: ") == true,
-            "\(unusable?.lines ?? [])")
-    }
-
-    @Test func `A property that lacks another is named with its place`() {
-        var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
-        configuration.kafka.properties = [
-            UserProperty(
-                name: "security.protocol", value: "SSL", place: "w.yaml:3:5: kafka.librdkafka.security.protocol"),
-            UserProperty(
-                name: "ssl.keystore.location", value: "/nowhere/store.p12",
-                place: "w.yaml:4:5: kafka.librdkafka.ssl.keystore.location"),
-        ]
-        let failure = #expect(throws: StartFailure.self) {
-            try ClusterReadiness(configuration, try configuration.cluster())
-        }
-        #expect(
-            failure?.lines == [
-                "w.yaml:4:5: kafka.librdkafka.ssl.keystore.location: `ssl.keystore.password` is mandatory when "
-                    + "`ssl.keystore.location` is set"
-            ])
+        let line = failure?.lines.first ?? ""
+        #expect(line.hasPrefix("w.yaml:3:5: kafka.librdkafka.\(name): \(words)"), "\(line)")
     }
 
     @Test(.enabled(if: KafkaLibrary.version < 0x020A_0000, "the library that runs mends it"))
     func `Cooperative assignment is refused below the library that mends it`() {
-        var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
+        var configuration = configuration()
         configuration.kafka.assignment = .cooperative
         let failure = #expect(throws: StartFailure.self) { try configuration.cluster() }
         #expect(failure?.lines.first?.hasPrefix("kafka.assignment: cooperative needs librdkafka 2.10.0") == true)
@@ -136,22 +110,6 @@ struct StartTests {
         #expect(configuration.idleConnectionNs == 90_000_000_000)
     }
 
-    @Test func `Each credential that cannot be used has a line that names app and file`() throws {
-        let fine = app("fine", key: .text(try SelfSigned.privateKey()))
-        var untrusting = app("untrusting", key: .text(try SelfSigned.privateKey()))
-        untrusting.authorities = .file("/nowhere/ca.pem")
-        let apps = [
-            fine, app("missing", key: .file("/nowhere/key.p8")), app("broken", key: .text("no key")), untrusting,
-        ]
-        let failure = #expect(throws: StartFailure.self) { try LoadedApp.load(apps) }
-        let lines = try #require(failure?.lines)
-        #expect(lines.count == 3)
-        #expect(lines[0].contains("app missing") && lines[0].contains("/nowhere/key.p8"))
-        #expect(lines[1].contains("app broken"))
-        #expect(lines[2].contains("app untrusting") && lines[2].contains("/nowhere/ca.pem"))
-        #expect(!failure.debugDescription.contains("no key"), "a key's text must not be shown")
-    }
-
     @Test func `A certificate is loaded from wherever it stands`() throws {
         let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop", validForDays: 20)
         let folder = try TestFolder()
@@ -173,7 +131,7 @@ struct StartTests {
         }
     }
 
-    @Test func `A certificate that cannot be used has a line that names app and file`() throws {
+    @Test func `Each credential that cannot be used has a line that names app and file`() throws {
         let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop")
         let folder = try TestFolder()
         let certificate = try folder.write(issued.certificatePEM, "cert.pem")
@@ -182,6 +140,8 @@ struct StartTests {
                 name: name, bundleIDs: ["com.example.shop"],
                 credential: .certificate(CertificateCredential(form, passphrase: passphrase)))
         }
+        var untrusting = self.app("g", key: .text(try SelfSigned.privateKey()))
+        untrusting.authorities = .file("/nowhere/ca.pem")
         let failure = #expect(throws: StartFailure.self) {
             try LoadedApp.load([
                 app("a", .pem(certificate: .file(certificate), key: nil)),
@@ -189,16 +149,19 @@ struct StartTests {
                 app("c", .pkcs12(.text("hunter2!"))),
                 app("d", .pkcs12(.file(certificate)), passphrase: .file("/nowhere/pass")),
                 app("e", .pem(certificate: .text(issued.certificatePEM), key: .text("hunter2"))),
+                self.app("f", key: .file("/nowhere/key.p8")), untrusting,
+                self.app("fine", key: .text(try SelfSigned.privateKey())),
             ])
         }
-        #expect(
-            failure?.lines == [
-                "app a: \(certificate): holds no private key, but: CERTIFICATE",
-                "app b: \(certificate): is not PKCS#12",
-                "app c: certificate.pkcs12: is not base64",
-                "app d: /nowhere/pass: cannot be read: No such file or directory",
-                "app e: certificate.key: is not PEM: no line -----BEGIN PRIVATE KEY-----",
-            ])
+        let starts = [
+            "app a: \(certificate): holds no private key, but: CERTIFICATE", "app b: \(certificate): is not PKCS#12",
+            "app c: certificate.pkcs12: is not base64",
+            "app d: /nowhere/pass: cannot be read: No such file or directory",
+            "app e: certificate.key: is not PEM: no line -----BEGIN PRIVATE KEY-----", "app f: /nowhere/key.p8",
+            "app g: tls: /nowhere/ca.pem",
+        ]
+        #expect(failure?.lines.count == starts.count)
+        for (line, start) in zip(failure?.lines ?? [], starts) { #expect(line.hasPrefix(start)) }
     }
 
     @Test func `What Apple will refuse about a certificate is known beforehand`() throws {
@@ -229,7 +192,7 @@ struct StartTests {
                 == ["\(name) is for com.example.shopping, not for com.example.shop (bundle_ids)"])
     }
 
-    @Test func `Each credential's files are known, and who reads them`() {
+    @Test func `Each credential's files are known, and which changes of an app keep its connections`() {
         var one = app("one", key: .file("/k/a.p8"))
         one.authorities = .file("/ca.pem")
         let two = app("two", key: .file("/k/a.p8"))
@@ -243,11 +206,10 @@ struct StartTests {
             name: "bundle", bundleIDs: ["a"],
             credential: .certificate(CertificateCredential(.pkcs12(.file("/c.p12")), passphrase: .file("/pass"))))
         bundle.authorities = .file("/ca.pem")
-        let files = CredentialFiles([one, two, inline, pem, bundle])
-        #expect(files.paths == ["/k/a.p8", "/ca.pem", "/c.pem", "/k.pem", "/pass", "/c.p12"])
-        #expect(files.apps(using: ["/k/a.p8"]) == [AppIndex(0), AppIndex(1)])
-        #expect(files.apps(using: ["/pass", "/ca.pem"]) == [AppIndex(0), AppIndex(3), AppIndex(4)])
-        #expect(files.apps(using: ["/elsewhere"]).isEmpty)
+        #expect(
+            [one, two, inline, pem, bundle].map(\.credentialFiles) == [
+                ["/k/a.p8", "/ca.pem"], ["/k/a.p8"], [], ["/c.pem", "/k.pem", "/pass"], ["/c.p12", "/pass", "/ca.pem"],
+            ])
         #expect(one.connects(like: one) && !one.connects(like: two))
         var slower = one
         slower.rateLimit = 5
@@ -271,7 +233,7 @@ struct StartTests {
     }
 
     @Test func `The machine is told what the configuration says`() throws {
-        var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
+        var configuration = configuration()
         configuration.delivery.ordering = .none
         configuration.delivery.apnsID = .apple
         configuration.delivery.inDoubt = .abandon

@@ -63,37 +63,6 @@ int64_t linux_raise_descriptor_limit(void) {
     return limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > INT64_MAX ? INT64_MAX : (int64_t)limit.rlim_cur;
 }
 
-static struct {
-    char text[500];
-    volatile sig_atomic_t count, code;
-} ending;
-
-// signal-safety(7).
-static void end_now(int number) {
-    (void)number;
-    ssize_t count = write(STDERR_FILENO, ending.text, (size_t)ending.count);
-    (void)count;
-    _exit(ending.code);
-}
-
-void linux_end_after(int seconds, int code, const char *text) {
-    alarm(0);
-    if (seconds <= 0) {
-        signal(SIGALRM, SIG_DFL);
-        return;
-    }
-    size_t count = strlen(text);
-    ending.count = (sig_atomic_t)(count < sizeof ending.text ? count : sizeof ending.text);
-    memcpy(ending.text, text, (size_t)ending.count);
-    ending.code = code;
-    signal(SIGALRM, end_now);
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGALRM);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-    alarm((unsigned)seconds);
-}
-
 void linux_tune_malloc(int heaps) {
     mallopt(M_ARENA_MAX, heaps);
     mallopt(M_MXFAST, 0);

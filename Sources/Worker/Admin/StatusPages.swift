@@ -58,9 +58,9 @@ extension WorkerSnapshot {
         tooLarge = parts.publisher.tooLarge
         rejected = parts.publisher.rejected
         for (reader, role) in zip(parts.readers, Role.allCases) {
-            reader.forEachAssigned { id, partition in
-                guard let status = machine.status(of: id) else { return }
-                let high = reader.consumer.watermarks(of: partition).high
+            for one in reader.partitions {
+                guard let status = machine.status(of: one.id) else { continue }
+                let high = reader.consumer.watermarks(of: one.partition).high
                 partitions.append(Partition(role: role, status: status, logEnd: high < 0 ? nil : high))
             }
         }

@@ -3,38 +3,31 @@ internal import Delivery
 internal import EventLoop
 internal import Observability
 
-/// The files that are read while the worker runs: its configuration when SIGHUP asks for it, and the apps' credentials
-/// whenever one changes. Each is read on a thread of its own, since the core must not wait for a file system, and is
-/// taken over whole or not at all. Core thread.
+/// Reads files while the worker runs: its configuration on SIGHUP, and the apps' credentials whenever one changes. Each
+/// is read on another thread, since the core must not wait for a file system, and is taken over whole or not at all.
+/// Core thread.
 final class ConfigurationFiles {
-    /// Reads the configuration again, as it was read at the start.
     typealias Rereading = PushWorker.Rereading
 
-    /// What a thread of its own read.
-    private enum Reread: Sendable {
-        /// A configuration, and by their names the apps of it that connect in another way than those there are.
-        case loaded(LoadedConfiguration, [String: LoadedApp])
-        case refused([String])
-    }
+    /// A configuration, and by name those of its apps that connect in another way than the current ones.
+    private typealias Reread = (LoadedConfiguration, [String: LoadedApp])
 
     private let loop: Loop
     private let logger: Logger
     private let configuration: FileReading
     private let credential: FileReading
-    /// Of the credentials' files.
     private var credentialWatch: FileWatch?
-    /// What SIGHUP asked for while the configuration was being read.
+    /// The last SIGHUP that came while the configuration was being read.
     private var nextReload: Rereading?
-    /// A file of theirs changed, and is not read yet.
+    /// Apps with a changed file that is not read yet.
     private var appsToRead: Set<AppIndex> = []
-    /// Why the last configuration was not taken over; empty: it was.
+    /// Why the last configuration was refused, or nothing.
     private var refusedReload: [String] = []
-    /// By the app, why a file of it that changed cannot be used.
+    /// By app, why its changed file cannot be used.
     private var refusedFiles: [Int: [String]] = [:]
-    /// Nothing is taken over any more.
     private var isStopped = false
 
-    /// The apps there are now.
+    /// The current apps.
     var apps: () -> ConfiguredApps = { ConfiguredApps([]) }
     /// Takes a configuration over, with the apps that were loaded for it.
     var onConfiguration: (LoadedConfiguration, [String: LoadedApp]) -> Void = { _, _ in }
@@ -48,70 +41,64 @@ final class ConfigurationFiles {
         credential = FileReading(loop: loop)
     }
 
+    /// Takes nothing over from now on.
     func stop() { isStopped = true }
 
-    /// Whether a thread is at a file, or about to be.
+    /// Whether a file is being read, or will be.
     var isReading: Bool { readings.contains(where: \.isBusy) || !appsToRead.isEmpty }
 
-    /// The file of the configuration that is read now.
+    /// The configuration file that is being read.
     var configurationUnderWay: String? { configuration.underWay?.path }
 
     private var readings: [FileReading] { [configuration, credential] + [credentialWatch?.reading].compactMap(\.self) }
 
     // MARK: The configuration
 
-    /// Takes over what may change while the worker runs: apps with their credentials, limits and pauses, and log
-    /// levels. All of it or, when anything is wrong, nothing. Waits for no file: it is read by a thread of its own, and
-    /// taken over once that is done; what is asked for meanwhile is read from the beginning then.
+    /// Begins to read the configuration again. Apps with their credentials, limits and pauses, and log levels are taken
+    /// over once it is read: all of it or, when anything is wrong, nothing. A reload that is asked for meanwhile begins
+    /// after that.
     func reload(_ reread: @escaping Rereading) {
         let apps = apps()
         let living = apps.living.map { apps[$0].settings }
-        let hasBegun = configuration.begin({ Self.read(reread, living) }) { [weak self] found in
-            self?.take(found)
-        }
+        let hasBegun = configuration.begin({
+            Result { () throws(StartFailure) in try Self.read(reread, living) }
+        }) { [weak self] found in self?.take(found) }
         guard !hasBegun else { return }
         guard configuration.isBusy else { return refuse(["no thread can be had to read it"]) }
         nextReload = reread
     }
 
-    /// The thread's part.
-    private static func read(_ reread: Rereading, _ living: [AppSettings]) -> Reread {
+    /// Runs on the other thread.
+    private static func read(_ reread: Rereading, _ living: [AppSettings]) throws(StartFailure) -> Reread {
         let loaded: LoadedConfiguration
         do throws(ConfigurationError) {
             loaded = try reread()
         } catch {
-            return .refused(error.lines)
+            throw StartFailure(error.lines)
         }
-        var changed: [String: LoadedApp] = [:]
-        var lines: [String] = []
-        for app in loaded.configuration.apps {
-            let isKnown = living.contains {
-                $0.name == app.name && $0.environment == app.environment && $0.connects(like: app)
-            }
-            if isKnown { continue }
-            do throws(StartFailure) {
-                changed[app.name] = try LoadedApp(app)
-            } catch {
-                lines += error.lines
-            }
-        }
-        return lines.isEmpty ? .loaded(loaded, changed) : .refused(lines)
+        let changed = try LoadedApp.load(
+            loaded.configuration.apps.filter { app in
+                !living.contains {
+                    $0.name == app.name && $0.environment == app.environment && $0.connects(like: app)
+                }
+            })
+        return (loaded, Dictionary(changed.map { ($0.settings.name, $0) }, uniquingKeysWith: { $1 }))
     }
 
-    private func take(_ found: Reread) {
+    private func take(_ found: Result<Reread, StartFailure>) {
         guard !isStopped else { return }
         if let again = nextReload {
             nextReload = nil
             return reload(again)
         }
         switch found {
-        case .refused(let lines): refuse(lines)
-        case .loaded(let loaded, let changed):
+        case .failure(let failure): refuse(failure.lines)
+        case .success((let loaded, let changed)):
             onConfiguration(loaded, changed)
             refusedReload = []
             refusedFiles = [:]
             watch()
-            // Files that have other contents under the same name.
+            // A file may have other contents under the same name.
             look()
             logger.notice(.worker, "configuration reloaded", ["apps": .count(loaded.configuration.apps.count)])
         }
@@ -129,13 +116,15 @@ final class ConfigurationFiles {
 
     /// Watches the files that credentials are read from; Kubernetes swaps them under their names.
     func watch() {
-        let watched = CredentialFiles(apps().settings)
-        // Who hangs at a file that is watched further would only be joined there by another thread.
+        let files = apps().settings.map(\.credentialFiles)
+        let paths = Set(files.joined())
+        // A thread that hangs at a file that is still watched would only be joined there by another one.
         var reading = credentialWatch?.reading
-        if let path = reading?.underWay?.path, !path.isEmpty, !watched.paths.contains(path) { reading = nil }
-        credentialWatch = FileWatch(apps().hashes(of: watched.paths), loop: loop, reading: reading) {
-            [weak self] paths in
-            self?.appsToRead.formUnion(watched.apps(using: paths))
+        if let path = reading?.underWay?.path, !path.isEmpty, !paths.contains(path) { reading = nil }
+        credentialWatch = FileWatch(apps().hashes(of: Array(paths)), loop: loop, reading: reading) {
+            [weak self] changed in
+            let readers = files.indices.filter { !Set(files[$0]).isDisjoint(with: changed) }
+            self?.appsToRead.formUnion(readers.map { AppIndex($0) })
             self?.readNextApp()
         }
     }
@@ -143,8 +132,8 @@ final class ConfigurationFiles {
     /// Looks for files that changed.
     func look() { credentialWatch?.look() }
 
-    /// Reads the credential of the next app that has a file with other contents, where none is being read. Once a
-    /// second, too: there may have been no room for a thread.
+    /// Reads the credential of the next app with a changed file, unless one is being read. Call it once a second, too:
+    /// there may have been no room for a thread.
     func readNextApp() {
         guard !isStopped, !credential.isBusy else { return }
         let apps = apps()
@@ -162,7 +151,7 @@ final class ConfigurationFiles {
 
     private func take(_ found: Result<LoadedApp, StartFailure>, of index: AppIndex, readBy settings: AppSettings) {
         let current = apps()
-        // A reload came in between, and read it as it says.
+        // A reload that came in between has read it.
         guard !isStopped, !current.isRemoved(index.value), current[index.value].settings.connects(like: settings)
         else { return }
         let name = current.rows[index.value].name
@@ -187,10 +176,9 @@ final class ConfigurationFiles {
 
     // MARK: Faults
 
-    /// What is there and not in force, and files that are waited for.
     func faults(_ now: DeliveryTime) -> [Problem] { refusalFaults() + hangingFaults(now) }
 
-    /// Of a configuration or a credential that is there and not in force.
+    /// Faults of a configuration or a credential that cannot be used.
     func refusalFaults() -> [Problem] {
         let apps = apps()
         var faults: [Problem] = []
@@ -211,10 +199,10 @@ final class ConfigurationFiles {
         return faults
     }
 
-    /// How long reading a configuration or a credential may take before that is named.
+    /// How long reading a configuration or a credential may take before that is a fault.
     static let readingNs: Int64 = 5_000_000_000
 
-    /// Files that are waited for; what was read before stays in force meanwhile.
+    /// Faults of files that are being read for too long.
     func hangingFaults(_ now: DeliveryTime) -> [Problem] {
         var faults: [Problem] = []
         for case let (path, sinceNs)? in readings.map(\.underWay) where now.ns - sinceNs >= Self.readingNs {
@@ -230,7 +218,7 @@ final class ConfigurationFiles {
 }
 
 extension WorkerConfiguration {
-    /// The sections in which another one differs, and that are read at the start only.
+    /// The sections in which `other` differs and that are read at the start only.
     func keysThatNeedRestart(_ other: WorkerConfiguration) -> [String] {
         let sections: [(key: String, isSame: Bool)] = [
             ("kafka", kafka == other.kafka), ("requests", requestTopics == other.requestTopics),

@@ -3,8 +3,8 @@ internal import Delivery
 internal import PushRecords
 internal import TLS
 
-/// The apps of the configuration by `AppIndex`, each as it was loaded and as the pages show it. An app that is taken
-/// out of the configuration keeps its place.
+/// The apps of the configuration by `AppIndex`, as they were loaded and as the pages show them. An app that is removed
+/// from the configuration keeps its place.
 struct ConfiguredApps {
     private var loaded: [LoadedApp]
     private(set) var rows: [WorkerSnapshot.App]
@@ -18,18 +18,18 @@ struct ConfiguredApps {
 
     var count: Int { loaded.count }
 
-    /// By `AppIndex`, those that are gone too.
+    /// By `AppIndex`, with removed apps.
     var all: [LoadedApp] { loaded }
 
     /// By `AppIndex`.
     var settings: [AppSettings] { loaded.map(\.settings) }
 
-    /// The indexes of those that are in the configuration.
+    /// The indexes of the apps that are in the configuration.
     var living: [Int] { rows.indices.filter { !rows[$0].isRemoved } }
 
     func isRemoved(_ index: Int) -> Bool { rows[index].isRemoved }
 
-    /// By `AppIndex`, those that are gone too.
+    /// By `AppIndex`, with removed apps.
     var recordApps: [RecordApp] { rows.map { RecordApp(name: $0.name, environment: $0.environment) } }
 
     // MARK: The machine's view
@@ -59,7 +59,7 @@ struct ConfiguredApps {
 
     mutating func remove(_ index: AppIndex) { rows[index.value].isRemoved = true }
 
-    /// By path, what the apps read from each file: `nil` where they read different things, or none of them reads it.
+    /// The hash of what the apps read from each file, or `nil` where they read different contents or none.
     func hashes(of paths: [String]) -> [(path: String, hash: UInt64?)] {
         paths.map { path in
             let hashes = Set(living.compactMap { loaded[$0].fileHashes[path] })
@@ -67,7 +67,7 @@ struct ConfiguredApps {
         }
     }
 
-    // MARK: What the pages show
+    // MARK: Pages
 
     mutating func show(_ statuses: [AppStatus], _ transports: AppTransports?) {
         for (index, status) in statuses.enumerated() {
@@ -82,7 +82,7 @@ struct ConfiguredApps {
         if rows[told.app].isRemoved || loaded[told.app].settings.binary?.feedback == nil { endFeedback(of: told.app) }
     }
 
-    /// The apps whose feedback is to be read. Those of which it no longer is have no faults of it any more.
+    /// Returns the apps whose feedback is read from now on, and ends the feedback faults of all others.
     mutating func beginFeedback() -> [FeedbackApp] {
         let wanted = living.compactMap { FeedbackApp(loaded[$0], index: $0) }
         for index in rows.indices where !wanted.contains(where: { $0.index == index }) { endFeedback(of: index) }

@@ -4,17 +4,17 @@ internal import Kafka
 internal import Observability
 internal import PushRecords
 
-/// Says in log lines what the parts below report as events.
+/// Writes the events of the machine and the transports as log lines.
 struct EventLog {
     let logger: Logger
     /// Of the apps, by `AppIndex`.
     var names: [String]
 
-    /// What librdkafka says about itself: its debug lines only at `debug`.
+    /// Logs an event of a Kafka client; librdkafka's debug lines only at `debug`.
     static func write(_ event: ClientEvent, of client: String, to logger: Logger) {
         switch event {
         case .log(let severity, let facility, let text):
-            // What FAIL says comes as an error event too.
+            // A FAIL line comes as an error event, too.
             let isSaidTwice = facility == "FAIL"
             let level: Level = isSaidTwice ? .debug : severity <= 3 ? .warning : severity <= 5 ? .info : .debug
             logger.log(
@@ -32,58 +32,55 @@ struct EventLog {
     }
 
     func write(_ event: DeliveryEvent, partitionName: (PartitionID) -> String) {
+        /// Logs what happened to a partition.
+        func log(
+            _ level: Level, _ part: Part, _ id: PartitionID, _ message: StaticString,
+            _ more: [(StaticString, Fields.Value)] = []
+        ) {
+            let name = partitionName(id)
+            var fields: Fields = ["partition": "\(name)"]
+            for (key, value) in more { fields.append(key, value) }
+            logger.log(level, part, message, about: name, fields)
+        }
         switch event {
         case .metadataIgnored(let id):
-            logger.warning(
-                .delivery, "the commit's metadata is not ours or damaged: what it named is not known to be settled",
-                about: partitionName(id), ["partition": "\(partitionName(id))"])
+            log(
+                .warning, .delivery, id,
+                "the commit's metadata is not ours or damaged: what it named is not known to be settled")
         case .offsetReset(let id, let committed, let offset):
-            logger.error(
-                .delivery, "records came below the committed offset: it was reset, and they are sent",
-                about: partitionName(id),
-                ["partition": "\(partitionName(id))", "committed": .count(committed), "offset": .count(offset)])
+            log(
+                .error, .delivery, id, "records came below the committed offset: it was reset, and they are sent",
+                [("committed", .count(committed)), ("offset", .count(offset))])
         case .logChanged(let id, let committed, let start, let end):
-            logger.error(
-                .delivery, "the partition's log is another one than was committed for: it is read from its beginning",
-                about: partitionName(id),
-                [
-                    "partition": "\(partitionName(id))", "committed": .count(committed),
-                    "start": text(of: start), "end": text(of: end),
-                ])
+            log(
+                .error, .delivery, id,
+                "the partition's log is another one than was committed for: it is read from its beginning",
+                [("committed", .count(committed)), ("start", text(of: start)), ("end", text(of: end))])
         case .overtaken(let id, let committed, let start):
-            logger.error(
-                .delivery, "retention took records that were never read", about: partitionName(id),
-                [
-                    "partition": "\(partitionName(id))", "committed": .count(committed), "start": .count(start),
-                    "skipped": .count(start - committed),
-                ])
+            log(
+                .error, .delivery, id, "retention took records that were never read",
+                [("committed", .count(committed)), ("start", .count(start)), ("skipped", .count(start - committed))])
         case .commitsRefused(let id, let refusals, _, let isImpossible):
-            logger.error(
-                .kafka,
+            log(
+                .error, .kafka, id,
                 isImpossible
                     ? "a partition's commits are refused: its topic is gone, or the group may not read it"
-                    : "a partition's commits are refused; committing again",
-                about: partitionName(id), ["partition": "\(partitionName(id))", "refusals": .count(refusals)])
+                    : "a partition's commits are refused; committing again", [("refusals", .count(refusals))])
         case .commitsResumed(let id):
-            logger.info(
-                .kafka, "a partition's commits are taken again", about: partitionName(id),
-                ["partition": "\(partitionName(id))"])
+            log(.info, .kafka, id, "a partition's commits are taken again")
         case .suspendedReleased(let id):
-            logger.info(
-                .delivery, "what a lost partition left behind is given up", about: partitionName(id),
-                ["partition": "\(partitionName(id))"])
+            log(.info, .delivery, id, "what a lost partition left behind is given up")
         case .resumed(let id):
-            logger.info(
-                .delivery, "a lost partition came back: it goes on with what is known of it", about: partitionName(id),
-                ["partition": "\(partitionName(id))"])
+            log(.info, .delivery, id, "a lost partition came back: it goes on with what is known of it")
         case .mapCut(let id, let dropped):
-            logger.info(
-                .delivery, "the commit's map was too long and cut: a crash now repeats more", about: partitionName(id),
-                ["partition": "\(partitionName(id))", "dropped": .count(dropped)])
+            log(
+                .info, .delivery, id, "the commit's map was too long and cut: a crash now repeats more",
+                [("dropped", .count(dropped))])
         case .metadataRefused(let id, let characters):
-            logger.warning(
-                .kafka, "the broker refuses commit metadata of this length: raise offset.metadata.max.bytes to 4096",
-                about: partitionName(id), ["partition": "\(partitionName(id))", "characters": .count(characters)])
+            log(
+                .warning, .kafka, id,
+                "the broker refuses commit metadata of this length: raise offset.metadata.max.bytes to 4096",
+                [("characters", .count(characters))])
         case .credentialFault(let app, let reason):
             logger.error(
                 .apns, "Apple refuses the credential", about: "\(name(of: app)) \(reason)",
@@ -115,7 +112,7 @@ struct EventLog {
         }
     }
 
-    /// An offset that nobody told: the topic may be gone.
+    /// An offset may be unknown: the topic may be gone.
     private func text(of offset: Int64?) -> Fields.Value { offset.map { .integer($0) } ?? "unknown" }
 
     private func text(of circuit: CircuitName) -> String {
@@ -140,96 +137,85 @@ struct EventLog {
         }
     }
 
-    /// - Parameter isReminder: nothing happened: it is so still.
+    /// - Parameter isReminder: nothing new happened: it is still so.
     func write(_ note: TransportNote, of app: AppIndex, isReminder: Bool = false) {
         let name = name(of: app)
-        func warn(_ message: StaticString, about host: String, _ fields: Fields) {
-            let subject = "\(name) \(host)"
-            if isReminder {
+        func log(
+            _ level: Level, _ message: StaticString, about subject: String? = nil,
+            _ more: [(StaticString, Fields.Value)]
+        ) {
+            guard logger.writes(level, of: .apns) else { return }
+            var fields: Fields = ["app": "\(name)"]
+            for (key, value) in more { fields.append(key, value) }
+            let subject = subject.map { $0.isEmpty ? name : "\(name) \($0)" }
+            if isReminder, level == .warning {
                 logger.remind(.apns, message, about: subject, fields)
             } else {
-                logger.warning(.apns, message, about: subject, fields)
+                logger.log(level, .apns, message, about: subject, fields)
             }
         }
-        /// What is behind the name that it begins with, which has a field of its own.
+        /// A reason without the place that it begins with, which has a field of its own.
         func cause(_ reason: String, of place: String) -> Fields.Value {
             .text(reason.hasPrefix("\(place): ") ? String(reason.dropFirst(place.count + 2)) : reason)
         }
         switch note {
         case .connected(let address, let streams):
-            var fields: Fields = ["app": "\(name)", "address": "\(address)"]
-            if let streams { fields.append("streams", .count(streams)) }
-            logger.info(.apns, "connected", fields)
+            log(
+                .info, "connected",
+                [("address", .text(address))] + (streams.map { [("streams", .count($0))] } ?? []))
         case .connectFailed(let host, let reason, let retryInMs):
-            warn(
-                "cannot connect; trying again", about: host,
-                [
-                    "app": "\(name)", "host": "\(host)", "reason": cause(reason, of: host),
-                    "retry_in_ms": .count(retryInMs),
-                ])
+            log(
+                .warning, "cannot connect; trying again", about: host,
+                [("host", .text(host)), ("reason", cause(reason, of: host)), ("retry_in_ms", .count(retryInMs))])
         case .noStreams(let host):
-            warn(
-                "connected, but no stream is allowed; waiting", about: host,
-                ["app": "\(name)", "host": "\(host)"])
+            log(.warning, "connected, but no stream is allowed; waiting", about: host, [("host", .text(host))])
         case .disconnected(let address, let reason, let unanswered):
-            logger.log(
-                unanswered == 0 ? .info : .warning, .apns, "disconnected", about: "\(name) \(reason)",
+            log(
+                unanswered == 0 ? .info : .warning, "disconnected", about: reason,
                 [
-                    "app": "\(name)", "address": "\(address)", "reason": cause(reason, of: address),
-                    "unanswered": .count(unanswered),
+                    ("address", .text(address)), ("reason", cause(reason, of: address)),
+                    ("unanswered", .count(unanswered)),
                 ])
         case .peerCloses(let address, let reason, let unprocessed):
-            logger.info(
-                .apns, "the server asks for a new connection", about: name,
-                [
-                    "app": "\(name)", "address": "\(address)", "reason": cause(reason, of: address),
-                    "resent": .count(unprocessed),
-                ])
+            log(
+                .info, "the server asks for a new connection", about: "",
+                [("address", .text(address)), ("reason", cause(reason, of: address)), ("resent", .count(unprocessed))])
         case .windowTooShort(let address, let status, let lostAtMost, let windowMs):
-            logger.error(
-                .apns, "an error came after its window had closed: what was written after it is lost",
-                about: name,
+            log(
+                .error, "an error came after its window had closed: what was written after it is lost", about: "",
                 [
-                    "app": "\(name)", "address": "\(address)", "status": .count(Int(status)),
-                    "lost_at_most": .count(lostAtMost), "window_ms": .count(windowMs),
+                    ("address", .text(address)), ("status", .count(Int(status))), ("lost_at_most", .count(lostAtMost)),
+                    ("window_ms", .count(windowMs)),
                 ])
         case .answered(let address, let status, let isOfFence, let accepted, let discarded):
-            logger.debug(
-                .apns, "the gateway answered", about: "\(name) \(status) \(isOfFence)",
+            log(
+                .debug, "the gateway answered", about: "\(status) \(isOfFence)",
                 [
-                    "app": "\(name)", "address": "\(address)", "status": .count(Int(status)),
-                    "to_a_fence": .boolean(isOfFence), "accepted_before": .count(accepted),
-                    "discarded_after": .count(discarded),
+                    ("address", .text(address)), ("status", .count(Int(status))), ("to_a_fence", .boolean(isOfFence)),
+                    ("accepted_before", .count(accepted)), ("discarded_after", .count(discarded)),
                 ])
         case .silent(let address, let accepted, let open):
-            logger.debug(
-                .apns, "the window passed, and the gateway said nothing",
-                [
-                    "app": "\(name)", "address": "\(address)", "accepted": .count(accepted), "open": .count(open),
-                ])
+            log(
+                .debug, "the window passed, and the gateway said nothing",
+                [("address", .text(address)), ("accepted", .count(accepted)), ("open", .count(open))])
         case .windowLengthened(let windowMs):
-            logger.warning(
-                .apns, "the window is longer from now on: set binary.window.duration to it", about: name,
-                ["app": "\(name)", "window_ms": .count(windowMs)])
+            log(
+                .warning, "the window is longer from now on: set binary.window.duration to it", about: "",
+                [("window_ms", .count(windowMs))])
         case .providerTokenRenewed(let keyID, _):
-            logger.debug(.apns, "provider token renewed", ["app": "\(name)", "key_id": "\(keyID)"])
+            log(.debug, "provider token renewed", [("key_id", .text(keyID))])
         case .credentialFault(let reason):
-            logger.error(
-                .apns, "Apple refuses the credential", about: "\(name) \(reason)",
-                ["app": "\(name)", "reason": "\(reason)"])
+            log(.error, "Apple refuses the credential", about: "\(reason)", [("reason", "\(reason)")])
         case .replacing(let text):
-            logger.warning(
-                .apns, "connections are replaced", about: "\(name) \(text)", ["app": "\(name)", "text": "\(text)"])
+            log(.warning, "connections are replaced", about: text, [("text", .text(text))])
         case .certificate(let text):
-            logger.warning(
-                .apns, "a certificate needs attention", about: "\(name) \(text)",
-                ["app": "\(name)", "text": "\(text)"])
+            log(.warning, "a certificate needs attention", about: text, [("text", .text(text))])
         case .frame(let address, let isSent, let type, let flags, let stream, let length):
-            logger.log(
-                .trace, .apns, isSent ? "frame sent" : "frame received",
+            log(
+                .trace, isSent ? "frame sent" : "frame received",
                 [
-                    "app": "\(name)", "address": "\(address)", "type": .text(type), "flags": .text(flags),
-                    "stream": .count(stream), "length": .count(length),
+                    ("address", .text(address)), ("type", .text(type)), ("flags", .text(flags)),
+                    ("stream", .count(stream)), ("length", .count(length)),
                 ])
         }
     }

@@ -8,9 +8,9 @@ package import Observability
 internal import PushRecords
 internal import Synchronization
 
-/// The worker: Kafka, the machine and the transports put together. One thread calls `run`, which is the core, and
-/// touches all of it; `stop` and `progress`, which any thread may call, touch what is atomic or locked. That is what
-/// `@unchecked Sendable` stands for.
+/// The worker: Kafka, the machine and the transports put together. The thread that calls `run` is the core and uses all
+/// of it; any thread may call `stop` and `progress`, which use only atomic or locked state. That is why it is
+/// `@unchecked Sendable`.
 package final class PushWorker: @unchecked Sendable {
     /// How `run` ended.
     package enum Ending: Sendable, Equatable {
@@ -30,18 +30,26 @@ package final class PushWorker: @unchecked Sendable {
     private let cluster: ClusterSettings
     private(set) var apps: ConfiguredApps
     let files: ConfigurationFiles
-    var machine: DeliveryMachine
-    var core = CoreTurns()
-    /// What the machine is put together with, from `start` on.
+    private var machine: DeliveryMachine
+    private var deliveryTurn = DeliveryTurn()
+    /// The wake-ups since the last turn.
+    private var wakeUps: DeliveryTurn.WakeUps = [.kafka]
+    /// Rung by librdkafka whenever one of its queues has something after it was empty.
+    private var doorbell: Doorbell?
+    private var alarm: Alarm?
+    private var lastMaintenanceNs: Int64 = 0
+    /// The parts that the machine is connected to, from `start` on.
     private(set) var parts: WorkerParts?
-    /// `nil`: no app's feedback was ever to be read.
+    /// Reads the apps' feedback, once an app wants that.
     private var feedback: FeedbackThread?
     private let progressBoard = ProgressBoard()
     var health: WorkerHealth
     var pages: StatusPages
-    /// How the workers before this one died.
+    /// How earlier workers died.
     private(set) var crashes: CrashHistory
     private let shutdown = Shutdown()
+    /// False once `run` has ended and something it started has not: the process must exit without destructors.
+    package private(set) var hasEndedWhole = true
 
     /// - Throws: `StartFailure` when the configuration or a credential cannot be used.
     package init(
@@ -82,9 +90,6 @@ package final class PushWorker: @unchecked Sendable {
     /// Any thread.
     package var progress: WorkerProgress { progressBoard.newest }
 
-    /// False once `run` has ended and something it started has not: the process is to exit without destructors.
-    package var hasEndedWhole: Bool { shutdown.hasEndedWhole }
-
     /// Both clocks, as the loop read them this turn.
     var now: DeliveryTime { DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs) }
 
@@ -122,12 +127,9 @@ package final class PushWorker: @unchecked Sendable {
             logger.info(
                 .worker, "admin pages", ["address": "\(NetworkAddress(host: listen.host, port: Int(server.port)))"])
         }
-        let watchSeconds = handlesSignals ? StartWatch.limitSeconds : 0
-        guard let requestPartitions = try waitForCluster(watchSeconds) else { return .stopped }
+        guard let requestPartitions = try waitForCluster() else { return .stopped }
         do {
-            try StartWatch.run("the Kafka clients", withinSeconds: watchSeconds) {
-                try start(requestPartitions: requestPartitions)
-            }
+            try start(requestPartitions: requestPartitions)
         } catch {
             throw StartFailure(of: error)
         }
@@ -140,12 +142,8 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// Returns the number of partitions of the request topics, or `nil` when the worker is asked to stop meanwhile.
-    private func waitForCluster(_ watchSeconds: Int32) throws(StartFailure) -> Int? {
-        var readiness = try StartWatch.run(
-            "the first Kafka client", withinSeconds: watchSeconds
-        ) { () throws(StartFailure) in
-            try ClusterReadiness(configuration, cluster)
-        }
+    private func waitForCluster() throws(StartFailure) -> Int? {
+        var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {
             switch try readiness.attempt(timeoutMs: 2_000) {
             case .ready(let requestPartitions, let denied, let warnings, _):
@@ -173,8 +171,8 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     private func start(requestPartitions: Int) throws {
-        let doorbell = try Doorbell(loop: loop) { [unowned self] in core.wakeUps.insert(.kafka) }
-        core.doorbell = doorbell
+        let doorbell = try Doorbell(loop: loop) { [unowned self] in wakeUps.insert(.kafka) }
+        self.doorbell = doorbell
         let publisher = try RecordPublisher(
             configuration, apps: apps.recordApps, cluster: cluster, wakeUpDescriptor: doorbell.descriptor,
             logger: logger)
@@ -185,9 +183,13 @@ package final class PushWorker: @unchecked Sendable {
             logger.warning(.kafka, "the producer could not warm up", ["error": "\(error.text)"])
         }
         let groups = try makeGroups(publisher, doorbell, requestPartitions: requestPartitions)
-        let removed = makeRemovedRetryTopics(groups.retries)
+        let removed = makeRemovedRetryTopics(groups.readers[1])
         for reader in groups.readers {
-            reader.onSkipped = { [unowned self] in health.noteLost($0, offsets: $1, nowNs: now.ns) }
+            reader.context.condemned = crashes.condemned
+            reader.context.onRecreated = { [unowned self] partition in
+                crashes.forgetOffsets(topic: partition.topic, partition: partition.partition)
+            }
+            reader.context.onSkipped = { [unowned self] in health.noteLost($0, offsets: $1, nowNs: now.ns) }
             reader.onAssignment = { [unowned removed] in removed.look() }
         }
         // The last that can fail: it starts a thread.
@@ -195,7 +197,7 @@ package final class PushWorker: @unchecked Sendable {
             responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds,
             longestWindowNs: configuration.drain.rebalance.nanoseconds)
         let transports = try AppTransports(
-            apps.count, loop: loop, onWakeUp: { [unowned self] in core.wakeUps.insert(.transports) },
+            apps.count, loop: loop, onWakeUp: { [unowned self] in wakeUps.insert(.transports) },
             onNote: { [unowned self] note, app, isReminder in
                 eventLog.write(note, of: app, isReminder: isReminder)
             },
@@ -212,43 +214,31 @@ package final class PushWorker: @unchecked Sendable {
         readFeedback()
         health.begin(nowNs: loop.now.monotonicNs)
         pages.waitingFor = ""
-        core.alarm = Alarm(loop: loop) { [unowned self] in core.wakeUps.insert(.time) }
+        alarm = Alarm(loop: loop) { [unowned self] in wakeUps.insert(.time) }
         loop.onTurnEnd { [unowned self] in turn() }
     }
 
     private func makeGroups(
         _ publisher: RecordPublisher, _ doorbell: Doorbell, requestPartitions: Int
     ) throws(KafkaError) -> ConsumerGroups {
-        let drainNs = configuration.drain.rebalance.nanoseconds
         let requests = configuration.requestTopics
         let tiers = configuration.retry.tiers
-        let requestReader = try GroupReader(
-            configuration.consumer(.requests, of: cluster, partitions: requestPartitions),
-            topics: requests.map(\.name), drainNs: drainNs,
-            wakeUpDescriptor: doorbell.descriptor, logger: logger,
-            roleOfTopic: { topic in Self.role(of: topic, among: requests) })
-        let retryReader = try GroupReader(
-            configuration.consumer(.retries, of: cluster),
-            topics: tiers.map(\.topic),
-            drainNs: drainNs,
-            wakeUpDescriptor: doorbell.descriptor, logger: logger,
-            roleOfTopic: { topic in
-                .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? RemovedRetryTopics.delayMs)
-            })
-        for reader in [requestReader, retryReader] {
-            reader.condemned = crashes.condemned
-            reader.onAnotherLog = { [unowned self] partition in
-                crashes.forgetOffsets(topic: partition.topic, partition: partition.partition)
-            }
+        func reader(
+            _ role: ConsumerSettings.Role, partitions: Int = 8, topics: [String],
+            _ roleOfTopic: @escaping GroupReader.RoleOfTopic
+        ) throws(KafkaError) -> GroupReader {
+            try GroupReader(
+                configuration.consumer(role, of: cluster, partitions: partitions), topics: topics,
+                drainNs: configuration.drain.rebalance.nanoseconds, wakeUpDescriptor: doorbell.descriptor,
+                logger: logger, roleOfTopic: roleOfTopic)
         }
-        let groupID = configuration.kafka.groupID
-        let sessionMs = Int(clamping: configuration.kafka.sessionTimeout.milliseconds)
         return ConsumerGroups(
-            requests: requestReader, retries: retryReader,
-            committers: [
-                OffsetCommitter(.requests, name: groupID, sessionMs: sessionMs, logger: logger),
-                OffsetCommitter(.retries, name: "\(groupID).retry", sessionMs: sessionMs, logger: logger),
-            ],
+            requests: try reader(.requests, partitions: requestPartitions, topics: requests.map(\.name)) { topic in
+                Self.role(of: topic, among: requests)
+            },
+            retries: try reader(.retries, topics: tiers.map(\.topic)) { topic in
+                .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? RemovedRetryTopics.delayMs)
+            },
             publisher: publisher)
     }
 
@@ -257,7 +247,7 @@ package final class PushWorker: @unchecked Sendable {
         return RemovedRetryTopics(
             configuration, cluster, loop: loop, logger: logger,
             onChange: { [unowned self, unowned retries] topics in
-                if !shutdown.isUnderWay { retries.subscribe(to: tiers + topics, now: now) }
+                if !shutdown.isUnderWay { retries.subscribe(to: tiers + topics) }
             },
             onTopics: { [unowned self] topics in
                 for reader in parts?.readers ?? [] { reader.exist(topics) }
@@ -272,13 +262,15 @@ package final class PushWorker: @unchecked Sendable {
 
     // MARK: One turn
 
-    /// One turn of the machine (`DeliveryTurn`), and what the worker does beside.
+    /// Runs one turn of the machine, and what the worker does beside it.
     private func turn() {
         guard let parts else { return }
         let now = now
         pages.board.turned(nowNs: now.ns)
-        if shutdown.isUnderWay { core.wakeUps.insert(.leaving) }
-        let end = core.run(&machine, parts, now)
+        if shutdown.isUnderWay { wakeUps.insert(.leaving) }
+        let end = deliveryTurn.run(
+            &machine, requests: parts.groups, transports: parts.transports, records: parts.publisher,
+            offsets: parts.groups, wokenBy: exchange(&wakeUps, with: []), now: now)
         for event in end.events { note(event, parts, now) }
         if !shutdown.isUnderWay, let error = parts.groups.fatalError { stop(because: "Kafka: \(error.text)") }
         moveStopping(parts, now)
@@ -288,10 +280,13 @@ package final class PushWorker: @unchecked Sendable {
                 shutdown.isUnderWay ? nil : parts, configuration, apps, others: files.faults(now), eventLog, now)
             postSnapshot(now)
         }
-        if core.isHousekeepingDue(now) { keepHouse(parts, now) }
-        core.alarm?.set(atNs: end.deadlineNs)
+        if now.ns - lastMaintenanceNs >= 1_000_000_000 {
+            lastMaintenanceNs = now.ns
+            runMaintenance(parts, now)
+        }
+        alarm?.set(atNs: end.deadlineNs)
         if end.hasMore {
-            core.wakeUps.insert(.unread)
+            wakeUps.insert(.unread)
             loop.wantAnotherTurn()
         }
     }
@@ -304,13 +299,11 @@ package final class PushWorker: @unchecked Sendable {
         eventLog.write(event) { parts.name(of: $0)?.description ?? "unknown" }
     }
 
-    /// Once a second: lines that were left out, who still cannot be reached, what the groups are waited for, and what
-    /// is to be read again.
-    private func keepHouse(_ parts: WorkerParts, _ now: DeliveryTime) {
+    /// Does what is due once a second: reads files that changed, and logs what lasts.
+    private func runMaintenance(_ parts: WorkerParts, _ now: DeliveryTime) {
         files.readNextApp()
         if feedback == nil { readFeedback() }
         parts.transports.noteUnreachable()
-        parts.groups.keepHouse()
         health.logWaits(parts, configuration, leavingUntil: shutdown.leavingUntilNs, now)
         logger.writeLeftOut()
     }
@@ -323,8 +316,8 @@ package final class PushWorker: @unchecked Sendable {
 
     // MARK: Stopping
 
-    /// - Parameter reason: why the worker cannot go on: what is on connections settles, what can be committed is, and
-    ///   the process ends with an error.
+    /// - Parameter reason: why the worker cannot go on. Notifications on connections settle, everything possible is
+    ///   committed, and the process ends with an error.
     private func beginStopping(because reason: String? = nil) {
         guard let parts else { return }
         files.stop()
@@ -340,18 +333,30 @@ package final class PushWorker: @unchecked Sendable {
     private func moveStopping(_ parts: WorkerParts, _ now: DeliveryTime) {
         guard shutdown.isUnderWay else { return }
         if shutdown.move(parts, feedback, machine, logger, now) { loop.stop() }
-        // What remains is waited for in short steps: leaving a group has no event of its own.
+        // Leaving a group sends no wake-up.
         loop.schedule(afterNs: 5_000_000) {}
     }
 
-    /// Ends what `run` started.
+    /// Ends what `run` started. Everything that could be is committed by then.
     private func dismantle(_ server: PageServer?) {
-        let remains = WorkerRemains(server, feedback, parts, core.doorbell)
+        let hadStarted = parts != nil
+        // A thread that reads files or asks brokers uses OpenSSL, whose state destructors free.
         let isBusy = files.isReading || parts?.removedRetryTopics.isAsking == true
-        feedback = nil
+        server?.stop()
+        feedback?.stop()
+        parts?.transports.stop()
         parts = nil
-        core.doorbell = nil
-        remains.end(shutdown, isBusy: isBusy, logger)
+        let haveClientsEnded = ClientReaper.wait(milliseconds: 4_000)
+        feedback = nil
+        doorbell = nil
+        hasEndedWhole = haveClientsEnded && !isBusy
+        if !haveClientsEnded {
+            logger.warning(
+                .worker, "Kafka clients do not end: the process exits without them, nothing is lost by that",
+                ["kafka_clients": .count(ClientReaper.unfinished)])
+        }
+        logger.writeLeftOut(all: true)
+        if hadStarted { logger.info(.worker, "stopped") }
     }
 
     // MARK: Reloading

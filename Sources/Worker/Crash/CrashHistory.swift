@@ -1,8 +1,8 @@
 internal import CLinux
 internal import Glibc
 
-/// How the workers before this one died, and at which records, as the page that this process shares with its supervisor
-/// says (`crash.h`).
+/// How earlier workers died, and at which records, from the page that this process shares with its supervisor
+/// (`crash.h`).
 package struct CrashHistory: Sendable, Equatable {
     /// A record with this many deaths becomes a dead letter.
     package static let deathsOfRecord = 2
@@ -73,7 +73,7 @@ package struct CrashHistory: Sendable, Equatable {
         topic.withUTF8 { crash_forget($0.baseAddress, Int32($0.count), partition) }
     }
 
-    /// What the shared page says; nothing without a supervisor.
+    /// The history in the shared page, which is empty without a supervisor.
     package static var ofPage: CrashHistory {
         let total = crash_death_count()
         return CrashHistory(

@@ -2,13 +2,13 @@ internal import CLinux
 internal import EventLoop
 internal import Glibc
 
-/// The process that starts the worker as its child and starts it again when a signal ends it, the kernel's OOM killer
-/// included. It does nothing else, so that nothing can happen to it.
+/// The process that starts the worker as its child and restarts it when a signal ends it, the kernel's OOM killer
+/// included. It does nothing else, so that it cannot fail itself.
 ///
 /// It has one thread, on which all signals are blocked and taken by sigtimedwait(2). As process 1 of a container it
 /// also reaps orphans.
 package struct Supervisor: ~Copyable {
-    /// What a process is, by its environment.
+    /// The role of a process, by its environment.
     package enum Role {
         case supervisor, worker
         /// A worker without a supervisor (`crash: core`).
@@ -19,7 +19,7 @@ package struct Supervisor: ~Copyable {
     private static let alone = "none"
 
     private let complain: (String) -> Void
-    /// How many signals to stop came so far.
+    /// The number of stop signals so far.
     private var stops = 0
     private var child: pid_t = 0
 
@@ -176,7 +176,7 @@ package struct Supervisor: ~Copyable {
 
     // MARK: Parts
 
-    /// `nil`: none came in time.
+    /// Waits for the next signal; `nil` if none comes in time.
     private static func nextSignal(withinMs milliseconds: Int64?) -> Int32? {
         var set = signals([SIGHUP, SIGINT, SIGTERM, SIGCHLD])
         guard let milliseconds else {
@@ -204,7 +204,7 @@ package struct Supervisor: ~Copyable {
 
 /// How long the supervisor waits before it starts the worker again.
 struct RestartBackoff {
-    /// A worker that lived this long did not die of what its start consists of.
+    /// A worker that lived this long did not die because of its start.
     static let soundMs: Int64 = 60_000
     static let longestMs: Int64 = 30_000
 

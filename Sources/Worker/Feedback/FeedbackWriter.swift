@@ -77,14 +77,12 @@ final class FeedbackWriter {
     func serve() {
         guard let producer else { return }
         let nowNs = LoopTime.read().monotonicNs
-        let reports = producer.serve(
+        producer.serve(
             report: { take($0, nowNs) },
             event: { event in
                 if case .error(let error) = event { trouble = error.text }
                 health.take(event, of: "feedback producer", logger)
             })
-        health.look(reports: reports, outstanding: producer.outstanding, nowNs: nowNs)
-        if health.isStuck(sendsSingly: false, nowNs: nowNs) { health.noteFatal() }
         health.renew(producer, nowNs: nowNs, logger)
         if nowNs >= nextTryNs {
             let taken = refused.prefix { isTaken(producer.produce($0)) }.count

@@ -46,29 +46,6 @@ enum Advice {
     }
 }
 
-/// A broker of a consumer's client that had no room for a thread. librdkafka tries again when it refreshes its metadata
-/// (`topic.metadata.refresh.interval.ms`, 10 s) and does not tell when that succeeds, so the problem is reported until
-/// the next failure would have come. Decides only; no clock, no I/O.
-struct MissingThread {
-    private var times: (sinceNs: Int64, lastNs: Int64)?
-
-    /// The refresh interval, and as long as the answer may take.
-    static let namedNs: Int64 = 30_000_000_000
-
-    mutating func note(nowNs: Int64) {
-        let sinceNs = times.flatMap { nowNs - $0.lastNs < Self.namedNs ? $0.sinceNs : nil }
-        times = (sinceNs ?? nowNs, nowNs)
-    }
-
-    /// - Parameter group: the consumer's.
-    func problem(ofGroup group: String, nowNs: Int64) -> Problem? {
-        guard let times, nowNs - times.lastNs < Self.namedNs else { return nil }
-        return Problem(
-            subject: .group(group), kind: .missingThread, code: .noResources,
-            advice: Advice.group(group, .noResources), sinceNs: times.sinceNs)
-    }
-}
-
 /// Records that were deleted before the worker read them, by retention or by a person. They stay lost, so each
 /// partition is reported for some time after its last loss. Decides only; no clock, no I/O.
 struct LostRecords {

@@ -18,11 +18,11 @@ struct Problem: Sendable, Equatable {
         /// Records or notifications were lost.
         case lost
         /// A topic that cannot be written.
-        case writing, refusingSingle, unreported, unacknowledged
+        case writing, refusingSingle, unacknowledged
         /// A topic or partition that cannot be read.
-        case reading, missingThread
+        case reading
         case committing
-        case unjoined, rejoining
+        case unjoined
         case credential, topicCredential(String)
         /// A newer file is there and cannot be used.
         case refused
@@ -91,15 +91,12 @@ extension Problem.Subject: CustomStringConvertible {
 extension Problem.Kind {
     fileprivate var kafkaText: String {
         switch self {
-        case .unreported: "what was written to it by itself is not reported"
         case .unacknowledged:
             "a record was written to it more than 10 s ago and has no acknowledgement; the producer tries on, and what "
                 + "waits for it stays open"
         case .refusingSingle: "it refuses single records while it takes others; they are tried again"
         case .writing: "it cannot be written; what needs it waits"
-        case .missingThread: "the system had no thread for one of its brokers; what that one leads may not be read"
         case .committing: "commits are refused"
-        case .rejoining: "the group cannot be joined anew; trying again"
         default: "it cannot be read"
         }
     }

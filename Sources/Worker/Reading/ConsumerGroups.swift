@@ -2,26 +2,23 @@ internal import Delivery
 internal import EventLoop
 internal import Kafka
 
-/// The two groups of a worker, of the request topics and of the retry topics: what each reads goes into the machine,
-/// and what is settled is committed for it. Core thread.
+/// The consumer groups of a worker, of the request topics and of the retry topics: what each reads goes into the
+/// machine, and what is settled is committed for it. Core thread.
 struct ConsumerGroups: RequestSource, OffsetSink {
     typealias Failure = Never
 
-    /// Of the retry topics.
-    let retries: GroupReader
-    /// In the same order: of the request topics, of the retry topics.
+    /// Of the request topics, of the retry topics.
     let readers: [GroupReader]
-    let committers: [OffsetCommitter]
+    private let committers: [OffsetCommitter]
     /// Takes the dead letters of what is read.
-    let publisher: RecordPublisher
+    private let publisher: RecordPublisher
 
-    /// - Parameter committers: of the request topics, of the retry topics.
-    init(
-        requests: GroupReader, retries: GroupReader, committers: [OffsetCommitter], publisher: RecordPublisher
-    ) {
-        self.retries = retries
+    init(requests: GroupReader, retries: GroupReader, publisher: RecordPublisher) {
         readers = [requests, retries]
-        self.committers = committers
+        committers = [
+            OffsetCommitter(.requests, name: requests.name, logger: requests.logger),
+            OffsetCommitter(.retries, name: retries.name, logger: retries.logger),
+        ]
         self.publisher = publisher
     }
 
@@ -37,35 +34,27 @@ struct ConsumerGroups: RequestSource, OffsetSink {
     func read(into machine: inout DeliveryMachine, now: DeliveryTime) -> Bool {
         var hasMore = false
         for reader in readers where !reader.isLeaving {
-            let more = reader.read(into: &machine, now: now, deadLetters: publisher.deadLetters(now: now))
-            if more { hasMore = true }
+            if reader.read(into: &machine, now: now, deadLetters: publisher) { hasMore = true }
         }
         return hasMore
     }
 
     func nextDeadlineNs(now: DeliveryTime) -> Int64? {
-        var deadlineNs: Int64?
-        for reader in readers {
-            guard let next = reader.nextDeadlineNs(now: now) else { continue }
-            deadlineNs = min(deadlineNs ?? next, next)
-        }
-        return deadlineNs
+        readers.lazy.compactMap { $0.nextDeadlineNs(now: now) }.min()
     }
 
     func commit(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         for (reader, committer) in zip(readers, committers) { committer.commit(&machine, reader, now: now) }
     }
 
-    /// Why one of them is of no use any more.
+    /// The error after which one of them can no longer be used.
     var fatalError: KafkaError? { readers.lazy.compactMap(\.fatalError).first }
-
-    /// The trouble of partitions that are not ours any more is nobody's.
-    func keepHouse() {
-        for (reader, committer) in zip(readers, committers) { committer.keepOnly { reader.isAssigned($0) } }
-    }
 
     /// What keeps them from reading or committing now.
     func problems(now: DeliveryTime) -> [Problem] {
-        readers.flatMap { $0.problems(now) } + committers.flatMap { $0.problems(now: now) }
+        readers.flatMap { $0.problems(now) }
+            + zip(readers, committers).flatMap { reader, committer in
+                committer.problems(now: now) { reader.isAssigned($0) }
+            }
     }
 }

@@ -4,7 +4,7 @@ internal import Observability
 
 /// The member of a group that sends a committer's commits.
 protocol CommitSender: AnyObject {
-    /// The partition of an assignment; `nil`: it is not ours any more.
+    /// The partition of an assignment, or `nil` once it was given up.
     func partition(of id: PartitionID) -> TopicPartition?
     /// Sends a commit, whose reply comes with this tag. Throws when nothing could be sent.
     func send(_ entries: [CommitEntry], tag: UInt64) throws(KafkaError)
@@ -14,38 +14,28 @@ protocol CommitSender: AnyObject {
 final class OffsetCommitter {
     private let group: CommitGroup
     private let logger: Logger
-    /// As its log lines name it.
+    /// The group's id.
     private let name: String
-    /// The partitions of the commit in flight, in the machine's order; `nil`: given up meanwhile.
+    /// The partitions of the commit in flight, in the machine's order; `nil` for one that was given up before.
     private var pending: [TopicPartition?] = []
     private var sentNs: Int64 = 0
     private var tag: UInt64 = 0
     private var problems: [Problem.Subject: Problem] = [:]
 
-    /// A reply that takes longer is told.
+    /// A reply that takes longer is a problem.
     private static let silenceNs: Int64 = 5_000_000_000
-    /// One that takes longer is not waited for: librdkafka gives a commit up sooner (after the session's time while
-    /// there is no coordinator, then after `socket.timeout.ms`, 10 s), so none comes any more. It is committed anew.
-    let lostNs: Int64
     /// A coordinator that knows no such topic for so long is right. One that has just begun to coordinate, or of a
     /// topic that was just created, may not know it yet.
     static let unknownTopicNs: Int64 = 3_000_000_000
 
-    /// - Parameter sessionMs: of the group's members.
-    init(_ group: CommitGroup, name: String, sessionMs: Int, logger: Logger) {
+    init(_ group: CommitGroup, name: String, logger: Logger) {
         self.group = group
         self.name = name
         self.logger = logger
-        lostNs = (Int64(sessionMs) + 20_000) * 1_000_000
     }
 
     /// Commits what is due.
     func commit(_ machine: inout DeliveryMachine, _ sender: some CommitSender, now: DeliveryTime) {
-        if !pending.isEmpty, now.ns - sentNs >= lostNs {
-            note(.group(name), .timedOut, Advice.group(name, .timedOut), now)
-            tag += 1
-            finish(nil, &machine, now)
-        }
         guard pending.isEmpty else { return }
         let entries = machine.takeCommit(of: group, now: now)
         guard !entries.isEmpty else { return }
@@ -72,34 +62,13 @@ final class OffsetCommitter {
     func take(_ reply: CommitReply, _ machine: inout DeliveryMachine, now: DeliveryTime) {
         guard reply.tag == tag, !pending.isEmpty else { return }
         let isAlone = pending.count { $0 != nil } == 1
-        var answers = Answers(reply)
+        // They come in the order of the commit, but that librdkafka puts the partitions of each topic together.
+        let codes = Dictionary(reply.results.map { ($0.partition, $0.code) }, uniquingKeysWith: { first, _ in first })
         let outcomes = pending.map { partition -> CommitOutcome in
             guard let partition else { return .refused }
-            return outcome(of: answers.next(of: partition), partition, isAlone: isAlone, now)
+            return outcome(of: codes[partition] ?? reply.code, partition, isAlone: isAlone, now)
         }
         finish(outcomes, &machine, now)
-    }
-
-    /// The answers of a reply, each found where it is expected: they come in the order of the commit, but that
-    /// librdkafka puts the partitions of each topic together.
-    private struct Answers {
-        private let reply: CommitReply
-        private var index = 0
-        private var byPartition: [TopicPartition: KafkaCode]?
-
-        init(_ reply: CommitReply) { self.reply = reply }
-
-        mutating func next(of partition: TopicPartition) -> KafkaCode {
-            if byPartition == nil, index < reply.results.count, reply.results[index].partition == partition {
-                index += 1
-                return reply.results[index - 1].code
-            }
-            let all =
-                byPartition
-                ?? Dictionary(reply.results.map { ($0.partition, $0.code) }, uniquingKeysWith: { first, _ in first })
-            byPartition = all
-            return all[partition] ?? reply.code
-        }
     }
 
     private func outcome(
@@ -136,8 +105,11 @@ final class OffsetCommitter {
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
     }
 
-    /// What commits are refused for now, or wait for.
-    func problems(now: DeliveryTime) -> [Problem] {
+    /// Why commits are refused now, or what they wait for. Problems of partitions that were given up are dropped.
+    func problems(now: DeliveryTime, isAssigned: (TopicPartition) -> Bool = { _ in true }) -> [Problem] {
+        problems = problems.filter { entry in
+            if case .partition(let partition) = entry.key { isAssigned(partition) } else { true }
+        }
         var named = Array(problems.values)
         if !pending.isEmpty, now.ns - sentNs >= Self.silenceNs, problems[.group(name)] == nil {
             named.append(
@@ -148,15 +120,7 @@ final class OffsetCommitter {
         return named
     }
 
-    /// The trouble of partitions that are not ours any more is nobody's.
-    func keepOnly(_ isOurs: (TopicPartition) -> Bool) {
-        guard !problems.isEmpty else { return }
-        problems = problems.filter { entry in
-            if case .partition(let partition) = entry.key { isOurs(partition) } else { true }
-        }
-    }
-
-    /// - Parameter outcomes: `nil`: refused as a whole.
+    /// - Parameter outcomes: of each partition, or `nil` where the commit was refused as a whole.
     private func finish(_ outcomes: [CommitOutcome]?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         pending.removeAll(keepingCapacity: true)
         machine.commitFinished(of: group, outcomes, now: now)
@@ -164,7 +128,7 @@ final class OffsetCommitter {
 }
 
 extension KafkaCode {
-    /// Of a commit: it says something of the group or its coordinator, and nothing of one partition.
+    /// Whether a commit's error is about the group or its coordinator, and not about one partition.
     fileprivate var isOfGroup: Bool {
         switch self {
         case .groupAuthorizationFailed, .clusterAuthorizationFailed, .coordinatorNotAvailable, .notCoordinator,

@@ -3,8 +3,8 @@ internal import PushRecords
 internal import TLS
 
 extension LoadedApp {
-    /// What will make Apple refuse the app's certificate, a line each; empty: nothing that it says, or there is none.
-    /// It can be loaded all the same, and an app that cannot send is no reason to keep others from sending.
+    /// Returns a line for each reason for which Apple will refuse the app's certificate. It is loaded all the same: an
+    /// app that cannot send must not keep others from sending.
     package func certificateFaults(nowMs: Int64) -> [String] {
         guard let certificate, case .certificate(let credential) = settings.credential else { return [] }
         let name = "app \(settings.name): the certificate in \(credential.place)"
@@ -29,7 +29,7 @@ extension LoadedApp {
         return lines
     }
 
-    /// A line in the last 30 days of the app's certificate.
+    /// Returns a line in the last 30 days of the app's certificate.
     package func certificateWarning(nowMs: Int64) -> String? {
         guard let certificate, case .certificate(let credential) = settings.credential else { return nil }
         let leftMs = certificate.notAfterMs - nowMs

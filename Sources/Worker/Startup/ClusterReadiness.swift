@@ -5,18 +5,12 @@ package import Kafka
 package struct ClusterReadiness {
     private let configuration: WorkerConfiguration
     private let cluster: ClusterSettings
-    private var topics: Topics
+    private let topics: Topics
     private let check: TopicCheck
-    /// Why no broker answered, as told last: librdkafka does not repeat itself.
+    /// Why no broker answered. It is kept, since librdkafka does not repeat it.
     private var lastReason: String?
-    /// The client lacks a thread of its own, and will for ever.
-    private var isLame = false
-
-    /// Makes what is missing where `kafka.create_topics` says so; else asks the brokers whether it could be made.
+    /// Makes missing topics where `kafka.create_topics` says so; otherwise asks the brokers whether they could be made.
     private let makesTopics: Bool
-
-    /// How long brokers may take to know a topic that was just made.
-    private static let showingMs: Int64 = 10_000
 
     /// - Throws: `StartFailure` for properties that librdkafka does not take.
     package init(
@@ -34,14 +28,14 @@ package struct ClusterReadiness {
     }
 
     package enum Outcome {
-        /// With so many partitions of request topics, those that patterns find now included, a line for each group with
-        /// rights that it lacks, lines about what may lose records one day, and the topics that a worker would make,
-        /// where this one does not.
+        /// - `requestPartitions`: the partitions of request topics, with those that patterns find now.
+        /// - `denied`: a line for each group that lacks permissions.
+        /// - `warnings`: lines about what may lose records one day.
+        /// - `toBeMade`: missing topics that a worker would make, where this one does not.
         case ready(requestPartitions: Int, denied: [String], warnings: [String], toBeMade: [String])
         /// No broker answered; the text says why.
         case unreachable(String)
-        /// The brokers do not make the topics that are missing; the lines say why. Later they may: some of them are
-        /// still starting.
+        /// The brokers do not make the missing topics; the lines say why. They may later, once all have started.
         case uncreated([String])
     }
 
@@ -49,19 +43,11 @@ package struct ClusterReadiness {
     ///
     /// - Throws: `StartFailure` when Kafka answered and something is missing or unsafe.
     package mutating func attempt(timeoutMs: Int32) throws(StartFailure) -> Outcome {
-        if isLame {
-            do throws(KafkaError) {
-                topics = try Topics(cluster)
-                isLame = false
-            } catch {
-                return .unreachable("\(error)")
-            }
-        }
         var found: [String: TopicDescription]
         do throws(KafkaError) {
             found = try topics.all(timeoutMs: timeoutMs)
         } catch {
-            lastReason = lastClientError() ?? lastReason
+            for case .error(let error) in topics.events() { lastReason = error.text }
             return .unreachable(lastReason ?? "\(error)")
         }
         // What was made a moment ago may not be known everywhere yet.
@@ -78,7 +64,7 @@ package struct ClusterReadiness {
                     try topics.create(new, onlyTries: !makesTopics, timeoutMs: timeoutMs))
                 guard refused.isEmpty else { return .uncreated(refused) }
                 if makesTopics {
-                    found = try topics.all(showing: new.map(\.name), withinMs: Self.showingMs, timeoutMs: timeoutMs)
+                    found = try topics.all(showing: new.map(\.name), withinMs: 10_000, timeoutMs: timeoutMs)
                     // A broker may know what its controller made a moment later.
                     guard check.missing(in: found).isEmpty else {
                         return .unreachable("the topics that were just made do not show yet")
@@ -109,21 +95,18 @@ package struct ClusterReadiness {
             warnings: doubts + warnings, toBeMade: toBeMade)
     }
 
-    /// Returns a line for each group that may not be used, or may not read its topics. What the brokers do not say in
-    /// time is taken for granted.
+    /// Returns a line for each group that may not be used, or may not read its topics. Rights that the brokers do not
+    /// tell in time are taken for granted.
     private func missingRights(
         to requests: Set<String>, _ found: [String: TopicDescription], timeoutMs: Int32
     ) -> [String] {
         let tiers = configuration.retry.tiers.map(\.topic).filter { found[$0]?.code == KafkaCode.none }
-        let asked: [(group: String, rights: GroupRights?)] =
-            [(ConsumerSettings.Role.requests, requests.sorted()), (.retries, tiers)].map { role, topics in
-                let group = configuration.consumer(role, of: cluster).memberGroupID
-                // Without a topic to ask about, any topic tells of the group.
-                let names = topics.isEmpty ? [configuration.results.topic] : Array(topics.prefix(Self.rightsLimit))
-                return (group, try? GroupRights(cluster, groupID: group, topics: names))
-            }
-        return asked.compactMap { group, rights in
-            switch rights?.missing(timeoutMs: timeoutMs) {
+        return [(ConsumerSettings.Role.requests, requests.sorted()), (.retries, tiers)].compactMap { role, topics in
+            let group = configuration.consumer(role, of: cluster).memberGroupID
+            // Without a topic to ask about, any topic tells of the group. Each is a question of its own.
+            let names = topics.isEmpty ? [configuration.results.topic] : Array(topics.prefix(100))
+            let rights = try? GroupRights(cluster, groupID: group, topics: names)
+            return switch rights?.missing(timeoutMs: timeoutMs) {
             case nil: nil
             case .group?:
                 "group \(group) may not be used: allow Read on the group (kafka.group_id) to the worker's user"
@@ -131,18 +114,5 @@ package struct ClusterReadiness {
                 "group \(group) may not read \(Denial.naming(names)): allow Read on it to the worker's user"
             }
         }
-    }
-
-    /// Topics whose rights are asked for, each by a question of its own.
-    private static let rightsLimit = 100
-
-    private mutating func lastClientError() -> String? {
-        var text: String?
-        for case .error(let error) in topics.events() {
-            // Of the errors that come of it, none says so.
-            if error.code == .noResources { isLame = true }
-            text = isLame ? "the system has no thread left; \(KafkaCode.roomForThreads)" : error.text
-        }
-        return text
     }
 }

@@ -1,31 +1,7 @@
 package import Configuration
-package import Delivery
-
-/// Which files the apps' credentials and trust are read from, so that whoever watches them knows which apps to load
-/// again when one changes.
-package struct CredentialFiles: Hashable, Sendable {
-    /// Each once, in the order of the apps.
-    package private(set) var paths: [String] = []
-    private var users: [String: [Int]] = [:]
-
-    /// - Parameter apps: in the order of their indexes.
-    package init(_ apps: [AppSettings]) {
-        for (index, app) in apps.enumerated() {
-            for path in app.credentialFiles where users[path]?.last != index {
-                if users[path] == nil { paths.append(path) }
-                users[path, default: []].append(index)
-            }
-        }
-    }
-
-    /// The apps that read any of these, in order.
-    package func apps(using paths: [String]) -> [AppIndex] {
-        Set(paths.flatMap { users[$0] ?? [] }).sorted().map { AppIndex($0) }
-    }
-}
 
 extension AppSettings {
-    /// Key, certificate, passphrase and CA files, in that order; those that stand in the configuration itself are none.
+    /// The files of key, certificate, passphrase and CA. What stands in the configuration itself has none.
     var credentialFiles: [String] {
         let secrets: [Secret?] =
             switch credential {
@@ -39,8 +15,8 @@ extension AppSettings {
         return secrets.compactMap { $0?.path } + [authorities?.path].compactMap(\.self)
     }
 
-    /// Whether `other` can go on with the connections of this one: it dials the same host in the same way, and has no
-    /// bundle id beyond, which APNs would refuse on them. Then only what its files hold can ask for new connections.
+    /// Whether `other` can use the connections of this one: it dials the same host in the same way, and has no further
+    /// bundle id, which APNs would refuse on them.
     package func connects(like other: AppSettings) -> Bool {
         Set(bundleIDs).isSuperset(of: other.bundleIDs)
             && credential == other.credential && host == other.host && port == other.port && proxy == other.proxy
@@ -51,7 +27,7 @@ extension AppSettings {
 }
 
 extension BinarySettings {
-    /// Without what only the feedback's reads look at: a connection to the gateway goes on when that changes.
+    /// The settings without the feedback's, which connections to the gateway do not depend on.
     fileprivate var ofGateway: Self {
         var settings = self
         settings.feedback = nil

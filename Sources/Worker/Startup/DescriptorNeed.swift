@@ -3,19 +3,18 @@ package import Configuration
 internal import HTTPServer
 package import Observability
 
-/// How many descriptors a worker may have open at once, by its configuration.
+/// The number of descriptors that a worker may have open at once, by its configuration.
 package enum DescriptorNeed {
-    /// librdkafka's clients at once: two producers (for all records, and for one at a time), a consumer for each of two
-    /// groups, two that look for removed retry topics (`RemovedRetryTopics`), and one more producer where feedback is
-    /// read. Each connects to every broker, and to its coordinator once more.
+    /// Kafka clients: two producers, a consumer for each of two groups, and two that look for removed retry topics
+    /// (`RemovedRetryTopics`). Each connects to every broker, and to its coordinator once more.
     private static let kafkaClients = 2 + 2 + 2
-    /// Of a client, besides its connections: pipes between its threads.
+    /// Pipes between the threads of a client.
     private static let ofClient = 8
-    /// What is always open: the process's own files, event loops, watched files; and a file that is read.
+    /// The process's own files, event loops and watched files.
     private static let own = 64
 
-    /// The most that it counts with. A credential that is replaced takes the connections of its app once more, for as
-    /// long as the old ones take to finish.
+    /// The most descriptors. A replaced credential takes the connections of its app once more, until the old ones have
+    /// finished.
     package static func most(of configuration: WorkerConfiguration) -> Int {
         // The quarantine connection is one beyond the maximum.
         let connections = configuration.apps.reduce(0) { $0 + $1.connections.max + 1 }
@@ -32,7 +31,7 @@ package enum DescriptorNeed {
         }
     }
 
-    /// What to say where they do not fit; `nil`: they do.
+    /// Returns a warning if they do not fit, or `nil`.
     package static func warning(of configuration: WorkerConfiguration, limit: Int64) -> String? {
         let most = most(of: configuration)
         guard Int64(most) > limit else { return nil }

@@ -9,15 +9,15 @@ package struct LoadedApp: Sendable {
     package internal(set) var settings: AppSettings
     /// Trust, and the client certificate where the credential is one.
     package let context: ClientContext
-    /// Signs provider tokens; `nil`: the client certificate says who sends.
+    /// Signs provider tokens, unless the app has a client certificate.
     package let signingKey: SigningKey?
-    /// What the client certificate says; `nil`: there is none.
+    /// The client certificate, if the app has one.
     package let certificate: CertificateDetails?
     /// Which provider token the app sends; apps with the same share one, since Apple counts a key's tokens.
     let tokenIdentity: TokenIdentity?
-    /// `NAME:PASSWORD`, for the proxy; empty: it asks for none.
+    /// `NAME:PASSWORD` for the proxy, or an empty text if it needs none.
     private let proxyCredentials: String
-    /// By path, the hash (`FileWatch.hash`) of what was read from each of its files.
+    /// By path, the hash (`FileWatch.hash`) of the contents that were read from each of its files.
     let fileHashes: [String: UInt64]
 
     /// - Throws: `StartFailure` with a line for each file that cannot be used.
@@ -82,7 +82,7 @@ package struct LoadedApp: Sendable {
         return loaded
     }
 
-    /// Whom to CONNECT through.
+    /// The proxy to connect through.
     package var proxy: DialTarget.Proxy? {
         settings.proxy.map { proxy in
             DialTarget.Proxy(
@@ -100,7 +100,7 @@ struct TokenIdentity: Hashable, Sendable {
     var publicKey: String
 }
 
-/// Reads each file once, and remembers what it held: what was loaded is what a watch compares with.
+/// Reads files and remembers the hashes of their contents, which a watch compares with.
 private struct ReadFiles {
     private(set) var hashes: [String: UInt64] = [:]
 
@@ -168,10 +168,10 @@ extension CertificateCredential {
 /// The provider tokens of one thread: one for each key, whichever apps use it (Apple counts a key's tokens). That
 /// thread.
 final class ProviderTokens {
-    /// Those of keys that were replaced stay: should one come back, its token may be too young for a new one.
+    /// Tokens of replaced keys stay: should one come back, its token may be too young for a new one.
     private var tokens: [TokenIdentity: ProviderToken] = [:]
 
-    /// `nil`: the app has a certificate.
+    /// Returns the app's token, or `nil` if it has a certificate.
     func token(of app: LoadedApp) -> ProviderToken? {
         guard let identity = app.tokenIdentity, let key = app.signingKey else { return nil }
         if let token = tokens[identity] { return token }

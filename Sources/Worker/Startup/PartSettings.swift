@@ -5,7 +5,7 @@ package import Kafka
 internal import PushRecords
 
 extension WorkerConfiguration {
-    /// What all Kafka clients share.
+    /// Returns the settings that all Kafka clients share.
     ///
     /// - Throws: `StartFailure` when the user set a property that would break the promise, that librdkafka does not
     ///   know, or whose value it does not take.
@@ -37,7 +37,7 @@ extension WorkerConfiguration {
         return ClusterSettings(bootstrapServers: kafka.bootstrapServers, properties: properties)
     }
 
-    /// What is wrong with a property, and what would be right. The value is not shown: it may be a secret.
+    /// Returns what is wrong with a property, and what would be right. The value is not shown: it may be a secret.
     private static func text(of error: InvalidProperty) -> String {
         let known = KafkaLibrary.knownProperties
         let name = error.property.name
@@ -51,7 +51,7 @@ extension WorkerConfiguration {
             ? "expected a number from \(range.replacing(" .. ", with: " to "))" : "expected one of \(range)"
     }
 
-    /// A line for a client that could not be made: with the place of the property that is to blame, and the file it
+    /// Returns a line for a client that could not be made, with the place of the property to blame and the file it
     /// names.
     func line(of error: KafkaError) -> String {
         let all = kafka.properties + kafka.consumerProperties + kafka.producerProperties
@@ -74,7 +74,7 @@ extension WorkerConfiguration {
     /// 2.10.0, as `KafkaLibrary.version` counts.
     private static let cooperativeVersion: Int32 = 0x020A_0000
 
-    /// - Parameter partitions: of all request topics; of no use to the retries.
+    /// - Parameter partitions: of all request topics; unused for the retries.
     package func consumer(
         _ role: ConsumerSettings.Role, of cluster: ClusterSettings, partitions: Int = 8
     ) -> ConsumerSettings {
@@ -97,7 +97,7 @@ extension ClusterSettings {
 }
 
 extension WorkerConfiguration {
-    /// What of the configuration the Delivery machine decides by.
+    /// The settings of the delivery machine.
     var machineSettings: MachineSettings {
         var settings = MachineSettings()
         settings.ordering = delivery.ordering == .device ? .device : .none

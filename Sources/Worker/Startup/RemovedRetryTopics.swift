@@ -4,13 +4,14 @@ internal import Glibc
 internal import Kafka
 internal import Observability
 
-/// Retry topics that the configuration no longer names and that still hold records of the group: they are read, too.
+/// Finds retry topics that the configuration no longer names and that still hold records of the group, so that they are
+/// read, too.
 ///
-/// They are looked for at the start and after each rebalance, since another member may have a configuration that names
-/// them. A topic that was found is read until it is deleted or the worker ends: a member that still names it may write
-/// to it. Core thread; the brokers are asked on a thread that ends with the answer.
+/// It looks at the start and after each rebalance, since another member may have a configuration that names them. A
+/// found topic is read until it is deleted or the worker ends: a member that still names it may write to it. Core
+/// thread; another thread asks the brokers and ends with the answer.
 final class RemovedRetryTopics {
-    /// The longest delay that a tier can have. The tier's own is not known any more, so what each record says counts.
+    /// The longest delay that a retry topic can have. Its own is not known any more, so each record's due time counts.
     static let delayMs: Int64 = 168 * 3_600_000
     private static let timeoutMs: Int32 = 3_000
     private static let retryNs: Int64 = 60_000_000_000
@@ -23,7 +24,7 @@ final class RemovedRetryTopics {
     private let onChange: ([String]) -> Void
     /// Takes all topics of the cluster.
     private let onTopics: (Set<String>) -> Void
-    /// Those that are read, in the order in which they were found.
+    /// The topics that are read, in the order in which they were found.
     private(set) var topics: [String] = []
     private(set) var isAsking = false
     /// The group changed while the brokers were being asked.
@@ -109,9 +110,8 @@ final class RemovedRetryTopics {
         onChange(topics)
     }
 
-    /// What the brokers say. The topics are known by the offsets that the retry group has committed. (A member's
-    /// questions are asked: the admin API of librdkafka 2.0.2, which could list them, was seen not to answer on a fresh
-    /// cluster.)
+    /// The brokers' answers. The topics are known by the offsets that the retry group has committed. (The admin API of
+    /// librdkafka 2.0.2, which could list them, was seen not to answer on a fresh cluster.)
     struct Answer: Sendable {
         let found: [(topic: String, records: Int64)]
         /// All topics of the cluster.

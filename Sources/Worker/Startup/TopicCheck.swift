@@ -1,25 +1,25 @@
-package import Configuration
-package import Kafka
+internal import Configuration
+internal import Kafka
 
 /// Compares the topics of a configuration with those of the cluster, and names what would lose records.
-package struct TopicCheck {
+struct TopicCheck {
     private let configuration: WorkerConfiguration
 
-    package init(_ configuration: WorkerConfiguration) { self.configuration = configuration }
+    init(_ configuration: WorkerConfiguration) { self.configuration = configuration }
 
     /// Topics named in the configuration, with the key that names each; patterns name none.
-    package var expected: [(path: String, name: String)] {
+    var expected: [(path: String, name: String)] {
         configuration.requestTopics.filter { !$0.isPattern }.map { ("requests.topics", $0.name) }
             + configuration.outputTopics
     }
 
-    /// Those that the cluster does not have, in the order of the configuration.
-    package func missing(in topics: [String: TopicDescription]) -> [(path: String, name: String)] {
+    /// The expected topics that the cluster does not have, in the order of the configuration.
+    func missing(in topics: [String: TopicDescription]) -> [(path: String, name: String)] {
         expected.filter { topics[$0.name] == nil }
     }
 
-    /// A line for the missing topics; `nil`: all are there. Their names are its end, since they may be many.
-    package func missingLine(in topics: [String: TopicDescription]) -> String? {
+    /// Returns a line for the missing topics, which ends with their names, or `nil` if all exist.
+    func missingLine(in topics: [String: TopicDescription]) -> String? {
         let missing = missing(in: topics)
         guard let first = missing.first else { return nil }
         let servers = configuration.kafka.bootstrapServers
@@ -35,26 +35,24 @@ package struct TopicCheck {
             + "\(advice("them")): \(missing.map { "\($0.name) (\($0.path))" }.joined(separator: ", "))"
     }
 
-    /// What `kafka.create_topics` makes of the missing ones. Dead tokens are compacted; a retry topic keeps its records
-    /// for at least its tier and a week.
-    package func creations(in topics: [String: TopicDescription], _ how: KafkaSettings.TopicCreation) -> [NewTopic] {
+    /// Returns the topics that `kafka.create_topics` creates. Dead tokens are compacted; a retry topic keeps its
+    /// records for its delay and a week.
+    func creations(in topics: [String: TopicDescription], _ how: KafkaSettings.TopicCreation) -> [NewTopic] {
         missing(in: topics).map { topic in
             var new = NewTopic(topic.name, partitions: how.partitions, replicationFactor: how.replicationFactor)
             if topic.name == configuration.unregistered.topic {
                 new.configuration = [Kafka.KafkaProperty("cleanup.policy", "compact")]
-            } else if let tier = configuration.retry.tiers.first(where: { $0.topic == topic.name }) {
+            } else if let delay = delay(of: topic.name) {
                 let weekMs: Int64 = 7 * 86_400_000
-                new.configuration = [
-                    Kafka.KafkaProperty("retention.ms", "\(tier.delay.milliseconds + weekMs)")
-                ]
+                new.configuration = [Kafka.KafkaProperty("retention.ms", "\(delay.milliseconds + weekMs)")]
             }
             return new
         }
     }
 
-    /// A line for the topics that brokers refuse to make for the same reason.
+    /// Returns a line for each reason for which brokers do not make topics.
     ///
-    /// - Parameter results: what became of each, by its name.
+    /// - Parameter results: the result of each creation, by the topic's name.
     func uncreatedLines(_ results: [String: KafkaError]) -> [String] {
         let failed = results.filter { $0.value.code != .none && $0.value.code != .topicAlreadyExists }
         let alike = Dictionary(grouping: failed.keys.sorted()) { failed[$0] }
@@ -81,14 +79,13 @@ package struct TopicCheck {
         }
     }
 
-    /// A line for what may lose records one day, or cannot be known to be safe; the worker starts all the same.
+    /// Returns lines about what may lose records one day, or cannot be known to be safe. The worker starts all the
+    /// same.
     ///
     /// - Parameters:
-    ///   - configurations: of the topics that the brokers told about; `nil`: they told nothing.
-    ///   - topics: those that are there; `nil`: all.
-    package func warningLines(
-        _ configurations: [String: TopicConfiguration]?, of topics: [String]? = nil
-    ) -> [String] {
+    ///   - configurations: of the topics that the brokers told about, or `nil` if they told nothing.
+    ///   - topics: the topics that exist, by default all.
+    func warningLines(_ configurations: [String: TopicConfiguration]?, of topics: [String]? = nil) -> [String] {
         var lines: [String] = []
         let unread = (topics ?? expected.map(\.name)).filter { configurations?[$0] == nil }
         if !unread.isEmpty, configuration.kafka.tellsTopicConfigurations {
@@ -96,66 +93,41 @@ package struct TopicCheck {
                 "the configuration of these topics cannot be read, so nobody looks whether it loses records: "
                     + "\(unread.joined(separator: ", ")): allow DescribeConfigs on them to the worker's user")
         }
-        return lines + bounded(configurations ?? [:]).map(Self.line)
-    }
-
-    /// A topic whose configuration would lose records.
-    struct Unsafe: Sendable, Hashable {
-        let topic: String
-        /// The key that names it.
-        let path: String
-        /// What it has, and what that does.
-        let text: String
-        let advice: String
-    }
-
-    /// A line for each topic whose configuration would lose records.
-    package func unsafeLines(_ configurations: [String: TopicConfiguration]) -> [String] {
-        unsafe(configurations).map(Self.line)
-    }
-
-    private static func line(_ topic: Unsafe) -> String {
-        "topic \(topic.topic) (\(topic.path)) has \(topic.text): \(topic.advice)"
-    }
-
-    /// The retry topics that have a limit of bytes. Many do well with one, as long as few records wait.
-    private func bounded(_ configurations: [String: TopicConfiguration]) -> [Unsafe] {
-        expected.compactMap { topic in
-            guard configuration.retry.tiers.contains(where: { $0.topic == topic.name }),
-                let bytes = configurations[topic.name]?.retentionBytes
-            else { return nil }
-            return Unsafe(
-                topic: topic.name, path: topic.path,
-                text: "retention.bytes=\(bytes), which may drop records before they are due when many wait",
-                advice: "set it to -1")
+        // Many do well with such a limit, as long as few records wait.
+        for topic in expected {
+            guard delay(of: topic.name) != nil, let bytes = configurations?[topic.name]?.retentionBytes else {
+                continue
+            }
+            lines.append(
+                "topic \(topic.name) (\(topic.path)) has retention.bytes=\(bytes), which may drop records before they "
+                    + "are due when many wait: set it to -1")
         }
+        return lines
     }
 
-    /// The topics whose configuration would lose records.
-    func unsafe(_ configurations: [String: TopicConfiguration]) -> [Unsafe] {
-        var all: [Unsafe] = []
+    /// Returns a line for each topic setting that would lose records.
+    func unsafeLines(_ configurations: [String: TopicConfiguration]) -> [String] {
+        var lines: [String] = []
         for topic in expected {
             guard let found = configurations[topic.name] else { continue }
+            let name = "topic \(topic.name) (\(topic.path)) has"
             if found.isCompacted, topic.name != configuration.unregistered.topic {
-                all.append(
-                    Unsafe(
-                        topic: topic.name, path: topic.path,
-                        text: "cleanup.policy=compact, which drops all but the last record of a key",
-                        advice: "set it to delete"))
+                lines.append(
+                    "\(name) cleanup.policy=compact, which drops all but the last record of a key: set it to delete")
             }
-            if let tier = configuration.retry.tiers.first(where: { $0.topic == topic.name }),
-                let retentionMs = found.retentionMs
+            if let delay = delay(of: topic.name), let retentionMs = found.retentionMs,
+                case let leastMs = delay.milliseconds + 86_400_000, retentionMs < leastMs
             {
-                let leastMs = tier.delay.milliseconds + 86_400_000
-                if retentionMs < leastMs {
-                    all.append(
-                        Unsafe(
-                            topic: topic.name, path: topic.path,
-                            text: "retention.ms=\(retentionMs), which may drop records before they are due",
-                            advice: "set it to at least \(leastMs)"))
-                }
+                lines.append(
+                    "\(name) retention.ms=\(retentionMs), which may drop records before they are due: set it to at "
+                        + "least \(leastMs)")
             }
         }
-        return all
+        return lines
+    }
+
+    /// How long a retry topic's records wait, or `nil` if it is none.
+    private func delay(of topic: String) -> Duration? {
+        configuration.retry.tiers.first { $0.topic == topic }?.delay
     }
 }

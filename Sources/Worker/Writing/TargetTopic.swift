@@ -1,17 +1,18 @@
 internal import Kafka
 
-/// A topic that the worker writes to: whether it can be written, and what it refused. Decides only; no clock, no I/O.
+/// What happens to the records that one output topic refuses. Decides only; no clock, no I/O.
 ///
-/// 1. A topic that refuses a record is closed and named. Nothing new goes to it, and what it refused is tried alone,
-///    one record at a time with growing pauses. Where the refusal may be a record's own fault, all that came back are
-///    first tried once, at once. When the topic takes one, the others follow in order, and then new records.
-/// 2. A record that is too large closes nothing. It is tried alone, then in its one reduced form.
-/// 3. A record that is refused alone although the topic took others is kept apart. It closes nothing, and is tried
-///    again with growing pauses of its own. After `ownRefusals` it is given up, and the publisher writes a dead letter.
+/// 1. A topic that refuses a record is closed and reported as a problem. New records wait. The refused ones are written
+///    alone, one at a time with growing pauses, until the topic takes one; the others follow in order, then new ones.
+/// 2. A record that is too large does not close its topic. It is written alone, then in its reduced form.
+/// 3. A record that is refused alone, while the topic takes others, does not close it either. It is tried again with
+///    growing pauses, and becomes a dead letter after `KafkaCode.ownRefusals`.
 ///
-/// A record alone that has no report for `silentNs` says nothing of the topic: its partition may have no leader. The
-/// next one is tried beside it. As long as the topic is not open, records of one key keep their order; behind that, a
-/// new record may overtake a silent one, or one that is kept apart.
+/// Where a refusal may be a record's own fault, each refused record is tried once without a pause. If all are refused,
+/// one new record at a time is tried with them, since it may show that the topic works.
+///
+/// A record may stay without a report for long, because its partition has no leader. Others are tried meanwhile, and
+/// after `silentNs` the topic opens without waiting for it: a new record may overtake it then.
 struct TargetTopic {
     /// How a record is written.
     enum Form: Int, Comparable {
@@ -25,63 +26,47 @@ struct TargetTopic {
 
     struct Refused {
         fileprivate(set) var record: UndeliveredRecord
-        /// The order in which records came back, which is that of their production.
-        fileprivate let order: UInt64
         fileprivate(set) var form: Form
-        /// The topic has not refused it yet: it is only tried in the topic's time.
-        fileprivate var isNew: Bool
-        /// How often it was refused alone for what may be its own fault, and how often others were taken in between.
-        fileprivate var refusals = 0
+        /// Position in the order of production.
+        fileprivate let order: UInt64
+        /// The topic has not refused it yet.
+        fileprivate var isNew = false
+        /// Refusals of the record alone after each of which the topic took others.
         fileprivate var ownRefusals = 0
-        fileprivate var isApart = false
-        /// How many records the topic had taken when it was refused last.
-        fileprivate var takenThen: UInt64
+        /// How many records the topic had taken at the last refusal.
+        fileprivate var takenBefore: UInt64
         fileprivate var code = KafkaCode.none
         fileprivate var sinceNs: Int64 = 0
-        fileprivate var nextTryNs: Int64 = 0
-        /// It was written while the topic was closed.
-        fileprivate var isProbe = false
-    }
+        fileprivate var pause = GrowingPause()
 
-    private enum Source {
-        case queue, tried
-        case apart(Int)
+        /// Refused alone, perhaps for its own fault.
+        fileprivate var isSuspect: Bool { pause.hasBegun }
     }
 
     let name: String
-    /// Why the topic is closed; `nil` otherwise.
-    private var closure: (code: KafkaCode, sinceNs: Int64, nextTryNs: Int64)?
-    /// The topic took a record after it was closed. What it refused goes before anything new.
+    /// What the machine was last told of `isOpen`.
+    var isKnownOpen = true
+    /// Tracks how long records wait for their acknowledgement.
+    var acknowledgements = AcknowledgementWatch()
+    private var closure: (code: KafkaCode, sinceNs: Int64, pause: GrowingPause)?
+    /// The topic took a record after it was closed, and the other refused ones are being written.
     private var isReturning = false
-    private var queue = RefusedQueue()
-    /// Refused alone since the topic was closed, in the order of their next try.
-    private var tried: [Refused] = []
-    private var apart: [Refused] = []
-    /// Written alone, without a report, by their tags; and those of them that are not silent, with the time of writing.
+    private var waiting = RefusedQueue()
+    private var suspects: [Refused] = []
+    /// Records written alone that have no report yet, by tag.
     private var underWay: [UInt64: Refused] = [:]
-    private var underWayBytes = 0
-    private var awaited: [UInt64: Int64] = [:]
-    /// What `next` offered, and when.
-    private var offered: Source?
-    private var offeredNs: Int64 = 0
-    /// Records that the topic took while it had something refused.
+    private var lastTryNs: Int64 = 0
     private var takenCount: UInt64 = 0
     private var lastOrder: UInt64 = 0
-    private var pauseNs = Self.leastPauseNs
-    private var isFull = false
-    private(set) var refusedBytes = 0
-    /// Records that were too large for it even alone.
+    /// Records that were too large even alone.
     private(set) var tooLargeCount = 0
-    /// Records that it refused for themselves.
+    /// Records that were refused for their own fault.
     private(set) var rejectedCount = 0
 
-    static let leastPauseNs: Int64 = 1_000_000_000
-    static let longestPauseNs: Int64 = 30_000_000_000
-    /// Above either of them nothing new is written before what was refused is.
+    /// With this many refused records, new ones wait.
     static let refusedLimit = 1_000
-    static let refusedBytesLimit = 8 << 20
-    /// Records alone that are waited for at once.
-    static let awaitedLimit = 64
+    /// Most records that are written alone at once.
+    static let underWayLimit = 1_000
     static let silentNs: Int64 = 2_000_000_000
 
     init(_ name: String) { self.name = name }
@@ -89,315 +74,220 @@ struct TargetTopic {
     /// Whether new records may be written among others.
     var isClear: Bool { closure == nil && !isReturning && !isFull }
 
-    /// Whether a new record may be handed over. A closed topic takes one, too, when it has refused all others for what
-    /// may be their own fault: the new one may show that the topic works.
+    /// Whether a new record may be handed over, be it only to try the topic with it.
     var isOpen: Bool {
         if isFull || isReturning { return false }
         guard let closure else { return true }
-        return closure.code.fault != .topic && queue.isEmpty && awaited.isEmpty && !tried.isEmpty
+        return closure.code.fault != .topic && waiting.isEmpty && !suspects.isEmpty
     }
 
-    /// Why it is closed, and since when (monotonic).
+    /// Why and since when the topic is closed (monotonic).
     var cause: (code: KafkaCode, sinceNs: Int64)? { closure.map { ($0.code, $0.sinceNs) } }
 
-    /// Why it refuses single records, and since when (monotonic).
+    /// Why and since when it refuses single records (monotonic).
     var causeOfSingle: (code: KafkaCode, sinceNs: Int64)? {
-        (apart.first ?? underWay.values.first(where: \.isApart)).map { ($0.code, $0.sinceNs) }
+        (suspects.first ?? underWay.values.first(where: \.isSuspect)).map { ($0.code, $0.sinceNs) }
     }
 
-    var refusedCount: Int { queue.count + tried.count + apart.count }
-    /// Whether a record alone has no report yet.
-    var awaitsReport: Bool { !underWay.isEmpty }
+    var refusedCount: Int { waiting.count + suspects.count }
     var isIdle: Bool { refusedCount == 0 && underWay.isEmpty }
+    private var isFull: Bool { refusedCount >= Self.refusedLimit }
+    private var hasRoom: Bool { underWay.count < Self.underWayLimit }
 
-    private var hasRoom: Bool {
-        awaited.count < Self.awaitedLimit && underWay.count < Self.refusedLimit
-            && underWayBytes < Self.refusedBytesLimit
-    }
-
-    /// Whether the head of the queue is tried without a pause, to show whether the refusal is its own.
-    private var triesAtOnce: Bool {
-        guard let closure, closure.code.fault != .topic, let first = queue.first else { return false }
-        return !first.isNew
-    }
-
-    /// When `next` is to be asked again without any report (monotonic); `nil` when only a report changes something.
+    /// When `next` has something without any report (monotonic), or `nil`.
     var nextTryNs: Int64? {
-        let silentNs = awaited.values.min().map { $0 + Self.silentNs }
-        if let closure {
-            if let silentNs { return silentNs }
-            guard hasRoom, !queue.isEmpty || !tried.isEmpty else { return nil }
-            return triesAtOnce ? min(offeredNs, closure.nextTryNs) : closure.nextTryNs
-        }
-        if isReturning { return silentNs }
-        if hasRoom { return apart.map(\.nextTryNs).min() }
-        return refusedCount > 0 ? silentNs : nil
+        if waiting.isEmpty, closure == nil ? isReturning : suspects.isEmpty { return lastTryNs + Self.silentNs }
+        guard hasRoom, refusedCount > 0 else { return nil }
+        if let closure { return closure.pause.endNs }
+        return suspects.lazy.map(\.pause.endNs).min()
     }
 
     // MARK: Refusals
 
-    /// A record was refused among others, or is to wait behind those that were.
+    /// Keeps a record that was refused among others, or that was not written yet.
     ///
-    /// - Parameter isNew: the topic has not refused it; the topic is tried with it.
+    /// - Parameter isNew: the topic has not refused it.
     mutating func take(_ record: UndeliveredRecord, _ form: Form, isNew: Bool = false) {
         lastOrder += 1
-        put(Refused(record: record, order: lastOrder, form: form, isNew: isNew, takenThen: takenCount))
-        lookWhetherFull()
+        waiting.insert(
+            Refused(record: record, form: form, order: lastOrder, isNew: isNew, takenBefore: takenCount))
     }
 
-    /// The topic refused records among others.
-    mutating func block(_ code: KafkaCode, nowNs: Int64) {
+    /// Notes that the topic refuses records, or that none can be written to it.
+    mutating func close(_ code: KafkaCode, nowNs: Int64) {
         if closure == nil {
-            close(code, nowNs)
-        } else if awaited.isEmpty {
+            closure = (code, nowNs, GrowingPause())
+            closure?.pause.begin(nowNs)
+            isReturning = false
+        } else {
             closure?.code = code
         }
     }
 
-    private mutating func close(_ code: KafkaCode, _ nowNs: Int64) {
-        pauseNs = Self.leastPauseNs
-        closure = (code, sinceNs: nowNs, nextTryNs: nowNs + pauseNs)
-        isReturning = false
-    }
-
-    /// A record alone was too large for the topic. Returns true for the first one.
+    /// Counts a record that was too large alone; true for the first.
     mutating func noteTooLarge(_ form: Form) -> Bool {
         guard form == .alone else { return false }
         tooLargeCount += 1
         return tooLargeCount == 1
     }
 
-    /// How the record with this tag was written alone; `nil` if it was not.
+    /// How the record with this tag was written alone, or `nil` if it was not.
     func form(of tag: UInt64) -> Form? { underWay[tag]?.form }
 
-    /// The topic took a record, alone or among others.
-    mutating func noteTaken() { if !isIdle { takenCount += 1 } }
+    /// Notes that the topic took a record, alone or among others.
+    mutating func noteTaken() { takenCount &+= 1 }
 
-    /// A record alone was written.
+    /// Notes that a record alone was written.
     mutating func written(_ tag: UInt64) {
-        guard arrived(tag) != nil else { return }
-        if closure != nil {
-            closure = nil
-            isReturning = true
-            // The topic took another after it refused these. Those that are due go with the others, in order.
-            let refused = tried
-            tried = []
-            refused.forEach { refusedBytes -= $0.record.byteCount }
-            for var each in refused.sorted(by: { $0.order > $1.order }) {
-                each.isApart = each.nextTryNs > offeredNs
-                put(each)
-            }
-        }
-        settle()
+        guard underWay.removeValue(forKey: tag) != nil, closure != nil else { return }
+        closure = nil
+        isReturning = true
     }
 
-    /// A record alone was refused.
+    /// Notes that a record alone was refused.
     ///
     /// - Parameters:
-    ///   - partition: the partition that refused it; negative if no broker was asked.
-    ///   - isLast: nothing can be written in its place.
-    /// - Returns: whether it is given up for its own fault; `reduced` or `handedOn` follows. Otherwise it is tried
-    ///   again.
-    @discardableResult
+    ///   - partition: the partition that refused it, or a negative number if no broker was asked.
+    ///   - isReplaceable: whether something else can be written in its place.
+    /// - Returns: whether it is given up for its own fault; `reduce` or `remove` follows. Otherwise it is tried again.
     mutating func refused(
-        _ record: UndeliveredRecord, _ code: KafkaCode, partition: Int32, isLast: Bool = false, nowNs: Int64
+        _ record: UndeliveredRecord, _ code: KafkaCode, partition: Int32, isReplaceable: Bool = true, nowNs: Int64
     ) -> Bool {
         guard var refused = underWay[record.tag] else { return false }
         let mayBeItsOwn = code.fault != .topic && partition >= 0
-        if mayBeItsOwn {
-            if takenCount > refused.takenThen {
-                if refused.refusals > 0 { refused.ownRefusals += 1 }
-                refused.isApart = true
-            }
-            if refused.ownRefusals >= code.ownRefusals, !isLast {
-                if refused.form == .alone { rejectedCount += 1 }
-                return true
-            }
-            refused.nextTryNs =
-                nowNs + min(Self.leastPauseNs << min(refused.refusals, 8), Self.longestPauseNs)
-            refused.refusals += 1
-            refused.takenThen = takenCount
+        if mayBeItsOwn, takenCount != refused.takenBefore { refused.ownRefusals += 1 }
+        if mayBeItsOwn, refused.ownRefusals >= code.ownRefusals, isReplaceable {
+            if refused.form == .alone { rejectedCount += 1 }
+            return true
         }
         if refused.code == .none { refused.sinceNs = nowNs }
         refused.code = code
         refused.record = record
         refused.isNew = false
-        _ = arrived(record.tag)
-        if !mayBeItsOwn { refused.isApart = false }
-        let wasClosed = closure != nil
-        if !wasClosed, !refused.isApart { close(code, nowNs) }
-        putBack(refused, code)
-        if refused.isProbe, wasClosed {
-            closure?.code = code
-            if awaited.isEmpty, !triesAtOnce {
-                pauseNs = min(2 * pauseNs, Self.longestPauseNs)
-                closure?.nextTryNs = nowNs + pauseNs
-            }
+        refused.takenBefore = takenCount
+        underWay[record.tag] = nil
+        if mayBeItsOwn {
+            refused.pause.begin(nowNs)
+            suspects.append(refused)
+        } else {
+            refused.pause = GrowingPause()
+            waiting.insert(refused)
         }
-        settle()
+        if !mayBeItsOwn || refused.ownRefusals == 0 { close(code, nowNs: nowNs) }
         return false
     }
 
-    /// A record alone was dropped by the producer, which was made anew: it is written again.
+    /// Keeps a record alone that the producer dropped when it was made anew: it is written again.
     mutating func dropped(_ record: UndeliveredRecord) {
-        guard var refused = arrived(record.tag) else { return }
+        guard var refused = underWay.removeValue(forKey: record.tag) else { return }
         refused.record = record
-        refused.isApart = false
-        put(refused)
+        waiting.insert(refused)
     }
 
-    /// A record alone was refused for its own fault, and is written in its reduced form.
-    mutating func reduced(to smaller: UndeliveredRecord) {
-        guard let before = arrived(smaller.tag) else { return }
-        var refused = Refused(record: smaller, order: before.order, form: .reduced, isNew: false, takenThen: takenCount)
-        refused.isApart = before.isApart
-        refused.code = before.code
-        refused.sinceNs = before.sinceNs
-        put(refused)
+    /// Keeps the reduced form of a record that was refused alone.
+    mutating func reduce(to smaller: UndeliveredRecord) {
+        guard var refused = underWay.removeValue(forKey: smaller.tag) else { return }
+        refused.record = smaller
+        refused.form = .reduced
+        refused.ownRefusals = min(refused.ownRefusals, 1)
+        refused.takenBefore = takenCount
+        waiting.insert(refused)
     }
 
-    /// Another topic takes what a record alone says.
-    mutating func handedOn(_ tag: UInt64) {
-        _ = arrived(tag)
-        settle()
-    }
-
-    private mutating func put(_ refused: Refused) {
-        refusedBytes += refused.record.byteCount
-        if refused.isApart { apart.append(refused) } else { queue.insert(refused) }
-    }
-
-    /// What may be at fault itself is not tried again at once.
-    private mutating func putBack(_ refused: Refused, _ code: KafkaCode) {
-        guard code.fault != .topic, !refused.isApart else { return put(refused) }
-        refusedBytes += refused.record.byteCount
-        tried.append(refused)
-    }
-
-    private mutating func arrived(_ tag: UInt64) -> Refused? {
-        awaited[tag] = nil
-        guard let refused = underWay.removeValue(forKey: tag) else { return nil }
-        underWayBytes -= refused.record.byteCount
-        return refused
-    }
+    /// Forgets a record alone that another topic takes.
+    mutating func remove(_ tag: UInt64) { underWay[tag] = nil }
 
     // MARK: Writing
 
-    /// The next record to be written now, and whether alone; `nil` for none, or not yet. The same one until `wrote` or
-    /// `couldNotWrite`.
+    /// Returns the next record to write, and whether alone, or `nil` for none now. `wrote` or `putBack` follows.
     mutating func next(nowNs: Int64) -> (refused: Refused, isSingle: Bool)? {
-        if awaited.values.contains(where: { nowNs - $0 >= Self.silentNs }) {
-            awaited = awaited.filter { nowNs - $0.value < Self.silentNs }
-            settle()
-        }
-        offered = nil
-        offeredNs = nowNs
-        let first = queue.first
-        if let closure {
-            let isDue = nowNs >= closure.nextTryNs && awaited.isEmpty
-            guard hasRoom, triesAtOnce || isDue, let refused = first ?? tried.first else { return nil }
-            offered = first == nil ? .tried : .queue
-            return (refused, true)
-        }
-        if let first {
-            let isSingle = isReturning || first.form != .together
-            guard hasRoom || !isSingle else { return nil }
-            offered = .queue
-            return (first, isSingle)
-        }
-        guard !isReturning, hasRoom,
-            let index = apart.indices.min(by: { apart[$0].nextTryNs < apart[$1].nextTryNs }),
-            apart[index].nextTryNs <= nowNs
-        else { return nil }
-        offered = .apart(index)
-        return (apart[index], true)
-    }
-
-    /// A producer took what `next` offered.
-    mutating func wrote(isSingle: Bool) {
-        guard var refused = takeOffered() else { return }
-        if isSingle {
-            refused.form = max(refused.form, .alone)
-            refused.isProbe = closure != nil
-            underWay[refused.record.tag] = refused
-            underWayBytes += refused.record.byteCount
-            awaited[refused.record.tag] = offeredNs
-        }
-        settle()
-    }
-
-    /// A producer refused at once what `next` offered, for a reason that is not the record's.
-    mutating func couldNotWrite(_ code: KafkaCode, nowNs: Int64) {
-        if var refused = takeOffered() {
-            refused.isApart = false
-            putBack(refused, code)
-        }
-        guard let sinceNs = closure?.sinceNs else { return close(code, nowNs) }
-        pauseNs = min(2 * pauseNs, Self.longestPauseNs)
-        closure = (code, sinceNs, nextTryNs: nowNs + pauseNs)
-    }
-
-    private mutating func takeOffered() -> Refused? {
-        defer { offered = nil }
-        let refused: Refused
-        switch offered {
-        case .queue: refused = queue.removeFirst()
-        case .tried: refused = tried.removeFirst()
-        case .apart(let index): refused = apart.remove(at: index)
-        case nil: return nil
-        }
-        refusedBytes -= refused.record.byteCount
-        return refused
-    }
-
-    private mutating func lookWhetherFull() {
-        if refusedCount >= Self.refusedLimit || refusedBytes >= Self.refusedBytesLimit { isFull = true }
-    }
-
-    /// Opens the topic once nothing is left that it refused. Silent records are not waited for.
-    private mutating func settle() {
-        guard queue.isEmpty, tried.isEmpty else { return }
-        if awaited.isEmpty {
+        if waiting.isEmpty, closure == nil || suspects.isEmpty,
+            underWay.isEmpty || nowNs - lastTryNs >= Self.silentNs
+        {
             closure = nil
             isReturning = false
         }
-        isFull = false
-        lookWhetherFull()
+        if let closure {
+            guard hasRoom, nowNs >= closure.pause.endNs || waiting.first.map(isTriedAtOnce) == true else { return nil }
+            return (waiting.popFirst() ?? (suspects.isEmpty ? nil : suspects.removeFirst())).map { ($0, true) }
+        }
+        if let first = waiting.first {
+            let isSingle = isReturning || first.form != .together
+            guard hasRoom || !isSingle else { return nil }
+            return waiting.popFirst().map { ($0, isSingle) }
+        }
+        guard hasRoom, let index = suspects.firstIndex(where: { $0.pause.endNs <= nowNs }) else { return nil }
+        return (suspects.remove(at: index), true)
+    }
+
+    /// Whether a record is tried in a closed topic without a pause, to show whether the refusal is its own.
+    private func isTriedAtOnce(_ refused: Refused) -> Bool {
+        closure.map { $0.code.fault != .topic } == true && !refused.isNew && !refused.isSuspect
+    }
+
+    /// Notes that a producer took what `next` returned.
+    mutating func wrote(_ refused: Refused, isSingle: Bool, nowNs: Int64) {
+        guard isSingle else { return }
+        if closure != nil, !isTriedAtOnce(refused) { closure?.pause.begin(nowNs) }
+        lastTryNs = nowNs
+        underWay[refused.record.tag] = refused
+        underWay[refused.record.tag]?.form = max(refused.form, .alone)
+    }
+
+    /// Takes back what `next` returned, since no producer has room for it.
+    mutating func putBack(_ refused: Refused, nowNs: Int64) {
+        waiting.insert(refused)
+        closure?.pause.begin(nowNs)
     }
 }
 
-/// Refused records in the order of their production, cheap at both ends.
-private struct RefusedQueue {
-    /// The first ones, last first, and the others.
-    private var front: [TargetTopic.Refused] = []
-    private var back: [TargetTopic.Refused] = []
+/// A pause that doubles from one second to thirty.
+struct GrowingPause {
+    /// When it ends (monotonic).
+    private(set) var endNs: Int64 = 0
+    private var lengthNs: Int64 = 0
 
-    var count: Int { front.count + back.count }
-    var isEmpty: Bool { front.isEmpty && back.isEmpty }
-    var first: TargetTopic.Refused? { front.last ?? back.first }
+    static let leastNs: Int64 = 1_000_000_000
+    static let longestNs: Int64 = 30_000_000_000
+
+    var hasBegun: Bool { lengthNs > 0 }
+
+    mutating func begin(_ nowNs: Int64) {
+        lengthNs = min(max(Self.leastNs, 2 * lengthNs), Self.longestNs)
+        endNs = nowNs + lengthNs
+    }
+}
+
+/// Refused records, handed out in the order of their production.
+private struct RefusedQueue {
+    /// The next one last, once they are sorted.
+    private var records: [TargetTopic.Refused] = []
+    private var isSorted = true
+
+    var count: Int { records.count }
+    var isEmpty: Bool { records.isEmpty }
+
+    var first: TargetTopic.Refused? {
+        mutating get {
+            if !isSorted { records.sort { $0.order > $1.order } }
+            isSorted = true
+            return records.last
+        }
+    }
 
     mutating func insert(_ refused: TargetTopic.Refused) {
-        if let last = front.first, refused.order < last.order {
-            front.insert(refused, at: (front.lastIndex { $0.order > refused.order } ?? -1) + 1)
-        } else {
-            back.insert(refused, at: (back.lastIndex { $0.order < refused.order } ?? -1) + 1)
-        }
+        records.append(refused)
+        isSorted = records.count == 1
     }
 
-    mutating func removeFirst() -> TargetTopic.Refused {
-        if front.isEmpty {
-            front = back.reversed()
-            back = []
-        }
-        return front.removeLast()
-    }
+    mutating func popFirst() -> TargetTopic.Refused? { first == nil ? nil : records.removeLast() }
 }
 
 extension KafkaCode {
     /// What a refusal may be due to.
     enum Fault {
         case topic, record
-        /// A leader in trouble answers so to some and takes others.
+        /// A leader in trouble answers some records so and takes others.
         case unclear
     }
 
@@ -406,7 +296,7 @@ extension KafkaCode {
         case .invalidRecord, .batchWithInvalidRecord, .messageTooLarge, .policyViolation: .record
         // The client's own: no broker has seen the record.
         case _ where rawValue < -1: .topic
-        // A record is given its time anew with each try.
+        // A record gets a new timestamp with each try.
         case .topicAuthorizationFailed, .clusterAuthorizationFailed, .invalidTopic, .unsupportedForMessageFormat,
             .invalidTimestamp, .requestTimedOut:
             .topic
@@ -416,6 +306,6 @@ extension KafkaCode {
     }
 
     /// How often a record is refused alone, each time after the topic took others, before it is given up. For an
-    /// unclear fault that takes some eight minutes, since the record may be deliverable.
+    /// unclear fault that takes about eight minutes, since the record may be deliverable.
     var ownRefusals: Int { fault == .record ? 2 : 20 }
 }

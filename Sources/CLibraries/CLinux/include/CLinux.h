@@ -21,10 +21,6 @@ const char *linux_signal_name(int signal);
 /// Names the calling thread (at most 15 bytes are kept), as `top -H` shows it.
 void linux_name_thread(const char *name);
 
-/// Ends the process with `code` after so many seconds, whatever its threads are at, and writes `text` to standard error
-/// then (at most 500 bytes are kept); uses SIGALRM. 0 seconds: not any more.
-void linux_end_after(int seconds, int code, const char *text);
-
 /// malloc for a process that frees large buffers between many small ones; before the first thread is started.
 ///
 /// At most `heaps` heaps (mallopt(3), M_ARENA_MAX): otherwise each thread has one of its own, and each keeps what its

@@ -3,7 +3,7 @@ internal import EventLoop
 internal import Kafka
 internal import Observability
 
-/// The parts that a running worker is put together of.
+/// The parts of a running worker.
 struct WorkerParts {
     let groups: ConsumerGroups
     let publisher: RecordPublisher
@@ -20,33 +20,7 @@ struct WorkerParts {
     func name(of id: PartitionID) -> TopicPartition? { readers.lazy.compactMap { $0.name(of: id) }.first }
 }
 
-/// The turns of the core's loop: what wakes it, and the machine's turn. Core thread.
-struct CoreTurns {
-    private var deliveryTurn = DeliveryTurn()
-    /// What woke the core since the last turn.
-    var wakeUps: DeliveryTurn.WakeUps = [.kafka]
-    /// Rung by librdkafka whenever one of its queues has something after it was empty.
-    var doorbell: Doorbell?
-    var alarm: Alarm?
-    private var lastHousekeepingNs: Int64 = 0
-
-    mutating func run(_ machine: inout DeliveryMachine, _ parts: WorkerParts, _ now: DeliveryTime) -> DeliveryTurn.End {
-        let wokenBy = wakeUps
-        wakeUps = []
-        return deliveryTurn.run(
-            &machine, requests: parts.groups, transports: parts.transports, records: parts.publisher,
-            offsets: parts.groups, wokenBy: wokenBy, now: now)
-    }
-
-    /// True once a second.
-    mutating func isHousekeepingDue(_ now: DeliveryTime) -> Bool {
-        guard now.ns - lastHousekeepingNs >= 1_000_000_000 else { return false }
-        lastHousekeepingNs = now.ns
-        return true
-    }
-}
-
-/// What a worker is doing, for whoever shows it; a copy, made at most every 50 ms.
+/// A copy of what the worker is doing, made at most every 50 ms.
 package struct WorkerProgress: Sendable, Equatable {
     /// Notifications handed to connections and not answered.
     package var inFlight = 0
@@ -57,7 +31,7 @@ package struct WorkerProgress: Sendable, Equatable {
     package init() {}
 }
 
-/// Where the core leaves its progress for other threads.
+/// Shows the core's progress to other threads.
 final class ProgressBoard {
     private let progress = Guarded(WorkerProgress())
     private var lastPostNs: Int64 = 0

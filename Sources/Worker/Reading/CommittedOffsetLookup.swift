@@ -1,0 +1,107 @@
+internal import Delivery
+internal import Kafka
+
+/// Finds out where assigned partitions are read from: the ids of their topics, their committed offsets, and the first
+/// and last offsets of their logs.
+///
+/// Each call asks one question of the brokers and waits for up to a second, so that the core goes on in between.
+struct CommittedOffsetLookup {
+    /// Where one partition is read from.
+    struct Start {
+        var committed: CommittedOffset
+        var logStart: Int64?
+        var logEnd: Int64?
+        /// The offset to read from, or `nil` for the log's beginning.
+        var offset: Int64?
+        /// The topic has another id than when it was last assigned.
+        var isRecreated = false
+    }
+
+    let partitions: [TopicPartition]
+    /// The ids of the partitions' topics that brokers told, once they were asked.
+    private(set) var topicIDs: [String: TopicID]?
+    private var unasked: [TopicPartition]
+    /// Each topic is asked for alone, since librdkafka fails a question where one of its topics is denied.
+    private var isByTopic = false
+    private var committed: [CommittedOffset] = []
+    /// Partitions whose committed offset is unknown because of their topic's error.
+    private(set) var failed: [(partition: TopicPartition, code: KafkaCode)] = []
+    private var logStarts: [Int64?]?
+    private var logEnds: [Int64?]?
+
+    static let timeoutMs: Int32 = 1_000
+
+    init(_ partitions: [TopicPartition]) {
+        self.partitions = partitions
+        unasked = partitions
+    }
+
+    /// Asks the next question; true when all were asked. Topic ids and log offsets may stay unknown.
+    ///
+    /// - Throws: why committed offsets are unknown; what was told stays.
+    mutating func ask(_ consumer: Consumer) throws(KafkaError) -> Bool {
+        if topicIDs == nil {
+            topicIDs = consumer.topicIDs(of: Set(partitions.map(\.topic)), timeoutMs: Self.timeoutMs)
+        } else if !unasked.isEmpty {
+            try askCommitted(consumer)
+        } else if logStarts == nil {
+            let starts = try? consumer.starts(of: committed.map(\.partition), timeoutMs: Self.timeoutMs)
+            logStarts = starts ?? committed.map { _ in nil }
+        } else {
+            logEnds = consumer.ends(of: committed.map(\.partition), timeoutMs: Self.timeoutMs)
+        }
+        return unasked.isEmpty && (committed.isEmpty || logEnds != nil)
+    }
+
+    private mutating func askCommitted(_ consumer: Consumer) throws(KafkaError) {
+        let topic = unasked[0].topic
+        let batch = isByTopic ? unasked.filter { $0.topic == topic } : unasked
+        do throws(KafkaError) {
+            for answer in try consumer.committed(batch, timeoutMs: Self.timeoutMs) {
+                if answer.isKnown { committed.append(answer) } else { failed.append((answer.partition, answer.code)) }
+            }
+        } catch {
+            guard error.code.isUnknownTopic || error.code == .topicAuthorizationFailed else { throw error }
+            if !isByTopic, unasked.contains(where: { $0.topic != topic }) {
+                isByTopic = true
+                return
+            }
+            failed += batch.map { ($0, error.code) }
+        }
+        unasked.removeAll { !isByTopic || $0.topic == topic }
+    }
+
+    /// Returns where the partitions with known committed offsets are read from.
+    func starts(knownIDs: [String: TopicID], roleOfTopic: (String) -> PartitionRole) -> [Start] {
+        committed.enumerated().map { index, committed in
+            let topic = committed.partition.topic
+            var start = Start(committed: committed, logStart: logStarts?[index], logEnd: logEnds?[index])
+            // This end is the last stable offset, which an open transaction keeps below what was committed. An offset
+            // that really is beyond the log's end is refused when it is read.
+            if let end = start.logEnd, let offset = committed.offset, OffsetLimit.holds(offset), offset > end {
+                start.logEnd = nil
+            }
+            if case .at(let offset) = ReadingStart(
+                committed: committed.offset, logStart: start.logStart, logEnd: start.logEnd)
+            {
+                start.offset = offset
+            }
+            if let known = knownIDs[topic], let id = topicIDs?[topic], known != id {
+                start.isRecreated = true
+                start.offset = nil
+            }
+            // A retry topic without a commit starts at its first record. That offset is committed at once: by it the
+            // topic is found again when it is taken out of the configuration.
+            if committed.offset == nil, case .retry = roleOfTopic(topic), let logStart = start.logStart {
+                start.committed = CommittedOffset(partition: committed.partition, offset: logStart, metadata: [])
+                start.offset = logStart
+            }
+            return start
+        }
+    }
+}
+
+extension CommittedOffset {
+    /// Whether the coordinator told it, be it that there is none.
+    var isKnown: Bool { code == .none || code == .noOffset }
+}

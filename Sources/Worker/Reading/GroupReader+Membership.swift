@@ -1,0 +1,299 @@
+internal import Configuration
+internal import Delivery
+internal import EventLoop
+internal import Kafka
+internal import Observability
+
+/// Partitions on their way out, until they are drained or the limit has passed.
+struct Revocation {
+    var partitions: [PartitionID]
+    /// When to stop waiting for answers (monotonic).
+    var deadlineNs: Int64
+    var hasStoppedWaiting = false
+    /// Whether the group asked for them and waits for the answer, or the member leaves by itself.
+    let mustUnassign: Bool
+
+    /// When to stop waiting for the last commit, too.
+    var lastCommitDeadlineNs: Int64 { deadlineNs + WorkerConfiguration.lastCommitMs * 1_000_000 }
+    /// When there is something to do without a wake-up.
+    var nextNs: Int64 { hasStoppedWaiting ? lastCommitDeadlineNs : deadlineNs }
+}
+
+extension GroupReader {
+    private static let lookupPauseNs: Int64 = 500_000_000
+    private static let unreadablePauseNs: Int64 = 5_000_000_000
+
+    /// True also after it has left.
+    var isLeaving: Bool { if case .member = phase { false } else { true } }
+
+    private var isAbandoned: Bool { if case .abandoned = phase { true } else { false } }
+
+    /// Whether the group may be joined anew: no partition is on its way out, and the member does not leave.
+    var isSettled: Bool { revocations.isEmpty && !isLeaving }
+
+    /// Whether the group was left.
+    var hasLeft: Bool {
+        switch phase {
+        case .member, .leaving: false
+        case .closing: consumer.isClosed
+        case .abandoned: true
+        }
+    }
+
+    // MARK: Calls to librdkafka
+
+    /// Subscribes to other topics from now on.
+    func subscribe(to topics: [String]) {
+        self.topics = topics
+        tell { () throws(KafkaError) in try consumer.subscribe(to: topics) }
+    }
+
+    /// Leaves the group and joins it again: everything is given out anew.
+    func rejoin(_ reason: String, _ now: DeliveryTime) {
+        logger.info(.kafka, "joining the group anew", ["group": "\(name)", "reason": "\(reason)"])
+        unreadable = ([], 0)
+        tell { () throws(KafkaError) in try consumer.rejoin(topics) }
+    }
+
+    /// Makes a call that librdkafka refuses only where the client can no longer be used. Without it the group would
+    /// wait for this member.
+    private func tell(_ call: () throws(KafkaError) -> Void) {
+        do throws(KafkaError) {
+            try call()
+        } catch {
+            fatalError = error
+        }
+    }
+
+    // MARK: Assignment
+
+    /// Takes an assignment: its partitions are read once their offsets are known (`moveAssignment`).
+    func assigned(_ partitions: [TopicPartition], _ now: DeliveryTime) {
+        guard !isAbandoned else { return }
+        hasJoined = true
+        joinWait.end()
+        lookup = (CommittedOffsetLookup(isLeaving ? [] : partitions), now.ns)
+        // With eager assignment, a partition that was left out and is not in this one belongs to another member now.
+        if !consumer.isCooperative { unreadable.partitions.removeAll { !partitions.contains($0) } }
+    }
+
+    /// Begins to read what was assigned, once it is known where.
+    func moveAssignment(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        guard var questions = lookup?.questions, let retryNs = lookup?.retryNs, retryNs <= now.ns else { return }
+        do throws(KafkaError) {
+            guard try questions.ask(consumer) else {
+                lookup = (questions, now.ns)
+                return
+            }
+            try begin(questions, &machine, now)
+            lookup = nil
+        } catch {
+            logger.warning(
+                .kafka, "what was assigned cannot be read yet; trying again", about: name,
+                ["group": "\(name)", "error": "\(error.text)"])
+            // It may have taken a second to fail, since the turn began.
+            lookup = (questions, LoopTime.read().monotonicNs + Self.lookupPauseNs)
+        }
+    }
+
+    private func begin(
+        _ questions: CommittedOffsetLookup, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+    ) throws(KafkaError) {
+        let starts = questions.starts(knownIDs: topicIDs, roleOfTopic: roleOfTopic)
+        let queues = try consumer.assign(starts.map { ($0.committed.partition, $0.offset) })
+        topicIDs.merge(questions.topicIDs ?? [:]) { $1 }
+        // A partition can be assigned again before it was given up, as when its topic is recreated.
+        let again = partitions.filter { reader in starts.contains { $0.committed.partition == reader.partition } }
+        if !again.isEmpty { giveUp(again.map(\.id), isLost: true, &machine) }
+        partitions += zip(queues, starts).map { queue, start in
+            let partition = queue.partition
+            var id = start.committed.metadata.withUnsafeBytes { metadata in
+                machine.assign(
+                    topic: partition.topic, partition: partition.partition, role: roleOfTopic(partition.topic),
+                    committedOffset: start.committed.offset, metadata: metadata, logStart: start.logStart,
+                    logEnd: start.logEnd)
+            }
+            if start.isRecreated {
+                context.forgetOffsets(of: partition)
+                id = machine.beginAnew(id, from: start.logStart, logEnd: start.logEnd, now: now)
+            }
+            problems.forget(.partition(partition))
+            problems.forget(.topic(partition.topic))
+            let reader = PartitionReader(queue, id: id, readFrom: start.offset ?? 0, context)
+            setName(of: reader)
+            return reader
+        }
+        if !starts.isEmpty {
+            let names = starts.map(\.committed.partition.description).sorted().joined(separator: ",")
+            logger.info(.kafka, "partitions assigned", ["group": "\(name)", "partitions": "\(names)"])
+        }
+        // The partitions that cannot be read hinder no other. With cooperative assignment those left out before stay.
+        for (partition, code) in questions.failed { problems.note(.partition(partition), code, isOfFetch: false, now) }
+        unreadable.partitions.removeAll { !consumer.isCooperative || questions.partitions.contains($0) }
+        unreadable.partitions += questions.failed.map(\.partition)
+        unreadable.retryNs = now.ns + Self.unreadablePauseNs
+    }
+
+    /// Asks again for the committed offsets of one unreadable topic. Once they are known, the group is joined anew,
+    /// which assigns its partitions to a member.
+    func retryUnreadable(_ now: DeliveryTime) {
+        guard let topic = unreadable.partitions.first?.topic, unreadable.retryNs <= now.ns, lookup == nil, isSettled
+        else { return }
+        let batch = unreadable.partitions.filter { $0.topic == topic }
+        // Another topic comes first the next time.
+        unreadable.partitions.removeAll { $0.topic == topic }
+        unreadable.partitions += batch
+        unreadable.retryNs = now.ns + Self.unreadablePauseNs
+        let answers = try? consumer.committed(batch, timeoutMs: CommittedOffsetLookup.timeoutMs)
+        if answers?.contains(where: \.isKnown) == true { rejoin("partitions can be read again", now) }
+    }
+
+    // MARK: Revocation
+
+    /// Drains partitions that the group takes back, for `drainNs` at most, and gives them up then.
+    ///
+    /// - Parameter lost: another member may own them already.
+    func revoked(_ revoked: [TopicPartition], lost: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        guard !isAbandoned else { return }
+        lookup = nil
+        let taken = Set(revoked)
+        unreadable.partitions.removeAll { !consumer.isCooperative || taken.contains($0) }
+        let ids = partitions.filter { taken.contains($0.partition) }.map(\.id)
+        logger.info(
+            .kafka, lost ? "partitions lost" : "partitions revoked; draining",
+            ["group": "\(name)", "count": .count(revoked.count)])
+        if lost {
+            revocations = []
+            return giveUp(ids, isLost: true, mustUnassign: true, &machine, now)
+        }
+        machine.revoke(ids)
+        // Those that drain already because the member leaves are to be answered now.
+        for index in revocations.indices { revocations[index].partitions.removeAll { ids.contains($0) } }
+        revocations.removeAll { $0.mustUnassign || $0.partitions.isEmpty }
+        var deadlineNs = now.ns + drainNs
+        if case .leaving(let limitNs) = phase { deadlineNs = min(deadlineNs, limitNs) }
+        revocations.append(Revocation(partitions: ids, deadlineNs: deadlineNs, mustUnassign: true))
+    }
+
+    /// Begins to leave the group: everything is drained, for `limitNs` at most; then `hasLeft` becomes true. What the
+    /// group has asked for has no longer than that, and is answered.
+    func leave(_ machine: inout DeliveryMachine, limitNs: Int64, now: DeliveryTime) {
+        guard !isAbandoned else { return }
+        let deadlineNs = now.ns + limitNs
+        phase = .leaving(deadlineNs: deadlineNs)
+        endWaits()
+        let draining = Set(revocations.flatMap(\.partitions))
+        let others = partitions.map(\.id).filter { !draining.contains($0) }
+        machine.revoke(others)
+        for index in revocations.indices {
+            revocations[index].deadlineNs = min(revocations[index].deadlineNs, deadlineNs)
+        }
+        revocations.append(Revocation(partitions: others, deadlineNs: deadlineNs, mustUnassign: false))
+    }
+
+    /// Ends the membership after a fatal error: nothing more can be read or committed. Another member may own the
+    /// partitions, so notifications on connections settle and nothing more is sent of them.
+    func abandon(because error: KafkaError, _ machine: inout DeliveryMachine) {
+        guard !isAbandoned else { return }
+        phase = .abandoned
+        endWaits()
+        leaveWait.end()
+        revocations = []
+        logger.error(.kafka, "the group cannot be read any more", ["group": "\(name)", "error": "\(error.text)"])
+        giveUp(partitions.map(\.id), isLost: true, &machine)
+    }
+
+    private func endWaits() {
+        joinWait.end()
+        lookup = nil
+        unreadable.partitions = []
+    }
+
+    /// Gives up partitions that are drained, or were waited for long enough. Where the member leaves, it closes after
+    /// that.
+    func moveRevocations(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        let moving = revocations
+        revocations = []
+        for var revocation in moving {
+            if consumer.isAssignmentLost, revocation.mustUnassign {
+                logger.warning(.kafka, "partitions were lost while they drained", ["group": "\(name)"])
+                giveUp(revocation.partitions, isLost: true, mustUnassign: true, &machine, now)
+            } else if now.ns >= revocation.lastCommitDeadlineNs
+                || revocation.partitions.allSatisfy({ machine.isDrained($0) })
+            {
+                giveUp(revocation.partitions, isLost: false, mustUnassign: revocation.mustUnassign, &machine, now)
+            } else {
+                if now.ns >= revocation.deadlineNs, !revocation.hasStoppedWaiting {
+                    logger.warning(
+                        .delivery, "the drain limit passed with notifications unanswered; they stay in doubt",
+                        ["group": "\(name)"])
+                    machine.stopWaiting(revocation.partitions)
+                    revocation.hasStoppedWaiting = true
+                }
+                revocations.append(revocation)
+            }
+        }
+        guard case .leaving = phase, revocations.isEmpty else { return }
+        phase = .closing
+        leaveWait.begin(nowNs: now.ns)
+        do throws(KafkaError) {
+            try consumer.startClosing()
+        } catch {
+            logger.warning(.kafka, "the group could not be left in order", ["error": "\(error.text)"])
+        }
+    }
+
+    private func giveUp(
+        _ ids: [PartitionID], isLost: Bool, mustUnassign: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+    ) {
+        giveUp(ids, isLost: isLost, &machine)
+        guard mustUnassign else { return }
+        tell { () throws(KafkaError) in try consumer.unassign() }
+        logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(ids.count)])
+        // With eager assignment it joins anew by that.
+        if !isLeaving, !consumer.isCooperative { joinWait.begin(nowNs: now.ns) }
+    }
+
+    /// - Parameter isLost: the machine keeps what it knows of them, in case that they come back.
+    private func giveUp(_ ids: [PartitionID], isLost: Bool, _ machine: inout DeliveryMachine) {
+        if isLost { machine.suspend(ids) } else { machine.release(ids) }
+        partitions.removeAll { ids.contains($0.id) }
+    }
+
+    // MARK: Waits
+
+    /// True once, when partitions have been waited for for a while.
+    func mustSayJoining(_ now: DeliveryTime) -> Bool {
+        if !hasJoined, !isLeaving { joinWait.begin(nowNs: now.ns) }
+        return joinWait.mustSay(nowNs: now.ns)
+    }
+
+    /// True once, when everything was given up and the coordinator has not confirmed that for a while.
+    func mustSayLeaving(_ now: DeliveryTime) -> Bool {
+        if hasLeft { leaveWait.end() }
+        return leaveWait.mustSay(nowNs: now.ns)
+    }
+}
+
+/// A wait for a group's coordinator, which is logged once if it lasts.
+struct GroupWait {
+    private var sinceNs: Int64?
+    private var isSaid = false
+
+    /// Shorter waits are not logged.
+    static let quietNs: Int64 = 1_500_000_000
+
+    /// Begins the wait, unless it has begun.
+    mutating func begin(nowNs: Int64) {
+        if sinceNs == nil { sinceNs = nowNs }
+    }
+
+    mutating func end() { self = GroupWait() }
+
+    /// True once, when it has lasted.
+    mutating func mustSay(nowNs: Int64) -> Bool {
+        guard let sinceNs, !isSaid, nowNs - sinceNs >= Self.quietNs else { return false }
+        isSaid = true
+        return true
+    }
+}

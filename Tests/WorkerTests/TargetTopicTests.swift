@@ -1,0 +1,446 @@
+import Kafka
+import Testing
+
+@testable import Worker
+
+/// A topic that refuses single records, or all of them, by a broker that knows which; without a broker.
+struct TargetTopicTests {
+    private static let bad = [KafkaCode.invalidRecord, .policyViolation]
+    private static let unknownServerError = KafkaCode(rawValue: -1)
+
+    // MARK: Rule 1: a topic that refuses is closed, named and tried alone
+
+    @Test func `A denied topic is tried with one old record at a time, after pauses that double to their limit`() throws
+    {
+        var run = try Run { _, _ in .topicAuthorizationFailed }
+        run.produce(0..<3)
+        var tries: [Int64] = []
+        for second in 0..<122 as Range<Int64> {
+            let before = run.tries
+            run.go(seconds: 1)
+            if run.tries > before { tries.append(second) }
+        }
+        #expect(tries == [0, 1, 3, 7, 15, 31, 61, 91, 121])
+        #expect(!run.topic.isOpen && run.topic.cause?.code == .topicAuthorizationFailed && run.topic.refusedCount == 3)
+    }
+
+    @Test(arguments: bad + [.topicAuthorizationFailed])
+    func `A topic that refuses everything is the topic's problem, and is written in order once it takes records`(
+        code: KafkaCode
+    ) throws {
+        var run = try Run { _, _ in code }
+        run.produce(0..<100)
+        for tag in 100..<700 as Range<UInt64> {
+            run.produce(tag..<tag + 1)
+            run.go(seconds: 1)
+        }
+        #expect(run.written.isEmpty && run.rejected.isEmpty)
+        #expect(
+            run.topic.cause?.code == code && (code == .topicAuthorizationFailed) == (run.topic.causeOfSingle == nil))
+        // Those that came back together are tried once each where it may be their own fault.
+        #expect(run.tries < (code == .topicAuthorizationFailed ? 30 : 130), "\(run.tries) in 10 minutes")
+        run.verdict = { _, _ in nil }
+        run.go(seconds: 62)
+        #expect(run.written.count == 700 && Set(run.written) == Set(0..<700) && run.topic.isIdle && run.topic.isClear)
+        if code == .topicAuthorizationFailed { #expect(run.written == run.written.sorted()) }
+    }
+
+    @Test func `When a closed topic takes a record, all that it refused goes before anything new`() throws {
+        var topic = TargetTopic("results")
+        let run = try Run()
+        for tag in 1...3 as ClosedRange<UInt64> { topic.take(run.record(tag), .alone) }
+        topic.close(.unknownTopicOrPartition, nowNs: 0)
+        #expect(topic.nextTryNs == Run.second)
+        #expect(Run.write(&topic, at: Run.second - 1) == [] && Run.write(&topic, at: Run.second) == [1])
+        // What comes back while one is tried waits for its answer.
+        topic.take(run.record(4), .alone)
+        #expect(Run.write(&topic, at: Run.second) == [])
+        topic.written(1)
+        #expect(Run.write(&topic, at: Run.second) == [2, 3, 4] && !topic.isOpen && topic.cause == nil)
+        // Those that are refused again keep the order of their production.
+        for tag in [3, 2] as [UInt64] {
+            _ = topic.refused(run.record(tag), .unknownTopicOrPartition, partition: 0, nowNs: Run.second)
+        }
+        #expect(topic.cause?.sinceNs == Run.second && Run.write(&topic, at: 2 * Run.second) == [2])
+        topic.written(2)
+        #expect(Run.write(&topic, at: 2 * Run.second) == [3])
+        for tag in [3, 4] as [UInt64] { topic.written(tag) }
+        #expect(Run.write(&topic, at: 2 * Run.second) == [] && topic.isOpen && topic.isIdle)
+    }
+
+    @Test func `A topic with nothing left to try is open again`() throws {
+        var topic = TargetTopic("tier")
+        topic.take(try Run().record(1), .alone)
+        topic.close(.unknownTopicOrPartition, nowNs: 0)
+        #expect(Run.write(&topic, at: Run.second) == [1])
+        topic.remove(1)
+        #expect(Run.write(&topic, at: Run.second) == [] && topic.isOpen)
+    }
+
+    @Test func `With many refused records new ones wait`() throws {
+        var topic = TargetTopic("results")
+        let run = try Run()
+        for tag in 1...UInt64(TargetTopic.refusedLimit) {
+            #expect(topic.isOpen)
+            topic.take(run.record(tag), .together)
+        }
+        #expect(!topic.isOpen && !topic.isClear)
+        #expect(Run.write(&topic, at: 0).count == TargetTopic.refusedLimit && topic.isOpen)
+    }
+
+    // MARK: Rule 2: a record that is too large has one reduced form
+
+    @Test func `A record that is too large closes nothing, and is written in its reduced form`() throws {
+        var topic = TargetTopic("results")
+        let record = try Run().record(1)
+        topic.take(record, .alone)
+        #expect(topic.isOpen && Run.write(&topic, at: 0) == [1] && topic.form(of: 1) == .alone)
+        topic.reduce(to: record)
+        #expect(Run.write(&topic, at: 0) == [1] && topic.form(of: 1) == .reduced)
+        topic.written(1)
+        #expect(topic.isOpen && topic.isIdle)
+    }
+
+    @Test func `What a new producer dropped goes on among others, and one that was alone goes alone again`() throws {
+        var topic = TargetTopic("results")
+        let run = try Run()
+        topic.take(run.record(1), .together)
+        topic.take(run.record(2), .alone)
+        #expect(Run.write(&topic, at: 0) == [1, 2])
+        #expect(topic.form(of: 1) == nil && topic.form(of: 2) == .alone)
+        topic.dropped(run.record(2))
+        #expect(Run.write(&topic, at: 0) == [2] && topic.form(of: 2) == .alone)
+        topic.written(2)
+        #expect(topic.isIdle)
+    }
+
+    // MARK: Rule 3: a record that is refused while others pass becomes a dead letter
+
+    @Test func `One bad record among a hundred is given up, wherever it stands, and the rest is written in order`()
+        throws
+    {
+        for bad in 0..<100 as Range<UInt64> {
+            var run = try Run { tag, _ in tag == bad ? .invalidRecord : nil }
+            run.produce(0..<100)
+            run.go(seconds: 1)
+            #expect(Set(run.written) == Set(0..<100).subtracting([bad]), "with \(bad)")
+            #expect(run.written == run.written.sorted() && run.topic.isClear, "with \(bad)")
+            // One more each second: they show that it is the record.
+            for tag in 100..<120 as Range<UInt64> {
+                run.produce(tag..<tag + 1)
+                run.go(seconds: 1)
+            }
+            #expect(run.rejected == [bad] && run.written.count == 119 && run.topic.rejectedCount == 1, "with \(bad)")
+            #expect(run.topic.isIdle && run.topic.isClear, "with \(bad)")
+        }
+    }
+
+    @Test(arguments: bad, [1, 3, 8, 25, 400] as [UInt64])
+    func `However many bad records come first, good ones are written soon`(code: KafkaCode, bad: UInt64) throws {
+        var run = try Run { tag, _ in tag < bad ? code : nil }
+        run.produce(0..<bad)
+        run.go(seconds: 1)
+        for tag in bad..<bad + 100 {
+            run.produce(tag..<tag + 1)
+            run.go(seconds: 1)
+            #expect(run.written.last == tag || tag < bad + 3, "\(tag)")
+        }
+        #expect(Set(run.rejected) == Set(0..<bad) && run.topic.isIdle && run.topic.isClear)
+    }
+
+    @Test(arguments: bad) func `Bad records that come again and again hold up good ones for no longer than a try`(
+        code: KafkaCode
+    ) throws {
+        var run = try Run { tag, _ in tag % 10 == 3 ? code : nil }
+        for first in stride(from: 0, to: 6_000, by: 20) as StrideTo<UInt64> {
+            run.produce(first..<first + 20)
+            run.go(seconds: 1)
+            #expect(run.written.count >= (0..<first).count { $0 % 10 != 3 })
+        }
+        #expect(Set(run.written).isDisjoint(with: run.rejected))
+    }
+
+    @Test func `A bad record alone does not keep the next ones away`() throws {
+        var run = try Run { tag, _ in tag == 0 ? .policyViolation : nil }
+        run.produce(0..<1)
+        run.go(seconds: 60)
+        #expect(run.topic.isOpen && !run.topic.isClear, "the next one shows whose fault it is")
+        for tag in 1..<60 as Range<UInt64> {
+            run.produce(tag..<tag + 1)
+            run.go(seconds: 2)
+        }
+        #expect(run.rejected == [0] && run.written == Array(1..<60))
+    }
+
+    @Test func `Records that a leader in trouble refuses beside others are written once it is well`() throws {
+        var run = try Run { tag, partition in partition == 1 && tag % 2 == 0 ? Self.unknownServerError : nil }
+        for tag in 0..<300 as Range<UInt64> {
+            run.produce(tag..<tag + 1)
+            run.go(seconds: 1)
+        }
+        #expect(run.rejected.isEmpty && run.topic.causeOfSingle?.code == Self.unknownServerError)
+        run.verdict = { _, _ in nil }
+        run.go(seconds: 61)
+        #expect(Set(run.written) == Set(0..<300) && run.topic.isIdle)
+    }
+
+    @Test func `A record that is refused beside others for many minutes is given up, whatever the code`() throws {
+        var run = try Run { tag, _ in tag == 7 ? Self.unknownServerError : nil }
+        for tag in 0..<1_200 as Range<UInt64> {
+            run.produce(tag..<tag + 1)
+            run.go(seconds: 1)
+            if tag == 420 { #expect(run.rejected.isEmpty) }
+        }
+        #expect(run.rejected == [7] && run.topic.isIdle)
+    }
+
+    @Test func `The reduced form of a dead letter is tried for as long as it takes, and closes nothing`() throws {
+        var run = try Run { tag, _ in tag == 7 ? .invalidRecord : nil }
+        run.isDeadLetter = true
+        for tag in 0..<300 as Range<UInt64> {
+            run.produce(tag..<tag + 1)
+            run.go(seconds: 1)
+        }
+        #expect(run.rejected.isEmpty && run.reduced == [7])
+        #expect(run.written.count == 299 && run.topic.isClear && run.topic.causeOfSingle?.code == .invalidRecord)
+        run.verdict = { _, _ in nil }
+        run.go(seconds: 31)
+        #expect(run.written.count == 300 && run.topic.isIdle && run.topic.causeOfSingle == nil)
+    }
+
+    // MARK: Partitions that report nothing
+
+    @Test(arguments: 0..<4 as Range<Int32>)
+    func `A topic that was closed is written again though one of its four partitions is silent`(silent: Int32) throws {
+        var run = try Run(partitions: 4) { _, _ in .topicAuthorizationFailed }
+        run.produce(0..<1_000)
+        run.go(seconds: 2)
+        #expect(run.topic.cause != nil)
+        run.isSilent = { $0 == silent }
+        run.verdict = { _, _ in nil }
+        run.go(seconds: 20)
+        #expect(Set(run.written) == Set((0..<1_000).filter { $0 % 4 != UInt64(silent) }))
+        #expect(run.topic.isClear && !run.topic.isIdle && run.topic.refusedCount == 0)
+        // New records go at once.
+        run.produce(1_000..<1_100)
+        run.go(seconds: 1)
+        #expect(run.written.count == 825)
+        run.isSilent = { _ in false }
+        run.go(seconds: 1)
+        #expect(run.written.count == 1_100 && Set(run.written).count == 1_100)
+        #expect(run.topic.isIdle && run.topic.isClear)
+    }
+
+    @Test func `A topic that is wholly silent is tried ever less often`() throws {
+        var run = try Run(partitions: 4) { _, _ in .topicAuthorizationFailed }
+        run.produce(0..<1_500)
+        run.isSilent = { _ in true }
+        run.go(seconds: 1)
+        run.isSilent = { _ in false }
+        run.go(seconds: 1)
+        run.isSilent = { _ in true }
+        let before = run.tries
+        run.go(seconds: 600)
+        #expect(run.tries - before < 30 && run.written.isEmpty && !run.topic.isOpen)
+        run.verdict = { _, _ in nil }
+        run.isSilent = { _ in false }
+        run.go(seconds: 1)
+        #expect(Set(run.written) == Set(0..<1_500) && run.topic.isIdle && run.topic.isClear)
+    }
+
+    @Test func `No more records are written alone at once than the limit`() throws {
+        var topic = TargetTopic("results")
+        let run = try Run()
+        let count = UInt64(TargetTopic.underWayLimit)
+        for tag in 1...count + 10 { topic.take(run.record(tag), .alone) }
+        #expect(Run.write(&topic, at: 0) == Array(1...count) && topic.nextTryNs == nil)
+        topic.written(7)
+        #expect(Run.write(&topic, at: 0) == [count + 1])
+    }
+}
+
+/// A topic of some partitions, chosen by the tag, and its time.
+private struct Run {
+    static let second: Int64 = 1_000_000_000
+
+    /// Its broker is never asked; a record names its topic by one.
+    private let handle: ProducerTopic
+    private let partitions: UInt64
+    /// Why the broker refuses a record, or `nil` if it does not.
+    var verdict: (UInt64, Int32) -> KafkaCode?
+    /// Partitions that report nothing.
+    var isSilent: (Int32) -> Bool = { _ in false }
+    private var silentAlone: [UInt64] = []
+    private var silentAmongOthers: [UInt64] = []
+    var topic = TargetTopic("results")
+    /// By the order of acknowledgement.
+    private(set) var written: [UInt64] = []
+    private(set) var rejected: [UInt64] = []
+    private(set) var reduced: [UInt64] = []
+    /// Whether a record that is given up is written in its reduced form, which nothing replaces.
+    var isDeadLetter = false
+    /// Records written alone, and batches.
+    private(set) var tries = 0
+    private var nowNs: Int64 = 0
+    /// Records that wait for the topic, as they do at the machine.
+    private var waiting: [UInt64] = []
+
+    init(partitions: UInt64 = 3, _ verdict: @escaping (UInt64, Int32) -> KafkaCode? = { _, _ in nil }) throws {
+        let producer = try Producer(ProducerSettings(cluster: ClusterSettings(bootstrapServers: "127.0.0.1:1")))
+        handle = try producer.topic("results")
+        self.partitions = partitions
+        self.verdict = verdict
+    }
+
+    func record(_ tag: UInt64) -> UndeliveredRecord {
+        let none = UnsafeRawBufferPointer(start: nil, count: 0)
+        return UndeliveredRecord(
+            copying: none, none, headers: UnsafeBufferPointer(start: nil, count: 0), to: handle, tag: tag, code: .none)
+    }
+
+    /// Writes all that may be written, and returns the tags.
+    static func write(_ topic: inout TargetTopic, at ns: Int64) -> [UInt64] {
+        var tags: [UInt64] = []
+        while let (refused, isSingle) = topic.next(nowNs: ns) {
+            topic.wrote(refused, isSingle: isSingle, nowNs: ns)
+            tags.append(refused.record.tag)
+        }
+        return tags
+    }
+
+    private func partition(_ tag: UInt64) -> Int32 { Int32(tag % partitions) }
+
+    mutating func produce(_ tags: Range<UInt64>) { waiting += tags }
+
+    mutating func go(seconds: Int64) {
+        for _ in 0..<seconds * 10 {
+            turn()
+            nowNs += 100_000_000
+        }
+    }
+
+    private mutating func turn() {
+        let alone = silentAlone.filter { !isSilent(partition($0)) }
+        silentAlone = silentAlone.filter { isSilent(partition($0)) }
+        for tag in alone { report(tag) }
+        let together = silentAmongOthers.filter { !isSilent(partition($0)) }
+        silentAmongOthers = silentAmongOthers.filter { isSilent(partition($0)) }
+        writeTogether(together)
+        if topic.isClear {
+            writeTogether(waiting)
+            waiting = []
+        } else if topic.isOpen, !waiting.isEmpty {
+            topic.take(record(waiting.removeFirst()), .alone, isNew: true)
+        }
+        while true {
+            var alone: [UInt64] = []
+            var together: [UInt64] = []
+            while let (refused, isSingle) = topic.next(nowNs: nowNs) {
+                topic.wrote(refused, isSingle: isSingle, nowNs: nowNs)
+                if isSingle { alone.append(refused.record.tag) } else { together.append(refused.record.tag) }
+            }
+            if alone.isEmpty, together.isEmpty { return }
+            for tag in alone {
+                tries += 1
+                if isSilent(partition(tag)) { silentAlone.append(tag) } else { report(tag) }
+            }
+            writeTogether(together)
+        }
+    }
+
+    private mutating func writeTogether(_ all: [UInt64]) {
+        silentAmongOthers += all.filter { isSilent(partition($0)) }
+        let batch = all.filter { !isSilent(partition($0)) }
+        if batch.isEmpty { return }
+        tries += 1
+        guard let code = batch.compactMap({ verdict($0, partition($0)) }).first else {
+            written += batch
+            return batch.forEach { _ in topic.noteTaken() }
+        }
+        for tag in batch {
+            topic.take(record(tag), .alone)
+            topic.close(code, nowNs: nowNs)
+        }
+    }
+
+    private mutating func report(_ tag: UInt64) {
+        guard let code = verdict(tag, partition(tag)) else {
+            topic.noteTaken()
+            topic.written(tag)
+            return written.append(tag)
+        }
+        let isReplaceable = !isDeadLetter || topic.form(of: tag) != .reduced
+        guard
+            topic.refused(
+                record(tag), code, partition: partition(tag), isReplaceable: isReplaceable, nowNs: nowNs)
+        else { return }
+        if isDeadLetter {
+            reduced.append(tag)
+            topic.reduce(to: record(tag))
+        } else {
+            rejected.append(tag)
+            topic.remove(tag)
+        }
+    }
+}
+
+/// How long records wait for their acknowledgement, without a producer.
+struct AcknowledgementWatchTests {
+    private static let second: Int64 = 1_000_000_000
+
+    @Test func `A record that waits shows after ten seconds, and no more once it is reported`() {
+        var watch = AcknowledgementWatch()
+        watch.handedOver(7, nowNs: 5)
+        #expect(watch.overdueSinceNs(nowNs: 5 + AcknowledgementWatch.namedNs - 1) == nil)
+        #expect(watch.overdueSinceNs(nowNs: 5 + AcknowledgementWatch.namedNs) == 5)
+        watch.reported(7, nowNs: 20 * Self.second)
+        #expect(watch.overdueSinceNs(nowNs: 60 * Self.second) == nil)
+        // A topic that was idle for a while has not been waiting since then.
+        watch.handedOver(8, nowNs: 60 * Self.second)
+        #expect(watch.overdueSinceNs(nowNs: 61 * Self.second) == nil)
+    }
+
+    /// Of eight partitions the last takes nothing; records are reported after 20 ms, 100 of them in a second.
+    @Test func `A partition that takes nothing is found among others that go on`() throws {
+        var watch = AcknowledgementWatch()
+        var foundNs: Int64?
+        func partition(of step: Int64) -> UInt64 { (UInt64(step) &* 0x9E37_79B9_7F4A_7C15) >> 61 }
+        for step in 0..<3_000 as Range<Int64> {
+            let nowNs = step * Self.second / 100
+            watch.handedOver(UInt64(step), nowNs: nowNs)
+            if step >= 2, partition(of: step - 2) != 7 { watch.reported(UInt64(step - 2), nowNs: nowNs) }
+            if foundNs == nil, watch.overdueSinceNs(nowNs: nowNs) != nil { foundNs = nowNs }
+        }
+        #expect(try #require(foundNs) < 12 * Self.second)
+    }
+
+    @Test func `A record handed over beside the followed one shows when nothing more is reported`() {
+        var watch = AcknowledgementWatch()
+        watch.handedOver(1, nowNs: 0)
+        watch.handedOver(2, nowNs: 0)
+        watch.reported(1, nowNs: Self.second)
+        #expect(watch.overdueSinceNs(nowNs: 10 * Self.second) == nil)
+        #expect(watch.overdueSinceNs(nowNs: 11 * Self.second) == Self.second)
+    }
+}
+
+struct ProducerHealthTests {
+    @Test func `A producer that cannot be made anew is tried again after a growing pause`() {
+        var health = ProducerHealth()
+        var tries: [Int64] = []
+        func turn(_ second: Int64, succeeds: Bool = false) {
+            health.renew(nowNs: second * 1_000_000_000) {
+                tries.append(second)
+                return succeeds
+            }
+        }
+        turn(0)
+        #expect(tries.isEmpty)
+        health.noteFatal()
+        for second in 0..<100 as Range<Int64> { turn(second) }
+        #expect(tries == [0, 1, 3, 7, 15, 31, 61, 91])
+        turn(200, succeeds: true)
+        turn(300)
+        #expect(tries.last == 200)
+    }
+}
