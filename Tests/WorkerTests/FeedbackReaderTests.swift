@@ -132,12 +132,11 @@ import Testing
         let world = try World()
         try world.tell(120_000)
         try world.reader.begin(try world.app())
-        try world.run { world.reader.waiting(of: 0).tokens > 1_000 }
-        try world.cluster.setReachable(false)
+        try world.cluster.setRoundTrip(milliseconds: 2_000)
         try world.run { world.log.lines.contains { $0.contains("read no further before Kafka takes") } }
         // The limit, and what one turn reads beyond.
         #expect(world.reader.waiting(of: 0).tokens <= FeedbackWriter.waitingLimit + 10_000)
-        try world.cluster.setReachable(true)
+        try world.cluster.setRoundTrip(milliseconds: 0)
         try world.run { !world.outcomes.isEmpty }
         #expect(world.outcomes == [.init(app: "old", tokens: 120_000)])
         #expect(try world.written >= 120_000)
