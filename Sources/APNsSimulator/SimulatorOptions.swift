@@ -46,8 +46,8 @@ package struct SimulatorOptions: Sendable {
     /// The seed of latencies, new ids and split frames.
     package var seed: UInt64 = 1
     package var connectionLimit = 1024
-    /// The most distinct pairs of apns-id and device token in the books. A pair takes about 110 bytes, and each distinct
-    /// token about 150 more (measured with a million of each).
+    /// The most distinct pairs of apns-id and device token in the books. A pair takes about 110 bytes, and each
+    /// distinct token about 150 more (measured with a million of each).
     package var bookLimit = 64_000_000
     /// A file that keeps the books after the process ends.
     package var book: String?

@@ -23,8 +23,8 @@ package struct JSONScan: Sendable {
     package var kind = JSONKind.null
     /// How many members the object has, including those for which there was no room.
     package var memberCount = 0
-    /// The offset of the first escape that spells half a surrogate pair, in bytes from the start. Such an escape is JSON
-    /// by the grammar, but no text: RFC 8259, 8.2, calls its meaning unpredictable.
+    /// The offset of the first escape that spells half a surrogate pair, in bytes from the start. Such an escape is
+    /// JSON by the grammar, but no text: RFC 8259, 8.2, calls its meaning unpredictable.
     package var halfSurrogate: Int?
 }
 
@@ -106,8 +106,8 @@ package enum JSONScanner {
     ) -> JSONError.Kind? {
         var p = unsafe start
         defer { unsafe start = unsafe p }
-        // The last closing bracket. While `p <= last`, white space, commas, colons and opening brackets need no check of
-        // the end, because a byte follows each of them. Strings, words and numbers check the end themselves.
+        // The last closing bracket. While `p <= last`, white space, commas, colons and opening brackets need no check
+        // of the end, because a byte follows each of them. Strings, words and numbers check the end themselves.
         var last = unsafe end - 1
         while unsafe last > p && !isClosing(last.load(as: UInt8.self)) { unsafe last -= 1 }
         guard unsafe last > p else {

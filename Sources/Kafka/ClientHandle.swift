@@ -85,8 +85,8 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     }
 
     /// Wakes the threads of all brokers, which before librdkafka 2.2.0 sleep for up to a second when they have nothing
-    /// to fetch. Of all calls that wake them, setting the SASL credentials is the one that asks a broker for nothing and
-    /// drops nothing that was fetched (rdkafka.h: "will not disconnect existing connections").
+    /// to fetch. Of all calls that wake them, setting the SASL credentials is the one that asks a broker for nothing
+    /// and drops nothing that was fetched (rdkafka.h: "will not disconnect existing connections").
     func wakeFetchers() { try? unsafe check(rd_kafka_sasl_set_credentials(raw, username, password)) }
 
     /// Returns a topic's handle, which the caller owns. Takes over `configuration`, also when it throws.

@@ -148,8 +148,8 @@ package struct ProducerSettings: Sendable, Equatable {
             "delivery.report.only.error": "false",
         ])
         if sendsSingly {
-            // The first requests are likely to be refused. One in flight behind them could be taken as the first of a new
-            // producer, and librdkafka would count those before it as written (KafkaFacts, Producing).
+            // The first requests are likely to be refused. One in flight behind them could be taken as the first of a
+            // new producer, and librdkafka would count those before it as written (KafkaFacts, Producing).
             fixed += KafkaProperty.list([
                 "batch.num.messages": "1", "linger.ms": "0", "max.in.flight.requests.per.connection": "1",
             ])

@@ -4,8 +4,8 @@ import Glibc
 /// A member of a consumer group that splits its assignment into one queue for each partition.
 ///
 /// Everything is done on one thread: librdkafka 2.0.2 may lose messages when reading, assigning and pausing run
-/// concurrently. Call `serve` after every wake-up and at least once a second: rebalances and errors arrive there, and it
-/// feeds `max.poll.interval.ms`.
+/// concurrently. Call `serve` after every wake-up and at least once a second: rebalances and errors arrive there, and
+/// it feeds `max.poll.interval.ms`.
 @safe package final class Consumer {
     private let client: ClientHandle
     private let shared: SharedQueueState

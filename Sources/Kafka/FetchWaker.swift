@@ -3,8 +3,8 @@
 /// A broker's thread that finds the queues of all its partitions above their limits sleeps for up to a second, however
 /// soon they are read. Version 2.2.0 has `fetch.queue.backoff.ms` instead. Consumer's thread.
 struct FetchWaker {
-    /// How much is taken between two calls: less than the queues of all partitions hold, so that they never run dry, and
-    /// enough that waking each broker's thread a few hundred times a second at full load costs little.
+    /// How much is taken between two calls: less than the queues of all partitions hold, so that they never run dry,
+    /// and enough that waking each broker's thread a few hundred times a second at full load costs little.
     private static let portionBytes = 128 << 10
 
     private let client: ClientHandle

@@ -83,8 +83,8 @@ package struct KafkaProperties: Sendable, Equatable {
         return refusals.first { $0.names.contains(property.name) }?.reason
     }
 
-    /// Returns the property that asks for tokens (RFC 7628) which nothing would make. librdkafka would wait for them for
-    /// ever.
+    /// Returns the property that asks for tokens (RFC 7628) which nothing would make. librdkafka would wait for them
+    /// for ever.
     private static func mechanismWithoutTokens(_ properties: [KafkaProperty]) -> String? {
         let mechanism = properties.last { $0.name == "sasl.mechanisms" || $0.name == "sasl.mechanism" }
         guard let mechanism, mechanism.value.uppercased() == "OAUTHBEARER",

@@ -19,8 +19,8 @@ extension ClientHandle {
         return bounds
     }
 
-    /// Returns the offset of the first record with this timestamp (milliseconds since the epoch) or a later one, or of a
-    /// `LogPlace`. Leaves out partitions that have none.
+    /// Returns the offset of the first record with this timestamp (milliseconds since the epoch) or a later one, or of
+    /// a `LogPlace`. Leaves out partitions that have none.
     ///
     /// A leader that cannot tell is an error for a timestamp, and left out for a place. Throws if a leader does not
     /// answer within `timeoutMs` or one partition has no leader: librdkafka drops the answers of all others then
@@ -29,7 +29,8 @@ extension ClientHandle {
         of partitions: [TopicPartition], at time: Int64, timeoutMs: Int32
     ) throws(KafkaError) -> [TopicPartition: Int64] {
         let list = PartitionList(capacity: partitions.count)
-        // Both directions use the field `offset` (rdkafka.h, rd_kafka_offsets_for_times, which passes the time through).
+        // Both directions use the field `offset` (rdkafka.h, rd_kafka_offsets_for_times, which passes the time
+        // through).
         for partition in partitions { list.add(partition, offset: time) }
         try check(unsafe rd_kafka_offsets_for_times(raw, list.raw, timeoutMs))
         var found: [TopicPartition: Int64] = [:]

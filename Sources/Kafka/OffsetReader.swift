@@ -108,8 +108,8 @@ import CRdkafka
         try client.bounds(of: partitions, timeoutMs: timeoutMs)
     }
 
-    /// Returns the offset of each partition's first record with this timestamp (milliseconds since the epoch) or a later
-    /// one. Leaves out partitions that have none.
+    /// Returns the offset of each partition's first record with this timestamp (milliseconds since the epoch) or a
+    /// later one. Leaves out partitions that have none.
     package func offsets(
         of partitions: [TopicPartition], fromMs timestampMs: Int64, timeoutMs: Int32
     ) throws(KafkaError) -> [TopicPartition: Int64] {
@@ -143,8 +143,8 @@ import CRdkafka
         guard let topic = unsafe topics[partition.topic],
             unsafe partitions.removeValue(forKey: Key(topic, partition.partition)) != nil
         else { return }
-        // The client's main thread answers, since there is no offset to be stored. What stands in the queue has an older
-        // version then, and librdkafka skips it (rdkafka_queue.c).
+        // The client's main thread answers, since there is no offset to be stored. What stands in the queue has an
+        // older version then, and librdkafka skips it (rdkafka_queue.c).
         unsafe rd_kafka_consume_stop(topic, partition.partition)
     }
 

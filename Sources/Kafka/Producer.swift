@@ -20,8 +20,8 @@ package struct ProducerTopic: Hashable, Sendable {
 
     /// Makes a client. No broker needs to be there.
     ///
-    /// - Parameter wakeUpDescriptor: an eventfd(2), non-blocking, that gets 1 added whenever there are reports or events
-    ///   after there were none. Keep it open until the producer is gone. -1 for none.
+    /// - Parameter wakeUpDescriptor: an eventfd(2), non-blocking, that gets 1 added whenever there are reports or
+    ///   events after there were none. Keep it open until the producer is gone. -1 for none.
     package init(_ settings: ProducerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
         self.settings = settings
         self.wakeUpDescriptor = wakeUpDescriptor
@@ -124,8 +124,8 @@ package struct ProducerTopic: Hashable, Sendable {
         return count
     }
 
-    /// Replaces a client that met a fatal error. `serve` hands out a report for every record that the old one still held,
-    /// whose code says that it was purged, whether or not a broker has it. Waits for nothing. Throws, and changes
+    /// Replaces a client that met a fatal error. `serve` hands out a report for every record that the old one still
+    /// held, whose code says that it was purged, whether or not a broker has it. Waits for nothing. Throws, and changes
     /// nothing, if no new client can be made.
     package func rebuild() throws(KafkaError) {
         let fresh = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)

@@ -1,5 +1,5 @@
-/// The delegate of a channel. All calls come on the loop's thread, never from inside a call of the channel's own methods,
-/// and may call any of them, including `close`. The channel keeps its delegate alive until `channelClosed`.
+/// The delegate of a channel. All calls come on the loop's thread, never from inside a call of the channel's own
+/// methods, and may call any of them, including `close`. The channel keeps its delegate alive until `channelClosed`.
 package protocol SecureChannelDelegate: AnyObject {
     /// The handshake is complete. Called once, before anything else but `channelClosed`.
     func channelOpened(_ channel: SecureChannel, applicationProtocol: String?)
@@ -22,8 +22,8 @@ package struct ChannelOptions: Sendable {
     package var closeTimeoutNs: Int64 = 5_000_000_000
     /// TCP_USER_TIMEOUT: how long written data may stay unacknowledged.
     package var userTimeoutMs: Int32 = 15_000
-    /// TCP_NOTSENT_LOWAT of a dialled connection: how many bytes the kernel takes beyond what it has sent; 0 for as many
-    /// as it has room for.
+    /// TCP_NOTSENT_LOWAT of a dialled connection: how many bytes the kernel takes beyond what it has sent; 0 for as
+    /// many as it has room for.
     package var unsentLimit: Int32 = 0
 
     package init() {}

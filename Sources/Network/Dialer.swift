@@ -69,8 +69,8 @@ package final class Dialer {
 
     /// Calls `then` once, never from inside this call, unless the attempt is cancelled before.
     ///
-    /// IPv6 and IPv4 addresses take turns (RFC 8305, 4), the resolver's first family first. They follow each other faster
-    /// if the time is too short for all of them.
+    /// IPv6 and IPv4 addresses take turns (RFC 8305, 4), the resolver's first family first. They follow each other
+    /// faster if the time is too short for all of them.
     @discardableResult
     package func dial(
         _ target: DialTarget, timeoutNs: Int64, userTimeoutMs: Int32 = 15_000,

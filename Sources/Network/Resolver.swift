@@ -1,8 +1,8 @@
 package import EventLoop
 internal import Glibc
 
-/// Resolves names with getaddrinfo(3), which blocks its thread for as long as name servers are silent. Each name that is
-/// looked up has a thread of its own, so that one that hangs delays no other. Any thread.
+/// Resolves names with getaddrinfo(3), which blocks its thread for as long as name servers are silent. Each name that
+/// is looked up has a thread of its own, so that one that hangs delays no other. Any thread.
 ///
 /// Where name servers are silent about a name that they knew, its last addresses are used.
 package final class Resolver: Sendable {

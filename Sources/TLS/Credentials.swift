@@ -122,8 +122,8 @@ package final class Identity: Sendable {
     /// From PKCS#12 (RFC 7292) as Keychain exports it, or base64 of it. What OpenSSL 3 only decrypts with its legacy
     /// provider is decrypted in a library context of its own.
     ///
-    /// - Throws: `TLSError` of kind `credential`: not PKCS#12, wrong or missing passphrase, no certificate or key in it,
-    ///   an old cipher and no legacy provider.
+    /// - Throws: `TLSError` of kind `credential`: not PKCS#12, wrong or missing passphrase, no certificate or key in
+    ///   it, an old cipher and no legacy provider.
     package convenience init(pkcs12 source: CredentialSource, passphrase: String? = nil) throws(TLSError) {
         let parts = try PKCS12Bundle(source.bytes, name: source.name).parts(passphrase: passphrase)
         try self.init(certificate: parts.certificate, chain: parts.chain, key: parts.key, name: source.name)

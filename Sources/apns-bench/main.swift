@@ -6,8 +6,8 @@ import Kafka
 import TLS
 
 // This program contains what must not be measured in Python: the parts of the worker in memory, and the floors. The
-// commands that people use, `apns-bench [OPTIONS]` and `apns-bench guard`, are the Python beside this file, which starts
-// this program again for each process that it measures.
+// commands that people use, `apns-bench [OPTIONS]` and `apns-bench guard`, are the Python beside this file, which
+// starts this program again for each process that it measures.
 
 signal(SIGPIPE, SIG_IGN)
 exit(run(Array(CommandLine.arguments.dropFirst())))

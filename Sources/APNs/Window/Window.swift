@@ -183,8 +183,8 @@ package struct Window: Sendable {
     }
 
     /// Closes the next entry whose time is over at `nowNs`, if any: in doubt when no response came within the timeout
-    /// after END_STREAM was sent; not processed when its body could not be sent for as long. `.connection`: nothing else
-    /// was answered meanwhile either, and nothing is closed.
+    /// after END_STREAM was sent; not processed when its body could not be sent for as long. `.connection`: nothing
+    /// else was answered meanwhile either, and nothing is closed.
     package mutating func expire(nowNs: Int64) -> Expiry? {
         if let deadlineNs = deadlineNs(of: .sent), deadlineNs <= nowNs { return expire(first(of: .sent), .inDoubt) }
         if let deadlineNs = deadlineNs(of: .waiting), deadlineNs <= nowNs {

@@ -4,8 +4,8 @@ import PushRecords
 /// The books' file: every request in order, so that a restarted simulator has its books.
 ///
 /// Each entry is one write(2), which survives the death of the process, not of the machine. After a head of eight bytes
-/// each entry has outcome, reason, length of the token, `apns-id`, and the token's bytes: about 50 bytes. One thread at a
-/// time.
+/// each entry has outcome, reason, length of the token, `apns-id`, and the token's bytes: about 50 bytes. One thread at
+/// a time.
 final class BookFile {
     struct Entry {
         var outcome: RequestOutcome

@@ -93,7 +93,8 @@ package final class Books: Sendable {
         }
     }
 
-    /// Passes every pair with its counts to `body`, in the order of first arrival. Holds the lock, which stops the loops.
+    /// Passes every pair with its counts to `body`, in the order of first arrival. Holds the lock, which stops the
+    /// loops.
     package func forEach(
         _ body: (_ id: NotificationUUID, _ token: String, _ received: Int, _ accepted: Int) -> Void
     ) {
@@ -222,8 +223,8 @@ package struct Totals: Sendable, Equatable {
     package var refused = 0
     /// Requests that got no answer because of a fault.
     package var unanswered = 0
-    /// Requests that the client knows are not processed: above a GOAWAY's last stream id, refused with REFUSED_STREAM, or
-    /// after the notification that ended a connection of the gateway. They are not in the books.
+    /// Requests that the client knows are not processed: above a GOAWAY's last stream id, refused with REFUSED_STREAM,
+    /// or after the notification that ended a connection of the gateway. They are not in the books.
     package var notProcessed = 0
     package var connections = 0
     package var openConnections = 0

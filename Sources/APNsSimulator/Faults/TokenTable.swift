@@ -18,8 +18,8 @@ struct TokenTable {
         var help: String
     }
 
-    /// The lines with a fixed code, in the order of the help. The code of a reason is its status and its index on Apple's
-    /// page; reasons of the pages about broadcasts begin with `c`.
+    /// The lines with a fixed code, in the order of the help. The code of a reason is its status and its index on
+    /// Apple's page; reasons of the pages about broadcasts begin with `c`.
     static let lines: [Line] = {
         // Codes 1 to 32 are the reasons of Apple's page, in its order.
         let codes: [StaticString] = [

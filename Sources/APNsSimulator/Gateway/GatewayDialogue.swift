@@ -16,8 +16,8 @@ final class GatewayService {
 
 /// The gateway's side of one connection: bytes in, and at most one answer out.
 ///
-/// It has no socket and no clock: its owner passes the bytes and performs the `ending`. Frames after the one that ended it
-/// are discarded. One thread.
+/// It has no socket and no clock: its owner passes the bytes and performs the `ending`. Frames after the one that ended
+/// it are discarded. One thread.
 final class GatewayDialogue {
     enum Ending: Hashable {
         case answer(GatewayErrorFrame)

@@ -4,8 +4,9 @@ import PushRecords
 package struct TokenLifetimes: Sendable, Hashable {
     /// "APNs rejects any provider token whose iat is older than one hour."
     package var expiresAfterMs: Int64 = 60 * 60 * 1000
-    /// "Update the authentication token no more than once every 20 minutes": the minimum between the `iat` of two tokens
-    /// on a connection. Not between their arrivals, since a connection may be opened a minute before the renewal.
+    /// "Update the authentication token no more than once every 20 minutes": the minimum between the `iat` of two
+    /// tokens on a connection. Not between their arrivals, since a connection may be opened a minute before the
+    /// renewal.
     package var updateAfterMs: Int64 = 20 * 60 * 1000
     /// How far the provider's clock may be ahead. Apple documents no limit.
     package var clockSkewMs: Int64 = 5 * 60 * 1000

@@ -170,11 +170,11 @@ struct RequestCheck: Sendable {
     /// Checks that a push type matches the topic's suffix.
     ///
     /// Apple: "apns-topic … must use your app's bundle ID with .voip appended", and of a mismatch only that "APNs may
-    /// return an error, delay the delivery of the notification, or drop it altogether". The reasons are those that users
-    /// of other clients got from it: InvalidPushType for an alert to a topic that ends in `.voip` (AndrewBarba/apns2,
-    /// issue 23; Pr0Ger/PyAPNs2, issue 87; ostinelli/apnotic, issue 87), DeviceTokenNotForTopic for a voip push to the
-    /// bundle id alone, since its token is one of the other topic (laravel-notification-channels/apn, issue 88;
-    /// edamov/pushok, issue 108).
+    /// return an error, delay the delivery of the notification, or drop it altogether". The reasons are those that
+    /// users of other clients got from it: InvalidPushType for an alert to a topic that ends in `.voip`
+    /// (AndrewBarba/apns2, issue 23; Pr0Ger/PyAPNs2, issue 87; ostinelli/apnotic, issue 87), DeviceTokenNotForTopic for
+    /// a voip push to the bundle id alone, since its token is one of the other topic
+    /// (laravel-notification-channels/apn, issue 88; edamov/pushok, issue 108).
     private func suffix(of topic: UnsafeRawBufferPointer, for type: PushType) -> ReasonCode? {
         guard let found = suffixed(topic) else {
             return type.suffix == nil ? nil : .deviceTokenNotForTopic

@@ -208,7 +208,8 @@ final class Dialogue {
         }
     }
 
-    /// Applies a fault to the whole connection. A fault of a request does nothing. Only a cut ends a silenced connection.
+    /// Applies a fault to the whole connection. A fault of a request does nothing. Only a cut ends a silenced
+    /// connection.
     func inject(_ fault: Fault) throws(HTTP2Error) {
         if ending != .none { return }
         if isSilent, fault != .cut(.before), fault != .cut(.reset) { return }

@@ -40,8 +40,8 @@ package enum ReadingStart: Equatable, Sendable {
     }
 }
 
-/// The highest offset that is believed. Every sum of an offset and a limit of the machine stays below 2^63, so nothing that a
-/// group has committed can overflow.
+/// The highest offset that is believed. Every sum of an offset and a limit of the machine stays below 2^63, so nothing
+/// that a group has committed can overflow.
 package enum OffsetLimit {
     package static let highest: Int64 = 1 << 62
 

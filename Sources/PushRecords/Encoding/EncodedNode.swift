@@ -143,8 +143,8 @@ final class EncodedNode {
     }
 }
 
-/// Foundation's types that `JSONEncoder` treats specially. They are recognized by name, since this module does not import
-/// Foundation.
+/// Foundation's types that `JSONEncoder` treats specially. They are recognized by name, since this module does not
+/// import Foundation.
 enum FoundationType {
     case data, url, decimal
 

@@ -1,7 +1,7 @@
 /// The largest sizes, in bytes, of texts in records.
 ///
-/// `RequestParser` cuts or refuses a longer text before anything is stored, counted or copied. The writers cut again, by
-/// the escaped length: one control character takes six bytes in JSON. So every record that the worker writes has a
+/// `RequestParser` cuts or refuses a longer text before anything is stored, counted or copied. The writers cut again,
+/// by the escaped length: one control character takes six bytes in JSON. So every record that the worker writes has a
 /// largest size, whatever it reads.
 package enum RecordLimits {
     // MARK: Texts of a request
@@ -24,8 +24,8 @@ package enum RecordLimits {
     package static let copiedBytes = 1_024
     /// A reason: Apple's longest has 26.
     package static let reason = 64
-    /// `push-retry-attempt`, `-sends` and `-in-doubt`. Larger numbers are read as this one, so that adding to them cannot
-    /// overflow.
+    /// `push-retry-attempt`, `-sends` and `-in-doubt`. Larger numbers are read as this one, so that adding to them
+    /// cannot overflow.
     package static let count: Int32 = 1_000_000
     /// A Kafka topic's name (Kafka's own limit).
     package static let kafkaTopic = 249
@@ -110,8 +110,8 @@ package enum RecordTime {
         return min(max(sum, 1), latestMs)
     }
 
-    /// Returns when a request's age starts: at its timestamp or its not-before time, whichever is later. A request without
-    /// a timestamp has no age.
+    /// Returns when a request's age starts: at its timestamp or its not-before time, whichever is later. A request
+    /// without a timestamp has no age.
     ///
     /// - Parameter seconds: since the epoch; 0: at once.
     @inlinable package static func start(_ ms: Int64, notBefore seconds: UInt32) -> Int64 {

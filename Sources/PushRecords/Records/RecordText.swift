@@ -76,8 +76,8 @@ extension Outcome {
     }
 }
 
-/// Values of headers that a writer makes: numbers, ids and places. Its buffer never moves, so that they stay valid until
-/// `removeAll`. It has room for all that one record can have.
+/// Values of headers that a writer makes: numbers, ids and places. Its buffer never moves, so that they stay valid
+/// until `removeAll`. It has room for all that one record can have.
 struct HeaderText: ~Copyable {
     /// One place, one id and ten numbers.
     static let capacity = 1_024

@@ -110,8 +110,8 @@ package enum ReducedRecord {
     /// The dead letter of a record of the worker's own which its topic refuses, as too large in every form
     /// (`output-too-large`) or for another reason (`output-refused`).
     ///
-    /// It has the record's key and value, and the place of the request. A record without one, a dead token, has the topic
-    /// that refuses it, and -1 for partition and offset.
+    /// It has the record's key and value, and the place of the request. A record without one, a dead token, has the
+    /// topic that refuses it, and -1 for partition and offset.
     package static func deadLetter(
         ofOutput refused: OwnedRecord, of topic: String, because refusal: Refusal, atMs: Int64
     ) -> OwnedRecord {

@@ -1,6 +1,7 @@
 /// Collects the headers that are copied to results. Reused from record to record; owns its lists, not the bytes.
 ///
-/// `push-replay-of` (`ReplayWriter`) is one of them: like `traceparent` it goes to the result and through retry records.
+/// `push-replay-of` (`ReplayWriter`) is one of them: like `traceparent` it goes to the result and through retry
+/// records.
 struct CopiedHeaders: ~Copyable {
     /// Copied whatever the configuration says.
     private static let always = ["traceparent", "tracestate", ReplayWriter.header.description]

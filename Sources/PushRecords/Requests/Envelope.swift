@@ -112,7 +112,8 @@ package struct TokenCursor {
         index = 0
     }
 
-    /// Reads the next token into `buffer` (at least `DeviceToken.textLimit` bytes). Returns `nil` at the end of the list.
+    /// Reads the next token into `buffer` (at least `DeviceToken.textLimit` bytes). Returns `nil` at the end of the
+    /// list.
     package mutating func next(
         in list: UnsafeRawBufferPointer, into buffer: UnsafeMutableRawBufferPointer
     ) -> DeviceToken.Normalized? {

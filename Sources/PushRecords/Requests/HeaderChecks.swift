@@ -1,6 +1,7 @@
 /// Checks of values that become headers of a request to Apple.
 ///
-/// One bad byte would make the peer close the whole HTTP/2 connection (RFC 9113, 8.2.1), so only printable ASCII passes.
+/// One bad byte would make the peer close the whole HTTP/2 connection (RFC 9113, 8.2.1), so only printable ASCII
+/// passes.
 enum HeaderCheck {
     /// Whether `value` is 1 to `limit` bytes of printable ASCII without a space at either end.
     @inline(__always)

@@ -1,7 +1,7 @@
 /// A parsed record of a request or retry topic.
 ///
-/// Plain data that owns nothing. Every range is lent from the record or from the parser's scratch: it is valid until the
-/// record is given back or the parser parses again. Payload and token list aside, no text is longer than its limit
+/// Plain data that owns nothing. Every range is lent from the record or from the parser's scratch: it is valid until
+/// the record is given back or the parser parses again. Payload and token list aside, no text is longer than its limit
 /// (`RecordLimits`), also in an invalid request.
 package struct ParsedRequest {
     package enum Target: UInt8 {

@@ -11,8 +11,8 @@ package struct RecordApp: Sendable {
 
 /// A notification as the writers of results, dead tokens and retry records need it. Owns nothing.
 package struct NotificationContent {
-    /// Key of its records: the token in lower-case hex, or the channel id when `isBroadcast`. A token that is not hex is
-    /// as written, cut at `DeviceToken.textLimit` bytes.
+    /// Key of its records: the token in lower-case hex, or the channel id when `isBroadcast`. A token that is not hex
+    /// is as written, cut at `DeviceToken.textLimit` bytes.
     package var token: UnsafeRawBufferPointer
     package var isBroadcast: Bool
     /// The topic is empty if it is unknown.

@@ -1,7 +1,7 @@
 import JSON
 
-/// The AsyncAPI document (3.0.0, in JSON) of every topic that a worker reads and writes, as `apns-worker schema asyncapi`
-/// prints it.
+/// The AsyncAPI document (3.0.0, in JSON) of every topic that a worker reads and writes, as `apns-worker schema
+/// asyncapi` prints it.
 ///
 /// It is `asyncapi.json` with the names of a configuration and the schemas of `RecordSchema` filled in. `receive` and
 /// `send` are the worker's side, as the specification demands.

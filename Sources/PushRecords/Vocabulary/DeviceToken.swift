@@ -61,8 +61,8 @@ extension DeviceToken {
     package struct Normalized {
         /// The number of bytes in the buffer.
         package var count: Int
-        /// `.none` for a token, now in lower case, or `.missingDeviceToken` for an empty text. With `.badDeviceToken` the
-        /// buffer has the text as written, cut at `textLimit` bytes.
+        /// `.none` for a token, now in lower case, or `.missingDeviceToken` for an empty text. With `.badDeviceToken`
+        /// the buffer has the text as written, cut at `textLimit` bytes.
         package var failure: ReasonCode
 
         @inlinable package init(count: Int, failure: ReasonCode) {

@@ -79,8 +79,8 @@ extension NotificationUUID: CustomStringConvertible {
 /// The `apns-id` derived from the request's place, so that every resend of a notification has the same id.
 ///
 /// A UUIDv8 (RFC 9562): offset 48 bits, index 14, partition 20, hash of the topic's name 40, in that order around the
-/// version and variant bits. Higher bits of offset, index and partition are dropped: the id serves to find a notification,
-/// while `request` in results identifies it.
+/// version and variant bits. Higher bits of offset, index and partition are dropped: the id serves to find a
+/// notification, while `request` in results identifies it.
 package enum DerivedID {
     package struct Place: Equatable, Sendable {
         package var offset: Int64

@@ -143,7 +143,8 @@ struct ReplayOptions {
 
     private static let appleReasons = ReasonCode.allCases.compactMap(\.text?.description)
 
-    /// Returns remarks on unknown reasons. They need not be mistakes: Apple may add reasons, and so may a later version.
+    /// Returns remarks on unknown reasons. They need not be mistakes: Apple may add reasons, and so may a later
+    /// version.
     func hints(_ source: ReplaySource) -> [String] {
         let known =
             source == .results

@@ -23,8 +23,8 @@ public struct UnregisteredToken: Hashable, Sendable {
     /// When the worker wrote the record.
     public var observedAtMs: Int64
 
-    /// Whether a token that was registered at that time (in milliseconds since the epoch, the last time the app sent it)
-    /// should be deleted, because it died later. Without a time of death the record's time counts.
+    /// Whether a token that was registered at that time (in milliseconds since the epoch, the last time the app sent
+    /// it) should be deleted, because it died later. Without a time of death the record's time counts.
     public func isDead(registeredAtMs: Int64) -> Bool { registeredAtMs < unregisteredAtMs ?? observedAtMs }
 }
 

@@ -27,8 +27,8 @@ public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
     public var expiration: PushExpiration
     /// The worker sends it then, and not before (`push-not-before`). If `nil` or in the past, at once.
     ///
-    /// At most 4294967295 seconds since 1970, no further ahead than the worker's `delivery.max_ahead` (a week), and before
-    /// an `expiration` that is a time.
+    /// At most 4294967295 seconds since 1970, no further ahead than the worker's `delivery.max_ahead` (a week), and
+    /// before an `expiration` that is a time.
     public var notBefore: UnixTime?
     /// The notification's id, the same for every resend (`apns-id`). If `nil`, the worker derives one from the record's
     /// place. Not for several devices.
@@ -53,8 +53,8 @@ public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
 }
 
 extension PushNotification where Payload: CollapsiblePayload {
-    /// An id of 1 to 64 bytes of printable ASCII (`apns-collapse-id`). Of notifications with the same id only the newest
-    /// is shown.
+    /// An id of 1 to 64 bytes of printable ASCII (`apns-collapse-id`). Of notifications with the same id only the
+    /// newest is shown.
     public var collapseID: String? {
         get { collapse }
         set { collapse = newValue }
@@ -92,8 +92,8 @@ extension PushNotification {
 }
 
 extension PushType {
-    /// The suffix of the topic after the bundle id, if there is one. `mdm` has a topic of another kind, and a broadcast's
-    /// topic never has a suffix.
+    /// The suffix of the topic after the bundle id, if there is one. `mdm` has a topic of another kind, and a
+    /// broadcast's topic never has a suffix.
     ///
     /// Source: "Sending notification requests to APNs", apns-push-type.
     public var topicSuffix: String? { suffix?.description }

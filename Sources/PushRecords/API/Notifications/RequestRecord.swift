@@ -25,8 +25,8 @@ public struct HeaderField: Hashable, Sendable, CustomStringConvertible {
 
 /// A record for a request topic (`apns.requests`), to produce with any Kafka client.
 ///
-/// Produce it with `acks=all`. The key chooses the partition, and requests of one partition reach a device in order: keep
-/// the key where order matters.
+/// Produce it with `acks=all`. The key chooses the partition, and requests of one partition reach a device in order:
+/// keep the key where order matters.
 ///
 /// ```swift
 /// var record = try notification.payloadRecord(to: token)
@@ -81,8 +81,8 @@ extension RequestRecord {
 // The records of a notification, in both forms.
 
 extension PushNotification {
-    /// Returns the record in payload form for one device: the value is the payload, the key the device token. Prefer this
-    /// form.
+    /// Returns the record in payload form for one device: the value is the payload, the key the device token. Prefer
+    /// this form.
     ///
     /// Throws if the worker would refuse it.
     public func payloadRecord(to token: DeviceToken) throws(RequestError) -> RequestRecord {
@@ -93,8 +93,8 @@ extension PushNotification {
             .checked(form: .payload)
     }
 
-    /// Returns one record for up to `RequestRecord.deviceLimit` devices. Each gets its own notification and result, in the
-    /// order of the list (`DeliveryResult.Request.index`). The record has no key.
+    /// Returns one record for up to `RequestRecord.deviceLimit` devices. Each gets its own notification and result, in
+    /// the order of the list (`DeliveryResult.Request.index`). The record has no key.
     ///
     /// Throws if the worker would refuse it.
     public func envelopeRecord(to tokens: some Collection<DeviceToken>) throws(RequestError) -> RequestRecord {

@@ -50,10 +50,11 @@ public struct AlertPayload: CollapsiblePayload {
     public var localizedBody: LocalizedText?
     /// The image or storyboard shown while the app starts (`launch-image`).
     public var launchImage: String?
-    /// The label of the button of a website's alert in Safari (`action`). Source: "Configuring Safari Push Notifications".
+    /// The label of the button of a website's alert in Safari (`action`). Source: "Configuring Safari Push
+    /// Notifications".
     public var action: String?
-    /// The button's label as a key of the app's strings, before iOS 10 (`action-loc-key`). Source: "Payload Key Reference", in
-    /// the archived "Local and Remote Notification Programming Guide".
+    /// The button's label as a key of the app's strings, before iOS 10 (`action-loc-key`). Source: "Payload Key
+    /// Reference", in the archived "Local and Remote Notification Programming Guide".
     public var actionLocKey: String?
 
     // MARK: The rest of aps; source: "Generating a remote notification", Tables 1 and 3
@@ -68,8 +69,8 @@ public struct AlertPayload: CollapsiblePayload {
     public var threadID: String?
     /// The window of the app to bring forward (`target-content-id`).
     public var targetContentID: String?
-    /// Whether a service extension of the app may change it before it is shown (`mutable-content`). Source: "Modifying content
-    /// in newly delivered notifications".
+    /// Whether a service extension of the app may change it before it is shown (`mutable-content`). Source: "Modifying
+    /// content in newly delivered notifications".
     public var isMutable = false
     /// Whether the app is also woken in the background (`content-available`). To show nothing use `BackgroundPayload`.
     public var isContentAvailable = false
@@ -204,8 +205,8 @@ extension JSONWriter {
 extension AlertPayload {
     /// Shortens `body` until the payload has at most `limit` bytes. Returns the number of bytes removed.
     ///
-    /// It removes whole characters; with `atWordEnd` whole words, unless there is only one. Throws `PayloadTooLarge` and
-    /// changes nothing if even an empty body would not fit, and throws what `json()` throws.
+    /// It removes whole characters; with `atWordEnd` whole words, unless there is only one. Throws `PayloadTooLarge`
+    /// and changes nothing if even an empty body would not fit, and throws what `json()` throws.
     @discardableResult
     public mutating func trimBody(
         toFit limit: Int = PushType.alert.payloadLimit, atWordEnd: Bool = false

@@ -9,8 +9,9 @@ import JSON
 ///     updates: .newToken, timestamp: now)
 /// ```
 ///
-/// The device token is the one of `pushToStartTokenUpdates`. A broadcast cannot start an activity. Source: "Starting and updating Live Activities with ActivityKit push notifications", "Construct the payload
-/// that starts a Live Activity".
+/// The device token is the one of `pushToStartTokenUpdates`. A broadcast cannot start an activity. Source: "Starting
+/// and updating Live Activities with ActivityKit push notifications", "Construct the payload that starts a Live
+/// Activity".
 public struct LiveActivityStart: PushPayload {
     /// "Set the value for the apns-priority header field to 5 or 10."
     public typealias Priority = WakingPriority

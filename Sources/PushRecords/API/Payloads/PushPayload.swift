@@ -37,7 +37,8 @@ public protocol PushPayload: Hashable, Sendable {
 
 /// A payload whose notification may replace an earlier one (`PushNotification.collapseID`).
 ///
-/// Only notifications that are shown can be replaced. Source: "Sending notification requests to APNs", apns-collapse-id.
+/// Only notifications that are shown can be replaced. Source: "Sending notification requests to APNs",
+/// apns-collapse-id.
 public protocol CollapsiblePayload: PushPayload {}
 
 /// A payload that may be broadcast on a channel.
@@ -70,12 +71,14 @@ extension BroadcastPayload {
 }
 
 extension PushType {
-    /// The most bytes of a payload for a device: 4,096, or 5,120 for `voip`. Source: "Generating a remote notification".
+    /// The most bytes of a payload for a device: 4,096, or 5,120 for `voip`. Source: "Generating a remote
+    /// notification".
     public var payloadLimit: Int {
         self == .voip ? RequestParser.largePayloadLimit : RequestParser.payloadLimit
     }
 
-    /// The most bytes of a payload for a channel: 5,120. Source: "Sending broadcast push notification requests to APNs".
+    /// The most bytes of a payload for a channel: 5,120. Source: "Sending broadcast push notification requests to
+    /// APNs".
     public static var broadcastPayloadLimit: Int { RequestParser.largePayloadLimit }
 }
 
@@ -98,7 +101,8 @@ extension JSONWriter {
         return Array(json.bytes)
     }
 
-    /// Returns a payload of an app's own members. Without any it has an empty `aps`, since Apple refuses empty payloads.
+    /// Returns a payload of an app's own members. Without any it has an empty `aps`, since Apple refuses empty
+    /// payloads.
     static func payload(of members: [String: PayloadValue]) throws(RequestError) -> [UInt8] {
         if members.isEmpty { return Array(#"{"aps":{}}"#.utf8) }
         var json = JSONWriter(capacity: 512)
@@ -109,8 +113,8 @@ extension JSONWriter {
     }
 }
 
-// Values of a program's own types, encoded as `JSONEncoder` does by default, without Foundation: devices decode the state
-// of a Live Activity with a default `JSONDecoder`.
+// Values of a program's own types, encoded as `JSONEncoder` does by default, without Foundation: devices decode the
+// state of a Live Activity with a default `JSONDecoder`.
 
 extension PayloadValue {
     /// A value of your own type, as JSON.
@@ -121,8 +125,8 @@ extension PayloadValue {
     /// ```
     ///
     /// It means the same as with the default strategies of Foundation's `JSONEncoder`: a `Date` is a number of seconds
-    /// since 2001, `Data` is base64. Equal values are equal bytes, since members are ordered by name. Throws the path to
-    /// a number that is not finite or to more than 64 levels, and what the type itself throws.
+    /// since 2001, `Data` is base64. Equal values are equal bytes, since members are ordered by name. Throws the path
+    /// to a number that is not finite or to more than 64 levels, and what the type itself throws.
     public init(encoding value: some Encodable) throws(RequestError) {
         let node = EncodedNode()
         do {
