@@ -65,16 +65,4 @@ struct FeedbackTests {
         let error = #expect(throws: SimulatorError.self) { try simulator.addFeedback(token: text, atSeconds: 1) }
         #expect(error?.description.contains("'\(text)' is no device token") == true)
     }
-
-    @Test(.enabled(if: Tool.isThere("curl"), "needs /usr/bin/curl"))
-    func `The control endpoint adds and lists`() throws {
-        let served = try Served()
-        let page = "\(served.control)/feedback"
-        #expect(try served.curl("-X", "POST", "\(page)?token=0A0b&seconds=17").output == "0a0b 17\n")
-        #expect(try served.curl(page).output == "0a0b 17\n")
-        for query in ["", "?token=0a", "?token=0a&seconds=x", "?token=0&seconds=1"] {
-            #expect(try served.curl("-X", "POST", "-w", "%{http_code}", page + query).output.hasSuffix("400"))
-        }
-        #expect(try served.curl(page).output == "0a0b 17\n")
-    }
 }
