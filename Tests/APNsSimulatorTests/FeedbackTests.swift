@@ -9,7 +9,7 @@ struct FeedbackTests {
 
     @Test func `Each token is sent once`() throws {
         let simulator = try Simulator.withGateway {
-            $0.feedback = [.init(token: token("01").uppercased(), seconds: 1_700_000_000)]
+            $0.feedback = [try .init(token: token("01").uppercased(), seconds: 1_700_000_000)]
         }
         try simulator.addFeedback(token: "0a0b", atSeconds: .max)
         let client = try simulator.feedbackClient()

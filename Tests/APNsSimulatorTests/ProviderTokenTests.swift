@@ -22,7 +22,7 @@ struct ProviderTokenTests {
 
         mutating func send(_ authorization: String?, atS: Int64 = nowS) -> ReasonCode {
             let value = authorization.map { lent($0) } ?? UnsafeRawBufferPointer(start: nil, count: 0)
-            return credential.check(value, reader: &reader, lifetimes: TokenLifetimes(), wallMs: atS * 1000)
+            return credential.check(value, reader: &reader, wallMs: atS * 1000)
         }
     }
 
