@@ -55,10 +55,7 @@ struct OpenLimitTests {
     }
 
     @Test func `A lower limit is kept with and without streams`() {
-        var settings = MachineSettings()
-        settings.maxOpen = 50
-        #expect(Rig(settings, capacity: 0).machine.budget.total == 50)
-        #expect(Rig(settings).machine.budget.total == 50)
+        for capacity in [0, 1_000] { #expect(Rig(capacity: capacity) { $0.maxOpen = 50 }.machine.budget.total == 50) }
     }
 }
 
@@ -331,8 +328,7 @@ struct AppDirectoryTests {
         // It is one of the app's topics, so that a retry record with it finds the app again.
         #expect(Self.find(&directory, Case(topic: "com.example.shop" + suffix, expected: "")) == "0")
         guard
-            case .app(_, let lent) = directory.find(
-                name: .nothing, environment: nil, topic: .nothing, pushType: type)
+            case .app(_, let lent) = directory.find(name: .nothing, environment: nil, topic: .nothing, pushType: type)
         else { return #expect(Bool(false), "no app") }
         let ends = AppRoute(name: "shop", environment: .production, bundleIDs: ["com.example.shop" + suffix])
         _ = directory.replace(by: [ends])

@@ -7,7 +7,7 @@ struct CommitGroupTests {
     static func both() -> (Rig, requests: PartitionID, retries: PartitionID) {
         let rig = Rig()
         let requests = rig.assignReady()
-        let retries = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let retries = rig.assignTier()
         rig.wait(ms: 50)
         return (rig, requests, retries)
     }
@@ -21,7 +21,7 @@ struct CommitGroupTests {
 
     @Test func `A slow reply to the one does not delay the other`() {
         let (rig, requests, retries) = Self.both()
-        let headers = AgainTests.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs)
+        let headers = rig.retryHeaders()
         rig.receive(retries, 0, "a", headers: headers)
         rig.send()
         rig.finish("a")

@@ -78,7 +78,7 @@ struct MachineHoldingTests {
 
     @Test func `An app whose tries come back again and again does not make others wait for longer`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news]) { $0.maxOpen = 4 }
-        for offset in 0..<3 { rig.receive(partition, Int64(offset), "s\(offset)", headers: Self.shop) }
+        rig.receive(partition, (0..<3).map { "s\($0)" }, headers: Self.shop)
         rig.send()
         for _ in 0..<4 {
             for device in rig.sent.map(Rig.device) { rig.giveBack(device) }
@@ -90,13 +90,13 @@ struct MachineHoldingTests {
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         rig.wait(ms: 1_000)
         rig.send()
-        #expect(rig.settle().map(\.description) == ["s2 retry(tier: 0) attempt 0 held sends 0 doubt 0"])
+        #expect(rig.settled() == ["s2 tier 0 attempt 0 held sends 0 doubt 0"])
     }
 
     @Test
     func `An app whose notifications are all in flight, unanswered, makes others wait for five seconds, no longer`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news]) { $0.maxOpen = 8 }
-        for offset in 0..<5 { rig.receive(partition, Int64(offset), "s\(offset)", headers: Self.shop) }
+        rig.receive(partition, (0..<5).map { "s\($0)" }, headers: Self.shop)
         #expect(rig.send() == ["s0", "s1", "s2", "s3"])
         rig.commit()
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 5_000_000_000)
@@ -110,14 +110,14 @@ struct MachineHoldingTests {
         #expect(rig.settle() == [])
         rig.wait(ms: 1)
         rig.send()
-        #expect(rig.settle().map(\.description) == ["s5 retry(tier: 0) attempt 0 held sends 0 doubt 0"])
+        #expect(rig.settled() == ["s5 tier 0 attempt 0 held sends 0 doubt 0"])
         rig.receive(partition, 6, "n", headers: Self.news)
         #expect(rig.send() == ["n"])
     }
 
     @Test func `An app that is full and does not send wakes nobody when something else is waited for`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0) { $0.maxOpen = 8 }
-        for offset in 0..<4 { rig.receive(partition, Int64(offset), "s\(offset)", headers: Self.shop) }
+        rig.receive(partition, (0..<4).map { "s\($0)" }, headers: Self.shop)
         rig.wait(ms: 6_000)
         rig.receive(
             partition, 4, envelope: (0..<9).map { "n\($0)" },
@@ -134,7 +134,7 @@ struct MachineHoldingTests {
 
     @Test func `With one app there is nobody to protect: it waits, however long`() {
         let (rig, partition) = Rig.ready(capacity: 0) { $0.maxOpen = 4 }
-        for offset in 0..<4 { rig.receive(partition, Int64(offset), "s\(offset)") }
+        rig.receive(partition, (0..<4).map { "s\($0)" })
         expect(rig.machine.room(for: partition), is: 0)
         rig.wait(ms: 3_600_000)
         #expect(rig.settle() == [])
@@ -148,19 +148,17 @@ struct WeightTests {
         let rig = Rig(capacity: 0) { $0.maxOpen = 120 }
         let campaign = rig.assignReady(0, topic: "campaign")
         let urgent = rig.assignReady(0, topic: "urgent", role: .requests(weight: 10))
-        let short = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
-        let long = rig.assignReady(0, topic: "retry.15m", role: .retry(delayMs: 900_000))
+        let short = rig.assignTier()
+        let long = rig.assignTier(900_000)
         expect(rig.machine.room(for: campaign), is: 60 + 5)
         expect(rig.machine.room(for: urgent), is: 60 + 50)
         expect(rig.machine.room(for: short), is: 60 + 5)
-        for offset in 0..<65 { rig.receive(campaign, Int64(offset), "c\(offset)") }
+        rig.receive(campaign, (0..<65).map { "c\($0)" })
         expect(rig.machine.room(for: campaign), is: 0)
         expect(rig.machine.room(for: urgent), is: 50)
         expect(rig.machine.room(for: short), is: 5)
         for offset in 0..<5 {
-            rig.receive(
-                short, Int64(offset), "r",
-                headers: AgainTests.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs))
+            rig.receive(short, Int64(offset), "r", headers: rig.retryHeaders())
         }
         expect(rig.machine.room(for: long), is: 0)
         expect(rig.machine.room(for: urgent), is: 50)

@@ -61,10 +61,10 @@ struct ScheduledWayTests {
 
     @Test func `An envelope of 10,000 becomes as many retry records, within the limits, and all are sent in time`() {
         let inMs: Int64 = 45_000
-        var settings = MachineSettings()
-        settings.maxOpen = 1_000
-        settings.maxOpenBytes = 1 << 20
-        let world = TieredWorld(settings: settings)
+        let world = TieredWorld {
+            $0.maxOpen = 1_000
+            $0.maxOpenBytes = 1 << 20
+        }
         world.requestMany(10_000, inMs: inMs)
         world.run()
         #expect(world.sentMs.count == 10_000)
@@ -74,28 +74,6 @@ struct ScheduledWayTests {
         // The envelope itself is taken whatever is open.
         #expect(world.mostBytes <= 1 << 20 + 1 << 20)
         expect(world.rig.isEmpty, is: true)
-    }
-
-    /// The table of the article.
-    @Test(
-        arguments: [
-            ([30_000, 900_000, 7_200_000], [1, 20, 1, 4, 5, 84], 32, 47),
-            ([30_000, 120_000, 900_000, 7_200_000, 43_200_000], [1, 5, 1, 4, 5, 14], 12, 22),
-            (
-                [30_000, 60_000, 120_000, 300_000, 900_000, 3_600_000, 14_400_000], [1, 2, 1, 1, 4, 42], 8, 16
-            ),
-            ([5_000, 30_000, 900_000, 7_200_000], [4, 20, 1, 4, 5, 123], 37, 52),
-        ] as [([Int64], [Int], Int, Int)])
-    func `Written as often as is said`(delays: [Int64], counts: [Int], hour: Int, day: Int) {
-        let hourMs: Int64 = 3_600_000
-        let tiers = RetryTiers(delays.map { .init(delayMs: $0) })
-        let waits = [20_000, 600_000, 900_000, hourMs, 10 * hourMs, 168 * hourMs].map { Self.stays($0 - 200, tiers) }
-        #expect(waits == counts)
-        // The most are at the end.
-        for (endMs, most) in [(hourMs, hour), (24 * hourMs, day)] {
-            let last = stride(from: endMs - 600_000, through: endMs, by: 1_000).map { Self.stays($0, tiers) }
-            #expect(last.max() == most)
-        }
     }
 
     /// In how many tiers one waits that is due in so long, each of which takes a tenth of a second more.
@@ -146,13 +124,14 @@ private final class TieredWorld {
     private(set) var mostBytes = 0
 
     init(
-        _ delays: [Int64] = [30_000, 900_000, 7_200_000], settings: MachineSettings = MachineSettings(),
-        left: [Int64: [Entry]] = [:], from other: TieredWorld? = nil
+        _ delays: [Int64] = [30_000, 900_000, 7_200_000], left: [Int64: [Entry]] = [:],
+        from other: TieredWorld? = nil, _ change: (inout MachineSettings) -> Void = { _ in }
     ) {
-        var settings = settings
-        settings.tiers = delays.map { .init(delayMs: $0) }
-        settings.maxAttempts = 100
-        rig = Rig(settings)
+        rig = Rig {
+            $0.tiers = delays.map { .init(delayMs: $0) }
+            $0.maxAttempts = 100
+            change(&$0)
+        }
         if let other {
             rig.now = other.rig.now
             dueMs = other.dueMs
@@ -271,8 +250,7 @@ private final class TieredWorld {
     /// What was to be tried again after a tier's delay.
     private func writeTraffic() {
         for (tier, delayMs) in traffic.enumerated() {
-            var headers = AgainTests.retryHeaders(
-                attempt: 1, dueMs: rig.now.wallMs + delayMs, firstMs: rig.now.wallMs)
+            var headers = rig.retryHeaders(dueMs: rig.now.wallMs + delayMs, firstMs: rig.now.wallMs)
             headers["push-device-token"] = Rig.token("traffic")
             logs[tier].append(
                 Entry(

@@ -110,11 +110,8 @@ struct StatusTests {
     }
 
     @Test func `A retry record's time counts from the original request`() {
-        let rig = Rig()
-        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
-        rig.receive(
-            partition, 0, "a",
-            headers: AgainTests.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs - 40_000))
+        let (rig, partition) = Rig.readyTier()
+        rig.receive(partition, 0, "a", headers: rig.retryHeaders(firstMs: rig.now.wallMs - 40_000))
         rig.send()
         rig.finish("a")
         expect(rig.machine.counters.settleTimes.sumMs, is: 40_000)

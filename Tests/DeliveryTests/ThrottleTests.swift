@@ -186,7 +186,7 @@ struct MachineThrottleTests {
     static func guarded(_ policy: AppRoute.GuardPolicy) -> Rig {
         let rig = Rig(apps: [ReloadTests.changed(Rig.app) { $0.guardPolicy = policy }], capacity: 100)
         let partition = rig.assignReady()
-        for offset in 0..<60 { rig.receive(partition, Int64(offset), "d\(offset)") }
+        rig.receive(partition, (0..<60).map { "d\($0)" })
         return rig
     }
 
@@ -233,7 +233,7 @@ struct MachineThrottleTests {
     @Test func `A 5xx or a lost connection slows the app down; 410, 429 and GOAWAY do not`() {
         for ending in ["503", "lost", "410", "429", "back"] {
             let (rig, partition) = Rig.ready(capacity: 20)
-            for offset in 0..<20 { rig.receive(partition, Int64(offset), "d\(offset)") }
+            rig.receive(partition, (0..<20).map { "d\($0)" })
             rig.send()
             for device in 0..<20 {
                 switch ending {
@@ -251,7 +251,7 @@ struct MachineThrottleTests {
 
     @Test func `A lost connection that leaves none does not count the capacity as none`() {
         let (rig, partition) = Rig.ready(capacity: 20)
-        for offset in 0..<20 { rig.receive(partition, Int64(offset), "d\(offset)") }
+        rig.receive(partition, (0..<20).map { "d\($0)" })
         rig.send()
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         for device in 0..<20 { rig.doubt("d\(device)") }
@@ -261,7 +261,7 @@ struct MachineThrottleTests {
 
     @Test func `rate_limit: so many a second, woken by the deadline; a reload changes it`() {
         let (rig, partition) = Rig.ready(apps: [ReloadTests.changed(Rig.app) { $0.rateLimit = 100 }])
-        for offset in 0..<200 { rig.receive(partition, Int64(offset), "d\(offset)") }
+        rig.receive(partition, (0..<200).map { "d\($0)" })
         #expect(rig.send().count == 6)
         let startNs = rig.now.ns
         var sent = 0
@@ -280,7 +280,7 @@ struct MachineThrottleTests {
 
     @Test func `429 TooManyRequests: the next one of the device waits a second, no other`() {
         let (rig, partition) = Rig.ready()
-        for (offset, device) in ["a", "a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        rig.receive(partition, ["a", "a", "b", "c"])
         #expect(rig.send() == ["a", "b", "c"])
         rig.answer("a", 429, .tooManyRequests)
         rig.answer("b", 429, .tooManyRequests)

@@ -12,8 +12,7 @@ struct TurnTests {
     {
         let rig = Rig()
         try rig.turn()
-        #expect(
-            rig.play.steps == ["deliver", "serve", "acknowledge", "read", "send", "recall", "publish", "commit"])
+        #expect(rig.play.steps == ["deliver", "serve", "acknowledge", "read", "send", "recall", "publish", "commit"])
     }
 
     @Test func `A notification needs four turns, each as soon as it is told of the one before`() throws {
