@@ -60,59 +60,43 @@ struct OpenLimitTests {
 }
 
 struct SharesTests {
-    @Test func `One topic may use everything`() {
-        var shares = FairShares(total: 100)
-        let group = shares.addGroup(weight: 3)
-        shares.addPartitions(2, to: group)
-        #expect(shares.room(for: group) == 100)
-        shares.take(99, for: group)
-        #expect(shares.room(for: group) == 1)
-        shares.giveBack(99, for: group)
-        #expect(shares.room(for: group) == 100)
+    /// Groups of these weights, each with a partition.
+    private static func shares(_ weights: Int...) -> FairShares {
+        var shares = FairShares(total: 1_000)
+        for weight in weights { shares.addPartitions(1, to: shares.addGroup(weight: weight)) }
+        return shares
     }
+
+    private static func rooms(_ shares: FairShares) -> [Int] { [shares.room(for: 0), shares.room(for: 1)] }
 
     @Test func `A flood of one topic leaves the other its reserve, by weight`() {
-        var shares = FairShares(total: 1_000)
-        let flood = shares.addGroup(weight: 1)
-        let urgent = shares.addGroup(weight: 4)
-        shares.addPartitions(1, to: flood)
-        shares.addPartitions(1, to: urgent)
-        #expect(shares.room(for: flood) == 100 + 500)
-        shares.take(600, for: flood)
-        #expect(shares.room(for: flood) == 0)
-        #expect(shares.room(for: urgent) == 400)
-        shares.take(400, for: urgent)
-        #expect(shares.room(for: urgent) == 0)
-        shares.giveBack(1, for: flood)
-        #expect(shares.room(for: flood) == 1)
-        #expect(shares.room(for: urgent) == 1)
+        var shares = Self.shares(1, 4)
+        #expect(shares.room(for: 0) == 100 + 500)
+        shares.take(600, for: 0)
+        #expect(Self.rooms(shares) == [0, 400])
+        shares.take(400, for: 1)
+        #expect(shares.room(for: 1) == 0)
+        shares.giveBack(1, for: 0)
+        #expect(Self.rooms(shares) == [1, 1])
     }
 
-    @Test func `The reserve of a topic that is not read goes to the others`() {
-        var shares = FairShares(total: 1_000)
-        let first = shares.addGroup(weight: 1)
-        let second = shares.addGroup(weight: 1)
-        shares.addPartitions(1, to: first)
-        #expect(shares.room(for: first) == 1_000)
-        shares.addPartitions(1, to: second)
-        #expect(shares.room(for: first) == 750)
-        shares.take(750, for: first)
-        shares.addPartitions(-1, to: second)
-        #expect(shares.room(for: first) == 250)
-        #expect(shares.room(for: second) == 250)
+    @Test func `One topic may use everything, and the reserve of one that is not read goes to the others`() {
+        var shares = Self.shares(1)
+        #expect(shares.room(for: 0) == 1_000)
+        shares.addPartitions(1, to: shares.addGroup(weight: 1))
+        #expect(shares.room(for: 0) == 750)
+        shares.take(750, for: 0)
+        shares.addPartitions(-1, to: 1)
+        #expect(Self.rooms(shares) == [250, 250])
     }
 
     @Test func `A topic that joins while another uses everything gets what becomes free, up to its reserve`() {
-        var shares = FairShares(total: 1_000)
-        let first = shares.addGroup(weight: 1)
-        let second = shares.addGroup(weight: 1)
-        shares.addPartitions(1, to: first)
-        shares.take(1_000, for: first)
-        shares.addPartitions(1, to: second)
-        #expect(shares.room(for: second) == 0)
-        shares.giveBack(100, for: first)
-        #expect(shares.room(for: first) == 0)
-        #expect(shares.room(for: second) == 100)
+        var shares = Self.shares(1)
+        shares.take(1_000, for: 0)
+        shares.addPartitions(1, to: shares.addGroup(weight: 1))
+        #expect(shares.room(for: 1) == 0)
+        shares.giveBack(100, for: 0)
+        #expect(Self.rooms(shares) == [0, 100])
     }
 
     @Test(arguments: 0..<20)
@@ -181,15 +165,23 @@ struct AppDirectoryTests {
         }
     }
 
-    static func find(_ directory: inout AppDirectory, _ test: Case) -> String {
+    /// - Parameter group: of the request topic, whose default app is looked for first.
+    static func find(_ directory: inout AppDirectory, _ test: Case, group: Int? = nil) -> String {
         let name = Array(test.name.utf8)
         let topic = Array(test.topic.utf8)
         return name.withUnsafeBytes { name in
             topic.withUnsafeBytes { topic in
-                switch directory.find(
-                    name: name, environment: test.environment, topic: topic, pushType: test.pushType,
-                    isBroadcast: test.isBroadcast)
-                {
+                let byDefault = group.flatMap {
+                    directory.findDefault(
+                        of: $0, environment: test.environment, topic: topic, pushType: test.pushType,
+                        isBroadcast: test.isBroadcast)
+                }
+                let match =
+                    byDefault
+                    ?? directory.find(
+                        name: name, environment: test.environment, topic: topic, pushType: test.pushType,
+                        isBroadcast: test.isBroadcast)
+                switch match {
                 case .app(let app, let defaultTopic):
                     let added = String(decoding: defaultTopic, as: UTF8.self)
                     return "\(app.value)" + (added.isEmpty ? "" : " \(added)")
@@ -278,22 +270,6 @@ struct AppDirectoryTests {
         #expect(Self.find(&directory, Case(expected: ""), group: 3) == "missingTopic")
         directory.setDefault("gone", of: 3)
         #expect(Self.find(&directory, Case(expected: ""), group: 3) == "badTopic")
-    }
-
-    static func find(_ directory: inout AppDirectory, _ test: Case, group: Int) -> String {
-        let topic = Array(test.topic.utf8)
-        return topic.withUnsafeBytes { topic in
-            let match = directory.findDefault(
-                of: group, environment: test.environment, topic: topic, pushType: test.pushType,
-                isBroadcast: test.isBroadcast)
-            switch match {
-            case .app(let app, let defaultTopic)?:
-                let added = String(decoding: defaultTopic, as: UTF8.self)
-                return "\(app.value)" + (added.isEmpty ? "" : " \(added)")
-            case .failure(let reason, _, _)?: return "\(reason)"
-            case nil: return find(&directory, test)
-            }
-        }
     }
 
     @Test func `One app with one bundle id is everybody's`() {

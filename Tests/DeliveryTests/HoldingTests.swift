@@ -21,19 +21,17 @@ struct HoldingTests {
 }
 
 struct MachineHoldingTests {
-    static let shop = ["apns-topic": "com.example.shop"]
-    static let news = ["apns-topic": "com.example.news"]
 
     @Test
     func `What exceeds a share goes to the shortest tier, after five minutes without a pause to 15m, for that cause`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0) { $0.maxOpen = 2 }
-        rig.receive(partition, 0, "a", headers: Self.shop)
+        rig.receive(partition, 0, "a", headers: Rig.toShop)
         var offset: Int64 = 1
         func tiers(_ count: Int) -> Set<Int> {
             var tiers: Set<Int> = []
             for _ in 0..<count {
                 rig.wait(ms: 30_000)
-                rig.receive(partition, offset, "a", headers: Self.shop)
+                rig.receive(partition, offset, "a", headers: Rig.toShop)
                 offset += 1
                 for written in rig.settle() {
                     if case .retry(let tier) = written.kind { tiers.insert(tier) }
@@ -62,11 +60,11 @@ struct MachineHoldingTests {
         let payload = #"{"aps":{"alert":"\#(String(repeating: "x", count: 3_500))"}}"#
         var offset: Int64 = 0
         while rig.machine.room(for: slow) > 0, offset < 20 {
-            rig.receive(slow, offset, "s\(offset)", headers: Self.shop, payload: payload)
+            rig.receive(slow, offset, "s\(offset)", headers: Rig.toShop, payload: payload)
             offset += 1
         }
         expect(rig.machine.gauges.openBytes <= 20 * 1_024, is: true)
-        rig.receive(other, 0, "n", headers: Self.news)
+        rig.receive(other, 0, "n", headers: Rig.toNews)
         #expect(rig.send() == ["n"])
         // It waits for five seconds, then it is held.
         #expect(rig.settle() == [])
@@ -78,7 +76,7 @@ struct MachineHoldingTests {
 
     @Test func `An app whose tries come back again and again does not make others wait for longer`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news]) { $0.maxOpen = 4 }
-        rig.receive(partition, (0..<3).map { "s\($0)" }, headers: Self.shop)
+        rig.receive(partition, (0..<3).map { "s\($0)" }, headers: Rig.toShop)
         rig.send()
         for _ in 0..<4 {
             for device in rig.sent.map(Rig.device) { rig.giveBack(device) }
@@ -96,7 +94,7 @@ struct MachineHoldingTests {
     @Test
     func `An app whose notifications are all in flight, unanswered, makes others wait for five seconds, no longer`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news]) { $0.maxOpen = 8 }
-        rig.receive(partition, (0..<5).map { "s\($0)" }, headers: Self.shop)
+        rig.receive(partition, (0..<5).map { "s\($0)" }, headers: Rig.toShop)
         #expect(rig.send() == ["s0", "s1", "s2", "s3"])
         rig.commit()
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 5_000_000_000)
@@ -104,20 +102,20 @@ struct MachineHoldingTests {
         // One goes on: it is another wait from then on.
         rig.finish("s0")
         #expect(rig.send() == ["s4"])
-        rig.receive(partition, 5, "s5", headers: Self.shop)
+        rig.receive(partition, 5, "s5", headers: Rig.toShop)
         rig.wait(ms: 4_999)
         rig.send()
         #expect(rig.settle() == [])
         rig.wait(ms: 1)
         rig.send()
         #expect(rig.settled() == ["s5 tier 0 attempt 0 held sends 0 doubt 0"])
-        rig.receive(partition, 6, "n", headers: Self.news)
+        rig.receive(partition, 6, "n", headers: Rig.toNews)
         #expect(rig.send() == ["n"])
     }
 
     @Test func `An app that is full and does not send wakes nobody when something else is waited for`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0) { $0.maxOpen = 8 }
-        rig.receive(partition, (0..<4).map { "s\($0)" }, headers: Self.shop)
+        rig.receive(partition, (0..<4).map { "s\($0)" }, headers: Rig.toShop)
         rig.wait(ms: 6_000)
         rig.receive(
             partition, 4, envelope: (0..<9).map { "n\($0)" },

@@ -104,7 +104,7 @@ struct ImpossibleCommitTests {
         rig.send()
         fill()
         #expect(offset == 90)
-        rig.receive(partition, offset, "x", headers: ["apns-topic": "com.example.shop"])
+        rig.receive(partition, offset, "x", headers: Rig.toShop)
         let sent = rig.send()
         rig.commit(afterMs: 50)
         #expect((sent + rig.send()).contains("x"))
@@ -138,28 +138,8 @@ struct ImpossibleCommitTests {
         #expect(rig.settle().map(\.kind) == [.retry(tier: 0)])
     }
 
-    @Test func `What of one device waits for its commit is sent in its order once that is taken`() {
-        let (rig, denied, other) = Self.denied()
-        rig.machine.setCapacity(AppIndex(0), requests: 1, now: rig.now)
-        rig.receive(denied, 0, "a", payload: #"{"aps":{"badge":0}}"#)
-        rig.receive(denied, 1, "a", payload: #"{"aps":{"badge":1}}"#)
-        #expect(rig.send() == [])
-        rig.receive(other, 0, "x")
-        #expect(rig.send() == ["x"])
-        // Nothing else goes to a connection meanwhile.
-        rig.receive(denied, 2, "a", payload: #"{"aps":{"badge":2}}"#)
-        #expect(rig.commit(afterMs: 10_000).map(\.partition).contains(denied))
-        rig.answer("x")
-        var order: [String] = []
-        for _ in 0..<3 {
-            rig.send()
-            order += rig.sent.map { Rig.text($0.payload) }
-            rig.answer("a")
-        }
-        #expect(order == (0..<3).map { #"{"aps":{"badge":\#($0)}}"# })
-    }
-
-    @Test func `So is what joined the device queue of others meanwhile, or was in it behind others`() {
+    @Test
+    func `What waits for its commit keeps the order of its device, behind what joined that device queue meanwhile`() {
         let rig = Rig()
         let denied = rig.assign(0)
         let other = rig.assign(1)

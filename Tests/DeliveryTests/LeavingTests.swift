@@ -310,20 +310,19 @@ struct LeavingTests {
         #expect(rig.commit() == [])
     }
 
-    @Test func `An assignment on which nothing happened still takes its horizon back`() {
-        let (rig, partition) = Rig.ready()
-        rig.machine.revoke([partition])
-        #expect(rig.commit() == [.init(partition: partition, offset: 0, map: CommitMap())])
-        expect(rig.machine.isDrained(partition), is: true)
-    }
-
-    @Test func `Nothing was received: what was inherited is handed on`() {
+    @Test(arguments: [
+        CommitMap(),
+        CommitMap(horizon: 40, settled: [3..<9], partials: [.init(offset: 12, indexes: [1..<2])]),
+    ])
+    func `An assignment on which nothing happened takes its horizon back, and hands on what it inherited`(
+        inherited: CommitMap
+    ) {
         let rig = Rig()
-        let map = CommitMap(horizon: 40, settled: [3..<9], partials: [.init(offset: 12, indexes: [1..<2])])
-        let partition = rig.assign(committed: 2, map: map)
+        let partition = rig.assign(committed: 2, map: inherited)
         rig.commit()
         rig.machine.revoke([partition])
-        #expect(rig.commit() == [.init(partition: partition, offset: 2, map: map)])
+        #expect(rig.commit() == [.init(partition: partition, offset: 2, map: inherited)])
+        expect(rig.machine.isDrained(partition), is: true)
     }
 
     // MARK: Lost

@@ -339,7 +339,7 @@ struct MachineTests {
         rig.commit()
         rig.receive(named, 0, "n")
         rig.receive(named, 1, "s", headers: ["push-app": "shop"])
-        rig.receive(named, 2, "t", headers: ["apns-topic": "com.example.shop"])
+        rig.receive(named, 2, "t", headers: Rig.toShop)
         rig.receive(other, 0, "x")
         #expect(rig.send().sorted() == ["n", "s", "t"])
         let topics = rig.sent.map { String(decoding: $0.headers.topic, as: UTF8.self) }

@@ -10,9 +10,6 @@ struct ReloadTests {
         return changed
     }
 
-    static let shop = ["apns-topic": "com.example.shop"]
-    static let news = ["apns-topic": "com.example.news"]
-
     @Test func `Names keep their index, new ones are appended, a removed one's index is never used again`() {
         let rig = Rig(apps: [Rig.app, Rig.news])
         let paper = Self.changed(Rig.app) { $0.name = "paper" }
@@ -35,8 +32,8 @@ struct ReloadTests {
     @Test
     func `What is at the transport of a removed app ends as it does; the rest is held, new records are invalid`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 1)
-        rig.receive(partition, ["a", "b", "a", "c"], headers: Self.shop)
-        rig.receive(partition, 4, "n", headers: Self.news)
+        rig.receive(partition, ["a", "b", "a", "c"], headers: Rig.toShop)
+        rig.receive(partition, 4, "n", headers: Rig.toNews)
         #expect(rig.send() == ["a", "n"])
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
         rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)  // Came too late.
@@ -46,7 +43,7 @@ struct ReloadTests {
                 "b tier 0 attempt 0 held sends 0 doubt 0", "a tier 0 attempt 0 held sends 0 doubt 0",
                 "c tier 0 attempt 0 held sends 0 doubt 0",
             ])
-        rig.receive(partition, 5, "d", headers: Self.shop)
+        rig.receive(partition, 5, "d", headers: Rig.toShop)
         #expect(rig.send() == [])
         #expect(rig.settled() == ["d invalid BadTopic sends 0 doubt 0"])
         rig.answer("n")
@@ -77,7 +74,7 @@ struct ReloadTests {
         let rig = Rig()
         let partition = rig.assign(committed: 0, map: CommitMap(horizon: 9))
         rig.commit()
-        rig.receive(partition, 0, "a", headers: Self.news)
+        rig.receive(partition, 0, "a", headers: Rig.toNews)
         rig.receive(partition, 1, "b", headers: ["apns-priority": "3"])
         #expect(rig.settled() == ["a invalid BadTopic sends 1 doubt 1", "b invalid BadPriority sends 0 doubt 0"])
     }
@@ -115,13 +112,6 @@ struct ReloadTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Paused from the start`() {
-        let (rig, partition) = Rig.ready(apps: [Self.changed(Rig.app) { $0.isPaused = true }])
-        rig.receive(partition, 0, "a")
-        #expect(rig.send() == [])
-        #expect(rig.settle().map(\.kind) == [.retry(tier: 0)])
-    }
-
     @Test
     func `Held for five minutes: from then on to the tier of 15 minutes; a new beginning is the shortest again`() {
         let paused = Self.changed(Rig.app) { $0.isPaused = true }
@@ -142,15 +132,14 @@ struct ReloadTests {
     }
 
     @Test func `Removed and there again: its devices wait for what is in flight since before`() {
-        let shop = ["apns-topic": "com.example.shop"]
         let (rig, partition) = Rig.ready(apps: [Rig.app])
         rig.receive(partition, 0, "a")
         #expect(rig.send() == ["a"])
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
         let back = rig.machine.replaceApps([Rig.news, Rig.app], now: rig.now)
         for app in back.indexes { rig.machine.setCapacity(app, requests: 10, now: rig.now) }
-        rig.receive(partition, 1, "a", headers: shop)
-        rig.receive(partition, 2, "b", headers: shop)
+        rig.receive(partition, 1, "a", headers: Rig.toShop)
+        rig.receive(partition, 2, "b", headers: Rig.toShop)
         #expect(rig.send() == ["b"])
         rig.answer("a")
         #expect(rig.send() == ["a"])

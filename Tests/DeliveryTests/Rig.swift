@@ -49,6 +49,8 @@ final class Rig {
         name: "shop", environment: .production, bundleIDs: ["com.example.shop"], guardPolicy: .off)
     static let news = AppRoute(
         name: "news", environment: .production, bundleIDs: ["com.example.news"], guardPolicy: .off)
+    static let toShop = ["apns-topic": "com.example.shop"]
+    static let toNews = ["apns-topic": "com.example.news"]
 
     init(
         apps: [AppRoute] = [Rig.app], capacity: Int = 1_000, _ change: (inout MachineSettings) -> Void = { _ in }
@@ -165,27 +167,36 @@ final class Rig {
 
     @discardableResult
     func receive(
-        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?, headers: [(String, String)] = [],
-        timestampMs: Int64? = nil
+        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?,
+        headers: [(String, some Collection<UInt8>)], timestampMs: Int64? = nil
     ) -> Receipt {
         receive(partition, offset, key: key, value: value, headers: headers, timestampMs: timestampMs, into: &machine)
     }
 
+    @discardableResult
+    func receive(
+        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?, headers: [(String, String)] = [],
+        timestampMs: Int64? = nil
+    ) -> Receipt {
+        receive(
+            partition, offset, key: key, value: value, headers: headers.map { ($0, $1.utf8) }, timestampMs: timestampMs)
+    }
+
     private func receive(
-        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?, headers: [(String, String)],
-        timestampMs: Int64?, into machine: inout DeliveryMachine
+        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?,
+        headers: [(String, some Collection<UInt8>)], timestampMs: Int64?, into machine: inout DeliveryMachine
     ) -> Receipt {
         var owned: [UnsafeMutableRawBufferPointer] = []
-        func lend(_ text: String?) -> UnsafeRawBufferPointer {
+        func lend(_ text: (some Collection<UInt8>)?) -> UnsafeRawBufferPointer {
             guard let text else { return UnsafeRawBufferPointer(start: nil, count: 0) }
-            let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 1)
-            bytes.copyBytes(from: text.utf8)
+            let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.count, alignment: 1)
+            bytes.copyBytes(from: text)
             owned.append(bytes)
             return UnsafeRawBufferPointer(bytes)
         }
-        let key = lend(key)
-        let value = lend(value)
-        let headers = headers.map { RecordHeader(name: lend($0.0), value: lend($0.1)) }
+        let key = lend(key?.utf8)
+        let value = lend(value?.utf8)
+        let headers = headers.map { RecordHeader(name: lend($0.0.utf8), value: lend($0.1)) }
         let receipt = headers.withUnsafeBufferPointer {
             machine.receive(
                 partition, offset: offset, timestampMs: timestampMs ?? now.wallMs, key: key, value: value, headers: $0,
@@ -457,7 +468,7 @@ extension Rig: RequestSource, Transports, RecordSink, OffsetSink {
         while let next = play.records.first, machine.room(for: next.partition) > 0 {
             _ = receive(
                 next.partition, next.offset, key: Self.token(next.device), value: #"{"aps":{"alert":"Hi"}}"#,
-                headers: [], timestampMs: nil, into: &machine)
+                headers: [(String, [UInt8])](), timestampMs: nil, into: &machine)
             play.records.removeFirst()
         }
         return !play.records.isEmpty

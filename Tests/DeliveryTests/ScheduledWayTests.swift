@@ -65,7 +65,7 @@ struct ScheduledWayTests {
             $0.maxOpen = 1_000
             $0.maxOpenBytes = 1 << 20
         }
-        world.requestMany(10_000, inMs: inMs)
+        world.request((0..<10_000).map { "d\($0)" }, inMs: inMs)
         world.run()
         #expect(world.sentMs.count == 10_000)
         #expect(world.sentMs.values.allSatisfy { $0 >= world.startMs + inMs })
@@ -89,7 +89,7 @@ struct ScheduledWayTests {
 
 /// A machine whose retry records come back from tiers that are logs, each read in order, up to its head that is not
 /// due.
-private final class TieredWorld {
+final class TieredWorld {
     /// What passes from one step to the next, at least.
     static let stepMs: Int64 = 7
 
@@ -112,6 +112,10 @@ private final class TieredWorld {
     private var writer = RetryWriter(apps: [RecordApp(name: "shop", environment: .production)])
     private var dueMs: [String: Int64] = [:]
     private(set) var sentMs: [String: Int64] = [:]
+    private var sentCount = 0
+    /// What APNs takes to answer.
+    var answerMs: Int64 = 0
+    private var flights: [(dueMs: Int64, device: String)] = []
     /// Retry records, by device.
     private(set) var written: [String: Int] = [:]
     /// Delays of tiers in which an ordinary retry is written in each step.
@@ -153,8 +157,8 @@ private final class TieredWorld {
         requestCount += 1
     }
 
-    func requestMany(_ count: Int, inMs: Int64) {
-        let devices = (0..<count).map { "d\($0)" }
+    /// Asks for one to each of these devices, in one record.
+    func request(_ devices: [String], inMs: Int64) {
         for device in devices { dueMs[device] = rig.now.wallMs + inMs }
         rig.receive(
             requests, requestCount, envelope: devices, more: #","not_before":\#((rig.now.wallMs + inMs) / 1_000)"#)
@@ -183,26 +187,33 @@ private final class TieredWorld {
         }
     }
 
-    /// When the heads of logs are due.
-    private var waiting: [Int64] { logs.indices.filter { next[$0] < logs[$0].count }.map { waitsUntilMs[$0] } }
+    /// When the heads of logs are due, and the next answer.
+    private var waiting: [Int64] {
+        logs.indices.filter { next[$0] < logs[$0].count }.map { waitsUntilMs[$0] } + flights.prefix(1).map(\.dueMs)
+    }
 
     /// One turn; whether there was something to do.
     private func step() -> Bool {
-        let before = (sentMs.count, logs.reduce(0) { $0 + $1.count }, next)
+        let before = (sentCount, logs.reduce(0) { $0 + $1.count }, next)
         for tier in logs.indices { read(tier) }
+        while let first = flights.first, first.dueMs <= rig.now.wallMs {
+            rig.answer(first.device)
+            flights.removeFirst()
+        }
         for device in rig.send() {
+            sentCount += 1
             if let due = dueMs[device] {
                 #expect(rig.now.wallMs >= due, "\(device) is early by \(due - rig.now.wallMs) ms")
                 sentMs[device] = rig.now.wallMs
             }
-            rig.answer(device)
+            if answerMs == 0 { rig.answer(device) } else { flights.append((rig.now.wallMs + answerMs, device)) }
         }
         let gauges = rig.machine.gauges
         mostOpen = max(mostOpen, gauges.openNotifications)
         mostBytes = max(mostBytes, gauges.openBytes)
         publish()
         rig.commit()
-        return before != (sentMs.count, logs.reduce(0) { $0 + $1.count }, next)
+        return before != (sentCount, logs.reduce(0) { $0 + $1.count }, next)
     }
 
     private func read(_ tier: Int) {

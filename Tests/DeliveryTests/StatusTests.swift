@@ -62,7 +62,7 @@ struct StatusTests {
         let rig = Rig(apps: [Rig.app, ReloadTests.changed(Rig.news) { $0.guardPolicy = .warn }], capacity: 30)
         let partition = rig.assignReady()
         for offset in 0..<32 {
-            rig.receive(partition, Int64(offset), "d\(offset)", headers: ["apns-topic": "com.example.shop"])
+            rig.receive(partition, Int64(offset), "d\(offset)", headers: Rig.toShop)
         }
         rig.send()
         rig.answer("d0")

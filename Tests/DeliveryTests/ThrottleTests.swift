@@ -131,18 +131,13 @@ struct ThrottleTests {
         }
     }
 
-    @Test func `A tenth of failures takes a twentieth`() {
+    @Test(arguments: [(1, 1_000, 100, 950), (16, 2, 1_000, 1)])
+    func `A tenth of failures takes a twentieth, and a small limit finds its way down`(
+        rounds: Int, capacity: Int, failuresIn1000: Int, limit: Int
+    ) {
         var throttle = Throttle()
-        Self.run(&throttle, rounds: 1, capacity: 1_000, failuresIn1000: 100)
-        #expect(throttle.limit == 950)
-    }
-
-    @Test func `A small limit finds its way up and down`() {
-        var throttle = Throttle()
-        Self.run(&throttle, rounds: 16, capacity: 2, failuresIn1000: 1_000)
-        #expect(throttle.limit == 1)
-        Self.run(&throttle, rounds: 1, capacity: 2, failuresIn1000: 0)
-        #expect(throttle.limit == .max)
+        Self.run(&throttle, rounds: rounds, capacity: capacity, failuresIn1000: failuresIn1000)
+        #expect(throttle.limit == limit)
     }
 }
 
@@ -177,9 +172,7 @@ struct RateLimitTests {
         #expect(fast.allowance(fast.dueNs(0)) == 500)
     }
 
-    @Test func `Before anything was sent`() { #expect(RateLimit(perSecond: 10).dueNs(7) == 7 + RateLimit.pauseNs) }
-
-    @Test func `None`() { #expect(RateLimit(perSecond: 0).allowance(0) == .max) }
+    @Test func `Without a rate there is no limit`() { #expect(RateLimit(perSecond: 0).allowance(0) == .max) }
 }
 
 struct MachineThrottleTests {
