@@ -49,7 +49,7 @@ struct AgainTests {
         #expect(rig.settled() == ["a accepted  sends 4 doubt 3"])
     }
 
-    @Test func `in_doubt: abandon`() {
+    @Test func `in_doubt: abandon ends what is in doubt without another try`() {
         let rig = Self.ready { $0.inDoubt = .abandon }
         rig.doubt("a")
         #expect(rig.send() == [])

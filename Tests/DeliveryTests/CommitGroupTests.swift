@@ -51,16 +51,4 @@ struct CommitGroupTests {
         rig.wait(ms: 1)
         #expect(rig.takeCommit(of: .requests).count == 1)
     }
-
-    @Test func `A refusal pauses the group that was refused`() {
-        let (rig, requests, retries) = Self.both()
-        rig.machine.revoke([retries])
-        Self.settleOne(rig, requests, 0, "a")
-        #expect(rig.takeCommit(of: .retries).count == 1)
-        rig.finishCommit([.refused], of: .retries)
-        #expect(rig.takeCommit(of: .retries) == [])
-        #expect(rig.takeCommit(of: .requests).map(\.offset) == [1])
-        rig.wait(ms: 100)
-        #expect(rig.takeCommit(of: .retries).count == 1)
-    }
 }

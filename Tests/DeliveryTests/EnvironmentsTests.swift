@@ -350,23 +350,6 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `Each of a fan-out goes its own way`() {
-        let rig = Self.rig()
-        rig.receive(rig.assignReady(), 0, envelope: ["a", "b", "c"])
-        _ = Self.send(rig)
-        Self.bad(rig, "b")
-        Self.bad(rig, "c")
-        rig.answer("a")
-        #expect(Self.send(rig) == ["b to 1", "c to 1"])
-        rig.answer("b")
-        Self.bad(rig, "c")
-        let written = rig.settle()
-        #expect(written.map(\.token) == ["a", "b", "c"])
-        #expect(written.map(\.app) == [0, 1, 0])
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
-        #expect(rig.isEmpty)
-    }
-
     @Test func `In a partition that is given up it is not sent on: the next owner asks again`() {
         let rig = Self.rig { $0.includesBadTokens = true }
         let partition = rig.assignReady()

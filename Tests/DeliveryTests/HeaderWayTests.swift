@@ -75,7 +75,7 @@ struct HeaderWayTests {
         }
     }
 
-    @Test func `All of them together`() throws {
+    @Test func `All headers together are sent and retried as they came`() throws {
         let headers = try Self.rows.map { row in
             (row.name, try #require(row.values.last { $0.refusal == nil }).bytes)
         }

@@ -4,7 +4,7 @@ import Testing
 @testable import Delivery
 
 struct HoldingTests {
-    @Test func `It begins anew after a pause, or when it was ended; it is told once in a while`() {
+    @Test func `A deferral begins anew after a pause or its end, and is told once in a while`() {
         var holding = DeferredCounts()
         func note(_ now: Int64, _ pause: Int64?) -> String {
             let noted = holding.note(now, pauseNs: pause, eventPauseNs: 10, roundNs: 10)
@@ -45,7 +45,7 @@ struct MachineHoldingTests {
         #expect(tiers(1) == [0])
     }
 
-    @Test func `Without a tier of 15 minutes: the longest`() {
+    @Test func `Where no tier is of 15 minutes, what is held for long goes to the longest`() {
         for (delays, long) in [([1_000], 0), ([1_000, 60_000], 1), ([1_000, 900_000, 7_200_000], 1)] as [([Int64], Int)]
         {
             #expect(RetryTiers(delays.map { .init(delayMs: $0) }).long == long)

@@ -217,7 +217,7 @@ struct MachineTests {
         #expect(rig.commit().map(\.offset) == [1])
     }
 
-    @Test func `unregistered.include_bad_tokens`() {
+    @Test func `unregistered.include_bad_tokens writes a bad token to the dead-token topic`() {
         let (rig, partition) = Rig.ready { $0.includesBadTokens = true }
         rig.receive(partition, 0, "a")
         rig.send()

@@ -134,7 +134,7 @@ struct SuspendedTests {
         #expect(rig.settle().map(\.inDoubt) == [1, 0], "the other worker's commit says what may have been sent")
     }
 
-    @Test func `So it is when the group's commit is not its last one, or none`() {
+    @Test func `It is released as well when the group's commit is not its last one, or none`() {
         for committed in [Committed(offset: 0, text: []), nil] {
             let (rig, lost, _) = Self.lost()
             let back = rig.assign(committed: committed?.offset)

@@ -57,7 +57,7 @@ struct TurnTests {
     }
 
     @Test(arguments: [true, false])
-    func `So is it when something is due without news`(isOfRequests: Bool) throws {
+    func `Kafka is served, too, when something is due without news`(isOfRequests: Bool) throws {
         let rig = Rig()
         try rig.turn()
         let dueNs = rig.now.ns + 10 * Self.ms
