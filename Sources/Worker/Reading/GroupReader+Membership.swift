@@ -68,13 +68,19 @@ extension GroupReader {
     // MARK: Assignment
 
     /// Takes an assignment: its partitions are read once their offsets are known (`moveAssignment`).
-    func assigned(_ partitions: [TopicPartition], _ now: DeliveryTime) {
+    func assigned(_ assigned: [TopicPartition], _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         guard !isAbandoned else { return }
         hasJoined = true
         joinWait.end()
-        lookup = (CommittedOffsetLookup(isLeaving ? [] : partitions), now.ns)
+        // librdkafka assigns again before the partitions that drain are given up, when their topic is recreated
+        // meanwhile. An unassign in answer to the revocation would now take away the new assignment.
+        if !consumer.isCooperative, !isLeaving, !partitions.isEmpty {
+            revocations = []
+            giveUp(partitions.map(\.id), isLost: true, &machine)
+        }
+        lookup = (CommittedOffsetLookup(isLeaving ? [] : assigned), now.ns)
         // With eager assignment, a partition that was left out and is not in this one belongs to another member now.
-        if !consumer.isCooperative { unreadable.partitions.removeAll { !partitions.contains($0) } }
+        if !consumer.isCooperative { unreadable.partitions.removeAll { !assigned.contains($0) } }
     }
 
     /// Begins to read what was assigned, once it is known where.
@@ -102,9 +108,6 @@ extension GroupReader {
         let starts = questions.starts(knownIDs: topicIDs, roleOfTopic: roleOfTopic)
         let queues = try consumer.assign(starts.map { ($0.committed.partition, $0.offset) })
         topicIDs.merge(questions.topicIDs ?? [:]) { $1 }
-        // A partition can be assigned again before it was given up, as when its topic is recreated.
-        let again = partitions.filter { reader in starts.contains { $0.committed.partition == reader.partition } }
-        if !again.isEmpty { giveUp(again.map(\.id), isLost: true, &machine) }
         partitions += zip(queues, starts).map { queue, start in
             let partition = queue.partition
             var id = start.committed.metadata.withUnsafeBytes { metadata in
