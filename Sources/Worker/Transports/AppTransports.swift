@@ -105,7 +105,8 @@ final class AppTransports: Transports {
     /// - Returns: its index, one past the last.
     func add(_ app: LoadedApp) -> AppIndex {
         standings.append(Standing())
-        return link.add(app)
+        link.add(app)
+        return AppIndex(standings.count - 1)
     }
 
     /// Makes an app's next connections as it says now.
@@ -129,9 +130,6 @@ final class AppTransports: Transports {
 
     /// Ends the net thread. Whatever transports still hold is given up. Any thread, as the last call.
     func stop() { link.stop() }
-
-    /// The number of connections that take requests.
-    var openConnections: Int { standings.reduce(0) { $0 + $1.connections.open } }
 
     var isClosed: Bool { standings.allSatisfy(\.isClosed) }
 
