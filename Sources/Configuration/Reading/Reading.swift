@@ -27,14 +27,7 @@ final class Reading {
     let folder: String
     private(set) var problems: [ConfigurationProblem] = []
     private(set) var warnings: [ConfigurationProblem] = []
-    private struct UnknownKey {
-        var name: String
-        var path: String
-        var mark: Mark
-        var siblings: [String]
-    }
-
-    private var unknown: [UnknownKey] = []
+    private var unknown: [(name: String, path: String, mark: Mark, siblings: [String])] = []
     /// Every valid key, in the order in which the sections ended.
     private var keys: [(name: String, path: String)] = []
     /// The place of each value that was read, by path.
@@ -46,24 +39,18 @@ final class Reading {
         self.folder = folder
     }
 
-    func noteMark(_ mark: Mark, of path: String) {
-        marks[path] = mark
-    }
+    func noteMark(_ mark: Mark, of path: String) { marks[path] = mark }
 
     /// - Parameter mark: the place, if it is not that of the value at `path`.
     func refuse(_ path: String, _ text: String, at mark: Mark? = nil) {
         problems.append(ConfigurationProblem(path: path, mark: mark ?? marks[path], text: oneLine(text)))
     }
 
-    /// Notes the valid keys of a section that was read to its end.
-    func noteKeys(_ names: [String], of section: String) {
-        keys += names.map { (name: $0, path: section.isEmpty ? $0 : "\(section).\($0)") }
-    }
-
-    /// Refuses a key that its section does not have, in `finish`, when all keys are known as suggestions.
-    func refuseUnknown(_ name: String, at mark: Mark, of section: String, known: [String]) {
-        unknown.append(
-            UnknownKey(name: name, path: section.isEmpty ? name : "\(section).\(name)", mark: mark, siblings: known))
+    /// Notes the valid keys of a section that was read to its end, and its unknown ones. `finish` refuses these, when
+    /// all keys are known as suggestions.
+    func noteKeys(_ valid: [String], unknown: [(name: String, mark: Mark)], of section: Section) {
+        keys += valid.map { ($0, section.path(of: $0)) }
+        self.unknown += unknown.map { ($0.name, section.path(of: $0.name), $0.mark, valid) }
     }
 
     /// Suggests the nearest key for each unknown one: of its own section, else of another, after a wrong indentation.
@@ -106,7 +93,5 @@ final class Reading {
         }
     }
 
-    func absolute(_ path: String) -> String {
-        path.hasPrefix("/") ? path : folder + path
-    }
+    func absolute(_ path: String) -> String { path.hasPrefix("/") ? path : folder + path }
 }
