@@ -90,7 +90,8 @@ let package = Package(
             ["PushTransport", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux", "Bytes"],
             tests: ["Delivery", "TestSeeds", "TestSupport"])
         + module(
-            "APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer", "Bytes"])
+            "APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer", "Bytes"],
+            tests: ["TestSupport"])
         + module("Observability", ["CLinux"], settings: wrapper)
         + module("Replay", ["Kafka", "PushRecords", "EventLoop", "Bytes"], tests: ["TestSupport"])
         + module("Configuration", ["YAML", "PushRecords", "Observability", "CLinux"], settings: wrapper)

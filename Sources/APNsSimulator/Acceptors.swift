@@ -102,7 +102,7 @@ final class Acceptors {
             // Faults and latency apply to notifications only.
             var calm = options
             calm.faults = []
-            calm.latency = .none
+            calm.latency = .zero
             let manager = Service(
                 options: calm, keys: keys, books: books, channels: channels, nowNs: nowNs, role: .management)
             management = try acceptor(manager, port: port)

@@ -12,21 +12,31 @@ struct ControlPages: Sendable {
         [
             Route(.get, "/") { _ in .text(Self.help) },
             Route(.get, "/totals") { [books] _ in .json(books.totals.json) },
-            Route(.get, "/accepted") { [books] in Self.dump(books, .accepted, $0) },
-            Route(.get, "/received") { [books] in Self.dump(books, .received, $0) },
-            Route(.get, "/tokens") { [books] in Self.dump(books, .tokens, $0) },
-            Route(.get, "/token") { [books] in Self.token(books, $0) },
+            route(.get, "/accepted") { [books] in try Self.dump(books, .accepted, $0) },
+            route(.get, "/received") { [books] in try Self.dump(books, .received, $0) },
+            route(.get, "/tokens") { [books] in try Self.dump(books, .tokens, $0) },
+            route(.get, "/token") { [books] in try Self.token(books, $0) },
             Route(.get, "/channels") { [books, channels] _ in .text(Self.list(channels, books)) },
             Route(.get, "/feedback") { [feedback] _ in .text(feedback.text) },
-            Route(.post, "/feedback") { [feedback] in Self.add(to: feedback, $0) },
+            route(.post, "/feedback") { [feedback] in try Self.add(to: feedback, $0) },
             Route(.post, "/reset") { [books] _ in
                 books.reset()
                 return .json(books.totals.json)
             },
             Route(.get, "/faults") { [switches] _ in .json(Self.describe(switches)) },
-            Route(.post, "/faults") { [switches] in Self.change(switches, $0) },
-            Route(.post, "/now") { [switches] in Self.inject(switches, $0) },
+            route(.post, "/faults") { [switches] in try Self.change(switches, $0) },
+            route(.post, "/now") { [switches] in try Self.inject(switches, $0) },
         ]
+    }
+
+    /// Answers 400 with the error's text if the handler throws.
+    private func route(
+        _ method: HTTPRequest.Method, _ path: String,
+        _ handler: @escaping @Sendable (HTTPRequest) throws -> HTTPResponse
+    ) -> Route {
+        Route(method, path) { request in
+            do { return try handler(request) } catch { return .text("\(error)\n", status: 400) }
+        }
     }
 
     static let help = """
@@ -61,14 +71,11 @@ struct ControlPages: Sendable {
         }.joined()
     }
 
-    private static func dump(_ books: Books, _ listing: Books.Listing, _ request: HTTPRequest) -> HTTPResponse {
-        var first = 0
-        if let text = request.parameter("from") {
-            guard let number = Int(text), number >= 0 else {
-                return .text("from '\(text)' is no number\n", status: 400)
-            }
-            first = number
-        }
+    private static func dump(
+        _ books: Books, _ listing: Books.Listing, _ request: HTTPRequest
+    ) throws(SimulatorError) -> HTTPResponse {
+        let text = request.parameter("from") ?? "0"
+        guard let first = Int(text), first >= 0 else { throw SimulatorError("from '\(text)' is no number") }
         let cursor = Guarded(Books.Cursor(listing, from: first))
         return HTTPResponse(
             contentType: "text/plain",
@@ -84,22 +91,16 @@ struct ControlPages: Sendable {
             })
     }
 
-    private static func token(_ books: Books, _ request: HTTPRequest) -> HTTPResponse {
-        guard let token = request.parameter("token")?.lowercased() else {
-            return .text("which token? /token?token=HEX\n", status: 400)
-        }
+    private static func token(_ books: Books, _ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse {
+        guard let token = request.parameter("token") else { throw SimulatorError("which token? /token?token=HEX") }
         let counts = books.counts(ofToken: token)
         return .json("{\"arrived\":\(counts.arrived),\"accepted\":\(counts.accepted)}\n")
     }
 
-    private static func add(to list: FeedbackList, _ request: HTTPRequest) -> HTTPResponse {
+    private static func add(to list: FeedbackList, _ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse {
         guard let token = request.parameter("token"), let seconds = request.parameter("seconds").flatMap(UInt32.init)
-        else { return .text("which token, and since when? /feedback?token=HEX&seconds=N\n", status: 400) }
-        do throws(SimulatorError) {
-            try list.add(SimulatorOptions.FeedbackItem(token: token, seconds: seconds))
-        } catch {
-            return .text("\(error)\n", status: 400)
-        }
+        else { throw SimulatorError("which token, and since when? /feedback?token=HEX&seconds=N") }
+        list.add(try SimulatorOptions.FeedbackItem(token: token, seconds: seconds))
         return .text(list.text)
     }
 
@@ -111,32 +112,25 @@ struct ControlPages: Sendable {
             "{\"latency\":\"\(switches.latency.text)\",\"streams\":\(switches.streams),\"faults\":[\(rules)]\(gateway)}\n"
     }
 
-    private static func change(_ switches: FaultSwitches, _ request: HTTPRequest) -> HTTPResponse {
+    private static func change(_ switches: FaultSwitches, _ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse
+    {
         if let unknown = request.unknownParameter(besides: ["latency", "streams", "fault", "gateway"]) {
-            return .text("there is no parameter '\(unknown)': latency, streams, fault, gateway\n", status: 400)
+            throw SimulatorError("there is no parameter '\(unknown)': latency, streams, fault, gateway")
         }
-        var latency: Latency?
-        if let text = request.parameter("latency") {
-            latency = Latency(text: text)
-            guard latency != nil else {
-                return .text("latency '\(text)': write 0, 50ms, 20ms..80ms or ~50ms\n", status: 400)
-            }
+        let latency = try request.parameter("latency").map { text throws(SimulatorError) in
+            if let latency = Latency(text: text) { return latency }
+            throw SimulatorError("latency '\(text)': write 0, 50ms, 20ms..80ms or ~50ms")
         }
-        var streams: UInt32?
-        if let text = request.parameter("streams") {
-            streams = UInt32(text)
-            guard streams != nil else { return .text("streams '\(text)' is not a number\n", status: 400) }
+        let streams = try request.parameter("streams").map { text throws(SimulatorError) in
+            if let streams = UInt32(text) { return streams }
+            throw SimulatorError("streams '\(text)' is not a number")
         }
-        let names = request.parameters.filter { $0.name == "fault" }.map(\.value)
-        let gatewayNames = request.parameters.filter { $0.name == "gateway" }.map(\.value)
+        func values(_ name: String) -> [String] { request.parameters.filter { $0.name == name }.map(\.value) }
+        let (names, gatewayNames) = (values("fault"), values("gateway"))
         var rules: [FaultRule] = []
         var gateway: [GatewayFault] = []
-        do throws(SimulatorError) {
-            for name in names where !name.isEmpty { rules.append(try FaultRule(text: name)) }
-            for name in gatewayNames where !name.isEmpty { gateway.append(try GatewayFault(text: name)) }
-        } catch {
-            return .text("\(error)\n", status: 400)
-        }
+        for name in names where !name.isEmpty { rules.append(try FaultRule(text: name)) }
+        for name in gatewayNames where !name.isEmpty { gateway.append(try GatewayFault(text: name)) }
         if let latency { switches.latency = latency }
         if let streams { switches.streams = streams }
         if !names.isEmpty { switches.rules = rules }
@@ -144,16 +138,15 @@ struct ControlPages: Sendable {
         return .json(describe(switches))
     }
 
-    private static func inject(_ switches: FaultSwitches, _ request: HTTPRequest) -> HTTPResponse {
+    private static func inject(_ switches: FaultSwitches, _ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse
+    {
         guard let name = request.parameter("fault"), let fault = Fault(name: name) else {
-            let names =
-                NamedFault.all.filter(\.fault.isOfConnection).map(\.name)
-                + ["streams-NNN", "goaway:REASON", "goaway-now:REASON"]
-            return .text("which fault? one of \(names.joined(separator: ", "))\n", status: 400)
+            let named = NamedFault.all.filter(\.fault.isOfConnection).map(\.name)
+            let names = named + ["streams-NNN", "goaway:REASON", "goaway-now:REASON"]
+            throw SimulatorError("which fault? one of \(names.joined(separator: ", "))")
         }
         guard fault.isOfConnection else {
-            return .text(
-                "'\(name)' is a fault of a request, not of a connection: use /faults?fault=\(name)@1s\n", status: 400)
+            throw SimulatorError("'\(name)' is a fault of a request, not of a connection: use /faults?fault=\(name)@1s")
         }
         return .json("{\"connections\":\(switches.inject(fault))}\n")
     }

@@ -41,7 +41,7 @@ package final class Simulator: Sendable {
         let keys = try Self.keys(options, credentials)
         let context = try Self.context(options, credentials)
         let binaryContext = try Self.context(options, credentials, alpn: [])
-        for item in options.feedback { try feedback.add(item) }
+        for item in options.feedback { feedback.add(item) }
         let feedback = feedback
         let channels = ChannelBook(limit: options.channelLimit, seed: options.seed)
         let handoff = Handoff<Result<(switches: FaultSwitches, ports: [UInt16?]), SimulatorError>>()
@@ -117,7 +117,7 @@ package final class Simulator: Sendable {
     ///
     /// - Throws: one line if it is no token.
     package func addFeedback(token: String, atSeconds seconds: UInt32) throws(SimulatorError) {
-        try feedback.add(SimulatorOptions.FeedbackItem(token: token, seconds: seconds))
+        feedback.add(try SimulatorOptions.FeedbackItem(token: token, seconds: seconds))
     }
 
     /// Stops listening, sends GOAWAY on every connection (status 10 on the gateway's) and closes it without waiting for

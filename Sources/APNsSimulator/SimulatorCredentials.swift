@@ -93,20 +93,10 @@ enum Files {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Locks a directory until the returned descriptor is closed. Waits up to 10 s for other processes.
+    /// Locks a directory until the returned descriptor is closed.
     static func lock(_ directory: String) throws(SimulatorError) -> Int32 {
         let fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard fd >= 0 else { throw failure("cannot open the directory \(directory)") }
-        var tries = 0
-        while flock(fd, LOCK_EX | LOCK_NB) != 0 {
-            guard errno == EWOULDBLOCK || errno == EINTR, tries < 1_000 else {
-                let error = failure("cannot lock the directory \(directory)")
-                close(fd)
-                throw error
-            }
-            tries += 1
-            usleep(10_000)
-        }
+        guard fd >= 0, flock(fd, LOCK_EX) == 0 else { throw failure("cannot lock the directory \(directory)") }
         return fd
     }
 

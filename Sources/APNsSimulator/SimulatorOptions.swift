@@ -40,8 +40,7 @@ package struct SimulatorOptions: Sendable {
     package var firstStreams: UInt32 = 1
     /// SETTINGS_MAX_CONCURRENT_STREAMS after it.
     package var streams: UInt32 = 1000
-    package var lifetimes = TokenLifetimes()
-    package var latency = Latency.none
+    package var latency = Latency.zero
     package var faults: [FaultRule] = []
     /// The seed of latencies, new ids and split frames.
     package var seed: UInt64 = 1
@@ -71,25 +70,16 @@ package struct SimulatorOptions: Sendable {
 
     /// A device token without the app.
     package struct FeedbackItem: Sendable, Hashable {
-        /// In hex.
-        package var token: String
+        package var token: DeviceToken
         /// When the app was removed, since the epoch.
         package var seconds: UInt32
 
-        package init(token: String, seconds: UInt32) {
-            self.token = token
+        /// Throws one line if the text is no device token in hex.
+        package init(token: String, seconds: UInt32) throws(SimulatorError) {
+            do { self.token = try DeviceToken(hex: token) } catch {
+                throw SimulatorError("'\(token)' is no device token: an even number of hex digits, at most 200")
+            }
             self.seconds = seconds
-        }
-
-        /// The token's bytes, or `nil` if the text is no device token.
-        package var bytes: [UInt8]? {
-            let digits = token.utf8.map { hexDigit($0) }
-            guard (2...200).contains(digits.count), digits.count % 2 == 0, !digits.contains(nil) else { return nil }
-            return stride(from: 0, to: digits.count, by: 2).map { digits[$0]! << 4 | digits[$0 + 1]! }
-        }
-
-        package static func expectation(of token: String) -> String {
-            "'\(token)' is no device token: an even number of hex digits, at most 200"
         }
     }
 

@@ -139,9 +139,9 @@ private func parsedFeedback(_ text: String) throws(UsageError) -> SimulatorOptio
     guard parts.count <= 2, let seconds = parts.count == 2 ? UInt32(parts[1]) : UInt32(clamping: time(nil)) else {
         throw UsageError("expected a device token in hex, or with a time: HEX@1700000000")
     }
-    let item = SimulatorOptions.FeedbackItem(token: String(parts[0]), seconds: seconds)
-    guard item.bytes != nil else { throw UsageError(SimulatorOptions.FeedbackItem.expectation(of: item.token)) }
-    return item
+    do throws(SimulatorError) {
+        return try SimulatorOptions.FeedbackItem(token: String(parts[0]), seconds: seconds)
+    } catch { throw UsageError(error.description) }
 }
 
 /// An option for a port on the host of `--listen`.

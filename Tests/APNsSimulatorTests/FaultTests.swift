@@ -33,7 +33,7 @@ struct FaultTests {
         ("fa174100", Fault.answer(Answer(.expiredToken)), 0), ("FA174101", .answer(Answer(.unregistered)), 0),
         ("fa1750313", .answer(Answer(.shutdown)), 3), ("fa17f001f", .noAnswer, 15),
         ("fa17d150", .late(.fixed(ns: 1_500_000_000)), 0), ("fa17d0011", .late(.fixed(ns: 10_000_000)), 1),
-        ("fa17d000", .late(.none), 0),
+        ("fa17d000", .late(.zero), 0),
         ("fa171007", .streams(7), 0), ("fa171000f", .streams(0), 15),
         ("fa17e418", .answer(Answer(status: 418, reason: .other, body: .unknownReason)), 0),
         ("fa17b503", .answer(Answer(status: 503, reason: .other, body: .missing)), 0),
@@ -97,7 +97,7 @@ struct FaultTests {
     }
 
     @Test(arguments: [
-        ("0", Latency.none), ("50ms", .fixed(ns: 50_000_000)), ("2s", .fixed(ns: 2_000_000_000)),
+        ("0", Latency.zero), ("50ms", .fixed(ns: 50_000_000)), ("2s", .fixed(ns: 2_000_000_000)),
         ("20ms..80ms", .uniform(fromNs: 20_000_000, toNs: 80_000_000)), ("~5ms", .exponential(meanNs: 5_000_000)),
         ("250us", .fixed(ns: 250_000)),
     ])

@@ -114,20 +114,17 @@ final class RawClient: SecureChannelDelegate, LoopDriven {
 
 extension Simulator {
     /// One with a gateway and a feedback service.
-    static func withGateway(_ faults: String..., change: (inout SimulatorOptions) throws -> Void = { _ in }) throws
-        -> Simulator
-    {
+    static func withGateway(change: (inout SimulatorOptions) throws -> Void = { _ in }) throws -> Simulator {
         var options = SimulatorOptions()
         options.controlPort = nil
         options.gatewayPort = 0
         options.feedbackPort = 0
-        options.gatewayFaults = try faults.map { try GatewayFault(text: $0) }
         try change(&options)
         return try Simulator(options)
     }
 
     /// The same, and a client of the gateway.
-    static func gatewayAndClient(_ faults: String...) throws -> (Simulator, RawClient) {
+    static func gatewayAndClient(_ faults: [String] = []) throws -> (Simulator, RawClient) {
         let simulator = try withGateway { $0.gatewayFaults = try faults.map { try GatewayFault(text: $0) } }
         return (simulator, try simulator.gatewayClient())
     }

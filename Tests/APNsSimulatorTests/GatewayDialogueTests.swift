@@ -135,23 +135,17 @@ struct GatewayDialogueTests {
         #expect(memory.books.totals[status.reason] == 1)
     }
 
-    @Test func `A token can request the shutdown`() throws {
-        let memory = try Memory()
-        memory.receive(Wire.frame(5, tokenBytes("fa170010")) + Wire.frame(6, tokenBytes("01")))
-        #expect(memory.answer == Wire.error(10, 5))
-        #expect(memory.counts == [1, 0, 0, 1])
-    }
-
     @Test(arguments: [
         ("fa170000", GatewayDialogue.Ending.close, [0, 0, 1, 1]), ("fa17f020", .close, [0, 0, 1, 1]),
         ("fa17f022", .close, [1, 0, 0, 1]), ("fa17f023", .reset, [0, 0, 1, 1]),
+        ("fa170010", .answer(GatewayErrorFrame(status: .shutdown, identifier: 5)), [1, 0, 0, 1]),
     ])
-    func `A token can close the connection`(prefix: String, ending: GatewayDialogue.Ending, counts: [Int]) throws {
+    func `A token can end the connection`(prefix: String, ending: GatewayDialogue.Ending, counts: [Int]) throws {
         let memory = try Memory()
         memory.receive(Wire.frame(5, tokenBytes(prefix)) + Wire.frame(6, tokenBytes("01")))
         #expect(memory.dialogue.ending == ending)
         #expect(memory.counts == counts)
-        #expect(memory.books.totals.cuts == 1)
+        #expect(memory.books.totals.cuts == (memory.answer == nil ? 1 : 0))
     }
 
     /// The codes of HTTP/2, where the gateway has a status of that kind.
@@ -194,19 +188,13 @@ struct GatewayDialogueTests {
         #expect(rows == ["true \(token("01")) 2 2", "true \(token("02")) 1 1"])
     }
 
-    @Test func `close@N closes after N`() throws {
-        let memory = try Memory("close@2")
+    @Test(arguments: [("close@2", nil), ("shutdown@2", Wire.error(10, 2))])
+    func `A fault by number ends the connection after N`(fault: String, answer: [UInt8]?) throws {
+        let memory = try Memory(fault)
         for number in 1...5 { memory.receive(Wire.frame(number, tokenBytes("01", number))) }
-        #expect(memory.dialogue.ending == .close)
+        #expect(memory.dialogue.ending != nil && memory.answer == answer)
         #expect(memory.counts == [2, 0, 0, 3])
         #expect(memory.books.counts(ofToken: token("01", 5)) == (1, 0))
-    }
-
-    @Test func `shutdown@N sends status 10 after N`() throws {
-        let memory = try Memory("shutdown@2")
-        for number in 1...5 { memory.receive(Wire.frame(number, tokenBytes("01", number))) }
-        #expect(memory.answer == Wire.error(10, 2))
-        #expect(memory.counts == [2, 0, 0, 3])
     }
 
     @Test func `A refusal ends what shuts down later`() throws {

@@ -54,16 +54,6 @@ struct SimulatorTests {
         #expect(simulator.books.totals[.unregistered] == 1)
     }
 
-    @Test func `A device token can ask for an unknown reason or no body`() throws {
-        let (_, provider) = try Simulator.connected()
-        #expect(try provider.push(1, token: token("fa17e4100")))
-        #expect(try provider.push(2, token: token("fa17b5030")))
-        #expect(provider.run { provider.responses.count == 3 })
-        #expect(provider.responses[1]?.status == 410)
-        #expect(provider.responses[1]?.body == #"{"reason":"ReasonOfTomorrow","timestamp":1600000000000}"#)
-        #expect(provider.responses[2]?.status == 503 && provider.responses[2]?.body == "")
-    }
-
     @Test func `The token's ninth digit says how often`() throws {
         let (simulator, provider) = try Simulator.connected()
         let flaky = token("fa1750002")

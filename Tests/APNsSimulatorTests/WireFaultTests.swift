@@ -17,28 +17,6 @@ struct WireFaultTests {
         #expect(provider.responses[1]?.status == 200)
     }
 
-    @Test func `Streams above the last one of a GOAWAY are not processed`() throws {
-        let (simulator, provider) = try Simulator.connected()
-        try provider.push(1, token: token("fa17d010"))
-        try provider.push(2, token: token("fa17f013"))
-        try provider.push(3)
-        #expect(provider.run { provider.end != nil })
-        #expect(provider.responses[1]?.status == 200)
-        #expect(provider.ended == [2: .refusedStream, 3: .refusedStream])
-        #expect(provider.goAways.map(\.last) == [provider.sent[1]!])
-        let totals = simulator.books.totals
-        #expect(totals.accepted == 2 && totals.requests == 2 && totals.notProcessed >= 1)
-        #expect(simulator.books.counts(ofToken: plainToken).accepted == 0)
-    }
-
-    @Test func `An immediate GOAWAY leaves answers outstanding`() throws {
-        let (_, provider) = try Simulator.connected()
-        try provider.push(1, token: token("fa17d500"))
-        try provider.push(2, token: token("fa17f014"))
-        #expect(provider.run { provider.end != nil })
-        #expect(provider.responses.count == 1 && provider.goAways.map(\.last) == [provider.sent[2]!])
-    }
-
     @Test func `Streams change while a connection is open`() throws {
         let (simulator, provider) = try Simulator.connected()
         for streams in [5, 1, 0, 700] as [UInt32] {
@@ -81,14 +59,6 @@ struct WireFaultTests {
         simulator.switches.inject(.cut(.reset))
         #expect(provider.run { provider.end != nil })
         #expect(provider.end == .lost && provider.goAways.isEmpty)
-    }
-
-    @Test func `Frames that arrive in pieces are complete`() throws {
-        let (_, provider) = try Simulator.connected()
-        try provider.push(1, token: token("fa17f051"))
-        for user in 2...50 as ClosedRange<UInt32> { try provider.push(user, token: token("fa174101")) }
-        #expect(provider.run { provider.responses.count == 51 })
-        #expect((2...50).allSatisfy { provider.responses[$0]?.body.hasPrefix(#"{"reason":"Unregistered""#) == true })
     }
 
     @Test func `Rules by time apply to every connection`() throws {

@@ -111,8 +111,7 @@ struct BinaryTransportTests {
         #expect(returned.count == 3)
         #expect(returned.allSatisfy { $0.unprocessed == .neverSent })
         // The one after them is asked whether it answers at all, first.
-        #expect(
-            world.notes.count { if case .disconnected = $0 { true } else { false } } == 5)
+        #expect(world.notes(of: "disconnected") == 5)
     }
 
     @Test func `The end without a word leaves everything in doubt`() throws {
@@ -219,7 +218,7 @@ struct BinaryTransportTests {
         #expect(world.nowNs - lastNs < 2_200_000_000)
     }
 
-    @Test func `The kernels room is the gateways pace`() throws {
+    @Test func `The kernel's room is the gateway's pace`() throws {
         let world = try GatewayWorld()
         world.configuration.window.bytes = 200_000
         world.gateway.answersFences = true

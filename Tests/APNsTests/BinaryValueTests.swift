@@ -22,7 +22,7 @@ struct BinaryValueTests {
     }
 
     /// Apple's tables of the three commands, byte by byte.
-    @Test func `Frames are the protocols own`() {
+    @Test func `Each format has the protocol's bytes`() {
         let token: [UInt8] = [0x00, 0xFF, 0x7A, 0xBC]
         let payload = Array(#"{"aps":{}}"#.utf8)
         #expect(frame(.simple) == [0, 0, 4] + token + [0, 10] + payload)
@@ -30,28 +30,6 @@ struct BinaryValueTests {
         let items: [UInt8] =
             [1, 0, 4] + token + [2, 0, 10] + payload + [3, 0, 4, 1, 2, 3, 4] + [4, 0, 4, 5, 6, 7, 8] + [5, 0, 1, 5]
         #expect(frame(.framed) == [2, 0, 0, 0, UInt8(items.count)] + items)
-    }
-
-    /// What is written is read again, whatever was taken of the buffer meanwhile.
-    @Test(arguments: BinaryConfiguration.Format.allCases)
-    func `A buffer is used again`(format: BinaryConfiguration.Format) {
-        var frames = BinaryFrames()
-        var sent: [UInt8] = []
-        var random = SplitMix64(seed: 7)
-        for number in UInt32(0)..<2_000 {
-            let token = Lent(World.token(number + GatewayWorld.firstToken))
-            let payload = Lent(String(repeating: "x", count: Int.random(in: 1...300, using: &random)))
-            _ = frames.append(
-                BinaryFrames.Fields(
-                    token: token.bytes, payload: payload.bytes, identifier: number, expiry: 1, priority: 10), format)
-            let count = Int.random(in: 0...min(400, frames.output.count), using: &random)
-            sent += frames.output[..<count]
-            frames.consume(count)
-        }
-        sent += frames.output
-        let read = ReadFrame.read(&sent)
-        #expect(read.map(\.number) == Array(0..<2_000))
-        #expect(sent.isEmpty)
     }
 
     // MARK: Answers
@@ -67,7 +45,7 @@ struct BinaryValueTests {
         #expect(late == answer)
     }
 
-    @Test func `What is no answer is said`() {
+    @Test func `Bytes that are no answer are named`() {
         var reader = GatewayAnswerReader()
         #expect([UInt8(72), 84].withUnsafeBytes { reader.read($0) } == .garbage(72))
     }
@@ -95,32 +73,14 @@ struct BinaryValueTests {
 
     // MARK: The window
 
-    private func entry(_ number: UInt32, end: Int64) -> BinaryWindow.Entry {
-        BinaryWindow.Entry(
-            id: NotificationID(slot: NotificationSlot(number), generation: 1), end: end, openedMs: 0, bytes: 10,
-            isFence: false)
-    }
-
-    private func window(_ count: UInt32) -> BinaryWindow {
-        var window = BinaryWindow()
-        for number in 1...count { window.open(entry(number, end: Int64(number) * 10)) }
-        return window
-    }
-
-    @Test func `Silence counts from when the last byte was acknowledged`() {
-        var window = window(3)
-        #expect(window.firstLeftNs == nil && window.isWaitingToLeave)
-        window.left(upTo: 19, nowNs: 100)
-        #expect(window.firstLeftNs == 100)
-        window.left(upTo: 30, nowNs: 200)
-        #expect(!window.isWaitingToLeave)
-        let removed = [99, 100, 100, 200].map { window.removeSilent(leftBy: $0)?.id.slot.number }
-        #expect(removed == [nil, 1, nil, 2])
-        #expect(window.count == 1 && window.bytes == 10)
-    }
-
     @Test func `Identifiers tell open closed and foreign apart`() {
-        var window = window(300)
+        var window = BinaryWindow()
+        for number in UInt32(1)...300 {
+            window.open(
+                BinaryWindow.Entry(
+                    id: NotificationID(slot: NotificationSlot(number), generation: 1), end: Int64(number) * 10,
+                    openedMs: 0, bytes: 10, isFence: false))
+        }
         window.left(upTo: 3_000, nowNs: 1)
         for _ in 0..<5 { _ = window.removeSilent(leftBy: 1) }
         #expect(window.place(of: 6) == .open(before: 0))
@@ -131,37 +91,6 @@ struct BinaryValueTests {
         #expect(window.place(of: 301) == .unknown)
         #expect(window.place(of: .max) == .unknown)
         #expect(window.nextIdentifier == 301)
-    }
-
-    /// The ring grows with what is open, in order, wherever its head is.
-    @Test func `Nothing falls out`() {
-        var window = BinaryWindow()
-        var next: UInt32 = 1
-        var expected: UInt32 = 1
-        for round in 1...40 {
-            for _ in 0..<(round * 37) {
-                window.open(entry(next, end: Int64(next)))
-                next += 1
-            }
-            window.left(upTo: Int64(next), nowNs: Int64(round))
-            for _ in 0..<(round * 23) {
-                #expect(window.removeSilent(leftBy: Int64(round))?.id.slot.number == expected)
-                expected += 1
-            }
-        }
-        #expect(window.count == Int(next - expected))
-        #expect(window.place(of: expected) == .open(before: 0))
-    }
-
-    @Test func `It is known how late an error came`() {
-        var window = BinaryWindow()
-        for number in UInt32(1)...100 {
-            window.open(entry(number, end: Int64(number)))
-            window.left(upTo: Int64(number), nowNs: Int64(number) * 100_000_000)
-            _ = window.removeSilent(leftBy: .max)
-        }
-        #expect(window.leftNs(ofClosed: 40) == 4_000_000_000)
-        #expect(window.leftNs(ofClosed: 100) == 10_000_000_000)
     }
 
     // MARK: The session
@@ -209,8 +138,7 @@ struct BinaryValueTests {
         #expect(session.settleSilent(windowNs: 100, nowNs: 2_000) { _ in } == 3)
         session.open(NotificationID(slot: NotificationSlot(4), generation: 1), bytes: 10, openedMs: 1, nowNs: 2_000)
         let shutdown = GatewayAnswer(status: 10, identifier: 0)
-        #expect(
-            session.answered(shutdown, resendsDiscarded: true, nowNs: 2_500) { _ in } == .unmatched(lostAtMost: 3))
+        #expect(session.answered(shutdown, resendsDiscarded: true, nowNs: 2_500) { _ in } == .unmatched(lostAtMost: 3))
         var said: [Completion] = []
         #expect(session.ended(written: 40, isSilent: false) { said.append($0) } == 1)
         #expect(said.map(\.kind) == [.inDoubt])

@@ -33,14 +33,7 @@ import Testing
         world.server.peers[0].isDeaf = true
         world.run("replaced", seconds: 100) { world.server.peers.count == 2 }
         #expect(70...71 ~= seconds(world, sinceNs: beganNs))
-        #expect(
-            world.notes.contains {
-                if case .disconnected(_, let reason, 0) = $0 {
-                    reason.contains("nothing came after a PING")
-                } else {
-                    false
-                }
-            })
+        #expect(world.noted("disconnected", "nothing came after a PING", "unanswered: 0"))
     }
 
     /// Something is unanswered: a PING after five seconds of silence, and ten for its answer; nothing is handed to it
@@ -123,7 +116,7 @@ import Testing
         world.complete(1..<2)
         #expect(world.server.peers.count == 1)
         #expect(Set(world.server.peers[0].arrived.map { $0.headers["authorization"] }).count == 2)
-        #expect(world.notes.count { if case .providerTokenRenewed = $0 { true } else { false } } == 2)
+        #expect(world.notes(of: "providerTokenRenewed") == 2)
         #expect(world.completions.allSatisfy { !$0.carriedOlderToken })
     }
 

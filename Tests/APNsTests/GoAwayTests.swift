@@ -139,7 +139,7 @@ import Testing
 
     /// One way to the host is dead and another good, as it was before: what is answered on that shows that the host is
     /// of use.
-    @Test func `One that goes on is the hosts word while others end`() throws {
+    @Test func `A host is in reach while one of its connections answers, though others end`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
         world.configuration.minimumConnections = 2
         world.server.onRequest = { peer, request in

@@ -73,7 +73,7 @@ import Testing
     }
 
     /// nghttp2 writes the end of a body when there is room for output, long after the peer let it.
-    @Test func `A bodys end that just left is in doubt`() throws {
+    @Test func `A body whose end just left is in doubt`() throws {
         let (world, channel) = try silentWorld {
             $0.options.settings = [.maxConcurrentStreams(1_000), .initialWindowSize(4_096)]
             $0.options.connectionWindow = 1 << 21
@@ -125,7 +125,7 @@ import Testing
     }
 
     /// A GOAWAY settles those above it; the others are as the kernel has them.
-    @Test func `A connection that dies after its go away`() throws {
+    @Test func `A connection that dies after its GOAWAY leaves in doubt what the kernel had`() throws {
         let (world, channel) = try silentWorld()
         let begin = channel.sentBytes
         let ends = send(0..<4, world, channel)
@@ -146,7 +146,7 @@ import Testing
 
     /// Closing waits for answers, also for those to what has not left yet.
     @Test(arguments: [true, false])
-    func `Closing with answers pending`(peerDies: Bool) throws {
+    func `Closing waits for pending answers`(peerDies: Bool) throws {
         let (world, channel) = try silentWorld()
         let begin = channel.sentBytes
         let ends = send(0..<2, world, channel)
@@ -169,7 +169,7 @@ import Testing
     }
 
     /// An answer before the body is out ends the request; the stream is free again, and the body is not sent on.
-    @Test func `An answer before the body`() throws {
+    @Test func `An answer before the body is out ends the request`() throws {
         let (world, _) = try silentWorld {
             $0.options.settings = [.maxConcurrentStreams(1), .initialWindowSize(100)]
             $0.options.announcesHeaders = true

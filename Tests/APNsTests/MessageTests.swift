@@ -61,7 +61,7 @@ import Testing
     private static let minute: Int64 = 60_000_000_000
 
     /// At 0 a token of the grid comes into use, whose `iat` is a minute ago.
-    @Test func `Is renewed every forty minutes and not sooner than twenty after its time`() {
+    @Test func `A token is renewed every forty minutes, and not sooner than twenty after its time`() {
         var age = TokenAge()
         #expect(Self.isDue(age, 0))
         Self.make(&age, 0)
@@ -73,7 +73,7 @@ import Testing
     }
 
     /// Whoever makes it: replicas, and what was started again.
-    @Test func `Whoever sends with a key has the same time`() throws {
+    @Test func `All processes that send with a key have tokens of the same time`() throws {
         let key = try SigningKey(pem: SelfSigned.privateKey())
         func issued(atMinute minute: Int64, _ token: ProviderToken) throws -> Int64 {
             _ = token.refresh(now: LoopTime(monotonicNs: minute * Self.minute, wallMs: Self.epochMs + minute * 60_000))
@@ -111,7 +111,7 @@ import Testing
     /// Whenever APNs calls one expired: none is as old as an hour, or lies ahead, and each is 20 minutes after the
     /// last.
     @Test(arguments: 0..<100 as Range<UInt64>)
-    func `Apple finds nothing wrong`(seed: UInt64) {
+    func `No token is too old, from the future, or renewed too soon`(seed: UInt64) {
         var random = SplitMix64(seed: seed)
         var age = TokenAge()
         var nowNs = Int64.random(in: 0..<2_400_000, using: &random) * 1_000_000
@@ -179,7 +179,7 @@ import Testing
         #expect(Self.mayRenew(age, 3 * Self.minute, step: -10 * Self.minute))
     }
 
-    @Test func `Is a JSON web token`() throws {
+    @Test func `A provider token is a JSON web token`() throws {
         let key = try SigningKey(pem: SelfSigned.privateKey())
         let value = ProviderToken.headerValue(keyID: "ABC123DEFG", teamID: "TEAM123456", issuedAt: 1_700_000_000) {
             key.sign($0)

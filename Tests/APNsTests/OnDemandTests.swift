@@ -44,7 +44,7 @@ import Testing
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.unprocessed == .neverSent })
         #expect(world.capacity == 0 && world.reachable == [false])
         world.run("dialled again, though nothing waits") {
-            world.failedDials >= 3
+            world.notes(of: "connectFailed") >= 3
         }
         #expect(world.capacity == 0)
         world.server.onRequest = { $0.respond($1.stream) }

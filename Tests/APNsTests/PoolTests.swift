@@ -27,7 +27,7 @@ extension PoolPlan {
 @Suite struct PoolPlanTests {
     static let wait = PoolPlan.Action.wake(afterNs: -1)
 
-    @Test func `Dials the minimum one after the other`() {
+    @Test func `The minimum is dialled one after the other`() {
         var plan = PoolPlan(minimum: 2, maximum: 4)
         plan.run([(.due, [.dial(0)]), (.opened(0), [.dial(1)]), (.opened(1), [])])
         #expect(plan.live == 2)
@@ -107,7 +107,7 @@ extension PoolPlan {
         ])
     }
 
-    @Test func `Go away dials the successor at once`() {
+    @Test func `A GOAWAY dials the successor at once`() {
         var plan = PoolPlan(minimum: 1, maximum: 4)
         plan.run([
             (.due, [.dial(0)]), (.opened(0), []), (.answered(0), []),
@@ -136,7 +136,7 @@ extension PoolPlan {
         #expect(plan.failures == 1)
     }
 
-    @Test func `Grows by one when saturated and all have answered`() {
+    @Test func `A pool grows by one when it is saturated and all have answered`() {
         var plan = PoolPlan(minimum: 1, maximum: 3)
         plan.run([
             (.due, [.dial(0)]), (.opened(0), []),
@@ -161,7 +161,7 @@ extension PoolPlan {
     }
 
     /// A connection was lost, and its successor is waited for: streams are few for that reason.
-    @Test func `Does not grow while a successor is waited for`() {
+    @Test func `A pool does not grow while a successor is waited for`() {
         var plan = PoolPlan(minimum: 2, maximum: 4)
         plan.run([
             (.due, [.dial(0)]), (.opened(0), [.dial(1)]), (.opened(1), []), (.answered(0), []), (.answered(1), []),
@@ -181,7 +181,7 @@ extension PoolPlan {
         #expect(plan.live == 2)
     }
 
-    @Test func `Shrinks to the minimum after idleness`() {
+    @Test func `A pool shrinks to the minimum after idleness`() {
         var plan = PoolPlan(minimum: 1, maximum: 3)
         plan.run([
             (.due, [.dial(0)]), (.opened(0), []), (.answered(0), []), (.saturated, [.dial(1)]), (.opened(1), []),
@@ -190,7 +190,7 @@ extension PoolPlan {
         #expect(plan.live == 1)
     }
 
-    @Test func `Closes when the last is gone`() {
+    @Test func `A pool closes when its last connection is gone`() {
         var plan = PoolPlan(minimum: 2, maximum: 3)
         plan.run([
             (.due, [.dial(0)]), (.opened(0), [.dial(1)]), (.close, [.drain(0), .drain(1)]), (.close, []),
@@ -198,14 +198,14 @@ extension PoolPlan {
         ])
     }
 
-    @Test func `Closes at once with nothing there`() {
+    @Test func `A pool without connections closes at once`() {
         var plan = PoolPlan(minimum: 1, maximum: 1)
         plan.run([(.due, [.dial(0)]), (.closed(0), [Self.wait]), (.close, [.finished]), (.due, [])])
     }
 }
 
 @Suite struct BackOffTests {
-    @Test func `Doubles from one second to sixty`() {
+    @Test func `The backoff doubles from one second to sixty`() {
         for seed in 0..<50 {
             var random = SplitMix64(seed: UInt64(seed))
             var backOff = BackOff()
@@ -240,7 +240,7 @@ extension PoolPlan {
     }
 
     /// Answers come in one turn, the core's next requests in another shortly after.
-    @Test func `A short while without is no relief`() {
+    @Test func `A short while with free streams is no relief`() {
         var saturation = Saturation()
         var said = 0
         for round in 0..<10 as Range<Int64> {

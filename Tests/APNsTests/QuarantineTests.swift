@@ -107,7 +107,7 @@ import Testing
     }
 
     /// The one under which it dies kills others once at most: after that each goes alone.
-    @Test func `Those it died under go alone`() throws {
+    @Test func `Suspects under which the quarantine connection died go alone`() throws {
         let world = try World()
         let poison: UInt32 = 10_006
         world.server.onRequest = { [loop = world.loop] peer, request in
@@ -140,7 +140,7 @@ import Testing
         for (slot, count) in deaths where slot != poison { #expect(count == 1, "\(slot)") }
     }
 
-    @Test func `Neighbours on ordinary connections go on while it dies`() throws {
+    @Test func `Notifications on ordinary connections go on while the quarantine connection dies`() throws {
         let world = try World()
         world.server.onRequest = { peer, request in
             if isSuspect(request) { peer.channel.reset() } else { peer.respond(request.stream) }

@@ -16,17 +16,6 @@ extension Reachability {
     private static let idle: End = (false, false, 30_000_000_000)
     private static let good: End = (true, true, 1_000_000)
 
-    @Test func `A dial that fails is told at once and a connection ends it`() {
-        var machine = Reachability()
-        #expect(machine.isReachable == nil)
-        machine.failed(isAnotherReady: true)
-        #expect(machine.isReachable == nil)
-        machine.failed(isAnotherReady: false)
-        #expect(machine.isReachable == false)
-        machine.connected()
-        #expect(machine.isReachable == true && !machine.isOnProbation)
-    }
-
     @Test(arguments: [mute, brief])
     func `Three connections without an answer and only an answer ends it`(end: End) {
         var machine = Reachability()
@@ -65,21 +54,6 @@ extension Reachability {
             machine.answered()
         }
         #expect(machine.isReachable == true && machine.endsInRow == 0)
-    }
-
-    @Test func `No streams are no reach until there are some`() {
-        var machine = Reachability()
-        machine.connected()
-        machine.allow(streams: false)
-        #expect(machine.isReachable == false && !machine.isOnProbation)
-        // What was sent before is answered; another connection has none either.
-        machine.answered()
-        machine.connected()
-        #expect(machine.isReachable == false)
-        machine.replaced()
-        #expect(machine.isReachable == false, "as long as no new connection shows more")
-        machine.allow(streams: true)
-        #expect(machine.isReachable == true)
     }
 
     @Test func `Streams do not make up for answers`() {

@@ -119,8 +119,7 @@ import Testing
             return
         }
         #expect(reason.contains("certificate expired"), "\(reason)")
-        world.configuration.tls = try context(
-            ScriptedServer.authority.issueClient(bundleID: "com.example.shop"))
+        world.configuration.tls = try context(ScriptedServer.authority.issueClient(bundleID: "com.example.shop"))
         world.transport.replace(configuration: world.configuration, token: nil)
         world.complete(0..<1, status: 200)
         #expect(world.reachable == [false, true])
@@ -140,7 +139,7 @@ import Testing
         world.run("the other") { world.server.peers[1].arrived.count + world.server.peers[2].arrived.count == 2 }
         let sent = world.server.peers[1...].flatMap(\.arrived).compactMap { $0.headers["authorization"] }
         #expect(sent.count == 2 && Set(sent).count == 1)
-        #expect(world.notes.count { if case .providerTokenRenewed = $0 { true } else { false } } <= 1)
+        #expect(world.notes(of: "providerTokenRenewed") <= 1)
         other.handle(.close)
     }
 }

@@ -216,26 +216,21 @@ final class GatewayWorld: TransportScene {
         super.turn(limitNs: min(limitNs, nowNs + 20_000_000))
     }
 
-    func request(_ number: UInt32, payload: String = #"{"aps":{"alert":"Hi"}}"#) -> OutgoingRequest {
+    override func handle(_ command: TransportCommand) { transport.handle(command) }
+
+    override func request(_ number: UInt32) -> OutgoingRequest {
+        request(number, payload: #"{"aps":{"alert":"Hi"}}"#)
+    }
+
+    func request(_ number: UInt32, payload: String) -> OutgoingRequest {
         request(number, token: World.token(number + Self.firstToken), payload: payload)
     }
 
     func send(_ numbers: Range<UInt32>) { waiting += numbers }
 
-    func sendSuspects(_ numbers: some Sequence<UInt32>) {
-        transport.handle(.send(numbers.map { Self.suspect(request($0)) }))
-    }
-
-    func recall(_ numbers: some Sequence<UInt32>) { transport.handle(.recall(Self.ids(numbers))) }
-
     /// Sends these and waits for their completions.
     func complete(_ numbers: Range<UInt32>, sourceLocation: SourceLocation = #_sourceLocation) {
         send(numbers)
         awaitCompletions(numbers, sourceLocation: sourceLocation)
-    }
-
-    func close() {
-        transport.handle(.close)
-        run("closed") { isClosed }
     }
 }

@@ -138,8 +138,7 @@ final class ScriptedServer {
     /// Listens on a port of its own, with TLS.
     func listen(loop: Loop, clientCertificates: ServerOptions.ClientCertificates) throws {
         let identity = try Self.authority.issueServer().identity()
-        let context = try ServerContext(
-            ServerOptions(identity: identity, clientCertificates: clientCertificates))
+        let context = try ServerContext(ServerOptions(identity: identity, clientCertificates: clientCertificates))
         listener = try Listener(host: "127.0.0.1", port: 0, loop: loop) { [unowned self] accepted in
             guard let peer = try? makePeer() else { return }
             accept(peer, SecureChannel(accepted: accepted, context: context, loop: loop, delegate: peer))
@@ -249,21 +248,19 @@ final class World: TransportScene {
 
     static func token(_ number: UInt32) -> String { String(format: "%064x", number) }
 
-    func request(_ number: UInt32, bodyBytes: Int = 20) -> OutgoingRequest {
+    override func handle(_ command: TransportCommand) { transport.handle(command) }
+
+    override func request(_ number: UInt32) -> OutgoingRequest { request(number, bodyBytes: 20) }
+
+    func request(_ number: UInt32, bodyBytes: Int) -> OutgoingRequest {
         request(
             number, token: Self.token(number),
             payload: #"{"aps":{"x":""# + String(repeating: "y", count: max(0, bodyBytes - 16)) + #""}}"#)
     }
 
-    func sendSuspects(_ numbers: some Sequence<UInt32>) {
-        transport.handle(.send(numbers.map { Self.suspect(request($0)) }))
-    }
-
     func send(_ numbers: Range<UInt32>, bodyBytes: Int = 20) {
         transport.handle(.send(numbers.map { request($0, bodyBytes: bodyBytes) }))
     }
-
-    func recall(_ numbers: some Sequence<UInt32>) { transport.handle(.recall(Self.ids(numbers))) }
 
     /// Makes all connections anew.
     func replace(keyID: String = "ABC123DEFG") throws {
@@ -286,10 +283,5 @@ final class World: TransportScene {
         let upTo = min(end, next + UInt32(max(0, capacity - (Int(next) - completions.count))))
         if upTo > next { send(next..<upTo, bodyBytes: bodyBytes) }
         next = upTo
-    }
-
-    func close() {
-        transport.handle(.close)
-        run("closed") { isClosed }
     }
 }

@@ -9,16 +9,12 @@ import Testing
 @Suite(.serialized) struct ServerErrorTests {
     private static let second: Int64 = 1_000_000_000
 
-    private static func streak(_ count: Int, atNs: Int64 = 1) -> ErrorStreak {
-        var streak = ErrorStreak()
-        for _ in 0..<count { streak.failed(nowNs: atNs) }
-        return streak
-    }
-
-    @Test func `The next one waits`() {
+    @Test func `The next connection with server errors waits before it is replaced`() {
         var retirement = ErrorRetirement()
+        var streak = ErrorStreak()
+        for _ in 0..<5 { streak.failed(nowNs: 1) }
         func retires(_ seconds: Int64, isAnotherGood: Bool) -> Bool {
-            retirement.retires(Self.streak(5), isAnotherGood: isAnotherGood, nowNs: seconds * Self.second)
+            retirement.retires(streak, isAnotherGood: isAnotherGood, nowNs: seconds * Self.second)
         }
         #expect(retires(100, isAnotherGood: true))
         #expect(!retires(129, isAnotherGood: true))
@@ -35,7 +31,7 @@ import Testing
     }
 
     /// Its last place keeps traffic off it even before it is replaced.
-    @Test func `The one that errs is replaced and the other stays`() throws {
+    @Test func `The connection that errs is replaced, and the other stays`() throws {
         let world = try World.connected(streams: 4) { world in
             world.configuration.minimumConnections = 2
             world.configuration.maximumConnections = 2

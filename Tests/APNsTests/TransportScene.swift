@@ -112,14 +112,27 @@ class TransportScene {
         return bytes.bytes
     }
 
-    static func suspect(_ request: OutgoingRequest) -> OutgoingRequest {
-        var suspect = request
-        suspect.isSuspect = true
-        return suspect
+    /// Hands a command to the transport.
+    func handle(_ command: TransportCommand) { preconditionFailure("a scene without a transport") }
+
+    func request(_ number: UInt32) -> OutgoingRequest { preconditionFailure("a scene without a transport") }
+
+    func sendSuspects(_ numbers: some Sequence<UInt32>) {
+        let requests = numbers.map { number in
+            var suspect = request(number)
+            suspect.isSuspect = true
+            return suspect
+        }
+        handle(.send(requests))
     }
 
-    static func ids(_ numbers: some Sequence<UInt32>) -> [NotificationID] {
-        numbers.map { NotificationID(slot: NotificationSlot($0), generation: 3) }
+    func recall(_ numbers: some Sequence<UInt32>) {
+        handle(.recall(numbers.map { NotificationID(slot: NotificationSlot($0), generation: 3) }))
+    }
+
+    func close() {
+        handle(.close)
+        run("closed") { isClosed }
     }
 
     func request(_ number: UInt32, token: String, payload: String) -> OutgoingRequest {
@@ -140,8 +153,8 @@ class TransportScene {
         notes.contains { note in words.allSatisfy { "\(note)".contains($0) } }
     }
 
-    /// Dials that failed, as far as they were noted.
-    var failedDials: Int { notes.count { if case .connectFailed = $0 { true } else { false } } }
+    /// Notes of this case.
+    func notes(of kind: String) -> Int { notes.count { "\($0)".hasPrefix(kind) } }
 
     /// Lets a notification that came back be sent again.
     func forgetCompletion(_ number: UInt32) {

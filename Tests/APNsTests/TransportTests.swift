@@ -78,14 +78,6 @@ import Testing
         #expect(hasID || world.completions[0].apnsID == madeID)
     }
 
-    @Test func `With a certificate requests carry no token`() throws {
-        let world = try World()
-        try world.start(hasToken: false)
-        world.run("capacity") { world.capacity > 0 }
-        world.complete(0..<1)
-        #expect(world.server.peers[0].arrived[0].headers["authorization"] == nil)
-    }
-
     @Test func `Each answer becomes a completion with its status and reason`() throws {
         let answers: [(UInt16, String, ReasonCode)] = [
             (410, #"{"reason":"Unregistered","timestamp":1700000000123}"#, .unregistered),
@@ -117,7 +109,7 @@ import Testing
         #expect(world.uniqueID[5] == "unique" && completion[5]?.apnsID == NotificationUUID.none)
     }
 
-    @Test func `Settings are heeded down to one and back`() throws {
+    @Test func `SETTINGS are heeded, down to one stream and back`() throws {
         var open = 0
         var mostOpen = 0
         var answer: [(ServerPeer, Int32)] = []
@@ -156,7 +148,7 @@ import Testing
     }
 
     /// What waits comes back, what is on a connection is answered.
-    @Test func `No streams are no reach`() throws {
+    @Test func `A host that allows no streams is out of reach`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(0)] }
         var answer: [(ServerPeer, Int32)] = []
         world.server.onRequest = { answer.append(($0, $1.stream)) }
@@ -218,8 +210,7 @@ import Testing
     func `A stream that is reset is in doubt unless it was refused`(wire: Wire) throws {
         let world = try World.connected(over: wire) {
             $0.server.onRequest = { peer, request in
-                try? peer.session.reset(
-                    stream: request.stream, request.stream == 1 ? .refusedStream : .internalError)
+                try? peer.session.reset(stream: request.stream, request.stream == 1 ? .refusedStream : .internalError)
             }
         }
         world.complete(0..<2)
@@ -303,7 +294,7 @@ import Testing
         let other = try CertificateAuthority(commonName: "someone else")
         world.configuration.tls = try ClientContext(ClientOptions(trust: .pem(other.certificatePEM)))
         try world.start()
-        world.run("failed twice") { world.failedDials >= 2 }
+        world.run("failed twice") { world.notes(of: "connectFailed") >= 2 }
         guard case .connectFailed("127.0.0.1", let reason, 20...40) = world.notes[0] else {
             Issue.record("\(world.notes)")
             return
@@ -319,7 +310,7 @@ import Testing
         let world = try World()
         world.server.greeting = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
         try world.start()
-        world.run("failed") { world.failedDials > 0 }
+        world.run("failed") { world.notes(of: "connectFailed") > 0 }
         #expect(world.capacities.isEmpty)
     }
 
@@ -420,7 +411,7 @@ import Testing
         #expect(world.completions.allSatisfy { $0.status == 200 })
     }
 
-    @Test func `The peers window is counted`() throws {
+    @Test func `The peer's window is counted`() throws {
         let world = try World { $0.options.canStall = true }
         world.configuration.maximumConnections = 1
         try world.connect()
@@ -475,7 +466,7 @@ import Testing
         }
     }
 
-    @Test func `Where nothing lives silence is nobodys fault`() throws {
+    @Test func `Where no connection lives, silence counts against no notification`() throws {
         let world = try World()
         world.configuration.minimumConnections = 2
         world.configuration.keepalive.silentNs = 40_000_000

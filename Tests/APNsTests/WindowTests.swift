@@ -37,7 +37,7 @@ extension Window {
         return (window, tickets)
     }
 
-    @Test func `Response complete`() {
+    @Test func `A complete response answers its notification`() {
         var (window, tickets) = Self.window(2)
         #expect(window.responded(tickets[1]) == Self.closed(1, .answered))
         #expect(window.count == 1)
@@ -47,7 +47,7 @@ extension Window {
         #expect(window.nextDeadlineNs == nil)
     }
 
-    @Test func `Go away resends what is above and keeps the rest`() {
+    @Test func `A GOAWAY gives back what is above it and keeps the rest`() {
         var (window, tickets) = Self.window(4)
         var closed: [Window.Closed] = []
         window.goneAway(last: 3, into: &closed)
@@ -57,16 +57,6 @@ extension Window {
         #expect(window.ended(tickets[2], isRefused: true, status: 0) == nil)
         #expect(window.responded(tickets[0]) == Self.closed(0, .answered))
         #expect(window.responded(tickets[1]) == Self.closed(1, .answered))
-    }
-
-    @Test func `Two go aways the first with the largest ID`() {
-        var (window, _) = Self.window(3)
-        var closed: [Window.Closed] = []
-        window.goneAway(last: .max, into: &closed)
-        #expect(closed.isEmpty)
-        window.goneAway(last: 1, into: &closed)
-        #expect(closed == [1, 2].map { Self.closed($0, .notProcessed, isRefused: true) })
-        #expect(window.count == 1)
     }
 
     /// The kernel has the whole request only where it has 100 bytes.
@@ -84,8 +74,7 @@ extension Window {
         let closed = window.ended(tickets[0], isRefused: isRefused, status: status)
         #expect(closed == Self.closed(0, kind, isRefused: countsAsRefused))
         // Nothing of the end of a body that waits was ever out.
-        #expect(
-            window.ended(waiting, isRefused: false, status: 0) == Self.closed(1, .notProcessed, isRefused: true))
+        #expect(window.ended(waiting, isRefused: false, status: 0) == Self.closed(1, .notProcessed, isRefused: true))
     }
 
     @Test(arguments: [
@@ -105,7 +94,7 @@ extension Window {
         #expect(closed.last == Self.closed(9, .notProcessed))
     }
 
-    @Test func `No response in time counts from end stream`() {
+    @Test func `The time for a response counts from END_STREAM`() {
         var (window, tickets) = Self.window(3, kernelHas: 100)
         #expect(window.nextDeadlineNs == 20 + Self.timeoutNs)
         window.kernelTook(200, nowNs: 5_000)
@@ -113,22 +102,10 @@ extension Window {
         #expect(window.responded(tickets[0]) != nil)
         #expect(window.nextDeadlineNs == 5_000 + Self.timeoutNs)
         #expect(window.expire(nowNs: 4_999 + Self.timeoutNs) == nil)
-        #expect(
-            window.expire(nowNs: 5_000 + Self.timeoutNs) == .entry(stream: 3, Self.closed(1, .inDoubt)))
+        #expect(window.expire(nowNs: 5_000 + Self.timeoutNs) == .entry(stream: 3, Self.closed(1, .inDoubt)))
         #expect(window.expire(nowNs: .max - Self.timeoutNs) == nil)
         #expect(window.responded(tickets[1]) == nil)
         #expect(window.count == 1)
-    }
-
-    @Test func `A body that cannot be sent in time is not processed`() {
-        var window = Window(timeoutNs: Self.timeoutNs)
-        window.add(0, stream: 1, end: nil, nowNs: 10)
-        let quick = window.add(1, stream: 3, end: 100, nowNs: 10)
-        #expect(window.responded(quick) != nil)
-        #expect(window.nextDeadlineNs == 10 + Self.timeoutNs)
-        #expect(
-            window.expire(nowNs: 10 + Self.timeoutNs)
-                == .entry(stream: 1, Self.closed(0, .notProcessed, isRefused: true)))
     }
 
     /// Whose fault it is when no response comes: the connection's, if nobody was answered meanwhile.
@@ -166,18 +143,6 @@ extension Window {
         #expect(window.expire(nowNs: 50 + Self.timeoutNs) == .connection)
     }
 
-    /// The kernel takes some of them: the time of each begins when its own end was taken.
-    @Test func `Each is timed from its own end`() {
-        var (window, tickets) = Self.window(3, kernelHas: 100)
-        window.kernelTook(299, nowNs: 60)
-        #expect(window.responded(tickets[0]) != nil)
-        #expect(window.nextDeadlineNs == 60 + Self.timeoutNs)
-        #expect(window.responded(tickets[1]) != nil)
-        #expect(window.nextDeadlineNs == nil, "the third has not been sent")
-        window.kernelTook(300, nowNs: 80)
-        #expect(window.nextDeadlineNs == 80 + Self.timeoutNs)
-    }
-
     @Test func `The nearer of two deadlines is next`() {
         var window = Window(timeoutNs: Self.timeoutNs)
         let slow = window.add(0, stream: 1, end: nil, nowNs: 10)
@@ -198,30 +163,6 @@ extension Window {
         #expect(window.expire(nowNs: 30 + Self.timeoutNs) == .connection)
     }
 
-    /// The kernel's position never goes back, whatever is said of it.
-    @Test func `What the kernel had it keeps`() {
-        var (window, tickets) = Self.window(2, kernelHas: 200)
-        window.kernelTook(0, nowNs: 90)
-        #expect(window.ended(tickets[0], isRefused: false, status: 0) == Self.closed(0, .inDoubt))
-        var closed: [Window.Closed] = []
-        window.lost(written: 0, into: &closed)
-        #expect(closed.map(\.kind) == [.inDoubt])
-    }
-
-    /// Positions, times and stream ids at their ends.
-    @Test func `Boundaries do not trap`() {
-        var window = Window(timeoutNs: Self.timeoutNs)
-        let last = window.open(Self.id(0), token: .max, nowNs: 0, nowMs: .max)
-        window.handed(last, stream: .max, end: .max)
-        window.kernelTook(.max, nowNs: 0)
-        var closed: [Window.Closed] = []
-        window.goneAway(last: .max, into: &closed)
-        #expect(closed.isEmpty && window.nextDeadlineNs == 1 + Self.timeoutNs)
-        window.goneAway(last: .min, into: &closed)
-        #expect(closed.count == 1 && closed[0].isRefused && window.isEmpty)
-        #expect(window.responded(last) == nil && window.ended(.max, isRefused: false, status: 200) == nil)
-    }
-
     @Test func `A body that waited is timed from its end`() {
         var window = Window(timeoutNs: Self.timeoutNs)
         let slow = window.add(0, stream: 1, end: nil, nowNs: 10)
@@ -233,15 +174,5 @@ extension Window {
         window.kernelTook(200, nowNs: 900)
         #expect(window.expire(nowNs: 50 + Self.timeoutNs) == .entry(stream: 3, Self.closed(1, .inDoubt)))
         #expect(window.nextDeadlineNs == 900 + Self.timeoutNs)
-    }
-
-    @Test func `What was refused was never there`() {
-        var (window, _) = Self.window(1)
-        let ticket = window.open(Self.id(5), token: 1, nowNs: 10, nowMs: 0)
-        window.withdraw(ticket)
-        #expect(window.count == 1)
-        var closed: [Window.Closed] = []
-        window.lost(written: .max, into: &closed)
-        #expect(closed.map(\.id) == [Self.id(0)])
     }
 }

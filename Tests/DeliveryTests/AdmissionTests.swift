@@ -5,7 +5,7 @@ import Testing
 
 struct DeviceTableTests {
     @Test(arguments: 0..<20)
-    func `Against a dictionary, with many collisions`(_ seed: UInt64) {
+    func `The device table finds what a dictionary finds, with many collisions`(_ seed: UInt64) {
         var random = SplitMix64(seed: seed)
         var table = DeviceTable(capacity: 16)
         // Device -> head; devices share hashes, and hashes share places.
@@ -55,91 +55,48 @@ struct OpenLimitTests {
     }
 
     @Test func `A lower limit is kept with and without streams`() {
-        var settings = MachineSettings()
-        settings.maxOpen = 50
-        #expect(Rig(settings, capacity: 0).machine.budget.total == 50)
-        #expect(Rig(settings).machine.budget.total == 50)
+        for capacity in [0, 1_000] { #expect(Rig(capacity: capacity) { $0.maxOpen = 50 }.machine.budget.total == 50) }
     }
 }
 
 struct SharesTests {
-    @Test func `One topic may use everything`() {
-        var shares = FairShares(total: 100)
-        let group = shares.addGroup(weight: 3)
-        shares.addPartitions(2, to: group)
-        #expect(shares.room(for: group) == 100)
-        shares.take(99, for: group)
-        #expect(shares.room(for: group) == 1)
-        shares.giveBack(99, for: group)
-        #expect(shares.room(for: group) == 100)
+    /// Groups of these weights, each with a partition.
+    private static func shares(_ weights: Int...) -> FairShares {
+        var shares = FairShares(total: 1_000)
+        for weight in weights { shares.addPartitions(1, to: shares.addGroup(weight: weight)) }
+        return shares
     }
+
+    private static func rooms(_ shares: FairShares) -> [Int] { [shares.room(for: 0), shares.room(for: 1)] }
 
     @Test func `A flood of one topic leaves the other its reserve, by weight`() {
-        var shares = FairShares(total: 1_000)
-        let flood = shares.addGroup(weight: 1)
-        let urgent = shares.addGroup(weight: 4)
-        shares.addPartitions(1, to: flood)
-        shares.addPartitions(1, to: urgent)
-        #expect(shares.room(for: flood) == 100 + 500)
-        shares.take(600, for: flood)
-        #expect(shares.room(for: flood) == 0)
-        #expect(shares.room(for: urgent) == 400)
-        shares.take(400, for: urgent)
-        #expect(shares.room(for: urgent) == 0)
-        shares.giveBack(1, for: flood)
-        #expect(shares.room(for: flood) == 1)
-        #expect(shares.room(for: urgent) == 1)
+        var shares = Self.shares(1, 4)
+        #expect(shares.room(for: 0) == 100 + 500)
+        shares.take(600, for: 0)
+        #expect(Self.rooms(shares) == [0, 400])
+        shares.take(400, for: 1)
+        #expect(shares.room(for: 1) == 0)
+        shares.giveBack(1, for: 0)
+        #expect(Self.rooms(shares) == [1, 1])
     }
 
-    @Test func `The reserve of a topic that is not read goes to the others`() {
-        var shares = FairShares(total: 1_000)
-        let first = shares.addGroup(weight: 1)
-        let second = shares.addGroup(weight: 1)
-        shares.addPartitions(1, to: first)
-        #expect(shares.room(for: first) == 1_000)
-        shares.addPartitions(1, to: second)
-        #expect(shares.room(for: first) == 750)
-        shares.take(750, for: first)
-        shares.addPartitions(-1, to: second)
-        #expect(shares.room(for: first) == 250)
-        #expect(shares.room(for: second) == 250)
+    @Test func `One topic may use everything, and the reserve of one that is not read goes to the others`() {
+        var shares = Self.shares(1)
+        #expect(shares.room(for: 0) == 1_000)
+        shares.addPartitions(1, to: shares.addGroup(weight: 1))
+        #expect(shares.room(for: 0) == 750)
+        shares.take(750, for: 0)
+        shares.addPartitions(-1, to: 1)
+        #expect(Self.rooms(shares) == [250, 250])
     }
 
     @Test func `A topic that joins while another uses everything gets what becomes free, up to its reserve`() {
-        var shares = FairShares(total: 1_000)
-        let first = shares.addGroup(weight: 1)
-        let second = shares.addGroup(weight: 1)
-        shares.addPartitions(1, to: first)
-        shares.take(1_000, for: first)
-        shares.addPartitions(1, to: second)
-        #expect(shares.room(for: second) == 0)
-        shares.giveBack(100, for: first)
-        #expect(shares.room(for: first) == 0)
-        #expect(shares.room(for: second) == 100)
-    }
-
-    @Test(arguments: 0..<20)
-    func `It adds up, whatever happens`(_ seed: UInt64) {
-        var random = SplitMix64(seed: seed)
-        var shares = FairShares(total: 240)
-        for weight in [1, 3, 10] { _ = shares.addGroup(weight: weight) }
-        for group in 0..<3 { shares.addPartitions(1, to: group) }
-        var used = [0, 0, 0]
-        for _ in 0..<300 {
-            let group = Int.random(in: 0..<3, using: &random)
-            let room = shares.room(for: group)
-            #expect(used.reduce(0, +) + room <= 240, "seed \(seed)")
-            if room > 0, random.chance(60) {
-                let amount = Int.random(in: 1...room, using: &random)
-                shares.take(amount, for: group)
-                used[group] += amount
-            } else if used[group] > 0 {
-                let amount = Int.random(in: 1...used[group], using: &random)
-                shares.giveBack(amount, for: group)
-                used[group] -= amount
-            }
-            if random.chance(5) { shares.addPartitions(random.chance(50) ? 1 : 0, to: group) }
-        }
+        var shares = Self.shares(1)
+        shares.take(1_000, for: 0)
+        shares.addPartitions(1, to: shares.addGroup(weight: 1))
+        #expect(shares.room(for: 1) == 0)
+        shares.giveBack(100, for: 0)
+        #expect(Self.rooms(shares) == [0, 100])
     }
 }
 
@@ -156,11 +113,9 @@ struct RetryTierTests {
         #expect(tiers.tier(delayMs: delayMs, previousMs: previousMs) == tier)
     }
 
-    @Test func `With one tier everything goes there`() {
-        let tiers = RetryTiers([.init(delayMs: 1_000)])
-        #expect(tiers.tier(delayMs: 30_000, previousMs: 0) == 0)
-        #expect(tiers.tier(delayMs: 900_000, previousMs: 1_000) == 0)
-        #expect(tiers.shortest == 0)
+    @Test(arguments: [(30_000, 0), (900_000, 1_000)] as [(Int64, Int64)])
+    func `With one tier everything goes there`(delayMs: Int64, previousMs: Int64) {
+        #expect(RetryTiers([.init(delayMs: 1_000)]).tier(delayMs: delayMs, previousMs: previousMs) == 0)
     }
 }
 
@@ -184,15 +139,23 @@ struct AppDirectoryTests {
         }
     }
 
-    static func find(_ directory: inout AppDirectory, _ test: Case) -> String {
+    /// - Parameter group: of the request topic, whose default app is looked for first.
+    static func find(_ directory: inout AppDirectory, _ test: Case, group: Int? = nil) -> String {
         let name = Array(test.name.utf8)
         let topic = Array(test.topic.utf8)
         return name.withUnsafeBytes { name in
             topic.withUnsafeBytes { topic in
-                switch directory.find(
-                    name: name, environment: test.environment, topic: topic, pushType: test.pushType,
-                    isBroadcast: test.isBroadcast)
-                {
+                let byDefault = group.flatMap {
+                    directory.findDefault(
+                        of: $0, environment: test.environment, topic: topic, pushType: test.pushType,
+                        isBroadcast: test.isBroadcast)
+                }
+                let match =
+                    byDefault
+                    ?? directory.find(
+                        name: name, environment: test.environment, topic: topic, pushType: test.pushType,
+                        isBroadcast: test.isBroadcast)
+                switch match {
                 case .app(let app, let defaultTopic):
                     let added = String(decoding: defaultTopic, as: UTF8.self)
                     return "\(app.value)" + (added.isEmpty ? "" : " \(added)")
@@ -239,7 +202,7 @@ struct AppDirectoryTests {
             Case(topic: "com.example.shop", expected: "0", pushType: .voip),
             Case(topic: "com.example.shop.voip", expected: "0", pushType: .alert),
         ])
-    func `By bundle id, suffix, name and environment`(_ test: Case) {
+    func `A request finds its app by bundle id, suffix, name and environment`(_ test: Case) {
         var directory = AppDirectory(Self.routes)
         #expect(Self.find(&directory, test) == test.expected)
         // Again, now that it may be remembered, and after another one was.
@@ -283,23 +246,7 @@ struct AppDirectoryTests {
         #expect(Self.find(&directory, Case(expected: ""), group: 3) == "badTopic")
     }
 
-    static func find(_ directory: inout AppDirectory, _ test: Case, group: Int) -> String {
-        let topic = Array(test.topic.utf8)
-        return topic.withUnsafeBytes { topic in
-            let match = directory.findDefault(
-                of: group, environment: test.environment, topic: topic, pushType: test.pushType,
-                isBroadcast: test.isBroadcast)
-            switch match {
-            case .app(let app, let defaultTopic)?:
-                let added = String(decoding: defaultTopic, as: UTF8.self)
-                return "\(app.value)" + (added.isEmpty ? "" : " \(added)")
-            case .failure(let reason, _, _)?: return "\(reason)"
-            case nil: return find(&directory, test)
-            }
-        }
-    }
-
-    @Test func `One app with one bundle id is everybody's`() {
+    @Test func `The only app with one bundle id takes requests that name none`() {
         var directory = AppDirectory([Self.routes[0]])
         #expect(Self.find(&directory, Case(expected: "")) == "0 com.example.shop")
         #expect(Self.find(&directory, Case(environment: .development, expected: "")) == "badTopic")
@@ -331,8 +278,7 @@ struct AppDirectoryTests {
         // It is one of the app's topics, so that a retry record with it finds the app again.
         #expect(Self.find(&directory, Case(topic: "com.example.shop" + suffix, expected: "")) == "0")
         guard
-            case .app(_, let lent) = directory.find(
-                name: .nothing, environment: nil, topic: .nothing, pushType: type)
+            case .app(_, let lent) = directory.find(name: .nothing, environment: nil, topic: .nothing, pushType: type)
         else { return #expect(Bool(false), "no app") }
         let ends = AppRoute(name: "shop", environment: .production, bundleIDs: ["com.example.shop" + suffix])
         _ = directory.replace(by: [ends])

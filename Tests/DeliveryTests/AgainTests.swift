@@ -4,8 +4,10 @@ import Testing
 @testable import Delivery
 
 struct AgainTests {
-    static func ready(_ settings: MachineSettings = MachineSettings(), _ headers: [String: String] = [:]) -> Rig {
-        let (rig, partition) = Rig.ready(settings)
+    static func ready(
+        _ headers: [String: String] = [:], _ change: (inout MachineSettings) -> Void = { _ in }
+    ) -> Rig {
+        let (rig, partition) = Rig.ready(change)
         rig.receive(partition, 0, "a", headers: headers)
         #expect(rig.send() == ["a"])
         return rig
@@ -18,7 +20,7 @@ struct AgainTests {
         rig.giveBack("a")
         #expect(rig.send() == ["a"])
         rig.answer("a")
-        #expect(rig.settle().map(\.description) == ["a accepted  sends 1 doubt 0"])
+        #expect(rig.settled() == ["a accepted  sends 1 doubt 0"])
     }
 
     @Test func `A server that takes nothing is asked again once a second`() {
@@ -44,16 +46,14 @@ struct AgainTests {
             #expect(rig.sent.first?.isSuspect == (death == 3))
         }
         rig.answer("a")
-        #expect(rig.settle().map(\.description) == ["a accepted  sends 4 doubt 3"])
+        #expect(rig.settled() == ["a accepted  sends 4 doubt 3"])
     }
 
-    @Test func `in_doubt: abandon`() {
-        var settings = MachineSettings()
-        settings.inDoubt = .abandon
-        let rig = Self.ready(settings)
+    @Test func `in_doubt: abandon ends what is in doubt without another try`() {
+        let rig = Self.ready { $0.inDoubt = .abandon }
         rig.doubt("a")
         #expect(rig.send() == [])
-        #expect(rig.settle().map(\.description) == ["a abandoned  sends 1 doubt 1"])
+        #expect(rig.settled() == ["a abandoned  sends 1 doubt 1"])
     }
 
     @Test func `resend_max: to the 15m tier, as one attempt`() {
@@ -66,7 +66,7 @@ struct AgainTests {
         rig.doubt("a")
         #expect(rig.send() == [])
         let retry = rig.settle()
-        #expect(retry.map(\.description) == ["a retry(tier: 1) attempt 1  sends 6 doubt 6"])
+        #expect(retry.map(\.description) == ["a tier 1 attempt 1  sends 6 doubt 6"])
         #expect(retry.map(\.dueMs) == [rig.now.wallMs + 900_000])
         #expect(rig.isEmpty)
     }
@@ -103,27 +103,21 @@ struct AgainTests {
 
     @Test func `ExpiredProviderToken: resent while the token was older than ours, else our credential's fault`() {
         let rig = Self.ready()
-        rig.completion("a") {
-            Completion(id: $0, kind: .answered, status: 403, reason: .expiredProviderToken, carriedOlderToken: true)
-        }
+        rig.answer("a", 403, .expiredProviderToken, carriedOlderToken: true)
         #expect(rig.send() == ["a"])
         rig.answer("a", 403, .expiredProviderToken)
         #expect(rig.send() == [])
-        #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 1 ExpiredProviderToken sends 2 doubt 0"])
+        #expect(rig.settled() == ["a tier 0 attempt 1 ExpiredProviderToken sends 2 doubt 0"])
     }
 
     @Test(arguments: [true, false])
     func `TopicDisallowed: resent once where newer connections are there, else its topic waits`(isTwice: Bool) {
         let rig = Self.ready()
-        rig.completion("a") {
-            Completion(id: $0, kind: .answered, status: 400, reason: .topicDisallowed, carriedOlderToken: true)
-        }
+        rig.answer("a", 400, .topicDisallowed, carriedOlderToken: true)
         #expect(rig.send() == ["a"])
-        rig.completion("a") {
-            Completion(id: $0, kind: .answered, status: 400, reason: .topicDisallowed, carriedOlderToken: isTwice)
-        }
+        rig.answer("a", 400, .topicDisallowed, carriedOlderToken: isTwice)
         #expect(rig.send() == [])
-        #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 1 TopicDisallowed sends 2 doubt 0"])
+        #expect(rig.settled() == ["a tier 0 attempt 1 TopicDisallowed sends 2 doubt 0"])
         #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
         #expect(rig.isEmpty)
     }
@@ -132,7 +126,7 @@ struct AgainTests {
         let rig = Self.ready()
         rig.answer("a", 400, .topicDisallowed)
         #expect(rig.send() == [])
-        #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 1 TopicDisallowed sends 1 doubt 0"])
+        #expect(rig.settled() == ["a tier 0 attempt 1 TopicDisallowed sends 1 doubt 0"])
     }
 
     @Test func `A reason that nobody knows keeps its text`() {
@@ -140,20 +134,20 @@ struct AgainTests {
         rig.completion(
             "a", { Completion(id: $0, kind: .answered, status: 400, reason: .other, reasonText: 0) },
             texts: ["NextYear"])
-        #expect(rig.settle().map(\.description) == ["a rejected NextYear sends 1 doubt 0"])
+        #expect(rig.settled() == ["a rejected NextYear sends 1 doubt 0"])
     }
 
     @Test func `Expiration 0 never goes to a tier: not processed is resent for 30 s, all else expires`() {
         let now = ["apns-expiration": "0"]
-        let retried = Self.ready(MachineSettings(), now)
+        let retried = Self.ready(now)
         retried.answer("a", 503, .shutdown)
         #expect(retried.settle().map(\.outcome) == [.expired])
 
-        let doubted = Self.ready(MachineSettings(), now)
+        let doubted = Self.ready(now)
         doubted.doubt("a")
-        #expect(doubted.settle().map(\.description) == ["a expired  sends 1 doubt 1"])
+        #expect(doubted.settled() == ["a expired  sends 1 doubt 1"])
 
-        let returned = Self.ready(MachineSettings(), now)
+        let returned = Self.ready(now)
         returned.wait(ms: 29_000)
         returned.giveBack("a")
         #expect(returned.send() == ["a"])
@@ -166,28 +160,11 @@ struct AgainTests {
 
     // MARK: Read back from a tier
 
-    static func retryHeaders(attempt: Int, dueMs: Int64, firstMs: Int64, sends: Int = 2, inDoubt: Int = 1)
-        -> [String: String]
-    {
-        [
-            "push-device-token": Rig.token("a"), "push-app": "shop", "push-environment": "production",
-            "apns-topic": "com.example.shop", "apns-push-type": "alert",
-            "apns-id": "00000000-0000-8000-8000-000000000001", "push-retry-request": "requests/4/1234/7",
-            "push-retry-attempt": "\(attempt)", "push-retry-due-ms": "\(dueMs)", "push-retry-first-ms": "\(firstMs)",
-            "push-retry-reason": "Shutdown", "push-retry-sends": "\(sends)", "push-retry-in-doubt": "\(inDoubt)",
-        ]
-    }
-
     @Test func `A retry record is not taken before it is due, and its result names the original request`() throws {
-        let rig = Rig()
-        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let (rig, partition) = Rig.readyTier()
         let firstMs = rig.now.wallMs - 60_000
-        let headers = Self.retryHeaders(attempt: 1, dueMs: rig.now.wallMs + 10_000, firstMs: firstMs)
-        guard case .notDue(let untilMs) = rig.receive(partition, 0, "a", headers: headers) else {
-            Issue.record("it is not due")
-            return
-        }
-        #expect(untilMs == rig.now.wallMs + 10_000)
+        let headers = rig.retryHeaders(dueMs: rig.now.wallMs + 10_000, firstMs: firstMs)
+        #expect("\(rig.receive(partition, 0, "a", headers: headers))" == "notDue(untilMs: \(rig.now.wallMs + 10_000))")
         let writtenMs = rig.now.wallMs
         rig.wait(ms: 10_000)
         rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs)
@@ -200,47 +177,22 @@ struct AgainTests {
         #expect(written.map(\.request) == ["requests/4/1234/7"])
     }
 
-    @Test func `Due is the smaller of the header and the timestamp plus the tier's delay`() {
-        let rig = Rig()
-        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
-        let headers = Self.retryHeaders(attempt: 1, dueMs: rig.now.wallMs + 9_000_000, firstMs: rig.now.wallMs)
-        guard case .notDue(let untilMs) = rig.receive(partition, 0, "a", headers: headers) else {
-            Issue.record("it is not due")
-            return
-        }
-        #expect(untilMs == rig.now.wallMs + 30_000)
-    }
-
     @Test(arguments: [1, 4, 5])
     func `The next tier each time, and abandoned when the attempts are used up`(_ attempt: Int) {
-        let rig = Rig()
-        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
-        let headers = Self.retryHeaders(attempt: attempt, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs)
-        rig.receive(partition, 0, "a", headers: headers)
+        let (rig, partition) = Rig.readyTier()
+        rig.receive(partition, 0, "a", headers: rig.retryHeaders(attempt: attempt))
         rig.send()
         rig.answer("a", 429, .tooManyRequests)
-        let written = rig.settle()
-        if attempt < 5 {
-            #expect(
-                written.map(\.description) == [
-                    "a retry(tier: 1) attempt \(attempt + 1) TooManyRequests sends 3 doubt 1"
-                ])
-        } else {
-            #expect(written.map(\.description) == ["a abandoned TooManyRequests sends 3 doubt 1"])
-        }
+        let end = attempt < 5 ? "tier 1 attempt \(attempt + 1)" : "abandoned"
+        #expect(rig.settled() == ["a \(end) TooManyRequests sends 3 doubt 1"])
     }
 
     @Test func `A tier taken out of the configuration: read with its own delay, and the next tier is a longer one`() {
         for (delayMs, tier) in [(60_000, 1), (30_000, 1), (1_800_000, 2), (4_000_000, 2)] as [(Int64, Int)] {
-            let rig = Rig()
-            let partition = rig.assignReady(0, topic: "retry.old", role: .retry(delayMs: delayMs))
-            let dueMs = rig.now.wallMs + 10_000_000
-            let headers = Self.retryHeaders(attempt: 1, dueMs: dueMs, firstMs: rig.now.wallMs)
-            guard case .notDue(let untilMs) = rig.receive(partition, 0, "a", headers: headers) else {
-                Issue.record("it is not due")
-                return
-            }
-            #expect(untilMs == rig.now.wallMs + delayMs)
+            let (rig, partition) = Rig.readyTier(delayMs)
+            let headers = rig.retryHeaders(dueMs: rig.now.wallMs + 10_000_000)
+            let receipt = rig.receive(partition, 0, "a", headers: headers)
+            #expect("\(receipt)" == "notDue(untilMs: \(rig.now.wallMs + delayMs))")
             let writtenMs = rig.now.wallMs
             rig.wait(ms: delayMs)
             rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs)
@@ -252,18 +204,14 @@ struct AgainTests {
 
     @Test func `What is held of a retry record goes to the shortest tier and keeps its attempts`() {
         let rig = Rig(apps: [ReloadTests.changed(Rig.app) { $0.isPaused = true }])
-        let partition = rig.assignReady(0, topic: "retry.2h", role: .retry(delayMs: 7_200_000))
-        let headers = Self.retryHeaders(attempt: 4, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs)
-        rig.receive(partition, 0, "a", headers: headers)
-        #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 4 held sends 2 doubt 1"])
+        let partition = rig.assignTier(7_200_000)
+        rig.receive(partition, 0, "a", headers: rig.retryHeaders(attempt: 4))
+        #expect(rig.settled() == ["a tier 0 attempt 4 held sends 2 doubt 1"])
     }
 
     @Test func `max_age counts from the original request`() {
-        let rig = Rig()
-        let partition = rig.assignReady(0, topic: "retry.2h", role: .retry(delayMs: 7_200_000))
-        let firstMs = rig.now.wallMs - 24 * 3_600_000 - 1
-        rig.receive(
-            partition, 0, "a", headers: Self.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: firstMs))
+        let (rig, partition) = Rig.readyTier(7_200_000)
+        rig.receive(partition, 0, "a", headers: rig.retryHeaders(firstMs: rig.now.wallMs - 24 * 3_600_000 - 1))
         #expect(rig.send() == [])
         #expect(rig.settle().map(\.outcome) == [.expired])
     }
@@ -280,39 +228,26 @@ struct AgainTests {
             #expect(rig.sent.first?.isSuspect == false)
         }
         rig.answer("a")
-        #expect(rig.settle().map(\.description) == ["a accepted  sends 101 doubt 100"])
+        #expect(rig.settled() == ["a accepted  sends 101 doubt 100"])
     }
 
     /// With `message.timestamp.type=LogAppendTime` the timestamp is by the broker's clock, the header by the worker's.
     @Test(arguments: [-45_000, 45_000])
     func `The tier's delay is kept whatever the broker's clock says`(offMs: Int64) {
-        let rig = Rig()
-        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
-        let headers = Self.retryHeaders(
-            attempt: 1, dueMs: rig.now.wallMs + 30_000, firstMs: rig.now.wallMs - 1_000)
+        let (rig, partition) = Rig.readyTier()
+        let headers = rig.retryHeaders(dueMs: rig.now.wallMs + 30_000, firstMs: rig.now.wallMs - 1_000)
         let writtenMs = rig.now.wallMs + offMs
-        guard case .notDue(let untilMs) = rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs)
-        else {
-            Issue.record("it is not due")
-            return
-        }
-        #expect(untilMs == rig.now.wallMs + 30_000)
+        let receipt = rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs)
+        #expect("\(receipt)" == "notDue(untilMs: \(rig.now.wallMs + 30_000))")
         rig.wait(ms: 30_000)
-        guard case .taken = rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs) else {
-            Issue.record("it is due")
-            return
-        }
+        #expect("\(rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs))" == "taken")
     }
 
     @Test func `A record from a time still to come, further than its tier is long: nobody waits for that time`() {
-        let rig = Rig()
-        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let (rig, partition) = Rig.readyTier()
         let laterMs = rig.now.wallMs + 3 * 3_600_000
-        let headers = Self.retryHeaders(attempt: 1, dueMs: laterMs + 30_000, firstMs: laterMs - 1_000)
-        guard case .taken = rig.receive(partition, 0, "a", headers: headers, timestampMs: laterMs) else {
-            Issue.record("it is due")
-            return
-        }
+        let headers = rig.retryHeaders(dueMs: laterMs + 30_000, firstMs: laterMs - 1_000)
+        #expect("\(rig.receive(partition, 0, "a", headers: headers, timestampMs: laterMs))" == "taken")
         guard case .notDue = rig.receive(partition, 1, "b", headers: headers, timestampMs: rig.now.wallMs + 30_000)
         else {
             Issue.record("it is not due")

@@ -7,7 +7,7 @@ struct CommitGroupTests {
     static func both() -> (Rig, requests: PartitionID, retries: PartitionID) {
         let rig = Rig()
         let requests = rig.assignReady()
-        let retries = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let retries = rig.assignTier()
         rig.wait(ms: 50)
         return (rig, requests, retries)
     }
@@ -21,7 +21,7 @@ struct CommitGroupTests {
 
     @Test func `A slow reply to the one does not delay the other`() {
         let (rig, requests, retries) = Self.both()
-        let headers = AgainTests.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs)
+        let headers = rig.retryHeaders()
         rig.receive(retries, 0, "a", headers: headers)
         rig.send()
         rig.finish("a")
@@ -50,17 +50,5 @@ struct CommitGroupTests {
         #expect(rig.takeCommit(of: .requests) == [])
         rig.wait(ms: 1)
         #expect(rig.takeCommit(of: .requests).count == 1)
-    }
-
-    @Test func `A refusal pauses the group that was refused`() {
-        let (rig, requests, retries) = Self.both()
-        rig.machine.revoke([retries])
-        Self.settleOne(rig, requests, 0, "a")
-        #expect(rig.takeCommit(of: .retries).count == 1)
-        rig.finishCommit([.refused], of: .retries)
-        #expect(rig.takeCommit(of: .retries) == [])
-        #expect(rig.takeCommit(of: .requests).map(\.offset) == [1])
-        rig.wait(ms: 100)
-        #expect(rig.takeCommit(of: .retries).count == 1)
     }
 }

@@ -45,7 +45,7 @@ struct CommitMapTests {
                     .init(offset: 1_003, indexes: [9_999..<10_000]),
                 ]),
         ])
-    func `What is written is read`(_ map: CommitMap) throws {
+    func `A map that is written is read the same`(_ map: CommitMap) throws {
         let (text, dropped) = Self.text(base: 1_000, map)
         #expect(dropped == 0)
         #expect(text.allSatisfy { $0 > 0x20 && $0 < 0x7F })
@@ -162,12 +162,12 @@ struct CommitMapTests {
     @Test(arguments: [
         "", "x", "NO_METADATA", "{\"a\":1}", "AAAA", "AQAAAA", "bm90IG91cnM=", "\0\0\0\0", "AQAAAAAAAAAA",
     ])
-    func `Somebody else's metadata`(_ text: String) {
+    func `Somebody else's metadata is not believed`(_ text: String) {
         #expect(Self.read(Array(text.utf8), base: 0) == nil)
     }
 
     @Test(arguments: 0..<100)
-    func `Random maps`(_ seed: UInt64) {
+    func `Random maps are read as they were written`(_ seed: UInt64) {
         var random = SplitMix64(seed: seed)
         let base = Int64.random(in: 0...1 << 47, using: &random)
         let openness = Int.random(in: 1...99, using: &random)

@@ -7,40 +7,30 @@ import Testing
 struct FloodTests {
     struct Case: CustomTestStringConvertible {
         var tiersMs: [Int64]
-        var answerMs: Int64
-        /// Retry records for each notification.
-        var most: Int
-        var testDescription: String { "tiers \(tiersMs), an answer in \(answerMs) ms" }
+        var count = 10_000
+        var testDescription: String { "\(count), tiers \(tiersMs)" }
     }
 
     @Test(
         arguments: [
-            Case(tiersMs: [30_000, 900_000, 7_200_000], answerMs: 20, most: 10),
-            Case(tiersMs: [1_000, 10_000, 60_000], answerMs: 20, most: 10),
+            Case(tiersMs: [30_000, 900_000, 7_200_000]), Case(tiersMs: [1_000, 10_000, 60_000]),
+            Case(tiersMs: [30_000], count: 2_000),
         ])
-    func `10,000 for one device pass few tiers each`(_ test: Case) {
-        let count = 10_000
-        let flood = Flood(tiersMs: test.tiersMs, answerMs: test.answerMs)
-        flood.rig.receive(flood.requests, 0, envelope: Array(repeating: "a", count: count))
-        flood.run()
-        #expect(flood.accepted == count)
-        #expect(flood.written <= test.most * count, "\(Double(flood.written) / Double(count)) for each")
-    }
-
-    @Test func `With one tier, as many as a device queue takes pass each time it comes round`() {
-        let count = 2_000
-        let flood = Flood(tiersMs: [30_000], answerMs: 20)
-        flood.rig.receive(flood.requests, 0, envelope: Array(repeating: "a", count: count))
-        flood.run()
-        #expect(flood.accepted == count)
-        #expect(flood.written <= count * count / 200)
+    func `Thousands for one device pass ten tiers each at most`(_ test: Case) {
+        let world = TieredWorld(test.tiersMs) { $0.maxAgeMs = 0 }
+        world.answerMs = 20
+        world.request(Array(repeating: "a", count: test.count), inMs: 0)
+        world.run()
+        expect(world.rig.machine.counters.apps[0].outcomes[Outcome.accepted.index], is: test.count)
+        let written = world.written["a"] ?? 0
+        #expect(written <= 10 * test.count, "\(Double(written) / Double(test.count)) for each")
     }
 
     @Test func `A device queue that was empty turns away anew, the one that goes on counts on`() {
-        var settings = MachineSettings()
-        settings.deviceQueueLimit = 2
-        settings.tiers = [.init(delayMs: 1_000), .init(delayMs: 6_000), .init(delayMs: 9_000)]
-        let (rig, partition) = Rig.ready(settings)
+        let (rig, partition) = Rig.ready {
+            $0.deviceQueueLimit = 2
+            $0.tiers = [1_000, 6_000, 9_000].map { .init(delayMs: $0) }
+        }
         var offset: Int64 = 0
         func tiers(_ count: Int) -> [Int] {
             for _ in 0..<count {
@@ -62,10 +52,10 @@ struct FloodTests {
     }
 
     @Test func `What exceeds an app's share by far goes to longer tiers, and anew when a round is over`() {
-        var settings = MachineSettings()
-        settings.maxOpen = 8
-        settings.tiers = [.init(delayMs: 1_000), .init(delayMs: 6_000), .init(delayMs: 9_000)]
-        let (rig, partition) = Rig.ready(settings, apps: [Rig.app, Rig.news], capacity: 0)
+        let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0) {
+            $0.maxOpen = 8
+            $0.tiers = [1_000, 6_000, 9_000].map { .init(delayMs: $0) }
+        }
         let shop = #", "headers": {"apns-topic": "com.example.shop"}"#
         func tiers(_ count: Int, afterMs: Int64) -> [Int: Int] {
             rig.receive(partition, offset, envelope: (0..<count).map { "a\($0)" }, more: shop)
@@ -84,84 +74,5 @@ struct FloodTests {
         #expect(tiers(4 + 20, afterMs: 5_000) == [0: 4, 1: 4, 2: 12])
         rig.wait(ms: 1_000)
         #expect(tiers(6, afterMs: 0) == [0: 4, 1: 2])
-    }
-}
-
-/// A worker, its tiers and APNs in virtual time.
-private final class Flood {
-    let rig: Rig
-    let requests: PartitionID
-    private(set) var accepted = 0
-    private(set) var written = 0
-    private let answerMs: Int64
-    private let partitions: [PartitionID]
-    private var offsets: [Int64]
-    /// By tier, oldest first: when it is due.
-    private var waiting: [[Int64]]
-    private var next: [Int]
-
-    init(tiersMs: [Int64], answerMs: Int64) {
-        var settings = MachineSettings()
-        settings.tiers = tiersMs.map { .init(delayMs: $0) }
-        settings.maxAgeMs = 0
-        rig = Rig(settings, capacity: 10_000)
-        self.answerMs = answerMs
-        requests = rig.assign(0)
-        partitions = tiersMs.map { [rig] in rig.assign(0, topic: "retry.\($0)", role: .retry(delayMs: $0)) }
-        offsets = tiersMs.map { _ in 0 }
-        waiting = tiersMs.map { _ in [] }
-        next = tiersMs.map { _ in 0 }
-        rig.commit()
-    }
-
-    /// Until nothing is left.
-    func run() {
-        var turn = 0
-        while true {
-            read()
-            rig.send()
-            turn += 1
-            if turn % 10 == 0 || rig.sent.isEmpty { rig.commit() }
-            collect()
-            if rig.sent.isEmpty { rig.send() }
-            guard rig.machine.gauges.openNotifications == 0 else {
-                rig.wait(ms: answerMs)
-                for device in rig.sent.map(Rig.device) { rig.answer(device) }
-                continue
-            }
-            let due = waiting.indices.compactMap { next[$0] < waiting[$0].count ? waiting[$0][next[$0]] : nil }
-            guard let earliest = due.min() else { return }
-            rig.wait(ms: max(0, earliest - rig.now.wallMs))
-        }
-    }
-
-    private func read() {
-        for tier in waiting.indices {
-            while next[tier] < waiting[tier].count, waiting[tier][next[tier]] <= rig.now.wallMs,
-                rig.machine.room(for: partitions[tier]) > 0
-            {
-                let dueMs = waiting[tier][next[tier]]
-                rig.receive(
-                    partitions[tier], offsets[tier], "a",
-                    headers: AgainTests.retryHeaders(attempt: 0, dueMs: dueMs, firstMs: rig.now.wallMs),
-                    timestampMs: dueMs - rig.machine.settings.tiers[tier].delayMs)
-                offsets[tier] += 1
-                next[tier] += 1
-            }
-        }
-    }
-
-    private func collect() {
-        for written in rig.settle() {
-            switch written.kind {
-            case .retry(let tier):
-                self.written += 1
-                waiting[tier].append(written.dueMs)
-            case .result:
-                if written.outcome == .accepted { accepted += 1 }
-            case .unregistered:
-                break
-            }
-        }
     }
 }

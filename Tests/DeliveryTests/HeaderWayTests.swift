@@ -75,7 +75,7 @@ struct HeaderWayTests {
         }
     }
 
-    @Test func `All of them together`() throws {
+    @Test func `All headers together are sent and retried as they came`() throws {
         let headers = try Self.rows.map { row in
             (row.name, try #require(row.values.last { $0.refusal == nil }).bytes)
         }
@@ -97,7 +97,7 @@ struct HeaderWayTests {
         if !headers.contains(where: { $0.0 == "apns-topic" }) {
             given.append(("apns-topic", Array("com.example.shop".utf8)))
         }
-        rig.receive(partition, 0, "a", bytes: given)
+        rig.receive(partition, 0, key: Rig.token("a"), value: #"{"aps":{}}"#, headers: given)
         rig.send()
         guard let request = rig.sent.first else {
             guard let production = rig.machine.nextProduction(for: .results) else { return "there is no result" }
@@ -150,31 +150,6 @@ struct HeaderWayTests {
 }
 
 extension Rig {
-    /// Takes a record with headers of any bytes, which are overwritten as soon as the call is over.
-    fileprivate func receive(
-        _ partition: PartitionID, _ offset: Int64, _ device: String, bytes headers: [(String, [UInt8])]
-    ) {
-        var pieces = [Array(Self.token(device).utf8), Array(#"{"aps":{}}"#.utf8)]
-        for (name, value) in headers { pieces += [Array(name.utf8), value] }
-        let lent = pieces.map { piece in
-            let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: piece.count, alignment: 1)
-            bytes.copyBytes(from: piece)
-            return bytes
-        }
-        let ranges = lent.map { UnsafeRawBufferPointer($0) }
-        let fields = headers.indices.map { RecordHeader(name: ranges[2 + 2 * $0], value: ranges[3 + 2 * $0]) }
-        let receipt = fields.withUnsafeBufferPointer {
-            machine.receive(
-                partition, offset: offset, timestampMs: now.wallMs, key: ranges[0], value: ranges[1], headers: $0,
-                now: now)
-        }
-        #expect({ if case .taken = receipt { true } else { false } }())
-        for bytes in lent {
-            for index in bytes.indices { bytes[index] = 0xAA }
-            bytes.deallocate()
-        }
-    }
-
     /// The first retry record that waits to be produced, and its tier.
     fileprivate var retry: (Int, Production)? {
         for tier in machine.settings.tiers.indices {

@@ -4,7 +4,7 @@ import Testing
 @testable import Delivery
 
 struct HoldingTests {
-    @Test func `It begins anew after a pause, or when it was ended; it is told once in a while`() {
+    @Test func `A deferral begins anew after a pause or its end, and is told once in a while`() {
         var holding = DeferredCounts()
         func note(_ now: Int64, _ pause: Int64?) -> String {
             let noted = holding.note(now, pauseNs: pause, eventPauseNs: 10, roundNs: 10)
@@ -21,19 +21,17 @@ struct HoldingTests {
 }
 
 struct MachineHoldingTests {
-    static let shop = ["apns-topic": "com.example.shop"]
-    static let news = ["apns-topic": "com.example.news"]
 
     @Test
     func `What exceeds a share goes to the shortest tier, after five minutes without a pause to 15m, for that cause`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0) { $0.maxOpen = 2 }
-        rig.receive(partition, 0, "a", headers: Self.shop)
+        rig.receive(partition, 0, "a", headers: Rig.toShop)
         var offset: Int64 = 1
         func tiers(_ count: Int) -> Set<Int> {
             var tiers: Set<Int> = []
             for _ in 0..<count {
                 rig.wait(ms: 30_000)
-                rig.receive(partition, offset, "a", headers: Self.shop)
+                rig.receive(partition, offset, "a", headers: Rig.toShop)
                 offset += 1
                 for written in rig.settle() {
                     if case .retry(let tier) = written.kind { tiers.insert(tier) }
@@ -47,7 +45,7 @@ struct MachineHoldingTests {
         #expect(tiers(1) == [0])
     }
 
-    @Test func `Without a tier of 15 minutes: the longest`() {
+    @Test func `Where no tier is of 15 minutes, what is held for long goes to the longest`() {
         for (delays, long) in [([1_000], 0), ([1_000, 60_000], 1), ([1_000, 900_000, 7_200_000], 1)] as [([Int64], Int)]
         {
             #expect(RetryTiers(delays.map { .init(delayMs: $0) }).long == long)
@@ -62,11 +60,11 @@ struct MachineHoldingTests {
         let payload = #"{"aps":{"alert":"\#(String(repeating: "x", count: 3_500))"}}"#
         var offset: Int64 = 0
         while rig.machine.room(for: slow) > 0, offset < 20 {
-            rig.receive(slow, offset, "s\(offset)", headers: Self.shop, payload: payload)
+            rig.receive(slow, offset, "s\(offset)", headers: Rig.toShop, payload: payload)
             offset += 1
         }
         expect(rig.machine.gauges.openBytes <= 20 * 1_024, is: true)
-        rig.receive(other, 0, "n", headers: Self.news)
+        rig.receive(other, 0, "n", headers: Rig.toNews)
         #expect(rig.send() == ["n"])
         // It waits for five seconds, then it is held.
         #expect(rig.settle() == [])
@@ -78,7 +76,7 @@ struct MachineHoldingTests {
 
     @Test func `An app whose tries come back again and again does not make others wait for longer`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news]) { $0.maxOpen = 4 }
-        for offset in 0..<3 { rig.receive(partition, Int64(offset), "s\(offset)", headers: Self.shop) }
+        rig.receive(partition, (0..<3).map { "s\($0)" }, headers: Rig.toShop)
         rig.send()
         for _ in 0..<4 {
             for device in rig.sent.map(Rig.device) { rig.giveBack(device) }
@@ -90,13 +88,13 @@ struct MachineHoldingTests {
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         rig.wait(ms: 1_000)
         rig.send()
-        #expect(rig.settle().map(\.description) == ["s2 retry(tier: 0) attempt 0 held sends 0 doubt 0"])
+        #expect(rig.settled() == ["s2 tier 0 attempt 0 held sends 0 doubt 0"])
     }
 
     @Test
     func `An app whose notifications are all in flight, unanswered, makes others wait for five seconds, no longer`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news]) { $0.maxOpen = 8 }
-        for offset in 0..<5 { rig.receive(partition, Int64(offset), "s\(offset)", headers: Self.shop) }
+        rig.receive(partition, (0..<5).map { "s\($0)" }, headers: Rig.toShop)
         #expect(rig.send() == ["s0", "s1", "s2", "s3"])
         rig.commit()
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 5_000_000_000)
@@ -104,20 +102,20 @@ struct MachineHoldingTests {
         // One goes on: it is another wait from then on.
         rig.finish("s0")
         #expect(rig.send() == ["s4"])
-        rig.receive(partition, 5, "s5", headers: Self.shop)
+        rig.receive(partition, 5, "s5", headers: Rig.toShop)
         rig.wait(ms: 4_999)
         rig.send()
         #expect(rig.settle() == [])
         rig.wait(ms: 1)
         rig.send()
-        #expect(rig.settle().map(\.description) == ["s5 retry(tier: 0) attempt 0 held sends 0 doubt 0"])
-        rig.receive(partition, 6, "n", headers: Self.news)
+        #expect(rig.settled() == ["s5 tier 0 attempt 0 held sends 0 doubt 0"])
+        rig.receive(partition, 6, "n", headers: Rig.toNews)
         #expect(rig.send() == ["n"])
     }
 
     @Test func `An app that is full and does not send wakes nobody when something else is waited for`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0) { $0.maxOpen = 8 }
-        for offset in 0..<4 { rig.receive(partition, Int64(offset), "s\(offset)", headers: Self.shop) }
+        rig.receive(partition, (0..<4).map { "s\($0)" }, headers: Rig.toShop)
         rig.wait(ms: 6_000)
         rig.receive(
             partition, 4, envelope: (0..<9).map { "n\($0)" },
@@ -134,7 +132,7 @@ struct MachineHoldingTests {
 
     @Test func `With one app there is nobody to protect: it waits, however long`() {
         let (rig, partition) = Rig.ready(capacity: 0) { $0.maxOpen = 4 }
-        for offset in 0..<4 { rig.receive(partition, Int64(offset), "s\(offset)") }
+        rig.receive(partition, (0..<4).map { "s\($0)" })
         expect(rig.machine.room(for: partition), is: 0)
         rig.wait(ms: 3_600_000)
         #expect(rig.settle() == [])
@@ -148,19 +146,17 @@ struct WeightTests {
         let rig = Rig(capacity: 0) { $0.maxOpen = 120 }
         let campaign = rig.assignReady(0, topic: "campaign")
         let urgent = rig.assignReady(0, topic: "urgent", role: .requests(weight: 10))
-        let short = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
-        let long = rig.assignReady(0, topic: "retry.15m", role: .retry(delayMs: 900_000))
+        let short = rig.assignTier()
+        let long = rig.assignTier(900_000)
         expect(rig.machine.room(for: campaign), is: 60 + 5)
         expect(rig.machine.room(for: urgent), is: 60 + 50)
         expect(rig.machine.room(for: short), is: 60 + 5)
-        for offset in 0..<65 { rig.receive(campaign, Int64(offset), "c\(offset)") }
+        rig.receive(campaign, (0..<65).map { "c\($0)" })
         expect(rig.machine.room(for: campaign), is: 0)
         expect(rig.machine.room(for: urgent), is: 50)
         expect(rig.machine.room(for: short), is: 5)
         for offset in 0..<5 {
-            rig.receive(
-                short, Int64(offset), "r",
-                headers: AgainTests.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs))
+            rig.receive(short, Int64(offset), "r", headers: rig.retryHeaders())
         }
         expect(rig.machine.room(for: long), is: 0)
         expect(rig.machine.room(for: urgent), is: 50)

@@ -7,12 +7,9 @@ import Testing
 struct ImpossibleCommitTests {
     /// Its first commit is refused for good; `other`'s is taken.
     static func denied(
-        maxOpen: Int = 20_000, deviceQueueLimit: Int = 100
+        _ change: (inout MachineSettings) -> Void = { _ in }
     ) -> (rig: Rig, denied: PartitionID, other: PartitionID) {
-        var settings = MachineSettings()
-        settings.maxOpen = maxOpen
-        settings.deviceQueueLimit = deviceQueueLimit
-        let rig = Rig(settings)
+        let rig = Rig(change)
         let denied = rig.assign(0)
         #expect(rig.takeCommit(of: .requests).count == 1)
         rig.finishCommit([.impossible])
@@ -22,7 +19,7 @@ struct ImpossibleCommitTests {
     }
 
     @Test func `It leaves half of the room to the others`() {
-        let (rig, denied, other) = Self.denied(maxOpen: 100)
+        let (rig, denied, other) = Self.denied { $0.maxOpen = 100 }
         var offset: Int64 = 0
         while rig.machine.room(for: denied) > 0 {
             rig.receive(denied, offset, "d\(offset)")
@@ -34,7 +31,7 @@ struct ImpossibleCommitTests {
     }
 
     @Test func `A fan-out of it is admitted as far as it leaves half of the room to the others`() {
-        let (rig, denied, other) = Self.denied(maxOpen: 100)
+        let (rig, denied, other) = Self.denied { $0.maxOpen = 100 }
         rig.receive(denied, 0, envelope: (0..<200).map { "d\($0)" })
         #expect(rig.send() == [])
         #expect(rig.machine.gauges.openNotifications == 25)
@@ -43,10 +40,10 @@ struct ImpossibleCommitTests {
 
     /// The commit of `denied` is taken, and no other; `other`'s are.
     static func deniedLater(_ apps: [AppRoute] = [Rig.app]) -> (rig: Rig, denied: PartitionID, other: PartitionID) {
-        var settings = MachineSettings()
-        settings.maxOpen = 200
-        settings.reachMargin = 10
-        let rig = Rig(settings, apps: apps)
+        let rig = Rig(apps: apps) {
+            $0.maxOpen = 200
+            $0.reachMargin = 10
+        }
         let denied = rig.assignReady(0)
         return (rig, denied, rig.assignReady(1))
     }
@@ -70,7 +67,7 @@ struct ImpossibleCommitTests {
         // Ten lie below the reach, fifty are a quarter of the room, one waits to be admitted.
         #expect(offset == 61)
         #expect(rig.machine.gauges.openNotifications == 60)
-        for device in rig.send() { rig.answer(device) }
+        rig.sendAndAnswer()
         rig.settle()
         Self.refuse(rig, denied)
         #expect(rig.send() == [])
@@ -80,7 +77,7 @@ struct ImpossibleCommitTests {
         // It is taken in the end.
         rig.commit(afterMs: 10_000)
         for _ in 0..<50 {
-            for device in rig.send() { rig.answer(device) }
+            rig.sendAndAnswer()
             rig.settle()
             rig.commit(afterMs: 50)
         }
@@ -107,7 +104,7 @@ struct ImpossibleCommitTests {
         rig.send()
         fill()
         #expect(offset == 90)
-        rig.receive(partition, offset, "x", headers: ["apns-topic": "com.example.shop"])
+        rig.receive(partition, offset, "x", headers: Rig.toShop)
         let sent = rig.send()
         rig.commit(afterMs: 50)
         #expect((sent + rig.send()).contains("x"))
@@ -130,7 +127,7 @@ struct ImpossibleCommitTests {
 
     /// It was taken out of the list of those that wait twice, whose length was wrong from then on.
     @Test func `One that comes back from its commit to a full device queue is held, and those behind it go on`() {
-        let (rig, denied, other) = Self.denied(deviceQueueLimit: 1)
+        let (rig, denied, other) = Self.denied { $0.deviceQueueLimit = 1 }
         rig.receive(denied, 0, "a")
         rig.receive(denied, 1, "b")
         #expect(rig.send() == [])
@@ -141,28 +138,8 @@ struct ImpossibleCommitTests {
         #expect(rig.settle().map(\.kind) == [.retry(tier: 0)])
     }
 
-    @Test func `What of one device waits for its commit is sent in its order once that is taken`() {
-        let (rig, denied, other) = Self.denied()
-        rig.machine.setCapacity(AppIndex(0), requests: 1, now: rig.now)
-        rig.receive(denied, 0, "a", payload: #"{"aps":{"badge":0}}"#)
-        rig.receive(denied, 1, "a", payload: #"{"aps":{"badge":1}}"#)
-        #expect(rig.send() == [])
-        rig.receive(other, 0, "x")
-        #expect(rig.send() == ["x"])
-        // Nothing else goes to a connection meanwhile.
-        rig.receive(denied, 2, "a", payload: #"{"aps":{"badge":2}}"#)
-        #expect(rig.commit(afterMs: 10_000).map(\.partition).contains(denied))
-        rig.answer("x")
-        var order: [String] = []
-        for _ in 0..<3 {
-            rig.send()
-            order += rig.sent.map { Rig.text($0.payload) }
-            rig.answer("a")
-        }
-        #expect(order == (0..<3).map { #"{"aps":{"badge":\#($0)}}"# })
-    }
-
-    @Test func `So is what joined the device queue of others meanwhile, or was in it behind others`() {
+    @Test
+    func `What waits for its commit keeps the order of its device, behind what joined that device queue meanwhile`() {
         let rig = Rig()
         let denied = rig.assign(0)
         let other = rig.assign(1)
@@ -194,10 +171,10 @@ struct ImpossibleCommitTests {
     }
 
     @Test func `What passed the horizon and was not sent before the lease was over goes before what waits still`() {
-        var settings = MachineSettings()
-        settings.reachMargin = 1
-        settings.leaseNs = 1_000_000_000
-        let rig = Rig(settings)
+        let rig = Rig {
+            $0.reachMargin = 1
+            $0.leaseNs = 1_000_000_000
+        }
         let denied = rig.assign(0)
         #expect(rig.takeCommit(of: .requests).count == 1)
         rig.finishCommit([.impossible])

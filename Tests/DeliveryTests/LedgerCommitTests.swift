@@ -9,7 +9,7 @@ struct LedgerCommitTests {
         let ids = (0..<3).map { rig.assign(Int32($0)) }
         rig.commit()
         for id in ids { rig.receive(id, 0, "d\(id.slot.number)") }
-        for device in rig.send() { rig.answer(device) }
+        rig.sendAndAnswer()
         rig.settle()
         rig.wait(ms: 50)
         return (rig, ids)
@@ -133,8 +133,7 @@ struct LedgerCommitTests {
     // MARK: The lease
 
     static func leased() -> (Rig, PartitionID) {
-        let rig = Rig { $0.leaseNs = 8_000_000_000 }
-        return (rig, rig.assignReady())
+        Rig.ready { $0.leaseNs = 8_000_000_000 }
     }
 
     @Test
@@ -172,11 +171,8 @@ struct LedgerCommitTests {
     }
 
     @Test func `What is to be held waits for the lease as well: the tier would send it`() {
-        var settings = MachineSettings()
-        settings.leaseNs = 8_000_000_000
-        var paused = Rig.app
-        paused.isPaused = true
-        let (rig, partition) = Rig.ready(settings, apps: [paused])
+        let paused = ReloadTests.changed(Rig.app) { $0.isPaused = true }
+        let (rig, partition) = Rig.ready(apps: [paused]) { $0.leaseNs = 8_000_000_000 }
         rig.wait(ms: 8_000)
         rig.send()
         rig.receive(partition, 0, "a")

@@ -53,20 +53,6 @@ struct LedgerTests {
         expect(ledger.committable, is: 42)
     }
 
-    @Test func `An offset that was received before is known (librdkafka 2.0.2 may rewind)`() {
-        var ledger = Self.ledger(7...9)
-        for offset in Int64(5)...9 {
-            guard case .known = ledger.receive(offset, record: RecordSlot(0)) else {
-                Issue.record("\(offset) was taken twice")
-                continue
-            }
-        }
-        guard case .open = ledger.receive(10, record: RecordSlot(10)) else {
-            Issue.record("10 is new")
-            return
-        }
-    }
-
     @Test func `What the map names is settled when it comes, and passes the watermark`() {
         let map = CommitMap(settled: [8..<10, 12..<13], partials: [.init(offset: 11, indexes: [0..<3])])
         var ledger = PartitionLedger(committed: 7, map: map)

@@ -41,7 +41,7 @@ struct MachineReachTests {
 
     @Test func `A commit that names less allows no more than that from when it is sent, and where it is refused`() {
         let (rig, partition) = Rig.ready()
-        for offset in 0..<300 as Range<Int64> { rig.receive(partition, offset, "d\(offset)") }
+        rig.receive(partition, (0..<300).map { "d\($0)" })
         #expect(rig.send().count == 300)
         rig.finish("d1")
         #expect(rig.commit(afterMs: 1_000).map(\.map.horizon) == [1_500], "300 and four times the pace of 300")
@@ -59,10 +59,10 @@ struct MachineReachTests {
 
     /// Settled in many short runs, more than a map names, up to far above the reach that is read back; and their end.
     private func inheritingTooMuchForTheMap() -> (rig: Rig, partition: PartitionID, end: Int64) {
-        var settings = MachineSettings()
-        settings.metadataLimit = 64
-        settings.reachMargin = 1
-        let rig = Rig(settings)
+        let rig = Rig {
+            $0.metadataLimit = 64
+            $0.reachMargin = 1
+        }
         let runs: [Range<Int64>] = (1...400).map { (number: Int64) in
             let first = number * 5
             return first..<first + number % 3 + 1
@@ -91,30 +91,5 @@ struct MachineReachTests {
         #expect(said.count == 1)
         expect(rig.machine.counters.mapsCut, is: 1)
         #expect(said[0].map.horizon.offset >= end)
-    }
-
-    @Test func `An offset that came already is below what was received, not one that is new or settled`() {
-        let (rig, partition) = Rig.ready()
-        rig.receive(partition, 5, "a")
-        guard case .below(highest: 5) = rig.receive(partition, 5, "a") else {
-            Issue.record("the same offset twice")
-            return
-        }
-        guard case .below(highest: 5) = rig.receive(partition, 4, "b") else {
-            Issue.record("an offset of before")
-            return
-        }
-        #expect(rig.send() == ["a"])
-    }
-
-    @Test func `What is held moves to its tier only when a commit has named it: the tier will send it`() {
-        let (rig, partition) = Rig.ready { $0.deviceQueueLimit = 1 }
-        rig.receive(partition, 0, "a")
-        #expect(rig.send() == ["a"])
-        rig.receive(partition, 1_000_000, "a")
-        rig.send()
-        #expect(rig.settle() == [])
-        rig.commit(afterMs: 1_000)
-        #expect(rig.settle().map(\.request) == ["requests/0/1000000/0"])
     }
 }

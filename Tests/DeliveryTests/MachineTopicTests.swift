@@ -14,11 +14,9 @@ struct MachineTopicTests {
         return ids
     }
 
-    static func answered(_ devices: [(String, UInt16, ReasonCode)], _ settings: MachineSettings = MachineSettings())
-        -> Rig
-    {
-        let (rig, partition) = Rig.ready(settings)
-        for (offset, device) in devices.enumerated() { rig.receive(partition, Int64(offset), device.0) }
+    static func answered(_ devices: [(String, UInt16, ReasonCode)]) -> Rig {
+        let (rig, partition) = Rig.ready()
+        rig.receive(partition, devices.map(\.0))
         rig.send()
         for (device, status, reason) in devices { rig.answer(device, status, reason, atMs: status == 410 ? 1 : 0) }
         return rig
@@ -105,9 +103,9 @@ struct MachineTopicTests {
         rig.machine.setWritable(.unregistered, false, now: rig.now)
         rig.answer("c", 410, .unregistered, atMs: 1)
         #expect(
-            rig.settle().map(\.description) == [
-                "b accepted  sends 1 doubt 0", "a retry(tier: 0) attempt 0 held sends 1 doubt 0",
-                "c retry(tier: 0) attempt 0 held sends 1 doubt 0",
+            rig.settled() == [
+                "b accepted  sends 1 doubt 0", "a tier 0 attempt 0 held sends 1 doubt 0",
+                "c tier 0 attempt 0 held sends 1 doubt 0",
             ])
         #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .unwritable)])
         expect(rig.machine.counters.apps[0].heldByCause[Int(DeferralReason.unwritable.rawValue)], is: 2)
@@ -146,9 +144,8 @@ struct MachineTopicTests {
             rig.machine.setWritable(.unregistered, false, now: rig.now)
             let nowMs = rig.now.wallMs
             if let tier {
-                let headers = AgainTests.retryHeaders(attempt: 0, dueMs: nowMs, firstMs: nowMs)
-                rig.receive(
-                    rig.assignReady(0, topic: "tier", role: .retry(delayMs: delays[tier])), 0, "a", headers: headers)
+                let headers = rig.retryHeaders(attempt: 0, dueMs: nowMs, firstMs: nowMs)
+                rig.receive(rig.assignTier(delays[tier]), 0, "a", headers: headers)
             } else {
                 rig.receive(rig.assignReady(), 0, "a")
             }

@@ -12,12 +12,7 @@ struct MapSpanTests {
         var maps: [CommitMap] = []
         for _ in 0..<limit {
             let sent = rig.send()
-            for request in rig.sent {
-                let completion = Completion(id: request.id, kind: .answered, status: 200, sentAtMs: rig.now.wallMs)
-                rig.machine.handle(
-                    CompletionBatch(app: AppIndex(0), completions: [completion], texts: []), now: rig.now)
-            }
-            rig.sent = []
+            for device in rig.sent.map(Rig.device) { rig.answer(device) }
             let written = rig.settle()
             rig.wait(ms: 20)
             let commits = rig.commit()
@@ -28,10 +23,10 @@ struct MapSpanTests {
     }
 
     @Test func `A cut map raises the horizon: what it does not name is marked when it is sent again`() {
-        var settings = MachineSettings()
-        settings.metadataLimit = 64
-        settings.reachMargin = 1
-        let (rig, partition) = Rig.ready(settings, capacity: 10_000)
+        let (rig, partition) = Rig.ready(capacity: 10_000) {
+            $0.metadataLimit = 64
+            $0.reachMargin = 1
+        }
         var random = SplitMix64(seed: 7)
         for offset in Int64(0)..<600 {
             rig.receive(partition, offset, "d\(offset)")
@@ -54,10 +49,10 @@ struct MapSpanTests {
     }
 
     @Test func `An old notification that waits while the map fills is held, and the map shrinks`() {
-        var settings = MachineSettings()
-        settings.ordering = .none
-        settings.metadataLimit = 1_000
-        let (rig, partition) = Rig.ready(settings, apps: [Rig.app, Self.slow], capacity: 10_000)
+        let (rig, partition) = Rig.ready(apps: [Rig.app, Self.slow], capacity: 10_000) {
+            $0.ordering = .none
+            $0.metadataLimit = 1_000
+        }
         var offset: Int64 = 0
         for _ in 0..<100 {
             for _ in 0..<200 where rig.machine.room(for: partition) > 0 {
@@ -89,7 +84,7 @@ struct MapSpanTests {
                 rig.receive(partition, offset, "d\(offset)")
                 offset += 1
             }
-            for device in rig.send() { rig.answer(device) }
+            rig.sendAndAnswer()
             rig.settle()
             rig.commit(afterMs: 1_000)
         }

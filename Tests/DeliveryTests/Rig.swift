@@ -31,7 +31,8 @@ final class Rig {
         var id = NotificationID(slot: NotificationSlot(0), generation: 0)
 
         var description: String {
-            let what = outcome.map { "\($0)" } ?? "\(kind) attempt \(attempt)"
+            var what = outcome.map { "\($0)" } ?? ""
+            if case .retry(let tier) = kind { what = "tier \(tier) attempt \(attempt)" }
             return "\(token) \(what) \(reason) sends \(attempts) doubt \(inDoubt)"
         }
     }
@@ -48,31 +49,30 @@ final class Rig {
         name: "shop", environment: .production, bundleIDs: ["com.example.shop"], guardPolicy: .off)
     static let news = AppRoute(
         name: "news", environment: .production, bundleIDs: ["com.example.news"], guardPolicy: .off)
+    static let toShop = ["apns-topic": "com.example.shop"]
+    static let toNews = ["apns-topic": "com.example.news"]
 
-    init(_ settings: MachineSettings = MachineSettings(), apps: [AppRoute] = [Rig.app], capacity: Int = 1_000) {
+    init(
+        apps: [AppRoute] = [Rig.app], capacity: Int = 1_000, _ change: (inout MachineSettings) -> Void = { _ in }
+    ) {
+        var settings = MachineSettings()
+        change(&settings)
         machine = DeliveryMachine(settings: settings, apps: apps)
         for app in apps.indices { machine.setCapacity(AppIndex(app), requests: capacity, now: now) }
     }
 
-    convenience init(apps: [AppRoute] = [Rig.app], capacity: Int = 1_000, _ change: (inout MachineSettings) -> Void) {
-        var settings = MachineSettings()
-        change(&settings)
-        self.init(settings, apps: apps, capacity: capacity)
-    }
-
     /// A rig and its only partition, whose first commit is acknowledged.
     static func ready(
-        _ settings: MachineSettings = MachineSettings(), apps: [AppRoute] = [Rig.app], capacity: Int = 1_000
-    ) -> (Rig, PartitionID) {
-        let rig = Rig(settings, apps: apps, capacity: capacity)
-        return (rig, rig.assignReady())
-    }
-
-    static func ready(
-        apps: [AppRoute] = [Rig.app], capacity: Int = 1_000, _ change: (inout MachineSettings) -> Void
+        apps: [AppRoute] = [Rig.app], capacity: Int = 1_000, _ change: (inout MachineSettings) -> Void = { _ in }
     ) -> (Rig, PartitionID) {
         let rig = Rig(apps: apps, capacity: capacity, change)
         return (rig, rig.assignReady())
+    }
+
+    /// A rig and its only partition, of a retry topic with this delay.
+    static func readyTier(_ delayMs: Int64 = 30_000) -> (Rig, PartitionID) {
+        let rig = Rig()
+        return (rig, rig.assignTier(delayMs))
     }
 
     static func token(_ name: String) -> String {
@@ -104,11 +104,13 @@ final class Rig {
 
     func assign(
         _ partition: Int32 = 0, topic: String = "requests", role: PartitionRole = .requests(weight: 1),
-        committed: Int64? = 0, map: CommitMap? = nil
+        committed: Int64? = 0, map: CommitMap? = nil, text: [UInt8] = [], logStart: Int64? = nil, logEnd: Int64? = nil
     ) -> PartitionID {
-        let text = map.map { CommitMapTests.text(base: committed ?? 0, $0).text } ?? []
-        return text.withUnsafeBytes {
-            machine.assign(topic: topic, partition: partition, role: role, committedOffset: committed, metadata: $0)
+        let metadata = map.map { CommitMapTests.text(base: committed ?? 0, $0).text } ?? text
+        return metadata.withUnsafeBytes {
+            machine.assign(
+                topic: topic, partition: partition, role: role, committedOffset: committed, metadata: $0,
+                logStart: logStart, logEnd: logEnd)
         }
     }
 
@@ -119,6 +121,30 @@ final class Rig {
         let id = assign(partition, topic: topic, role: role)
         _ = commit()
         return id
+    }
+
+    /// A partition of a retry topic with this delay.
+    func assignTier(_ delayMs: Int64 = 30_000) -> PartitionID {
+        assignReady(topic: "retry.\(delayMs)", role: .retry(delayMs: delayMs))
+    }
+
+    /// The headers of a retry record, which is due now and was written for the first time now, unless said otherwise.
+    func retryHeaders(
+        attempt: Int = 1, dueMs: Int64? = nil, firstMs: Int64? = nil, sends: Int = 2, inDoubt: Int = 1
+    ) -> [String: String] {
+        [
+            "push-device-token": Self.token("a"), "push-app": "shop", "push-environment": "production",
+            "apns-topic": "com.example.shop", "apns-push-type": "alert",
+            "apns-id": "00000000-0000-8000-8000-000000000001", "push-retry-request": "requests/4/1234/7",
+            "push-retry-attempt": "\(attempt)", "push-retry-due-ms": "\(dueMs ?? now.wallMs)",
+            "push-retry-first-ms": "\(firstMs ?? now.wallMs)", "push-retry-reason": "Shutdown",
+            "push-retry-sends": "\(sends)", "push-retry-in-doubt": "\(inDoubt)",
+        ]
+    }
+
+    /// Receives a record for each device, from offset 0 on.
+    func receive(_ partition: PartitionID, _ devices: [String], headers: [String: String] = [:]) {
+        for (offset, device) in devices.enumerated() { receive(partition, Int64(offset), device, headers: headers) }
     }
 
     @discardableResult
@@ -141,27 +167,36 @@ final class Rig {
 
     @discardableResult
     func receive(
-        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?, headers: [(String, String)] = [],
-        timestampMs: Int64? = nil
+        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?,
+        headers: [(String, some Collection<UInt8>)], timestampMs: Int64? = nil
     ) -> Receipt {
         receive(partition, offset, key: key, value: value, headers: headers, timestampMs: timestampMs, into: &machine)
     }
 
+    @discardableResult
+    func receive(
+        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?, headers: [(String, String)] = [],
+        timestampMs: Int64? = nil
+    ) -> Receipt {
+        receive(
+            partition, offset, key: key, value: value, headers: headers.map { ($0, $1.utf8) }, timestampMs: timestampMs)
+    }
+
     private func receive(
-        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?, headers: [(String, String)],
-        timestampMs: Int64?, into machine: inout DeliveryMachine
+        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?,
+        headers: [(String, some Collection<UInt8>)], timestampMs: Int64?, into machine: inout DeliveryMachine
     ) -> Receipt {
         var owned: [UnsafeMutableRawBufferPointer] = []
-        func lend(_ text: String?) -> UnsafeRawBufferPointer {
+        func lend(_ text: (some Collection<UInt8>)?) -> UnsafeRawBufferPointer {
             guard let text else { return UnsafeRawBufferPointer(start: nil, count: 0) }
-            let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 1)
-            bytes.copyBytes(from: text.utf8)
+            let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.count, alignment: 1)
+            bytes.copyBytes(from: text)
             owned.append(bytes)
             return UnsafeRawBufferPointer(bytes)
         }
-        let key = lend(key)
-        let value = lend(value)
-        let headers = headers.map { RecordHeader(name: lend($0.0), value: lend($0.1)) }
+        let key = lend(key?.utf8)
+        let value = lend(value?.utf8)
+        let headers = headers.map { RecordHeader(name: lend($0.0.utf8), value: lend($0.1)) }
         let receipt = headers.withUnsafeBufferPointer {
             machine.receive(
                 partition, offset: offset, timestampMs: timestampMs ?? now.wallMs, key: key, value: value, headers: $0,
@@ -214,16 +249,19 @@ final class Rig {
 
     func answer(
         _ device: String, _ status: UInt16 = 200, _ reason: ReasonCode = .none, atMs: Int64 = 0,
-        location: SourceLocation = #_sourceLocation
+        carriedOlderToken: Bool = false, location: SourceLocation = #_sourceLocation
     ) {
         completion(
             device,
             {
                 Completion(
                     id: $0, kind: .answered, status: status, reason: reason, unregisteredAtMs: atMs,
-                    sentAtMs: now.wallMs)
+                    sentAtMs: now.wallMs, carriedOlderToken: carriedOlderToken)
             }, location: location)
     }
+
+    /// Answers everything that is handed out now.
+    func sendAndAnswer() { for device in send() { answer(device) } }
 
     func doubt(_ device: String, died: Bool = true, location: SourceLocation = #_sourceLocation) {
         completion(
@@ -296,6 +334,9 @@ final class Rig {
         check(machine)
         return written
     }
+
+    /// Produces everything, has it acknowledged, and describes it.
+    func settled() -> [String] { settle().map(\.description) }
 
     /// What is in flight for these devices is accepted, and everything that is written then is acknowledged.
     @discardableResult
@@ -427,7 +468,7 @@ extension Rig: RequestSource, Transports, RecordSink, OffsetSink {
         while let next = play.records.first, machine.room(for: next.partition) > 0 {
             _ = receive(
                 next.partition, next.offset, key: Self.token(next.device), value: #"{"aps":{"alert":"Hi"}}"#,
-                headers: [], timestampMs: nil, into: &machine)
+                headers: [(String, [UInt8])](), timestampMs: nil, into: &machine)
             play.records.removeFirst()
         }
         return !play.records.isEmpty

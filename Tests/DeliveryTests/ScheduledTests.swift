@@ -15,8 +15,7 @@ struct ScheduledTests {
     static func retryHeaders(
         _ rig: Rig, inMs: Int64, firstMs: Int64? = nil, _ more: [String: String] = [:]
     ) -> [String: String] {
-        let record = AgainTests.retryHeaders(
-            attempt: 0, dueMs: rig.now.wallMs, firstMs: firstMs ?? rig.now.wallMs - 60_000, sends: 0, inDoubt: 0)
+        let record = rig.retryHeaders(attempt: 0, firstMs: firstMs ?? rig.now.wallMs - 60_000, sends: 0, inDoubt: 0)
         return headers(rig, inMs: inMs, record.merging(more) { $1 })
     }
 
@@ -33,7 +32,7 @@ struct ScheduledTests {
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: inMs))
         #expect(rig.send() == [])
         let written = rig.settle()
-        #expect(written.map(\.description) == ["a retry(tier: \(tier)) attempt 0 scheduled sends 0 doubt 0"])
+        #expect(written.map(\.description) == ["a tier \(tier) attempt 0 scheduled sends 0 doubt 0"])
         #expect(written.map(\.dueMs) == [rig.now.wallMs + dueMs])
         #expect(written.map(\.notBefore) == [UInt32((rig.now.wallMs + inMs) / 1_000)])
         #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
@@ -72,8 +71,7 @@ struct ScheduledTests {
     }
 
     @Test func `Never a millisecond early, wherever it is read; then it is sent, and its result is the request's`() {
-        let rig = Rig()
-        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let (rig, partition) = Rig.readyTier()
         rig.wait(ms: 4_001)
         let headers = Self.retryHeaders(rig, inMs: 1_999)
         rig.wait(ms: 1_998)
@@ -99,10 +97,7 @@ struct ScheduledTests {
         rig.now.wallMs -= 1
         #expect(rig.send() == ["a"])
         rig.answer("a")
-        #expect(
-            rig.settle().map(\.description) == [
-                "a accepted  sends 1 doubt 0", "a retry(tier: 0) attempt 0 scheduled sends 0 doubt 0",
-            ])
+        #expect(rig.settled() == ["a accepted  sends 1 doubt 0", "a tier 0 attempt 0 scheduled sends 0 doubt 0"])
         rig.now.wallMs += 1
         rig.receive(partition, 2, "b", headers: Self.headers(rig, inMs: 0))
         #expect(rig.send() == ["b"])
@@ -110,7 +105,7 @@ struct ScheduledTests {
         rig.doubt("b")
         #expect(rig.send() == [])
         let again = rig.settle()
-        #expect(again.map(\.description) == ["b retry(tier: 0) attempt 0 scheduled sends 1 doubt 1"])
+        #expect(again.map(\.description) == ["b tier 0 attempt 0 scheduled sends 1 doubt 1"])
         #expect(again.map(\.dueMs) == [rig.now.wallMs + 5_000])
         #expect(rig.commit(afterMs: 50).map(\.offset) == [3])
         #expect(rig.isEmpty)
@@ -131,11 +126,11 @@ struct ScheduledTests {
         `max_age counts from that time where it is later, else from the record's timestamp; without one it never ends`()
     {
         let rig = Rig { $0.maxAgeMs = Self.hourMs }
-        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let partition = rig.assignTier()
         let firstMs = rig.now.wallMs - 5 * Self.hourMs
         func outcomes(_ offset: Int64, inMs: Int64, firstMs: Int64) -> [Outcome?] {
             rig.receive(partition, offset, "a", headers: Self.retryHeaders(rig, inMs: inMs, firstMs: firstMs))
-            for device in rig.send() { rig.answer(device) }
+            rig.sendAndAnswer()
             return rig.settle().map(\.outcome)
         }
         #expect(outcomes(0, inMs: -Self.hourMs, firstMs: firstMs) == [.accepted])
@@ -157,8 +152,8 @@ struct ScheduledTests {
         let requests = rig.assignReady()
         let now = ["apns-expiration": "0"]
         rig.receive(requests, 0, "a", headers: Self.headers(rig, inMs: 90_000, now))
-        #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 0 scheduled sends 0 doubt 0"])
-        let tier = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        #expect(rig.settled() == ["a tier 0 attempt 0 scheduled sends 0 doubt 0"])
+        let tier = rig.assignTier()
         let firstMs = rig.now.wallMs - 600_000
         rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, inMs: -30_000, firstMs: firstMs, now))
         #expect(rig.send() == ["a"])
@@ -186,7 +181,7 @@ struct ScheduledTests {
         #expect(
             written[0].detail == "push-not-before is further ahead than delivery.max_ahead: write the request later")
         #expect(written.map(\.app) == [0, 0, 0])
-        let tier = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let tier = rig.assignTier()
         rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, inMs: 9 * Self.hourMs))
         #expect(rig.settle().map(\.reason) == ["scheduled"])
         #expect(rig.isEmpty)
@@ -207,7 +202,7 @@ struct ScheduledTests {
         #expect(
             written.dropFirst().map(\.description)
                 == ["a", "b"].map {
-                    "\($0) retry(tier: 0) attempt 0 scheduled sends 0 doubt 0"
+                    "\($0) tier 0 attempt 0 scheduled sends 0 doubt 0"
                 })
         #expect(written.map(\.request).suffix(2) == ["requests/0/0/0", "requests/0/0/2"])
         // And a broadcast's.
@@ -224,9 +219,9 @@ struct ScheduledTests {
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: Self.hourMs))
         rig.receive(partition, 1, "b", headers: Self.headers(rig, inMs: -1_000))
         #expect(
-            rig.settle().map(\.description) == [
-                "b retry(tier: 0) attempt 0 held sends 0 doubt 0",
-                "a retry(tier: 1) attempt 0 scheduled sends 0 doubt 0",
+            rig.settled() == [
+                "b tier 0 attempt 0 held sends 0 doubt 0",
+                "a tier 1 attempt 0 scheduled sends 0 doubt 0",
             ])
     }
 
@@ -240,7 +235,7 @@ struct ScheduledTests {
         rig.receive(partition, 1_000_001, "b", headers: Self.headers(rig, inMs: 1_000, ["apns-expiration": "0"]))
         #expect(rig.settle() == [])
         rig.commit(afterMs: 1_000)
-        #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 0 scheduled sends 0 doubt 0"])
+        #expect(rig.settled() == ["a tier 0 attempt 0 scheduled sends 0 doubt 0"])
         #expect(rig.send() == ["b"])
     }
 
@@ -253,7 +248,7 @@ struct ScheduledTests {
         rig.receive(partition, 1_000_000, "b", headers: Self.headers(rig, inMs: 1_000))
         rig.machine.revoke([partition])
         rig.wait(ms: 1_000)
-        #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 0 scheduled sends 0 doubt 0"])
+        #expect(rig.settled() == ["a tier 0 attempt 0 scheduled sends 0 doubt 0"])
         let said = rig.commit()
         #expect(said.map(\.offset) == [1_000_000])
         // Whoever comes next has nothing to doubt.
@@ -263,8 +258,7 @@ struct ScheduledTests {
     }
 
     @Test func `How long a request took counts from its time; a stay in a tier until then took none`() {
-        let rig = Rig()
-        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let (rig, partition) = Rig.readyTier()
         let firstMs = rig.now.wallMs - Self.hourMs
         rig.receive(partition, 0, "a", headers: Self.retryHeaders(rig, inMs: 5_000, firstMs: firstMs))
         rig.settle()

@@ -61,11 +61,11 @@ struct ScheduledWayTests {
 
     @Test func `An envelope of 10,000 becomes as many retry records, within the limits, and all are sent in time`() {
         let inMs: Int64 = 45_000
-        var settings = MachineSettings()
-        settings.maxOpen = 1_000
-        settings.maxOpenBytes = 1 << 20
-        let world = TieredWorld(settings: settings)
-        world.requestMany(10_000, inMs: inMs)
+        let world = TieredWorld {
+            $0.maxOpen = 1_000
+            $0.maxOpenBytes = 1 << 20
+        }
+        world.request((0..<10_000).map { "d\($0)" }, inMs: inMs)
         world.run()
         #expect(world.sentMs.count == 10_000)
         #expect(world.sentMs.values.allSatisfy { $0 >= world.startMs + inMs })
@@ -74,28 +74,6 @@ struct ScheduledWayTests {
         // The envelope itself is taken whatever is open.
         #expect(world.mostBytes <= 1 << 20 + 1 << 20)
         expect(world.rig.isEmpty, is: true)
-    }
-
-    /// The table of the article.
-    @Test(
-        arguments: [
-            ([30_000, 900_000, 7_200_000], [1, 20, 1, 4, 5, 84], 32, 47),
-            ([30_000, 120_000, 900_000, 7_200_000, 43_200_000], [1, 5, 1, 4, 5, 14], 12, 22),
-            (
-                [30_000, 60_000, 120_000, 300_000, 900_000, 3_600_000, 14_400_000], [1, 2, 1, 1, 4, 42], 8, 16
-            ),
-            ([5_000, 30_000, 900_000, 7_200_000], [4, 20, 1, 4, 5, 123], 37, 52),
-        ] as [([Int64], [Int], Int, Int)])
-    func `Written as often as is said`(delays: [Int64], counts: [Int], hour: Int, day: Int) {
-        let hourMs: Int64 = 3_600_000
-        let tiers = RetryTiers(delays.map { .init(delayMs: $0) })
-        let waits = [20_000, 600_000, 900_000, hourMs, 10 * hourMs, 168 * hourMs].map { Self.stays($0 - 200, tiers) }
-        #expect(waits == counts)
-        // The most are at the end.
-        for (endMs, most) in [(hourMs, hour), (24 * hourMs, day)] {
-            let last = stride(from: endMs - 600_000, through: endMs, by: 1_000).map { Self.stays($0, tiers) }
-            #expect(last.max() == most)
-        }
     }
 
     /// In how many tiers one waits that is due in so long, each of which takes a tenth of a second more.
@@ -111,7 +89,7 @@ struct ScheduledWayTests {
 
 /// A machine whose retry records come back from tiers that are logs, each read in order, up to its head that is not
 /// due.
-private final class TieredWorld {
+final class TieredWorld {
     /// What passes from one step to the next, at least.
     static let stepMs: Int64 = 7
 
@@ -134,6 +112,10 @@ private final class TieredWorld {
     private var writer = RetryWriter(apps: [RecordApp(name: "shop", environment: .production)])
     private var dueMs: [String: Int64] = [:]
     private(set) var sentMs: [String: Int64] = [:]
+    private var sentCount = 0
+    /// What APNs takes to answer.
+    var answerMs: Int64 = 0
+    private var flights: [(dueMs: Int64, device: String)] = []
     /// Retry records, by device.
     private(set) var written: [String: Int] = [:]
     /// Delays of tiers in which an ordinary retry is written in each step.
@@ -146,13 +128,14 @@ private final class TieredWorld {
     private(set) var mostBytes = 0
 
     init(
-        _ delays: [Int64] = [30_000, 900_000, 7_200_000], settings: MachineSettings = MachineSettings(),
-        left: [Int64: [Entry]] = [:], from other: TieredWorld? = nil
+        _ delays: [Int64] = [30_000, 900_000, 7_200_000], left: [Int64: [Entry]] = [:],
+        from other: TieredWorld? = nil, _ change: (inout MachineSettings) -> Void = { _ in }
     ) {
-        var settings = settings
-        settings.tiers = delays.map { .init(delayMs: $0) }
-        settings.maxAttempts = 100
-        rig = Rig(settings)
+        rig = Rig {
+            $0.tiers = delays.map { .init(delayMs: $0) }
+            $0.maxAttempts = 100
+            change(&$0)
+        }
         if let other {
             rig.now = other.rig.now
             dueMs = other.dueMs
@@ -174,8 +157,8 @@ private final class TieredWorld {
         requestCount += 1
     }
 
-    func requestMany(_ count: Int, inMs: Int64) {
-        let devices = (0..<count).map { "d\($0)" }
+    /// Asks for one to each of these devices, in one record.
+    func request(_ devices: [String], inMs: Int64) {
         for device in devices { dueMs[device] = rig.now.wallMs + inMs }
         rig.receive(
             requests, requestCount, envelope: devices, more: #","not_before":\#((rig.now.wallMs + inMs) / 1_000)"#)
@@ -204,26 +187,33 @@ private final class TieredWorld {
         }
     }
 
-    /// When the heads of logs are due.
-    private var waiting: [Int64] { logs.indices.filter { next[$0] < logs[$0].count }.map { waitsUntilMs[$0] } }
+    /// When the heads of logs are due, and the next answer.
+    private var waiting: [Int64] {
+        logs.indices.filter { next[$0] < logs[$0].count }.map { waitsUntilMs[$0] } + flights.prefix(1).map(\.dueMs)
+    }
 
     /// One turn; whether there was something to do.
     private func step() -> Bool {
-        let before = (sentMs.count, logs.reduce(0) { $0 + $1.count }, next)
+        let before = (sentCount, logs.reduce(0) { $0 + $1.count }, next)
         for tier in logs.indices { read(tier) }
+        while let first = flights.first, first.dueMs <= rig.now.wallMs {
+            rig.answer(first.device)
+            flights.removeFirst()
+        }
         for device in rig.send() {
+            sentCount += 1
             if let due = dueMs[device] {
                 #expect(rig.now.wallMs >= due, "\(device) is early by \(due - rig.now.wallMs) ms")
                 sentMs[device] = rig.now.wallMs
             }
-            rig.answer(device)
+            if answerMs == 0 { rig.answer(device) } else { flights.append((rig.now.wallMs + answerMs, device)) }
         }
         let gauges = rig.machine.gauges
         mostOpen = max(mostOpen, gauges.openNotifications)
         mostBytes = max(mostBytes, gauges.openBytes)
         publish()
         rig.commit()
-        return before != (sentMs.count, logs.reduce(0) { $0 + $1.count }, next)
+        return before != (sentCount, logs.reduce(0) { $0 + $1.count }, next)
     }
 
     private func read(_ tier: Int) {
@@ -271,8 +261,7 @@ private final class TieredWorld {
     /// What was to be tried again after a tier's delay.
     private func writeTraffic() {
         for (tier, delayMs) in traffic.enumerated() {
-            var headers = AgainTests.retryHeaders(
-                attempt: 1, dueMs: rig.now.wallMs + delayMs, firstMs: rig.now.wallMs)
+            var headers = rig.retryHeaders(dueMs: rig.now.wallMs + delayMs, firstMs: rig.now.wallMs)
             headers["push-device-token"] = Rig.token("traffic")
             logs[tier].append(
                 Entry(

@@ -9,7 +9,7 @@ struct LatencyCountsTests {
             (-5, 0), (0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (1_023, 10), (1_024, 11), (4_194_303, 22), (4_194_304, 23),
             (Int64.max / 2, 23),
         ] as [(Int64, Int)])
-    func `By the bit width of milliseconds`(_ ms: Int64, _ bucket: Int) {
+    func `Latencies are counted by the bit width of their milliseconds`(_ ms: Int64, _ bucket: Int) {
         var counts = LatencyCounts()
         counts.count(ms)
         for each in 0..<LatencyCounts.bucketCount { #expect(counts[each] == (each == bucket ? 1 : 0)) }
@@ -62,7 +62,7 @@ struct StatusTests {
         let rig = Rig(apps: [Rig.app, ReloadTests.changed(Rig.news) { $0.guardPolicy = .warn }], capacity: 30)
         let partition = rig.assignReady()
         for offset in 0..<32 {
-            rig.receive(partition, Int64(offset), "d\(offset)", headers: ["apns-topic": "com.example.shop"])
+            rig.receive(partition, Int64(offset), "d\(offset)", headers: Rig.toShop)
         }
         rig.send()
         rig.answer("d0")
@@ -110,14 +110,10 @@ struct StatusTests {
     }
 
     @Test func `A retry record's time counts from the original request`() {
-        let rig = Rig()
-        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
-        rig.receive(
-            partition, 0, "a",
-            headers: AgainTests.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs - 40_000))
+        let (rig, partition) = Rig.readyTier()
+        rig.receive(partition, 0, "a", headers: rig.retryHeaders(firstMs: rig.now.wallMs - 40_000))
         rig.send()
         rig.finish("a")
         expect(rig.machine.counters.settleTimes.sumMs, is: 40_000)
-        rig.receive(partition, 1, key: nil, value: nil)
     }
 }

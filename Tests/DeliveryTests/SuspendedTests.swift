@@ -21,11 +21,7 @@ struct SuspendedTests {
     }
 
     static func assign(_ rig: Rig, _ committed: Committed?, logEnd: Int64? = nil) -> PartitionID {
-        (committed?.text ?? []).withUnsafeBytes {
-            rig.machine.assign(
-                topic: "requests", partition: 0, role: .requests(weight: 1),
-                committedOffset: committed?.offset ?? 0, metadata: $0, logEnd: logEnd)
-        }
+        rig.assign(committed: committed?.offset ?? 0, text: committed?.text ?? [], logEnd: logEnd)
     }
 
     /// `a` settled and not committed, `b` in flight, `c` and a second `b` wait; then the session is lost.
@@ -33,7 +29,7 @@ struct SuspendedTests {
         let rig = Rig(capacity: 2)
         let partition = assign(rig, nil)
         let committed = commit(rig)
-        for (offset, device) in ["a", "b", "c", "b"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        rig.receive(partition, ["a", "b", "c", "b"])
         #expect(rig.send() == ["a", "b"])
         rig.finish("a")
         rig.machine.suspend([partition])
@@ -138,14 +134,10 @@ struct SuspendedTests {
         #expect(rig.settle().map(\.inDoubt) == [1, 0], "the other worker's commit says what may have been sent")
     }
 
-    @Test func `So it is when the group's commit is not its last one, or none`() {
+    @Test func `It is released as well when the group's commit is not its last one, or none`() {
         for committed in [Committed(offset: 0, text: []), nil] {
             let (rig, lost, _) = Self.lost()
-            let back = (committed?.text ?? []).withUnsafeBytes {
-                rig.machine.assign(
-                    topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: committed?.offset,
-                    metadata: $0)
-            }
+            let back = rig.assign(committed: committed?.offset)
             #expect(rig.machine.takeEvents().contains(.suspendedReleased(lost)))
             #expect(Self.receipts(rig, back) == Array(repeating: "taken", count: 4))
         }
@@ -184,7 +176,7 @@ struct SuspendedTests {
         let rig = Rig()
         let partition = Self.assign(rig, nil)
         Self.commit(rig)
-        for (offset, device) in devices.enumerated() { rig.receive(partition, Int64(offset), device) }
+        rig.receive(partition, devices)
         #expect(rig.send() == devices)
         rig.finish("c")
         rig.wait(ms: 50)
@@ -252,19 +244,14 @@ struct SuspendedTests {
     }
 
     @Test func `The commits of two owners differ, although they say the same`() throws {
-        func another(_ hashSeed: UInt64) -> Rig {
-            var settings = MachineSettings()
-            settings.hashSeed = hashSeed
-            return Rig(settings)
-        }
         let (rig, _, committed) = Self.lost()
         let horizon = try #require(
             committed?.text.withUnsafeBytes { CommitMap(metadata: $0, base: committed?.offset ?? 0)?.horizon })
-        let other = another(1)
+        let other = Rig { $0.hashSeed = 1 }
         let partition = Self.assign(other, committed)
         let first = try #require(Self.commit(other))
         expect(first.offset, is: committed?.offset ?? -1)
-        let third = another(2)
+        let third = Rig { $0.hashSeed = 2 }
         _ = Self.assign(third, first, logEnd: 4)
         let thirds = try #require(Self.commit(third))
         #expect(thirds.text != first.text && thirds.text != committed?.text)

@@ -1,4 +1,3 @@
-import Bytes
 @testable import Delivery
 import PushRecords
 import Testing
@@ -53,33 +52,7 @@ struct EnvironmentGuardTests {
         #expect(Self.after([(true, 501), (false, 51), (true, 501)], isProven: true).0.isTripped)
     }
 
-    @Test(arguments: 0..<20)
-    func `Against a list of all answers`(_ seed: UInt64) {
-        var random = SplitMix64(seed: seed)
-        var watch = EnvironmentGuard(isOff: false)
-        _ = watch.answered(isBad: false, isProof: true)
-        var all = [false]
-        var isTripped = false
-        var percent = 10
-        for _ in 0..<6_000 {
-            if random.chance(1) { percent = .random(in: 0...100, using: &random) }
-            let isBad = random.chance(percent)
-            let change = watch.answered(isBad: isBad, isProof: !isBad)
-            all.append(isBad)
-            if isTripped, all.suffix(100).count(where: { $0 }) * 2 < min(100, all.count) {
-                isTripped = false
-                all = []
-                #expect(change == .released, "seed \(seed)")
-            } else if !isTripped, all.suffix(1_000).count(where: { $0 }) > 500 {
-                isTripped = true
-                #expect(change == .tripped, "seed \(seed)")
-            } else {
-                #expect(change == .none, "seed \(seed)")
-            }
-        }
-    }
-
-    @Test func `Off: it never does`() {
+    @Test func `A guard that is off never trips`() {
         var watch = EnvironmentGuard(isOff: true)
         for _ in 0..<2_000 { expect(watch.answered(isBad: true, isProof: false), is: .none) }
         #expect(watch.limit(of: 1_000) == 1_000)
@@ -131,18 +104,13 @@ struct ThrottleTests {
         }
     }
 
-    @Test func `A tenth of failures takes a twentieth`() {
+    @Test(arguments: [(1, 1_000, 100, 950), (16, 2, 1_000, 1)])
+    func `A tenth of failures takes a twentieth, and a small limit finds its way down`(
+        rounds: Int, capacity: Int, failuresIn1000: Int, limit: Int
+    ) {
         var throttle = Throttle()
-        Self.run(&throttle, rounds: 1, capacity: 1_000, failuresIn1000: 100)
-        #expect(throttle.limit == 950)
-    }
-
-    @Test func `A small limit finds its way up and down`() {
-        var throttle = Throttle()
-        Self.run(&throttle, rounds: 16, capacity: 2, failuresIn1000: 1_000)
-        #expect(throttle.limit == 1)
-        Self.run(&throttle, rounds: 1, capacity: 2, failuresIn1000: 0)
-        #expect(throttle.limit == .max)
+        Self.run(&throttle, rounds: rounds, capacity: capacity, failuresIn1000: failuresIn1000)
+        #expect(throttle.limit == limit)
     }
 }
 
@@ -177,16 +145,14 @@ struct RateLimitTests {
         #expect(fast.allowance(fast.dueNs(0)) == 500)
     }
 
-    @Test func `Before anything was sent`() { #expect(RateLimit(perSecond: 10).dueNs(7) == 7 + RateLimit.pauseNs) }
-
-    @Test func `None`() { #expect(RateLimit(perSecond: 0).allowance(0) == .max) }
+    @Test func `Without a rate there is no limit`() { #expect(RateLimit(perSecond: 0).allowance(0) == .max) }
 }
 
 struct MachineThrottleTests {
     static func guarded(_ policy: AppRoute.GuardPolicy) -> Rig {
         let rig = Rig(apps: [ReloadTests.changed(Rig.app) { $0.guardPolicy = policy }], capacity: 100)
         let partition = rig.assignReady()
-        for offset in 0..<60 { rig.receive(partition, Int64(offset), "d\(offset)") }
+        rig.receive(partition, (0..<60).map { "d\($0)" })
         return rig
     }
 
@@ -222,7 +188,7 @@ struct MachineThrottleTests {
         #expect(kinds == Array(repeating: .result, count: 20) + [.retry(tier: 0), .retry(tier: 0)])
     }
 
-    @Test func `environment_guard: off`() {
+    @Test func `environment_guard: off limits no app and tells nothing`() {
         let rig = Self.guarded(.off)
         #expect(rig.send().count == 60)
         for device in 0..<60 { rig.answer("d\(device)", 400, .badDeviceToken) }
@@ -233,7 +199,7 @@ struct MachineThrottleTests {
     @Test func `A 5xx or a lost connection slows the app down; 410, 429 and GOAWAY do not`() {
         for ending in ["503", "lost", "410", "429", "back"] {
             let (rig, partition) = Rig.ready(capacity: 20)
-            for offset in 0..<20 { rig.receive(partition, Int64(offset), "d\(offset)") }
+            rig.receive(partition, (0..<20).map { "d\($0)" })
             rig.send()
             for device in 0..<20 {
                 switch ending {
@@ -251,7 +217,7 @@ struct MachineThrottleTests {
 
     @Test func `A lost connection that leaves none does not count the capacity as none`() {
         let (rig, partition) = Rig.ready(capacity: 20)
-        for offset in 0..<20 { rig.receive(partition, Int64(offset), "d\(offset)") }
+        rig.receive(partition, (0..<20).map { "d\($0)" })
         rig.send()
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         for device in 0..<20 { rig.doubt("d\(device)") }
@@ -261,7 +227,7 @@ struct MachineThrottleTests {
 
     @Test func `rate_limit: so many a second, woken by the deadline; a reload changes it`() {
         let (rig, partition) = Rig.ready(apps: [ReloadTests.changed(Rig.app) { $0.rateLimit = 100 }])
-        for offset in 0..<200 { rig.receive(partition, Int64(offset), "d\(offset)") }
+        rig.receive(partition, (0..<200).map { "d\($0)" })
         #expect(rig.send().count == 6)
         let startNs = rig.now.ns
         var sent = 0
@@ -280,7 +246,7 @@ struct MachineThrottleTests {
 
     @Test func `429 TooManyRequests: the next one of the device waits a second, no other`() {
         let (rig, partition) = Rig.ready()
-        for (offset, device) in ["a", "a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        rig.receive(partition, ["a", "a", "b", "c"])
         #expect(rig.send() == ["a", "b", "c"])
         rig.answer("a", 429, .tooManyRequests)
         rig.answer("b", 429, .tooManyRequests)

@@ -12,8 +12,7 @@ struct TurnTests {
     {
         let rig = Rig()
         try rig.turn()
-        #expect(
-            rig.play.steps == ["deliver", "serve", "acknowledge", "read", "send", "recall", "publish", "commit"])
+        #expect(rig.play.steps == ["deliver", "serve", "acknowledge", "read", "send", "recall", "publish", "commit"])
     }
 
     @Test func `A notification needs four turns, each as soon as it is told of the one before`() throws {
@@ -58,7 +57,7 @@ struct TurnTests {
     }
 
     @Test(arguments: [true, false])
-    func `So is it when something is due without news`(isOfRequests: Bool) throws {
+    func `Kafka is served, too, when something is due without news`(isOfRequests: Bool) throws {
         let rig = Rig()
         try rig.turn()
         let dueNs = rig.now.ns + 10 * Self.ms

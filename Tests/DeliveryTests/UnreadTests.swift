@@ -32,21 +32,12 @@ struct UnreadTests {
         #expect(rig.takeCommit().map(\.offset) == [2])
     }
 
-    @Test(
-        arguments: [
-            (DeadLetterReason.workerCrashed, "the worker died at this record twice"),
-            (.unreadableHeaders, "its headers cannot be read"),
-        ])
-    func `A dead letter says why its record was not looked at`(reason: DeadLetterReason, words: String) {
-        #expect(ParsedRequest.unread(reason).detail.text.description == words)
-    }
-
     @Test
     func `A retry record of an app with another name here is found by its topic; a request that names one is told`() {
         let rig = Rig()
-        let tier = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let tier = rig.assignTier()
         let requests = rig.assignReady(0)
-        var headers = AgainTests.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs)
+        var headers = rig.retryHeaders()
         headers["push-app"] = "its name before"
         rig.receive(tier, 0, "a", headers: headers)
         #expect(rig.send() == ["a"])

@@ -55,7 +55,7 @@ struct VerdictTests {
     }
 
     @Test(arguments: apple + more)
-    func `Apple's page and what is known beside it`(_ row: Row) {
+    func `Each reason has the verdict of Apple's page, or the one known beside it`(_ row: Row) {
         let code = Self.code(row.reason)
         #expect(code != .other)
         let found = VerdictTable().row(reason: code, text: nil, status: row.status)

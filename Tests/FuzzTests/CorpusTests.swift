@@ -12,7 +12,7 @@ import Testing
     static let mutations = 2_000
 
     private static func corpus(_ target: FuzzTarget) throws -> [(name: String, bytes: [UInt8])] {
-        let folder = folder.appending(path: target.rawValue)
+        let folder = folder.appending(path: target.name)
         let files = try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)
         return try files.sorted { $0.path < $1.path }.map {
             ($0.lastPathComponent, [UInt8](try Data(contentsOf: $0)))
@@ -25,23 +25,23 @@ import Testing
     }
 
     /// The corpora hold what once crashed, too. Also with its end cut off, as a record or a read may be.
-    @Test(arguments: FuzzTarget.allCases)
+    @Test(arguments: FuzzTarget.all)
     func `Nothing of the corpus traps`(target: FuzzTarget) throws {
         let corpus = try Self.corpus(target)
-        #expect(corpus.count >= 3, "\(target.rawValue) has no corpus")
+        #expect(corpus.count >= 3, "\(target.name) has no corpus")
         for (name, bytes) in corpus {
             for count in [bytes.count, max(0, bytes.count - 1), bytes.count / 2] {
-                Self.say("\(target.rawValue)/\(name), \(count) bytes of it")
+                Self.say("\(target.name)/\(name), \(count) bytes of it")
                 Array(bytes[..<count]).withUnsafeBytes { target.run($0) }
             }
         }
     }
 
-    @Test(arguments: FuzzTarget.allCases)
+    @Test(arguments: FuzzTarget.all)
     func `Nothing made of the corpus traps`(target: FuzzTarget) throws {
         let corpus = try Self.corpus(target).map(\.bytes)
         let seed = ProcessInfo.processInfo.environment["APNS_WORKER_FUZZ_SEED"].flatMap { UInt64($0) } ?? 1
-        Self.say("\(target.rawValue), altered, APNS_WORKER_FUZZ_SEED=\(seed)")
+        Self.say("\(target.name), altered, APNS_WORKER_FUZZ_SEED=\(seed)")
         var random = SplitMix64(seed: seed)
         let deadline = ContinuousClock.now + .seconds(2)
         for _ in 0..<Self.mutations where ContinuousClock.now < deadline {
@@ -69,6 +69,6 @@ import Testing
     /// A folder that no target reads would be replayed by nobody.
     @Test func `Each folder has a target`() throws {
         let names = try FileManager.default.contentsOfDirectory(atPath: Self.folder.path)
-        #expect(Set(names) == Set(FuzzTarget.allCases.map(\.rawValue)))
+        #expect(Set(names) == Set(FuzzTarget.all.map(\.name)))
     }
 }

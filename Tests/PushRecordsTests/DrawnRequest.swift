@@ -61,11 +61,8 @@ struct DrawnRequest {
         self.oddity = oddity
     }
 
-    var record: TestRecord {
-        var record = TestRecord(value)
-        record.key = key.map { Array($0.utf8) }
-        record.headers = headers.map { ($0.name, $0.value.map { Array($0.utf8) }) }
-        return record
+    var record: OwnedRecord {
+        OwnedRecord(key: key, value, headers.map { ($0.name, $0.value) })
     }
 
     // MARK: Values

@@ -4,7 +4,7 @@ import Testing
 @Suite struct EnvelopeFormTests {
     private func parse(_ value: String, key: String? = nil, _ headers: [(String, String?)] = []) -> OwnedRequest {
         var parser = RequestParser()
-        return parser.parse(TestRecord(key: key, value, headers))
+        return parser.parse(OwnedRecord(key: key, value, headers))
     }
 
     @Test func `Every member is read`() {

@@ -7,9 +7,8 @@ import Testing
     private let plain = Array(hi.utf8)
 
     private func parse(key: [UInt8]?, _ value: [UInt8], _ headers: [(String, String?)] = []) -> OwnedRequest {
-        var record = TestRecord(nil, headers)
-        record.key = key
-        record.value = value
+        var record = OwnedRecord(nil, headers)
+        (record.key, record.value) = (key, value)
         var parser = RequestParser()
         return parser.parse(record)
     }
@@ -120,12 +119,12 @@ import Testing
     ])
     func `Half a surrogate pair is refused where it is`(payload: String, place: Int) {
         var parser = RequestParser()
-        let found = parser.parse(TestRecord(key: tokenA, payload))
+        let found = parser.parse(OwnedRecord(key: tokenA, payload))
         #expect(found.isInvalid && found.reason == .badRequestPayload && found.target == .device)
         #expect(found.detail == "the payload has half a surrogate pair, as of a text cut inside an emoji")
         #expect(found.subject == "at byte \(place)")
         let opening = #"{"device_token":"ab","payload":"#
-        let inside = parser.parse(TestRecord(opening + payload + "}"))
+        let inside = parser.parse(OwnedRecord(opening + payload + "}"))
         #expect(
             inside.isInvalid && inside.detail == found.detail
                 && inside.subject == "at byte \(place + opening.utf8.count)")
@@ -142,17 +141,17 @@ import Testing
     ])
     func `Whole pairs and other texts are accepted`(payload: String) {
         var parser = RequestParser()
-        #expect(!parser.parse(TestRecord(key: tokenA, payload)).isInvalid)
-        #expect(!parser.parse(TestRecord(#"{"device_token":"ab","payload":\#(payload)}"#)).isInvalid)
+        #expect(!parser.parse(OwnedRecord(key: tokenA, payload)).isInvalid)
+        #expect(!parser.parse(OwnedRecord(#"{"device_token":"ab","payload":\#(payload)}"#)).isInvalid)
     }
 
     /// Beside the payload only what it spells counts, and the texts that were read stay what they are.
     @Test func `Half a pair beside the payload is only replaced`() {
         var parser = RequestParser()
-        let list = parser.parse(TestRecord(#"{"device_tokens":["\ud83d","ab"],"payload":{}}"#))
+        let list = parser.parse(OwnedRecord(#"{"device_tokens":["\ud83d","ab"],"payload":{}}"#))
         #expect(!list.isInvalid && list.tokens == ["\u{FFFD}!badDeviceToken", "ab"])
         let both = parser.parse(
-            TestRecord(
+            OwnedRecord(
                 #"{"device_token":"\u0061b","app":"sh\u006fp","headers":{"apns-topic":"\u0061"},"payload":{"a":"\udc00"}}"#
             ))
         #expect(both.isInvalid && both.app == "shop" && both.token == "ab" && both.topic == "a")

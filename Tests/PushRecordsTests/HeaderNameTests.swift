@@ -67,7 +67,7 @@ import Testing
         }
         var parser = RequestParser()
         let found = parser.parse(
-            TestRecord(#"{"device_token":"00","payload":{},"headers":{\#(members.joined(separator: ","))}}"#))
+            OwnedRecord(#"{"device_token":"00","payload":{},"headers":{\#(members.joined(separator: ","))}}"#))
         #expect(!found.isInvalid && found.collapseID == "a")
     }
 }

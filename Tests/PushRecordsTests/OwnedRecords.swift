@@ -10,27 +10,22 @@ func lend(_ content: some Collection<UInt8>) -> UnsafeRawBufferPointer {
 
 func lend(_ text: String) -> UnsafeRawBufferPointer { lend(Array(text.utf8)) }
 
-/// A record as a test writes it.
-struct TestRecord {
-    var key: [UInt8]?
-    var value: [UInt8]?
-    var headers: [(name: String, value: [UInt8]?)]
-
+extension OwnedRecord {
+    /// A record of texts.
     init(key: String? = nil, _ value: String?, _ headers: [(String, String?)] = []) {
-        self.key = key.map { Array($0.utf8) }
-        self.value = value.map { Array($0.utf8) }
-        self.headers = headers.map { ($0.0, $0.1.map { Array($0.utf8) }) }
+        func bytes(_ text: String?) -> [UInt8]? { text.map { Array($0.utf8) } }
+        self.init(
+            key: bytes(key), value: bytes(value), headers: headers.map { Header(Array($0.0.utf8), bytes($0.1)) })
     }
 }
 
 /// A record as the library made it, read as the worker reads it.
 func read(_ record: RequestRecord) -> OwnedRequest {
     var parser = RequestParser()
-    var test = TestRecord(nil)
-    test.key = record.key
-    test.value = record.value
-    test.headers = record.headers.map { ($0.name, $0.value) }
-    return parser.parse(test)
+    return parser.parse(
+        OwnedRecord(
+            key: record.key, value: record.value,
+            headers: record.headers.map { OwnedRecord.Header(Array($0.name.utf8), $0.value) }))
 }
 
 /// What the parser said, copied out of what it lent.
@@ -76,20 +71,16 @@ func text(_ bytes: UnsafeRawBufferPointer) -> String { String(decoding: bytes, a
 
 extension RequestParser {
     /// Parses a test's record and copies out what was found.
-    mutating func parse(_ record: TestRecord, role: RecordRole = .request) -> OwnedRequest {
-        let key = record.key.map { lend($0) } ?? .nothing
-        let value = record.value.map { lend($0) } ?? .nothing
-        let headers = record.headers.map {
-            RecordHeader(name: lend($0.name), value: $0.value.map { lend($0) } ?? .nothing)
+    mutating func parse(_ record: OwnedRecord, role: RecordRole = .request) -> OwnedRequest {
+        var lent: [UnsafeRawBufferPointer] = []
+        defer { for bytes in lent { bytes.deallocate() } }
+        func lend(_ bytes: [UInt8]?) -> UnsafeRawBufferPointer {
+            guard let bytes else { return .nothing }
+            lent.append(PushRecordsTests.lend(bytes))
+            return lent[lent.count - 1]
         }
-        defer {
-            key.deallocate()
-            value.deallocate()
-            for header in headers {
-                header.name.deallocate()
-                header.value.deallocate()
-            }
-        }
+        let (key, value) = (lend(record.key), lend(record.value))
+        let headers = record.headers.map { RecordHeader(name: lend($0.name), value: lend($0.value)) }
         return headers.withUnsafeBufferPointer { headers in
             OwnedRequest(parse(key: key, value: value, headers: headers, role: role))
         }

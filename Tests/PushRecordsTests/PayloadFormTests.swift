@@ -2,14 +2,14 @@ import PushRecords
 import Testing
 
 @Suite struct PayloadFormTests {
-    private func parse(_ record: TestRecord, copying: [String] = []) -> OwnedRequest {
+    private func parse(_ record: OwnedRecord, copying: [String] = []) -> OwnedRequest {
         var parser = RequestParser(copyHeaders: copying)
         return parser.parse(record)
     }
 
     /// A record with a good token and payload, and these headers.
     private func parse(_ headers: [(String, String?)]) -> OwnedRequest {
-        parse(TestRecord(key: tokenA, hi, headers))
+        parse(OwnedRecord(key: tokenA, hi, headers))
     }
 
     @Test func `A key and a payload suffice`() {
@@ -18,12 +18,12 @@ import Testing
         expected.token = tokenA
         expected.tokenCount = 1
         expected.payload = hi
-        #expect(parse(TestRecord(key: tokenA, hi)) == expected)
+        #expect(parse(OwnedRecord(key: tokenA, hi)) == expected)
     }
 
     @Test func `Every header is read`() {
         let found = parse(
-            TestRecord(
+            OwnedRecord(
                 key: "order-7", hi,
                 [
                     ("push-device-token", tokenB), ("apns-topic", "com.example.shop"), ("apns-push-type", "alert"),
@@ -55,7 +55,7 @@ import Testing
         (String(repeating: "0", count: 63) + "g", false), ("", false), (String(repeating: "f", count: 300), true),
     ])
     func `A key of 64 or more hex digits is the token`(key: String, isToken: Bool) {
-        let found = parse(TestRecord(key: key, hi))
+        let found = parse(OwnedRecord(key: key, hi))
         #expect(found.target == (isToken ? .device : .none))
         #expect(found.deadLetter == (isToken ? nil : .noDeviceToken))
         #expect(found.token == (isToken ? String(key.prefix(DeviceToken.textLimit + 1)) : ""))
@@ -64,32 +64,32 @@ import Testing
 
     @Test func `The key is named when it is not the token`() {
         let header = [("push-device-token", tokenA)] as [(String, String?)]
-        #expect(parse(TestRecord(key: "k", hi, header)).key == "k")
-        #expect(parse(TestRecord(key: tokenB, hi, header)).key == tokenB)
-        #expect(parse(TestRecord(key: tokenA, hi, header)).key == nil)
-        #expect(parse(TestRecord(key: tokenA.uppercased(), hi, header)).key == nil)
-        #expect(parse(TestRecord(key: nil, hi, header)).key == nil)
-        #expect(parse(TestRecord(key: "", hi, header)).key == "")
+        #expect(parse(OwnedRecord(key: "k", hi, header)).key == "k")
+        #expect(parse(OwnedRecord(key: tokenB, hi, header)).key == tokenB)
+        #expect(parse(OwnedRecord(key: tokenA, hi, header)).key == nil)
+        #expect(parse(OwnedRecord(key: tokenA.uppercased(), hi, header)).key == nil)
+        #expect(parse(OwnedRecord(key: nil, hi, header)).key == nil)
+        #expect(parse(OwnedRecord(key: "", hi, header)).key == "")
     }
 
     @Test func `A record without target or JSON is a dead letter`() {
         let token = [("push-device-token", tokenA)] as [(String, String?)]
         for (record, reason) in [
-            (TestRecord(key: tokenA, nil), .tombstone), (TestRecord(key: nil, nil), .tombstone),
-            (TestRecord(key: nil, hi), .noDeviceToken), (TestRecord(key: "user-1", hi), .noDeviceToken),
-            (TestRecord(key: nil, "", []), .noDeviceToken), (TestRecord(key: nil, "[1]"), .noDeviceToken),
-            (TestRecord(key: tokenA, "{"), .notJSON), (TestRecord(key: tokenA, "Hi", token), .notJSON),
-            (TestRecord(key: tokenA, hi + hi, token), .notJSON), (TestRecord(key: tokenA, "\u{FEFF}{}"), .notJSON),
-            (TestRecord(key: tokenA, hi, [("push-device-token", "")]), .noDeviceToken),
-        ] as [(TestRecord, DeadLetterReason)] {
+            (OwnedRecord(key: tokenA, nil), .tombstone), (OwnedRecord(key: nil, nil), .tombstone),
+            (OwnedRecord(key: nil, hi), .noDeviceToken), (OwnedRecord(key: "user-1", hi), .noDeviceToken),
+            (OwnedRecord(key: nil, "", []), .noDeviceToken), (OwnedRecord(key: nil, "[1]"), .noDeviceToken),
+            (OwnedRecord(key: tokenA, "{"), .notJSON), (OwnedRecord(key: tokenA, "Hi", token), .notJSON),
+            (OwnedRecord(key: tokenA, hi + hi, token), .notJSON), (OwnedRecord(key: tokenA, "\u{FEFF}{}"), .notJSON),
+            (OwnedRecord(key: tokenA, hi, [("push-device-token", "")]), .noDeviceToken),
+        ] as [(OwnedRecord, DeadLetterReason)] {
             let found = parse(record)
             #expect(found.deadLetter == reason, "\(record)")
             #expect(found.target == .none && found.tokenCount == 0 && !found.detail.isEmpty)
         }
-        let found = parse(TestRecord(key: tokenA, #"{"aps":{"alert":"Hi"}"#))
+        let found = parse(OwnedRecord(key: tokenA, #"{"aps":{"alert":"Hi"}"#))
         #expect(found.detail == "ends too early" && found.subject == "at byte 21")
         // A header without a value is absent.
-        #expect(parse(TestRecord(key: tokenA, hi, [("push-device-token", nil)])).token == tokenA)
+        #expect(parse(OwnedRecord(key: tokenA, hi, [("push-device-token", nil)])).token == tokenA)
     }
 
     /// Each check, with Apple's reason where Apple has one.
@@ -149,14 +149,14 @@ import Testing
         // Without a value, too: nobody gives one that means nothing.
         #expect(parse([(name, nil)]).isInvalid)
         // Whoever names it in `results.copy_headers` knows of it; and a retry record may be a newer version's.
-        #expect(!parse(TestRecord(key: tokenA, hi, [(name, "x")]), copying: [name]).isInvalid)
+        #expect(!parse(OwnedRecord(key: tokenA, hi, [(name, "x")]), copying: [name]).isInvalid)
         var parser = RequestParser()
         let retry =
             [
                 ("push-retry-request", "apns.requests/0/1/0"), ("push-retry-attempt", "1"), ("push-retry-due-ms", "0"),
                 ("push-retry-first-ms", "0"), (name, "x"),
             ] as [(String, String?)]
-        let again = parser.parse(TestRecord(key: tokenA, hi, retry), role: .retry)
+        let again = parser.parse(OwnedRecord(key: tokenA, hi, retry), role: .retry)
         #expect(again.retry != nil && !again.isInvalid)
     }
 
@@ -164,7 +164,7 @@ import Testing
     @Test func `Any number of unknown headers is refused`() {
         var parser = RequestParser()
         for _ in 0..<500 {
-            let found = parser.parse(TestRecord(key: tokenA, hi, [("apns-topik", "x"), ("apns-x", "x")]))
+            let found = parser.parse(OwnedRecord(key: tokenA, hi, [("apns-topik", "x"), ("apns-x", "x")]))
             #expect(found.subject == "apns-topik (did you mean apns-topic?)")
         }
     }
@@ -226,12 +226,12 @@ import Testing
         for (size, headers, isInvalid) in [
             (4096, [], false), (4097, [], true), (5120, voip, false), (5121, voip, true), (100_000, [], true),
         ] as [(Int, [(String, String?)], Bool)] {
-            let found = parse(TestRecord(key: tokenA, payload(size), headers))
+            let found = parse(OwnedRecord(key: tokenA, payload(size), headers))
             #expect(found.payload.utf8.count == size)
             #expect(found.isInvalid == isInvalid)
             #expect(found.reason == (isInvalid ? .payloadTooLarge : .none))
         }
-        #expect(!parse(TestRecord(key: tokenA, "{}")).isInvalid)
+        #expect(!parse(OwnedRecord(key: tokenA, "{}")).isInvalid)
     }
 
     @Test(
@@ -240,37 +240,37 @@ import Testing
             (#""{}""#, .badRequestPayload), (" true ", .badRequestPayload),
         ] as [(String, ReasonCode)])
     func `A payload is an object`(value: String, reason: ReasonCode) {
-        let found = parse(TestRecord(key: tokenA, value))
+        let found = parse(OwnedRecord(key: tokenA, value))
         #expect(found.target == .device && found.isInvalid && found.reason == reason)
     }
 
     @Test func `The payload is what the producer wrote`() {
         let odd = " { \"aps\" : {\"alert\":\"\\u0048i / \\/\"}, \"payload\":1, \"device_token\":\"\(tokenB)\" } \n"
-        let found = parse(TestRecord(key: tokenA, odd))
+        let found = parse(OwnedRecord(key: tokenA, odd))
         #expect(found.form == .payload && found.payload == odd && !found.isInvalid && found.token == tokenA)
     }
 
     @Test func `A channel id makes a broadcast`() {
         let channel = ("apns-channel-id", "dHN0LXNyY2gtY2hubA==") as (String, String?)
-        let found = parse(TestRecord(key: "match-9", hi, [channel, ("apns-topic", "com.ex")]))
+        let found = parse(OwnedRecord(key: "match-9", hi, [channel, ("apns-topic", "com.ex")]))
         #expect(found.target == .channel && found.channelID == "dHN0LXNyY2gtY2hubA==" && !found.isInvalid)
         #expect(found.pushType == .liveactivity && found.tokenCount == 1 && found.key == "match-9")
         // A key that looks like a token is none here.
-        #expect(parse(TestRecord(key: tokenA, hi, [channel])).target == .channel)
-        #expect(parse(TestRecord(key: channel.1, hi, [channel])).key == nil)
-        #expect(!parse(TestRecord(key: nil, payload(5120), [channel])).isInvalid)
-        #expect(parse(TestRecord(key: nil, payload(5121), [channel])).reason == .payloadTooLarge)
-        #expect(parse(TestRecord(key: nil, hi, [channel, ("apns-push-type", "alert")])).reason == .invalidPushType)
-        #expect(!parse(TestRecord(key: nil, hi, [channel, ("apns-push-type", "liveactivity")])).isInvalid)
-        #expect(parse(TestRecord(key: nil, hi, [("apns-channel-id", "")])).reason == .badChannelId)
+        #expect(parse(OwnedRecord(key: tokenA, hi, [channel])).target == .channel)
+        #expect(parse(OwnedRecord(key: channel.1, hi, [channel])).key == nil)
+        #expect(!parse(OwnedRecord(key: nil, payload(5120), [channel])).isInvalid)
+        #expect(parse(OwnedRecord(key: nil, payload(5121), [channel])).reason == .payloadTooLarge)
+        #expect(parse(OwnedRecord(key: nil, hi, [channel, ("apns-push-type", "alert")])).reason == .invalidPushType)
+        #expect(!parse(OwnedRecord(key: nil, hi, [channel, ("apns-push-type", "liveactivity")])).isInvalid)
+        #expect(parse(OwnedRecord(key: nil, hi, [("apns-channel-id", "")])).reason == .badChannelId)
         // The suffix of single devices' Live Activities; any other is known by the configuration.
         let suffixed = ("apns-topic", "com.ex.push-type.liveactivity") as (String, String?)
-        let refused = parse(TestRecord(key: nil, hi, [channel, suffixed]))
+        let refused = parse(OwnedRecord(key: nil, hi, [channel, suffixed]))
         #expect(refused.isInvalid && refused.reason == .topicDisallowed)
-        #expect(!parse(TestRecord(key: tokenA, hi, [suffixed, ("apns-push-type", "liveactivity")])).isInvalid)
-        #expect(!parse(TestRecord(key: nil, hi, [channel, ("apns-topic", ".push-type.liveactivity")])).isInvalid)
-        #expect(parse(TestRecord(key: nil, hi, [("apns-channel-id", "a\nb")])).reason == .badChannelId)
-        let both = parse(TestRecord(key: nil, hi, [channel, ("push-device-token", tokenA)]))
+        #expect(!parse(OwnedRecord(key: tokenA, hi, [suffixed, ("apns-push-type", "liveactivity")])).isInvalid)
+        #expect(!parse(OwnedRecord(key: nil, hi, [channel, ("apns-topic", ".push-type.liveactivity")])).isInvalid)
+        #expect(parse(OwnedRecord(key: nil, hi, [("apns-channel-id", "a\nb")])).reason == .badChannelId)
+        let both = parse(OwnedRecord(key: nil, hi, [channel, ("push-device-token", tokenA)]))
         #expect(both.isInvalid && both.target == .device && both.token == tokenA)
     }
 
@@ -280,28 +280,28 @@ import Testing
                 ("tracestate", "a"), ("x-campaign", "7"), ("x-other", "1"), ("traceparent", "b"), ("tracestate", "c"),
                 ("x-empty", nil), ("apns-topic", "t"),
             ] as [(String, String?)]
-        let record = TestRecord(key: tokenA, hi, headers)
+        let record = OwnedRecord(key: tokenA, hi, headers)
         #expect(parse(record).copied == ["tracestate=a", "traceparent=b", "tracestate=c"])
         #expect(
             parse(record, copying: ["x-campaign", "apns-topic", "x-empty", "traceparent"]).copied
                 == ["tracestate=a", "x-campaign=7", "traceparent=b", "tracestate=c", "apns-topic=t"])
         // At most so many, and so many bytes.
         let many = (0..<40).map { ("x-n", "\($0)") } as [(String, String?)]
-        #expect(parse(TestRecord(key: tokenA, hi, many), copying: ["x-n"]).copied.count == 32)
+        #expect(parse(OwnedRecord(key: tokenA, hi, many), copying: ["x-n"]).copied.count == 32)
         let large = (0..<4).map { _ in ("x-n", String(repeating: "v", count: 500)) } as [(String, String?)]
-        #expect(parse(TestRecord(key: tokenA, hi, large), copying: ["x-n"]).copied.count == 2)
+        #expect(parse(OwnedRecord(key: tokenA, hi, large), copying: ["x-n"]).copied.count == 2)
     }
 
     /// Nothing of a record is left over for the next.
     @Test func `Nothing of a record is left for the next`() {
         var parser = RequestParser()
-        let plain = parser.parse(TestRecord(key: tokenA, hi))
+        let plain = parser.parse(OwnedRecord(key: tokenA, hi))
         _ = parser.parse(
-            TestRecord(
+            OwnedRecord(
                 key: "k", hi,
                 [("push-device-token", tokenB), ("apns-topic", "\n"), ("traceparent", "x"), ("apns-id", "1")]))
-        _ = parser.parse(TestRecord(#"{"payload":{},"device_tokens":["\#(tokenA)"],"x":1}"#))
-        _ = parser.parse(TestRecord(key: nil, "{"))
-        #expect(parser.parse(TestRecord(key: tokenA, hi)) == plain)
+        _ = parser.parse(OwnedRecord(#"{"payload":{},"device_tokens":["\#(tokenA)"],"x":1}"#))
+        _ = parser.parse(OwnedRecord(key: nil, "{"))
+        #expect(parser.parse(OwnedRecord(key: tokenA, hi)) == plain)
     }
 }

@@ -33,14 +33,6 @@ import Testing
             }
         }
         #expect(found.isSubset(of: allowed), "\(found)")
-        // What it does not name it cannot have by the manifest either.
-        let manifest = try String(contentsOf: Self.root.appending(path: "Package.swift"), encoding: .utf8)
-        let row = try #require(manifest.components(separatedBy: "\n").first { $0.contains("module(\"\(module)\"") })
-        let dependencies = allowed.isEmpty ? "" : ", [" + allowed.reversed().map { "\"\($0)\"" }.joined(separator: ", ")
-        #expect(row.contains("module(\"\(module)\"\(dependencies)"))
-        #expect(!row.contains("CLinux") && !row.contains("EventLoop"))
-        let saysPlatforms = manifest.contains("platforms: [.macOS(")
-        #expect(saysPlatforms)
     }
 
     /// Every public declaration of what producers use has a docstring, and every file that knows Apple's rules names

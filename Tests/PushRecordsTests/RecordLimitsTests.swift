@@ -82,12 +82,13 @@ import Testing
         let headers = role == .retry ? RetryTests.fields : [("apns-topic", "com.example.shop")]
         for text in Self.texts() where role == .request || text.count < 300 || text.first == 1 {
             for field in Self.fields {
-                var record = TestRecord(key: tokenA, hi, headers)
+                var record = OwnedRecord(key: tokenA, hi, headers)
                 if field == "key" {
                     record.key = text
                 } else {
-                    record.headers.removeAll { $0.name == field }
-                    record.headers.append((field, text))
+                    let name = Array(field.utf8)
+                    record.headers.removeAll { $0.name == name }
+                    record.headers.append(OwnedRecord.Header(name, text))
                 }
                 try path.check(record, role)
             }
@@ -111,7 +112,7 @@ import Testing
                 #""device_token":"ab","headers":{\#(word):1}"#, #""device_token":"ab",\#(word):1"#,
                 #""device_token":"ab","environment":\#(word)"#,
             ] {
-                var record = TestRecord(#"{"payload":{"a":1},\#(members)}"#)
+                var record = OwnedRecord(#"{"payload":{"a":1},\#(members)}"#)
                 record.key = text
                 try path.check(record, .request)
             }
@@ -125,7 +126,7 @@ import Testing
         let long = String(repeating: "x", count: 1_000_000)
         var parser = RequestParser(copyHeaders: ["x-copied"])
         let found = parser.parse(
-            TestRecord(
+            OwnedRecord(
                 key: long, hi,
                 [
                     ("push-device-token", long), ("apns-topic", long), ("apns-collapse-id", long), ("push-app", long),
@@ -135,9 +136,9 @@ import Testing
         #expect(found.token.utf8.count == 201 && found.topic.utf8.count == 255 && found.collapseID.utf8.count == 64)
         #expect(found.app.utf8.count == 101 && found.copied == ["traceparent=t"])
         #expect(found.key == nil, "key and token are the same")
-        let other = parser.parse(TestRecord(key: long, hi, [("apns-channel-id", long + "y")]))
+        let other = parser.parse(OwnedRecord(key: long, hi, [("apns-channel-id", long + "y")]))
         #expect(other.channelID.utf8.count == 200 && other.key?.utf8.count == 512 && other.reason == .badChannelId)
-        let list = parser.parse(TestRecord(key: long, #"{"device_tokens":["ab"],"payload":{}}"#))
+        let list = parser.parse(OwnedRecord(key: long, #"{"device_tokens":["ab"],"payload":{}}"#))
         #expect(list.key?.utf8.count == 512 && !list.isInvalid)
     }
 
@@ -146,12 +147,12 @@ import Testing
         var parser = RequestParser()
         let room = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 1)
         for count in [202, 300, 1_000] {
-            let found = parser.parse(TestRecord(key: String(repeating: "a", count: count), hi))
+            let found = parser.parse(OwnedRecord(key: String(repeating: "a", count: count), hi))
             #expect(DeviceToken.normalize(lend(found.token), into: room).failure == .badDeviceToken)
         }
         let app = String(repeating: "a", count: 100)
-        #expect(parser.parse(TestRecord(key: tokenA, hi, [("push-app", app)])).isInvalid == false)
-        let longer = parser.parse(TestRecord(key: tokenA, hi, [("push-app", app + "a")]))
+        #expect(parser.parse(OwnedRecord(key: tokenA, hi, [("push-app", app)])).isInvalid == false)
+        let longer = parser.parse(OwnedRecord(key: tokenA, hi, [("push-app", app + "a")]))
         #expect(longer.isInvalid && longer.app != app)
     }
 
@@ -190,12 +191,9 @@ private struct Path: ~Copyable {
         topic.deallocate()
     }
 
-    mutating func check(_ record: TestRecord, _ role: RecordRole) throws {
-        let owned = OwnedRecord(
-            key: record.key, value: record.value,
-            headers: record.headers.map { OwnedRecord.Header(Array($0.name.utf8), $0.value) })
-        try owned.withLent { (key, value, headers) -> Result<Void, any Error> in
-            Result { try check(key, value, headers, role, owned.byteCount) }
+    mutating func check(_ record: OwnedRecord, _ role: RecordRole) throws {
+        try record.withLent { (key, value, headers) -> Result<Void, any Error> in
+            Result { try check(key, value, headers, role, record.byteCount) }
         }.get()
     }
 

@@ -19,12 +19,6 @@ import Testing
         bytes.baseAddress == nil ? nil : text(bytes)
     }
 
-    private static func owned(_ record: TestRecord) -> OwnedRecord {
-        OwnedRecord(
-            key: record.key, value: record.value,
-            headers: record.headers.map { OwnedRecord.Header(Array($0.name.utf8), $0.value) })
-    }
-
     private static func copied(_ record: EncodedRecord) -> Said {
         .record(
             key: bytes(record.key), value: bytes(record.value),
@@ -32,12 +26,12 @@ import Testing
     }
 
     private func replay(
-        _ record: TestRecord, _ requests: [ReplayRequest], timestampMs: Int64 = timeMs, nowMs: Int64 = timeMs,
+        _ record: OwnedRecord, _ requests: [ReplayRequest], timestampMs: Int64 = timeMs, nowMs: Int64 = timeMs,
         expiredToo: Bool = false, copying: [String] = []
     ) -> [Said] {
         var writer = ReplayWriter(copyHeaders: copying)
         var said: [Said] = []
-        Self.owned(record).withLent { key, value, headers in
+        record.withLent { key, value, headers in
             writer.write(
                 key: key, value: value, headers: headers, timestampMs: timestampMs,
                 place: RequestPlace(topic: lend("apns.requests"), partition: 3, offset: 1_234, index: 77),
@@ -62,7 +56,7 @@ import Testing
     // MARK: Records with one notification
 
     @Test func `Payload form goes as it was`() {
-        let record = TestRecord(
+        let record = OwnedRecord(
             key: "user-1", hi,
             [
                 ("push-device-token", tokenA.uppercased()), ("apns-topic", "com.example.shop"), ("x", nil),
@@ -83,10 +77,10 @@ import Testing
     @Test func `An envelope for one device and a broadcast go as they were`() {
         let envelope = #"{"device_token":"\#(tokenA)","payload":{"aps":{}},"app":"shop"}"#
         #expect(
-            replay(TestRecord(key: nil, envelope, [("traceparent", "t")]), [asked()]) == [
+            replay(OwnedRecord(key: nil, envelope, [("traceparent", "t")]), [asked()]) == [
                 .record(key: nil, value: envelope, headers: ["push-replay-of=\(Self.place)/0", "traceparent=t"])
             ])
-        let channel = TestRecord(key: "k", hi, [("apns-channel-id", "YQ==")])
+        let channel = OwnedRecord(key: "k", hi, [("apns-channel-id", "YQ==")])
         #expect(
             replay(channel, [asked("YQ==")]) == [
                 .record(key: "k", value: hi, headers: ["push-replay-of=\(Self.place)/0", "apns-channel-id=YQ=="])
@@ -95,7 +89,7 @@ import Testing
 
     /// Whoever mends its headers has the worker read it; by itself it would be refused as before.
     @Test func `What is invalid goes as it was`() {
-        let said = replay(TestRecord(key: tokenA, hi, [("apns-priority", "7")]), [asked()])
+        let said = replay(OwnedRecord(key: tokenA, hi, [("apns-priority", "7")]), [asked()])
         #expect(
             said == [
                 .record(key: tokenA, value: hi, headers: ["push-replay-of=\(Self.place)/0", "apns-priority=7"])
@@ -103,13 +97,13 @@ import Testing
     }
 
     @Test func `What was replayed keeps its first place`() {
-        let record = TestRecord(
+        let record = OwnedRecord(
             key: tokenA, hi, [("a", "1"), ("push-replay-of", "first/0/7/9999"), ("push-replay-of", "second/0/1/0")])
         #expect(
             replay(record, [asked()]) == [
                 .record(key: tokenA, value: hi, headers: ["push-replay-of=first/0/7/9999", "a=1"])
             ])
-        let wrong = TestRecord(key: tokenA, hi, [("push-replay-of", "nowhere")])
+        let wrong = OwnedRecord(key: tokenA, hi, [("push-replay-of", "nowhere")])
         #expect(
             replay(wrong, [asked()]) == [
                 .record(key: tokenA, value: hi, headers: ["push-replay-of=\(Self.place)/0"])
@@ -129,7 +123,7 @@ import Testing
                          "apns-expiration": 1790000000},
              "payload": \(payload)}
             """
-        let record = TestRecord(key: "campaign", value, [("traceparent", "t"), ("x-mine", "\u{1}")])
+        let record = OwnedRecord(key: "campaign", value, [("traceparent", "t"), ("x-mine", "\u{1}")])
         let expected = [1, 3].map { index in
             Said.record(
                 key: "campaign", value: payload,
@@ -152,19 +146,18 @@ import Testing
              "payload": {"aps":{}}}
             """
         for (index, token) in [(0 as Int32, tokenA), (1, "ab")] {
-            let said = replay(TestRecord(value), [asked(token, index: index)])
+            let said = replay(OwnedRecord(value), [asked(token, index: index)])
             guard case .record(let key?, let value, let headers)? = said.first else {
                 Issue.record("no record: \(said)")
                 return
             }
             #expect(key == token, "without a key it gets the token's, as a retry record does")
-            var record = TestRecord(key: key, value)
-            record.headers = headers.map {
-                let parts = $0.split(separator: "=", maxSplits: 1)
-                return (String(parts[0]), Array(parts[1].utf8))
+            let fields = headers.map { header in
+                let parts = header.split(separator: "=", maxSplits: 1)
+                return (String(parts[0]), String(parts[1])) as (String, String?)
             }
             var parser = RequestParser()
-            let found = parser.parse(record)
+            let found = parser.parse(OwnedRecord(key: key, value, fields))
             #expect(!found.isInvalid && found.form == .payload && found.token == token, "\(found.detail)")
             #expect(found.topic == "t" && found.priority == 1 && found.payload == #"{"aps":{}}"# && found.key == nil)
             #expect(found.copied == ["push-replay-of=\(Self.place)/\(index)"])
@@ -172,15 +165,15 @@ import Testing
     }
 
     @Test func `What cannot be taken apart is refused`() {
-        let invalid = TestRecord(#"{"device_tokens":[\#(Self.list)],"payload":{"aps":{}},"colour":"red"}"#)
+        let invalid = OwnedRecord(#"{"device_tokens":[\#(Self.list)],"payload":{"aps":{}},"colour":"red"}"#)
         #expect(
             replay(invalid, [asked(Self.tokens[1], index: 1)]) == [.refused("an envelope has no such member: colour")])
-        let inner = TestRecord(
+        let inner = OwnedRecord(
             #"{"device_tokens":[\#(Self.list)],"payload":{"payload":{},"device_token":"ab"}}"#)
         #expect(
             replay(inner, [asked(Self.tokens[1], index: 1)])
                 == [.refused("its payload has the members of an envelope: ")])
-        let bad = TestRecord(#"{"device_tokens":["xyz", "\#(tokenA)"],"payload":{"aps":{}}}"#)
+        let bad = OwnedRecord(#"{"device_tokens":["xyz", "\#(tokenA)"],"payload":{"aps":{}}}"#)
         let said = replay(bad, [asked("xyz"), asked(index: 1)])
         #expect(said.first == .refused("what stands for its device is no device token: ") && said.count == 2)
     }
@@ -188,7 +181,7 @@ import Testing
     // MARK: Another record
 
     @Test func `Another record is known`() {
-        let record = TestRecord(key: tokenA, hi)
+        let record = OwnedRecord(key: tokenA, hi)
         #expect(
             replay(record, [asked(requestedAtMs: Self.timeMs - 1)])
                 == [.another("the record there has another time than the result says")])
@@ -198,21 +191,21 @@ import Testing
         #expect(replay(record, [asked(tokenB)]) == [.another("the record there is for another device")])
         #expect(replay(record, [asked(index: 1)]) == [.another("the record there has no such notification")])
         #expect(
-            replay(TestRecord(key: tokenA, "not json"), [asked()]) == [
+            replay(OwnedRecord(key: tokenA, "not json"), [asked()]) == [
                 .another("the record there has no such notification")
             ])
-        let list = TestRecord(#"{"device_tokens":["\#(tokenA)"],"payload":{"aps":{}}}"#)
+        let list = OwnedRecord(#"{"device_tokens":["\#(tokenA)"],"payload":{"aps":{}}}"#)
         #expect(replay(list, [asked(index: 1)]) == [.another("the record there has no such notification")])
     }
 
     /// A record without a time, and a result that names no device (a topic's limit may leave no room for it).
     @Test func `What is not told is no difference`() {
         for said in [
-            replay(TestRecord(key: tokenA, hi), [asked(requestedAtMs: 0)], timestampMs: -1),
-            replay(TestRecord(key: tokenA, hi), [asked()], timestampMs: -1),
-            replay(TestRecord(key: tokenA, hi), [asked("")]),
+            replay(OwnedRecord(key: tokenA, hi), [asked(requestedAtMs: 0)], timestampMs: -1),
+            replay(OwnedRecord(key: tokenA, hi), [asked()], timestampMs: -1),
+            replay(OwnedRecord(key: tokenA, hi), [asked("")]),
             // Cut, and with what is no UTF-8 replaced, in its result.
-            replay(TestRecord(key: "k", hi, [("push-device-token", "no\u{1}token")]), [asked("no?token")]),
+            replay(OwnedRecord(key: "k", hi, [("push-device-token", "no\u{1}token")]), [asked("no?token")]),
         ] {
             guard case .record? = said.first else {
                 Issue.record("\(said)")
@@ -223,8 +216,8 @@ import Testing
 
     @Test func `Of several results for one place the one that fits is taken`() {
         let other = "the record there is for another device"
-        let list = TestRecord(#"{"device_tokens":["\#(tokenB)","\#(tokenA)"],"payload":{"aps":{}}}"#)
-        for (record, index) in [(TestRecord(key: tokenA, hi), 0), (list, 1)] as [(TestRecord, Int32)] {
+        let list = OwnedRecord(#"{"device_tokens":["\#(tokenB)","\#(tokenA)"],"payload":{"aps":{}}}"#)
+        for (record, index) in [(OwnedRecord(key: tokenA, hi), 0), (list, 1)] as [(OwnedRecord, Int32)] {
             let wrong = asked(String(repeating: "0", count: 64), index: index)
             let said = replay(record, [wrong, asked(index: index), wrong])
             #expect(said.count == 3 && said[0] == .another(other) && said[2] == .another(other))
@@ -241,7 +234,7 @@ import Testing
         ("1780000000", true), ("1780000001", false), ("1", true), ("0", false), ("soon", false),
     ])
     func `What has expired`(expiration: String, isExpired: Bool) {
-        let record = TestRecord(key: tokenA, hi, [("apns-expiration", expiration)])
+        let record = OwnedRecord(key: tokenA, hi, [("apns-expiration", expiration)])
         #expect((replay(record, [asked()]) == [.expired]) == isExpired)
         #expect(replay(record, [asked()], expiredToo: true) != [.expired])
     }
@@ -249,9 +242,8 @@ import Testing
     // MARK: Dead letters
 
     @Test func `A dead letter loses what the worker added`() {
-        let record = Self.owned(
-            TestRecord(
-                key: nil, "{", [("a", "1"), ("push-dlq-reason", "not-json"), ("push-dlq-topic", "t"), ("b", nil)]))
+        let record = OwnedRecord(
+            key: nil, "{", [("a", "1"), ("push-dlq-reason", "not-json"), ("push-dlq-topic", "t"), ("b", nil)])
         var writer = ReplayWriter()
         let said = record.withLent { key, value, headers in
             Self.copied(
@@ -269,8 +261,7 @@ import Testing
     ])
     func `A dead letter of a retry record is of its request`(told: String, kind: ReplayWriter.Whole, place: String) {
         func written(_ more: (String, String?)...) -> Said {
-            let record = Self.owned(
-                TestRecord(key: tokenA, hi, [("push-retry-request", told), ("push-dlq-topic", "t")] + more))
+            let record = OwnedRecord(key: tokenA, hi, [("push-retry-request", told), ("push-dlq-topic", "t")] + more)
             var writer = ReplayWriter()
             return record.withLent { key, value, headers in
                 Self.copied(
@@ -295,8 +286,8 @@ import Testing
     @Test func `The header is carried on`() {
         let place = String(repeating: "t", count: 249) + "/2147483647/9223372036854775807/9999"
         let others = (0..<40).map { ("tenant", "\($0)" + String(repeating: "v", count: 60)) } as [(String, String?)]
-        let single = TestRecord(key: tokenA, hi, [("push-replay-of", place)] + others)
-        let envelope = TestRecord(
+        let single = OwnedRecord(key: tokenA, hi, [("push-replay-of", place)] + others)
+        let envelope = OwnedRecord(
             #"{"payload":{},"device_tokens":["\#(tokenA)"]}"#, [("push-replay-of", place)] + others)
         for record in [single, envelope] {
             var parser = RequestParser(copyHeaders: ["tenant"])
@@ -306,9 +297,9 @@ import Testing
         }
         var parser = RequestParser()
         let retry = parser.parse(
-            TestRecord(key: tokenA, hi, RetryTests.fields + [("push-replay-of", place)]), role: .retry)
+            OwnedRecord(key: tokenA, hi, RetryTests.fields + [("push-replay-of", place)]), role: .retry)
         #expect(retry.copied == ["push-replay-of=\(place)"] && !retry.isInvalid)
         // In any other spelling it is a typo.
-        #expect(parser.parse(TestRecord(key: tokenA, hi, [("Push-Replay-Of", "t/0/1/0")])).isInvalid)
+        #expect(parser.parse(OwnedRecord(key: tokenA, hi, [("Push-Replay-Of", "t/0/1/0")])).isInvalid)
     }
 }

@@ -11,7 +11,7 @@ import Testing
 
     private func parse(_ headers: [(String, String?)], value: String = hi, role: RecordRole = .retry) -> OwnedRequest {
         var parser = RequestParser()
-        return parser.parse(TestRecord(key: tokenA, value, headers), role: role)
+        return parser.parse(OwnedRecord(key: tokenA, value, headers), role: role)
     }
 
     @Test func `Every header is read`() {

@@ -131,8 +131,8 @@ import Testing
         var retries = RetryWriter(apps: ContentFixture.apps)
         var letters = DeadLetterWriter()
         var asked: [String] = []
-        func headers(_ list: UnsafeBufferPointer<RecordHeader>) -> [(name: String, value: [UInt8]?)] {
-            list.map { (PushRecordsTests.text($0.name), Array($0.value)) }
+        func headers(_ list: UnsafeBufferPointer<RecordHeader>) -> [OwnedRecord.Header] {
+            OwnedRecord(copying: .nothing, .nothing, headers: list).headers
         }
         for round in 0..<120 {
             func text(_ limit: Int) -> UnsafeRawBufferPointer { lend(Self.text(&random, limit)) }
@@ -182,9 +182,7 @@ import Testing
             let refused = ReducedRecord.deadLetter(
                 ofOutput: OwnedRecord(key: nil, value: [0x7B], headers: []), of: "apns.results", because: .tooLarge,
                 atMs: 9)
-            try judge.ask(
-                .deadLetterHeaders,
-                headers: refused.headers.map { (String(decoding: $0.name, as: UTF8.self), $0.value) })
+            try judge.ask(.deadLetterHeaders, headers: refused.headers)
             asked += (0..<8).map { "round \(round), \($0): \(PushRecordsTests.text(result.value))" }
             guard !fixture.content.isBroadcast else { continue }
             judge.ask(.unregistered, tokens.write(fixture.content, ending).value)
@@ -275,7 +273,7 @@ import Testing
                 headers.append(
                     (name, Int.random(in: 0..<10, using: &random) == 0 ? all.randomElement(using: &random)! : all[0]))
             }
-            let record = TestRecord(key: tokenA, hi, headers)
+            let record = OwnedRecord(key: tokenA, hi, headers)
             try judge.ask(.retryHeaders, headers: record.headers)
             let found = parser.parse(record, role: .retry)
             isTaken.append(found.retry != nil && !found.isInvalid)

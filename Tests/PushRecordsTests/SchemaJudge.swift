@@ -25,9 +25,13 @@ struct SchemaJudge {
 
     /// Of headers: as an object of their texts. Of a name that comes twice the last value counts; one without a value
     /// is left out.
-    mutating func ask(_ schema: RecordSchema, headers: [(name: String, value: [UInt8]?)]) throws {
+    mutating func ask(_ schema: RecordSchema, headers: [OwnedRecord.Header]) throws {
         var object: [String: String] = [:]
-        for header in headers { object[header.name] = header.value.map { String(decoding: $0, as: UTF8.self) } }
+        for header in headers {
+            object[String(decoding: header.name, as: UTF8.self)] = header.value.map {
+                String(decoding: $0, as: UTF8.self)
+            }
+        }
         ask(schema, try JSONEncoder().encode(object))
     }
 

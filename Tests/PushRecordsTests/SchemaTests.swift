@@ -12,9 +12,9 @@ import Testing
         let order = RetryOrder(
             attempt: 1, dueMs: 5, notBefore: 4_294_967_295, reason: lend("TooManyRequests"), sends: 1, inDoubt: 0,
             triedApp: lend("shop"))
-        let headers: [(name: String, value: [UInt8]?)] = retries.write(fixture.content, order).headers.map {
-            (text($0.name), Array($0.value))
-        }
+        let headers = OwnedRecord(
+            copying: .nothing, .nothing, headers: retries.write(fixture.content, order).headers
+        ).headers
         for schema in [RecordSchema.requestHeaders, .resultHeaders, .deadLetterHeaders] {
             try judge.ask(schema, headers: headers)
         }

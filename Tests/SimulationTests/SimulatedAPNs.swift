@@ -156,7 +156,7 @@ extension SimulatedWorld {
             return false
         }
         if !isCalm, random.chance(3) {
-            happened["body waits", default: 0] += 1
+            note("body waits")
             connection.stallsUntilMs = nowMs + .random(in: 50...2_000, using: &random)
         }
         var end: Int64?
@@ -176,7 +176,7 @@ extension SimulatedWorld {
 
     private func answerMs(of id: NotificationID, _ worker: SimulatedWorker) -> Int64 {
         if let place = worker.flights[id]?.original, books[place]?.rule == .slow {
-            happened["slow answer", default: 0] += 1
+            note("slow answer")
             return .random(in: 1_000...20_000, using: &random)
         }
         return .random(in: 1...80, using: &random) * answerSlowness
@@ -193,7 +193,7 @@ extension SimulatedWorld {
             return .refused
         }
         if let place = worker.flights[id]?.original, books[place]?.rule == .endless {
-            happened["endless refusals", default: 0] += 1
+            note("endless refusals")
             return .refused
         }
         guard !isCalm, random.chance(9) else { return .answer }
@@ -351,8 +351,8 @@ extension SimulatedWorld {
 
     /// Once, or first with the largest stream id there is and then again; once more with a lower one.
     private func goAway(_ connection: SimulatedConnection, _ worker: SimulatedWorker) {
-        happened["GOAWAY", default: 0] += 1
-        if connection.isDraining, connection.lastStream < .max { happened["another GOAWAY", default: 0] += 1 }
+        note("GOAWAY")
+        if connection.isDraining, connection.lastStream < .max { note("another GOAWAY") }
         var last = Int32.max
         if connection.isDraining || random.chance(60) {
             // What was processed is not disowned; what was not may be.
@@ -373,7 +373,7 @@ extension SimulatedWorld {
 
     /// The connection ends; what it carried may have been processed unseen.
     private func lose(_ connection: SimulatedConnection, isSilent: Bool, _ worker: SimulatedWorker) {
-        happened[isSilent ? "silent connection" : "lost connection", default: 0] += 1
+        note(isSilent ? "silent connection" : "lost connection")
         loseUnseen(connection, worker)
         connection.isDraining = true
         connection.secondGoAwayMs = nil

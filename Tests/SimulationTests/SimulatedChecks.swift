@@ -166,9 +166,6 @@ extension SimulatedWorld {
             for app in worker.machine.apps.indices where worker.machine.dispatch.handed(app) != 0 {
                 breaks("something is at a transport")
             }
-            for app in worker.machine.apps.indices {
-                if !worker.machine.dispatch.breakers.probes(of: app).isEmpty { breaks("a probe is left") }
-            }
             if !worker.machine.budget.isEmpty { breaks("room is not given back") }
         }
     }

@@ -31,7 +31,7 @@ extension SimulatedWorld {
         if entry.metadata.count > settings.metadataLimit { breaks("\(entry.metadata.count) characters of metadata") }
         guard let partition = machine.ledger.find(entry.partition) else { return }
         if machine.ledger[partition].isMapCut {
-            happened["map cut", default: 0] += 1
+            note("map cut")
             wasMapCut = true
         }
     }

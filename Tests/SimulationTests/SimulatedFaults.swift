@@ -18,7 +18,6 @@ struct SimulatedFaults {
     /// Refused commits, a broker that goes away, one that writes nothing, producers that have to be made anew, wall
     /// clocks that jump: none of these makes anybody send twice.
     var refusals = true
-
     /// Logs that are made anew, cut, or lose their first records; commits that somebody else wrote.
     var changes = true
     /// Sessions that are lost for a while.
@@ -29,19 +28,19 @@ struct SimulatedFaults {
     static let everything = SimulatedFaults(name: "every fault")
 
     /// Rebalances, stops, GOAWAYs only: nothing is sent twice.
-    static let none = SimulatedFaults(
-        name: "without a fault", doubts: false, breaks: false, silence: false, poison: 0, crashes: false, losses: false,
-        damage: false, changes: false, lapses: false)
+    static let none = faultless("without a fault")
 
     /// Sessions are lost and come back to whoever had them: nothing is sent twice.
-    static let lapsing = SimulatedFaults(
-        name: "lost sessions", doubts: false, breaks: false, silence: false, poison: 0, crashes: false, losses: false,
-        damage: false, changes: false)
+    static let lapsing = faultless("lost sessions", lapses: true)
 
     /// What is settled lies far above what is open: no map is cut, and nothing is sent twice.
-    static let long = SimulatedFaults(
-        name: "long spans", doubts: false, breaks: false, silence: false, poison: 0, crashes: false, losses: false,
-        damage: false, changes: false, lapses: false, isLong: true)
+    static let long = faultless("long spans", isLong: true)
+
+    private static func faultless(_ name: String, lapses: Bool = false, isLong: Bool = false) -> SimulatedFaults {
+        SimulatedFaults(
+            name: name, doubts: false, breaks: false, silence: false, poison: 0, crashes: false, losses: false,
+            damage: false, changes: false, lapses: lapses, isLong: isLong)
+    }
 
     /// A dead network abandons nobody.
     static let deadNetwork = SimulatedFaults(name: "dead network", breaks: false, poison: 0)

@@ -134,7 +134,7 @@ extension SimulatedWorld {
                 for connection in gateway.connections { fence(connection) }
             }
             if faults.silence, !isCalm, random.oneIn(300), nowMs >= gateway.unreadUntilMs {
-                happened["gateway: reads nothing", default: 0] += 1
+                note("gateway: reads nothing")
                 gateway.unreadUntilMs = nowMs + .random(in: 500...60_000, using: &random)
             }
             dispatch(gateway, app, worker)
@@ -170,7 +170,7 @@ extension SimulatedWorld {
         if !gateway.isClosing, gateway.isOut != mustProve(gateway) {
             gateway.isOut.toggle()
             worker.capacities[app] = gateway.isOut ? 0 : gateway.admission.limit
-            happened[gateway.isOut ? "gateway: out of reach" : "gateway: proved", default: 0] += 1
+            note(gateway.isOut ? "gateway: out of reach" : "gateway: proved")
             worker.machine.setCapacity(AppIndex(app), requests: worker.capacities[app], now: time(worker))
             worker.machine.setReachable(AppIndex(app), !gateway.isOut, now: time(worker))
         }
@@ -252,7 +252,7 @@ extension SimulatedWorld {
     /// As `BinaryConnection` has it.
     private func fence(_ connection: SimulatedGatewayConnection) {
         if connection.session.canBeFenced, weather.answersFences {
-            happened["gateway: fence", default: 0] += 1
+            note("gateway: fence")
             append(nil, nil, to: connection)
         }
         connection.isDraining = true
@@ -305,7 +305,7 @@ extension SimulatedWorld {
         if !connection.isLost { write(connection, isAll: isCalm || isLeap, isDeaf: isDeaf, gateway) }
         // The process stood still while it waited: its alarm rings before it has read.
         if !isCalm, random.chance(isLeap ? 30 : 5) {
-            happened["gateway: interrupted wait", default: 0] += 1
+            note("gateway: interrupted wait")
             ring(connection, gateway, worker)
         }
         serve(connection, gateway, worker)
@@ -362,7 +362,7 @@ extension SimulatedWorld {
             gateway.admission.settled(settled)
             gateway.reachability.answered()
         }
-        if connection.session.isProofOverdue { happened["gateway: no proof", default: 0] += 1 }
+        if connection.session.isProofOverdue { note("gateway: no proof") }
         if connection.session.isSilent(forNs: Self.silenceNs, nowNs: ns) || connection.session.isProofOverdue {
             lose(connection, isSilent: true, gateway, worker)
         }
@@ -373,7 +373,7 @@ extension SimulatedWorld {
     ) {
         guard !isCalm, !connection.isLost, !connection.session.isEmpty else { return }
         if random.chance(2) {
-            happened["gateway: slow", default: 0] += 1
+            note("gateway: slow")
             connection.stallsUntilMs = nowMs + .random(in: 20...1_000, using: &random)
         }
         // Another credential, or a connection too many: it finishes what is on it.
@@ -400,7 +400,7 @@ extension SimulatedWorld {
             let arrivesMs = connection.frames[connection.readCount].arrivesMs, arrivesMs <= nowMs
         {
             if !isCalm, random.chance(1) {
-                happened["gateway: shutdown", default: 0] += 1
+                note("gateway: shutdown")
                 say(10, connection.readCount, atMs: arrivesMs, connection, gateway)
                 return
             }
@@ -449,7 +449,7 @@ extension SimulatedWorld {
         }
         var identifier = UInt32(identifier)
         if faults.breaks, !isCalm, random.chance(1) {
-            happened["gateway: error of nobody", default: 0] += 1
+            note("gateway: error of nobody")
             identifier = 0x7000_0000
         }
         connection.answer = (dueMs, GatewayAnswer(status: status, identifier: identifier))
@@ -479,14 +479,12 @@ extension SimulatedWorld {
         let named = identifier > 0 && identifier <= connection.frames.count ? connection.frames[identifier - 1] : nil
         switch meaning {
         case .decided(let settled, let discarded, let byFence):
-            happened[
-                byFence ? "gateway: fence answered" : isLast ? "gateway: shutdown heard" : "gateway: error", default: 0] +=
-                1
+            note(byFence ? "gateway: fence answered" : isLast ? "gateway: shutdown heard" : "gateway: error")
             if !wronged.isEmpty { breaks("\(wronged.count) were lost, and nobody was told") }
             if named != nil, named?.flight == nil, !isLast, !byFence { breaks("a fence that decides nothing") }
             answered(gateway, connection, settled: settled, discarded: discarded, isProof: byFence || settled > 0)
         case .tooLate(let lostAtMost, let ageNs, let discarded):
-            happened["gateway: too late", default: 0] += 1
+            note("gateway: too late")
             if !connection.isLate { breaks("a gateway that is in time is said to be too late") }
             if wronged.count > lostAtMost {
                 breaks("\(wronged.count) were lost, and \(lostAtMost) were told")
@@ -495,16 +493,16 @@ extension SimulatedWorld {
                 breaks("an error that came after \(ageNs) ns is said to be too late")
             }
             let windowNs = gateway.patience.windowNs
-            if gateway.patience.wasTooShort(ageNs: ageNs) { happened["gateway: window lengthened", default: 0] += 1 }
+            if gateway.patience.wasTooShort(ageNs: ageNs) { note("gateway: window lengthened") }
             if gateway.patience.windowNs < windowNs { breaks("a shorter window") }
             answered(gateway, connection, settled: 0, discarded: discarded, isProof: true)
         case .unmatched(let lostAtMost):
             let isZero = isLast && answer.content.identifier == 0
             if !isZero, answer.content.identifier <= connection.frames.count { breaks("an answer that is of nobody") }
             if isZero, wronged.count > lostAtMost { breaks("\(wronged.count) were lost, and \(lostAtMost) were told") }
-            if lostAtMost > 0 { happened["gateway: nothing was processed", default: 0] += 1 }
+            if lostAtMost > 0 { note("gateway: nothing was processed") }
             if lostAtMost > 0, gateway.patience.wasTooShort(ageNs: nil) {
-                happened["gateway: window lengthened", default: 0] += 1
+                note("gateway: window lengthened")
             }
             lose(connection, isSilent: false, gateway, worker)
         }
@@ -530,7 +528,7 @@ extension SimulatedWorld {
     ) {
         let isUnread =
             isSilent && !connection.session.mustProve && connection.session.isSilent(forNs: Self.silenceNs, nowNs: ns)
-        happened[isSilent ? "gateway: silent" : "gateway: closed without a word", default: 0] += 1
+        note(isSilent ? "gateway: silent" : "gateway: closed without a word")
         loseUnseen(connection)
         connection.isLost = true
         connection.isDraining = true
@@ -561,7 +559,7 @@ extension SimulatedWorld {
     func closed(_ connection: SimulatedGatewayConnection) {
         let wronged = connection.wronged
         guard !wronged.isEmpty else { return }
-        if !connection.isHeard { happened["gateway: too late, and nobody hears of it", default: 0] += 1 }
+        if !connection.isHeard { note("gateway: too late, and nobody hears of it") }
         for frame in wronged {
             guard let flight = frame.flight else { continue }
             books[flight.original]?.isLostLate = true
@@ -595,7 +593,7 @@ extension SimulatedWorld {
             if frame.state != .coming { breaks("what the gateway processed is said to be unprocessed") }
             switch completion.unprocessed {
             case .discarded, .discardedForGood:
-                happened["gateway: \(completion.unprocessed)", default: 0] += 1
+                note("gateway: \(completion.unprocessed)")
                 if !connection.isHeard { breaks("something is discarded, and the gateway said nothing") }
                 let isForGood = completion.unprocessed == .discardedForGood
                 if isForGood == weather.resendsDiscarded { breaks("what was discarded is treated as it is not to be") }
@@ -608,7 +606,7 @@ extension SimulatedWorld {
             if !connection.isLost { breaks("something is in doubt on a connection that lives") }
             if frame.start >= connection.written { breaks("something is in doubt that was never sent") }
         case .answered where completion.status == 200 && completion.isPresumed:
-            happened["gateway: presumed", default: 0] += 1
+            note("gateway: presumed")
             connection.frames[place].isPresumed = true
             if connection.session.isAsked { breaks("silence accepts \(original) where an answer is asked for") }
             if connection.frames.contains(where: {

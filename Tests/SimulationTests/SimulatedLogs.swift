@@ -28,7 +28,7 @@ extension SimulatedWorld {
 
     /// The topic is deleted and made again: its offsets begin again. What the group committed may outlive it.
     private func makeAnew(_ log: Int) {
-        happened["log made anew", default: 0] += 1
+        note("log made anew")
         for record in logs[log].records { lose(record, of: log) }
         logs[log].records = []
         logs[log].start = 0
@@ -46,7 +46,7 @@ extension SimulatedWorld {
         let end = logs[log].records[place].offset
         // Whoever reads it learns that by its end.
         guard workers.allSatisfy({ ($0.assignments[log]?.position ?? .max) >= end }) else { return }
-        happened["log cut", default: 0] += 1
+        note("log cut")
         for record in logs[log].records[place...] { lose(record, of: log) }
         logs[log].records.removeSubrange(place...)
         for original in logs[log].records.flatMap(\.originals) { books[original]?.isReadAgain = true }
@@ -70,7 +70,7 @@ extension SimulatedWorld {
     /// Retention takes the first records, read or not.
     private func retain(_ log: Int) {
         guard !logs[log].records.isEmpty else { return }
-        happened["retention", default: 0] += 1
+        note("retention")
         let count = Int.random(in: 1...logs[log].records.count, using: &random)
         for record in logs[log].records[..<count] { lose(record, of: log) }
         logs[log].start = logs[log].records[count - 1].offset + 1
@@ -82,7 +82,7 @@ extension SimulatedWorld {
     /// Somebody else commits for the group, while nobody reads.
     private func commitStrangely(_ log: Int) {
         guard !logs[log].isOwned, workers.allSatisfy({ $0.assignments[log] == nil }) else { return }
-        happened["strange commit", default: 0] += 1
+        note("strange commit")
         let end = logs[log].nextOffset
         var offsets: [Int64] = Self.strangeOffsets
         offsets += [end + 1, end + 1_000]
@@ -175,19 +175,14 @@ extension SimulatedWorld {
             worker.reads[id.slot] = [:]
         }
         checkResumed(isResumed, log, worker, isSame: isSame)
-        var assignment = SimulatedWorker.Assignment(
-            id: id, number: assignmentCount, position: logs[log].start, life: logs[log].life)
-        if let commit,
-            case .at(let offset) = ReadingStart(
-                committed: commit.offset, logStart: start, logEnd: end)
-        {
-            assignment.position = offset
-            assignment.firstPosition = offset
-            assignment.life = commit.life
+        var (position, life) = (logs[log].start, logs[log].life)
+        if let commit, case .at(let offset) = ReadingStart(committed: commit.offset, logStart: start, logEnd: end) {
+            (position, life) = (offset, commit.life)
         }
-        worker.assignments[log] = assignment
+        worker.assignments[log] = .init(
+            id: id, number: assignmentCount, firstPosition: position, position: position, life: life)
         trace(log) {
-            "assigned to \(name(worker)) as \(id), resumed \(isResumed), logEnd \(end ?? -1), \(assignment.position)"
+            "assigned to \(name(worker)) as \(id), resumed \(isResumed), logEnd \(end ?? -1), \(position)"
         }
     }
 
@@ -201,7 +196,7 @@ extension SimulatedWorld {
                 other.assignments[log]?.fenced?.successorEnd = end
             }
             guard other.suspended[log]?.isUntouched == true else { continue }
-            happened["suspended, then another's", default: 0] += 1
+            note("suspended, then another's")
             other.suspended[log]?.isUntouched = false
             crashCount += 1
             doubtFlights(of: other, log: log)
@@ -263,7 +258,9 @@ extension SimulatedWorld {
         assignmentCount += 1
         worker.chains[id.slot] = assignmentCount
         worker.reads[id.slot] = [:]
-        assignment = .init(id: id, number: assignmentCount, position: logs[log].start, life: logs[log].life)
+        assignment = .init(
+            id: id, number: assignmentCount, firstPosition: logs[log].start, position: logs[log].start,
+            life: logs[log].life)
     }
 
     // MARK: Numbers
@@ -275,7 +272,7 @@ extension SimulatedWorld {
 
     /// As nobody's clock is.
     func oddTime() -> Int64 {
-        happened["strange numbers", default: 0] += 1
+        note("strange numbers")
         if random.chance(20) { return startMs + nowMs &+ (.min + 400) }
         return Self.boundaries.randomElement(using: &random) ?? 0
     }
@@ -285,7 +282,7 @@ extension SimulatedWorld {
         let names = ["push-retry-sends", "push-retry-attempt", "push-retry-due-ms", "push-retry-first-ms"]
         let name = names[Int.random(in: 0..<names.count, using: &random)]
         guard let place = record.headers.firstIndex(where: { $0.name.elementsEqual(name.utf8) }) else { return }
-        happened["strange numbers", default: 0] += 1
+        note("strange numbers")
         let number = Self.boundaries.randomElement(using: &random) ?? 0
         let isTime = name.hasSuffix("-ms")
         record.headers[place].value = Array("\(isTime ? max(number, -.max) : max(number, 1))".utf8)

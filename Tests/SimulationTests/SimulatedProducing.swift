@@ -11,7 +11,7 @@ extension SimulatedWorld {
         let tiers = settings.tiers.indices.map { ProductionTarget.retry(tier: $0) }
         disturb(.deadLetters, worker, &machine)
         if !isCalm, faults.refusals, random.oneIn(deniedChance) {
-            happened["all tiers denied", default: 0] += 1
+            note("all tiers denied")
             wereTiersDenied = true
             for tier in tiers { machine.setWritable(tier, false, now: time(worker)) }
         }
@@ -27,7 +27,7 @@ extension SimulatedWorld {
     ) {
         if machine.isWritable(target) {
             guard !isCalm, faults.refusals, random.oneIn(deniedChance) else { return }
-            happened["denied: \(target)", default: 0] += 1
+            note("denied: \(target)")
             if target == .unregistered { wereTokensDenied = true }
             machine.setWritable(target, false, now: time(worker))
             if !machine.isAnyTierWritable { wereTiersDenied = true }
@@ -112,13 +112,13 @@ extension SimulatedWorld {
         return machine.withRetry(production.id) { content, order -> SimulatedRecord in
             let isScheduled = RetryOrder.scheduled.lentBytes.elementsEqual(order.reason)
             if isScheduled {
-                happened["scheduled", default: 0] += 1
-                if place.log >= 3 { happened["scheduled again", default: 0] += 1 }
-                if wasSent { happened["scheduled after a clock was set back", default: 0] += 1 }
+                note("scheduled")
+                if place.log >= 3 { note("scheduled again") }
+                if wasSent { note("scheduled after a clock was set back") }
             }
             if content.headers.expiration == 0 {
                 if isScheduled {
-                    happened["scheduled: now or never", default: 0] += 1
+                    note("scheduled: now or never")
                 } else {
                     breaks("\(original) is now or never")
                 }
@@ -201,7 +201,7 @@ extension SimulatedWorld {
             } else if entry.metadata.count > metadataLimit {
                 (outcome, isTaken) = (.metadataTooLarge, false)
             } else if isOneDenied {
-                happened[isShared ? "shared error" : "denied commit", default: 0] += 1
+                note(isShared ? "shared error" : "denied commit")
                 (outcome, isTaken) = (isShared ? .unattributed : .impossible, !logs[log].isDenied)
             } else if !isCalm, faults.refusals, random.chance(5) {
                 (outcome, isTaken) = (.refused, random.chance(50))
@@ -260,12 +260,10 @@ extension SimulatedWorld {
                 worker.assignments[log]?.isLate = true
                 deadAssignments.insert(assignment.number)
                 limitCount += 1
-                for flight in worker.flights.values where flight.place.log == log {
-                    books[flight.original]?.doubts += 1
-                }
+                doubtFlights(of: worker, log: log)
             } else if step - since > 40, assignment.isLate {
                 // The limit of the last commit.
-                happened["left without a commit", default: 0] += 1
+                note("left without a commit")
                 lose(log, worker, &machine)
             }
         }
@@ -278,7 +276,7 @@ extension SimulatedWorld {
         worker.assignments[log] = nil
         if machine.status(of: assignment.id)?.isCommitImpossible == true {
             // Its last commit was not made: all that it would have said is sent again.
-            happened["left without a commit", default: 0] += 1
+            note("left without a commit")
             crashCount += 1
             limitCount += 1
             deadAssignments.insert(assignment.number)

@@ -8,17 +8,15 @@ extension SimulatedWorld {
         guard let assignment = worker.assignments[log], assignment.fenced == nil, assignment.drainsSince == nil else {
             return
         }
-        settleCommit(of: worker, log: log)
-        deadAssignments.insert(assignment.number)
+        takeAway(log, assignment, from: worker)
         worker.assignments[log] = nil
-        logs[log].isOwned = false
         suspend(log, assignment, worker, isUntouched: true)
     }
 
     func suspend(
         _ log: Int, _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker, isUntouched: Bool
     ) {
-        happened["suspended", default: 0] += 1
+        note("suspended")
         trace(log) { "suspended at \(name(worker)), untouched \(isUntouched)" }
         worker.suspended[log] = .init(
             id: assignment.id, isUntouched: isUntouched, sinceNs: ns, life: assignment.life)
@@ -35,7 +33,7 @@ extension SimulatedWorld {
     func cutOff(_ worker: SimulatedWorker) {
         guard settings.leaseNs < .max else { return }
         if worker.cutOffSinceNs == nil {
-            happened["cut off from the group", default: 0] += 1
+            note("cut off from the group")
             worker.cutOffSinceNs = ns
         } else if random.chance(30) {
             worker.cutOffSinceNs = nil
@@ -52,7 +50,7 @@ extension SimulatedWorld {
             } else if assignment.drainsSince != nil {
                 lose(log, worker, &worker.machine)
             } else {
-                happened["zombie", default: 0] += 1
+                note("zombie")
                 fence(log, worker, isExpired: true)
             }
         }

@@ -58,7 +58,7 @@ extension SimulatedWorld {
         checkInvariants(worker)
         checkLimits(worker)
         checkCost(worker)
-        for event in end.events { note(event) }
+        for event in end.events { heed(event) }
     }
 
     /// Whatever was due was done this turn, or waits for Kafka.
@@ -67,7 +67,7 @@ extension SimulatedWorld {
         breaks("a deadline of long ago: \(deadline) at \(ns)")
     }
 
-    private func note(_ event: DeliveryEvent) {
+    private func heed(_ event: DeliveryEvent) {
         let kind =
             switch event {
             case .held(_, let cause): "held: \(cause)"
@@ -87,7 +87,7 @@ extension SimulatedWorld {
             case .mapCut: "map cut"
             default: "other"
             }
-        happened[kind, default: 0] += 1
+        note(kind)
         if case .suspendedReleased = event { wasReleased = true }
         if case .metadataIgnored = event, !logs.contains(where: \.wasDamaged) {
             breaks("our own metadata was not understood")
@@ -116,7 +116,7 @@ extension SimulatedWorld {
             let record = logs[log].records[place]
             var receipt = receive(record, assignment.id, worker, &machine)
             if case .below = receipt, assignment.life != logs[log].life {
-                happened["told by a lower offset", default: 0] += 1
+                note("told by a lower offset")
                 beginAnew(log, &assignment, worker, &machine)
                 receipt = receive(record, assignment.id, worker, &machine)
                 if case .below = receipt { breaks("a log that begins anew knows its first record") }
@@ -214,7 +214,7 @@ extension SimulatedWorld {
         trace(place.log) { "\(name(worker)) sends \(place) of \(original), in doubt \(notification.tries.inDoubt)" }
         checkSend(request, place, original, deviceKey, assignment, worker, notification)
         checkApp(request.id, worker, machine)
-        if request.isSuspect { happened["suspect", default: 0] += 1 }
+        if request.isSuspect { note("suspect") }
         worker.flights[request.id] = .init(
             place: place, original: original, deviceKey: deviceKey, app: Int(notification.app), isOther: isOther,
             assignment: assignment.number, chain: chain, isSuspect: request.isSuspect)
@@ -234,7 +234,7 @@ extension SimulatedWorld {
             return
         }
         books[flight.original]?.processed += 1
-        if flight.isOther { happened["sent on", default: 0] += 1 }
+        if flight.isOther { note("sent on") }
         if flight.isOther, !rule.isForeign { breaks("\(flight.original) was sent to the other environment") }
         if rule.answer(processed: book.processed, isOther: flight.isOther).status == 200 {
             books[flight.original]?.delivered += 1

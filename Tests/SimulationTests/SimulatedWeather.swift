@@ -18,11 +18,11 @@ extension SimulatedWorld {
     func disturbAround() {
         if clocksJumped, random.oneIn(60), let worker = workers.randomElement(using: &random) { jump(worker) }
         if faults.refusals, random.oneIn(outageChance), !isKafkaDown {
-            happened["Kafka is away", default: 0] += 1
+            note("Kafka is away")
             kafkaDownUntilMs = nowMs + .random(in: 100...240_000, using: &random)
         }
         if faults.refusals, random.oneIn(outageChance) {
-            happened["Kafka writes nothing", default: 0] += 1
+            note("Kafka writes nothing")
             fullUntilMs = nowMs + .random(in: 100...30_000, using: &random)
         }
         if remakesProducers, random.oneIn(50), let worker = workers.randomElement(using: &random) {
@@ -34,7 +34,7 @@ extension SimulatedWorld {
             cutOff(worker)
         }
         if faults.silence, random.oneIn(120), let worker = workers.randomElement(using: &random) {
-            happened["dead network", default: 0] += 1
+            note("dead network")
             worker.deafUntilMs = nowMs + .random(in: 1_000...120_000, using: &random)
         }
     }
@@ -44,7 +44,7 @@ extension SimulatedWorld {
 
     /// Its wall clock is set, forth or back by hours.
     private func jump(_ worker: SimulatedWorker) {
-        happened["clock jump", default: 0] += 1
+        note("clock jump")
         let mostMs = schedules ? Self.shortJumpMs : 6 * Self.hourMs
         worker.skewMs = random.chance(20) ? 0 : .random(in: -mostMs...mostMs, using: &random)
     }
@@ -52,7 +52,7 @@ extension SimulatedWorld {
     /// The producer met a fatal error: what was on its way is written again, also what was there already.
     private func remakeProducer(_ worker: SimulatedWorker) {
         guard !worker.producing.isEmpty else { return }
-        happened["producer made anew", default: 0] += 1
+        note("producer made anew")
         for place in worker.producing.indices {
             let each = worker.producing[place]
             let wasWritten = each.isAppended || random.chance(30)
@@ -73,12 +73,10 @@ extension SimulatedWorld {
         guard let assignment = worker.assignments[log], assignment.fenced == nil, assignment.drainsSince == nil else {
             return
         }
-        happened["fenced", default: 0] += 1
+        note("fenced")
         crashCount += 1
-        settleCommit(of: worker, log: log)
+        takeAway(log, assignment, from: worker)
         trace(log) { "fenced at \(name(worker)), expired \(isExpired)" }
-        deadAssignments.insert(assignment.number)
-        logs[log].isOwned = false
         let commit = logs[log].commit
         let reach = commit?.life == logs[log].life ? commit?.map.horizon ?? .none : .none
         // Those in its hands, and those that it may still take from what it fetched, as far as it may send.
@@ -111,7 +109,7 @@ extension SimulatedWorld {
         guard var metadata = commit?.metadata, !metadata.isEmpty else { return [] }
         guard faults.damage, !isCalm, random.chance(4) else { return metadata }
         logs[log].wasDamaged = true
-        happened["damaged metadata", default: 0] += 1
+        note("damaged metadata")
         switch Int.random(in: 0..<3, using: &random) {
         case 0: metadata[Int.random(in: 0..<metadata.count, using: &random)] ^= 1
         case 1: metadata.removeLast(Int.random(in: 1...metadata.count, using: &random) - 1)

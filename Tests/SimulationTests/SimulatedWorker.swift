@@ -8,12 +8,12 @@ final class SimulatedWorker {
         var id: PartitionID
         /// Counts assignments over all workers.
         var number: Int
+        /// It was read from here.
+        var firstPosition: Int64
         /// The next offset.
         var position: Int64
         /// Of the log, as the worker knows it.
         var life: Int
-        /// It was read from here.
-        var firstPosition: Int64 = 0
         /// Monotonic.
         var waitUntilMs: Int64 = 0
         /// The step in which it was revoked.
@@ -21,14 +21,6 @@ final class SimulatedWorker {
         var isLate = false
         /// Another one owns the partition, and this worker does not know yet.
         var fenced: Fenced?
-
-        init(id: PartitionID, number: Int, position: Int64, life: Int) {
-            self.id = id
-            self.number = number
-            self.position = position
-            self.life = life
-            firstPosition = position
-        }
     }
 
     struct Fenced {

@@ -82,8 +82,8 @@ final class SimulatedWorld {
     /// A map was cut: what it no longer names may be sent again.
     var wasMapCut = false
     var broken: Broken?
-    /// What the machines told, by kind.
-    var happened: [String: Int] = [:]
+    /// By kind: what happened, and what the machines told.
+    private(set) var happened: [String: Int] = [:]
     var lastFirstSend: [OrderKey: SimulatedPlace] = [:]
     var crashCount = 0
     /// There was no tier to hold anything in.
@@ -116,10 +116,9 @@ final class SimulatedWorld {
             "gateway: interrupted wait", "gateway: slow", "gateway: shutdown", "gateway: shutdown heard",
             "gateway: error of nobody", "gateway: error", "gateway: too late", "gateway: window lengthened",
             "gateway: silent", "gateway: closed without a word", "gateway: discarded", "gateway: discardedForGood",
-            "gateway: presumed", "gateway: too late, and nobody hears of it", "scheduled", "scheduled again",
-            "scheduled: now or never", "scheduled after a clock was set back",
             "gateway: presumed", "gateway: too late, and nobody hears of it", "gateway: reads nothing",
-            "gateway: out of reach", "gateway: proved", "gateway: no proof",
+            "gateway: out of reach", "gateway: proved", "gateway: no proof", "scheduled", "scheduled again",
+            "scheduled: now or never", "scheduled after a clock was set back",
         ]
 
     init(seed: UInt64) {
@@ -173,9 +172,7 @@ final class SimulatedWorld {
         denialChance = faults.refusals && deniesCommits ? 30 : .max
         hasOddNumbers = random.chance(20)
         var apps = [Self.shop]
-        if random.chance(50) {
-            apps.append(Self.news)
-        }
+        if random.chance(50) { apps.append(Self.news) }
         // Of their own, so that the other worlds stay as they are.
         var gateways = SplitMix64(seed: seed &* 0xA076_1D64_78BD_642F ^ 0xB1AB)
         if gateways.chance(30) {
@@ -229,6 +226,9 @@ final class SimulatedWorld {
     func breaks(_ rule: @autoclosure () -> String) {
         if broken == nil { broken = Broken(description: "step \(step): \(rule())") }
     }
+
+    /// Counts something that is to happen in some worlds.
+    func note(_ kind: String) { happened[kind, default: 0] += 1 }
 
     func addWorker() {
         workerCount += 1
@@ -454,10 +454,8 @@ final class SimulatedWorld {
         guard let assignment = worker.assignments[log], assignment.fenced == nil else { return }
         trace(log) { "lost by \(name(worker))" }
         worker.assignments[log] = nil
-        deadAssignments.insert(assignment.number)
         crashCount += 1
-        settleCommit(of: worker, log: log)
-        logs[log].isOwned = false
+        takeAway(log, assignment, from: worker)
         doubtFlights(of: worker, log: log)
         machine.release([assignment.id])
     }
@@ -481,6 +479,13 @@ final class SimulatedWorld {
             }
         }
         addWorker()
+    }
+
+    /// Nobody owns the partition any more, whether its owner knows or not; its commit in flight is decided.
+    func takeAway(_ log: Int, _ assignment: SimulatedWorker.Assignment, from worker: SimulatedWorker) {
+        settleCommit(of: worker, log: log)
+        deadAssignments.insert(assignment.number)
+        logs[log].isOwned = false
     }
 
     /// What a dead or fenced worker had in flight was sent, or may have been.

@@ -108,7 +108,7 @@ package final class Books: Sendable {
 
     /// The numbers of requests for a token (in hex) that arrived and were accepted.
     package func counts(ofToken wanted: String) -> (arrived: Int, accepted: Int) {
-        guard let bytes = SimulatorOptions.FeedbackItem(token: wanted, seconds: 0).bytes else { return (0, 0) }
+        guard let bytes = (try? DeviceToken(hex: wanted))?.bytes else { return (0, 0) }
         return write { $0.book.counts(of: bytes) }
     }
 }

@@ -65,10 +65,8 @@ struct FaultFamily: Sendable {
             help: "accepted, and answered so much later; late-~TIME: by chance (exponential), with this mean"
         ) { text in
             switch Latency(text: String(text)) {
-            case .fixed(let ns)?: .late(.fixed(ns: ns))
-            case .some(.none): .late(.none)
-            case .exponential(let mean)?: .late(.exponential(meanNs: mean))
             case .uniform?, nil: nil
+            case let latency?: .late(latency)
             }
         },
         .init(

@@ -3,12 +3,13 @@ import Glibc
 
 /// The delay of an answer.
 package enum Latency: Hashable, Sendable {
-    case none
     case fixed(ns: Int64)
     /// Each value between the two equally likely.
     case uniform(fromNs: Int64, toNs: Int64)
     /// Exponential, cut off at twenty times its mean.
     case exponential(meanNs: Int64)
+
+    package static let zero = Latency.fixed(ns: 0)
 
     /// `0`, `50ms`, `20ms..80ms` (uniform), `~50ms` (exponential with that mean), or `nil`.
     package init?(text: String) {
@@ -24,12 +25,11 @@ package enum Latency: Hashable, Sendable {
             return
         }
         guard let fixed = durationNs(text[...]) else { return nil }
-        self = fixed == 0 ? .none : .fixed(ns: fixed)
+        self = .fixed(ns: fixed)
     }
 
     package var text: String {
         switch self {
-        case .none: "0"
         case .fixed(let ns): durationText(ns)
         case .uniform(let from, let to): "\(durationText(from))..\(durationText(to))"
         case .exponential(let mean): "~\(durationText(mean))"
@@ -39,7 +39,6 @@ package enum Latency: Hashable, Sendable {
     @inline(__always)
     func nextNs(using random: inout SplitMix64) -> Int64 {
         switch self {
-        case .none: 0
         case .fixed(let ns): ns
         case .uniform(let from, let to): from + Int64(random.unit() * Double(to - from))
         case .exponential(let mean): Int64(min(-log(1 - random.unit()), 20) * Double(mean))

@@ -88,7 +88,7 @@ struct TokenTable {
     /// One digit for the kind of fault, then a number in decimal.
     private static func patterned(_ code: UInt16) -> Fault? {
         guard let number = decimal(code) else { return nil }
-        if code >> 12 == 0xD { return .late(number == 0 ? .none : .fixed(ns: Int64(number) * 10_000_000)) }
+        if code >> 12 == 0xD { return .late(.fixed(ns: Int64(number) * 10_000_000)) }
         return FaultFamily.all.first { $0.tokens?.digit == code >> 12 }?.read("\(number)")
     }
 

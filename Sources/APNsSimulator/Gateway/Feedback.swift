@@ -1,5 +1,6 @@
 import EventLoop
 import Network
+import PushRecords
 
 /// The device tokens that the feedback service has to send, for any thread.
 ///
@@ -16,13 +17,7 @@ final class FeedbackList: Sendable {
     /// - Parameter token: its bytes, 1 to 65,535.
     func add(token: [UInt8], atSeconds seconds: UInt32) { state.withLock { $0.items.append((token, seconds)) } }
 
-    /// Throws one line if the item has no valid token.
-    func add(_ item: SimulatorOptions.FeedbackItem) throws(SimulatorError) {
-        guard let token = item.bytes else {
-            throw SimulatorError(SimulatorOptions.FeedbackItem.expectation(of: item.token))
-        }
-        add(token: token, atSeconds: item.seconds)
-    }
+    func add(_ item: SimulatorOptions.FeedbackItem) { add(token: item.token.bytes, atSeconds: item.seconds) }
 
     var count: Int { state.withLock { $0.items.count } }
 

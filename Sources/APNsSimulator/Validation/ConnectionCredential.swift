@@ -1,17 +1,15 @@
 import PushRecords
 
-/// How long provider tokens live and how often they may change, in milliseconds; the defaults are Apple's.
-package struct TokenLifetimes: Sendable, Hashable {
+/// Apple's limits of provider tokens, in milliseconds.
+private enum TokenLimits {
     /// "APNs rejects any provider token whose iat is older than one hour."
-    package var expiresAfterMs: Int64 = 60 * 60 * 1000
+    static let expiresAfterMs: Int64 = 60 * 60 * 1000
     /// "Update the authentication token no more than once every 20 minutes": the minimum between the `iat` of two
     /// tokens on a connection. Not between their arrivals, since a connection may be opened a minute before the
     /// renewal.
-    package var updateAfterMs: Int64 = 20 * 60 * 1000
+    static let updateAfterMs: Int64 = 20 * 60 * 1000
     /// How far the provider's clock may be ahead. Apple documents no limit.
-    package var clockSkewMs: Int64 = 5 * 60 * 1000
-
-    package init() {}
+    static let clockSkewMs: Int64 = 5 * 60 * 1000
 }
 
 /// The provider token of one connection. A request with the same token costs one comparison of bytes and one of times.
@@ -28,18 +26,16 @@ struct ConnectionCredential {
     /// Checks a request's `authorization`. `wallMs` is milliseconds since the epoch.
     @inline(__always)
     mutating func check(
-        _ authorization: UnsafeRawBufferPointer, reader: inout ProviderTokenReader, lifetimes: TokenLifetimes,
-        wallMs: Int64
+        _ authorization: UnsafeRawBufferPointer, reader: inout ProviderTokenReader, wallMs: Int64
     ) -> ReasonCode {
         let isSame = value.withUnsafeBytes { authorization.same(as: $0) }
         if isSame, isKnown { return wallMs < expiresAtMs ? .none : .expiredProviderToken }
-        return change(authorization, reader: &reader, lifetimes: lifetimes, wallMs: wallMs)
+        return change(authorization, reader: &reader, wallMs: wallMs)
     }
 
     @inline(never)
     private mutating func change(
-        _ authorization: UnsafeRawBufferPointer, reader: inout ProviderTokenReader, lifetimes: TokenLifetimes,
-        wallMs: Int64
+        _ authorization: UnsafeRawBufferPointer, reader: inout ProviderTokenReader, wallMs: Int64
     ) -> ReasonCode {
         let scheme = authorization.prefix(7)
         guard authorization.count > 7, scheme.map({ $0 | 0x20 }).elementsEqual("bearer ".utf8.map { $0 | 0x20 }) else {
@@ -47,14 +43,14 @@ struct ConnectionCredential {
         }
         let next = reader.read(UnsafeRawBufferPointer(rebasing: authorization.dropFirst(7)))
         if next.refusal != .none { return next.refusal }
-        if next.issuedAtMs > wallMs + lifetimes.clockSkewMs { return .invalidProviderToken }
-        let expiry = next.issuedAtMs + lifetimes.expiresAfterMs
+        if next.issuedAtMs > wallMs + TokenLimits.clockSkewMs { return .invalidProviderToken }
+        let expiry = next.issuedAtMs + TokenLimits.expiresAfterMs
         if wallMs >= expiry { return .expiredProviderToken }
         if isKnown {
             if next.keyID != token.keyID { return .unrelatedKeyIdInToken }
             if next.teamID != token.teamID { return .invalidProviderToken }
             // A token that is too old has to be replaced, however young it is.
-            if wallMs < expiresAtMs, next.issuedAtMs - token.issuedAtMs < lifetimes.updateAfterMs {
+            if wallMs < expiresAtMs, next.issuedAtMs - token.issuedAtMs < TokenLimits.updateAfterMs {
                 return .tooManyProviderTokenUpdates
             }
         }

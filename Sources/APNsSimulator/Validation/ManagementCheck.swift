@@ -52,21 +52,13 @@ struct ManagementCheck {
         guard !bundleID.isEmpty, common.isIdentifier(bundleID) else { return (nil, .badPath) }
         let resource = UnsafeRawBufferPointer(rebasing: rest[(slash + 1)...])
         let operation: Operation
-        if resource.spells("channels") {
-            if fields.method.spells("POST") {
-                operation = .create
-            } else if fields.method.spells("GET") {
-                operation = .read
-            } else if fields.method.spells("DELETE") {
-                operation = .delete
-            } else {
-                return (nil, .methodNotAllowed)
-            }
-        } else if resource.spells("all-channels") {
-            guard fields.method.spells("GET") else { return (nil, .methodNotAllowed) }
-            operation = .list
-        } else {
-            return (nil, .badPath)
+        switch (common.text(resource), common.text(fields.method)) {
+        case ("channels", "POST"): operation = .create
+        case ("channels", "GET"): operation = .read
+        case ("channels", "DELETE"): operation = .delete
+        case ("all-channels", "GET"): operation = .list
+        case ("channels", _), ("all-channels", _): return (nil, .methodNotAllowed)
+        default: return (nil, .badPath)
         }
         return (Target(operation: operation, bundleID: bundleID), .none)
     }
@@ -75,7 +67,7 @@ struct ManagementCheck {
     func answer(_ target: Target, _ fields: RequestFields, body: UnsafeRawBufferPointer) -> Answer {
         if fields.hasDuplicate { return Answer(.duplicateHeaders) }
         if let refusal = common.requestID(fields) ?? common.bundle(target.bundleID) { return Answer(refusal) }
-        let bundleID = String(decoding: target.bundleID, as: UTF8.self)
+        let bundleID = common.text(target.bundleID)
         switch target.operation {
         case .create: return create(bundleID, body)
         case .list:
@@ -85,7 +77,7 @@ struct ManagementCheck {
         }
         guard fields.channelID.baseAddress != nil else { return Answer(.missingChannelId) }
         guard channelBytes(fields.channelID) != nil else { return Answer(.badChannelId) }
-        let id = String(decoding: fields.channelID, as: UTF8.self)
+        let id = common.text(fields.channelID)
         if target.operation == .delete {
             return common.channels.delete(id, bundleID: bundleID)
                 ? Answer(status: 204) : Answer(.channelNotRegistered)

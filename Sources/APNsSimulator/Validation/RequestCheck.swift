@@ -147,7 +147,7 @@ struct RequestCheck: Sendable {
         return isAmong(withoutBroadcast) ? .featureNotEnabled : nil
     }
 
-    private func text(_ bytes: UnsafeRawBufferPointer) -> String { String(decoding: bytes, as: UTF8.self) }
+    func text(_ bytes: UnsafeRawBufferPointer) -> String { String(decoding: bytes, as: UTF8.self) }
 
     private func isDeviceToken(_ token: UnsafeRawBufferPointer) -> Bool {
         guard token.count % 2 == 0, (2...200).contains(token.count) else { return false }

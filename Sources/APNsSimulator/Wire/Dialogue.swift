@@ -130,10 +130,7 @@ final class Dialogue {
         var request = CheckedRequest()
         var refusal = check.target(fields, into: &request)
         if request.isBroadcast { request.token = service.channelHex(fields.channelID) }
-        if refusal == .none, service.options.wantsProviderToken, !check.isCertificate {
-            refusal = credential.check(
-                fields.authorization, reader: &service.reader, lifetimes: service.options.lifetimes, wallMs: now.wallMs)
-        }
+        if refusal == .none { refusal = authorize(fields, now: now) }
         if refusal == .none {
             refusal = check.content(fields, body: session.body, bodySize: session.bodyLength, request: request)
         }
@@ -144,6 +141,12 @@ final class Dialogue {
         } else {
             try answer(decision.reply, stream: stream, delayNs: decision.delayNs, now: now)
         }
+    }
+
+    /// Checks the provider token, if the connection needs one.
+    private func authorize(_ fields: RequestFields, now: LoopTime) -> ReasonCode {
+        guard service.options.wantsProviderToken, !check.isCertificate else { return .none }
+        return credential.check(fields.authorization, reader: &service.reader, wallMs: now.wallMs)
     }
 
     /// Allows all streams once the client has shown a valid provider token.
@@ -263,10 +266,7 @@ extension Dialogue {
     func manage(_ fields: RequestFields, stream: Int32, now: LoopTime) throws(HTTP2Error) {
         let check = ManagementCheck(common: check)
         var (target, refusal) = check.target(fields)
-        if refusal == .none, service.options.wantsProviderToken, !check.common.isCertificate {
-            refusal = credential.check(
-                fields.authorization, reader: &service.reader, lifetimes: service.options.lifetimes, wallMs: now.wallMs)
-        }
+        if refusal == .none { refusal = authorize(fields, now: now) }
         var answer = ManagementCheck.Answer(refusal)
         if let target, refusal == .none {
             answer = check.answer(target, fields, body: session.body)

@@ -12,7 +12,7 @@ private struct DemoOptions {
     var count = 100_000
     /// Notifications a second; 0 for no limit.
     var rate = 0
-    var latency = Latency.none
+    var latency = Latency.zero
     var faults: [FaultRule] = []
     /// The result to leave out when results are read back, counted from 1; 0 for none.
     var withheld = 0

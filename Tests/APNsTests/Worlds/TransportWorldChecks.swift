@@ -167,8 +167,7 @@ extension TransportWorld {
         case .inDoubt:
             chronicle.check(completion.sentAtMs != 0, "in doubt, and was on no connection: \(name)")
             guard completion.connectionDied, let connection else { return }
-            chronicle.check(
-                connection.channel?.isOpen != true, "its connection died, and is open: \(name)")
+            chronicle.check(connection.channel?.isOpen != true, "its connection died, and is open: \(name)")
         }
         guard completion.kind == .answered else { return }
         told.endsInRow = 0

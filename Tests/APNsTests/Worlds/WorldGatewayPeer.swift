@@ -17,10 +17,10 @@ final class WorldGatewayPeer: WorldPeer {
 
     let connection: WorldConnection
     private(set) var isClosed = false
-    private unowned let host: WorldHost
+    unowned let host: WorldHost
     private let format: BinaryConfiguration.Format
     private let answersFence: Bool
-    private var channel: MemoryChannel!
+    private(set) var channel: MemoryChannel!
     private var unparsed: [UInt8] = []
     private var arrivedBytes: Int64 = 0
     /// All that came.
@@ -51,9 +51,6 @@ final class WorldGatewayPeer: WorldPeer {
         kernelBytes = Int64(host.chronicle.pick([100, 1_000, 10_000]))
         if host.chronicle.chance(host.mood.isLate) { paceNs = host.chronicle.ms(1...100) }
     }
-
-    private var chronicle: WorldChronicle { host.chronicle }
-    private var mood: WorldMood { host.mood }
 
     func take(_ channel: MemoryChannel) { self.channel = channel }
 
@@ -202,13 +199,8 @@ final class WorldGatewayPeer: WorldPeer {
 
     private func end() {
         guard !isClosed else { return }
-        chronicle.note("connection ended")
         hasStopped = true
-        switch chronicle.number(0...2) {
-        case 0: channel.close()
-        case 1: channel.cut()
-        default: channel.reset()
-        }
+        endAnyhow()
     }
 
     // MARK: What befalls it
@@ -223,13 +215,7 @@ final class WorldGatewayPeer: WorldPeer {
             isReading = false
             if chronicle.chance(80) { host.after(chronicle.ms(100...12_000)) { [self] in readOn() } }
         }
-        if chronicle.chance(mood.fullKernel), let client = connection.channel {
-            chronicle.note("full kernel")
-            client.kernelRoom = chronicle.number(0...2_000)
-            host.after(chronicle.ms(100...5_000)) { [self] in
-                if chronicle.chance(70) { client.kernelRoom = .max } else if !isClosed { channel.cut() }
-            }
-        }
+        fillKernel()
         if chronicle.chance(mood.changesSettings) {
             chronicle.note("another pace")
             paceNs = chronicle.chance(50) ? 0 : chronicle.ms(1...200)

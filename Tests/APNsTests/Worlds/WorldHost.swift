@@ -7,7 +7,9 @@ import TLS
 
 /// The far end of one connection in a world.
 protocol WorldPeer: ByteChannelDelegate {
+    var host: WorldHost { get }
     var connection: WorldConnection { get }
+    var channel: MemoryChannel! { get }
     var isClosed: Bool { get }
     /// What silence accepted here, and an answer that came to the client says was not delivered.
     var falselyAccepted: Int { get }
@@ -20,6 +22,31 @@ protocol WorldPeer: ByteChannelDelegate {
     func turn()
     /// What holds of it between turns.
     func check(turn: Int)
+}
+
+extension WorldPeer {
+    var chronicle: WorldChronicle { host.chronicle }
+    var mood: WorldMood { host.mood }
+
+    /// Ends the connection in one of the ways that there are.
+    func endAnyhow() {
+        chronicle.note("connection ended")
+        switch chronicle.number(0...2) {
+        case 0: channel.close()
+        case 1: channel.cut()
+        default: channel.reset()
+        }
+    }
+
+    /// The client's kernel takes little for a while; TCP may give up meanwhile.
+    func fillKernel() {
+        guard chronicle.chance(mood.fullKernel), let client = connection.channel else { return }
+        chronicle.note("full kernel")
+        client.kernelRoom = chronicle.number(0...2_000)
+        host.after(chronicle.ms(100...5_000)) { [self] in
+            if chronicle.chance(70) { client.kernelRoom = .max } else if !isClosed { channel.cut() }
+        }
+    }
 }
 
 /// What a transport of a world dials: it has peers, moods, and a time of its own that passes while the worker stands

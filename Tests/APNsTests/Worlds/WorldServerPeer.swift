@@ -8,9 +8,9 @@ final class WorldServerPeer: WorldPeer {
     let connection: WorldConnection
     private(set) var isClosed = false
     var falselyAccepted: Int { 0 }
-    private unowned let host: WorldHost
+    unowned let host: WorldHost
     private let session: ServerSession
-    private var channel: MemoryChannel!
+    private(set) var channel: MemoryChannel!
     private var tries: [Int32: WorldTry] = [:]
     private var seen: [Int32] = []
     /// Not sent yet.
@@ -42,9 +42,6 @@ final class WorldServerPeer: WorldPeer {
         }
         session = try! ServerSession(options: options)
     }
-
-    private var chronicle: WorldChronicle { host.chronicle }
-    private var mood: WorldMood { host.mood }
 
     func take(_ channel: MemoryChannel) { self.channel = channel }
 
@@ -193,14 +190,7 @@ final class WorldServerPeer: WorldPeer {
             isDeaf = true
             host.after(chronicle.ms(100...10_000)) { [self] in listen() }
         }
-        if chronicle.chance(mood.fullKernel), let client = connection.channel {
-            chronicle.note("full kernel")
-            client.kernelRoom = chronicle.number(0...2_000)
-            // TCP gives up where the peer takes nothing for long.
-            host.after(chronicle.ms(100...5_000)) { [self] in
-                if chronicle.chance(70) { client.kernelRoom = .max } else if !isClosed { channel.cut() }
-            }
-        }
+        fillKernel()
         if chronicle.chance(mood.talksNonsense) {
             chronicle.note("nonsense")
             // An answer, or an end, of a stream that nobody opened.
@@ -225,8 +215,7 @@ final class WorldServerPeer: WorldPeer {
         let reason = chronicle.pick(["", "", "Shutdown", "IdleTimeout", "BadCertificate", "ExpiredProviderToken"])
         for (stream, held) in tries where stream > last { held.isDenied = true }
         chronicle.trace("#\(connection.number) GOAWAY \(last) \(code) \(reason)")
-        try? session.goAway(
-            lastStreamID: last, code, reason.isEmpty ? [] : Array(#"{"reason":"\#(reason)"}"#.utf8))
+        try? session.goAway(lastStreamID: last, code, reason.isEmpty ? [] : Array(#"{"reason":"\#(reason)"}"#.utf8))
         hasGoneAway = true
         guard chronicle.chance(70) else { return }
         host.after(chronicle.ms(0...3_000)) { [self] in end() }
@@ -234,13 +223,8 @@ final class WorldServerPeer: WorldPeer {
 
     private func end() {
         guard !isClosed else { return }
-        chronicle.note("connection ended")
         connection.endedByPeer = true
-        switch chronicle.number(0...2) {
-        case 0: channel.close()
-        case 1: channel.cut()
-        default: channel.reset()
-        }
+        endAnyhow()
     }
 
     private func stalled(_ isStalled: Bool) {

@@ -1,4 +1,4 @@
-// `apns-fuzz TARGET [OPTION OF LIBFUZZER | FOLDER | FILE]…`; without a word: the targets.
+// `apns-fuzz TARGET [OPTION OF LIBFUZZER | FOLDER | FILE]…`. Without arguments it lists the targets.
 
 import Fuzz
 import Glibc
@@ -14,15 +14,15 @@ func runFuzzer(
 enum Chosen {
     static let target: FuzzTarget = {
         let name = CommandLine.arguments.dropFirst().first ?? ""
-        guard let target = FuzzTarget(rawValue: name) else {
-            print(FuzzTarget.allCases.map(\.rawValue).joined(separator: "\n"))
+        guard let target = FuzzTarget.all.first(where: { $0.name == name }) else {
+            print(FuzzTarget.all.map(\.name).joined(separator: "\n"))
             exit(name.isEmpty ? 0 : 2)
         }
         return target
     }()
 }
 
-/// By the name under which libFuzzer looks for it.
+/// The entry point that libFuzzer finds by its name.
 @c(LLVMFuzzerTestOneInput)
 func runOnce(_ bytes: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     Chosen.target.run(UnsafeRawBufferPointer(start: bytes, count: count))

@@ -15,7 +15,7 @@ func fuzzCommitMap(_ bytes: UnsafeRawBufferPointer) {
     let base = reader.word()
     let rest = reader.rest()
     if let map = CommitMap(metadata: rest, base: base) { check(map, base: base) }
-    // No fuzzer guesses a check: here the bytes behind it are the input.
+    // No fuzzer guesses a checksum: here it is computed over the input.
     var sealed = [CommitMap.version, 0, 0, 0] + rest
     let check = fnv24(sealed[4...], base: base)
     sealed[1] = UInt8(check >> 16)
@@ -26,7 +26,7 @@ func fuzzCommitMap(_ bytes: UnsafeRawBufferPointer) {
     if let map = text.withUnsafeBytes({ CommitMap(metadata: $0, base: base) }) { Fuzz.check(map, base: base) }
 }
 
-/// 24 bits of FNV-1a over the base, lowest byte first, and the bytes: as version 1 of the map has it.
+/// The checksum of version 1: 24 bits of FNV-1a over the base, lowest byte first, and the bytes.
 private func fnv24(_ bytes: ArraySlice<UInt8>, base: Int64) -> UInt32 {
     var hash = FNV1a()
     hash.add(UInt64(bitPattern: base))
@@ -34,7 +34,7 @@ private func fnv24(_ bytes: ArraySlice<UInt8>, base: Int64) -> UInt32 {
     return UInt32(truncatingIfNeeded: hash.value ^ hash.value >> 32) & 0xFF_FFFF
 }
 
-/// What is believed is in order, and above the offset it was committed with.
+/// A map that was read is in order, and above the committed offset.
 private func check(_ map: CommitMap, base: Int64) {
     var end = base
     for range in map.settled {
@@ -69,11 +69,7 @@ func fuzzCommitMapWriter(_ bytes: UnsafeRawBufferPointer) {
         if order & 1 == 0 {
             let length = 1 + Int64(reader.number(below: 200)) * (order & 8 == 0 ? 1 : 1_000)
             writer.settled(offset..<offset + length)
-            if let last = given.settled.last, last.upperBound == offset {
-                given.settled[given.settled.count - 1] = last.lowerBound..<offset + length
-            } else {
-                given.settled.append(offset..<offset + length)
-            }
+            given.settled.add(offset..<offset + length)
             offset += length
         } else {
             var words: [UInt64] = []
@@ -94,34 +90,39 @@ func fuzzCommitMapWriter(_ bytes: UnsafeRawBufferPointer) {
     if writer.dropped == 0 && !writer.isFull {
         require(read == given, "what was not cut is read back as it was given")
     } else {
-        for range in read.settled {
-            require(
-                given.settled.contains { $0.lowerBound <= range.lowerBound && $0.upperBound >= range.upperBound },
-                "nothing is settled that was not given")
-        }
+        require(given.settled.cover(read.settled), "only given offsets are settled")
         for partial in read.partials {
             guard let whole = given.partials.first(where: { $0.offset == partial.offset }) else {
                 fatalError("a record is settled in part that was not given")
             }
-            for range in partial.indexes {
-                require(
-                    whole.indexes.contains { $0.lowerBound <= range.lowerBound && $0.upperBound >= range.upperBound },
-                    "no index is settled that was not given")
-            }
+            require(whole.indexes.cover(partial.indexes), "only given indexes are settled")
         }
     }
-    // Below the room that is always kept, nothing but the horizon is in it.
+    // A smaller limit has room for the horizon only, which is always written.
     if limit >= 64 { require(writer.text.count <= limit, "the metadata keeps to its limit") }
 }
 
 private func ranges(of words: [UInt64]) -> [Range<Int64>] {
     var ranges: [Range<Int64>] = []
     for index in 0..<Int64(words.count * 64) where words[Int(index / 64)] >> UInt64(index % 64) & 1 == 1 {
-        if let last = ranges.last, last.upperBound == index {
-            ranges[ranges.count - 1] = last.lowerBound..<index + 1
-        } else {
-            ranges.append(index..<index + 1)
-        }
+        ranges.add(index..<index + 1)
     }
     return ranges
+}
+
+extension [Range<Int64>] {
+    /// Appends a range, joined with the last one if they touch.
+    fileprivate mutating func add(_ range: Range<Int64>) {
+        if let last, last.upperBound == range.lowerBound {
+            self[count - 1] = last.lowerBound..<range.upperBound
+        } else {
+            append(range)
+        }
+    }
+
+    /// Whether each of the others is part of one of these.
+    fileprivate func cover(_ others: [Range<Int64>]) -> Bool {
+        others.allSatisfy { other in contains { $0.lowerBound <= other.lowerBound && $0.upperBound >= other.upperBound }
+        }
+    }
 }

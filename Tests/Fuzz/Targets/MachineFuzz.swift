@@ -1,8 +1,8 @@
 import Delivery
 import PushRecords
 
-/// Everything around a `DeliveryMachine`, driven by bytes: Kafka, APNs and the clock, at their worst but within the
-/// contract of each call.
+/// Drives a `DeliveryMachine` by bytes as Kafka, APNs and the clock would, at their worst but within the contract of
+/// each call.
 func fuzzMachine(_ bytes: UnsafeRawBufferPointer) {
     var driver = MachineDriver(bytes)
     driver.run()
@@ -10,7 +10,7 @@ func fuzzMachine(_ bytes: UnsafeRawBufferPointer) {
 }
 
 private struct MachineDriver: ~Copyable {
-    /// An assignment as the owner knows it.
+    /// An assigned partition.
     struct Assigned {
         var id: PartitionID
         var isRetry: Bool
@@ -27,7 +27,7 @@ private struct MachineDriver: ~Copyable {
     var assigned: [Assigned] = []
     var sent: [(app: AppIndex, id: NotificationID)] = []
     var produced: [NotificationID] = []
-    /// Entries of the commit of each group that is not answered.
+    /// The number of entries in each group's commit in flight.
     var inFlight = [0, 0]
     let pieces = Pieces()
     var targets: [ProductionTarget] = [.results, .unregistered]
@@ -78,7 +78,7 @@ private struct MachineDriver: ~Copyable {
             }
             look()
         }
-        // Whatever is left is answered and settled.
+        // Everything left is answered and settled.
         for _ in 0..<4 {
             send()
             while !sent.isEmpty {
@@ -99,7 +99,7 @@ private struct MachineDriver: ~Copyable {
         machine.release(assigned.map(\.id))
     }
 
-    /// What pages and metrics ask for.
+    /// Reads what pages and metrics show.
     private mutating func look() {
         for status in machine.partitionStatuses {
             require(status.openRecords >= 0 && status.openNotifications >= 0, "what is open is counted")
@@ -119,7 +119,7 @@ private struct MachineDriver: ~Copyable {
         if flags & 2 != 0 { committed = reader.boundary(around: 1_000) & .max }
         let metadata: UnsafeRawBufferPointer
         switch flags >> 2 & 3 {
-        case 0: metadata = UnsafeRawBufferPointer(start: nil, count: 0)
+        case 0: metadata = .nothing
         case 1: metadata = pieces.copy(reader.take(reader.number(below: 64)))
         default: metadata = map(base: committed ?? 0)
         }
@@ -134,10 +134,10 @@ private struct MachineDriver: ~Copyable {
         assigned.append(Assigned(id: id, isRetry: isRetry, next: committed ?? 0))
     }
 
-    /// As an owner before may have written it.
+    /// A commit map that an earlier owner may have written.
     private mutating func map(base: Int64) -> UnsafeRawBufferPointer {
-        // Where there is no offset above there is nothing to name.
-        guard base < .max - 100_000 else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+        // No room for offsets above.
+        guard base < .max - 100_000 else { return .nothing }
         var writer = CommitMapWriter()
         writer.start(base: base, limit: 4_000)
         var offset = base + 1
@@ -162,12 +162,11 @@ private struct MachineDriver: ~Copyable {
         let flags = reader.byte()
         var offset = assigned[place].next
         if flags & 3 == 3 { offset = reader.boundary(around: offset) & .max }
-        // Kafka's highest: the one behind it can be committed.
+        // The highest offset, so that the one after it can be committed.
         offset = min(offset, .max - 1)
         let timestampMs = flags & 4 == 0 ? now.wallMs : reader.boundary(around: now.wallMs)
-        let none = UnsafeRawBufferPointer(start: nil, count: 0)
-        var key = none
-        var value = none
+        var key = UnsafeRawBufferPointer.nothing
+        var value = UnsafeRawBufferPointer.nothing
         var headers: [RecordHeader] = []
         func add(_ name: StaticString, _ text: String) {
             headers.append(RecordHeader(name: name, value: pieces.copy(text.utf8)))
@@ -176,11 +175,11 @@ private struct MachineDriver: ~Copyable {
         switch flags >> 3 & 7 {
         case 0:
             let record = Pieces(reader.take(reader.number(below: 256)))
-            key = record[0].map { pieces.copy($0) } ?? none
-            value = record[1].map { pieces.copy($0) } ?? none
+            key = record[0].map { pieces.copy($0) } ?? .nothing
+            value = record[1].map { pieces.copy($0) } ?? .nothing
             for index in stride(from: 2, to: record.all.count, by: 2) {
-                headers.append(
-                    RecordHeader(name: pieces.copy(record.all[index]), value: pieces.copy(record[index + 1] ?? none)))
+                let value = pieces.copy(record[index + 1] ?? .nothing)
+                headers.append(RecordHeader(name: pieces.copy(record.all[index]), value: value))
             }
         case 1, 2:
             let more = reader.byte()
@@ -240,7 +239,7 @@ private struct MachineDriver: ~Copyable {
         case .below(let highest):
             require(offset <= highest, "what is below is not above")
             guard reader.byte() & 1 == 0 else { return }
-            // The log is another one; its record comes again.
+            // The topic was recreated; the record is delivered again.
             assigned[place].id = machine.beginAnew(
                 assigned[place].id, logEnd: reader.boundary(around: offset) & .max, now: now)
             assigned[place].next = offset
@@ -293,14 +292,14 @@ private struct MachineDriver: ~Copyable {
             }
             if flags & 16 != 0 { completion.uniqueIDText = 0 }
             completion.carriedOlderToken = flags & 32 != 0
-            // Of Apple: at most 18 digits.
+            // The parser reads at most 18 digits.
             completion.unregisteredAtMs =
                 flags & 64 == 0 ? 0 : max(0, reader.boundary(around: now.wallMs) % 1_000_000_000_000_000_000)
         }
         answer(completion)
     }
 
-    /// The first of those sent.
+    /// Completes the first request that was sent.
     private mutating func answer(_ completion: Completion) {
         let app = sent[0].app
         sent.swapAt(0, sent.count - 1)
@@ -337,7 +336,7 @@ private struct MachineDriver: ~Copyable {
                 let request = parser.parse(
                     key: record.key, value: record.value, headers: record.headers, role: .retry)
                 require(request.deadLetter == nil, "a retry record is read by the next owner")
-                // As far as they are counted.
+                // Counts stop at a limit.
                 let most = RecordLimits.count
                 require(request.retry?.sends == min(order.sends, most), "the sends are read back")
                 require(request.retry?.attempt == min(order.attempt, most), "the attempt is read back")
@@ -386,7 +385,7 @@ private struct MachineDriver: ~Copyable {
         }
     }
 
-    /// Time goes on; the wall clock may be set.
+    /// Advances time; the wall clock may go back.
     private mutating func pass() {
         let step = reader.byte()
         let ms = Int64(1) << Int64(step % 24)
@@ -412,7 +411,7 @@ private struct MachineDriver: ~Copyable {
             machine.release([id])
             assigned.remove(at: place)
         default:
-            // Its session was lost; it may come back, as it was.
+            // The session was lost; the partition may come back unchanged.
             machine.suspend([id])
             assigned.remove(at: place)
         }

@@ -1,42 +1,40 @@
 import PushRecords
 
-/// Input cut at each 0xFF, which is in no UTF-8. Each piece has memory of its own, of its own size, so that the address
-/// sanitizer sees a step beyond it, and lives as long as the object.
+/// Input cut at each 0xFF, which no UTF-8 has. Each piece is an allocation of exactly its size, so that the address
+/// sanitizer notices a read beyond it, and lives as long as this object.
 final class Pieces {
     private var owned: [UnsafeMutableRawBufferPointer] = []
     private(set) var all: [UnsafeRawBufferPointer] = []
 
-    init(_ bytes: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0)) {
+    init(_ bytes: UnsafeRawBufferPointer = .nothing) {
         for piece in bytes.split(separator: 0xFF, omittingEmptySubsequences: false) { all.append(copy(piece)) }
     }
 
     deinit { for bytes in owned { bytes.deallocate() } }
 
-    /// `nil`: there are not so many.
     subscript(_ index: Int) -> UnsafeRawBufferPointer? { index < all.count ? all[index] : nil }
 
     func copy(_ bytes: some Collection<UInt8>) -> UnsafeRawBufferPointer {
-        // Never without a base address: that would be "none".
+        // An empty piece has an address, unlike an absent one.
         let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, bytes.count), alignment: 1)
         memory.copyBytes(from: bytes)
         owned.append(memory)
         return UnsafeRawBufferPointer(rebasing: memory[..<bytes.count])
     }
 
-    /// As `fuzzRecord` reads a record: flags (1: no key, 2: no value), key, value, headers. A header's name in front of
-    /// nothing has no value.
+    /// A record: flags (1: no key, 2: no value), key, value, names and values of headers. A last name alone has no value.
     var record: (key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: [RecordHeader]) {
-        let none = UnsafeRawBufferPointer(start: nil, count: 0)
         let flags = self[0]?.first ?? 0
         var headers: [RecordHeader] = []
         for index in stride(from: 3, to: all.count, by: 2) {
-            headers.append(RecordHeader(name: all[index], value: self[index + 1] ?? none))
+            headers.append(RecordHeader(name: all[index], value: self[index + 1] ?? .nothing))
         }
-        return (flags & 1 == 0 ? self[1] ?? none : none, flags & 2 == 0 ? self[2] ?? none : none, headers)
+        let (key, value) = (flags & 1 == 0 ? self[1] : nil, flags & 2 == 0 ? self[2] : nil)
+        return (key ?? .nothing, value ?? .nothing, headers)
     }
 }
 
-/// Input read from its front; zeros behind its end.
+/// Reads input from its front, and zeros after its end.
 struct FuzzReader {
     let bytes: UnsafeRawBufferPointer
     private(set) var position = 0
@@ -59,7 +57,7 @@ struct FuzzReader {
         return Int64(bitPattern: word)
     }
 
-    /// At most so many bytes.
+    /// The next `count` bytes, or fewer at the end.
     mutating func take(_ count: Int) -> UnsafeRawBufferPointer {
         let end = min(bytes.count, position + count)
         defer { position = end }
@@ -68,7 +66,7 @@ struct FuzzReader {
 
     mutating func rest() -> UnsafeRawBufferPointer { take(bytes.count) }
 
-    /// A number near one of those where arithmetic ends, or near `around`.
+    /// A number near one at which arithmetic overflows, or near `around`.
     mutating func boundary(around: Int64) -> Int64 {
         let ends: [Int64] = [
             0, .max, .min, around, around &- .max, around &+ .min, 1 << 14, 1 << 31, 1 << 32, 1 << 40, 1 << 53, 1 << 62,
@@ -79,7 +77,7 @@ struct FuzzReader {
     }
 }
 
-/// Reads every byte, so that the address sanitizer sees those that are not there.
+/// Reads every byte, so that the address sanitizer checks all of them.
 func touch(_ bytes: UnsafeRawBufferPointer) {
     var sum: UInt8 = 0
     for byte in bytes { sum &+= byte }

@@ -14,10 +14,9 @@ func fuzzRecord(_ bytes: UnsafeRawBufferPointer, role: RecordRole) {
 func fuzzEnvelope(_ bytes: UnsafeRawBufferPointer) {
     let pieces = Pieces()
     defer { withExtendedLifetime(pieces) {} }
-    let none = UnsafeRawBufferPointer(start: nil, count: 0)
     var parser = RequestParser()
     let request = parser.parse(
-        key: none, value: pieces.copy(bytes), headers: UnsafeBufferPointer(start: nil, count: 0), role: .request)
+        key: .nothing, value: pieces.copy(bytes), headers: UnsafeBufferPointer(start: nil, count: 0), role: .request)
     check(request, .request)
 }
 
