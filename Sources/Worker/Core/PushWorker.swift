@@ -135,7 +135,7 @@ package final class PushWorker: @unchecked Sendable {
             throw StartFailure(of: error)
         }
         logger.info(
-            .worker, "started", ["group": "\(configuration.kafka.groupID)", "apps": .count(apps.count)])
+            .worker, "started", ["group": "\(configuration.kafka.groupID)", "apps": .count(apps.all.count)])
         logPauses(configuration.apps, before: [])
         if shutdown.isRequested.load(ordering: .relaxed) { beginStopping() }
         loop.run()
@@ -203,7 +203,7 @@ package final class PushWorker: @unchecked Sendable {
             responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds,
             longestWindowNs: configuration.drain.rebalance.nanoseconds)
         let transports = try AppTransports(
-            apps.count, loop: loop, onWakeUp: { [unowned self] in wakeUps.insert(.transports) },
+            apps.all.count, loop: loop, onWakeUp: { [unowned self] in wakeUps.insert(.transports) },
             onNote: { [unowned self] note, app, isReminder in
                 eventLog.write(note, of: app, isReminder: isReminder)
             },
