@@ -19,8 +19,8 @@ package struct PrometheusText: Sendable {
     package init() {}
 
     /// Begins a metric; `help` is one line.
-    package mutating func family(_ name: StaticString, _ kind: Kind, _ help: StaticString) {
-        self.name = name.description
+    package mutating func family(_ name: String, _ kind: Kind, _ help: StaticString) {
+        self.name = name
         text += "# HELP \(name) \(help)\n# TYPE \(name) \(kind.rawValue)\n"
     }
 

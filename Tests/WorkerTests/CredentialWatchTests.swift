@@ -186,7 +186,7 @@ extension PushWorker {
         var later = worker.now
         later.ns += ConfigurationFiles.readingNs
         #expect(worker.files.hangingFaults(later).map(\.subject) == [.file(file)])
-        #expect(worker.files.refusalFaults().isEmpty && worker.apps.count == 1, "the one before stays")
+        #expect(worker.files.refusalFaults().isEmpty && worker.apps.all.count == 1, "the one before stays")
 
         // A watch of other files goes on meanwhile.
         let identity = worker.apps[0].tokenIdentity

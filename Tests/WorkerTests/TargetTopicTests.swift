@@ -80,12 +80,12 @@ struct TargetTopicTests {
     @Test func `With many refused records new ones wait`() throws {
         var topic = TargetTopic("results")
         let run = try Run()
-        for tag in 1...UInt64(TargetTopic.refusedLimit) {
+        for tag in 1...UInt64(TargetTopic.limit) {
             #expect(topic.isOpen)
             topic.take(run.record(tag), .together)
         }
         #expect(!topic.isOpen && !topic.isClear)
-        #expect(Run.write(&topic, at: 0).count == TargetTopic.refusedLimit && topic.isOpen)
+        #expect(Run.write(&topic, at: 0).count == TargetTopic.limit && topic.isOpen)
     }
 
     // MARK: Rule 2: a record that is too large has one reduced form
@@ -95,7 +95,7 @@ struct TargetTopicTests {
         let record = try Run().record(1)
         topic.take(record, .alone)
         #expect(topic.isOpen && Run.write(&topic, at: 0) == [1] && topic.form(of: 1) == .alone)
-        topic.reduce(to: record)
+        topic.writeAgain(record, isReduced: true)
         #expect(Run.write(&topic, at: 0) == [1] && topic.form(of: 1) == .reduced)
         topic.written(1)
         #expect(topic.isOpen && topic.isIdle)
@@ -108,7 +108,7 @@ struct TargetTopicTests {
         topic.take(run.record(2), .alone)
         #expect(Run.write(&topic, at: 0) == [1, 2])
         #expect(topic.form(of: 1) == nil && topic.form(of: 2) == .alone)
-        topic.dropped(run.record(2))
+        topic.writeAgain(run.record(2))
         #expect(Run.write(&topic, at: 0) == [2] && topic.form(of: 2) == .alone)
         topic.written(2)
         #expect(topic.isIdle)
@@ -251,7 +251,7 @@ struct TargetTopicTests {
     @Test func `No more records are written alone at once than the limit`() throws {
         var topic = TargetTopic("results")
         let run = try Run()
-        let count = UInt64(TargetTopic.underWayLimit)
+        let count = UInt64(TargetTopic.limit)
         for tag in 1...count + 10 { topic.take(run.record(tag), .alone) }
         #expect(Run.write(&topic, at: 0) == Array(1...count) && topic.nextTryNs == nil)
         topic.written(7)
@@ -355,7 +355,7 @@ private struct Run {
         tries += 1
         guard let code = batch.compactMap({ verdict($0, partition($0)) }).first else {
             written += batch
-            return batch.forEach { _ in topic.noteTaken() }
+            return batch.forEach { _ in topic.written() }
         }
         for tag in batch {
             topic.take(record(tag), .alone)
@@ -365,7 +365,6 @@ private struct Run {
 
     private mutating func report(_ tag: UInt64) {
         guard let code = verdict(tag, partition(tag)) else {
-            topic.noteTaken()
             topic.written(tag)
             return written.append(tag)
         }
@@ -376,7 +375,7 @@ private struct Run {
         else { return }
         if isDeadLetter {
             reduced.append(tag)
-            topic.reduce(to: record(tag))
+            topic.writeAgain(record(tag), isReduced: true)
         } else {
             rejected.append(tag)
             topic.remove(tag)

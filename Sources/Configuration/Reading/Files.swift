@@ -47,13 +47,6 @@ package func readFile(
     }
 }
 
-/// Removes line breaks at the end, which do not belong to the secret in a file.
-func withoutLineBreak(_ bytes: [UInt8]) -> ArraySlice<UInt8> {
-    var bytes = bytes[...]
-    while bytes.last == UInt8(ascii: "\n") || bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
-    return bytes
-}
-
 /// A value that must not be shown. It prints as `(secret)`.
 package enum Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     case text(String)
@@ -70,22 +63,11 @@ package enum Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStr
     package var debugDescription: String { description }
     package var customMirror: Mirror { Mirror(self, children: []) }
 
-    /// The secret's bytes: the text, or the file's present content (at most 1 MiB).
-    package func load() throws(FileError) -> [UInt8] {
-        switch self {
-        case .text(let text): Array(text.utf8)
-        case .file(let path): try readFile(path)
-        }
-    }
-
-    /// The secret as text, without the line break at its end.
-    package func loadLine() throws(FileError) -> String {
-        Self.line(in: try load())
-    }
-
-    /// The bytes as text, without the line break at their end.
+    /// The content of a secret's file as text, without line breaks at its end, which do not belong to the secret.
     package static func line(in bytes: [UInt8]) -> String {
-        String(decoding: withoutLineBreak(bytes), as: UTF8.self)
+        var bytes = bytes[...]
+        while bytes.last == UInt8(ascii: "\n") || bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
+        return String(decoding: bytes, as: UTF8.self)
     }
 
     /// The path of its file, or `nil` if it is in the configuration.

@@ -25,16 +25,12 @@ final class Reading {
     let environment: ((String) -> String?)?
     /// The folder of relative paths; ends with `/`, or is empty.
     let folder: String
-    private(set) var problems: [ConfigurationProblem] = []
-    private(set) var warnings: [ConfigurationProblem] = []
-    private struct UnknownKey {
-        var name: String
-        var path: String
-        var mark: Mark
-        var siblings: [String]
-    }
-
-    private var unknown: [UnknownKey] = []
+    /// One error or warning: the key from the top (`apps[0].token.key_id`, or empty for the document itself), its place
+    /// (`nil` for a default, or for flags), and in one line what is wrong and what would be right.
+    private typealias Problem = (path: String, mark: Mark?, text: String)
+    private var problems: [Problem] = []
+    private var warnings: [Problem] = []
+    private var unknown: [(name: String, path: String, mark: Mark, siblings: [String])] = []
     /// Every valid key, in the order in which the sections ended.
     private var keys: [(name: String, path: String)] = []
     /// The place of each value that was read, by path.
@@ -46,46 +42,37 @@ final class Reading {
         self.folder = folder
     }
 
-    func noteMark(_ mark: Mark, of path: String) {
-        marks[path] = mark
-    }
+    func noteMark(_ mark: Mark, of path: String) { marks[path] = mark }
 
     /// - Parameter mark: the place, if it is not that of the value at `path`.
     func refuse(_ path: String, _ text: String, at mark: Mark? = nil) {
-        problems.append(ConfigurationProblem(path: path, mark: mark ?? marks[path], text: oneLine(text)))
+        problems.append((path, mark ?? marks[path], oneLine(text)))
     }
 
-    /// Notes the valid keys of a section that was read to its end.
-    func noteKeys(_ names: [String], of section: String) {
-        keys += names.map { (name: $0, path: section.isEmpty ? $0 : "\(section).\($0)") }
-    }
-
-    /// Refuses a key that its section does not have, in `finish`, when all keys are known as suggestions.
-    func refuseUnknown(_ name: String, at mark: Mark, of section: String, known: [String]) {
-        unknown.append(
-            UnknownKey(name: name, path: section.isEmpty ? name : "\(section).\(name)", mark: mark, siblings: known))
+    /// Notes the valid keys of a section that was read to its end, and its unknown ones. `finish` refuses these, when
+    /// all keys are known as suggestions.
+    func noteKeys(_ valid: [String], unknown: [(name: String, mark: Mark)], of section: Section) {
+        keys += valid.map { ($0, section.path(of: $0)) }
+        self.unknown += unknown.map { ($0.name, section.path(of: $0.name), $0.mark, valid) }
     }
 
     /// Suggests the nearest key for each unknown one: of its own section, else of another, after a wrong indentation.
     func finish() {
         for key in unknown {
-            let suggestion: String
-            if let near = nearest(to: key.name, among: key.siblings) {
-                suggestion = "did you mean \(near)?"
-            } else if let near = nearest(to: key.name, among: keys.map(\.name)),
-                let path = keys.first(where: { $0.name == near })?.path
-            {
-                suggestion = "did you mean \(path)?"
-            } else {
-                suggestion = "valid here: \(key.siblings.joined(separator: ", "))"
-            }
+            let near =
+                nearest(to: key.name, among: key.siblings)
+                ?? nearest(to: key.name, among: keys.map(\.name)).flatMap { near in
+                    keys.first { $0.name == near }?.path
+                }
+            let suggestion =
+                near.map { "did you mean \($0)?" } ?? "valid here: \(key.siblings.joined(separator: ", "))"
             refuse(key.path, "unknown key; \(suggestion)", at: key.mark)
         }
         unknown = []
     }
 
     func warn(_ path: String, _ text: String) {
-        warnings.append(ConfigurationProblem(path: path, mark: marks[path], text: oneLine(text)))
+        warnings.append((path, marks[path], oneLine(text)))
     }
 
     /// Whether the user gave a value at `path`.
@@ -98,7 +85,7 @@ final class Reading {
     var problemLines: [String] { lines(problems) }
     var warningLines: [String] { lines(warnings) }
 
-    private func lines(_ problems: [ConfigurationProblem]) -> [String] {
+    private func lines(_ problems: [Problem]) -> [String] {
         let end = Mark(line: .max, column: 0)
         // The sort is stable, so problems without a place, or with the same, stay in order.
         return problems.sorted { $0.mark ?? end < $1.mark ?? end }.map { problem in
@@ -106,7 +93,5 @@ final class Reading {
         }
     }
 
-    func absolute(_ path: String) -> String {
-        path.hasPrefix("/") ? path : folder + path
-    }
+    func absolute(_ path: String) -> String { path.hasPrefix("/") ? path : folder + path }
 }

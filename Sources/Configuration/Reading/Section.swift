@@ -21,7 +21,7 @@ struct Section {
         entries.map { (name: $0.name, mark: $0.mark, value: value(of: $0)) }
     }
 
-    func has(_ name: String) -> Bool { entries.contains { $0.name == name } }
+    func has(_ names: String...) -> Bool { entries.contains { names.contains($0.name) } }
 
     func path(of name: String) -> String { path.isEmpty ? name : "\(path).\(name)" }
 
@@ -43,16 +43,16 @@ struct Section {
 
     /// Reads a key that must be there.
     mutating func required<T>(_ name: String, into target: inout T, _ body: (Value) -> T?) {
-        guard has(name) else {
-            known.insert(name)
-            refuseMissing(name)
-            return
-        }
         read(name, into: &target, body)
+        if !has(name) { refuseMissing(name) }
     }
 
-    func refuseMissing(_ name: String) {
-        reading.refuse(path(of: name), "is missing", at: mark)
+    /// Refuses the value of a key, given or not.
+    func refuse(_ name: String, _ text: String) { reading.refuse(path(of: name), text) }
+
+    /// Refuses the section for lacking a key.
+    func refuseMissing(_ name: String, _ advice: String = "") {
+        reading.refuse(path(of: name), "is missing\(advice)", at: mark)
     }
 
     /// Reads a mapping that must be there.
@@ -92,10 +92,7 @@ struct Section {
 
     /// Refuses the keys that nothing asked for.
     func finish() {
-        let names = known.sorted()
-        reading.noteKeys(names, of: path)
-        for entry in entries where !known.contains(entry.name) {
-            reading.refuseUnknown(entry.name, at: entry.mark, of: path, known: names)
-        }
+        let unknown = entries.filter { !known.contains($0.name) }
+        reading.noteKeys(known.sorted(), unknown: unknown.map { ($0.name, $0.mark) }, of: self)
     }
 }

@@ -55,7 +55,7 @@ struct Value {
     func fileText() -> String? {
         guard let path = filePath() else { return nil }
         do throws(FileError) {
-            return String(decoding: withoutLineBreak(try readFile(path)), as: UTF8.self)
+            return Secret.line(in: try readFile(path))
         } catch {
             refuse("\(error)")
             return nil
@@ -64,12 +64,12 @@ struct Value {
 
     /// A text for which `isValid` holds; `expectation` says what would be right.
     func text(_ expectation: String, orEmpty: Bool = false, where isValid: (String) -> Bool) -> String? {
-        accept(orEmpty ? scalar(expectation) : text(expectation), expectation) { isValid($0) ? $0 : nil }
+        read(expectation, orEmpty: orEmpty) { isValid($0) ? $0 : nil }
     }
 
     /// Returns the text as `body` converts it, or refuses the value if it cannot.
-    private func accept<T>(_ text: String?, _ expectation: String, _ body: (String) -> T?) -> T? {
-        guard let text else { return nil }
+    private func read<T>(_ expectation: String, orEmpty: Bool = true, _ body: (String) -> T?) -> T? {
+        guard let text = orEmpty ? scalar(expectation) : text(expectation) else { return nil }
         guard let result = body(text) else {
             refuse("expected \(expectation), found \(quoted(text))")
             return nil
@@ -80,8 +80,7 @@ struct Value {
     func boolean() -> Bool? { choice(of: [("true", true), ("false", false)], expectation: "true or false") }
 
     func integer(_ range: ClosedRange<Int>) -> Int? {
-        let expectation = "a whole number from \(range.lowerBound) to \(range.upperBound)"
-        return accept(scalar(expectation), expectation) { text in
+        read("a whole number from \(range.lowerBound) to \(range.upperBound)") { text in
             Int(text).flatMap { range.contains($0) && text.first != "+" ? $0 : nil }
         }
     }
@@ -91,17 +90,15 @@ struct Value {
         let expectation =
             "a duration (ms, s, m or h) from \(Quantity.text(range.lowerBound)) to \(Quantity.text(range.upperBound))"
             + (orZero ? ", or 0" : "")
-        return accept(scalar(expectation), expectation) { text in
+        return read(expectation) { text in
             Quantity.duration(text).flatMap { range.contains($0) || orZero && $0 == .zero ? $0 : nil }
         }
     }
 
     /// In bytes.
     func size(_ range: ClosedRange<Int>) -> Int? {
-        let expectation =
-            "a size (KiB, MiB or GiB) from \(Quantity.text(bytes: range.lowerBound)) to "
-            + Quantity.text(bytes: range.upperBound)
-        return accept(scalar(expectation), expectation) { text in
+        let (least, most) = (Quantity.text(bytes: range.lowerBound), Quantity.text(bytes: range.upperBound))
+        return read("a size (KiB, MiB or GiB) from \(least) to \(most)") { text in
             Quantity.size(text).flatMap { range.contains($0) ? $0 : nil }
         }
     }
@@ -112,8 +109,9 @@ struct Value {
     }
 
     func choice<T>(of words: [(String, T)], expectation: String? = nil) -> T? {
-        let expectation = expectation ?? "one of \(words.map(\.0).joined(separator: ", "))"
-        return accept(scalar(expectation), expectation) { text in words.first { $0.0 == text }?.1 }
+        read(expectation ?? "one of \(words.map(\.0).joined(separator: ", "))") { text in
+            words.first { $0.0 == text }?.1
+        }
     }
 
     /// A mapping. No value counts as an empty one, so that all its keys can be commented out.
@@ -130,8 +128,24 @@ struct Value {
         if case .mapping = node.content { true } else { false }
     }
 
-    /// A list of at least one and at most `limit` values.
-    func list(limit: Int, orEmpty: Bool = false) -> [Value]? {
+    /// A list of at least one and at most `limit` values, each read by `body`.
+    func list<T>(limit: Int, orEmpty: Bool = false, _ body: (Value) -> T?) -> [T]? {
+        guard let items = list(limit: limit, orEmpty: orEmpty)?.map(body) else { return nil }
+        return items.contains { $0 == nil } ? nil : items.compactMap(\.self)
+    }
+
+    /// A list of texts without duplicates.
+    func distinctTexts(limit: Int, orEmpty: Bool = false, _ body: (Value) -> String?) -> [String]? {
+        var texts: [String] = []
+        return list(limit: limit, orEmpty: orEmpty) { item in
+            guard let text = body(item) else { return nil }
+            if texts.contains(text) { item.refuse("\(quoted(text)) stands twice") }
+            texts.append(text)
+            return text
+        }
+    }
+
+    private func list(limit: Int, orEmpty: Bool) -> [Value]? {
         guard case .sequence(let items) = node.content else {
             refuse("expected a list, found \(node.isNull ? "nothing" : kind)")
             return nil

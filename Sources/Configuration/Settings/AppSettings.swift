@@ -88,13 +88,11 @@ package struct AppSettings: Hashable, Sendable {
 
 extension AppSettings {
     static func list(reading value: Value) -> [AppSettings]? {
-        guard let items = value.list(limit: 1_000) else { return nil }
-        let apps = items.map { item -> AppSettings? in
+        value.list(limit: 1_000) { item in
             guard var section = item.section() else { return nil }
             defer { section.finish() }
             return AppSettings(reading: &section)
         }
-        return apps.contains(nil) ? nil : apps.compactMap(\.self)
     }
 
     private init(reading section: inout Section) {
@@ -111,7 +109,11 @@ extension AppSettings {
         section.required("name", into: &name) {
             $0.text("1 to 100 letters, digits, dots, hyphens or underscores", where: Self.isName)
         }
-        section.required("bundle_ids", into: &bundleIDs) { Self.bundleIDs(reading: $0) }
+        section.required("bundle_ids", into: &bundleIDs) { value in
+            value.distinctTexts(limit: 1_000) {
+                $0.text("a bundle id: letters, digits, dots, hyphens, such as com.example.shop", where: Self.isBundleID)
+            }
+        }
         if let credential = Credential(reading: &section) { self.credential = credential }
         section.read("host", into: &host) { $0.hostName() }
         if transport == .binary { port = BinarySettings.port }
@@ -153,46 +155,25 @@ extension AppSettings {
     private func checkTransport(_ transport: Transport, _ section: Section) {
         guard transport == .binary else {
             guard section.has("binary") else { return }
-            return section.reading.refuse(
-                section.path(of: "binary"), "is for apps with transport: binary; without it an app speaks HTTP/2")
+            return section.refuse("binary", "is for apps with transport: binary; without it an app speaks HTTP/2")
         }
         if !section.has("host") {
-            section.reading.refuse(
-                section.path(of: "host"),
-                "is missing: Apple's own gateways are gone since March 2021; give the host that speaks the binary "
-                    + "protocol",
-                at: section.mark)
+            section.refuseMissing(
+                "host",
+                ": Apple's own gateways are gone since March 2021; give the host that speaks the binary protocol")
         }
         if let feedback = binary?.feedback, feedback.host == host, feedback.port == port {
-            section.reading.refuse(
-                section.path(of: "port"),
+            section.refuse(
+                "port",
                 "\(host):\(port) is the feedback service as well, which would tell its list to whoever connects")
         }
         if case .token = credential, section.has("token") {
-            section.reading.refuse(
-                section.path(of: "token"), "the binary protocol has no provider tokens: give a certificate")
+            section.refuse("token", "the binary protocol has no provider tokens: give a certificate")
         }
     }
 
     private static func isName(_ text: String) -> Bool {
         text.utf8.count <= 100 && text.unicodeScalars.allSatisfy { $0.isASCIIWord || $0 == "." || $0 == "-" }
-    }
-
-    private static func bundleIDs(reading value: Value) -> [String]? {
-        guard let items = value.list(limit: 1_000) else { return nil }
-        var ids: [String] = []
-        for item in items {
-            guard
-                let id = item.text(
-                    "a bundle id: letters, digits, dots, hyphens, such as com.example.shop", where: isBundleID)
-            else { return nil }
-            guard !ids.contains(id) else {
-                item.refuse("\(quoted(id)) stands twice")
-                return nil
-            }
-            ids.append(id)
-        }
-        return ids
     }
 
     private static func isBundleID(_ text: String) -> Bool {

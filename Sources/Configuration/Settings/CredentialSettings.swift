@@ -46,9 +46,8 @@ extension AppSettings.Credential {
             inner.finish()
             if section.has("token") { value.refuse("an app has either a token or a certificate") }
         }
-        if !section.has("token"), !section.has("certificate") {
-            section.reading.refuse(
-                section.path(of: "token"), "is missing; an app has a token or a certificate", at: section.mark)
+        if !section.has("token", "certificate") {
+            section.refuseMissing("token", "; an app has a token or a certificate")
         }
         guard let credential = token.map(Self.token) ?? certificate.map(Self.certificate) else { return nil }
         self = credential
@@ -60,7 +59,7 @@ extension TokenCredential {
         self.init(key: .text(""), keyID: "", teamID: "")
         if let key = section.secret("key") {
             self.key = key
-        } else if !section.has("key"), !section.has("key_file") {
+        } else if !section.has("key", "key_file") {
             section.refuseMissing("key_file")
         }
         section.required("key_id", into: &keyID) { $0.text("Apple's 10 letters and digits", where: Self.isAppleID) }
@@ -79,11 +78,9 @@ extension CertificateCredential {
         let key = section.secret("key")
         let pkcs12 = section.secret("pkcs12")
         let passphrase = section.secret("passphrase")
-        switch (section.has("pem") || section.has("file"), section.has("pkcs12") || section.has("pkcs12_file")) {
+        switch (section.has("pem", "file"), section.has("pkcs12", "pkcs12_file")) {
         case (false, false):
-            section.reading.refuse(
-                section.path(of: "file"), "is missing; a certificate comes from file, pem, pkcs12_file or pkcs12",
-                at: section.mark)
+            section.refuseMissing("file", "; a certificate comes from file, pem, pkcs12_file or pkcs12")
             return nil
         case (true, true):
             section.refuse(anyOf: ["pkcs12_file", "pkcs12"], "give one of file, pem, pkcs12_file and pkcs12")

@@ -35,8 +35,7 @@ extension RequestTopic {
     }
 
     static func list(reading value: Value) -> [RequestTopic]? {
-        guard let items = value.list(limit: 100) else { return nil }
-        let topics = items.map { item -> RequestTopic? in
+        value.list(limit: 100) { item in
             guard item.isMapping, var section = item.section() else {
                 return item.topicNameOrPattern().map { RequestTopic(name: $0) }
             }
@@ -47,7 +46,6 @@ extension RequestTopic {
             section.read("app", into: &topic.app) { $0.text("the name of an app") }
             return topic.name.isEmpty ? nil : topic
         }
-        return topics.contains(nil) ? nil : topics.compactMap(\.self)
     }
 }
 

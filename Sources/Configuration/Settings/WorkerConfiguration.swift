@@ -135,28 +135,21 @@ extension ResultSettings {
         section.read("topic", into: &topic) { $0.topicName() }
         section.read("publish", into: &publish) { $0.choice() }
         section.read("copy_headers", into: &copyHeaders) { value in
-            guard let items = value.list(limit: 32, orEmpty: true) else { return nil }
-            var names: [String] = []
-            for item in items {
-                guard let name = item.text("a header's name of at most 100 bytes", where: { $0.utf8.count <= 100 })
-                else { continue }
-                if ["outcome", "reason"].contains(name) {
-                    item.refuse("results have a header \(name) of their own")
-                } else if name.lowercased().hasPrefix("apns-") {
-                    item.refuse(
-                        "\(quoted(name)) is Apple's: what a request says to Apple is no result's; give what results "
-                            + "are told apart by a header of its own, such as x-campaign")
-                } else if name.lowercased().hasPrefix("push-") {
-                    item.refuse(
-                        "\(quoted(name)) is the worker's own; give what results are told apart by a header of its own, "
-                            + "such as x-campaign")
-                } else if names.contains(name) {
-                    item.refuse("\(quoted(name)) stands twice")
-                } else {
-                    names.append(name)
-                }
+            value.distinctTexts(limit: 32, orEmpty: true) { item in
+                let name = item.text("a header's name of at most 100 bytes", where: { $0.utf8.count <= 100 })
+                if let name, let reason = Self.reasonNotToCopy(name) { item.refuse(reason) }
+                return name
             }
-            return names
+        }
+    }
+
+    private static func reasonNotToCopy(_ name: String) -> String? {
+        if ["outcome", "reason"].contains(name) { return "results have a header \(name) of their own" }
+        let advice = "give what results are told apart by a header of its own, such as x-campaign"
+        return switch name.lowercased().prefix(5) {
+        case "apns-": "\(quoted(name)) is Apple's: what a request says to Apple is no result's; \(advice)"
+        case "push-": "\(quoted(name)) is the worker's own; \(advice)"
+        default: nil
         }
     }
 }

@@ -1,3 +1,4 @@
+internal import Configuration
 internal import Glibc
 internal import Observability
 
@@ -21,12 +22,8 @@ struct ProcessFigures: Sendable {
 
     /// The second number of /proc/self/statm, in pages (proc(5)).
     private static func residentBytes() -> Int {
-        guard let file = fopen("/proc/self/statm", "re") else { return 0 }
-        defer { fclose(file) }
-        var line = [CChar](repeating: 0, count: 128)
-        guard fgets(&line, Int32(line.count), file) != nil else { return 0 }
-        let text = String(decoding: line.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
-        let words = text.split(separator: " ")
+        guard let bytes = try? readFile("/proc/self/statm") else { return 0 }
+        let words = String(decoding: bytes, as: UTF8.self).split(separator: " ")
         guard words.count > 1, let pages = Int(words[1]) else { return 0 }
         return pages * Int(sysconf(Int32(_SC_PAGESIZE)))
     }

@@ -137,7 +137,7 @@ final class ConfigurationFiles {
     func readNextApp() {
         guard !isStopped, !credential.isBusy else { return }
         let apps = apps()
-        appsToRead = appsToRead.filter { !apps.isRemoved($0.value) }
+        appsToRead = appsToRead.filter { !apps.rows[$0.value].isRemoved }
         guard let index = appsToRead.min(by: { $0.value < $1.value }) else { return }
         let settings = apps[index.value].settings
         let hasBegun = credential.begin({
@@ -152,7 +152,7 @@ final class ConfigurationFiles {
     private func take(_ found: Result<LoadedApp, StartFailure>, of index: AppIndex, readBy settings: AppSettings) {
         let current = apps()
         // A reload that came in between has read it.
-        guard !isStopped, !current.isRemoved(index.value), current[index.value].settings.connects(like: settings)
+        guard !isStopped, !current.rows[index.value].isRemoved, current[index.value].settings.connects(like: settings)
         else { return }
         let name = current.rows[index.value].name
         switch found {
@@ -189,7 +189,7 @@ final class ConfigurationFiles {
                     .configuration, .refused, "it is refused, and the one before stays: \(first)\(more)",
                     "mend it and send SIGHUP again"))
         }
-        for (app, lines) in refusedFiles.sorted(by: { $0.key < $1.key }) where !apps.isRemoved(app) {
+        for (app, lines) in refusedFiles.sorted(by: { $0.key < $1.key }) where !apps.rows[app].isRemoved {
             faults.append(
                 Problem(
                     .app(apps.rows[app].name), .refused,

@@ -6,28 +6,22 @@ internal import TLS
 /// The apps of the configuration by `AppIndex`, as they were loaded and as the pages show them. An app that is removed
 /// from the configuration keeps its place.
 struct ConfiguredApps {
-    private var loaded: [LoadedApp]
+    /// By `AppIndex`, with removed apps, as `rows` are.
+    private(set) var all: [LoadedApp]
     private(set) var rows: [WorkerSnapshot.App]
 
     init(_ loaded: [LoadedApp]) {
-        self.loaded = loaded
+        all = loaded
         rows = loaded.map { WorkerSnapshot.App($0) }
     }
 
-    subscript(_ index: Int) -> LoadedApp { loaded[index] }
-
-    var count: Int { loaded.count }
-
-    /// By `AppIndex`, with removed apps.
-    var all: [LoadedApp] { loaded }
+    subscript(_ index: Int) -> LoadedApp { all[index] }
 
     /// By `AppIndex`.
-    var settings: [AppSettings] { loaded.map(\.settings) }
+    var settings: [AppSettings] { all.map(\.settings) }
 
     /// The indexes of the apps that are in the configuration.
     var living: [Int] { rows.indices.filter { !rows[$0].isRemoved } }
-
-    func isRemoved(_ index: Int) -> Bool { rows[index].isRemoved }
 
     /// By `AppIndex`, with removed apps.
     var recordApps: [RecordApp] { rows.map { RecordApp(name: $0.name, environment: $0.environment) } }
@@ -44,25 +38,25 @@ struct ConfiguredApps {
     // MARK: Changes of the configuration
 
     mutating func add(_ app: LoadedApp) {
-        loaded.append(app)
+        all.append(app)
         rows.append(WorkerSnapshot.App(app))
     }
 
     /// Takes over a credential that was loaded again.
     mutating func replace(_ index: AppIndex, with app: LoadedApp) {
-        loaded[index.value] = app
+        all[index.value] = app
         rows[index.value].certificateEndsMs = app.certificate?.notAfterMs
     }
 
     /// Takes over settings with which its connections can go on.
-    mutating func set(_ settings: AppSettings, of index: AppIndex) { loaded[index.value].settings = settings }
+    mutating func set(_ settings: AppSettings, of index: AppIndex) { all[index.value].settings = settings }
 
     mutating func remove(_ index: AppIndex) { rows[index.value].isRemoved = true }
 
     /// The hash of what the apps read from each file, or `nil` where they read different contents or none.
     func hashes(of paths: [String]) -> [(path: String, hash: UInt64?)] {
         paths.map { path in
-            let hashes = Set(living.compactMap { loaded[$0].fileHashes[path] })
+            let hashes = Set(living.compactMap { all[$0].fileHashes[path] })
             return (path, hashes.count == 1 ? hashes.first : nil)
         }
     }
@@ -79,12 +73,12 @@ struct ConfiguredApps {
     mutating func show(_ told: FeedbackThread.Told) {
         rows[told.app].feedback = told.standing
         // A read may have been under way when the app was removed.
-        if rows[told.app].isRemoved || loaded[told.app].settings.binary?.feedback == nil { endFeedback(of: told.app) }
+        if rows[told.app].isRemoved || all[told.app].settings.binary?.feedback == nil { endFeedback(of: told.app) }
     }
 
     /// Returns the apps whose feedback is read from now on, and ends the feedback faults of all others.
     mutating func beginFeedback() -> [FeedbackApp] {
-        let wanted = living.compactMap { FeedbackApp(loaded[$0], index: $0) }
+        let wanted = living.compactMap { FeedbackApp(all[$0], index: $0) }
         for index in rows.indices where !wanted.contains(where: { $0.index == index }) { endFeedback(of: index) }
         return wanted
     }

@@ -33,14 +33,17 @@ struct EventLog {
 
     func write(_ event: DeliveryEvent, partitionName: (PartitionID) -> String) {
         /// Logs what happened to a partition.
-        func log(
-            _ level: Level, _ part: Part, _ id: PartitionID, _ message: StaticString,
-            _ more: [(StaticString, Fields.Value)] = []
-        ) {
+        func log(_ level: Level, _ part: Part, _ id: PartitionID, _ message: StaticString, _ more: Fields = [:]) {
             let name = partitionName(id)
-            var fields: Fields = ["partition": "\(name)"]
-            for (key, value) in more { fields.append(key, value) }
-            logger.log(level, part, message, about: name, fields)
+            logger.log(level, part, message, about: name, Fields("partition", .text(name), more))
+        }
+        /// Logs what happened to an app.
+        func log(
+            _ level: Level, _ part: Part, _ app: AppIndex, _ message: StaticString, about subject: String = "",
+            _ more: Fields = [:]
+        ) {
+            let name = name(of: app)
+            logger.log(level, part, message, about: name + subject, Fields("app", .text(name), more))
         }
         switch event {
         case .metadataIgnored(let id):
@@ -50,22 +53,22 @@ struct EventLog {
         case .offsetReset(let id, let committed, let offset):
             log(
                 .error, .delivery, id, "records came below the committed offset: it was reset, and they are sent",
-                [("committed", .count(committed)), ("offset", .count(offset))])
+                ["committed": .count(committed), "offset": .count(offset)])
         case .logChanged(let id, let committed, let start, let end):
             log(
                 .error, .delivery, id,
                 "the partition's log is another one than was committed for: it is read from its beginning",
-                [("committed", .count(committed)), ("start", text(of: start)), ("end", text(of: end))])
+                ["committed": .count(committed), "start": text(of: start), "end": text(of: end)])
         case .overtaken(let id, let committed, let start):
             log(
                 .error, .delivery, id, "retention took records that were never read",
-                [("committed", .count(committed)), ("start", .count(start)), ("skipped", .count(start - committed))])
+                ["committed": .count(committed), "start": .count(start), "skipped": .count(start - committed)])
         case .commitsRefused(let id, let refusals, _, let isImpossible):
             log(
                 .error, .kafka, id,
                 isImpossible
                     ? "a partition's commits are refused: its topic is gone, or the group may not read it"
-                    : "a partition's commits are refused; committing again", [("refusals", .count(refusals))])
+                    : "a partition's commits are refused; committing again", ["refusals": .count(refusals)])
         case .commitsResumed(let id):
             log(.info, .kafka, id, "a partition's commits are taken again")
         case .suspendedReleased(let id):
@@ -75,16 +78,16 @@ struct EventLog {
         case .mapCut(let id, let dropped):
             log(
                 .info, .delivery, id, "the commit's map was too long and cut: a crash now repeats more",
-                [("dropped", .count(dropped))])
+                ["dropped": .count(dropped)])
         case .metadataRefused(let id, let characters):
             log(
                 .warning, .kafka, id,
                 "the broker refuses commit metadata of this length: raise offset.metadata.max.bytes to 4096",
-                [("characters", .count(characters))])
+                ["characters": .count(characters)])
         case .credentialFault(let app, let reason):
-            logger.error(
-                .apns, "Apple refuses the credential", about: "\(name(of: app)) \(reason)",
-                ["app": "\(name(of: app))", "reason": "\(reason.text?.description ?? "unknown")"])
+            log(
+                .error, .apns, app, "Apple refuses the credential", about: " \(reason)",
+                ["reason": "\(reason.text?.description ?? "unknown")"])
         case .circuitOpened(let circuit, let reason):
             var word: StaticString = "no known reason"
             if case .connection = circuit { word = "no connection of use" }
@@ -97,18 +100,16 @@ struct EventLog {
                 .delivery, "a circuit closed: its notifications are sent again", about: text(of: circuit),
                 ["circuit": "\(text(of: circuit))"])
         case .guardTripped(let app, let held):
-            logger.error(
-                .delivery,
+            log(
+                .error, .delivery, app,
                 "Apple calls most device tokens bad: are they of the other environment? Sending slowly",
-                about: name(of: app), ["app": "\(name(of: app))", "held": .boolean(held)])
+                ["held": .boolean(held)])
         case .guardReleased(let app):
-            logger.notice(
-                .delivery, "most device tokens are good again: sending at full speed", about: name(of: app),
-                ["app": "\(name(of: app))"])
+            log(.notice, .delivery, app, "most device tokens are good again: sending at full speed")
         case .held(let app, let cause):
-            logger.warning(
-                .delivery, "notifications are held in a retry tier", about: "\(name(of: app)) \(cause)",
-                ["app": "\(name(of: app))", "cause": "\(text(of: cause))"])
+            log(
+                .warning, .delivery, app, "notifications are held in a retry tier", about: " \(cause)",
+                ["cause": "\(text(of: cause))"])
         }
     }
 
@@ -141,12 +142,10 @@ struct EventLog {
     func write(_ note: TransportNote, of app: AppIndex, isReminder: Bool = false) {
         let name = name(of: app)
         func log(
-            _ level: Level, _ message: StaticString, about subject: String? = nil,
-            _ more: [(StaticString, Fields.Value)]
+            _ level: Level, _ message: StaticString, about subject: String? = nil, _ more: @autoclosure () -> Fields
         ) {
             guard logger.writes(level, of: .apns) else { return }
-            var fields: Fields = ["app": "\(name)"]
-            for (key, value) in more { fields.append(key, value) }
+            let fields = Fields("app", .text(name), more())
             let subject = subject.map { $0.isEmpty ? name : "\(name) \($0)" }
             if isReminder, level == .warning {
                 logger.remind(.apns, message, about: subject, fields)
@@ -162,63 +161,71 @@ struct EventLog {
         case .connected(let address, let streams):
             log(
                 .info, "connected",
-                [("address", .text(address))] + (streams.map { [("streams", .count($0))] } ?? []))
+                Fields("address", .text(address), streams.map { ["streams": .count($0)] } ?? [:]))
         case .connectFailed(let host, let reason, let retryInMs):
             log(
                 .warning, "cannot connect; trying again", about: host,
-                [("host", .text(host)), ("reason", cause(reason, of: host)), ("retry_in_ms", .count(retryInMs))])
+                ["host": .text(host), "reason": cause(reason, of: host), "retry_in_ms": .count(retryInMs)])
         case .noStreams(let host):
-            log(.warning, "connected, but no stream is allowed; waiting", about: host, [("host", .text(host))])
+            log(.warning, "connected, but no stream is allowed; waiting", about: host, ["host": .text(host)])
         case .disconnected(let address, let reason, let unanswered):
             log(
                 unanswered == 0 ? .info : .warning, "disconnected", about: reason,
                 [
-                    ("address", .text(address)), ("reason", cause(reason, of: address)),
-                    ("unanswered", .count(unanswered)),
+                    "address": .text(address), "reason": cause(reason, of: address),
+                    "unanswered": .count(unanswered),
                 ])
         case .peerCloses(let address, let reason, let unprocessed):
             log(
                 .info, "the server asks for a new connection", about: "",
-                [("address", .text(address)), ("reason", cause(reason, of: address)), ("resent", .count(unprocessed))])
+                ["address": .text(address), "reason": cause(reason, of: address), "resent": .count(unprocessed)])
         case .windowTooShort(let address, let status, let lostAtMost, let windowMs):
             log(
                 .error, "an error came after its window had closed: what was written after it is lost", about: "",
                 [
-                    ("address", .text(address)), ("status", .count(Int(status))), ("lost_at_most", .count(lostAtMost)),
-                    ("window_ms", .count(windowMs)),
+                    "address": .text(address), "status": .count(Int(status)), "lost_at_most": .count(lostAtMost),
+                    "window_ms": .count(windowMs),
                 ])
         case .answered(let address, let status, let isOfFence, let accepted, let discarded):
             log(
                 .debug, "the gateway answered", about: "\(status) \(isOfFence)",
                 [
-                    ("address", .text(address)), ("status", .count(Int(status))), ("to_a_fence", .boolean(isOfFence)),
-                    ("accepted_before", .count(accepted)), ("discarded_after", .count(discarded)),
+                    "address": .text(address), "status": .count(Int(status)), "to_a_fence": .boolean(isOfFence),
+                    "accepted_before": .count(accepted), "discarded_after": .count(discarded),
                 ])
         case .silent(let address, let accepted, let open):
             log(
                 .debug, "the window passed, and the gateway said nothing",
-                [("address", .text(address)), ("accepted", .count(accepted)), ("open", .count(open))])
+                ["address": .text(address), "accepted": .count(accepted), "open": .count(open)])
         case .windowLengthened(let windowMs):
             log(
                 .warning, "the window is longer from now on: set binary.window.duration to it", about: "",
-                [("window_ms", .count(windowMs))])
+                ["window_ms": .count(windowMs)])
         case .providerTokenRenewed(let keyID, _):
-            log(.debug, "provider token renewed", [("key_id", .text(keyID))])
+            log(.debug, "provider token renewed", ["key_id": .text(keyID)])
         case .credentialFault(let reason):
-            log(.error, "Apple refuses the credential", about: "\(reason)", [("reason", "\(reason)")])
+            log(.error, "Apple refuses the credential", about: "\(reason)", ["reason": "\(reason)"])
         case .replacing(let text):
-            log(.warning, "connections are replaced", about: text, [("text", .text(text))])
+            log(.warning, "connections are replaced", about: text, ["text": .text(text)])
         case .certificate(let text):
-            log(.warning, "a certificate needs attention", about: text, [("text", .text(text))])
+            log(.warning, "a certificate needs attention", about: text, ["text": .text(text)])
         case .frame(let address, let isSent, let type, let flags, let stream, let length):
             log(
                 .trace, isSent ? "frame sent" : "frame received",
                 [
-                    ("address", .text(address)), ("type", .text(type)), ("flags", .text(flags)),
-                    ("stream", .count(stream)), ("length", .count(length)),
+                    "address": .text(address), "type": .text(type), "flags": .text(flags),
+                    "stream": .count(stream), "length": .count(length),
                 ])
         }
     }
 
     private func name(of app: AppIndex) -> String { names[app.value] }
+}
+
+extension Fields {
+    /// One field, followed by others.
+    fileprivate init(_ name: StaticString, _ value: Value, _ others: Fields) {
+        self = [name: value]
+        for (name, value) in others.pairs { append(name, value) }
+    }
 }

@@ -42,9 +42,9 @@ package final class PushWorker: @unchecked Sendable {
     private(set) var parts: WorkerParts?
     /// Reads the apps' feedback, once an app wants that.
     private var feedback: FeedbackThread?
-    private let progressBoard = ProgressBoard()
     var health: WorkerHealth
     var pages: StatusPages
+    private let board: StatusBoard
     /// How earlier workers died.
     private(set) var crashes: CrashHistory
     private let shutdown = Shutdown()
@@ -71,6 +71,7 @@ package final class PushWorker: @unchecked Sendable {
         health = WorkerHealth(logger)
         let now = DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs)
         pages = StatusPages(configuration, machine, now: now)
+        board = pages.board
         _ = machine.replaceApps(configuration.apps.map { apps.route($0) }, now: now)
         files.apps = { [unowned self] in apps }
         files.onConfiguration = { [unowned self] in takeOver($0, $1) }
@@ -88,7 +89,7 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// Any thread.
-    package var progress: WorkerProgress { progressBoard.newest }
+    package var progress: WorkerProgress { WorkerProgress(board.newest) }
 
     /// Both clocks, as the loop read them this turn.
     var now: DeliveryTime { DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs) }
@@ -121,7 +122,7 @@ package final class PushWorker: @unchecked Sendable {
                 throw StartFailure(of: error)
             }
         }
-        let server = try AdminPages.serve(configuration.admin, board: pages.board)
+        let server = try AdminPages.serve(configuration.admin, board: board)
         defer { dismantle(server) }
         if let server, let listen = configuration.admin.listen {
             logger.info(
@@ -134,7 +135,7 @@ package final class PushWorker: @unchecked Sendable {
             throw StartFailure(of: error)
         }
         logger.info(
-            .worker, "started", ["group": "\(configuration.kafka.groupID)", "apps": .count(apps.count)])
+            .worker, "started", ["group": "\(configuration.kafka.groupID)", "apps": .count(apps.all.count)])
         logPauses(configuration.apps, before: [])
         if shutdown.isRequested.load(ordering: .relaxed) { beginStopping() }
         loop.run()
@@ -152,19 +153,18 @@ package final class PushWorker: @unchecked Sendable {
                 return requestPartitions
             case .unreachable(let reason):
                 pages.waitingFor = "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)"
-                postSnapshot(now)
                 logger.warning(
                     .kafka, "cannot reach Kafka; trying again",
                     ["bootstrap_servers": "\(configuration.kafka.bootstrapServers)", "reason": "\(reason)"])
             case .uncreated(let lines):
                 pages.waitingFor = lines.joined(separator: "; ")
-                postSnapshot(now)
                 for line in lines {
                     logger.warning(.kafka, "topics cannot be made; trying again", about: line, ["text": .text(line)])
                 }
             }
+            postSnapshot(now)
             loop.runOnce(timeoutNs: 500_000_000)
-            pages.board.turned(nowNs: loop.now.monotonicNs)
+            board.turned(nowNs: loop.now.monotonicNs)
             logger.writeLeftOut()
         }
         return nil
@@ -183,7 +183,13 @@ package final class PushWorker: @unchecked Sendable {
             logger.warning(.kafka, "the producer could not warm up", ["error": "\(error.text)"])
         }
         let groups = try makeGroups(publisher, doorbell, requestPartitions: requestPartitions)
-        let removed = makeRemovedRetryTopics(groups.readers[1])
+        let tiers = configuration.retry.tiers.map(\.topic)
+        let removed = RemovedRetryTopics(
+            configuration, cluster, loop: loop, logger: logger,
+            onChange: { [unowned self, unowned retries = groups.readers[1]] topics in
+                if !shutdown.isUnderWay { retries.subscribe(to: tiers + topics) }
+            },
+            onTopics: { [unowned self] topics in for reader in parts?.readers ?? [] { reader.exist(topics) } })
         for reader in groups.readers {
             reader.context.condemned = crashes.condemned
             reader.context.onRecreated = { [unowned self] partition in
@@ -197,7 +203,7 @@ package final class PushWorker: @unchecked Sendable {
             responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds,
             longestWindowNs: configuration.drain.rebalance.nanoseconds)
         let transports = try AppTransports(
-            apps.count, loop: loop, onWakeUp: { [unowned self] in wakeUps.insert(.transports) },
+            apps.all.count, loop: loop, onWakeUp: { [unowned self] in wakeUps.insert(.transports) },
             onNote: { [unowned self] note, app, isReminder in
                 eventLog.write(note, of: app, isReminder: isReminder)
             },
@@ -242,18 +248,6 @@ package final class PushWorker: @unchecked Sendable {
             publisher: publisher)
     }
 
-    private func makeRemovedRetryTopics(_ retries: GroupReader) -> RemovedRetryTopics {
-        let tiers = configuration.retry.tiers.map(\.topic)
-        return RemovedRetryTopics(
-            configuration, cluster, loop: loop, logger: logger,
-            onChange: { [unowned self, unowned retries] topics in
-                if !shutdown.isUnderWay { retries.subscribe(to: tiers + topics) }
-            },
-            onTopics: { [unowned self] topics in
-                for reader in parts?.readers ?? [] { reader.exist(topics) }
-            })
-    }
-
     /// A topic has the weight and app of the entry with its own name, else of the first pattern that fits it.
     private static func role(of topic: String, among entries: [RequestTopic]) -> PartitionRole {
         let entry = entries.first { $0.name == topic } ?? entries.first { !$0.matching([topic]).isEmpty }
@@ -266,7 +260,7 @@ package final class PushWorker: @unchecked Sendable {
     private func turn() {
         guard let parts else { return }
         let now = now
-        pages.board.turned(nowNs: now.ns)
+        board.turned(nowNs: now.ns)
         if shutdown.isUnderWay { wakeUps.insert(.leaving) }
         let end = deliveryTurn.run(
             &machine, requests: parts.groups, transports: parts.transports, records: parts.publisher,
@@ -274,7 +268,6 @@ package final class PushWorker: @unchecked Sendable {
         for event in end.events { note(event, parts, now) }
         if !shutdown.isUnderWay, let error = parts.groups.fatalError { stop(because: "Kafka: \(error.text)") }
         moveStopping(parts, now)
-        progressBoard.post(machine, parts, isStopping: shutdown.isUnderWay, now)
         if pages.isDue(now) {
             health.look(
                 shutdown.isUnderWay ? nil : parts, configuration, apps, others: files.faults(now), eventLog, now)
@@ -423,14 +416,10 @@ package final class PushWorker: @unchecked Sendable {
 
     /// Says which apps are paused and were not, and the other way round.
     private func logPauses(_ apps: [AppSettings], before: [AppSettings]) {
-        for app in apps {
-            let wasPaused = before.first { $0.name == app.name }?.isPaused ?? false
-            guard app.isPaused != wasPaused else { continue }
-            if app.isPaused {
-                logger.notice(.worker, "app is paused: nothing of it is sent", ["app": "\(app.name)"])
-            } else {
-                logger.notice(.worker, "app is paused no more", ["app": "\(app.name)"])
-            }
+        for app in apps where app.isPaused != before.contains(where: { $0.name == app.name && $0.isPaused }) {
+            logger.notice(
+                .worker, app.isPaused ? "app is paused: nothing of it is sent" : "app is paused no more",
+                ["app": "\(app.name)"])
         }
     }
 

@@ -20,33 +20,17 @@ struct WorkerParts {
     func name(of id: PartitionID) -> TopicPartition? { readers.lazy.compactMap { $0.name(of: id) }.first }
 }
 
-/// A copy of what the worker is doing, made at most every 50 ms.
+/// What the worker is doing, renewed at most every 250 ms.
 package struct WorkerProgress: Sendable, Equatable {
     /// Notifications handed to connections and not answered.
-    package var inFlight = 0
-    package var connections = 0
-    /// Whether the group has answered once.
-    package var hasJoined = false
+    package var inFlight: Int
+    package var connections: Int
+    /// Whether the groups have answered once.
+    package var hasJoined: Bool
 
-    package init() {}
-}
-
-/// Shows the core's progress to other threads.
-final class ProgressBoard {
-    private let progress = Guarded(WorkerProgress())
-    private var lastPostNs: Int64 = 0
-
-    /// Any thread.
-    var newest: WorkerProgress { progress.withLock { $0 } }
-
-    /// Core thread.
-    func post(_ machine: borrowing DeliveryMachine, _ parts: WorkerParts, isStopping: Bool, _ now: DeliveryTime) {
-        guard now.ns - lastPostNs >= 50_000_000 || isStopping else { return }
-        lastPostNs = now.ns
-        var new = WorkerProgress()
-        new.inFlight = machine.gauges.inFlight.reduce(0, +)
-        new.connections = parts.transports.openConnections
-        new.hasJoined = parts.readers.allSatisfy(\.hasJoined)
-        progress.withLock { $0 = new }
+    init(_ snapshot: WorkerSnapshot) {
+        inFlight = snapshot.gauges.inFlight.reduce(0, +)
+        connections = snapshot.apps.reduce(0) { $0 + $1.standing.connections.open }
+        hasJoined = snapshot.isReady
     }
 }

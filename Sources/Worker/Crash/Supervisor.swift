@@ -195,11 +195,7 @@ package struct Supervisor: ~Copyable {
         return set
     }
 
-    private static var nowMs: Int64 {
-        var time = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &time)
-        return Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000
-    }
+    private static var nowMs: Int64 { LoopTime.read().monotonicNs / 1_000_000 }
 }
 
 /// How long the supervisor waits before it starts the worker again.

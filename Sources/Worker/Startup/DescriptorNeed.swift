@@ -36,6 +36,7 @@ package enum DescriptorNeed {
         let most = most(of: configuration)
         guard Int64(most) > limit else { return nil }
         return
-            "up to \(most) descriptors may be open at once (apps' connections, brokers, admin pages), and the process may have \(limit): raise its limit (LimitNOFILE=, ulimit -n), or lower connections.max"
+            "up to \(most) descriptors may be open at once (apps' connections, brokers, admin pages), and the process may "
+            + "have \(limit): raise its limit (LimitNOFILE=, ulimit -n), or lower connections.max"
     }
 }

@@ -27,31 +27,29 @@ package struct LoadedApp: Sendable {
         var signingKey: SigningKey?
         var identity: Identity?
         var files = ReadFiles()
-        do {
+        /// Returns what `body` loads, or adds a line that says why it cannot.
+        func load<T>(_ part: String, _ body: () throws -> T) -> T? {
+            do {
+                return try body()
+            } catch {
+                lines.append("app \(settings.name): \(part)\(error)")
+                return nil
+            }
+        }
+        _ = load("") {
             switch settings.credential {
             case .token(let credential): signingKey = try credential.signingKey(&files)
             case .certificate(let credential): identity = try credential.identity(&files)
             }
-        } catch {
-            lines.append("app \(settings.name): \(error)")
         }
-        var proxyCredentials = ""
-        do {
-            proxyCredentials = try settings.proxy?.credentials.map { try files.line($0) } ?? ""
-        } catch {
-            lines.append("app \(settings.name): proxy: \(error)")
-        }
-        self.proxyCredentials = proxyCredentials
-        var context: ClientContext?
-        do {
+        proxyCredentials = load("proxy: ") { try settings.proxy?.credentials.map { try files.line($0) } ?? "" } ?? ""
+        let context = load("tls: ") {
             let trust: Trust =
                 !settings.verifiesHost
                 ? .anyone : try settings.authorities.map { try files.trust($0) } ?? .system
             // The binary protocol is older than ALPN: its servers agree to none.
             let alpn = settings.binary == nil ? ["h2"] : []
-            context = try ClientContext(ClientOptions(trust: trust, alpn: alpn, identity: identity))
-        } catch {
-            lines.append("app \(settings.name): tls: \(error)")
+            return try ClientContext(ClientOptions(trust: trust, alpn: alpn, identity: identity))
         }
         guard lines.isEmpty, let context else { throw StartFailure(lines) }
         self.context = context
@@ -84,10 +82,8 @@ package struct LoadedApp: Sendable {
 
     /// The proxy to connect through.
     package var proxy: DialTarget.Proxy? {
-        settings.proxy.map { proxy in
-            DialTarget.Proxy(
-                host: proxy.host, port: UInt16(clamping: proxy.port),
-                credentials: proxyCredentials)
+        settings.proxy.map {
+            DialTarget.Proxy(host: $0.host, port: UInt16(clamping: $0.port), credentials: proxyCredentials)
         }
     }
 }
@@ -128,9 +124,11 @@ private struct ReadFiles {
     }
 
     /// A passphrase, without the line break at its end.
-    mutating func line(_ secret: Secret) throws -> String {
-        if let path = secret.path { return Secret.line(in: try bytes(path)) }
-        return try secret.loadLine()
+    mutating func line(_ secret: Secret) throws(TLSError) -> String {
+        switch secret {
+        case .text(let text): Secret.line(in: Array(text.utf8))
+        case .file(let path): Secret.line(in: try bytes(path))
+        }
     }
 }
 

@@ -65,8 +65,7 @@ final class AppTransports: Transports {
     private let link: TransportLink
     /// By `AppIndex`.
     private var standings: [Standing]
-    /// Since the last turn.
-    private var told: [TransportEvent] = []
+    private let inbox = Inbox()
     /// Apps for which a connection could not be made, since the last turn.
     private var failed: [Int] = []
     private let onNote: (TransportNote, AppIndex, _ isReminder: Bool) -> Void
@@ -84,18 +83,16 @@ final class AppTransports: Transports {
     ) throws {
         standings = (0..<count).map { _ in Standing() }
         self.onNote = onNote
-        let inbox = Inbox()
-        let events = Mailbox<TransportEvent>(loop: loop) { batch in
-            inbox.owner?.told.append(contentsOf: batch)
+        let events = Mailbox<TransportEvent>(loop: loop) { [inbox] batch in
+            inbox.events.append(contentsOf: batch)
             onWakeUp()
         }
         link = try start(events)
-        inbox.owner = self
     }
 
-    /// The mailbox is there before its owner is.
+    /// The events since the last turn.
     private final class Inbox {
-        weak var owner: AppTransports?
+        var events: [TransportEvent] = []
     }
 
     subscript(_ app: Int) -> Standing { standings[app] }
@@ -105,7 +102,8 @@ final class AppTransports: Transports {
     /// - Returns: its index, one past the last.
     func add(_ app: LoadedApp) -> AppIndex {
         standings.append(Standing())
-        return link.add(app)
+        link.add(app)
+        return AppIndex(standings.count - 1)
     }
 
     /// Makes an app's next connections as it says now.
@@ -130,16 +128,13 @@ final class AppTransports: Transports {
     /// Ends the net thread. Whatever transports still hold is given up. Any thread, as the last call.
     func stop() { link.stop() }
 
-    /// The number of connections that take requests.
-    var openConnections: Int { standings.reduce(0) { $0 + $1.connections.open } }
-
     var isClosed: Bool { standings.allSatisfy(\.isClosed) }
 
     // MARK: The turn
 
     func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) {
-        for event in told { take(event, &machine, now) }
-        told.removeAll(keepingCapacity: true)
+        for event in inbox.events { take(event, &machine, now) }
+        inbox.events.removeAll(keepingCapacity: true)
         // The same turn of the transport reported its connections. Where some take requests, only one more failed.
         for app in failed where standings[app].connections.open > 0 && !standings[app].isOutOfReach {
             standings[app].unreachable = nil

@@ -2,7 +2,6 @@ internal import CLinux
 internal import Configuration
 internal import Delivery
 internal import EventLoop
-internal import Synchronization
 
 /// Connects the core with the transports, which live on the net thread: batches through two mailboxes.
 final class TransportLink: Sendable {
@@ -14,7 +13,6 @@ final class TransportLink: Sendable {
 
     private let thread: LoopThread
     private let orders: Mailbox<Order>
-    private let appCount: Atomic<Int>
 
     /// Starts the net thread with one transport for each app.
     ///
@@ -27,7 +25,6 @@ final class TransportLink: Sendable {
         let thread = try LoopThread(name: "net") { _ in crash_enter_thread(1) }
         let net = Net(loop: thread.loop, make: try maker(thread.loop), events: events)
         self.thread = thread
-        appCount = Atomic(apps.count)
         orders = Mailbox(loop: thread.loop) { batch in
             for order in batch {
                 switch order {
@@ -55,13 +52,8 @@ final class TransportLink: Sendable {
         orders.post(.replace(index, app))
     }
 
-    /// Starts a transport for one more app. Core thread.
-    ///
-    /// - Returns: its index, one past the last.
-    func add(_ app: LoadedApp) -> AppIndex {
-        orders.post(.add(app))
-        return AppIndex(appCount.wrappingAdd(1, ordering: .relaxed).oldValue)
-    }
+    /// Starts a transport for one more app, with the index one past the last. Core thread.
+    func add(_ app: LoadedApp) { orders.post(.add(app)) }
 
     /// Ends the net thread. Whatever transports still hold is given up.
     func stop() {

@@ -262,8 +262,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         let (index, code) = (report.topic.index, report.code)
         targets[index].acknowledgements.reported(report.tag, nowNs: now.ns)
         guard code != .none else {
-            targets[index].noteTaken()
-            if wasSingle { targets[index].written(report.tag) }
+            targets[index].written(wasSingle ? report.tag : nil)
             if report.topic == deadLetters { inFlightDeadLetters.acknowledged(report.tag) }
             machine.acknowledged(NotificationID(tag: report.tag), now: now)
             return
@@ -283,7 +282,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         // None of these is a refusal.
         let isPurged = code == .purgedInQueue || code == .purgedInFlight || code == .inconsistent
         if wasSingle, let form = targets[index].form(of: record.tag) {
-            if isPurged { return targets[index].dropped(record) }
+            if isPurged { return targets[index].writeAgain(record) }
             refuseAlone(record, form, code, partition: partition, now)
         } else if isPurged {
             targets[index].take(record, .together)
@@ -301,7 +300,8 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         let index = record.topic.index
         let name = targets[index].name
         let isReplaceable = reducedForms.canReplace(form, record)
-        if code == .messageTooLarge, targets[index].noteTooLarge(form) {
+        if code == .messageTooLarge, form == .alone { targets[index].tooLargeCount += 1 }
+        if code == .messageTooLarge, form == .alone, targets[index].tooLargeCount == 1 {
             logger.warning(
                 .kafka, "a record is too large for its topic, and a smaller one is written; more are only counted",
                 about: name, ["topic": "\(name)", "advice": "raise its max.message.bytes"])
@@ -321,7 +321,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
         let other = reducedForms.replacement(of: record, form, because: code, nowMs: now.wallMs)
         if other.topic == record.topic {
-            targets[index].reduce(to: other)
+            targets[index].writeAgain(other, isReduced: true)
         } else {
             targets[index].remove(record.tag)
             targets[other.topic.index].take(other, .alone)

@@ -15,13 +15,11 @@ internal import Kafka
 /// after `silentNs` the topic opens without waiting for it: a new record may overtake it then.
 struct TargetTopic {
     /// How a record is written.
-    enum Form: Int, Comparable {
+    enum Form: Comparable {
         /// Among others: a batch may be refused as too large because of another record.
         case together
         case alone
         case reduced
-
-        static func < (left: Form, right: Form) -> Bool { left.rawValue < right.rawValue }
     }
 
     struct Refused {
@@ -37,10 +35,8 @@ struct TargetTopic {
         fileprivate var takenBefore: UInt64
         fileprivate var code = KafkaCode.none
         fileprivate var sinceNs: Int64 = 0
+        /// Has begun once the record was refused alone, perhaps for its own fault.
         fileprivate var pause = GrowingPause()
-
-        /// Refused alone, perhaps for its own fault.
-        fileprivate var isSuspect: Bool { pause.hasBegun }
     }
 
     let name: String
@@ -48,7 +44,8 @@ struct TargetTopic {
     var isKnownOpen = true
     /// Tracks how long records wait for their acknowledgement.
     var acknowledgements = AcknowledgementWatch()
-    private var closure: (code: KafkaCode, sinceNs: Int64, pause: GrowingPause)?
+    /// Why and since when the topic is closed (monotonic), and the pause before it is tried again.
+    private(set) var cause: (code: KafkaCode, sinceNs: Int64, pause: GrowingPause)?
     /// The topic took a record after it was closed, and the other refused ones are being written.
     private var isReturning = false
     private var waiting = RefusedQueue()
@@ -59,46 +56,41 @@ struct TargetTopic {
     private var takenCount: UInt64 = 0
     private var lastOrder: UInt64 = 0
     /// Records that were too large even alone.
-    private(set) var tooLargeCount = 0
+    var tooLargeCount = 0
     /// Records that were refused for their own fault.
     private(set) var rejectedCount = 0
 
-    /// With this many refused records, new ones wait.
-    static let refusedLimit = 1_000
-    /// Most records that are written alone at once.
-    static let underWayLimit = 1_000
+    /// With this many refused records, new ones wait. It also limits how many are written alone at once.
+    static let limit = 1_000
     static let silentNs: Int64 = 2_000_000_000
 
     init(_ name: String) { self.name = name }
 
     /// Whether new records may be written among others.
-    var isClear: Bool { closure == nil && !isReturning && !isFull }
+    var isClear: Bool { cause == nil && !isReturning && !isFull }
 
     /// Whether a new record may be handed over, be it only to try the topic with it.
     var isOpen: Bool {
         if isFull || isReturning { return false }
-        guard let closure else { return true }
-        return closure.code.fault != .topic && waiting.isEmpty && !suspects.isEmpty
+        guard let cause else { return true }
+        return cause.code.fault != .topic && waiting.count == 0 && !suspects.isEmpty
     }
-
-    /// Why and since when the topic is closed (monotonic).
-    var cause: (code: KafkaCode, sinceNs: Int64)? { closure.map { ($0.code, $0.sinceNs) } }
 
     /// Why and since when it refuses single records (monotonic).
     var causeOfSingle: (code: KafkaCode, sinceNs: Int64)? {
-        (suspects.first ?? underWay.values.first(where: \.isSuspect)).map { ($0.code, $0.sinceNs) }
+        (suspects.first ?? underWay.values.first(where: \.pause.hasBegun)).map { ($0.code, $0.sinceNs) }
     }
 
     var refusedCount: Int { waiting.count + suspects.count }
     var isIdle: Bool { refusedCount == 0 && underWay.isEmpty }
-    private var isFull: Bool { refusedCount >= Self.refusedLimit }
-    private var hasRoom: Bool { underWay.count < Self.underWayLimit }
+    private var isFull: Bool { refusedCount >= Self.limit }
+    private var hasRoom: Bool { underWay.count < Self.limit }
 
     /// When `next` has something without any report (monotonic), or `nil`.
     var nextTryNs: Int64? {
-        if waiting.isEmpty, closure == nil ? isReturning : suspects.isEmpty { return lastTryNs + Self.silentNs }
+        if waiting.count == 0, cause == nil ? isReturning : suspects.isEmpty { return lastTryNs + Self.silentNs }
         guard hasRoom, refusedCount > 0 else { return nil }
-        if let closure { return closure.pause.endNs }
+        if let cause { return cause.pause.endNs }
         return suspects.lazy.map(\.pause.endNs).min()
     }
 
@@ -109,38 +101,28 @@ struct TargetTopic {
     /// - Parameter isNew: the topic has not refused it.
     mutating func take(_ record: UndeliveredRecord, _ form: Form, isNew: Bool = false) {
         lastOrder += 1
-        waiting.insert(
-            Refused(record: record, form: form, order: lastOrder, isNew: isNew, takenBefore: takenCount))
+        waiting.insert(Refused(record: record, form: form, order: lastOrder, isNew: isNew, takenBefore: takenCount))
     }
 
     /// Notes that the topic refuses records, or that none can be written to it.
     mutating func close(_ code: KafkaCode, nowNs: Int64) {
-        if closure == nil {
-            closure = (code, nowNs, GrowingPause())
-            closure?.pause.begin(nowNs)
-            isReturning = false
-        } else {
-            closure?.code = code
-        }
-    }
-
-    /// Counts a record that was too large alone; true for the first.
-    mutating func noteTooLarge(_ form: Form) -> Bool {
-        guard form == .alone else { return false }
-        tooLargeCount += 1
-        return tooLargeCount == 1
+        cause?.code = code
+        guard cause == nil else { return }
+        cause = (code, nowNs, GrowingPause())
+        cause?.pause.begin(nowNs)
+        isReturning = false
     }
 
     /// How the record with this tag was written alone, or `nil` if it was not.
     func form(of tag: UInt64) -> Form? { underWay[tag]?.form }
 
-    /// Notes that the topic took a record, alone or among others.
-    mutating func noteTaken() { takenCount &+= 1 }
-
-    /// Notes that a record alone was written.
-    mutating func written(_ tag: UInt64) {
-        guard underWay.removeValue(forKey: tag) != nil, closure != nil else { return }
-        closure = nil
+    /// Notes that the topic took a record.
+    ///
+    /// - Parameter tag: of a record that was written alone.
+    mutating func written(_ tag: UInt64? = nil) {
+        takenCount += 1
+        guard let tag, underWay.removeValue(forKey: tag) != nil, cause != nil else { return }
+        cause = nil
         isReturning = true
     }
 
@@ -149,7 +131,7 @@ struct TargetTopic {
     /// - Parameters:
     ///   - partition: the partition that refused it, or a negative number if no broker was asked.
     ///   - isReplaceable: whether something else can be written in its place.
-    /// - Returns: whether it is given up for its own fault; `reduce` or `remove` follows. Otherwise it is tried again.
+    /// - Returns: whether it is given up for its own fault; `writeAgain` or `remove` follows. Otherwise it is tried again.
     mutating func refused(
         _ record: UndeliveredRecord, _ code: KafkaCode, partition: Int32, isReplaceable: Bool = true, nowNs: Int64
     ) -> Bool {
@@ -177,20 +159,16 @@ struct TargetTopic {
         return false
     }
 
-    /// Keeps a record alone that the producer dropped when it was made anew: it is written again.
-    mutating func dropped(_ record: UndeliveredRecord) {
+    /// Keeps a record alone to write it again: one that the producer dropped when it was made anew, or the reduced form
+    /// of one that was refused.
+    mutating func writeAgain(_ record: UndeliveredRecord, isReduced: Bool = false) {
         guard var refused = underWay.removeValue(forKey: record.tag) else { return }
         refused.record = record
-        waiting.insert(refused)
-    }
-
-    /// Keeps the reduced form of a record that was refused alone.
-    mutating func reduce(to smaller: UndeliveredRecord) {
-        guard var refused = underWay.removeValue(forKey: smaller.tag) else { return }
-        refused.record = smaller
-        refused.form = .reduced
-        refused.ownRefusals = min(refused.ownRefusals, 1)
-        refused.takenBefore = takenCount
+        if isReduced {
+            refused.form = .reduced
+            refused.ownRefusals = min(refused.ownRefusals, 1)
+            refused.takenBefore = takenCount
+        }
         waiting.insert(refused)
     }
 
@@ -201,14 +179,14 @@ struct TargetTopic {
 
     /// Returns the next record to write, and whether alone, or `nil` for none now. `wrote` or `putBack` follows.
     mutating func next(nowNs: Int64) -> (refused: Refused, isSingle: Bool)? {
-        if waiting.isEmpty, closure == nil || suspects.isEmpty,
+        if waiting.count == 0, cause == nil || suspects.isEmpty,
             underWay.isEmpty || nowNs - lastTryNs >= Self.silentNs
         {
-            closure = nil
+            cause = nil
             isReturning = false
         }
-        if let closure {
-            guard hasRoom, nowNs >= closure.pause.endNs || waiting.first.map(isTriedAtOnce) == true else { return nil }
+        if let cause {
+            guard hasRoom, nowNs >= cause.pause.endNs || waiting.first.map(isTriedAtOnce) == true else { return nil }
             return (waiting.popFirst() ?? (suspects.isEmpty ? nil : suspects.removeFirst())).map { ($0, true) }
         }
         if let first = waiting.first {
@@ -222,13 +200,13 @@ struct TargetTopic {
 
     /// Whether a record is tried in a closed topic without a pause, to show whether the refusal is its own.
     private func isTriedAtOnce(_ refused: Refused) -> Bool {
-        closure.map { $0.code.fault != .topic } == true && !refused.isNew && !refused.isSuspect
+        cause.map { $0.code.fault != .topic } == true && !refused.isNew && !refused.pause.hasBegun
     }
 
     /// Notes that a producer took what `next` returned.
     mutating func wrote(_ refused: Refused, isSingle: Bool, nowNs: Int64) {
         guard isSingle else { return }
-        if closure != nil, !isTriedAtOnce(refused) { closure?.pause.begin(nowNs) }
+        if cause != nil, !isTriedAtOnce(refused) { cause?.pause.begin(nowNs) }
         lastTryNs = nowNs
         underWay[refused.record.tag] = refused
         underWay[refused.record.tag]?.form = max(refused.form, .alone)
@@ -237,7 +215,7 @@ struct TargetTopic {
     /// Takes back what `next` returned, since no producer has room for it.
     mutating func putBack(_ refused: Refused, nowNs: Int64) {
         waiting.insert(refused)
-        closure?.pause.begin(nowNs)
+        cause?.pause.begin(nowNs)
     }
 }
 
@@ -265,7 +243,6 @@ private struct RefusedQueue {
     private var isSorted = true
 
     var count: Int { records.count }
-    var isEmpty: Bool { records.isEmpty }
 
     var first: TargetTopic.Refused? {
         mutating get {
@@ -294,13 +271,12 @@ extension KafkaCode {
     var fault: Fault {
         switch self {
         case .invalidRecord, .batchWithInvalidRecord, .messageTooLarge, .policyViolation: .record
-        // The client's own: no broker has seen the record.
-        case _ where rawValue < -1: .topic
+        // Codes below -1 are the client's own: no broker has seen the record.
+        case _ where rawValue < -1 || isUnknownTopic: .topic
         // A record gets a new timestamp with each try.
         case .topicAuthorizationFailed, .clusterAuthorizationFailed, .invalidTopic, .unsupportedForMessageFormat,
             .invalidTimestamp, .requestTimedOut:
             .topic
-        case _ where isUnknownTopic: .topic
         default: .unclear
         }
     }

@@ -1,15 +1,3 @@
-import YAML
-
-/// One error or warning about a configuration, with its place.
-struct ConfigurationProblem {
-    /// The key, from the top: `apps[0].token.key_id`; empty for the document itself.
-    var path: String
-    /// `nil` for a default, or for flags.
-    var mark: Mark?
-    /// What is wrong and what would be right, in one line.
-    var text: String
-}
-
 /// Everything that is wrong with a configuration.
 package struct ConfigurationError: Error, Hashable, Sendable {
     /// Lines to print: `worker.yaml:12:5: delivery.max_age: …`, or `--key-id: …`.
