@@ -131,7 +131,8 @@ struct TargetTopic {
     /// - Parameters:
     ///   - partition: the partition that refused it, or a negative number if no broker was asked.
     ///   - isReplaceable: whether something else can be written in its place.
-    /// - Returns: whether it is given up for its own fault; `writeAgain` or `remove` follows. Otherwise it is tried again.
+    /// - Returns: whether it is given up for its own fault; `writeAgain` or `remove` follows. Otherwise it is tried
+    ///   again.
     mutating func refused(
         _ record: UndeliveredRecord, _ code: KafkaCode, partition: Int32, isReplaceable: Bool = true, nowNs: Int64
     ) -> Bool {

@@ -1,7 +1,7 @@
 import PushRecords
 
-/// An entry point that takes bytes from outside. It must not trap, read beyond them, or break a rule: `require` ends the
-/// process if one does not hold.
+/// An entry point that takes bytes from outside. It must not trap, read beyond them, or break a rule: `require` ends
+/// the process if one does not hold.
 package struct FuzzTarget: CustomStringConvertible, Sendable {
     package let name: String
     package let run: @Sendable (UnsafeRawBufferPointer) -> Void

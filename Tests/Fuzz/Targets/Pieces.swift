@@ -22,7 +22,8 @@ final class Pieces {
         return UnsafeRawBufferPointer(rebasing: memory[..<bytes.count])
     }
 
-    /// A record: flags (1: no key, 2: no value), key, value, names and values of headers. A last name alone has no value.
+    /// A record: flags (1: no key, 2: no value), key, value, names and values of headers. A last name alone has no
+    /// value.
     var record: (key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: [RecordHeader]) {
         let flags = self[0]?.first ?? 0
         var headers: [RecordHeader] = []
