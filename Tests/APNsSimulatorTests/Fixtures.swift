@@ -14,6 +14,13 @@ func lent(_ bytes: [UInt8]) -> UnsafeRawBufferPointer {
     return UnsafeRawBufferPointer(rebasing: memory[..<bytes.count])
 }
 
+/// Runs a test with a path in the temporary directory, and removes what it left there.
+func withTemporaryPath<R>(_ body: (String) throws -> R) rethrows -> R {
+    let path = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
+    defer { for file in [path, path + ".copy"] { try? FileManager.default.removeItem(atPath: file) } }
+    return try body(path)
+}
+
 let plainToken = String(repeating: "0a", count: 32)
 
 /// A well-formed request, to be changed by each test.

@@ -41,19 +41,9 @@ struct GatewayDialogueTests {
             memory.receive(Array(whole[place...]))
             #expect(memory.counts == [4, 1, 0, 2], "split at \(place)")
             #expect(memory.answer == Wire.error(8, 0x0102_0304))
+            #expect(memory.books.counts(ofToken: token("04")) == (1, 1))
+            #expect(memory.books.counts(ofToken: token("05")) == (1, 0))
         }
-    }
-
-    @Test(arguments: 1...7)
-    func `Frames are read in small pieces`(size: Int) throws {
-        let memory = try Memory()
-        let whole = Self.conversation
-        for start in stride(from: 0, to: whole.count, by: size) {
-            memory.receive(Array(whole[start..<min(start + size, whole.count)]))
-        }
-        #expect(memory.counts == [4, 1, 0, 2])
-        #expect(memory.books.counts(ofToken: token("05")) == (1, 0))
-        #expect(memory.books.counts(ofToken: token("04")) == (1, 1))
     }
 
     /// Each thing that is wrong with a notification, beside what it is answered.
