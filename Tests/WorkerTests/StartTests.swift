@@ -155,7 +155,7 @@ struct StartTests {
         }
         let starts = [
             "app a: \(certificate): holds no private key, but: CERTIFICATE", "app b: \(certificate): is not PKCS#12",
-            "app c: certificate.pkcs12: is not base64",
+            "app c: certificate.pkcs12: is not PKCS#12",
             "app d: /nowhere/pass: cannot be read: No such file or directory",
             "app e: certificate.key: is not PEM: no line -----BEGIN PRIVATE KEY-----", "app f: /nowhere/key.p8",
             "app g: tls: /nowhere/ca.pem",

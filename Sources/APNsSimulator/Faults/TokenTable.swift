@@ -66,7 +66,17 @@ struct TokenTable {
     }
 
     /// The fault that four digits request, if any.
-    static func fault(code: UInt16) -> Fault? { byCode[code] ?? patterned(code) }
+    static func fault(code: UInt16) -> Fault? { byCode[code] ?? goAway(code) ?? patterned(code) }
+
+    /// A reason as that of a GOAWAY: another first digit of its code.
+    private static func goAway(_ code: UInt16) -> Fault? {
+        let digits: [UInt16: (ofReason: UInt16, isImmediate: Bool)] = [
+            0x8: (0x4, false), 0x9: (0x5, false), 0x2: (0xC, false), 0x6: (0x4, true), 0x7: (0x5, true), 0x3: (0xC, true),
+        ]
+        guard let digit = digits[code >> 12], case .answer(let answer)? = byCode[digit.ofReason << 12 | code & 0xFFF]
+        else { return nil }
+        return .goAway(digit.isImmediate ? .immediateReason(answer.reason) : .reason(answer.reason))
+    }
 
     /// The last three of four digits as a decimal number, if they are one.
     static func decimal(_ code: UInt16) -> Int? {
@@ -91,6 +101,11 @@ struct TokenTable {
 
             """
         for line in lines { text += "  fa17\(line.code)  \(line.help)\n" }
+        text += """
+              fa178NNN  goaway with the reason of 4NNN; 9NNN: 5NNN, 2NNN: cNNN (8008: IdleTimeout)
+              fa176NNN  goaway-now with the reason of 4NNN; 7NNN: 5NNN, 3NNN: cNNN (7031: Shutdown)
+
+            """
         text += "  fa17dNNN  late by NNN hundredths of a second (d150: late-1500ms)\n"
         for case let tokens? in FaultFamily.all.map(\.tokens) {
             text += "  fa17\(String(tokens.digit, radix: 16))NNN  \(tokens.help)\n"

@@ -38,7 +38,10 @@ struct CopiedHeaders: ~Copyable {
     }
 
     private mutating func compare(_ header: RecordHeader) -> Bool {
-        guard names.contains(where: { $0.elementsEqual(header.name) }) else { return false }
+        let isOne = names.contains { name in
+            name.count == header.name.count && name.withUnsafeBytes { header.name.isEqual(to: $0.baseAddress!) }
+        }
+        guard isOne else { return false }
         guard header.value.baseAddress != nil else { return true }
         let size = header.name.count + header.value.count
         guard count < RecordLimits.copiedHeaders, bytes + size <= RecordLimits.copiedBytes else { return true }

@@ -130,24 +130,33 @@ extension UnsafeRawBufferPointer {
     }
 }
 
+extension UnsafeRawBufferPointer {
+    /// Whether as many bytes at `other` are the same.
+    @inline(__always)
+    func isEqual(to other: UnsafeRawPointer) -> Bool {
+        guard let base = baseAddress else { return true }
+        func differs<Word>(at index: Int, _: Word.Type) -> Bool where Word: FixedWidthInteger & BitwiseCopyable {
+            (base + index).loadUnaligned(as: Word.self) != (other + index).loadUnaligned(as: Word.self)
+        }
+        // Whole words, of which the last overlaps the one before.
+        if count >= 8 {
+            var index = 0
+            while index &+ 8 < count {
+                if differs(at: index, UInt64.self) { return false }
+                index &+= 8
+            }
+            return !differs(at: count &- 8, UInt64.self)
+        }
+        if count >= 4 { return !differs(at: 0, UInt32.self) && !differs(at: count &- 4, UInt32.self) }
+        for index in 0..<count where differs(at: index, UInt8.self) { return false }
+        return true
+    }
+}
+
 extension StaticString {
     /// Whether `bytes` are exactly this text.
     @inline(__always)
     func spells(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        guard bytes.count == utf8CodeUnitCount, let base = bytes.baseAddress else {
-            return bytes.count == 0 && utf8CodeUnitCount == 0
-        }
-        var index = 0
-        while bytes.count &- index >= 8 {
-            let word = (base + index).loadUnaligned(as: UInt64.self)
-            let expected = UnsafeRawPointer(utf8Start + index).loadUnaligned(as: UInt64.self)
-            guard word == expected else { return false }
-            index &+= 8
-        }
-        while index < bytes.count {
-            guard base.load(fromByteOffset: index, as: UInt8.self) == utf8Start[index] else { return false }
-            index &+= 1
-        }
-        return true
+        bytes.count == utf8CodeUnitCount && bytes.isEqual(to: utf8Start)
     }
 }
