@@ -23,7 +23,7 @@ struct BookFileTests {
             for (place, code) in codes.enumerated() { try provider.push(UInt32(place), token: token(code)) }
             for user in [10, 11] as [UInt32] { try provider.push(user, id: id) }
             #expect(provider.run { provider.responses.count == 6 && provider.ended.count == 2 })
-            // As a kill -9 leaves it: not closed.
+            // The copy is as a kill -9 leaves the file, not closed.
             try FileManager.default.copyItem(atPath: path, toPath: path + ".copy")
             let books = try Books(path: path + ".copy")
             #expect(rows(books) == rows(simulator.books))

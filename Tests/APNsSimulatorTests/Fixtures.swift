@@ -40,7 +40,7 @@ struct SampleRequest {
         return copy
     }
 
-    /// Of a push type, or none, to the app's topic with a suffix.
+    /// A request of a push type, or of none, to the app's topic with a suffix.
     func to(_ suffix: String, _ type: String?) -> SampleRequest {
         with("apns-topic", "com.example.app\(suffix)").with("apns-push-type", type)
     }
@@ -63,7 +63,7 @@ struct SampleRequest {
         return fields
     }
 
-    /// What the simulator says of it, provider token aside.
+    /// The simulator's refusal, without the check of the provider token.
     func refusal(_ check: RequestCheck = RequestCheck()) -> ReasonCode {
         var request = CheckedRequest()
         let refusal = check.target(fields, into: &request)
@@ -72,7 +72,7 @@ struct SampleRequest {
     }
 }
 
-/// What Apple answers to a request in which one thing was changed.
+/// A change of a request, and Apple's answer to it.
 struct RequestRule: Sendable, CustomTestStringConvertible {
     var name: String
     var reason: ReasonCode
@@ -90,7 +90,7 @@ struct RequestRule: Sendable, CustomTestStringConvertible {
     }
 }
 
-/// Provider tokens made by hand, with whatever is wrong in them.
+/// Makes provider tokens, wrong ones too.
 struct TokenMaker {
     let key: SigningKey
     var keyID = "SIMULATOR1"

@@ -3,7 +3,7 @@ import Testing
 
 @testable import APNsSimulator
 
-/// The gateway's conversation in memory: frames, checks, tokens that ask, and what the books say.
+/// The gateway's dialogue in memory: frames, checks, tokens that request answers, and the books.
 struct GatewayDialogueTests {
     struct Memory {
         let books = Books()
@@ -46,7 +46,7 @@ struct GatewayDialogueTests {
         }
     }
 
-    /// Each thing that is wrong with a notification, beside what it is answered.
+    /// Wrong notifications and their answers.
     static let wrongs: [(name: String, frame: [UInt8], status: UInt8, identifier: Int, reason: ReasonCode)] = [
         ("no token", Wire.framed(Wire.item(3, [0, 0, 0, 9]) + Wire.item(2, [123, 125])), 2, 9, .missingDeviceToken),
         ("an empty token", Wire.enhanced(9, []), 2, 9, .missingDeviceToken),
@@ -88,7 +88,7 @@ struct GatewayDialogueTests {
         #expect(memory.answer == Wire.error(7, 2))
     }
 
-    /// Whatever a byte becomes, the rest is read or dropped, and nothing traps.
+    /// Nothing traps, whatever a byte is changed to.
     @Test func `Hostile bytes are survived`() throws {
         let whole = Self.conversation
         for place in whole.indices {
@@ -151,7 +151,7 @@ struct GatewayDialogueTests {
         #expect(memory.answer == status.map { Wire.error($0, 5) })
     }
 
-    /// What was discarded does not count.
+    /// Discarded notifications do not count.
     @Test func `The token's ninth digit says how often`() throws {
         let books = Books()
         func send(_ bytes: [UInt8]) -> GatewayDialogue.Ending? {
