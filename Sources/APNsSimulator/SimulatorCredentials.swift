@@ -14,7 +14,7 @@ package struct SimulatorCredentials: Sendable {
     /// A client certificate for `bundleID`.
     package var clientCertificatePEM: String
     package var clientKeyPEM: String
-    /// Their directory, if they are not in memory only.
+    /// The absolute path of their directory, if they are not in memory only.
     package var directory: String?
 
     package var caPEM: String { authority.certificatePEM }
@@ -25,9 +25,8 @@ package struct SimulatorCredentials: Sendable {
 
     /// Reads them from the directory, and creates missing ones.
     package init(directory: String?) throws(SimulatorError) {
-        self.directory = directory
         do {
-            if let directory { try Files.makeDirectory(directory) }
+            self.directory = try directory.map { try Files.makeDirectory($0) }
             // Two simulators that start in a new directory at once would replace each other's files.
             let lock = try directory.map { try Files.lock($0) }
             defer { if let lock { close(lock) } }
@@ -72,8 +71,13 @@ package struct SimulatorCredentials: Sendable {
 
 /// Reads and writes small text files.
 enum Files {
-    static func makeDirectory(_ path: String) throws(SimulatorError) {
-        guard mkdir(path, 0o755) == 0 || errno == EEXIST else { throw failure("cannot make the directory \(path)") }
+    /// Makes a directory unless it exists. Returns its absolute path without links.
+    static func makeDirectory(_ path: String) throws(SimulatorError) -> String {
+        guard mkdir(path, 0o755) == 0 || errno == EEXIST, let found = realpath(path, nil) else {
+            throw failure("cannot make the directory \(path)")
+        }
+        defer { free(found) }
+        return String(cString: found)
     }
 
     /// Returns `nil` if there is no such file.

@@ -1,4 +1,3 @@
-import Glibc
 import PushRecords
 
 extension Simulator {
@@ -47,11 +46,8 @@ extension Simulator {
         if let gatewayPort { text += "binary gateway on \(host):\(gatewayPort)\n" }
         if let feedbackPort { text += "feedback service on \(host):\(feedbackPort)\n" }
         if let controlPort { text += "control endpoint: http://\(host):\(controlPort)/\n" }
-        // Relative paths would start at the directory of the worker's configuration.
-        guard let caFile = credentials.caFile.map(Self.absolute),
-            let keyFile = credentials.providerKeyFile.map(Self.absolute),
-            let clientFile = credentials.clientCertificateFile.map(Self.absolute),
-            let clientKeyFile = credentials.clientKeyFile.map(Self.absolute)
+        guard let caFile = credentials.caFile, let keyFile = credentials.providerKeyFile,
+            let clientFile = credentials.clientCertificateFile, let clientKeyFile = credentials.clientKeyFile
         else { return text }
         return text + """
             certificates and keys:
@@ -86,12 +82,5 @@ extension Simulator {
                 tls: {ca_file: \(caFile)}
             \(feedbackPort.map { "    binary: {feedback: {host: localhost, port: \($0)}}\n" } ?? "")
             """
-    }
-
-    /// The absolute path without links, or the path itself if it does not exist.
-    private static func absolute(_ path: String) -> String {
-        guard let found = realpath(path, nil) else { return path }
-        defer { free(found) }
-        return String(cString: found)
     }
 }

@@ -6,12 +6,6 @@ import Testing
 
 /// Books that survive their simulator. `chaos.py --only "simulator killed"` shows it for kill -9.
 struct BookFileTests {
-    private func withFile(_ body: (String) throws -> Void) rethrows {
-        let path = FileManager.default.temporaryDirectory.appending(path: "book-\(UUID().uuidString)").path
-        defer { for file in [path, path + ".copy"] { try? FileManager.default.removeItem(atPath: file) } }
-        try body(path)
-    }
-
     private func rows(_ books: Books) -> [String] {
         var rows: [String] = []
         books.forEach { rows.append("\($0) \($1) \($2) \($3)") }
@@ -19,7 +13,7 @@ struct BookFileTests {
     }
 
     @Test func `The next simulator continues the file`() throws {
-        try withFile { path in
+        try withTemporaryPath { path in
             var options = SimulatorOptions()
             options.book = path
             let simulator = try Simulator(options)
@@ -29,7 +23,7 @@ struct BookFileTests {
             for (place, code) in codes.enumerated() { try provider.push(UInt32(place), token: token(code)) }
             for user in [10, 11] as [UInt32] { try provider.push(user, id: id) }
             #expect(provider.run { provider.responses.count == 6 && provider.ended.count == 2 })
-            // As a kill -9 leaves it: not closed.
+            // The copy is as a kill -9 leaves the file, not closed.
             try FileManager.default.copyItem(atPath: path, toPath: path + ".copy")
             let books = try Books(path: path + ".copy")
             #expect(rows(books) == rows(simulator.books))
@@ -48,7 +42,7 @@ struct BookFileTests {
     }
 
     @Test func `A file grows and is reset`() throws {
-        try withFile { path in
+        try withTemporaryPath { path in
             let count = 400_000
             do {
                 let books = try Books(path: path)
@@ -71,7 +65,7 @@ struct BookFileTests {
     }
 
     @Test func `Another file is refused by name`() throws {
-        try withFile { path in
+        try withTemporaryPath { path in
             func open(_ words: String) {
                 let error = #expect(throws: SimulatorError.self) { try Books(path: path) }
                 #expect(error?.description.contains(path) == true && error?.description.contains(words) == true)

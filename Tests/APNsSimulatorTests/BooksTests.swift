@@ -44,27 +44,6 @@ struct BooksTests {
         #expect(books.counts(ofToken: "ffff") == (0, 0))
     }
 
-    @Test func `Many rows grow the indexes and none is lost`() {
-        let books = Books()
-        let count = 60_000
-        for round in 0..<2 {
-            for number in 0..<count {
-                let token = withUnsafeBytes(of: (UInt64(number / 2), UInt64(number / 2) &* 0x9E37_79B9)) { Array($0) }
-                arrive(books, UInt64(number), token: token, accepted: round == 0 || number % 3 == 0)
-            }
-        }
-        let totals = books.totals
-        #expect(totals.acceptedDistinct == count)
-        #expect(totals.acceptedAgain == count / 3)
-        #expect(totals.tokens == count / 2)
-        var seen = 0
-        books.forEach { id, _, received, accepted in
-            if received == 2, accepted == (id.low % 3 == 0 ? 2 : 1) { seen += 1 }
-        }
-        #expect(seen == count)
-        #expect(dump(books, .received, room: 4096).count == count)
-    }
-
     @Test func `A full book goes on counting what it knows`() {
         let books = Books(limit: 2)
         arrive(books, 1, token: [1], accepted: true)

@@ -184,7 +184,7 @@ struct BroadcastTests {
         #expect(forged.status == 403 && forged.body == #"{"reason":"InvalidProviderToken"}"#)
     }
 
-    /// A channel id whose bytes begin as a device token of the table gets its answer, in both places.
+    /// A channel id whose bytes begin like a device token of the table gets that token's answer, in both places.
     @Test func `A channel id can request an answer`() throws {
         var options = SimulatorOptions()
         options.managementPort = 0
@@ -215,7 +215,7 @@ struct BroadcastTests {
 }
 
 extension SampleRequest {
-    /// What the simulator says of it as a broadcast, provider token aside.
+    /// The simulator's refusal of it as a broadcast, without the check of the provider token.
     func broadcastRefusal(_ check: RequestCheck) -> ReasonCode {
         let fields = fields
         var request = CheckedRequest()

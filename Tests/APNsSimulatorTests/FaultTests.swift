@@ -34,6 +34,7 @@ struct FaultTests {
         ("fa1750313", .answer(Answer(.shutdown)), 3), ("fa17f001f", .noAnswer, 15),
         ("fa17d150", .late(.fixed(ns: 1_500_000_000)), 0), ("fa17d0011", .late(.fixed(ns: 10_000_000)), 1),
         ("fa17d000", .late(.zero), 0),
+        ("fa178008", .goAway(.reason(.idleTimeout)), 0), ("fa177031", .goAway(.immediateReason(.shutdown)), 0),
         ("fa171007", .streams(7), 0), ("fa171000f", .streams(0), 15),
         ("fa17e418", .answer(Answer(status: 418, reason: .other, body: .unknownReason)), 0),
         ("fa17b503", .answer(Answer(status: 503, reason: .other, body: .missing)), 0),
@@ -44,7 +45,7 @@ struct FaultTests {
 
     @Test(arguments: [
         "00000000", "fa164100", "fa179999", "fa17e399", "fa17e60a", "fa17da00", "fb174100", "da174100", "fa17a005",
-        "fa1710a0", "fa178008", "fa17c00a",
+        "fa1710a0", "fa178fff", "fa17c00a",
     ])
     func `Other tokens ask for nothing`(prefix: String) { #expect(entry(prefix) == nil) }
 

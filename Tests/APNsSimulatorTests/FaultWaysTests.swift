@@ -38,7 +38,7 @@ struct FaultWaysTests {
 
         let asking = token(byToken ? "fa17\(code ?? "")0" : "00", 2)
         try provider.push(2, token: asking)
-        // The next requests come with the same bytes, unless they would undo the fault.
+        // The next requests arrive with the same bytes, unless they would undo the fault.
         if fault != .oneStream { for user in [3, 4] as [UInt32] { try provider.push(user) } }
         try See(provider: provider).the(fault)
         #expect(simulator.books.counts(ofToken: asking) == (1, fault.isProcessed ? 1 : 0))
@@ -58,7 +58,7 @@ struct FaultWaysTests {
         provider.close()
     }
 
-    /// What the client sees: requests 0 and 1 were answered, 2 met the fault, 3 and 4 came right behind it.
+    /// Checks what the client sees. Requests 0 and 1 were answered, 2 met the fault, and 3 and 4 came right after it.
     private struct See {
         let provider: Provider
 

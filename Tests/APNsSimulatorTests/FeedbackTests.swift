@@ -60,9 +60,8 @@ struct FeedbackTests {
     }
 
     @Test(arguments: ["", "0", "0g", String(repeating: "0", count: 202)])
-    func `A text that is no token is refused`(text: String) throws {
-        let simulator = try Simulator.withGateway()
-        let error = #expect(throws: SimulatorError.self) { try simulator.addFeedback(token: text, atSeconds: 1) }
+    func `A text that is no token is refused`(text: String) {
+        let error = #expect(throws: SimulatorError.self) { try SimulatorOptions.FeedbackItem(token: text, seconds: 1) }
         #expect(error?.description.contains("'\(text)' is no device token") == true)
     }
 }

@@ -14,6 +14,13 @@ func lent(_ bytes: [UInt8]) -> UnsafeRawBufferPointer {
     return UnsafeRawBufferPointer(rebasing: memory[..<bytes.count])
 }
 
+/// Runs a test with a path in the temporary directory, and removes what it left there.
+func withTemporaryPath<R>(_ body: (String) throws -> R) rethrows -> R {
+    let path = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
+    defer { for file in [path, path + ".copy"] { try? FileManager.default.removeItem(atPath: file) } }
+    return try body(path)
+}
+
 let plainToken = String(repeating: "0a", count: 32)
 
 /// A well-formed request, to be changed by each test.
@@ -33,7 +40,7 @@ struct SampleRequest {
         return copy
     }
 
-    /// Of a push type, or none, to the app's topic with a suffix.
+    /// A request of a push type, or of none, to the app's topic with a suffix.
     func to(_ suffix: String, _ type: String?) -> SampleRequest {
         with("apns-topic", "com.example.app\(suffix)").with("apns-push-type", type)
     }
@@ -56,7 +63,7 @@ struct SampleRequest {
         return fields
     }
 
-    /// What the simulator says of it, provider token aside.
+    /// The simulator's refusal, without the check of the provider token.
     func refusal(_ check: RequestCheck = RequestCheck()) -> ReasonCode {
         var request = CheckedRequest()
         let refusal = check.target(fields, into: &request)
@@ -65,7 +72,7 @@ struct SampleRequest {
     }
 }
 
-/// What Apple answers to a request in which one thing was changed.
+/// A change of a request, and Apple's answer to it.
 struct RequestRule: Sendable, CustomTestStringConvertible {
     var name: String
     var reason: ReasonCode
@@ -83,7 +90,7 @@ struct RequestRule: Sendable, CustomTestStringConvertible {
     }
 }
 
-/// Provider tokens made by hand, with whatever is wrong in them.
+/// Makes provider tokens, wrong ones too.
 struct TokenMaker {
     let key: SigningKey
     var keyID = "SIMULATOR1"

@@ -3,7 +3,7 @@ import Testing
 
 @testable import APNsSimulator
 
-/// The gateway's conversation in memory: frames, checks, tokens that ask, and what the books say.
+/// The gateway's dialogue in memory: frames, checks, tokens that request answers, and the books.
 struct GatewayDialogueTests {
     struct Memory {
         let books = Books()
@@ -41,22 +41,12 @@ struct GatewayDialogueTests {
             memory.receive(Array(whole[place...]))
             #expect(memory.counts == [4, 1, 0, 2], "split at \(place)")
             #expect(memory.answer == Wire.error(8, 0x0102_0304))
+            #expect(memory.books.counts(ofToken: token("04")) == (1, 1))
+            #expect(memory.books.counts(ofToken: token("05")) == (1, 0))
         }
     }
 
-    @Test(arguments: 1...7)
-    func `Frames are read in small pieces`(size: Int) throws {
-        let memory = try Memory()
-        let whole = Self.conversation
-        for start in stride(from: 0, to: whole.count, by: size) {
-            memory.receive(Array(whole[start..<min(start + size, whole.count)]))
-        }
-        #expect(memory.counts == [4, 1, 0, 2])
-        #expect(memory.books.counts(ofToken: token("05")) == (1, 0))
-        #expect(memory.books.counts(ofToken: token("04")) == (1, 1))
-    }
-
-    /// Each thing that is wrong with a notification, beside what it is answered.
+    /// Wrong notifications and their answers.
     static let wrongs: [(name: String, frame: [UInt8], status: UInt8, identifier: Int, reason: ReasonCode)] = [
         ("no token", Wire.framed(Wire.item(3, [0, 0, 0, 9]) + Wire.item(2, [123, 125])), 2, 9, .missingDeviceToken),
         ("an empty token", Wire.enhanced(9, []), 2, 9, .missingDeviceToken),
@@ -98,7 +88,7 @@ struct GatewayDialogueTests {
         #expect(memory.answer == Wire.error(7, 2))
     }
 
-    /// Whatever a byte becomes, the rest is read or dropped, and nothing traps.
+    /// Nothing traps, whatever a byte is changed to.
     @Test func `Hostile bytes are survived`() throws {
         let whole = Self.conversation
         for place in whole.indices {
@@ -161,7 +151,7 @@ struct GatewayDialogueTests {
         #expect(memory.answer == status.map { Wire.error($0, 5) })
     }
 
-    /// What was discarded does not count.
+    /// Discarded notifications do not count.
     @Test func `The token's ninth digit says how often`() throws {
         let books = Books()
         func send(_ bytes: [UInt8]) -> GatewayDialogue.Ending? {

@@ -50,7 +50,6 @@ struct GatewayTests {
         #expect(simulator.books.totals.requests == 0)
     }
 
-    /// From the next connection on: one that is open goes on as it began.
     @Test func `New faults apply to new connections`() throws {
         let simulator = try Simulator.withGateway { $0.gatewayFaults = [.close(after: 2)] }
         let first = try simulator.gatewayClient()
@@ -67,7 +66,7 @@ struct GatewayTests {
         #expect(first.received.isEmpty)
     }
 
-    /// What came before the bad one is accepted, what came after is not, whenever it came.
+    /// Notifications before the bad one are accepted. Later ones are not, whenever they arrive.
     @Test func `A delayed error discards what comes meanwhile`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient(["error-delay=1s"])
         #expect(client.open())
@@ -76,7 +75,7 @@ struct GatewayTests {
         for number in 52...60 { client.send(Wire.frame(number, tokenBytes("01", number))) }
         #expect(client.run { simulator.books.totals.notProcessed == 9 })
         #expect(client.received.isEmpty)
-        // Another error in what is discarded changes nothing.
+        // An error among the discarded ones changes nothing.
         client.send(Wire.frame(61, tokenBytes("fa170007")) + Wire.frame(62, tokenBytes("01", 62)))
         #expect(client.run { client.end != nil })
         #expect(client.received == Wire.error(8, 51))
@@ -87,7 +86,7 @@ struct GatewayTests {
         }
     }
 
-    /// The answer is not lost to the reset that unread bytes bring.
+    /// Unread bytes would make the kernel reset the connection, and the answer would be lost.
     @Test func `An error reaches a client that goes on sending`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient()
         let payload = GatewayDialogueTests.payload(2000)

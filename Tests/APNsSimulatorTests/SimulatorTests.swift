@@ -216,7 +216,7 @@ struct SimulatorTests {
         #expect(made.count == 1)
     }
 
-    /// What it prints goes into a file in whatever folder, and relative paths start from that.
+    /// Users copy the configuration into files anywhere, and relative paths start at the file's directory.
     @Test func `The instructions have absolute paths`() throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: directory) }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import APNsSimulator
 
-/// What goes wrong with streams and connections, by token prefix, seen by a client.
+/// Faults of streams and connections, seen by a client.
 @Suite(.timeLimit(.minutes(5)))
 struct WireFaultTests {
     @Test func `Late answers still come after a graceful GOAWAY`() throws {

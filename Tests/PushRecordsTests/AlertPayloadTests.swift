@@ -94,7 +94,6 @@ import Testing
         #expect(error?.reason == .badRequestPayload && error?.detail.hasPrefix(words) == true, "\(error?.detail ?? "")")
     }
 
-    /// As deep as the worker reads, and no deeper.
     @Test func `A payload may be as deep as the worker reads`() throws {
         var payload = AlertPayload()
         payload.custom["x"] = nested(63)
@@ -103,7 +102,7 @@ import Testing
     }
 }
 
-/// Arrays in arrays, so many levels.
+/// Nested arrays.
 private func nested(_ levels: Int) -> PayloadValue {
     var value: PayloadValue = []
     for _ in 1..<levels { value = [value] }

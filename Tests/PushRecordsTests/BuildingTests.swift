@@ -5,7 +5,7 @@ import Testing
 
 private let token = try! DeviceToken(hex: tokenA.uppercased())
 
-/// Everything there is to say beside the payload.
+/// A notification with every property.
 private func full() -> PushNotification<RawPayload> {
     var notification = PushNotification(json: hi, pushType: .voip, topic: .exactly("com.example.shop.voip"))
     notification.priority = .immediate
@@ -48,7 +48,6 @@ private func full() -> PushNotification<RawPayload> {
         #expect(found.environment == .development && found.notBefore == 1_780_000_000)
     }
 
-    /// What is not said is not written, but for the push type.
     @Test func `Only the push type is written by default`() throws {
         let plain = PushNotification(json: Data(hi.utf8))
         #expect(try plain.payloadRecord(to: token).headers == [HeaderField("apns-push-type", "alert")])
@@ -134,7 +133,7 @@ private func full() -> PushNotification<RawPayload> {
         ({ $0.app = "" }, nil, "the app's name is empty"),
     ]
 
-    /// What the worker would refuse is refused before, in both forms and with its reason and words.
+    /// With the worker's reason and words.
     @Test(arguments: refused)
     func `Both forms refuse what the worker would`(
         spoil: @Sendable (inout PushNotification<RawPayload>) -> Void, reason: Reason?, words: String
@@ -150,7 +149,6 @@ private func full() -> PushNotification<RawPayload> {
         }
     }
 
-    /// Just within the limits.
     @Test func `Limits are included`() throws {
         var notification = PushNotification(json: large(4_096))
         notification.collapseID = String(repeating: "x", count: 64)
@@ -173,12 +171,6 @@ private func full() -> PushNotification<RawPayload> {
         #expect(several?.reason == .badMessageID)
         let none = #expect(throws: RequestError.self) { try own.envelopeRecord(to: []) }
         #expect(none?.detail == "device_tokens is empty")
-    }
-
-    @Test func `Appended headers are copied`() throws {
-        var record = try full().payloadRecord(to: token)
-        record.headers.append(HeaderField("traceparent", "00-ab"))
-        #expect(read(record).copied == ["traceparent=00-ab"])
     }
 
     @Test func `A device token is read from hex, bytes and descriptions`() throws {

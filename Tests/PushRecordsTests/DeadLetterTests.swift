@@ -28,7 +28,7 @@ import Testing
         #expect(write(.none, 2_000_000) == untouched + place + ["push-dlq-truncated=2000000"])
     }
 
-    /// What the writer wrote is read back; of a dead letter that was produced again, the last one's words count.
+    /// A dead letter that was produced again has two sets of headers.
     @Test func `A dead letter is read from its last push-dlq headers`() throws {
         let list = [
             HeaderField("apns-topic", "t"), HeaderField("push-dlq-reason", "older"),

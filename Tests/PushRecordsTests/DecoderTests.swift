@@ -27,7 +27,6 @@ import Testing
         #expect(try DeliveryResult(json: Array(Self.result.utf8).lazy.map { $0 }) == result)
     }
 
-    /// What is left out and what is null are the same to a reader.
     @Test func `Absent and null are the same`() throws {
         let always =
             #""outcome":"accepted","attempts":1,"in_doubt":0,"requested_at_ms":3,"settled_at_ms":5,"#

@@ -3,20 +3,19 @@ import Foundation
 
 @testable import PushRecords
 
-/// What JSON Schema cannot say of a request: the worker refuses it, and its schema does not. Each stands in the
-/// schema's description, too.
+/// A rule that the worker has and JSON Schema cannot express, by its words in the schema's description.
 enum BeyondSchemas: String, CaseIterable {
-    /// An object has each name once, and of a header that comes twice only one text.
+    /// To a schema an object has each name once, and a header one text.
     case twice = "stands twice"
     /// JSON Schema counts characters.
     case bytes = "100 bytes in UTF-8 at most"
-    /// It sees no text, so it cannot measure it.
+    /// A schema does not see the text, so it cannot measure it.
     case size = "4096 bytes at most, 5120 of voip and of a broadcast"
     case depth = "levels deep at most"
     case halfSurrogate = #"no escape of half a surrogate pair (\ud83d alone)"#
     /// JSON Schema calls 10, 10.0 and 1e1 one integer.
     case digits = "a number is written in digits alone"
-    /// It compares no two values.
+    /// A schema cannot compare two values.
     case order = "apns-expiration is 0 or later than"
 
     var schemas: [RecordSchema] {
@@ -28,7 +27,7 @@ enum BeyondSchemas: String, CaseIterable {
     }
 }
 
-/// A value at a boundary of what is allowed, on either side; with what schemas cannot say of it.
+/// A value at a boundary of what is allowed, on either side, and the rule that schemas cannot express if it breaks one.
 struct Edge {
     var text: String
     var beyond: BeyondSchemas?
@@ -50,15 +49,17 @@ struct DrawnRequest {
     var headers: [(name: String, value: String?)] = []
     var beyond: Set<BeyondSchemas> = []
 
-    /// What an envelope's `apns-expiration` says.
+    /// The values of an envelope's `apns-expiration`.
     private var expirations: [String] = []
     private var random: SplitMix64
-    /// How likely each value is a wrong one.
     private let oddity: Double
 
-    private init(_ random: SplitMix64, oddity: Double) {
+    /// - Parameter oddity: how likely each value is a wrong one.
+    init(_ form: ParsedRequest.Form, _ random: inout SplitMix64, oddity: Double) {
         self.random = random
         self.oddity = oddity
+        if form == .payload { drawPayloadForm() } else { drawEnvelopeForm() }
+        random = self.random
     }
 
     var record: OwnedRecord {
@@ -136,13 +137,13 @@ struct DrawnRequest {
             return (.init("production", "development"), .init("", "prod", "Production", "sandbox", "development\n"))
         case .retryRequest, .retryAttempt, .retryDue, .retryFirst, .retryKey, .retryReason, .retrySends, .retryInDoubt,
             .retryTried:
-            // On a request topic nobody looks at them.
+            // Ignored on a request topic.
             return (.init("", "x"), .init("x"))
         case .collapseID: return plain(RecordLimits.collapseID)
         }
     }
 
-    /// - Parameter more: what schemas cannot say is among the wrong values: each of that is to come often enough.
+    /// - Parameter more: set if some wrong values break `BeyondSchemas` rules, each of which must come often enough.
     private mutating func isOdd(more: Bool = false) -> Bool {
         if more, chance(0.15) { return true }
         return chance(oddity)
@@ -164,7 +165,7 @@ struct DrawnRequest {
 
     // MARK: Payloads
 
-    /// - Parameter room: levels that are left for it.
+    /// - Parameter room: the levels that it may have.
     private mutating func payload(room: Int) -> String {
         guard isOdd(more: true) else {
             return pick([
@@ -191,13 +192,6 @@ struct DrawnRequest {
 
     // MARK: Payload form
 
-    static func payloadForm(_ random: inout SplitMix64, oddity: Double) -> DrawnRequest {
-        var drawn = DrawnRequest(random, oddity: oddity)
-        drawn.drawPayloadForm()
-        random = drawn.random
-        return drawn
-    }
-
     private mutating func drawPayloadForm() {
         key = pick([tokenA, tokenA.uppercased(), Self.many("ab", 100)])
         let isBroadcast = chance(0.25)
@@ -214,7 +208,7 @@ struct DrawnRequest {
         }
         for header in HeaderName.allCases where header != .channelID && header != .deviceToken {
             guard chance(header.isRetry ? 0.03 : 0.3) else { continue }
-            // What broadcasts and background notifications allow is drawn apart, or most of them would be wrong.
+            // Otherwise most broadcasts and background notifications would be wrong.
             if header == .pushType, isBroadcast, !isOdd() {
                 headers.append(("apns-push-type", "liveactivity"))
             } else if header == .priority, headers.contains(where: { $0.value == "background" }), !isOdd() {
@@ -258,7 +252,7 @@ struct DrawnRequest {
         }
     }
 
-    /// Whether it would expire before it may be sent.
+    /// Notes whether it would expire before it may be sent.
     private mutating func order(_ expirations: [String], _ notBefores: [String]) {
         for expiration in expirations.compactMap({ UInt32($0) }) where expiration > 0 {
             if notBefores.contains(where: { UInt32($0).map { $0 >= expiration } ?? false }) { beyond.insert(.order) }
@@ -270,13 +264,6 @@ struct DrawnRequest {
     }
 
     // MARK: Envelope form
-
-    static func envelopeForm(_ random: inout SplitMix64, oddity: Double) -> DrawnRequest {
-        var drawn = DrawnRequest(random, oddity: oddity)
-        drawn.drawEnvelopeForm()
-        random = drawn.random
-        return drawn
-    }
 
     private typealias Members = [(name: String, value: String)]
 
@@ -291,15 +278,13 @@ struct DrawnRequest {
         default: members.append(("device_token", quoted(text(of: .deviceToken))))
         }
         if isOdd() { members[0].value = pick(["null", "1", "{}", "[]", #"["ab"]"#, #""ab""#, "true"]) }
-        if isOdd() {
-            let other = pick(["device_token", "device_tokens", "channel_id"])
-            if other != members[0].name { members.append((other, pick(["null", #""ab""#, #"["ab"]"#]))) }
-        } else if chance(0.1) {
-            let other = pick(["device_token", "device_tokens", "channel_id"])
-            if other != members[0].name { members.append((other, "null")) }
+        let isSecondTarget = isOdd()
+        let other = pick(["device_token", "device_tokens", "channel_id"])
+        if other != members[0].name, isSecondTarget || chance(0.1) {
+            members.append((other, isSecondTarget ? pick(["null", #""ab""#, #"["ab"]"#]) : "null"))
         }
-        if chance(0.3) { members.append(("app", member(.app, nullable: true))) }
-        if chance(0.3) { members.append(("environment", member(.environment, nullable: true))) }
+        if chance(0.3) { members.append(("app", member(.app))) }
+        if chance(0.3) { members.append(("environment", member(.environment))) }
         if chance(0.4) { members.append(("not_before", notBefore())) }
         if chance(0.7) {
             members.append(("headers", isOdd() ? pick(["null", "[]", "1", #""x""#]) : headersObject(isBroadcast)))
@@ -334,16 +319,17 @@ struct DrawnRequest {
             + "]"
     }
 
-    /// A number in digits, or what is none.
+    /// A value of `not_before`.
     private mutating func notBefore() -> String {
-        if isOdd(more: true) {
-            return take(
-                pick([
-                    Edge("10.0", .digits), Edge("1e1", .digits), Edge("-0", .digits), Edge("4294967296"), Edge("-1"),
-                    Edge("1.5"), Edge("1790000000000"), Edge(#""1790000000""#), Edge("true"), Edge("[]"),
-                ]))
-        }
-        return pick(["null", "0", "1", "1790000000", "4294967294", "4294967295"])
+        isOdd(more: true)
+            ? wrongNumber("-1", "1790000000000", #""1790000000""#, "true", "[]")
+            : pick(["null", "0", "1", "1790000000", "4294967294", "4294967295"])
+    }
+
+    /// A number that is no count of seconds and no priority: one of these, one out of range, or one not in digits.
+    private mutating func wrongNumber(_ others: String...) -> String {
+        let edges = ["10.0", "1e1", "-0", "4294967295.0"].map { Edge($0, .digits) }
+        return take(pick(edges + (["4294967296", "1.5"] + others).map { Edge($0) }))
     }
 
     private mutating func headersObject(_ isBroadcast: Bool) -> String {
@@ -357,7 +343,7 @@ struct DrawnRequest {
             {
                 members.append((name, pick(["5", #""5""#, "null"])))
             } else {
-                members.append((name, member(header, nullable: true)))
+                members.append((name, member(header)))
             }
         }
         if isOdd() { members.append(("apns-topic", #""a.push-type.liveactivity""#)) }
@@ -373,29 +359,18 @@ struct DrawnRequest {
     }
 
     /// The value of a header as a member: a text, a number, null, or something else.
-    private mutating func member(_ header: HeaderName, nullable: Bool) -> String {
+    private mutating func member(_ header: HeaderName) -> String {
         if chance(0.1) { return "null" }
-        if isOdd() {
-            let other = pick([Edge("true"), Edge("[]"), Edge("{}"), Edge("1.5"), Edge("-1"), Edge("1e99"), Edge("7")])
-            return take(other)
-        }
-        let isNumber = header == .priority || header == .expiration
-        guard isNumber, chance(0.5) else { return quoted(text(of: header)) }
-        if isOdd(more: true) {
-            return take(
-                pick([
-                    Edge("10.0", .digits), Edge("1e1", .digits), Edge("5.0", .digits), Edge("-0", .digits),
-                    Edge("4294967295.0", .digits),
-                    Edge("4294967296"), Edge("2"), Edge("0.5"), Edge("-5"),
-                ]))
-        }
+        if isOdd() { return pick(["true", "[]", "{}", "1.5", "-1", "1e99", "7"]) }
+        guard header == .priority || header == .expiration, chance(0.5) else { return quoted(text(of: header)) }
+        if isOdd(more: true) { return wrongNumber("2", "0.5", "-5") }
         return header == .priority
             ? pick(["1", "5", "10"]) : pick(["0", "1", "4294967294", "4294967295", "1790000000"])
     }
 
     // MARK: JSON
 
-    /// Sometimes with escapes that JSON allows and nobody writes.
+    /// A JSON string, sometimes with unusual escapes.
     private mutating func quoted(_ text: String) -> String {
         var json = ""
         for scalar in text.unicodeScalars {

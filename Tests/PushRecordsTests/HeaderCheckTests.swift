@@ -2,7 +2,7 @@ import Testing
 
 @testable import PushRecords
 
-/// What may become a header of a request to Apple.
+/// The values that a header of a request to Apple may have.
 @Suite struct HeaderCheckTests {
     /// Printable ASCII only, wherever the byte stands: within a word of eight (DEL, too) and behind the last one.
     @Test func `Only printable ASCII is clean, at every place`() {

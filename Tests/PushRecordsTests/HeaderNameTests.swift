@@ -47,16 +47,6 @@ import Testing
         }
     }
 
-    @Test(arguments: ["Sources/Worker/Worker.docc/Producing.md", "Sources/PushRecords/PushRecords.docc/TheRecords.md"])
-    func `Documents name every header of an envelope`(path: String) throws {
-        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
-        let document = try String(contentsOf: root.appending(path: path), encoding: .utf8)
-        for header in HeaderName.allCases where header.isOfEnvelope {
-            #expect(document.contains("`\(header.text)`"))
-        }
-    }
-
     @Test func `An envelope may have every header at once`() {
         let values = [
             "apns-topic": "com.example.shop", "apns-push-type": "alert", "apns-priority": "5", "apns-expiration": "0",

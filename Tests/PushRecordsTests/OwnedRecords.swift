@@ -1,7 +1,7 @@
 import PushRecords
 
-/// Bytes that a test lends: exactly as many, so that a sanitizer sees every read beyond them. They are not freed unless
-/// the test does it.
+/// Copies bytes into an allocation of exactly their size, so that a sanitizer notices every read beyond them. The test
+/// may free it.
 func lend(_ content: some Collection<UInt8>) -> UnsafeRawBufferPointer {
     let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: content.count, alignment: 1)
     buffer.copyBytes(from: content)
@@ -28,7 +28,7 @@ func read(_ record: RequestRecord) -> OwnedRequest {
             headers: record.headers.map { OwnedRecord.Header(Array($0.name.utf8), $0.value) }))
 }
 
-/// What the parser said, copied out of what it lent.
+/// A parsed request, copied from the bytes that the parser lent.
 struct OwnedRequest: Equatable {
     var target = ParsedRequest.Target.none
     var form = ParsedRequest.Form.payload
@@ -70,7 +70,7 @@ struct OwnedRetry: Equatable {
 func text(_ bytes: UnsafeRawBufferPointer) -> String { String(decoding: bytes, as: UTF8.self) }
 
 extension RequestParser {
-    /// Parses a test's record and copies out what was found.
+    /// Parses a record and copies the request.
     mutating func parse(_ record: OwnedRecord, role: RecordRole = .request) -> OwnedRequest {
         var lent: [UnsafeRawBufferPointer] = []
         defer { for bytes in lent { bytes.deallocate() } }
@@ -122,8 +122,7 @@ extension OwnedRequest {
     }
 }
 
-/// Reads a list piece by piece, the first ones each from another copy of it; a token that is not one is marked with its
-/// reason.
+/// Reads a list of tokens, the first ones each from another copy of it. An invalid token is marked with its reason.
 func readTokens(_ list: UnsafeRawBufferPointer) -> [String] {
     guard list.count > 0 else { return [] }
     var cursor = TokenCursor()

@@ -160,15 +160,6 @@ import Testing
         #expect(again.retry != nil && !again.isInvalid)
     }
 
-    /// The parser's scratch has room for it however many are refused.
-    @Test func `Any number of unknown headers is refused`() {
-        var parser = RequestParser()
-        for _ in 0..<500 {
-            let found = parser.parse(OwnedRecord(key: tokenA, hi, [("apns-topik", "x"), ("apns-x", "x")]))
-            #expect(found.subject == "apns-topik (did you mean apns-topic?)")
-        }
-    }
-
     @Test(arguments: [("0", 0), ("4294967295", UInt32.max)])
     func `Times have 32 bits`(text: String, time: UInt32) {
         let found = parse([("apns-expiration", text), ("push-not-before", text)])

@@ -65,7 +65,6 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         }
     }
 
-    /// As much text as fits and not a character more, whatever the characters are.
     @Test(arguments: characters)
     func `trimBody removes no character too many`(character: Character, bytes: Int) throws {
         for limit in [60, 61, 62, 63, 64, 65, 66, 4_096] {
@@ -101,7 +100,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         #expect(try trimmed("🚚 🚚🚚", to: 8) == "🚚")
     }
 
-    /// What no text would make fit is refused, and stays as it was.
+    /// The payload stays as it was.
     @Test func `trimBody refuses a payload that is too large without its body`() throws {
         var payload = AlertPayload(title: String(repeating: "t", count: 50), body: "body")
         let before = payload

@@ -3,7 +3,7 @@ import Testing
 @testable import PushRecords
 
 @Suite struct RecordTimeTests {
-    /// Every number at which some arithmetic turns.
+    /// Numbers at which arithmetic or checks change.
     static let boundaries: [Int64] = [
         .min, .min + 1, .min + 400, -253_402_300_799_999, -1, 0, 1, 1_790_000_000_000, RecordTime.latestMs - 1,
         RecordTime.latestMs, RecordTime.latestMs + 1, 1 << 48, 1 << 62, .max - 1, .max,
@@ -31,7 +31,7 @@ import Testing
         #expect(RecordTime.adding(500, to: 1_000) == 1_500)
     }
 
-    @Test func `What is to be sent later is young until then`() {
+    @Test func `A scheduled notification has no age until its time`() {
         #expect(RecordTime.start(5_000, notBefore: 0) == 5_000)
         #expect(RecordTime.start(5_000, notBefore: 4) == 5_000)
         #expect(RecordTime.start(5_000, notBefore: 6) == 6_000)

@@ -63,8 +63,7 @@ import Testing
         #expect(found.deadLetter == .badRetryHeaders && found.target == .none)
     }
 
-    /// Counts that are too large are read as the limit, so that counting on cannot overflow; times that are none are
-    /// unknown.
+    /// So that counting on cannot overflow.
     @Test(arguments: ["1000000", "1000001", "2147483647", "2147483648", "999999999999999999", "9223372036854775807"])
     func `Large counts are read as the limit`(text: String) {
         let names = ["push-retry-attempt", "push-retry-sends", "push-retry-in-doubt"]
@@ -84,7 +83,7 @@ import Testing
         #expect(found.retry?.dueMs == expected && found.retry?.firstMs == expected)
     }
 
-    /// Its key says the token where the parser takes a key for one; else a header does.
+    /// By the key if the parser takes it for a token, else by a header.
     @Test(arguments: [(tokenA, false), (String(tokenA.prefix(62)), true)])
     func `The token is named once`(token: String, inHeader: Bool) {
         let fixture = ContentFixture(token: token)
@@ -98,7 +97,6 @@ import Testing
         #expect(found.token == token && found.target == .device && !found.isInvalid)
     }
 
-    /// What the writer writes the parser reads.
     @Test(arguments: [false, true])
     func `The parser reads what the writer writes`(isBroadcast: Bool) throws {
         let fixture = ContentFixture(isBroadcast: isBroadcast)

@@ -71,8 +71,8 @@ struct TokenTable {
     /// A reason as that of a GOAWAY: another first digit of its code.
     private static func goAway(_ code: UInt16) -> Fault? {
         let digits: [UInt16: (ofReason: UInt16, isImmediate: Bool)] = [
-            0x8: (0x4, false), 0x9: (0x5, false), 0x2: (0xC, false),
-            0x6: (0x4, true), 0x7: (0x5, true), 0x3: (0xC, true),
+            0x8: (0x4, false), 0x9: (0x5, false), 0x2: (0xC, false), 0x6: (0x4, true), 0x7: (0x5, true),
+            0x3: (0xC, true),
         ]
         guard let digit = digits[code >> 12], case .answer(let answer)? = byCode[digit.ofReason << 12 | code & 0xFFF]
         else { return nil }
