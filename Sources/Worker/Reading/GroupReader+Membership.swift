@@ -68,15 +68,15 @@ extension GroupReader {
     // MARK: Assignment
 
     /// Takes an assignment: its partitions are read once their offsets are known (`moveAssignment`).
-    func assigned(_ assigned: [TopicPartition], _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+    func assigned(_ assigned: [TopicPartition], _ now: DeliveryTime) {
         guard !isAbandoned else { return }
         hasJoined = true
         joinWait.end()
-        // librdkafka assigns again before the partitions that drain are given up, when their topic is recreated
-        // meanwhile. An unassign in answer to the revocation would now take away the new assignment.
-        if !consumer.isCooperative, !isLeaving, !partitions.isEmpty {
-            revocations = []
-            giveUp(partitions.map(\.id), isLost: true, &machine)
+        // If a topic is recreated while its partitions drain, librdkafka (2.0.2) may assign before the revocation is
+        // answered. It then neither fetches the new partitions nor joins again, so the worker has to be started again.
+        if !consumer.isCooperative, !isLeaving, !partitions.isEmpty || revocations.contains(where: \.mustUnassign) {
+            fatalError = KafkaError(.inconsistent, "partitions were assigned before the revoked ones were given up")
+            return
         }
         lookup = (CommittedOffsetLookup(isLeaving ? [] : assigned), now.ns)
         // With eager assignment, a partition that was left out and is not in this one belongs to another member now.

@@ -97,7 +97,7 @@ final class GroupReader: CommitSender {
         consumer.serve { event in
             switch event {
             case .assigned(let partitions):
-                assigned(partitions, &machine, now)
+                assigned(partitions, now)
                 onAssignment()
             case .revoked(let partitions, let lost): revoked(partitions, lost: lost, &machine, now)
             case .committed(let reply): committed(reply, &machine)
