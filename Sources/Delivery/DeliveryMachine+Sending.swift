@@ -120,7 +120,7 @@ extension DeliveryMachine {
         }
     }
 
-    /// Below the send horizon, and in time.
+    /// Whether it may be sent now. If not, moves it on: behind the horizon, to a retry topic, or to its end.
     @inline(__always)
     private mutating func mayBeSent(_ slot: NotificationSlot, _ partition: PartitionSlot) -> Bool {
         guard ledger.allows(slot, partition, in: store) else {

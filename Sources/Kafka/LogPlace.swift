@@ -1,6 +1,6 @@
 import CRdkafka
 
-/// The places of a log that brokers know by special times (Kafka protocol, ListOffsets).
+/// The special timestamps of ListOffsets (Kafka protocol): the log's end and its start.
 enum LogPlace {
     static let end: Int64 = -1
     static let start: Int64 = -2

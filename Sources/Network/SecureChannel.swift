@@ -87,7 +87,8 @@ package import TLS
         }
     }
 
-    /// Serves an accepted connection. Ends in `channelOpened` or `channelClosed`, neither from inside this call.
+    /// Starts the TLS handshake of an accepted connection. The delegate gets `channelOpened` or `channelClosed` later,
+    /// never during this call.
     package convenience init(
         accepted: Listener.Accepted, context: ServerContext, loop: Loop, options: ChannelOptions = ChannelOptions(),
         delegate: any SecureChannelDelegate

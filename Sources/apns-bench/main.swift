@@ -5,7 +5,7 @@ import Glibc
 import Kafka
 import TLS
 
-// This program contains what must not be measured in Python: the parts of the worker in memory, and the floors. The
+// This program measures what Python would distort: the worker's parts in memory, and the floors. The
 // commands that people use, `apns-bench [OPTIONS]` and `apns-bench guard`, are the Python beside this file, which
 // starts this program again for each process that it measures.
 

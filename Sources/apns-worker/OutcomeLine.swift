@@ -20,7 +20,7 @@ protocol SendOutcome {
 }
 
 extension SendOutcome {
-    /// One line for people.
+    /// Returns the outcome as one line of text: time, outcome, status, reason, target, topic, then `name=value` pairs.
     ///
     /// - Parameter target: the device token, or the channel id.
     func line(about target: String?, of request: DeliveryResult.Request?) -> String {

@@ -39,7 +39,7 @@ struct BinaryFrames: ~Copyable {
     /// What is to be sent; lent until the next call.
     var output: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: memory[head..<tail]) }
 
-    /// The first bytes of `output` were sent.
+    /// Drops the first `count` bytes of `output`, which were sent.
     mutating func consume(_ count: Int) {
         head += count
         if head == tail {

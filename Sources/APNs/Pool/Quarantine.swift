@@ -34,7 +34,7 @@ struct Quarantine {
         case drain
         /// Say `due` then.
         case wake(afterNs: Int64)
-        /// The dial failed: the suspects that wait were not processed.
+        /// Return the waiting suspects as not processed, because the dial failed.
         case giveBack
         /// The connection is unused: what is known of those it died under is of no use any more.
         case forget

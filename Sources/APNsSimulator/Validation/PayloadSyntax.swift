@@ -8,7 +8,7 @@ enum PayloadSyntax {
         return scan.error == nil && scan.kind == .object
     }
 
-    /// The names and values as written, quotes of strings included; `nil` if the bytes are no object.
+    /// The members of an object: names decoded, values as raw JSON. Returns `nil` if the bytes are no object.
     static func members(of bytes: UnsafeRawBufferPointer) -> [String: UnsafeRawBufferPointer]? {
         guard var reader = try? JSONReader(bytes), (try? reader.enterObject()) != nil else { return nil }
         var members: [String: UnsafeRawBufferPointer] = [:]

@@ -22,7 +22,7 @@ struct Notification {
         /// Decided: its productions are under way.
         case concluded(Ending)
 
-        /// Whether it is neither decided nor at a transport.
+        /// Whether it waits: behind its device's queue, for a stream, for the send horizon, or for a pause to end.
         var isWaiting: Bool {
             switch self {
             case .queued, .ready, .behindHorizon, .backingOff: true

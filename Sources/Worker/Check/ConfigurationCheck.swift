@@ -214,7 +214,8 @@ package struct ConfigurationCheck {
 
     // MARK: Probes
 
-    /// Probes each of the app's bundle ids over one connection.
+    /// Probes the app's bundle ids (at most `probeLimit`) over one connection, until an answer holds for all of them.
+    /// Returns whether all is fine.
     private func probe(_ app: LoadedApp) -> Bool {
         let settings = app.settings
         var isFine = true

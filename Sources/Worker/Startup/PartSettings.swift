@@ -60,7 +60,7 @@ extension WorkerConfiguration {
             let place = all.last { error.text.contains("`\($0.name)`") }?.place
             return place.map { "\($0): \(error.text)" } ?? "kafka: \(error)"
         }
-        // Other values may be secrets.
+        // Only a path may be quoted, because other properties' values may be secrets.
         guard property.name.hasSuffix(".location") else { return "\(property.place): \(error.text)" }
         // OpenSSL's words for a file that is not there do not say so.
         let isReadable = access(property.value, R_OK) == 0
