@@ -239,7 +239,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     /// - Parameter streams: what the open connections allow.
     private func capacity(streams: Int) -> Int {
         if isClosing { return 0 }
-        // What a connection that drains has still to answer counts as outstanding, and takes no stream of the others.
+        // Requests on a draining connection count as outstanding, but take no stream of the other connections.
         let leaving = connections.reduce(0) { $1.phase == .draining ? $0 + $1.unanswered : $0 }
         if streams == 0, plan.isOnDemand, !isAnyReady { return leaving + Self.slackLimit }
         // Between two credentials there is no more to hand over, and no less: the next connection is being made.

@@ -148,8 +148,6 @@ package final class TopicReader {
     package let bounds: [TopicPartition: Range<Int64>]
     /// The next offset to read of each partition that was started.
     package private(set) var positions: [TopicPartition: Int64] = [:]
-    /// How many offsets of each partition retention took before they were read.
-    package private(set) var lost: [TopicPartition: Int64] = [:]
     /// How often in a row the topic was not there.
     private var absences = 0
     private var nextLookMs: Int64
@@ -243,7 +241,6 @@ package final class TopicReader {
                 let position = positions[partition]
             else { return }
             if range.lowerBound > position {
-                lost[partition, default: 0] += range.lowerBound - position
                 wait.say("\(range.lowerBound - position) offsets of \(partition) were gone before they were read")
             } else {
                 // By now the new log may reach beyond the offset that was out of range a moment ago.

@@ -5,7 +5,7 @@ package import PushTransport
 
 /// Sends one app's notifications to a gateway that speaks Apple's binary provider protocol. Loop's thread.
 ///
-/// What its promise lacks beside HTTP/2's, and how its window works: <doc:BinaryGateway>.
+/// <doc:BinaryGateway> says how its window works, and where its promise is weaker than that of HTTP/2.
 package final class BinaryTransport: PooledTransport<BinaryConnection> {
     private var configuration: BinaryConfiguration
     private var admission: BinaryAdmission
@@ -36,7 +36,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
 
     // MARK: Commands
 
-    /// What is on connections is decided by an answer, where the protocol has one, not by silence.
+    /// A fence lets an answer, not silence, decide about the notifications on connections, if the protocol has one.
     override func didRecall(_ ids: Set<NotificationID>) {
         for connection in allConnections where connection.holds(anyOf: ids) {
             connection.fence()
@@ -185,7 +185,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     /// How many requests may be undecided at once.
     private var capacity: Int {
         if isClosing || mustProve { return 0 }
-        // What a connection that drains has open counts as outstanding, and takes nothing of the others.
+        // Notifications on a draining connection count as outstanding, but take no room of the other connections.
         let leaving = connections.reduce(0) { $1.phase == .draining ? $0 + $1.open : $0 }
         if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : takenAtOnce) }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }

@@ -42,7 +42,7 @@ package struct ErrorBody: Equatable, Sendable {
     }
 }
 
-/// What a GOAWAY's reason means for the connections that follow.
+/// The consequence of a GOAWAY's reason for the connections that follow.
 enum GoAwayMeaning: Sendable, Equatable {
     /// The next connection will be refused, too: its reason is about the credential.
     case credentialRefused

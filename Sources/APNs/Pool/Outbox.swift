@@ -1,7 +1,7 @@
 internal import EventLoop
 internal import PushTransport
 
-/// What one turn of a transport reports to its owner: completions, their texts, and events. Loop's thread.
+/// The report of one turn of a transport to its owner: completions, their texts, and events. Loop's thread.
 ///
 /// Connections and transport both write to it; the transport empties it at the end of the turn (`send`).
 final class Outbox {

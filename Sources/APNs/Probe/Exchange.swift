@@ -29,7 +29,7 @@ package final class Exchange {
         case lost(String?)
     }
 
-    /// What a caller waits for, and what the connection said last.
+    /// The phase that an exchange waits for, with the last error of its connection.
     package enum Delay: Sendable {
         /// A connection that takes the request.
         case connection(String?)
@@ -49,7 +49,7 @@ package final class Exchange {
     /// Handed to the transport, and not given back.
     private var isUnderway = false
     private var capacity = 0
-    /// What the connection said last.
+    /// The last error of the connection.
     private var trouble: String?
 
     /// One request over a connection of its own; the parameters are those of `send`.
