@@ -1,8 +1,8 @@
 internal import Delivery
 internal import PushRecords
 
-/// The page for people at `/`: what is wrong and what to do, then the numbers. It has no scripts and reloads itself every
-/// five seconds. `/status` has the same as JSON.
+/// The page for people at `/`: what is wrong and what to do, then the numbers. It has no scripts and reloads itself
+/// every five seconds. `/status` has the same as JSON.
 struct StatusPage {
     private(set) var text = ""
     private let snapshot: WorkerSnapshot
@@ -98,8 +98,8 @@ struct StatusPage {
         writeTable(columns + Outcome.allCases.map(\.rawValue) + ["in doubt", "deferred"], rows)
     }
 
-    /// Those of which the lag is unknown or longest come first. The retry topics are folded up, since it is normal that
-    /// their records wait.
+    /// Writes the partitions, those with an unknown lag first, then by lag. The retry topics are folded up, since it is
+    /// normal that their records wait.
     private mutating func writePartitions(of role: WorkerSnapshot.Role) {
         let partitions = snapshot.partitions.filter { $0.role == role }
         let rows = partitions.sorted { $0.lag ?? .max > $1.lag ?? .max }.map { partition in
