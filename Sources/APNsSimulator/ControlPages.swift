@@ -40,7 +40,8 @@ struct ControlPages: Sendable {
     }
 
     static let help = """
-        GET  /totals     counts since the start or the last reset, as JSON
+        GET  /totals     counts since the start or the last reset, as JSON; leniencies: provider tokens
+                         in forms that the RFCs do not have and APNs accepts
         GET  /accepted   lines "apns-id token count" of all that was accepted, in the order of first arrival
         GET  /received   the same of all that was, or may have been, processed
         GET  /tokens     lines "token arrived accepted"

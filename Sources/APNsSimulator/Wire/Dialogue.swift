@@ -146,7 +146,14 @@ final class Dialogue {
     /// Checks the provider token, if the connection needs one.
     private func authorize(_ fields: RequestFields, now: LoopTime) -> ReasonCode {
         guard service.options.wantsProviderToken, !check.isCertificate else { return .none }
-        return credential.check(fields.authorization, reader: &service.reader, wallMs: now.wallMs)
+        let refusal = credential.check(fields.authorization, reader: &service.reader, wallMs: now.wallMs)
+        if !service.reader.leniencies.isEmpty {
+            service.books.write { state in
+                for name in service.reader.leniencies { state.totals.leniencies[name, default: 0] += 1 }
+            }
+            service.reader.leniencies = []
+        }
+        return refusal
     }
 
     /// Allows all streams once the client has shown a valid provider token.
