@@ -46,6 +46,8 @@ package struct ChannelEnd: Error, Hashable, Sendable, CustomStringConvertible {
         case proxyRefused
         /// Certificate, ALPN or protocol; TLS failures of an open channel too.
         case tlsFailed
+        /// The server refused the client certificate, which TLS 1.3 servers do after the handshake.
+        case certificateRefused
         /// The handshake was not over in time.
         case handshakeTimedOut
     }

@@ -401,8 +401,13 @@ package import TLS
     private func failed(_ error: TLSError) {
         // The alert, if there is one to tell the peer.
         writeOut()
-        finish(
-            ChannelEnd(error.kind == .connectionLost ? .lost : .tlsFailed, "\(peerName): \(error.text)"))
+        let kind: ChannelEnd.Kind =
+            switch error.kind {
+            case .connectionLost: .lost
+            case .clientCertificate: .certificateRefused
+            case .credential, .verification, .applicationProtocol, .protocolFailure: .tlsFailed
+            }
+        finish(ChannelEnd(kind, "\(peerName): \(error.text)"))
     }
 
     private func lost(_ why: String) {

@@ -118,6 +118,16 @@ extension PoolPlan {
         #expect(plan.live == 1)
     }
 
+    @Test func `An aged connection goes once its successor is ready`() {
+        var plan = PoolPlan(minimum: 2, maximum: 4)
+        plan.run([
+            (.due, [.dial(0)]), (.opened(0), [.dial(1)]), (.opened(1), []), (.answered(0), []), (.answered(1), []),
+            (.aged(0), [.dial(2)]), (.aged(1), []), (.closed(2), [Self.wait]), (.due, [.dial(3)]),
+            (.opened(3), [.drain(0), .dial(4)]), (.opened(4), [.drain(1)]), (.closed(0), []), (.closed(1), []),
+        ])
+        #expect(plan.live == 2)
+    }
+
     @Test(arguments: [true, false])
     func `A faulty end waits`(isAnswered: Bool) {
         var plan = PoolPlan(minimum: 1, maximum: 4)

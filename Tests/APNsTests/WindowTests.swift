@@ -19,10 +19,11 @@ extension Window {
     static func id(_ number: UInt32) -> NotificationID { NotificationID(slot: NotificationSlot(number), generation: 7) }
 
     static func closed(
-        _ number: UInt32, _ kind: Completion.Kind, isRefused: Bool = false, token: UInt32 = 1, died: Bool = false
+        _ number: UInt32, _ kind: Completion.Kind, unprocessed: Completion.Unprocessed = .neverSent, token: UInt32 = 1,
+        died: Bool = false
     ) -> Window.Closed {
         Window.Closed(
-            id: id(number), kind: kind, isRefused: isRefused, sentAtMs: 1_000 + Int64(number), token: token,
+            id: id(number), kind: kind, unprocessed: unprocessed, sentAtMs: 1_000 + Int64(number), token: token,
             connectionDied: died)
     }
 
@@ -47,11 +48,18 @@ extension Window {
         #expect(window.nextDeadlineNs == nil)
     }
 
-    @Test func `A GOAWAY gives back what is above it and keeps the rest`() {
+    /// Only the first of them can be the reason for a graceful one.
+    @Test(arguments: [Completion.Unprocessed.refusedByPeer, .discarded])
+    func `A GOAWAY gives back what is above it and keeps the rest`(kind: Completion.Unprocessed) {
         var (window, tickets) = Self.window(4)
         var closed: [Window.Closed] = []
-        window.goneAway(last: 3, into: &closed)
-        #expect(closed == [2, 3].map { Self.closed($0, .notProcessed, isRefused: true) })
+        let isGraceful = kind == .discarded
+        window.goneAway(last: 3, isGraceful: isGraceful, into: &closed)
+        #expect(
+            closed == [
+                Self.closed(2, .notProcessed, unprocessed: .refusedByPeer),
+                Self.closed(3, .notProcessed, unprocessed: kind),
+            ])
         #expect(window.count == 2)
         // nghttp2 says refused for each of them, too: nobody is there any more.
         #expect(window.ended(tickets[2], isRefused: true, status: 0) == nil)
@@ -72,9 +80,11 @@ extension Window {
         var (window, tickets) = Self.window(1, kernelHas: kernelHas)
         let waiting = window.add(1, stream: 3, end: nil)
         let closed = window.ended(tickets[0], isRefused: isRefused, status: status)
-        #expect(closed == Self.closed(0, kind, isRefused: countsAsRefused))
+        #expect(closed == Self.closed(0, kind, unprocessed: countsAsRefused ? .refusedByPeer : .neverSent))
         // Nothing of the end of a body that waits was ever out.
-        #expect(window.ended(waiting, isRefused: false, status: 0) == Self.closed(1, .notProcessed, isRefused: true))
+        #expect(
+            window.ended(waiting, isRefused: false, status: 0)
+                == Self.closed(1, .notProcessed, unprocessed: .refusedByPeer))
     }
 
     @Test(arguments: [

@@ -96,6 +96,15 @@ package struct BinarySession: Sendable {
         isAsked && window.lastLeftNs.map { silentUntilNs - $0 >= Self.fencePatienceNs } ?? false
     }
 
+    /// What the buffers of a peer's kernel and of what lies between hold at most, unread.
+    private static let bufferBytes: Int64 = 8 << 20
+
+    /// How many notifications that silence accepted the peer's program may not have read: as many frames as buffers hold.
+    package var presumedInBuffers: Int {
+        let frameBytes = max(1, framedBytes / max(1, Int64(nextIdentifier) - 1))
+        return min(settledCount, Int(Self.bufferBytes / frameBytes))
+    }
+
     // MARK: Opening
 
     /// A frame of so many bytes is in the output.

@@ -36,8 +36,6 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     /// Output beyond this is encrypted before the turn ends: whole TLS records, while it is warm.
     private static let eagerBytes = 32 << 10
-    /// A connection that ended sooner than this is not replaced at once.
-    private static let shortLifeNs: Int64 = 1_000_000_000
     /// Suspects at once, however many answers came.
     private static let quarantineLimit = 1 << 20
     /// While the kernel takes nothing, how often to look whether it did.
@@ -62,7 +60,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             target, context: configuration.tls, options: configuration.channel, delegate: self)
     }
 
-    var unanswered: Int { window.count }
+    override var unanswered: Int { window.count }
 
     /// Streams that the peer allows; 0 unless it takes requests.
     var allowedStreams: Int { phase == .ready ? session?.allowedStreams ?? 0 : 0 }
@@ -225,9 +223,9 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         options.tracesFrames = tracesFrames
         attempt { () throws(HTTP2Error) in session = try ClientSession(options: options) }
         phase = .opening
-        openedNs = loop.now.monotonicNs
-        lastUsedNs = openedNs
-        keepalive.heard(nowNs: openedNs)
+        lastUsedNs = loop.now.monotonicNs
+        opened(nowNs: lastUsedNs)
+        keepalive.heard(nowNs: lastUsedNs)
         markDirty()
     }
 
@@ -261,7 +259,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             disconnectReason.isExpected && unanswered == 0
             ? "closed, with nothing left to answer" : disconnectReason.fault
         let reason = text.map { "\(address): \($0)" } ?? end.text
-        close(reason: reason, unanswered: unanswered)
+        close(end, reason: reason, unanswered: unanswered)
         transport.closed(self, why: wasReady ? disconnectReason.peerSaid ?? reason : reason)
     }
 
@@ -290,7 +288,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
                     transport.hostEnded(code)
                 }
                 complete(closed, status: status)
-                if closed.isRefused { refused() }
+                if closed.unprocessed == .refusedByPeer { refused() }
             case .bodySent(let ticket, let end): window.bodySent(ticket, end: end)
             case .goAway(let last, let code): goneAway(last: last, code: code, session)
             case .settings: settingsCame(session)
@@ -319,7 +317,10 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             let body = ErrorBody(parsing: session.responseBody)
             if AnswerOrigin.isHostFailure(status, body.reason) { failed() } else { answers.wasGood() }
             completion.reason = body.reason
-            completion.unregisteredAtMs = status == 410 ? body.timestampMs : 0
+            if status == 410 {
+                // A token that is dead was dead when this was sent, whatever the time is that cannot be read.
+                completion.unregisteredAtMs = body.isTimestampUnusable ? closed.sentAtMs : body.timestampMs
+            }
             if let text = body.text { completion.reasonText = outbox.text(text) }
             if body.reason == .topicDisallowed, !isSuperseded { transport.topicDisallowed(lifeNs: lifeNs) }
             heed(body.reason, isCurrentToken: !carriedOlder(closed.token))
@@ -366,8 +367,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private func complete(_ closed: Window.Closed, status: UInt16 = 0) {
         outbox.complete(
             Completion(
-                id: closed.id, kind: closed.kind, unprocessed: closed.isRefused ? .refusedByPeer : .neverSent,
-                status: status, sentAtMs: closed.sentAtMs,
+                id: closed.id, kind: closed.kind, unprocessed: closed.unprocessed, status: status,
+                sentAtMs: closed.sentAtMs,
                 connectionDied: closed.connectionDied, connectionWasSilent: closed.wasSilent,
                 carriedOlderToken: carriedOlder(closed.token)))
     }
@@ -383,20 +384,20 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     }
 
     private func goneAway(last: Int32, code: ErrorCode, _ session: ClientSession) {
-        window.goneAway(last: last, into: &closedEntries)
+        let body = session.goAwayData.withUnsafeBytes { ErrorBody(parsing: $0) }
+        let meaning = GoAwayMeaning(body.reason)
+        let isGraceful = answers.isAnswered && (meaning == .leaves || meaning == .unsaid && code == .noError)
+        window.goneAway(last: last, isGraceful: isGraceful, into: &closedEntries)
         let unprocessed = closedEntries.count
         completeClosedEntries()
-        let body = session.goAwayData.withUnsafeBytes { ErrorBody(parsing: $0) }
         let said =
             body.text ?? body.reason.text?.description
             ?? String(decoding: session.goAwayData.prefix(200), as: UTF8.self)
         let reason = said.isEmpty ? "\(code)" : "\(code) \(said)"
         disconnectReason.peerSaid = "\(address): GOAWAY \(reason)"
         outbox.note(.peerCloses(address: address, reason: "GOAWAY \(reason)", unprocessed: unprocessed))
-        let meaning = GoAwayMeaning(body.reason)
         if meaning == .credentialRefused, !isSuperseded { credentialRefused(body.reason) }
-        let isFault = meaning != .leaves && (code != .noError || meaning != .unsaid || lifeNs < Self.shortLifeNs)
-        transport.retired(self, isFault: isFault || !answers.isAnswered)
+        transport.retired(self, isFault: !isGraceful)
     }
 
     /// Unless a newer token than its last requests carried is there, or can be made.
@@ -423,7 +424,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private var idleNs: Int64 { isQuarantine ? configuration.quarantineIdleNs : configuration.idleConnectionNs }
 
     private func setAlarm() {
-        var next = keepalive.nextDeadlineNs
+        var next = min(keepalive.nextDeadlineNs, retirementNs)
         if let deadlineNs = window.nextDeadlineNs { next = min(next, deadlineNs) }
         if phase == .ready && window.isEmpty { next = min(next, lastUsedNs + idleNs) }
         if let channel, channel.writtenBytes < channel.sentBytes {
@@ -471,6 +472,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             lastUsedNs = nowNs
             transport.idle(self)
         }
+        if takesRetirement(nowNs: nowNs) { transport.aged(self) }
         markDirty()
     }
 }
