@@ -137,7 +137,7 @@ struct PEM {
         if labels.isEmpty, text.count < 300, text.contains(/\.(p8|pem|key|cer|crt)\s*$/) {
             return "is not PEM: it is the name of a file, which has a setting of its own (…file)"
         }
-        if labels.isEmpty { return "is not PEM, nor base64 of it: no line -----BEGIN \(label)-----" }
+        if labels.isEmpty { return "is not PEM: no line -----BEGIN \(label)-----, nor base64 of one" }
         return "holds no \(wanted), but: \(Set(labels).sorted().joined(separator: ", "))"
     }
 }
