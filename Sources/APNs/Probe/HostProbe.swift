@@ -36,9 +36,10 @@ package enum HostProbe {
 }
 
 /// An HTTP/2 connection of a command: passes bytes between channel and session until there is a result.
-final class ProbeSession<Value>: SecureChannelDelegate {
+final class ProbeSession<Value>: ProbeDelegate {
     typealias Outcome = Result<Value, ChannelEnd>
 
+    var channel: SecureChannel?
     private let session: ClientSession
     private let name: String
     private let look: (ClientSession, SecureChannel) throws(HTTP2Error) -> Outcome?
@@ -60,9 +61,10 @@ final class ProbeSession<Value>: SecureChannelDelegate {
         self.look = look
     }
 
-    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) { flush(channel) }
+    func channelOpened(applicationProtocol: String?) { flush() }
 
-    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+    func channelReceived(_ bytes: UnsafeRawBufferPointer) {
+        guard let channel else { return }
         do throws(HTTP2Error) {
             try session.receive(bytes)
             if result == nil { result = try look(session, channel) }
@@ -71,11 +73,13 @@ final class ProbeSession<Value>: SecureChannelDelegate {
                 result
                 ?? .failure(ChannelEnd(.lost, "\(channel.peerAddress?.description ?? name): HTTP/2: \(error)"))
         }
-        flush(channel)
+        flush()
     }
 
-    func channelWritable(_ channel: SecureChannel) { flush(channel) }
-    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { result = result ?? .failure(end) }
+    func channelWritable() { flush() }
+    func channelClosed(_ end: ChannelEnd) { result = result ?? .failure(end) }
 
-    private func flush(_ channel: SecureChannel) { try? session.consumeOutput(channel.send(session.output)) }
+    private func flush() {
+        if let channel { try? session.consumeOutput(channel.send(session.output)) }
+    }
 }
