@@ -229,8 +229,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         if isClosing { return 0 }
         let leaving = leaving
         if streams == 0, plan.isOnDemand, !isAnyReady { return leaving + Self.slackLimit }
-        // Between two credentials there is no more to hand over, and no less: the next connection is being made.
-        if streams == 0 { return isReplacing ? reportedCapacity : 0 }
+        // Between two connections there is no more to hand over, and no less: the next one is being made.
+        if streams == 0 { return isReplacing || awaitsSuccessor ? reportedCapacity : 0 }
         if reachability.isOnProbation { return leaving + 1 }
         return leaving + streams + min(streams / 8, Self.slackLimit)
     }

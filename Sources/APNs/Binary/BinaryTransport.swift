@@ -189,7 +189,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : takenAtOnce) }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
         if isReplacing { return reportedCapacity }
-        // Between an error and the next connection, which is being made: what was discarded comes back, and waits here.
-        return plan.failures == 0 && plan.live > 0 && reportedReachable == true ? leaving + admission.limit : 0
+        // What an error discarded comes back, and waits here.
+        return awaitsSuccessor ? leaving + admission.limit : 0
     }
 }

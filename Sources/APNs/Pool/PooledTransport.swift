@@ -319,6 +319,9 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         if saturation.turned(isFull: isFull, beganNs: loop.now.monotonicNs, endedNs: endNs) { tell(.saturated) }
     }
 
+    /// No connection is ready, and the next one is being made, after nothing failed: requests go on waiting for it.
+    final var awaitsSuccessor: Bool { !isAnyReady && plan.failures == 0 && plan.live > 0 && reportedReachable == true }
+
     /// Requests on draining connections: they count as outstanding, and take no room of the other connections.
     final var leaving: Int { connections.reduce(0) { $1.phase == .draining ? $0 + $1.unanswered : $0 } }
 
