@@ -208,7 +208,7 @@ final class Dialogue {
         case .cut(.after):
             try service.replies.write(reply, stream: stream, to: session)
             cut(.close)
-        case .goAway, .stall, .oneStream, .streams, .splitFrames, .slowFrames, .cut(.before), .cut(.reset),
+        case .goAway, .stall, .streams, .splitFrames, .slowFrames, .cut(.before), .cut(.reset),
             .blackhole, .garbage:
             if fault.isProcessed {
                 highestProcessed = max(highestProcessed, stream)
@@ -236,9 +236,6 @@ final class Dialogue {
             outputLeft = outputAtStart
             isSilent = true
         case .stall: try session.setStalled(true)
-        case .oneStream:
-            try session.changeSettings([.maxConcurrentStreams(1)])
-            hasAllStreams = false
         case .streams(let count): try session.changeSettings([.maxConcurrentStreams(count)])
         case .garbage:
             session.appendRaw([UInt8](repeating: 0xFF, count: 64))
