@@ -20,7 +20,6 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private var errorRetirement: ErrorRetirement
     private var answers: AnswerWatch
     private var answersAlarm: Alarm?
-    private var answersAlarmNs = Int64.max
     private var reportedUnanswered: Unanswered?
 
     /// Dials the first connections at once; with a minimum of 0, when something is to be sent.
@@ -43,10 +42,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
             app: app, host: configuration.host, minimum: configuration.minimumConnections,
             maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs,
             backOff: configuration.backOff, loop: loop, dialer: dialer, random: random, emit: emit)
-        answersAlarm = Alarm(loop: loop) { [unowned self] in
-            answersAlarmNs = .max
-            outbox.askForTurnEnd()
-        }
+        answersAlarm = Alarm(loop: loop) { [unowned self] in outbox.askForTurnEnd() }
         start()
     }
 
@@ -180,7 +176,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         dispatchAndFlush()
         let streams = connections.reduce(0) { $0 + $1.allowedStreams }
         let capacity = capacity(streams: streams)
-        let isUseless = capacity == 0 && !isReplacing
+        let isUseless = capacity == 0
         if isUseless { giveBackQueue() }
         if isUseless || isReachStale { updateStreamsAndReach() }
         // The quarantine connection is of the same host.
@@ -199,12 +195,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     /// At the end of a turn, when what came in it is known.
     private func updateUnanswered() {
-        answers.look(isAsked: isAsked, nowNs: loop.now.monotonicNs)
-        // The deadline mostly moves away: the alarm that is set finds out when it rings.
-        if answers.deadlineNs < answersAlarmNs {
-            answersAlarmNs = answers.deadlineNs
-            answersAlarm?.set(atNs: answersAlarmNs)
-        }
+        answers.update(isAsked: isAsked, nowNs: loop.now.monotonicNs)
+        answersAlarm?.set(noLaterThanNs: answers.deadlineNs)
         guard answers.isUnanswering || reportedUnanswered != nil else { return }
         let unanswered =
             answers.isUnanswering
@@ -217,7 +209,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     /// Whether something was handed over that a host could have answered by now.
     private var isAsked: Bool {
         // What waits for its first connection is not asked yet.
-        if !queue.isEmpty, !isReplacing, isAnyReady { return true }
+        if !queue.isEmpty, isAnyReady { return true }
         func isAsked(_ connection: HTTP2Connection) -> Bool { !connection.isSuperseded && connection.unanswered > 0 }
         return connections.contains(where: isAsked) || quarantineConnection.map(isAsked) == true
     }
@@ -230,7 +222,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         let leaving = leaving
         if streams == 0, plan.isOnDemand, !isAnyReady { return leaving + Self.slackLimit }
         // Between two connections there is no more to hand over, and no less: the next one is being made.
-        if streams == 0 { return isReplacing || awaitsSuccessor ? reportedCapacity : 0 }
+        if streams == 0 { return awaitsSuccessor ? reportedCapacity : 0 }
         if reachability.isOnProbation { return leaving + 1 }
         return leaving + streams + min(streams / 8, Self.slackLimit)
     }

@@ -119,6 +119,7 @@ import Testing
             world.noted("credentialFault", "refuses the client certificate", "certificate expired"), "\(world.notes)")
         world.configuration.tls = try context(ScriptedServer.authority.issueClient(bundleID: "com.example.shop"))
         world.transport.replace(configuration: world.configuration, token: nil)
+        world.run("connected") { world.capacity > 0 }
         world.complete(0..<1, status: 200)
         // Its host was never out of reach.
         #expect(world.reachable == [true] && Set(world.refusals) == [.badCertificate])

@@ -216,7 +216,7 @@ extension SimulatedWorld {
         } else {
             connection.kernel = .random(in: connection.kernel...connection.output, using: &random)
         }
-        connection.window.kernelTook(connection.kernel, nowNs: ns)
+        connection.window.didWrite(upTo: connection.kernel, nowNs: ns)
     }
 
     // MARK: Answers

@@ -202,7 +202,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         phase = .draining
         markDirty()
         switch found {
-        case .answer(let answer): heed(answer)
+        case .answer(let answer): handle(answer)
         case .garbage(let byte):
             giveUp("sent a byte \(byte), with which no answer of the binary protocol begins")
         }
@@ -229,7 +229,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Answers
 
-    private func heed(_ answer: GatewayAnswer) {
+    private func handle(_ answer: GatewayAnswer) {
         disconnectReason.peerSaid = "\(address): status \(answer.status)"
         let meaning = session.answered(
             answer, resendsDiscarded: configuration.resendsDiscarded, nowNs: loop.now.monotonicNs
@@ -278,13 +278,13 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     // MARK: Time
 
     /// How often it is looked what the peer has acknowledged.
-    private var lookNs: Int64 { max(5_000_000, min(100_000_000, windowNs / 20)) }
+    private var acknowledgementCheckNs: Int64 { max(5_000_000, min(100_000_000, windowNs / 20)) }
 
     private func setAlarm() {
         guard phase != .closed else { return }
         let nowNs = loop.now.monotonicNs
         var next = Int64.max
-        if session.isWaitingToLeave { next = nowNs + lookNs }
+        if session.isWaitingToLeave { next = nowNs + acknowledgementCheckNs }
         // Many close at once, not each by itself.
         if let silenceNs = session.nextSilenceNs(windowNs: windowNs) {
             next = min(next, max(silenceNs, nowNs + 5_000_000))

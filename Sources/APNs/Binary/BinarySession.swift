@@ -24,7 +24,7 @@ package struct BinarySession: Sendable {
     /// Without them, an answer does not say which frame it is about.
     package let hasIdentifiers: Bool
     /// What the peer had said until then was read.
-    private var heardNs: Int64 = 0
+    private var readUntilNs: Int64 = 0
     /// Nothing was said until then.
     private var silentUntilNs: Int64 = 0
     private var hasFence = false
@@ -132,8 +132,8 @@ package struct BinarySession: Sendable {
     ///
     /// - Returns: how many notifications were settled.
     package mutating func settleSilent(windowNs: Int64, nowNs: Int64, _ complete: (Completion) -> Void) -> Int {
-        silentUntilNs = heardNs
-        heardNs = nowNs
+        silentUntilNs = readUntilNs
+        readUntilNs = nowNs
         guard !isAsked, !isStuck(nowNs: nowNs) else { return 0 }
         var settled = 0
         while let entry = window.removeSilent(leftBy: silentUntilNs - windowNs) {

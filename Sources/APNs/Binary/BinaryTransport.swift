@@ -188,7 +188,6 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         let leaving = leaving
         if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : takenAtOnce) }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
-        if isReplacing { return reportedCapacity }
         // What an error discarded comes back, and waits here.
         return awaitsSuccessor ? leaving + admission.limit : 0
     }

@@ -170,13 +170,13 @@ package struct FeedbackParser {
             begun.append(contentsOf: bytes[place..<place + taken])
             place += taken
             guard begun.count == whole else { return }
-            if whole == Self.headBytes { lookAtHead() } else { end(body) }
+            if whole == Self.headBytes { checkHead() } else { end(body) }
         }
     }
 
     private var tokenLength: Int { Int(begun[4]) << 8 | Int(begun[5]) }
 
-    private mutating func lookAtHead() {
+    private mutating func checkHead() {
         guard !Self.tokenLengths.contains(tokenLength) else { return }
         skipped += 1
         bytesToSkip = tokenLength

@@ -147,7 +147,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         channel.flush()
         if tracesFrames { noteFrames(session) }
         let nowNs = loop.now.monotonicNs
-        window.kernelTook(channel.writtenBytes, nowNs: nowNs)
+        window.didWrite(upTo: channel.writtenBytes, nowNs: nowNs)
         keepalive.waits(for: session.isReady ? window.count : 1, nowNs: nowNs)
         // nghttp2 has nothing more to do after a GOAWAY whose streams are all answered, or after the peer broke the
         // protocol.
@@ -199,7 +199,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     /// Whether bytes came after that time, or (`answers`) responses.
     func wasAlive(sinceNs: Int64, answers: Bool) -> Bool {
-        (phase == .ready || phase == .draining) && (answers ? self.answers.respondedNs : keepalive.heardNs) > sinceNs
+        (phase == .ready || phase == .draining) && (answers ? self.answers.respondedNs : keepalive.receivedNs) > sinceNs
     }
 
     /// Asks the peer for a sign of life that others may need.
@@ -225,15 +225,15 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         phase = .opening
         lastUsedNs = loop.now.monotonicNs
         opened(nowNs: lastUsedNs)
-        keepalive.heard(nowNs: lastUsedNs)
+        keepalive.received(nowNs: lastUsedNs)
         markDirty()
     }
 
     package func channelReceived(_ bytes: UnsafeRawBufferPointer) {
         guard let session, let channel else { return }
         let nowNs = loop.now.monotonicNs
-        window.kernelTook(channel.writtenBytes, nowNs: nowNs)
-        keepalive.heard(nowNs: nowNs)
+        window.didWrite(upTo: channel.writtenBytes, nowNs: nowNs)
+        keepalive.received(nowNs: nowNs)
         markDirty()
         attempt { () throws(HTTP2Error) in try session.receive(bytes) }
         drainEvents(session)
@@ -323,7 +323,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             }
             if let text = body.text { completion.reasonText = outbox.text(text) }
             if body.reason == .topicDisallowed, !isSuperseded { transport.topicDisallowed(lifeNs: lifeNs) }
-            heed(body.reason, isCurrentToken: !carriedOlder(closed.token))
+            handle(body.reason, isCurrentToken: !carriedOlder(closed.token))
             // After that: a token that was renewed for this answer is newer than the request's.
             completion.carriedOlderToken = carriedOlder(closed.token)
         }
@@ -348,7 +348,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     }
 
     /// What an answer says about the connection or the token, beyond its own notification.
-    private func heed(_ reason: ReasonCode, isCurrentToken: Bool) {
+    private func handle(_ reason: ReasonCode, isCurrentToken: Bool) {
         switch reason {
         case .unrelatedKeyIdInToken, .tooManyProviderTokenUpdates:
             disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
@@ -437,14 +437,14 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         guard phase != .closed, let session, let channel else { return }
         let nowNs = loop.now.monotonicNs
         drainEvents(session)
-        window.kernelTook(channel.writtenBytes, nowNs: nowNs)
+        window.didWrite(upTo: channel.writtenBytes, nowNs: nowNs)
         do throws(HTTP2Error) {
             while let expiry = window.expire(nowNs: nowNs) {
                 switch expiry {
                 case .entry(let stream, let closed):
                     complete(closed)
                     try session.cancel(stream: stream)
-                case .connection where keepalive.heardNs > nowNs - configuration.responseTimeoutNs / 2:
+                case .connection where keepalive.receivedNs > nowNs - configuration.responseTimeoutNs / 2:
                     // The peer lives, and leaves something unanswered: the try counts, so that retries end.
                     return giveUp(
                         "nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms by a peer that lives"

@@ -38,7 +38,6 @@ package class PooledConnection {
     /// Has something to send at the end of the turn.
     final var isDirty = false
     private final var alarm: Alarm?
-    private final var alarmNs = Int64.max
 
     init(
         _ order: DialOrder, host: String, port: UInt16, proxy: DialTarget.Proxy?, loop: Loop, outbox: Outbox
@@ -47,10 +46,7 @@ package class PooledConnection {
         target = DialTarget(host: host, port: port, proxy: proxy, firstAddress: order.id)
         self.loop = loop
         self.outbox = outbox
-        alarm = Alarm(loop: loop) { [unowned self] in
-            alarmNs = .max
-            alarmRang()
-        }
+        alarm = Alarm(loop: loop) { [unowned self] in alarmRang() }
     }
 
     /// The address for log lines: the peer's, or the host while there is none or where it is that of a proxy.
@@ -127,13 +123,8 @@ package class PooledConnection {
 
     // MARK: Time
 
-    /// Has `alarmRang` called at that time. Deadlines mostly move away, so an alarm that is set earlier stays, and what
-    /// it calls finds out.
-    final func setAlarm(atNs: Int64) {
-        guard atNs < alarmNs else { return }
-        alarmNs = atNs
-        alarm?.set(atNs: atNs)
-    }
+    /// Has `alarmRang` called at that time, or before.
+    final func setAlarm(atNs: Int64) { alarm?.set(noLaterThanNs: atNs) }
 
     func alarmRang() { preconditionFailure("overridden") }
 }

@@ -21,8 +21,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     private(set) final var quarantineConnection: Connection?
     private(set) final var plan: PoolPlan
     final var reachability = Reachability()
-    /// All connections are being replaced, and none of the new ones has become ready or failed: requests go on waiting.
-    private(set) final var isReplacing = false
     private(set) final var isClosing = false
     /// The capacity that was reported last.
     private(set) final var reportedCapacity = 0
@@ -127,7 +125,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         self.maxAgeNs = maxAgeNs
         replacements += 1
         for connection in allConnections { connection.isSuperseded = true }
-        isReplacing = true
         tellQuarantine(.replace)
         tell(.replace(minimum: minimum, maximum: maximum))
     }
@@ -199,7 +196,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         outbox.askForTurnEnd()
         if connection.isQuarantine { return tellQuarantine(.opened) }
         if !connection.isSuperseded {
-            isReplacing = false
             reachability.connected()
             isReachStale = true
         }
@@ -270,15 +266,12 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.closed(connection.id))
         guard !isClosing else { return }
         var reason = plan.failures > failures && !connection.wasReady ? why : nil
-        if connection.isCertificateRefused {
-            // The host is there, and its answer is about the credential.
-            if !connection.isSuperseded { isReplacing = false }
-        } else if !connection.isSuperseded, !wasUnused {
+        // A host that refuses the certificate is there, and its answer is about the credential.
+        if !connection.isSuperseded, !connection.isCertificateRefused, !wasUnused {
             if connection.wasReady {
                 connection.judge(&reachability)
                 if reachability.isOnProbation { reason = reachability.why(last: why) }
             } else {
-                isReplacing = false
                 reachability.failed(isAnotherReady: isAnyReady)
             }
             isReachStale = true

@@ -42,15 +42,15 @@ final class ProbeSession<Value>: ProbeDelegate {
     var channel: SecureChannel?
     private let session: ClientSession
     private let name: String
-    private let look: (ClientSession, SecureChannel) throws(HTTP2Error) -> Outcome?
+    private let onRead: (ClientSession, SecureChannel) throws(HTTP2Error) -> Outcome?
     private(set) var result: Outcome?
 
     /// - Parameters:
     ///   - name: the host, for errors.
-    ///   - look: is called after each read; it takes the session's events, and returns the result once there is one.
+    ///   - onRead: is called after each read; it takes the session's events, and returns the result once there is one.
     init(
         _ options: ClientSessionOptions, _ name: String,
-        look: @escaping (ClientSession, SecureChannel) throws(HTTP2Error) -> Outcome?
+        onRead: @escaping (ClientSession, SecureChannel) throws(HTTP2Error) -> Outcome?
     ) throws(ChannelEnd) {
         do throws(HTTP2Error) {
             session = try ClientSession(options: options)
@@ -58,7 +58,7 @@ final class ProbeSession<Value>: ProbeDelegate {
             throw ChannelEnd(.unreachable, "\(name): \(error)")
         }
         self.name = name
-        self.look = look
+        self.onRead = onRead
     }
 
     func channelOpened(applicationProtocol: String?) { flush() }
@@ -67,7 +67,7 @@ final class ProbeSession<Value>: ProbeDelegate {
         guard let channel else { return }
         do throws(HTTP2Error) {
             try session.receive(bytes)
-            if result == nil { result = try look(session, channel) }
+            if result == nil { result = try onRead(session, channel) }
         } catch {
             result =
                 result

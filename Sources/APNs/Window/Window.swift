@@ -145,7 +145,7 @@ package struct Window: Sendable {
     }
 
     /// The kernel has the first `position` bytes of the output.
-    package mutating func kernelTook(_ position: Int64, nowNs: Int64) {
+    package mutating func didWrite(upTo position: Int64, nowNs: Int64) {
         written = max(written, position)
         while unstamped != Self.none, entries[Int(unstamped)].end <= written {
             // 0 means not known, and the clock may begin there.
