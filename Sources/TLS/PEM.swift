@@ -20,12 +20,9 @@ struct PEM {
     init(_ source: CredentialSource) {
         name = source.name
         var text = Self.text(of: source.bytes)
-        if !text.contains("-----BEGIN ") {
-            let digits = text.utf8.filter { !Self.isFiller($0) }
-            if let inner = unsafe digits.withUnsafeBytes({ unsafe Base64.standard.decode($0) }) {
-                let decoded = Self.text(of: inner)
-                if decoded.contains("-----BEGIN ") { text = decoded }
-            }
+        if !text.contains("-----BEGIN "), let inner = Self.base64Decoded(Array(text.utf8)) {
+            let decoded = Self.text(of: inner)
+            if decoded.contains("-----BEGIN ") { text = decoded }
         }
         self.text = Self.withLines(text)
     }
@@ -67,6 +64,12 @@ struct PEM {
             rest = rest[end.upperBound...]
         }
         return result + rest
+    }
+
+    /// The bytes that base64 with anything between its digits spells, if it is base64.
+    static func base64Decoded(_ text: [UInt8]) -> [UInt8]? {
+        let digits = text.filter { !isFiller($0) }
+        return unsafe digits.withUnsafeBytes { unsafe Base64.standard.decode($0) }
     }
 
     /// White space, quotes and backslashes, none of which is a digit of base64.
