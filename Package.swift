@@ -77,7 +77,7 @@ let package = Package(
         + module("JSON", settings: wrapper, tests: ["Bytes"])
         + module("Kafka", ["CRdkafka", "CLinux"], settings: wrapper, tests: ["TestSupport", "Bytes"])
         + module("TLS", ["COpenSSL", "CLinux", "Bytes"], settings: wrapper)
-        + module("HTTP2", ["CNghttp2"], settings: wrapper, tests: ["Bytes"])
+        + module("HTTP2", ["CNghttp2"], settings: wrapper, tests: ["Bytes", "TestSupport"])
         + module("YAML", ["CYAML"], settings: wrapper)
         + module("HTTPServer", ["CMicrohttpd"], settings: wrapper)
         + module("EventLoop", ["CLinux", "Bytes"], settings: wrapper)

@@ -25,6 +25,9 @@ package struct APNsConfiguration: Sendable {
     package var tracesFrames: @Sendable () -> Bool = { false }
     /// A connection beyond the minimum that was unused for so long closes.
     package var idleConnectionNs: Int64 = 600_000_000_000
+    /// A connection that was open for three to four quarters of this is renewed: another one is dialled, and takes its
+    /// place once it is ready. 0 keeps connections for as long as they last.
+    package var maxAgeNs: Int64 = 0
     /// The quarantine connection closes when it was unused for so long.
     package var quarantineIdleNs: Int64 = 60_000_000_000
     /// How long a connection may answer only server errors, while others answer well, before it is replaced

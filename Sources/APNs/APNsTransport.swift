@@ -1,7 +1,6 @@
 package import EventLoop
 internal import HTTP2
 package import Network
-internal import PushRecords
 package import PushTransport
 
 /// Sends one app's notifications to APNs over HTTP/2. Loop's thread.
@@ -21,10 +20,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private var errorRetirement: ErrorRetirement
     private var answers: AnswerWatch
     private var answersAlarm: Alarm?
-    private var answersAlarmNs = Int64.max
     private var reportedUnanswered: Unanswered?
-    /// Why APNs refused the credential by a GOAWAY, in this turn.
-    private var refusals: [ReasonCode] = []
 
     /// Dials the first connections at once; with a minimum of 0, when something is to be sent.
     ///
@@ -44,12 +40,9 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         errorRetirement = ErrorRetirement(spanNs: configuration.errorSpanNs)
         super.init(
             app: app, host: configuration.host, minimum: configuration.minimumConnections,
-            maximum: configuration.maximumConnections, backOff: configuration.backOff, loop: loop, dialer: dialer,
-            random: random, emit: emit)
-        answersAlarm = Alarm(loop: loop) { [unowned self] in
-            answersAlarmNs = .max
-            outbox.askForTurnEnd()
-        }
+            maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs,
+            backOff: configuration.backOff, loop: loop, dialer: dialer, random: random, emit: emit)
+        answersAlarm = Alarm(loop: loop) { [unowned self] in outbox.askForTurnEnd() }
         start()
     }
 
@@ -83,7 +76,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private func replaceConnections() {
         replaceConnections(
             host: configuration.host, minimum: configuration.minimumConnections,
-            maximum: configuration.maximumConnections)
+            maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs)
     }
 
     /// Apple knows a bundle id that is new on new connections only. Where they do not help, others would not either.
@@ -153,12 +146,6 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         }
     }
 
-    /// A GOAWAY said that APNs does not accept the credential.
-    func credentialRefused(_ reason: ReasonCode) {
-        outbox.askForTurnEnd()
-        if !refusals.contains(reason) { refusals.append(reason) }
-    }
-
     /// Leaves to others what they can take, which shows whether it is the connection. Then that one is replaced.
     private func replaceErring() {
         let erring = connections.filter { $0.phase == .ready && $0.answers.errorStreak.isLong }
@@ -189,17 +176,14 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         dispatchAndFlush()
         let streams = connections.reduce(0) { $0 + $1.allowedStreams }
         let capacity = capacity(streams: streams)
-        let isUseless = capacity == 0 && !isReplacing
+        let isUseless = capacity == 0
         if isUseless { giveBackQueue() }
         if isUseless || isReachStale { updateStreamsAndReach() }
         // The quarantine connection is of the same host.
         if isUseless, reachability.allowsNoStream { giveBackSuspects() }
         noticeSaturation(isFull: reportedCapacity > 0 && !connections.isEmpty && connections.allSatisfy(\.isFull))
         updateUnanswered()
-        // Before the completions: nothing is to be sent again with a credential that was refused.
-        let refused = refusals.map { TransportEvent.credentialRefused(app: outbox.app, reason: $0) }
-        refusals = []
-        if report(capacity: capacity, streams: streams, first: refused) { answersAlarm = nil }
+        if report(capacity: capacity, streams: streams) { answersAlarm = nil }
     }
 
     private func updateStreamsAndReach() {
@@ -211,12 +195,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     /// At the end of a turn, when what came in it is known.
     private func updateUnanswered() {
-        answers.look(isAsked: isAsked, nowNs: loop.now.monotonicNs)
-        // The deadline mostly moves away: the alarm that is set finds out when it rings.
-        if answers.deadlineNs < answersAlarmNs {
-            answersAlarmNs = answers.deadlineNs
-            answersAlarm?.set(atNs: answersAlarmNs)
-        }
+        answers.update(isAsked: isAsked, nowNs: loop.now.monotonicNs)
+        answersAlarm?.set(noLaterThanNs: answers.deadlineNs)
         guard answers.isUnanswering || reportedUnanswered != nil else { return }
         let unanswered =
             answers.isUnanswering
@@ -229,7 +209,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     /// Whether something was handed over that a host could have answered by now.
     private var isAsked: Bool {
         // What waits for its first connection is not asked yet.
-        if !queue.isEmpty, !isReplacing, isAnyReady { return true }
+        if !queue.isEmpty, isAnyReady { return true }
         func isAsked(_ connection: HTTP2Connection) -> Bool { !connection.isSuperseded && connection.unanswered > 0 }
         return connections.contains(where: isAsked) || quarantineConnection.map(isAsked) == true
     }
@@ -239,11 +219,10 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     /// - Parameter streams: what the open connections allow.
     private func capacity(streams: Int) -> Int {
         if isClosing { return 0 }
-        // Requests on a draining connection count as outstanding, but take no stream of the other connections.
-        let leaving = connections.reduce(0) { $1.phase == .draining ? $0 + $1.unanswered : $0 }
+        let leaving = leaving
         if streams == 0, plan.isOnDemand, !isAnyReady { return leaving + Self.slackLimit }
-        // Between two credentials there is no more to hand over, and no less: the next connection is being made.
-        if streams == 0 { return isReplacing ? reportedCapacity : 0 }
+        // Between two connections there is no more to hand over, and no less: the next one is being made.
+        if streams == 0 { return awaitsSuccessor ? reportedCapacity : 0 }
         if reachability.isOnProbation { return leaving + 1 }
         return leaving + streams + min(streams / 8, Self.slackLimit)
     }

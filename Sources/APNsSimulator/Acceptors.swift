@@ -3,7 +3,7 @@ import Network
 import TLS
 
 /// A connection of the simulator. Loop's thread.
-protocol AcceptedConnection: SecureChannelDelegate {
+protocol AcceptedConnection: ByteChannelDelegate {
     /// Set right after both are created.
     var channel: SecureChannel? { get set }
     /// Closes the connection gracefully, because the simulator stops.

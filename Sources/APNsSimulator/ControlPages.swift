@@ -15,7 +15,6 @@ struct ControlPages: Sendable {
             route(.get, "/accepted") { [books] in try Self.dump(books, .accepted, $0) },
             route(.get, "/received") { [books] in try Self.dump(books, .received, $0) },
             route(.get, "/tokens") { [books] in try Self.dump(books, .tokens, $0) },
-            route(.get, "/token") { [books] in try Self.token(books, $0) },
             Route(.get, "/channels") { [books, channels] _ in .text(Self.list(channels, books)) },
             Route(.get, "/feedback") { [feedback] _ in .text(feedback.text) },
             route(.post, "/feedback") { [feedback] in try Self.add(to: feedback, $0) },
@@ -40,12 +39,12 @@ struct ControlPages: Sendable {
     }
 
     static let help = """
-        GET  /totals     counts since the start or the last reset, as JSON
+        GET  /totals     counts since the start or the last reset, as JSON; leniencies: provider tokens
+                         in forms that the RFCs do not have and APNs accepts
         GET  /accepted   lines "apns-id token count" of all that was accepted, in the order of first arrival
         GET  /received   the same of all that was, or may have been, processed
         GET  /tokens     lines "token arrived accepted"
                          ?from=N leaves out the N notifications (or tokens) that came first
-        GET  /token?token=HEX           the same for one token, as JSON
         GET  /channels   lines "bundle-id channel-id policy arrived accepted" of all broadcast channels;
                          policy: 0 stores nothing, 1 the most recent message
         GET  /feedback   lines "token seconds" of what the feedback service has to tell
@@ -89,12 +88,6 @@ struct ControlPages: Sendable {
                     }
                 }
             })
-    }
-
-    private static func token(_ books: Books, _ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse {
-        guard let token = request.parameter("token") else { throw SimulatorError("which token? /token?token=HEX") }
-        let counts = books.counts(ofToken: token)
-        return .json("{\"arrived\":\(counts.arrived),\"accepted\":\(counts.accepted)}\n")
     }
 
     private static func add(to list: FeedbackList, _ request: HTTPRequest) throws(SimulatorError) -> HTTPResponse {

@@ -206,7 +206,7 @@ internal import Glibc
 
     func reserveAlarm(_ body: @escaping () -> Void) -> TimerID { timers.reserve(firesOnce: false, body) }
     func arm(_ id: TimerID, atNs: Int64) { timers.arm(id, deadlineNs: atNs) }
-    func isArmed(_ id: TimerID) -> Bool { timers.isArmed(id) }
+    func deadlineNs(of id: TimerID) -> Int64? { timers.deadlineNs(of: id) }
     func release(_ id: TimerID) { timers.release(id) }
 
     func deadline(_ afterNs: Int64) -> Int64 {

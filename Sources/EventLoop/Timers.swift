@@ -44,7 +44,8 @@ struct Timers {
         return TimerID(slot: slot, generation: slots[slot].generation)
     }
 
-    func isArmed(_ id: TimerID) -> Bool { isCurrent(id) && slots[id.slot].key != nil }
+    /// When the timer fires, or `nil` if it is not armed.
+    func deadlineNs(of id: TimerID) -> Int64? { isCurrent(id) ? slots[id.slot].key?.deadlineNs : nil }
 
     /// Arms or moves a timer. Ignores an id that names nothing.
     mutating func arm(_ id: TimerID, deadlineNs: Int64) {
@@ -59,7 +60,7 @@ struct Timers {
     /// Returns whether the timer was armed.
     @discardableResult
     mutating func disarm(_ id: TimerID) -> Bool {
-        guard isArmed(id) else { return false }
+        guard deadlineNs(of: id) != nil else { return false }
         detach(id.slot)
         if slots[id.slot].firesOnce { free(id.slot) }
         return true
@@ -123,13 +124,17 @@ package final class Alarm {
 
     deinit { loop.release(id) }
 
-    var isSet: Bool { loop.isArmed(id) }
+    var isSet: Bool { loop.deadlineNs(of: id) != nil }
 
     /// Fires once `afterNs` from this turn's time. Replaces an earlier time.
     package func set(afterNs: Int64) { set(atNs: loop.deadline(afterNs)) }
 
     /// Fires once at or after the monotonic time `atNs`. Replaces an earlier time.
     package func set(atNs: Int64) { loop.arm(id, atNs: atNs) }
+
+    /// Fires at or after `atNs`, unless it is set to fire before. Where deadlines mostly move away, this moves nothing,
+    /// and what the alarm calls finds out.
+    package func set(noLaterThanNs atNs: Int64) { if atNs < loop.deadlineNs(of: id) ?? .max { set(atNs: atNs) } }
 
     package func clear() { loop.cancel(id) }
 }

@@ -29,26 +29,21 @@ package protocol ByteChannel: AnyObject {
     func abort()
 }
 
-/// The delegate of a channel of any kind, by the rules of `SecureChannelDelegate`. It has exactly one channel, so the
-/// calls do not name it.
-package protocol ByteChannelDelegate: SecureChannelDelegate {
+/// The delegate of one channel. All calls come on the loop's thread, never from inside a call of the channel's own
+/// methods, and may call any of them, including `close`. The channel keeps its delegate alive until `channelClosed`.
+package protocol ByteChannelDelegate: AnyObject {
+    /// The handshake is complete. Called once, before anything else but `channelClosed`.
     func channelOpened(applicationProtocol: String?)
+    /// Plaintext from the peer, lent for the call: all that one read brought, usually many frames.
     func channelReceived(_ bytes: UnsafeRawBufferPointer)
+    /// There is room again after `send` took less than all bytes or left little room.
     func channelWritable()
+    /// Called once, last, whatever happened.
     func channelClosed(_ end: ChannelEnd)
 }
 
-/// TLS channels forward the same events.
 extension ByteChannelDelegate {
-    package func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
-        channelOpened(applicationProtocol: applicationProtocol)
-    }
-
-    package func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
-        unsafe channelReceived(bytes)
-    }
-    package func channelWritable(_ channel: SecureChannel) { channelWritable() }
-    package func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { channelClosed(end) }
+    package func channelWritable() {}
 }
 
 /// Opens channels. `Dialer` opens them over TLS and TCP.

@@ -1,16 +1,3 @@
-/// The delegate of a channel. All calls come on the loop's thread, never from inside a call of the channel's own
-/// methods, and may call any of them, including `close`. The channel keeps its delegate alive until `channelClosed`.
-package protocol SecureChannelDelegate: AnyObject {
-    /// The handshake is complete. Called once, before anything else but `channelClosed`.
-    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?)
-    /// Plaintext from the peer, lent for the call: all that one read brought, usually many frames.
-    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer)
-    /// There is room again after `send` took less than all bytes or left less than `lowRoom`.
-    func channelWritable(_ channel: SecureChannel)
-    /// Called once, last, whatever happened.
-    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd)
-}
-
 package struct ChannelOptions: Sendable {
     /// Most bytes that wait in the channel: gathered plaintext and ciphertext the kernel did not take. At least 32 KiB.
     package var outputLimit = 256 * 1024
@@ -46,6 +33,8 @@ package struct ChannelEnd: Error, Hashable, Sendable, CustomStringConvertible {
         case proxyRefused
         /// Certificate, ALPN or protocol; TLS failures of an open channel too.
         case tlsFailed
+        /// The server refused the client certificate, which TLS 1.3 servers do after the handshake.
+        case certificateRefused
         /// The handshake was not over in time.
         case handshakeTimedOut
     }

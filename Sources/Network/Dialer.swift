@@ -100,13 +100,13 @@ package final class DialAttempt {
     private var isUnresolved = true
 
     /// An address that is being tried.
-    private struct Try {
+    private struct Candidate {
         var address: SocketAddress
         var descriptor: Descriptor
         var registration: Registration
     }
 
-    private var tries: [Try] = []
+    private var candidates: [Candidate] = []
     /// The time at which the next address is tried, too.
     private var next: TimerID?
     private var tunnel: ProxyTunnel?
@@ -183,7 +183,7 @@ package final class DialAttempt {
                 lastFailure = failure(error.code, at: address)
             }
         }
-        if tries.isEmpty { finish(.failure(ChannelEnd(.unreachable, "\(name): \(lastFailure)"))) }
+        if candidates.isEmpty { finish(.failure(ChannelEnd(.unreachable, "\(name): \(lastFailure)"))) }
     }
 
     /// Names the address unless it was dialled itself, since every error begins with what was dialled.
@@ -211,19 +211,19 @@ package final class DialAttempt {
         let registration = try loop.register(descriptor.raw, for: .writable) { [self, raw = descriptor.raw] _ in
             connected(raw)
         }
-        tries.append(Try(address: address, descriptor: descriptor, registration: registration))
+        candidates.append(Candidate(address: address, descriptor: descriptor, registration: registration))
     }
 
     private func connected(_ raw: Int32) {
-        guard let index = tries.firstIndex(where: { $0.descriptor.raw == raw }) else { return }
-        let one = tries.remove(at: index)
+        guard let index = candidates.firstIndex(where: { $0.descriptor.raw == raw }) else { return }
+        let one = candidates.remove(at: index)
         loop.unregister(one.registration)
         let code = one.descriptor.takeError()
         guard code == 0 else {
             lastFailure = failure(code, at: one.address)
             return tryNext()
         }
-        dropTries()
+        dropCandidates()
         addresses = []
         let connected = Dialer.Connected(descriptor: one.descriptor, address: one.address)
         guard let proxy = target.proxy else { return finish(.success(connected)) }
@@ -259,15 +259,15 @@ package final class DialAttempt {
         overall = nil
         tunnel?.cancel()
         tunnel = nil
-        dropTries()
+        dropCandidates()
         addresses = []
     }
 
-    private func dropTries() {
+    private func dropCandidates() {
         if let next { loop.cancel(next) }
         next = nil
-        for one in tries { loop.unregister(one.registration) }
-        tries = []
+        for one in candidates { loop.unregister(one.registration) }
+        candidates = []
     }
 }
 

@@ -34,7 +34,7 @@ package import TLS
 
     private let loop: Loop
     private let options: ChannelOptions
-    private var delegate: (any SecureChannelDelegate)?
+    private var delegate: (any ByteChannelDelegate)?
     private var peerName: String
 
     private var attempt: DialAttempt?
@@ -68,7 +68,7 @@ package import TLS
     /// Dials. Ends in `channelOpened` or `channelClosed`, neither from inside this call.
     package convenience init(
         dialing target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,
-        options: ChannelOptions = ChannelOptions(), delegate: any SecureChannelDelegate
+        options: ChannelOptions = ChannelOptions(), delegate: any ByteChannelDelegate
     ) {
         self.init(state: .dialing, name: target.text, loop: loop, options: options, delegate: delegate)
         attempt = dialer.dial(
@@ -91,7 +91,7 @@ package import TLS
     /// never during this call.
     package convenience init(
         accepted: Listener.Accepted, context: ServerContext, loop: Loop, options: ChannelOptions = ChannelOptions(),
-        delegate: any SecureChannelDelegate
+        delegate: any ByteChannelDelegate
     ) {
         self.init(
             state: .handshaking, name: "client \(accepted.address)", loop: loop, options: options, delegate: delegate)
@@ -100,7 +100,7 @@ package import TLS
     }
 
     private init(
-        state: State, name: String, loop: Loop, options: ChannelOptions, delegate: any SecureChannelDelegate
+        state: State, name: String, loop: Loop, options: ChannelOptions, delegate: any ByteChannelDelegate
     ) {
         loop.assertOnThread()
         self.state = state
@@ -221,7 +221,7 @@ package import TLS
     private func tellWritable() {
         guard wantsWritable, state == .open, room >= lowRoom else { return }
         wantsWritable = false
-        delegate?.channelWritable(self)
+        delegate?.channelWritable()
     }
 
     /// Reading goes on and reports the end, since the peer may have sent a reason (a GOAWAY, an error frame) before.
@@ -290,7 +290,7 @@ package import TLS
         state = .open
         alarm?.clear()
         askToTurn()
-        delegate?.channelOpened(self, applicationProtocol: session.applicationProtocol)
+        delegate?.channelOpened(applicationProtocol: session.applicationProtocol)
     }
 
     /// Decrypts all ciphertext and hands the plaintext over at once.
@@ -327,7 +327,7 @@ package import TLS
         guard filled > 0 else { return }
         let bytes = unsafe UnsafeRawBufferPointer(rebasing: buffer[..<filled])
         filled = 0
-        unsafe delegate?.channelReceived(self, bytes)
+        unsafe delegate?.channelReceived(bytes)
     }
 
     private func endOfStream() {
@@ -401,8 +401,13 @@ package import TLS
     private func failed(_ error: TLSError) {
         // The alert, if there is one to tell the peer.
         writeOut()
-        finish(
-            ChannelEnd(error.kind == .connectionLost ? .lost : .tlsFailed, "\(peerName): \(error.text)"))
+        let kind: ChannelEnd.Kind =
+            switch error.kind {
+            case .connectionLost: .lost
+            case .clientCertificate: .certificateRefused
+            case .credential, .verification, .applicationProtocol, .protocolFailure: .tlsFailed
+            }
+        finish(ChannelEnd(kind, "\(peerName): \(error.text)"))
     }
 
     private func lost(_ why: String) {
@@ -437,7 +442,7 @@ package import TLS
         if let end {
             let delegate = self.delegate
             self.delegate = nil
-            delegate?.channelClosed(self, end)
+            delegate?.channelClosed(end)
             return
         }
         if state == .open { flush() } else { writeOut() }

@@ -84,11 +84,11 @@ package struct Completion: Sendable {
     package enum Unprocessed: UInt8, Sendable {
         /// It was on no connection, was recalled, or its last byte never left.
         case neverSent
-        /// APNs refused it: REFUSED_STREAM, or a GOAWAY whose last stream is below it. When repeated, that is about the
-        /// notification: it is counted, and ends in a tier.
+        /// APNs refused it: REFUSED_STREAM, or a GOAWAY whose last stream is just below it. When repeated, that is about
+        /// the notification: it is counted, and ends in a tier.
         case refusedByPeer
-        /// The peer read it and threw it away because of an earlier notification that it named as wrong. That one is
-        /// decided, so this one is sent again at once.
+        /// The peer threw it away because of an earlier notification on the connection, which it named as wrong, or
+        /// refused by a graceful GOAWAY. This one is sent again at once.
         case discarded
         /// The same, for an app that does not have such notifications sent again.
         case discardedForGood
@@ -184,8 +184,8 @@ package enum TransportEvent: Sendable {
     /// one became ready that allows some, but after ends without an answer only once one was answered. Not reported
     /// before the first dial has ended.
     case reachable(app: AppIndex, Bool)
-    /// APNs refused the app's credential without answering a request: a GOAWAY whose debug data says so
-    /// (`BadCertificate`, `BadCertificateEnvironment` and their like). Reported only of connections with the present
+    /// APNs refused the app's credential without answering a request: by a GOAWAY whose debug data says so
+    /// (`BadCertificate`, `BadCertificateEnvironment` and their like), or by a TLS alert. Reported only of connections with the present
     /// credential, and before the completions of that turn, so that nothing is sent again first.
     case credentialRefused(app: AppIndex, reason: ReasonCode)
     /// The host takes requests and has answered none for 9 s, whenever that or how it does so changes; `nil` when that
@@ -251,6 +251,9 @@ package enum TransportNote: Sendable, Equatable {
     /// An error named a notification that the gateway's silence had accepted: it, and at most so many after it, were
     /// not delivered, though their results say so.
     case windowTooShort(address: String, status: UInt16, lostAtMost: Int, windowMs: Int64)
+    /// A connection was given up because its peer reads nothing: at most so many of the notifications that its silence
+    /// had accepted were not delivered, though their results say so.
+    case presumedUnread(address: String, lostAtMost: Int)
     /// The peer's answer, in a protocol in which that is one for many: `accepted` came before the one that it names,
     /// and `discarded` after it.
     case answered(address: String, status: UInt16, isOfFence: Bool, accepted: Int, discarded: Int)
@@ -260,6 +263,7 @@ package enum TransportNote: Sendable, Equatable {
     case windowLengthened(windowMs: Int64)
     /// Requests carry another token from now on; `issuedMs`: its `iat`, in milliseconds since the epoch.
     case providerTokenRenewed(keyID: String, issuedMs: Int64)
+    /// A connection could not be made, because the server refused the client certificate.
     case credentialFault(reason: String)
     /// A connection, or all, are made anew for this reason.
     case replacing(String)

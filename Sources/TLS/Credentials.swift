@@ -50,6 +50,20 @@ internal import COpenSSL
         return unsafe PrivateKey(adopting: raw)
     }
 
+    /// From DER: PKCS#8 that is not encrypted, or the traditional form of its algorithm.
+    convenience init?(der: [UInt8]) {
+        guard der.first == 0x30 else { return nil }
+        ErrorQueue.clear()
+        defer { ErrorQueue.clear() }
+        // d2i_AutoPrivateKey(3): the key is the caller's to free; NULL if it is none.
+        let raw = unsafe der.withUnsafeBufferPointer { der in
+            var start = der.baseAddress
+            return unsafe d2i_AutoPrivateKey(nil, &start, der.count)
+        }
+        guard let raw = unsafe raw else { return nil }
+        unsafe self.init(adopting: raw)
+    }
+
     /// PKCS#8, not encrypted.
     var pem: String? { unsafe writtenText { unsafe PEM_write_bio_PrivateKey($0, raw, nil, nil, 0, nil, nil) } }
 

@@ -1,3 +1,4 @@
+internal import Bytes
 internal import CLinux
 internal import COpenSSL
 internal import Glibc
@@ -11,14 +12,68 @@ struct PEM {
     let text: String
     let name: String
 
-    init(text: String, name: String) {
-        self.text = text
-        self.name = name
+    init(text: String, name: String) { self.init(.text(text, name: name)) }
+
+    /// Reads what editors, shells and environment variables make of PEM, where only one reading is possible: UTF-16,
+    /// line breaks that are missing, spaces or a literal `\n`, quotes around it, base64 of the whole, and a private key
+    /// in DER.
+    init(_ source: CredentialSource) {
+        name = source.name
+        var text = Self.text(of: source.bytes)
+        if !text.contains("-----BEGIN "), let inner = Self.base64Decoded(Array(text.utf8)) {
+            let decoded = Self.text(of: inner)
+            if decoded.contains("-----BEGIN ") { text = decoded }
+        }
+        self.text = Self.withLines(text)
     }
 
-    init(_ source: CredentialSource) {
-        self.init(text: String(decoding: source.bytes, as: UTF8.self), name: source.name)
+    /// The text of a file, or the PEM of a private key in DER.
+    private static func text(of bytes: [UInt8]) -> String {
+        if let pem = PrivateKey(der: bytes)?.pem { return pem }
+        guard bytes.count > 1, bytes[0] == 0xFF || bytes[0] == 0xFE || bytes[0] == 0 || bytes[1] == 0 else {
+            return String(decoding: bytes, as: UTF8.self)
+        }
+        // UTF-16, with a byte order mark or, since PEM is ASCII, a zero in each unit.
+        let isBigEndian = bytes[0] == 0xFE || bytes[0] == 0
+        let units = stride(from: 0, to: bytes.count - 1, by: 2).map { at in
+            UInt16(bytes[isBigEndian ? at : at + 1]) << 8 | UInt16(bytes[isBigEndian ? at + 1 : at])
+        }
+        return String(decoding: units, as: UTF16.self)
     }
+
+    /// Gives each block lines of 64 digits, which OpenSSL wants. A block with header lines, of which there is no other
+    /// reading, stays as it is.
+    private static func withLines(_ text: String) -> String {
+        var rest = text.replacing("\\r", with: "").replacing("\\n", with: "\n")[...]
+        var result = ""
+        while let begin = rest.firstRange(of: "-----BEGIN "),
+            let head = rest[begin.upperBound...].firstRange(of: "-----"),
+            let end = rest.firstRange(of: "-----END \(rest[begin.upperBound..<head.lowerBound])-----"),
+            end.lowerBound >= head.upperBound
+        {
+            let body = rest[head.upperBound..<end.lowerBound].utf8.filter { !isFiller($0) }
+            result += rest[..<begin.lowerBound] + "\n"
+            if body.contains(UInt8(ascii: ":")) {
+                result += rest[begin.lowerBound..<end.upperBound] + "\n"
+            } else {
+                let lines = stride(from: 0, to: body.count, by: 64).map { start in
+                    String(decoding: body[start..<min(start + 64, body.count)], as: UTF8.self) + "\n"
+                }
+                result += "\(rest[begin.lowerBound..<head.upperBound])\n\(lines.joined())\(rest[end])\n"
+            }
+            rest = rest[end.upperBound...]
+        }
+        return result + rest
+    }
+
+    /// The bytes that base64 with anything between its digits spells, if it is base64.
+    static func base64Decoded(_ text: [UInt8]) -> [UInt8]? {
+        let digits = text.filter { !isFiller($0) }
+        return unsafe digits.withUnsafeBytes { unsafe Base64.standard.decode($0) }
+    }
+
+    /// White space, quotes and backslashes, none of which is a digit of base64.
+    private static func isFiller(_ byte: UInt8) -> Bool { byte <= 0x20 || byte == 0x22 || byte == 0x27 || byte == 0x5C }
 
     /// The labels of its blocks: `PRIVATE KEY`, `CERTIFICATE`.
     var labels: [Substring] {
@@ -66,6 +121,9 @@ struct PEM {
         }
         if let raw = unsafe raw { return unsafe PrivateKey(adopting: raw) }
         let reason = ErrorQueue.takeText()
+        guard text.contains("-----END \(label)-----") else {
+            throw failure("the private key cannot be decoded: it is cut off before -----END \(label)-----")
+        }
         throw failure(
             isEncrypted
                 ? "the private key cannot be decrypted: wrong passphrase? (\(reason))"
@@ -78,7 +136,11 @@ struct PEM {
         if text.unicodeScalars.starts(with: ["0", "\u{FFFD}"]) {
             return "is DER, not PEM: openssl x509 -inform der makes PEM of a .cer, openssl pkcs12 of a .p12"
         }
-        if labels.isEmpty { return "is not PEM: no line -----BEGIN \(label)-----" }
+        if text.allSatisfy(\.isWhitespace) { return "is not PEM: it is empty" }
+        if labels.isEmpty, text.count < 300, text.contains(/\.(p8|pem|key|cer|crt)\s*$/) {
+            return "is not PEM: it is the name of a file, which has a setting of its own (…file)"
+        }
+        if labels.isEmpty { return "is not PEM: no line -----BEGIN \(label)-----, nor base64 of one" }
         return "holds no \(wanted), but: \(Set(labels).sorted().joined(separator: ", "))"
     }
 }
@@ -142,4 +204,3 @@ func writtenText(_ body: (OpaquePointer) -> Int32) -> String? {
     }
     return String(decoding: text, as: UTF8.self)
 }
-// x

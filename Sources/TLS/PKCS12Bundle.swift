@@ -1,4 +1,3 @@
-internal import Bytes
 internal import COpenSSL
 
 /// A PKCS#12 bundle (RFC 7292). Errors are of kind `credential` and begin with `name`.
@@ -8,10 +7,7 @@ struct PKCS12Bundle {
 
     /// - Parameter bytes: the bundle, or its base64 with white space anywhere.
     init(_ bytes: [UInt8], name: String) {
-        let digits = bytes.filter { $0 != 0x20 && $0 != 0x0A && $0 != 0x0D && $0 != 0x09 }
-        self.bytes =
-            Certificate.isDER(bytes)
-            ? bytes : unsafe digits.withUnsafeBytes { unsafe Base64.standard.decode($0) } ?? []
+        self.bytes = Certificate.isDER(bytes) ? bytes : PEM.base64Decoded(bytes) ?? []
         self.name = name
     }
 

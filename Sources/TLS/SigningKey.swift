@@ -8,10 +8,12 @@ package final class SigningKey: Sendable {
 
     private let key: PrivateKey
 
-    /// - Throws: `TLSError` of kind `credential` that begins with `name` and says what is wrong: not PEM, a certificate
-    ///   or public key, encrypted, not EC, another curve than P-256.
-    package init(pem text: String, name: String = "signing key") throws(TLSError) {
-        let pem = PEM(text: text, name: name)
+    package convenience init(pem text: String) throws(TLSError) { try self.init(.text(text, name: "signing key")) }
+
+    /// - Throws: `TLSError` of kind `credential` that begins with the source's name and says what is wrong: not PEM, a
+    ///   certificate or public key, encrypted, not EC, another curve than P-256.
+    package init(_ source: CredentialSource) throws(TLSError) {
+        let pem = PEM(source)
         if pem.labels.contains("ENCRYPTED PRIVATE KEY") || pem.text.contains("Proc-Type: 4,ENCRYPTED") {
             throw pem.failure(
                 "the private key is encrypted, which Apple's .p8 files are not; decrypt it with: openssl pkey -in FILE")

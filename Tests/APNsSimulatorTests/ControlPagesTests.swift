@@ -30,13 +30,6 @@ struct ControlPagesTests {
         #expect(get("/received") == "")
     }
 
-    @Test func `One token can be looked up`() throws {
-        let provider = try simulator.provider()
-        try provider.push(1, token: token("ABCD"))
-        #expect(provider.run { provider.responses.count == 2 })
-        #expect(get("/token?token=\(token("abcd"))") == "{\"arrived\":1,\"accepted\":1}\n")
-    }
-
     @Test func `Faults are set, shown and removed`() {
         func described(_ latency: String, _ rest: String) -> String {
             "{\"latency\":\"\(latency)\",\"streams\":1000,\"faults\":\(rest)}\n"

@@ -43,7 +43,7 @@ func tokenBytes(_ prefix: String, _ number: Int = 0) -> [UInt8] {
 }
 
 /// Bytes both ways over one real TLS connection. It keeps its simulator running.
-final class RawClient: SecureChannelDelegate, LoopDriven {
+final class RawClient: ByteChannelDelegate, LoopDriven {
     let loop: Loop
     private let simulator: Simulator
     private var channel: SecureChannel?
@@ -94,19 +94,19 @@ final class RawClient: SecureChannelDelegate, LoopDriven {
         channel.flush()
     }
 
-    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+    func channelOpened(applicationProtocol: String?) {
         isOpen = true
         push()
     }
 
-    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+    func channelReceived(_ bytes: UnsafeRawBufferPointer) {
         receipts += 1
         received += bytes
     }
 
-    func channelWritable(_ channel: SecureChannel) { push() }
+    func channelWritable() { push() }
 
-    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
+    func channelClosed(_ end: ChannelEnd) {
         self.end = end.kind
         self.channel = nil
     }

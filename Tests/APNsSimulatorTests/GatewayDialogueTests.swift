@@ -198,7 +198,7 @@ struct GatewayDialogueTests {
     @Test(arguments: [
         ("error-delay=200ms", GatewayFault.errorDelay(ns: 200_000_000)), ("close@10", .close(after: 10)),
         ("shutdown@1", .shutdown(after: 1)), ("split", .split), ("slow", .slow(bytesPerSecond: 32_768)),
-        ("slow=100", .slow(bytesPerSecond: 100)), ("late", .late), ("silent", .silent),
+        ("slow=100", .slow(bytesPerSecond: 100)), ("silent", .silent),
     ])
     func `A fault is read and written`(text: String, fault: GatewayFault) throws {
         #expect(try GatewayFault(text: text) == fault)

@@ -109,17 +109,6 @@ struct GatewayTests {
         client.abort()
     }
 
-    @Test func `A late gateway reads after three seconds`() throws {
-        let (simulator, client) = try Simulator.gatewayAndClient(["late"])
-        for number in 1...10 { client.send(Wire.frame(number, tokenBytes("01", number))) }
-        #expect(client.run { client.isOpen && client.isSent })
-        #expect(simulator.books.totals.requests == 0)
-        client.send(Wire.frame(11, tokenBytes("fa170008")))
-        #expect(client.run { client.end != nil })
-        #expect(client.received == Wire.error(8, 11))
-        #expect(simulator.books.totals.accepted == 10)
-    }
-
     @Test func `A silent gateway reads nothing`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient(["silent"])
         let payload = GatewayDialogueTests.payload(2000)

@@ -26,7 +26,7 @@ extension LoopDriven {
 }
 
 /// A push provider over one real connection. It keeps its simulator running.
-final class Provider: SecureChannelDelegate, LoopDriven {
+final class Provider: ByteChannelDelegate, LoopDriven {
     struct Response: Equatable {
         var status: Int
         var id: String
@@ -145,14 +145,14 @@ final class Provider: SecureChannelDelegate, LoopDriven {
         }
     }
 
-    // MARK: SecureChannelDelegate
+    // MARK: ByteChannelDelegate
 
-    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+    func channelOpened(applicationProtocol: String?) {
         isOpen = true
         flush()
     }
 
-    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+    func channelReceived(_ bytes: UnsafeRawBufferPointer) {
         receipts += 1
         do { try session.receive(bytes) } catch { brokenBy = "\(error)" }
         while let event = session.nextEvent() {
@@ -176,9 +176,9 @@ final class Provider: SecureChannelDelegate, LoopDriven {
         flush()
     }
 
-    func channelWritable(_ channel: SecureChannel) { flush() }
+    func channelWritable() { flush() }
 
-    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
+    func channelClosed(_ end: ChannelEnd) {
         self.end = end.kind
         endText = end.text
         self.channel = nil

@@ -42,6 +42,17 @@ struct BinaryProofTests {
         #expect(world.completionOf.values.allSatisfy { $0.status == 200 })
     }
 
+    /// Its kernel took twenty that its program never read, and silence accepted them: that is told.
+    @Test func `What silence accepted of a gateway that reads nothing is told`() throws {
+        let world = try GatewayWorld.connected()
+        world.complete(0..<20)
+        #expect(world.completions.allSatisfy { $0.isPresumed })
+        world.gateway.channels[0].unacknowledgedBytes = Self.unread
+        world.send(20..<40)
+        world.run("given up", seconds: 20) { world.reachable.last == false }
+        #expect(world.noted("presumedUnread", "lostAtMost: 20"))
+    }
+
     /// One way to it is dead, the others are not: they show it at once, and nothing that was on them is in doubt.
     @Test func `The others are asked when one is not read`() throws {
         let world = try GatewayWorld()

@@ -192,32 +192,6 @@ struct BinaryTransportTests {
         #expect(world.nowNs - sinceNs >= 300_000_000)
     }
 
-    /// So their results do not come to Kafka at once, nor what takes their place to the gateway.
-    @Test func `What left at once is accepted in pieces`() throws {
-        let world = try GatewayWorld.connected()
-        world.send(0..<10_000)
-        let sentNs = world.nowNs
-        var pieces: [Int] = []
-        var seen = 0
-        world.run("all") {
-            if world.completions.count > seen { pieces.append(world.completions.count - seen) }
-            seen = world.completions.count
-            return seen == 10_000
-        }
-        #expect(world.completions.map(\.id.slot.number) == Array(0..<10_000))
-        // A fifth of what is left each time, and the last ones.
-        #expect(pieces.allSatisfy { $0 <= 2_000 } && pieces.count > 6)
-        #expect((2_600_000_000...3_200_000_000).contains(world.nowNs - sentNs))
-        // What was spread is not held up.
-        for number in UInt32(0)..<100 {
-            world.send(10_000 + number * 20..<10_000 + (number + 1) * 20)
-            world.runFor(seconds: 0.02)
-        }
-        let lastNs = world.nowNs
-        world.run("the others") { world.completions.count == 12_000 }
-        #expect(world.nowNs - lastNs < 2_200_000_000)
-    }
-
     @Test func `The kernel's room is the gateway's pace`() throws {
         let world = try GatewayWorld()
         world.configuration.window.bytes = 200_000

@@ -1,6 +1,7 @@
 import Bytes
 import Delivery
 import PushRecords
+import TestSupport
 import Testing
 
 @testable import APNs

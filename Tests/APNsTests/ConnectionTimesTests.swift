@@ -109,6 +109,30 @@ import Testing
         #expect(world.reachable == [false])
     }
 
+    /// `connections.max_age`: the next one is ready before the old one goes.
+    @Test func `A connection is renewed in time, and the app is never without one`() throws {
+        let world = try World.connected {
+            $0.configuration.maxAgeNs = 600_000_000_000
+            $0.configuration.responseTimeoutNs = 3_600_000_000_000
+        }
+        world.complete(0..<1)
+        world.server.hold(firstPeers: 1)
+        world.send(1..<3)
+        world.run("asked") { world.server.held.count == 2 }
+        world.run("renewed", seconds: 601) { world.server.peers.count == 2 && world.connections.draining == 1 }
+        world.complete(3..<5, status: 200)
+        #expect(world.server.peers.map(\.arrived.count) == [3, 2] && !world.server.peers[0].isClosed)
+        world.server.release()
+        world.run("the old one goes") { world.server.peers[0].isClosed }
+        #expect(world.completions.allSatisfy { $0.status == 200 })
+        #expect(!world.capacities.contains(0) && world.reachable == [true])
+        // While no other can be made, the one there is stays.
+        world.server.stopListening()
+        world.runFor(seconds: 1_800)
+        #expect(!world.server.peers[1].isClosed && world.notes(of: "connectFailed") > 3)
+        world.complete(5..<6, status: 200)
+    }
+
     @Test func `A token is renewed while its connection stays`() throws {
         let world = try World.connected()
         world.complete(0..<1)

@@ -23,11 +23,12 @@ import Testing
         arguments: [
             ("0", 0), ("1", 1), ("1700000000123", 1_700_000_000_123), ("253402300799999", 253_402_300_799_999),
             ("253402300800000", 0), ("9223372036854775807", 0), ("9223372036854775808", 0), ("-1", 0), (#""x""#, 0),
-            ("null", 0), ("{}", 0), (String(repeating: "9", count: 4_000), 0),
+            ("null", 0), ("{}", 0), (String(repeating: "9", count: 4_000), 0), ("1700000000123.75", 1_700_000_000_123),
         ] as [(String, Int64)])
     func `A timestamp that cannot be one leaves the reason as it is`(text: String, expected: Int64) {
-        let body = Self.parse(#" { "reason" : "Unregistered", "timestamp" : \#(text) } "#)
+        let body = Self.parse(#" { "timestamp" : \#(text), "reason" : "Unregistered" } "#)
         #expect(body.reason == .unregistered && body.timestampMs == expected)
+        #expect(body.isTimestampUnusable == (expected == 0 && "-0123456789".contains(text.first!)))
     }
 
     @Test(arguments: [

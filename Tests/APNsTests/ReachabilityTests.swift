@@ -36,23 +36,11 @@ extension Reachability {
         #expect(machine.isReachable == true)
     }
 
-    @Test func `Idleness is no fault`() {
+    @Test(arguments: [idle, good])
+    func `Connections that were idle or answered are not counted`(end: End) {
         var machine = Reachability()
         machine.connected()
-        for _ in 0..<10 { machine.ended(Self.idle) }
-        #expect(machine.isReachable == true && machine.endsInRow == 0)
-    }
-
-    @Test func `Connections that answered are not counted`() {
-        var machine = Reachability()
-        machine.connected()
-        for _ in 0..<10 { machine.ended(Self.good) }
-        #expect(machine.isReachable == true)
-        for _ in 0..<2 {
-            machine.ended(Self.mute)
-            machine.ended(Self.mute)
-            machine.answered()
-        }
+        for _ in 0..<10 { machine.ended(end) }
         #expect(machine.isReachable == true && machine.endsInRow == 0)
     }
 

@@ -5,6 +5,7 @@ import HTTP2
 import Network
 import PushRecords
 import TLS
+import TestSupport
 import Testing
 
 @testable import APNs

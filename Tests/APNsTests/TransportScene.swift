@@ -2,23 +2,10 @@ import Delivery
 import EventLoop
 import PushRecords
 import PushTransport
+import TestSupport
 import Testing
 
 @testable import APNs
-
-/// Bytes that stay where they are as long as this object lives.
-final class Lent {
-    let bytes: UnsafeRawBufferPointer
-    private let memory: UnsafeMutableRawBufferPointer
-
-    init(_ text: String) {
-        memory = .allocate(byteCount: max(1, text.utf8.count), alignment: 1)
-        memory.copyBytes(from: text.utf8)
-        bytes = UnsafeRawBufferPointer(rebasing: memory[0..<text.utf8.count])
-    }
-
-    deinit { memory.deallocate() }
-}
 
 /// A loop, what a transport on it reports, and the requests that a test hands to it. `World` and `GatewayWorld` add the
 /// transport and its server.

@@ -84,6 +84,7 @@ import Testing
             (400, #"{"reason":"BadDeviceToken"}"#, .badDeviceToken), (418, #"{"reason":"TeaTime"}"#, .other),
             (500, "<html>oops</html>", .none), (200, "", .none), (200, "", .none), (404, "", .none),
             (403, #"{"reason":"InvalidProviderToken"}"#, .invalidProviderToken),
+            (410, #"{"timestamp":-1,"details":{"a":[1]},"reason":"Unregistered"}"#, .unregistered),
         ]
         let world = try World.connected {
             $0.server.onRequest = { peer, request in
@@ -97,13 +98,15 @@ import Testing
                 peer.respond(request.stream, Int(answers[number].0), answers[number].1, headers: headers)
             }
         }
-        world.complete(0..<8)
+        world.complete(0..<9)
         let completion = world.completionOf
         for (number, answer) in answers.enumerated() {
             let found = completion[UInt32(number)]
             #expect(found?.kind == .answered && found?.status == answer.0 && found?.reason == answer.2, "\(answer)")
         }
         #expect(completion[0]?.unregisteredAtMs == 1_700_000_000_123)
+        // Whatever its time is, the token was dead when it was sent to.
+        #expect(completion[8].map { $0.unregisteredAtMs == $0.sentAtMs && $0.sentAtMs > 0 } == true)
         #expect(world.reasonText[2] == "TeaTime")
         #expect(completion[4]?.apnsID == NotificationUUID(high: 0xeabe_ae54_14a8_11e5, low: 0xb60b_1697_f925_ec7b))
         #expect(world.uniqueID[5] == "unique" && completion[5]?.apnsID == NotificationUUID.none)

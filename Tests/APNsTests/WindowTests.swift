@@ -19,10 +19,11 @@ extension Window {
     static func id(_ number: UInt32) -> NotificationID { NotificationID(slot: NotificationSlot(number), generation: 7) }
 
     static func closed(
-        _ number: UInt32, _ kind: Completion.Kind, isRefused: Bool = false, token: UInt32 = 1, died: Bool = false
+        _ number: UInt32, _ kind: Completion.Kind, unprocessed: Completion.Unprocessed = .neverSent, token: UInt32 = 1,
+        died: Bool = false
     ) -> Window.Closed {
         Window.Closed(
-            id: id(number), kind: kind, isRefused: isRefused, sentAtMs: 1_000 + Int64(number), token: token,
+            id: id(number), kind: kind, unprocessed: unprocessed, sentAtMs: 1_000 + Int64(number), token: token,
             connectionDied: died)
     }
 
@@ -33,7 +34,7 @@ extension Window {
         for number in 0..<count {
             tickets.append(window.add(number, stream: Int32(number) * 2 + 1, end: Int64(number + 1) * 100))
         }
-        window.kernelTook(kernelHas, nowNs: 20)
+        window.didWrite(upTo: kernelHas, nowNs: 20)
         return (window, tickets)
     }
 
@@ -47,11 +48,18 @@ extension Window {
         #expect(window.nextDeadlineNs == nil)
     }
 
-    @Test func `A GOAWAY gives back what is above it and keeps the rest`() {
+    /// Only the first of them can be the reason for a graceful one.
+    @Test(arguments: [Completion.Unprocessed.refusedByPeer, .discarded])
+    func `A GOAWAY gives back what is above it and keeps the rest`(kind: Completion.Unprocessed) {
         var (window, tickets) = Self.window(4)
         var closed: [Window.Closed] = []
-        window.goneAway(last: 3, into: &closed)
-        #expect(closed == [2, 3].map { Self.closed($0, .notProcessed, isRefused: true) })
+        let isGraceful = kind == .discarded
+        window.goneAway(last: 3, isGraceful: isGraceful, into: &closed)
+        #expect(
+            closed == [
+                Self.closed(2, .notProcessed, unprocessed: .refusedByPeer),
+                Self.closed(3, .notProcessed, unprocessed: kind),
+            ])
         #expect(window.count == 2)
         // nghttp2 says refused for each of them, too: nobody is there any more.
         #expect(window.ended(tickets[2], isRefused: true, status: 0) == nil)
@@ -72,9 +80,11 @@ extension Window {
         var (window, tickets) = Self.window(1, kernelHas: kernelHas)
         let waiting = window.add(1, stream: 3, end: nil)
         let closed = window.ended(tickets[0], isRefused: isRefused, status: status)
-        #expect(closed == Self.closed(0, kind, isRefused: countsAsRefused))
+        #expect(closed == Self.closed(0, kind, unprocessed: countsAsRefused ? .refusedByPeer : .neverSent))
         // Nothing of the end of a body that waits was ever out.
-        #expect(window.ended(waiting, isRefused: false, status: 0) == Self.closed(1, .notProcessed, isRefused: true))
+        #expect(
+            window.ended(waiting, isRefused: false, status: 0)
+                == Self.closed(1, .notProcessed, unprocessed: .refusedByPeer))
     }
 
     @Test(arguments: [
@@ -97,7 +107,7 @@ extension Window {
     @Test func `The time for a response counts from END_STREAM`() {
         var (window, tickets) = Self.window(3, kernelHas: 100)
         #expect(window.nextDeadlineNs == 20 + Self.timeoutNs)
-        window.kernelTook(200, nowNs: 5_000)
+        window.didWrite(upTo: 200, nowNs: 5_000)
         // The third was never written: its time does not run.
         #expect(window.responded(tickets[0]) != nil)
         #expect(window.nextDeadlineNs == 5_000 + Self.timeoutNs)
@@ -114,7 +124,7 @@ extension Window {
         #expect(window.responded(tickets[0]) != nil)
         window.add(7, stream: 9, end: 900, nowNs: 30)
         window.add(8, stream: 11, end: nil, nowNs: 30)
-        window.kernelTook(900, nowNs: 40)
+        window.didWrite(upTo: 900, nowNs: 40)
         // The second was sent before the first was answered.
         #expect(window.expire(nowNs: 40 + Self.timeoutNs) == .entry(stream: 3, Self.closed(1, .inDoubt)))
         #expect(window.expire(nowNs: 40 + Self.timeoutNs) == .connection)
@@ -130,7 +140,7 @@ extension Window {
     @Test func `The time of the next runs when the first unsent one closes`() {
         var (window, tickets) = Self.window(3, kernelHas: 0)
         #expect(window.ended(tickets[0], isRefused: true, status: 0) != nil)
-        window.kernelTook(300, nowNs: 70)
+        window.didWrite(upTo: 300, nowNs: 70)
         #expect(window.nextDeadlineNs == 70 + Self.timeoutNs)
         #expect(window.expire(nowNs: 70 + Self.timeoutNs) == .connection)
     }
@@ -139,7 +149,7 @@ extension Window {
     @Test func `Only answers after a request was sent show that the connection lives`() {
         var (window, tickets) = Self.window(2, kernelHas: 100)
         #expect(window.responded(tickets[0]) != nil)
-        window.kernelTook(200, nowNs: 50)
+        window.didWrite(upTo: 200, nowNs: 50)
         #expect(window.expire(nowNs: 50 + Self.timeoutNs) == .connection)
     }
 
@@ -147,7 +157,7 @@ extension Window {
         var window = Window(timeoutNs: Self.timeoutNs)
         let slow = window.add(0, stream: 1, end: nil, nowNs: 10)
         window.add(1, stream: 3, end: 100, nowNs: 10)
-        window.kernelTook(100, nowNs: 50)
+        window.didWrite(upTo: 100, nowNs: 50)
         #expect(window.nextDeadlineNs == 10 + Self.timeoutNs, "the body that waits")
         _ = window.ended(slow, isRefused: true, status: 0)
         #expect(window.nextDeadlineNs == 50 + Self.timeoutNs)
@@ -167,11 +177,11 @@ extension Window {
         var window = Window(timeoutNs: Self.timeoutNs)
         let slow = window.add(0, stream: 1, end: nil, nowNs: 10)
         window.add(1, stream: 3, end: 100, nowNs: 10)
-        window.kernelTook(100, nowNs: 50)
+        window.didWrite(upTo: 100, nowNs: 50)
         _ = window.responded(.max)
         window.bodySent(slow, end: 200)
         #expect(window.nextDeadlineNs == 50 + Self.timeoutNs)
-        window.kernelTook(200, nowNs: 900)
+        window.didWrite(upTo: 200, nowNs: 900)
         #expect(window.expire(nowNs: 50 + Self.timeoutNs) == .entry(stream: 3, Self.closed(1, .inDoubt)))
         #expect(window.nextDeadlineNs == 900 + Self.timeoutNs)
     }

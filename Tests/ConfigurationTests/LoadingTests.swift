@@ -119,7 +119,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
                 bundle_ids: [com.example.a, com.example.b]
                 environment: development
                 token: {key: "pem", key_id: ABC123DEFG, team_id: TEAM123456}
-                connections: {min: 2, max: 3, ping: 30s, idle: 2h}
+                connections: {min: 2, max: 3, ping: 30s, idle: 2h, max_age: 1h}
                 index_authorization: false
                 environment_guard: hold
                 other_environment: two
@@ -186,6 +186,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.apps[0].connections.min == 2)
         #expect(c.apps[0].connections.max == 3)
         #expect(c.apps[0].connections.ping == .seconds(30) && c.apps[0].connections.idle == .seconds(7_200))
+        #expect(c.apps[0].connections.maxAge == .seconds(3_600))
         #expect(!c.apps[0].indexesAuthorization)
         #expect(c.apps[0].credential == .token(.init(key: .text("pem"), keyID: "ABC123DEFG", teamID: "TEAM123456")))
         #expect(c.apps[0].environmentGuard == .hold)

@@ -1,4 +1,5 @@
 import HTTP2
+import TestSupport
 import Testing
 
 /// The peer's window for the whole connection (RFC 9113, section 6.9).

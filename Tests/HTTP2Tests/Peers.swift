@@ -1,5 +1,6 @@
 import Foundation
 import HTTP2
+import TestSupport
 import Testing
 
 /// A client and a server session whose outputs are the other's input; no socket.
@@ -91,20 +92,6 @@ final class Peers {
         let bodyBytes = Lent(body)
         return try server.respond(stream: stream, headers, body: bodyBytes.bytes)
     }
-}
-
-/// Bytes that stay where they are as long as this object lives.
-final class Lent {
-    let bytes: UnsafeRawBufferPointer
-    private let memory: UnsafeMutableRawBufferPointer
-
-    init(_ text: String) {
-        memory = .allocate(byteCount: max(1, text.utf8.count), alignment: 1)
-        memory.copyBytes(from: text.utf8)
-        bytes = UnsafeRawBufferPointer(rebasing: memory[0..<text.utf8.count])
-    }
-
-    deinit { memory.deallocate() }
 }
 
 /// A push request as the transport writes it; `Lent`s stay alive with it.

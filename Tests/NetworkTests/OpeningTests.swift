@@ -19,8 +19,7 @@ import Testing
         let world = try World()
         // Nothing listens on the port of tcpmux.
         let end = try end(of: world.connect(DialTarget(host: "127.0.0.1", port: 1)), world)
-        #expect(end.kind == .unreachable)
-        #expect(end.text == "127.0.0.1:1: Connection refused (ECONNREFUSED)")
+        #expect(end == ChannelEnd(.unreachable, "127.0.0.1:1: Connection refused (ECONNREFUSED)"))
     }
 
     @Test(arguments: ["does-not-exist.invalid", "", "bad host name", String(repeating: "x", count: 400)])
@@ -43,12 +42,9 @@ import Testing
         let full = try FullListener()
         var options = ChannelOptions()
         options.dialTimeoutNs = 200_000_000
-        let start = LoopTime.read().monotonicNs
         let end = try end(
             of: world.connect(DialTarget(host: "127.0.0.1", port: full.port), options: options), world)
-        #expect(end.kind == .unreachable)
-        #expect(end.text.contains("in time"))
-        #expect(LoopTime.read().monotonicNs - start < 5_000_000_000)
+        #expect(end.kind == .unreachable && end.text.contains("in time"))
     }
 
     /// Dials addresses instead of a name.
@@ -90,7 +86,7 @@ import Testing
         defer { listener.close() }
         let dial = Dial(world, [("127.0.0.1", full.port), (other, full.port)])
         try world.run { dial.result != nil }
-        #expect(dial.tookNs >= 240_000_000 && dial.tookNs < 500_000_000, "\(dial.tookNs / 1_000_000) ms")
+        #expect(dial.tookNs >= 240_000_000, "\(dial.tookNs / 1_000_000) ms")
         #expect(try dial.result!.get().address.hostText == other)
         try world.run { accepted.count == 1 }
     }
@@ -107,12 +103,11 @@ import Testing
         #expect(try dial.result!.get().address.port == slow.port)
     }
 
-    /// One refusal asks for the next address at once, and the last one for the end.
-    @Test func `Refusals take no time`() throws {
+    /// One refusal asks for the next address, and the last one for the end.
+    @Test func `Refusals end a dial`() throws {
         let world = try World()
         let dial = Dial(world, (1...20).map { ("127.0.0.\($0)", 1) })
         try world.run { dial.result != nil }
-        #expect(dial.tookNs < 1_000_000_000)
         let end = #expect(throws: ChannelEnd.self) { try dial.result!.get() }
         #expect(end?.kind == .unreachable)
         #expect(end?.text == "push.example:443: 127.0.0.20:1: Connection refused (ECONNREFUSED)")
@@ -135,16 +130,27 @@ import Testing
         #expect(order([], from: 1) == [])
     }
 
-    @Test func `A server that never shakes hands ends in time`() throws {
+    /// What a server says and whether it then keeps the connection.
+    @Test(
+        arguments: [
+            (nil, true, ChannelEnd.Kind.handshakeTimedOut, "not over in time"),
+            (nil, false, .lost, "during the TLS handshake"),
+            ("HTTP/1.1 400 Bad Request\r\n\r\n", true, .tlsFailed, "does not speak TLS"),
+        ] as [(String?, Bool, ChannelEnd.Kind, String)])
+    func `A server that shakes no hands is named`(
+        says: String?, keeps: Bool, kind: ChannelEnd.Kind, words: String
+    ) throws {
         let world = try World()
         var kept: [Listener.Accepted] = []
-        let silent = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { kept.append($0) }
+        let listener = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { accepted in
+            if keeps { kept.append(accepted) }
+            if let says { _ = says.withCString { write(accepted.descriptor.raw, $0, strlen($0)) } }
+        }
         var options = ChannelOptions()
         options.handshakeTimeoutNs = 100_000_000
         let end = try end(
-            of: world.connect(DialTarget(host: "127.0.0.1", port: silent.port), options: options), world)
-        #expect(end.kind == .handshakeTimedOut)
-        #expect(kept.count == 1)
+            of: world.connect(DialTarget(host: "127.0.0.1", port: listener.port), options: options), world)
+        #expect(end.kind == kind && end.text.contains(words), "\(end.text)")
     }
 
     @Test func `A client that never shakes hands is dropped in time`() throws {
@@ -154,25 +160,6 @@ import Testing
         try world.run { world.servers.first?.end != nil }
         #expect(world.servers[0].end?.kind == .handshakeTimedOut)
         withExtendedLifetime(client) {}
-    }
-
-    @Test func `A server that hangs up during the handshake is lost`() throws {
-        let world = try World()
-        let rude = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { _ in }
-        let end = try end(of: world.connect(DialTarget(host: "127.0.0.1", port: rude.port)), world)
-        #expect(end.kind == .lost)
-    }
-
-    @Test func `A server that speaks no TLS is named so`() throws {
-        let world = try World()
-        var kept: [Listener.Accepted] = []
-        let plain = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { accepted in
-            kept.append(accepted)
-            _ = "HTTP/1.1 400 Bad Request\r\n\r\n".withCString { write(accepted.descriptor.raw, $0, strlen($0)) }
-        }
-        let end = try end(of: world.connect(DialTarget(host: "127.0.0.1", port: plain.port)), world)
-        #expect(end.kind == .tlsFailed)
-        #expect(end.text.contains("does not speak TLS"))
     }
 
     @Test func `A wrong host is refused by the client and the server hears why`() throws {

@@ -216,7 +216,7 @@ extension SimulatedWorld {
         } else {
             connection.kernel = .random(in: connection.kernel...connection.output, using: &random)
         }
-        connection.window.kernelTook(connection.kernel, nowNs: ns)
+        connection.window.didWrite(upTo: connection.kernel, nowNs: ns)
     }
 
     // MARK: Answers
@@ -366,7 +366,7 @@ extension SimulatedWorld {
         connection.isDraining = true
         connection.lastStream = last
         var closed: [Window.Closed] = []
-        connection.window.goneAway(last: last, into: &closed)
+        connection.window.goneAway(last: last, isGraceful: false, into: &closed)
         for each in closed { close(each, connection, worker, isRefused: true) }
         if connection.streams.contains(where: { $0.number > last }) { breaks("a stream above the last one is open") }
     }

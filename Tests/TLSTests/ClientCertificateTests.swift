@@ -116,8 +116,8 @@ import Testing
         #expect(
             failure { _ = try Identity(certificate: .file(certificate), key: .file(other)) }?.text
                 == "\(other): the private key is not the certificate's")
-        let der = folder.path("key.der")
-        _ = try OpenSSLCommand.run("pkcs8 -topk8 -nocrypt -in \(key) -outform der -out \(der)")
+        let der = folder.path("cert.der")
+        _ = try OpenSSLCommand.run("x509 -in \(certificate) -outform der -out \(der)")
         #expect(
             failure { _ = try Identity(certificate: .file(certificate), key: .file(der)) }?.text
                 == "\(der): is DER, not PEM: openssl x509 -inform der makes PEM of a .cer, openssl pkcs12 of a .p12")

@@ -75,7 +75,7 @@ import Testing
         ])
     func `Other keys are refused in words`(command: String, words: String) throws {
         let pem = try OpenSSLCommand.run(command)
-        let error = failure { _ = try SigningKey(pem: pem, name: "AuthKey.p8") }
+        let error = failure { _ = try SigningKey(.text(pem, name: "AuthKey.p8")) }
         #expect(error?.kind == .credential)
         #expect(error?.text.hasPrefix("AuthKey.p8: ") == true)
         #expect(error?.text.contains(words) == true, "\(error?.text ?? "")")
@@ -94,7 +94,8 @@ import Testing
         arguments: [
             ("", "is not PEM"), ("garbage", "is not PEM"),
             ("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "cannot be decoded"),
-            ("-----BEGIN PRIVATE KEY-----\nMIGH", "cannot be decoded"),
+            ("-----BEGIN PRIVATE KEY-----\nMIGH", "it is cut off before -----END PRIVATE KEY-----"),
+            (" \n", "it is empty"), ("/etc/keys/AuthKey_ABC123DEFG.p8\n", "it is the name of a file"),
             ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "holds no private key, but: PUBLIC KEY"),
         ])
     func `What is no key is refused in words`(text: String, words: String) {
@@ -103,10 +104,26 @@ import Testing
         #expect(error?.text.contains(words) == true, "\(error?.text ?? "")")
     }
 
-    @Test func `Carriage returns and text around do not matter`() throws {
+    /// What editors, shells and environment variables make of a key.
+    @Test func `A key is read in every form that has one reading`() throws {
         let pem = try SelfSigned.privateKey()
-        let dressed = "Key ID: ABC\r\n" + pem.replacingOccurrences(of: "\n", with: "\r\n") + "\r\n"
-        #expect(try SigningKey(pem: dressed).sign([1]).count == 64)
+        func breaks(_ text: String) -> String { pem.replacingOccurrences(of: "\n", with: text) }
+        let digits = pem.split(separator: "\n").dropFirst().dropLast().joined()
+        let der = try #require(Data(base64Encoded: digits))
+        let texts = [
+            "Key ID: ABC\r\n" + breaks("\r\n") + "\r\n", breaks("\\n"), breaks("\\r\\n"), breaks(" "), breaks(""),
+            breaks("\r"),
+            "\"\(pem)\"", "'\(breaks("\\n"))'", "\u{FEFF}\(pem)", Data(pem.utf8).base64EncodedString(), digits,
+            Data(pem.utf8).base64EncodedString(options: [.lineLength64Characters, .endLineWithCarriageReturn]),
+        ]
+        var forms = texts.map { Array($0.utf8) } + [Array(der)]
+        for encoding in [String.Encoding.utf16, .utf16LittleEndian, .utf16BigEndian] {
+            forms.append(Array(try #require(pem.data(using: encoding))))
+        }
+        let expected = try SigningKey(pem: pem).verificationKey.pem
+        for (index, form) in forms.enumerated() {
+            #expect(try SigningKey(.bytes(form, name: "key")).verificationKey.pem == expected, "form \(index)")
+        }
     }
 }
 

@@ -121,4 +121,18 @@ import Testing
         #expect(error?.kind == .protocolFailure)
         #expect(error?.text.contains("certificate required") == true)
     }
+
+    /// With TLS 1.3 the client's side of the handshake is over before the server looks at the certificate.
+    @Test(arguments: [true, false])
+    func `A client certificate that the server refuses is named`(isExpired: Bool) throws {
+        let authority = isExpired ? Pair.authority : try CertificateAuthority(commonName: "stranger")
+        let issued = try authority.issueClient(bundleID: "com.example.shop", validForDays: isExpired ? -1 : 1)
+        let pair = try Pair(
+            client: ClientOptions(trust: .pem(Pair.authority.certificatePEM), identity: try issued.identity()),
+            server: ServerOptions(
+                identity: Pair.identity, clientCertificates: .required(.pem(Pair.authority.certificatePEM))))
+        let error = failure { try pair.settle() }
+        #expect(error?.kind == .clientCertificate)
+        #expect(error?.text.contains(isExpired ? "certificate expired" : "unknown ca") == true, "\(error?.text ?? "")")
+    }
 }

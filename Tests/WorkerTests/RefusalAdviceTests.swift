@@ -46,6 +46,16 @@ import Testing
         #expect(RefusalAdvice.text(Reason(rawValue: "HTTP 404"), status: 400, topic: "t", of: Self.app()) == nil)
     }
 
+    @Test func `A refused certificate is named by its file`() {
+        let app = Self.app {
+            $0.credential = .certificate(
+                CertificateCredential(.pem(certificate: .file("/etc/apns/shop.pem"), key: nil)))
+        }
+        #expect(
+            RefusalAdvice.text(.badCertificate, status: 403, topic: "t", of: app)
+                == "the certificate has expired, was revoked, or is from another authority; renew /etc/apns/shop.pem")
+    }
+
     @Test func `A token that is bad in both environments need not be tried in the other`() {
         let once = RefusalAdvice.text(.badDeviceToken, status: 400, topic: "t", of: Self.app())
         #expect(once?.contains("(try development)") == true)

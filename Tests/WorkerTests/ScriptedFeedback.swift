@@ -4,7 +4,7 @@ import Network
 import TLS
 
 /// A feedback service that sends scripted bytes and then ends in a scripted way.
-final class ScriptedFeedback: SecureChannelDelegate {
+final class ScriptedFeedback: ByteChannelDelegate {
     enum Ending: CaseIterable {
         /// With a TLS close, or by only closing its socket.
         case closes, cuts
@@ -37,7 +37,8 @@ final class ScriptedFeedback: SecureChannelDelegate {
         channel?.abort()
     }
 
-    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+    func channelOpened(applicationProtocol: String?) {
+        guard let channel else { return }
         _ = bytes.withUnsafeBytes { channel.send($0) }
         channel.flush()
         switch ending {
@@ -48,7 +49,6 @@ final class ScriptedFeedback: SecureChannelDelegate {
         }
     }
 
-    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {}
-    func channelWritable(_ channel: SecureChannel) {}
-    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { self.channel = nil }
+    func channelReceived(_ bytes: UnsafeRawBufferPointer) {}
+    func channelClosed(_ end: ChannelEnd) { self.channel = nil }
 }

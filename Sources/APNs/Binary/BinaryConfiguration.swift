@@ -44,6 +44,8 @@ package struct BinaryConfiguration: Sendable {
     package var maximumConnections = 8
     /// A connection beyond the minimum that was unused for so long closes.
     package var idleConnectionNs: Int64 = 600_000_000_000
+    /// As `APNsConfiguration.maxAgeNs`.
+    package var maxAgeNs: Int64 = 0
     /// A peer that acknowledges nothing of what was written for so long is given up: before TCP does.
     package var silenceNs: Int64 = 15_000_000_000
     package var backOff = BackOff.Limits()

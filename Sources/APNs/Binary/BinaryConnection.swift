@@ -53,7 +53,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     }
 
     /// Notifications of which nothing is known yet; a fence is none.
-    var open: Int { session.open }
+    override var unanswered: Int { session.open }
     /// By silence.
     var settledCount: Int { session.settledCount }
     /// Something was settled on it.
@@ -81,7 +81,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         guard phase == .ready, !session.isStuck(nowNs: now.monotonicNs) else { return }
         let waiting = queue.count
         defer { crash_nowhere() }
-        while !queue.isEmpty, open < most, session.bytes < bytes, !isBlocked {
+        while !queue.isEmpty, unanswered < most, session.bytes < bytes, !isBlocked {
             crash_at(queue.first.place)
             if let refusal = Self.refusal(of: queue.first, configuration) {
                 refuse(queue.first.id, refusal)
@@ -135,7 +135,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// frame has a device token that it must refuse, and the error that names it says that all before it were accepted.
     func fence() {
         // It is asked, and has nothing to decide.
-        if session.mustProve, open == 0 { return giveUp("closed before it had answered") }
+        if session.mustProve, unanswered == 0 { return giveUp("closed before it had answered") }
         guard phase == .ready || phase == .draining, wasReady, configuration.answersFence, session.hasIdentifiers,
             session.canBeFenced
         else { return drain() }
@@ -145,7 +145,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// As `fence`, and nothing but the gateway's answer decides what is open, nor shows that the gateway is of use.
     /// Without identifiers, what is open ends as otherwise.
     func prove() {
-        guard wasReady, phase == .ready || phase == .draining, session.hasIdentifiers || open == 0 else {
+        guard wasReady, phase == .ready || phase == .draining, session.hasIdentifiers || unanswered == 0 else {
             return drain()
         }
         wasAsked = true
@@ -190,8 +190,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         guard phase == .dialing else { return }
         phase = .ready
         wasReady = true
-        openedNs = loop.now.monotonicNs
-        lastUsedNs = openedNs
+        lastUsedNs = loop.now.monotonicNs
+        opened(nowNs: lastUsedNs)
         markDirty()
         transport.connected(self)
     }
@@ -202,7 +202,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         phase = .draining
         markDirty()
         switch found {
-        case .answer(let answer): heed(answer)
+        case .answer(let answer): handle(answer)
         case .garbage(let byte):
             giveUp("sent a byte \(byte), with which no answer of the binary protocol begins")
         }
@@ -217,7 +217,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         }
         let fault = disconnectReason.fault.map { "\(address): \($0)" }
         let reason = disconnectReason.peerSaid ?? fault ?? end.text
-        close(reason: reason, unanswered: inDoubt)
+        close(end, reason: reason, unanswered: inDoubt)
         transport.closed(self, why: reason, inDoubt: silence == nil ? inDoubt : 0)
     }
 
@@ -229,7 +229,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Answers
 
-    private func heed(_ answer: GatewayAnswer) {
+    private func handle(_ answer: GatewayAnswer) {
         disconnectReason.peerSaid = "\(address): status \(answer.status)"
         let meaning = session.answered(
             answer, resendsDiscarded: configuration.resendsDiscarded, nowNs: loop.now.monotonicNs
@@ -278,18 +278,21 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     // MARK: Time
 
     /// How often it is looked what the peer has acknowledged.
-    private var lookNs: Int64 { max(5_000_000, min(100_000_000, windowNs / 20)) }
+    private var acknowledgementCheckNs: Int64 { max(5_000_000, min(100_000_000, windowNs / 20)) }
 
     private func setAlarm() {
         guard phase != .closed else { return }
         let nowNs = loop.now.monotonicNs
         var next = Int64.max
-        if session.isWaitingToLeave { next = nowNs + lookNs }
+        if session.isWaitingToLeave { next = nowNs + acknowledgementCheckNs }
         // Many close at once, not each by itself.
         if let silenceNs = session.nextSilenceNs(windowNs: windowNs) {
             next = min(next, max(silenceNs, nowNs + 5_000_000))
         }
-        if phase == .ready, session.isEmpty { next = min(next, lastUsedNs + configuration.idleConnectionNs) }
+        if phase == .ready {
+            next = min(next, retirementNs)
+            if session.isEmpty { next = min(next, lastUsedNs + configuration.idleConnectionNs) }
+        }
         setAlarm(atNs: next)
     }
 
@@ -301,24 +304,31 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         session.acknowledged(upTo: channel.writtenBytes - Int64(channel.unacknowledgedBytes), nowNs: nowNs)
         settleSilent(nowNs)
         if session.isSilent(forNs: configuration.silenceNs, nowNs: nowNs) {
-            silence = .unread
-            return giveUp("took in nothing more for \(configuration.silenceNs / 1_000_000_000) s: it reads no further")
+            return giveUp(
+                .unread, "took in nothing more for \(configuration.silenceNs / 1_000_000_000) s: it reads no further")
         }
         if session.isProofOverdue {
-            silence = .unproven
-            let accepted =
-                session.settledCount > 0
-                ? "; \(session.settledCount) that its silence accepted may not have been read" : ""
             return giveUp(
-                "no answer to a token of zeros: it reads nothing (or takes such a token, which binary.fence: false "
-                    + "says)\(accepted)")
+                .unproven,
+                "no answer to a token of zeros: it reads nothing (or takes such a token, which binary.fence: false says)"
+            )
         }
         if phase == .ready, session.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
             // Asked again after another such time.
             lastUsedNs = nowNs
             transport.idle(self)
         }
+        if takesRetirement(nowNs: nowNs) { transport.aged(self) }
         markDirty()
+    }
+
+    /// Gives the connection up because the gateway reads nothing. Its kernel may have taken notifications that silence
+    /// accepted and its program never read.
+    private func giveUp(_ silence: Silence, _ reason: String) {
+        self.silence = silence
+        let presumed = session.presumedInBuffers
+        if presumed > 0 { outbox.note(.presumedUnread(address: address, lostAtMost: presumed)) }
+        giveUp(reason)
     }
 
     private func settleSilent(_ nowNs: Int64) {
@@ -327,7 +337,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         lastUsedNs = nowNs
         unsaidSettled += settled
         if nowNs >= saySettledNs || session.isEmpty {
-            outbox.note(.silent(address: address, accepted: unsaidSettled, open: open))
+            outbox.note(.silent(address: address, accepted: unsaidSettled, open: unanswered))
             saySettledNs = nowNs + 1_000_000_000
             unsaidSettled = 0
         }

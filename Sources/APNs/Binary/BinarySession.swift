@@ -24,11 +24,9 @@ package struct BinarySession: Sendable {
     /// Without them, an answer does not say which frame it is about.
     package let hasIdentifiers: Bool
     /// What the peer had said until then was read.
-    private var heardNs: Int64 = 0
+    private var readUntilNs: Int64 = 0
     /// Nothing was said until then.
     private var silentUntilNs: Int64 = 0
-    /// Silence accepts no more before that.
-    private var nextPieceNs: Int64 = 0
     private var hasFence = false
     /// Silence accepts nothing any more: the answer to the fence decides, or nothing does.
     package private(set) var mustProve = false
@@ -56,16 +54,7 @@ package struct BinarySession: Sendable {
     /// When silence will have lasted long enough for the first frame, if any.
     package func nextSilenceNs(windowNs: Int64) -> Int64? {
         if isAsked { return window.lastLeftNs.map { $0 + Self.fencePatienceNs } }
-        return window.firstLeftNs.map { max(nextPieceNs, $0 + windowNs) }
-    }
-
-    /// What left at once is accepted in pieces, over a quarter of the window: so are the results that follow written,
-    /// and what takes its place is spread as well. In one piece, twenty thousand results wait for Kafka at a time.
-    private static let pieceNs: Int64 = 100_000_000
-    private static let leastPiece = 1_000
-
-    private func piece(of windowNs: Int64) -> Int {
-        max(Self.leastPiece, Int(Int64(window.count) * 4 * Self.pieceNs / max(1, windowNs)))
+        return window.firstLeftNs.map { $0 + windowNs }
     }
 
     /// How long the connection waits for a fence's answer.
@@ -94,6 +83,15 @@ package struct BinarySession: Sendable {
     /// The fence left so long ago that a peer that reads had answered it.
     package var isProofOverdue: Bool {
         isAsked && window.lastLeftNs.map { silentUntilNs - $0 >= Self.fencePatienceNs } ?? false
+    }
+
+    /// What the buffers of a peer's kernel and of what lies between hold at most, unread.
+    private static let bufferBytes: Int64 = 8 << 20
+
+    /// How many notifications that silence accepted the peer's program may not have read: as many frames as buffers hold.
+    package var presumedInBuffers: Int {
+        let frameBytes = max(1, framedBytes / max(1, Int64(nextIdentifier) - 1))
+        return min(settledCount, Int(Self.bufferBytes / frameBytes))
     }
 
     // MARK: Opening
@@ -134,14 +132,11 @@ package struct BinarySession: Sendable {
     ///
     /// - Returns: how many notifications were settled.
     package mutating func settleSilent(windowNs: Int64, nowNs: Int64, _ complete: (Completion) -> Void) -> Int {
-        silentUntilNs = heardNs
-        heardNs = nowNs
-        guard !isAsked, !isStuck(nowNs: nowNs), nowNs >= nextPieceNs else { return 0 }
-        let silentNs = silentUntilNs - windowNs
-        let most = piece(of: windowNs)
+        silentUntilNs = readUntilNs
+        readUntilNs = nowNs
+        guard !isAsked, !isStuck(nowNs: nowNs) else { return 0 }
         var settled = 0
-        while !window.isEmpty, settled < most {
-            guard let entry = window.removeSilent(leftBy: silentNs) else { break }
+        while let entry = window.removeSilent(leftBy: silentUntilNs - windowNs) {
             settled += 1
             complete(Self.accepted(entry, isPresumed: true))
         }
@@ -149,7 +144,6 @@ package struct BinarySession: Sendable {
             wasAnswered = true
             settledCount += settled
         }
-        if settled == most { nextPieceNs = nowNs + Self.pieceNs }
         return settled
     }
 

@@ -25,8 +25,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         patience = BinaryPatience(configuration.window)
         super.init(
             app: app, host: configuration.host, minimum: configuration.minimumConnections,
-            maximum: configuration.maximumConnections, backOff: configuration.backOff, loop: loop, dialer: dialer,
-            random: random, emit: emit)
+            maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs,
+            backOff: configuration.backOff, loop: loop, dialer: dialer, random: random, emit: emit)
         start()
     }
 
@@ -65,7 +65,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         if !mustProve { reachability.replaced() }
         replaceConnections(
             host: configuration.host, minimum: configuration.minimumConnections,
-            maximum: configuration.maximumConnections)
+            maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs)
         if mustProve { tell(.onProbation) }
     }
 
@@ -88,7 +88,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         if mustProve { return giveBackSuspects() }
         tellQuarantine(.wanted)
         guard let connection = quarantineConnection else { return }
-        suspects.hand(unanswered: { connection.open }) { queue, _ in
+        suspects.hand(unanswered: { connection.unanswered }) { queue, _ in
             connection.fill(from: &queue, most: 1, bytes: .max)
         }
     }
@@ -185,12 +185,10 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     /// How many requests may be undecided at once.
     private var capacity: Int {
         if isClosing || mustProve { return 0 }
-        // Notifications on a draining connection count as outstanding, but take no room of the other connections.
-        let leaving = connections.reduce(0) { $1.phase == .draining ? $0 + $1.open : $0 }
+        let leaving = leaving
         if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : takenAtOnce) }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
-        if isReplacing { return reportedCapacity }
-        // Between an error and the next connection, which is being made: what was discarded comes back, and waits here.
-        return plan.failures == 0 && plan.live > 0 && reportedReachable == true ? leaving + admission.limit : 0
+        // What an error discarded comes back, and waits here.
+        return awaitsSuccessor ? leaving + admission.limit : 0
     }
 }

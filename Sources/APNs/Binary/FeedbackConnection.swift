@@ -6,7 +6,7 @@ package import TLS
 ///
 /// The server forgets what it sent. So what came is told whatever happens afterwards, and reading can be paused: what
 /// is not read stays with the server, as far as TCP has no room for it.
-package final class FeedbackConnection: SecureChannelDelegate {
+package final class FeedbackConnection: ByteChannelDelegate {
     /// How a read ended.
     package struct End: Sendable, Equatable {
         /// Items that were passed on.
@@ -106,20 +106,18 @@ package final class FeedbackConnection: SecureChannelDelegate {
         giveUp("\(name): it was still telling after \(Self.longestNs / 60_000_000_000) minutes")
     }
 
-    package func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+    package func channelOpened(applicationProtocol: String?) {
         isOpen = true
         applyPause()
     }
 
-    package func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+    package func channelReceived(_ bytes: UnsafeRawBufferPointer) {
         parser.take(bytes, onItem)
         watchSilence()
         if parser.skipped > Self.skippedLimit { giveUp("\(name): what it sends is no feedback") }
     }
 
-    package func channelWritable(_ channel: SecureChannel) {}
-
-    package func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
+    package func channelClosed(_ end: ChannelEnd) {
         self.channel = nil
         silence = nil
         limit = nil
@@ -172,13 +170,13 @@ package struct FeedbackParser {
             begun.append(contentsOf: bytes[place..<place + taken])
             place += taken
             guard begun.count == whole else { return }
-            if whole == Self.headBytes { lookAtHead() } else { end(body) }
+            if whole == Self.headBytes { checkHead() } else { end(body) }
         }
     }
 
     private var tokenLength: Int { Int(begun[4]) << 8 | Int(begun[5]) }
 
-    private mutating func lookAtHead() {
+    private mutating func checkHead() {
         guard !Self.tokenLengths.contains(tokenLength) else { return }
         skipped += 1
         bytesToSkip = tokenLength

@@ -9,8 +9,10 @@ package struct ErrorBody: Equatable, Sendable {
     package var reason: ReasonCode = .none
     /// With `reason == .other`: the word as it came, at most 200 bytes.
     package var text: String?
-    /// Milliseconds since the epoch (`RecordTime`), or 0 if there is none that can be one.
+    /// Milliseconds since the epoch (`RecordTime`), without a fraction, or 0 if there is none that can be one.
     package var timestampMs: Int64 = 0
+    /// A number came that can be no time.
+    package var isTimestampUnusable = false
 
     package init() {}
 
@@ -22,7 +24,8 @@ package struct ErrorBody: Equatable, Sendable {
             if name.equals("reason"), reader.kind == .string, let value = try? reader.text() {
                 setReason(value.bytes)
             } else if name.equals("timestamp"), reader.kind == .number {
-                timestampMs = RecordTime.checked((try? reader.integer()) ?? 0)
+                timestampMs = RecordTime.checked(Int64(exactly: ((try? reader.double()) ?? 0).rounded(.down)) ?? 0)
+                isTimestampUnusable = timestampMs == 0
             } else {
                 reader.skip()
             }

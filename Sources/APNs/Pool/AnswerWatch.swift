@@ -33,7 +33,7 @@ struct AnswerWatch: Sendable, Equatable {
     /// How the peer ended the stream that made them enough, or `nil` while they are not.
     var endCode: ErrorCode? { hasEnded ? code : nil }
 
-    /// When `look` may find something else than now, or `Int64.max`.
+    /// When `update` may find something else than now, or `Int64.max`.
     var deadlineNs: Int64 {
         var next = Int64.max
         if !isUnanswering {
@@ -62,7 +62,7 @@ struct AnswerWatch: Sendable, Equatable {
     /// To be called once all of a turn is known.
     ///
     /// - Parameter isAsked: something is in flight.
-    mutating func look(isAsked: Bool, nowNs: Int64) {
+    mutating func update(isAsked: Bool, nowNs: Int64) {
         if let idleNs {
             if nowNs - idleNs >= Self.pauseNs { askedNs = nil }
             if nowNs - idleNs >= Self.endsPauseNs { ends = 0 }

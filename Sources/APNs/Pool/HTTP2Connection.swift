@@ -36,8 +36,6 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     /// Output beyond this is encrypted before the turn ends: whole TLS records, while it is warm.
     private static let eagerBytes = 32 << 10
-    /// A connection that ended sooner than this is not replaced at once.
-    private static let shortLifeNs: Int64 = 1_000_000_000
     /// Suspects at once, however many answers came.
     private static let quarantineLimit = 1 << 20
     /// While the kernel takes nothing, how often to look whether it did.
@@ -62,7 +60,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             target, context: configuration.tls, options: configuration.channel, delegate: self)
     }
 
-    var unanswered: Int { window.count }
+    override var unanswered: Int { window.count }
 
     /// Streams that the peer allows; 0 unless it takes requests.
     var allowedStreams: Int { phase == .ready ? session?.allowedStreams ?? 0 : 0 }
@@ -149,7 +147,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         channel.flush()
         if tracesFrames { noteFrames(session) }
         let nowNs = loop.now.monotonicNs
-        window.kernelTook(channel.writtenBytes, nowNs: nowNs)
+        window.didWrite(upTo: channel.writtenBytes, nowNs: nowNs)
         keepalive.waits(for: session.isReady ? window.count : 1, nowNs: nowNs)
         // nghttp2 has nothing more to do after a GOAWAY whose streams are all answered, or after the peer broke the
         // protocol.
@@ -201,7 +199,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     /// Whether bytes came after that time, or (`answers`) responses.
     func wasAlive(sinceNs: Int64, answers: Bool) -> Bool {
-        (phase == .ready || phase == .draining) && (answers ? self.answers.respondedNs : keepalive.heardNs) > sinceNs
+        (phase == .ready || phase == .draining) && (answers ? self.answers.respondedNs : keepalive.receivedNs) > sinceNs
     }
 
     /// Asks the peer for a sign of life that others may need.
@@ -225,17 +223,17 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         options.tracesFrames = tracesFrames
         attempt { () throws(HTTP2Error) in session = try ClientSession(options: options) }
         phase = .opening
-        openedNs = loop.now.monotonicNs
-        lastUsedNs = openedNs
-        keepalive.heard(nowNs: openedNs)
+        lastUsedNs = loop.now.monotonicNs
+        opened(nowNs: lastUsedNs)
+        keepalive.received(nowNs: lastUsedNs)
         markDirty()
     }
 
     package func channelReceived(_ bytes: UnsafeRawBufferPointer) {
         guard let session, let channel else { return }
         let nowNs = loop.now.monotonicNs
-        window.kernelTook(channel.writtenBytes, nowNs: nowNs)
-        keepalive.heard(nowNs: nowNs)
+        window.didWrite(upTo: channel.writtenBytes, nowNs: nowNs)
+        keepalive.received(nowNs: nowNs)
         markDirty()
         attempt { () throws(HTTP2Error) in try session.receive(bytes) }
         drainEvents(session)
@@ -261,7 +259,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             disconnectReason.isExpected && unanswered == 0
             ? "closed, with nothing left to answer" : disconnectReason.fault
         let reason = text.map { "\(address): \($0)" } ?? end.text
-        close(reason: reason, unanswered: unanswered)
+        close(end, reason: reason, unanswered: unanswered)
         transport.closed(self, why: wasReady ? disconnectReason.peerSaid ?? reason : reason)
     }
 
@@ -290,7 +288,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
                     transport.hostEnded(code)
                 }
                 complete(closed, status: status)
-                if closed.isRefused { refused() }
+                if closed.unprocessed == .refusedByPeer { refused() }
             case .bodySent(let ticket, let end): window.bodySent(ticket, end: end)
             case .goAway(let last, let code): goneAway(last: last, code: code, session)
             case .settings: settingsCame(session)
@@ -319,10 +317,13 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             let body = ErrorBody(parsing: session.responseBody)
             if AnswerOrigin.isHostFailure(status, body.reason) { failed() } else { answers.wasGood() }
             completion.reason = body.reason
-            completion.unregisteredAtMs = status == 410 ? body.timestampMs : 0
+            if status == 410 {
+                // A token that is dead was dead when this was sent, whatever the time is that cannot be read.
+                completion.unregisteredAtMs = body.isTimestampUnusable ? closed.sentAtMs : body.timestampMs
+            }
             if let text = body.text { completion.reasonText = outbox.text(text) }
             if body.reason == .topicDisallowed, !isSuperseded { transport.topicDisallowed(lifeNs: lifeNs) }
-            heed(body.reason, isCurrentToken: !carriedOlder(closed.token))
+            handle(body.reason, isCurrentToken: !carriedOlder(closed.token))
             // After that: a token that was renewed for this answer is newer than the request's.
             completion.carriedOlderToken = carriedOlder(closed.token)
         }
@@ -347,7 +348,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     }
 
     /// What an answer says about the connection or the token, beyond its own notification.
-    private func heed(_ reason: ReasonCode, isCurrentToken: Bool) {
+    private func handle(_ reason: ReasonCode, isCurrentToken: Bool) {
         switch reason {
         case .unrelatedKeyIdInToken, .tooManyProviderTokenUpdates:
             disconnectReason.peerSaid = reason.text.map { "\(address): answered \($0)" }
@@ -366,8 +367,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private func complete(_ closed: Window.Closed, status: UInt16 = 0) {
         outbox.complete(
             Completion(
-                id: closed.id, kind: closed.kind, unprocessed: closed.isRefused ? .refusedByPeer : .neverSent,
-                status: status, sentAtMs: closed.sentAtMs,
+                id: closed.id, kind: closed.kind, unprocessed: closed.unprocessed, status: status,
+                sentAtMs: closed.sentAtMs,
                 connectionDied: closed.connectionDied, connectionWasSilent: closed.wasSilent,
                 carriedOlderToken: carriedOlder(closed.token)))
     }
@@ -383,20 +384,20 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     }
 
     private func goneAway(last: Int32, code: ErrorCode, _ session: ClientSession) {
-        window.goneAway(last: last, into: &closedEntries)
+        let body = session.goAwayData.withUnsafeBytes { ErrorBody(parsing: $0) }
+        let meaning = GoAwayMeaning(body.reason)
+        let isGraceful = answers.isAnswered && (meaning == .leaves || meaning == .unsaid && code == .noError)
+        window.goneAway(last: last, isGraceful: isGraceful, into: &closedEntries)
         let unprocessed = closedEntries.count
         completeClosedEntries()
-        let body = session.goAwayData.withUnsafeBytes { ErrorBody(parsing: $0) }
         let said =
             body.text ?? body.reason.text?.description
             ?? String(decoding: session.goAwayData.prefix(200), as: UTF8.self)
         let reason = said.isEmpty ? "\(code)" : "\(code) \(said)"
         disconnectReason.peerSaid = "\(address): GOAWAY \(reason)"
         outbox.note(.peerCloses(address: address, reason: "GOAWAY \(reason)", unprocessed: unprocessed))
-        let meaning = GoAwayMeaning(body.reason)
         if meaning == .credentialRefused, !isSuperseded { credentialRefused(body.reason) }
-        let isFault = meaning != .leaves && (code != .noError || meaning != .unsaid || lifeNs < Self.shortLifeNs)
-        transport.retired(self, isFault: isFault || !answers.isAnswered)
+        transport.retired(self, isFault: !isGraceful)
     }
 
     /// Unless a newer token than its last requests carried is there, or can be made.
@@ -423,7 +424,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private var idleNs: Int64 { isQuarantine ? configuration.quarantineIdleNs : configuration.idleConnectionNs }
 
     private func setAlarm() {
-        var next = keepalive.nextDeadlineNs
+        var next = min(keepalive.nextDeadlineNs, retirementNs)
         if let deadlineNs = window.nextDeadlineNs { next = min(next, deadlineNs) }
         if phase == .ready && window.isEmpty { next = min(next, lastUsedNs + idleNs) }
         if let channel, channel.writtenBytes < channel.sentBytes {
@@ -436,14 +437,14 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         guard phase != .closed, let session, let channel else { return }
         let nowNs = loop.now.monotonicNs
         drainEvents(session)
-        window.kernelTook(channel.writtenBytes, nowNs: nowNs)
+        window.didWrite(upTo: channel.writtenBytes, nowNs: nowNs)
         do throws(HTTP2Error) {
             while let expiry = window.expire(nowNs: nowNs) {
                 switch expiry {
                 case .entry(let stream, let closed):
                     complete(closed)
                     try session.cancel(stream: stream)
-                case .connection where keepalive.heardNs > nowNs - configuration.responseTimeoutNs / 2:
+                case .connection where keepalive.receivedNs > nowNs - configuration.responseTimeoutNs / 2:
                     // The peer lives, and leaves something unanswered: the try counts, so that retries end.
                     return giveUp(
                         "nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms by a peer that lives"
@@ -471,6 +472,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             lastUsedNs = nowNs
             transport.idle(self)
         }
+        if takesRetirement(nowNs: nowNs) { transport.aged(self) }
         markDirty()
     }
 }

@@ -19,7 +19,7 @@ package struct Keepalive {
 
     private let limits: Limits
     /// When bytes came last.
-    private(set) var heardNs: Int64
+    private(set) var receivedNs: Int64
     /// When the present stretch of waiting began, or 0 if nothing is unanswered.
     private var waitingSinceNs: Int64 = 0
     /// When a PING went out that nothing came after, or 0.
@@ -27,12 +27,12 @@ package struct Keepalive {
 
     init(limits: Limits = Limits(), nowNs: Int64) {
         self.limits = limits
-        heardNs = nowNs
+        receivedNs = nowNs
     }
 
     /// Bytes came from the peer.
-    mutating func heard(nowNs: Int64) {
-        heardNs = nowNs
+    mutating func received(nowNs: Int64) {
+        receivedNs = nowNs
         pingedNs = 0
     }
 
@@ -54,7 +54,7 @@ package struct Keepalive {
 
     var nextDeadlineNs: Int64 {
         if pingedNs != 0 { return pingedNs + limits.deadNs }
-        if waitingSinceNs != 0 { return max(heardNs, waitingSinceNs) + limits.silentNs }
-        return heardNs + limits.idleNs
+        if waitingSinceNs != 0 { return max(receivedNs, waitingSinceNs) + limits.silentNs }
+        return receivedNs + limits.idleNs
     }
 }

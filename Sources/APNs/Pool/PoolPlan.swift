@@ -31,6 +31,8 @@ struct PoolPlan {
         case onProbation
         /// Unused for long.
         case idle(ConnectionID)
+        /// Open for as long as a connection may be: it goes on until another one is ready.
+        case aged(ConnectionID)
         /// The time asked for by `wake` has come, or the pool begins.
         case due
         /// All connections are to be replaced by ones made with these limits and the present configuration.
@@ -58,6 +60,7 @@ struct PoolPlan {
         var id: ConnectionID
         var phase: Phase
         var wasAnswered = false
+        var isAged = false
     }
 
     private var minimum: Int
@@ -94,7 +97,13 @@ struct PoolPlan {
     mutating func handle(_ event: Event, using random: inout some RandomNumberGenerator) -> [Action] {
         switch event {
         case .wanted: wanted = max(1, wanted)
-        case .opened(let id): move(id, to: .open)
+        case .opened(let id):
+            guard let index = index(id), connections[index].phase == .dialing else { break }
+            connections[index].phase = .open
+            if let aged = connections.firstIndex(where: { $0.isAged && $0.phase == .open }) {
+                connections[aged].phase = .draining
+                return [.drain(connections[aged].id)] + dialIfWanted()
+            }
         case .onProbation:
             isOnProbation = true
             return []
@@ -130,6 +139,9 @@ struct PoolPlan {
             connections[index].phase = .draining
             wanted = max(minimum, live)
             return [.drain(id)]
+        case .aged(let id):
+            guard let index = index(id), connections[index].phase == .open else { return [] }
+            connections[index].isAged = true
         case .due: waiting = nil
         case .replace(let minimum, let maximum): return replace(minimum: minimum, maximum: maximum)
         case .close: return close()
@@ -137,8 +149,8 @@ struct PoolPlan {
         return dialIfWanted()
     }
 
-    /// Connections that are, or are about to be, of use.
-    var live: Int { connections.count { $0.phase != .draining } }
+    /// Connections that are, or are about to be, of use, without those that others are to replace.
+    var live: Int { connections.count { $0.phase != .draining && !$0.isAged } }
 
     /// There is no connection, none is under way, and no failure is waited for: `wanted` dials one.
     var isAsleep: Bool { wanted == 0 && live == 0 && !isClosing }
@@ -161,11 +173,6 @@ struct PoolPlan {
     var failures: Int { backOff.failures }
 
     private func index(_ id: ConnectionID) -> Int? { connections.firstIndex { $0.id == id } }
-
-    private mutating func move(_ id: ConnectionID, to phase: Phase) {
-        guard let index = index(id), connections[index].phase == .dialing else { return }
-        connections[index].phase = phase
-    }
 
     private mutating func dialIfWanted() -> [Action] {
         let wanted = isOnProbation ? min(wanted, 1) : wanted

@@ -15,6 +15,8 @@ package class PooledConnection {
         var isQuarantine: Bool
         /// How often all connections were replaced before.
         var replacements: Int
+        /// How long the connection may be open before another one takes its place, or `Int64.max`.
+        var lifetimeNs: Int64
     }
 
     let order: DialOrder
@@ -28,11 +30,14 @@ package class PooledConnection {
     /// All connections were replaced since it was made: it carries an older credential.
     final var isSuperseded = false
     final var disconnectReason = DisconnectReason()
-    final var openedNs: Int64 = 0
+    /// The server refused the client certificate.
+    private(set) final var isCertificateRefused = false
+    private final var openedNs: Int64 = 0
+    /// When another connection is to take its place.
+    private(set) final var retirementNs = Int64.max
     /// Has something to send at the end of the turn.
     final var isDirty = false
     private final var alarm: Alarm?
-    private final var alarmNs = Int64.max
 
     init(
         _ order: DialOrder, host: String, port: UInt16, proxy: DialTarget.Proxy?, loop: Loop, outbox: Outbox
@@ -41,10 +46,7 @@ package class PooledConnection {
         target = DialTarget(host: host, port: port, proxy: proxy, firstAddress: order.id)
         self.loop = loop
         self.outbox = outbox
-        alarm = Alarm(loop: loop) { [unowned self] in
-            alarmNs = .max
-            alarmRang()
-        }
+        alarm = Alarm(loop: loop) { [unowned self] in alarmRang() }
     }
 
     /// The address for log lines: the peer's, or the host while there is none or where it is that of a proxy.
@@ -57,6 +59,22 @@ package class PooledConnection {
     final var isReady: Bool { phase == .ready }
 
     final var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
+
+    /// Requests on the connection that have no completion yet.
+    var unanswered: Int { preconditionFailure("overridden") }
+
+    /// The channel is open.
+    final func opened(nowNs: Int64) {
+        openedNs = nowNs
+        retirementNs = order.lifetimeNs == .max ? .max : nowNs + order.lifetimeNs
+    }
+
+    /// Returns, once, whether the connection is old enough for another one to take its place.
+    final func takesRetirement(nowNs: Int64) -> Bool {
+        guard phase == .ready, nowNs >= retirementNs else { return false }
+        retirementNs = .max
+        return true
+    }
 
     /// Takes no more requests; closes once nothing is open on it.
     final func drain() {
@@ -95,8 +113,9 @@ package class PooledConnection {
     /// - Parameters:
     ///   - reason: for people.
     ///   - unanswered: how many requests were on it.
-    final func close(reason: String, unanswered: Int) {
+    final func close(_ end: ChannelEnd, reason: String, unanswered: Int) {
         phase = .closed
+        isCertificateRefused = end.kind == .certificateRefused
         alarm = nil
         if wasReady { outbox.note(.disconnected(address: address, reason: reason, unanswered: unanswered)) }
         channel = nil
@@ -104,13 +123,8 @@ package class PooledConnection {
 
     // MARK: Time
 
-    /// Has `alarmRang` called at that time. Deadlines mostly move away, so an alarm that is set earlier stays, and what
-    /// it calls finds out.
-    final func setAlarm(atNs: Int64) {
-        guard atNs < alarmNs else { return }
-        alarmNs = atNs
-        alarm?.set(atNs: atNs)
-    }
+    /// Has `alarmRang` called at that time, or before.
+    final func setAlarm(atNs: Int64) { alarm?.set(noLaterThanNs: atNs) }
 
     func alarmRang() { preconditionFailure("overridden") }
 }

@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import Network
+internal import PushRecords
 package import PushTransport
 
 /// Sends the notifications of one app to Apple: the base of both transports. Loop's thread.
@@ -20,8 +21,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     private(set) final var quarantineConnection: Connection?
     private(set) final var plan: PoolPlan
     final var reachability = Reachability()
-    /// All connections are being replaced, and none of the new ones has become ready or failed: requests go on waiting.
-    private(set) final var isReplacing = false
     private(set) final var isClosing = false
     /// The capacity that was reported last.
     private(set) final var reportedCapacity = 0
@@ -31,6 +30,8 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     private(set) final var reportedReachable: Bool?
 
     private final var host: String
+    /// How long a connection may be open, or 0 for any time.
+    private final var maxAgeNs: Int64
     private final var random: any RandomNumberGenerator
     private final var wakeAlarm: Alarm?
     private final var quarantine: Quarantine
@@ -42,6 +43,8 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     /// None of the plan's connections is left after `close`.
     private final var isFinished = false
     private final var reportedConnections = ConnectionCounts()
+    /// Why APNs refused the credential, in this turn.
+    private final var refusals: [ReasonCode] = []
     private final var saturation = Saturation()
 
     /// Requests that may wait here beyond the streams there are: the next ones while a completion travels.
@@ -53,10 +56,11 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     ///   - emit: called at the end of a turn, on the loop's thread, with that turn's events: refusals of the
     ///     credential, then completions, then the others.
     init(
-        app: AppIndex, host: String, minimum: Int, maximum: Int, backOff: BackOff.Limits, loop: Loop,
+        app: AppIndex, host: String, minimum: Int, maximum: Int, maxAgeNs: Int64, backOff: BackOff.Limits, loop: Loop,
         dialer: any ChannelDialer, random: any RandomNumberGenerator, emit: @escaping ([TransportEvent]) -> Void
     ) {
         self.host = host
+        self.maxAgeNs = maxAgeNs
         self.loop = loop
         self.dialer = dialer
         self.random = random
@@ -116,11 +120,11 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     /// The present connections take no more requests and finish what is on them; others take their place, made with the
     /// present configuration. Requests wait for the first of them.
-    final func replaceConnections(host: String, minimum: Int, maximum: Int) {
+    final func replaceConnections(host: String, minimum: Int, maximum: Int, maxAgeNs: Int64) {
         self.host = host
+        self.maxAgeNs = maxAgeNs
         replacements += 1
         for connection in allConnections { connection.isSuperseded = true }
-        isReplacing = true
         tellQuarantine(.replace)
         tell(.replace(minimum: minimum, maximum: maximum))
     }
@@ -154,7 +158,12 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     }
 
     private final func make(_ id: PoolPlan.ConnectionID, isQuarantine: Bool) -> Connection {
-        makeConnection(PooledConnection.DialOrder(id: id, isQuarantine: isQuarantine, replacements: replacements))
+        // Spread, so that connections that were made together are not renewed together.
+        let lifetimeNs =
+            maxAgeNs > 0 ? Int64.random(in: (maxAgeNs - maxAgeNs / 4)...maxAgeNs, using: &random) : Int64.max
+        return makeConnection(
+            PooledConnection.DialOrder(
+                id: id, isQuarantine: isQuarantine, replacements: replacements, lifetimeNs: lifetimeNs))
     }
 
     final func tellQuarantine(_ event: Quarantine.Event) {
@@ -187,7 +196,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         outbox.askForTurnEnd()
         if connection.isQuarantine { return tellQuarantine(.opened) }
         if !connection.isSuperseded {
-            isReplacing = false
             reachability.connected()
             isReachStale = true
         }
@@ -221,6 +229,18 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.retired(connection.id, isFault: isFault))
     }
 
+    /// The connection is old: another one is dialled, and takes its place once it is ready.
+    final func aged(_ connection: Connection) {
+        if connection.isQuarantine { return tellQuarantine(.retired(isFault: false)) }
+        tell(.aged(connection.id))
+    }
+
+    /// APNs refused the credential by a GOAWAY or a TLS alert.
+    final func credentialRefused(_ reason: ReasonCode) {
+        outbox.askForTurnEnd()
+        if !refusals.contains(reason) { refusals.append(reason) }
+    }
+
     final func idle(_ connection: Connection) {
         if connection.isQuarantine { return tellQuarantine(.idle) }
         tell(.idle(connection.id))
@@ -229,13 +249,14 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     /// The connection is gone, or could not be made. `why` is for people.
     final func closed(_ connection: Connection, why: String) {
         outbox.askForTurnEnd()
+        if connection.isCertificateRefused, !connection.isSuperseded { credentialRefused(.badCertificate) }
         if connection.isQuarantine {
             quarantineConnection = nil
             let failures = quarantine.failures
             quarantine.doesHostAnswer = !reachability.isOnProbation
             tellQuarantine(.closed)
             if !isClosing, quarantine.failures > failures, !connection.wasReady {
-                noteFailure(why, retryInNs: quarantine.lastWaitNs)
+                noteFailure(why, of: connection, retryInNs: quarantine.lastWaitNs)
             }
             return
         }
@@ -245,21 +266,24 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.closed(connection.id))
         guard !isClosing else { return }
         var reason = plan.failures > failures && !connection.wasReady ? why : nil
-        if !connection.isSuperseded, !wasUnused {
+        // A host that refuses the certificate is there, and its answer is about the credential.
+        if !connection.isSuperseded, !connection.isCertificateRefused, !wasUnused {
             if connection.wasReady {
                 connection.judge(&reachability)
                 if reachability.isOnProbation { reason = reachability.why(last: why) }
             } else {
-                isReplacing = false
                 reachability.failed(isAnotherReady: isAnyReady)
             }
             isReachStale = true
         }
-        if let reason { noteFailure(reason, retryInNs: plan.lastWaitNs) }
+        if let reason { noteFailure(reason, of: connection, retryInNs: plan.lastWaitNs) }
     }
 
-    private final func noteFailure(_ reason: String, retryInNs: Int64) {
-        outbox.note(.connectFailed(host: host, reason: reason, retryInMs: retryInNs / 1_000_000))
+    private final func noteFailure(_ reason: String, of connection: Connection, retryInNs: Int64) {
+        outbox.note(
+            connection.isCertificateRefused
+                ? .credentialFault(reason: reason)
+                : .connectFailed(host: host, reason: reason, retryInMs: retryInNs / 1_000_000))
     }
 
     // MARK: The turn's end
@@ -288,12 +312,21 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         if saturation.turned(isFull: isFull, beganNs: loop.now.monotonicNs, endedNs: endNs) { tell(.saturated) }
     }
 
-    /// Emits what the turn brought: `first`, then completions, then the rest.
+    /// No connection is ready, and the next one is being made, after nothing failed: requests go on waiting for it.
+    final var awaitsSuccessor: Bool { !isAnyReady && plan.failures == 0 && plan.live > 0 && reportedReachable == true }
+
+    /// Requests on draining connections: they count as outstanding, and take no room of the other connections.
+    final var leaving: Int { connections.reduce(0) { $1.phase == .draining ? $0 + $1.unanswered : $0 } }
+
+    /// Emits what the turn brought: refusals of the credential, so that nothing is sent again with it, then completions,
+    /// then the rest.
     ///
     /// - Parameter streams: what the open connections allow at once.
     /// - Returns: whether all is closed, so that nothing follows.
     @discardableResult
-    final func report(capacity: Int, streams: Int, first: [TransportEvent] = []) -> Bool {
+    final func report(capacity: Int, streams: Int) -> Bool {
+        let first = refusals.map { TransportEvent.credentialRefused(app: outbox.app, reason: $0) }
+        refusals = []
         var last: [TransportEvent] = []
         if capacity != reportedCapacity {
             reportedCapacity = capacity

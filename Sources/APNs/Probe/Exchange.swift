@@ -121,7 +121,8 @@ package final class Exchange {
         // A completion comes before the note that says why.
         for case .note(_, let note) in events {
             switch note {
-            case .connectFailed(_, let reason, _), .disconnected(_, let reason, _), .peerCloses(_, let reason, _):
+            case .connectFailed(_, let reason, _), .disconnected(_, let reason, _), .peerCloses(_, let reason, _),
+                .credentialFault(let reason):
                 trouble = reason
             case .noStreams(let host): trouble = "\(host) allows no stream on its connections"
             default: break
@@ -132,7 +133,8 @@ package final class Exchange {
             case .completions(let batch):
                 for completion in batch.completions where completion.id == id { take(completion, batch.texts) }
             case .capacity(_, let requests): capacity = requests
-            case .note(_, .connectFailed): if !isPatient { end(.failure(.notSent(trouble))) }
+            case .note(_, .connectFailed), .note(_, .credentialFault):
+                if !isPatient { end(.failure(.notSent(trouble))) }
             case .closed: isClosed = true
             case .note, .reachable, .connections, .credentialRefused, .unanswered: break
             }

@@ -8,7 +8,7 @@ package import TLS
 /// token of zeros, whose error proves that the gateway reads and answers.
 ///
 /// Runs a loop of its own on the calling thread, so it is not for a thread that has one.
-package final class GatewayProbe: SecureChannelDelegate {
+package final class GatewayProbe: ProbeDelegate {
     package struct Answer: Sendable, Equatable {
         package var address: String
         package var tlsVersion: String
@@ -20,6 +20,7 @@ package final class GatewayProbe: SecureChannelDelegate {
     private static let patienceNs: Int64 = 500_000_000
     private static let answerNs: Int64 = 5_000_000_000
 
+    var channel: SecureChannel?
     private let format: BinaryConfiguration.Format?
     private var reader = GatewayAnswerReader()
     private var openedNs: Int64?
@@ -52,7 +53,8 @@ package final class GatewayProbe: SecureChannelDelegate {
         return LoopTime.read().monotonicNs - openedNs >= patienceNs ? .success(answer) : nil
     }
 
-    package func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+    package func channelOpened(applicationProtocol: String?) {
+        guard let channel else { return }
         openedNs = LoopTime.read().monotonicNs
         answer = Answer(
             address: channel.peerAddress?.description ?? "", tlsVersion: channel.tlsVersion ?? "", status: nil)
@@ -62,7 +64,7 @@ package final class GatewayProbe: SecureChannelDelegate {
         channel.send(frames.output)
     }
 
-    package func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+    package func channelReceived(_ bytes: UnsafeRawBufferPointer) {
         guard let found = reader.read(bytes), var answer else { return }
         switch found {
         case .answer(let said):
@@ -79,7 +81,5 @@ package final class GatewayProbe: SecureChannelDelegate {
         }
     }
 
-    package func channelWritable(_ channel: SecureChannel) {}
-
-    package func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { result = result ?? .failure(end) }
+    package func channelClosed(_ end: ChannelEnd) { result = result ?? .failure(end) }
 }

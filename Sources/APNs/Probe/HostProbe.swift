@@ -36,20 +36,21 @@ package enum HostProbe {
 }
 
 /// An HTTP/2 connection of a command: passes bytes between channel and session until there is a result.
-final class ProbeSession<Value>: SecureChannelDelegate {
+final class ProbeSession<Value>: ProbeDelegate {
     typealias Outcome = Result<Value, ChannelEnd>
 
+    var channel: SecureChannel?
     private let session: ClientSession
     private let name: String
-    private let look: (ClientSession, SecureChannel) throws(HTTP2Error) -> Outcome?
+    private let onRead: (ClientSession, SecureChannel) throws(HTTP2Error) -> Outcome?
     private(set) var result: Outcome?
 
     /// - Parameters:
     ///   - name: the host, for errors.
-    ///   - look: is called after each read; it takes the session's events, and returns the result once there is one.
+    ///   - onRead: is called after each read; it takes the session's events, and returns the result once there is one.
     init(
         _ options: ClientSessionOptions, _ name: String,
-        look: @escaping (ClientSession, SecureChannel) throws(HTTP2Error) -> Outcome?
+        onRead: @escaping (ClientSession, SecureChannel) throws(HTTP2Error) -> Outcome?
     ) throws(ChannelEnd) {
         do throws(HTTP2Error) {
             session = try ClientSession(options: options)
@@ -57,25 +58,28 @@ final class ProbeSession<Value>: SecureChannelDelegate {
             throw ChannelEnd(.unreachable, "\(name): \(error)")
         }
         self.name = name
-        self.look = look
+        self.onRead = onRead
     }
 
-    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) { flush(channel) }
+    func channelOpened(applicationProtocol: String?) { flush() }
 
-    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+    func channelReceived(_ bytes: UnsafeRawBufferPointer) {
+        guard let channel else { return }
         do throws(HTTP2Error) {
             try session.receive(bytes)
-            if result == nil { result = try look(session, channel) }
+            if result == nil { result = try onRead(session, channel) }
         } catch {
             result =
                 result
                 ?? .failure(ChannelEnd(.lost, "\(channel.peerAddress?.description ?? name): HTTP/2: \(error)"))
         }
-        flush(channel)
+        flush()
     }
 
-    func channelWritable(_ channel: SecureChannel) { flush(channel) }
-    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { result = result ?? .failure(end) }
+    func channelWritable() { flush() }
+    func channelClosed(_ end: ChannelEnd) { result = result ?? .failure(end) }
 
-    private func flush(_ channel: SecureChannel) { try? session.consumeOutput(channel.send(session.output)) }
+    private func flush() {
+        if let channel { try? session.consumeOutput(channel.send(session.output)) }
+    }
 }

@@ -32,17 +32,23 @@ final class ProbeLoop {
 
     /// Dials, waits until the delegate has a result, and closes the connection.
     func exchange<Value>(
-        _ target: DialTarget, _ context: ClientContext, _ delegate: any SecureChannelDelegate, timeoutNs: Int64,
+        _ target: DialTarget, _ context: ClientContext, _ delegate: some ProbeDelegate, timeoutNs: Int64,
         for result: () -> Result<Value, ChannelEnd>?, timedOut: () -> ChannelEnd
     ) throws(ChannelEnd) -> Value {
         let channel = SecureChannel(
             dialing: target, context: context, dialer: dialer, loop: loop, delegate: delegate)
+        delegate.channel = channel
         let found = wait(timeoutNs: timeoutNs, for: result)
         let end = found ?? .failure(timedOut())
         channel.abort()
         loop.runOnce()
         return try end.get()
     }
+}
+
+/// The delegate of a probe's connection, which `ProbeLoop.exchange` sets.
+protocol ProbeDelegate: ByteChannelDelegate {
+    var channel: SecureChannel? { get set }
 }
 
 /// Copies of bytes that stay where they are as long as this object lives.

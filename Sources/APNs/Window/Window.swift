@@ -10,9 +10,10 @@ package struct Window: Sendable {
     package struct Closed: Equatable, Sendable {
         package var id: NotificationID
         package var kind: Completion.Kind
-        /// With `notProcessed`: the peer would not have it (REFUSED_STREAM, above a GOAWAY, reset or starved of window
-        /// before its end was out). Otherwise it never left this process whole, through no doing of the peer's.
-        package var isRefused = false
+        /// With `notProcessed`. The peer refused it by REFUSED_STREAM or a GOAWAY below it, or by a reset or no window
+        /// before its end was out; or it discarded it behind another one that it refused; or it never left this process
+        /// whole, through no doing of the peer's.
+        package var unprocessed = Completion.Unprocessed.neverSent
         package var sentAtMs: Int64
         /// Counts provider tokens: which one this request carried.
         package var token: UInt32
@@ -48,13 +49,21 @@ package struct Window: Sendable {
 
     /// What an entry's end means.
     private enum End {
-        case answered, inDoubt, refused, unsent
+        case answered, inDoubt, refused, discarded, unsent
 
         var kind: Completion.Kind {
             switch self {
             case .answered: .answered
             case .inDoubt: .inDoubt
-            case .refused, .unsent: .notProcessed
+            case .refused, .discarded, .unsent: .notProcessed
+            }
+        }
+
+        var unprocessed: Completion.Unprocessed {
+            switch self {
+            case .refused: .refusedByPeer
+            case .discarded: .discarded
+            case .answered, .inDoubt, .unsent: .neverSent
             }
         }
     }
@@ -136,7 +145,7 @@ package struct Window: Sendable {
     }
 
     /// The kernel has the first `position` bytes of the output.
-    package mutating func kernelTook(_ position: Int64, nowNs: Int64) {
+    package mutating func didWrite(upTo position: Int64, nowNs: Int64) {
         written = max(written, position)
         while unstamped != Self.none, entries[Int(unstamped)].end <= written {
             // 0 means not known, and the clock may begin there.
@@ -163,8 +172,16 @@ package struct Window: Sendable {
     }
 
     /// A GOAWAY: streams above `last` were not processed; the others go on. The next one can only be lower.
-    package mutating func goneAway(last: Int32, into closed: inout [Closed]) {
-        closeAll(into: &closed) { entry in entry.stream > last ? .refused : nil }
+    ///
+    /// - Parameter isGraceful: the peer answers requests and ends the connection in order. Then only the first of those
+    ///   streams can be the reason, and the others were discarded behind it.
+    package mutating func goneAway(last: Int32, isGraceful: Bool, into closed: inout [Closed]) {
+        let above = entries.lazy.filter { $0.list != .free && $0.stream > last }
+        let first = isGraceful ? above.map(\.stream).min() : nil
+        closeAll(into: &closed) { entry in
+            guard entry.stream > last else { return nil }
+            return isGraceful && entry.stream != first ? .discarded : .refused
+        }
     }
 
     /// The connection is no more; the kernel had taken `position` bytes of the output.
@@ -231,7 +248,7 @@ package struct Window: Sendable {
         let entry = entries[Int(ticket)]
         release(ticket)
         return Closed(
-            id: entry.id, kind: end.kind, isRefused: end == .refused, sentAtMs: entry.openedMs, token: entry.token,
+            id: entry.id, kind: end.kind, unprocessed: end.unprocessed, sentAtMs: entry.openedMs, token: entry.token,
             connectionDied: false)
     }
 

@@ -235,6 +235,8 @@ package struct Totals: Sendable, Equatable {
     package var tokens = 0
     /// Requests that the full book could not record.
     package var overflow = 0
+    /// Distinct provider tokens in a form that the RFCs do not have and APNs accepts, by form.
+    package var leniencies: [String: Int] = [:]
     /// By reason, indexed by `ReasonCode`'s raw value.
     package var byReason = [Int](repeating: 0, count: 256)
 
@@ -248,12 +250,13 @@ package struct Totals: Sendable, Equatable {
         text += ",\"accepted_again\":\(acceptedAgain),\"refused\":\(refused),\"unanswered\":\(unanswered)"
         text += ",\"not_processed\":\(notProcessed),\"connections\":\(connections)"
         text += ",\"open_connections\":\(openConnections),\"goaways\":\(goAways),\"cuts\":\(cuts)"
-        text += ",\"tokens\":\(tokens),\"overflow\":\(overflow),\"reasons\":{"
-        var separator = ""
-        for code in ReasonCode.allCases where byReason[Int(code.rawValue)] > 0 {
-            text += "\(separator)\"\(code.text?.description ?? "other")\":\(byReason[Int(code.rawValue)])"
-            separator = ","
-        }
-        return text + "}}\n"
+        text += ",\"tokens\":\(tokens),\"overflow\":\(overflow)"
+        let reasons = ReasonCode.allCases.map { ($0.text?.description ?? "other", self[$0]) }
+        text += ",\"leniencies\":\(Self.object(leniencies.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }))"
+        return text + ",\"reasons\":\(Self.object(reasons))}\n"
+    }
+
+    private static func object(_ counts: [(name: String, count: Int)]) -> String {
+        "{\(counts.filter { $0.count > 0 }.map { "\"\($0.name)\":\($0.count)" }.joined(separator: ","))}"
     }
 }

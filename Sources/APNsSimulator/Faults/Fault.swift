@@ -71,8 +71,6 @@ package enum Fault: Hashable, Sendable {
     case blackhole
     /// Accepted; from now on the connection sends no window updates, so that bodies stop after 65,535 bytes.
     case stall
-    /// SETTINGS_MAX_CONCURRENT_STREAMS falls to 1, and rises again with the next accepted request.
-    case oneStream
     /// SETTINGS_MAX_CONCURRENT_STREAMS of the connection becomes this.
     case streams(UInt32)
     /// 64 bytes that are no frame, and nothing after them.
@@ -88,7 +86,7 @@ package enum Fault: Hashable, Sendable {
     var outcome: RequestOutcome {
         switch self {
         case .answer(let answer): answer.outcome
-        case .late, .cut(.inside), .cut(.after), .stall, .oneStream, .streams, .splitFrames, .slowFrames, .outOfOrder:
+        case .late, .cut(.inside), .cut(.after), .stall, .streams, .splitFrames, .slowFrames, .outOfOrder:
             .accepted
         case .refuseStream, .goAway(.below), .goAway(.badEnvironment): .notProcessed
         case .goAway(let kind): kind.isAnswered ? .accepted : .unanswered
@@ -103,7 +101,7 @@ package enum Fault: Hashable, Sendable {
     var isOfConnection: Bool {
         switch self {
         case .goAway(let kind): kind != .below
-        case .cut(.before), .cut(.reset), .blackhole, .stall, .oneStream, .streams, .garbage, .splitFrames,
+        case .cut(.before), .cut(.reset), .blackhole, .stall, .streams, .garbage, .splitFrames,
             .slowFrames, .outOfOrder:
             true
         case .answer, .late, .noAnswer, .resetStream, .refuseStream, .cut(.inside), .cut(.after): false

@@ -28,9 +28,6 @@ struct NamedFault: Sendable {
         .init("tcp-reset", "f023", .cut(.reset), "TCP RST in place of the answer"),
         .init("blackhole", "f030", .blackhole, "the connection takes bytes and answers nothing any more"),
         .init("stall", "f031", .stall, "accepted; the connection gives no window back any more: bodies come to a halt"),
-        .init(
-            "one-stream", "f040", .oneStream,
-            "accepted; SETTINGS_MAX_CONCURRENT_STREAMS 1 until the next accepted request"),
         .init("garbage", "f050", .garbage, "64 bytes of 0xff in place of the answer, and nothing after them"),
         .init(
             "split-frames", "f051", .splitFrames, "accepted; from now on the connection sends 1 to 7 bytes at a time"),
@@ -126,7 +123,7 @@ extension Fault {
         case .streams(let count): return "streams-\(count)"
         case .goAway(.reason(let reason)): return "goaway:\(reason.text?.description ?? "")"
         case .goAway(.immediateReason(let reason)): return "goaway-now:\(reason.text?.description ?? "")"
-        case .noAnswer, .resetStream, .refuseStream, .goAway, .cut, .blackhole, .stall, .oneStream, .garbage,
+        case .noAnswer, .resetStream, .refuseStream, .goAway, .cut, .blackhole, .stall, .garbage,
             .splitFrames, .slowFrames, .outOfOrder:
             preconditionFailure("a fault without a name")
         }

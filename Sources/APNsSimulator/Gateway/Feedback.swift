@@ -67,15 +67,15 @@ final class FeedbackConnection: AcceptedConnection {
 
     func close() { channel?.abort() }
 
-    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
-        guard channel.peerCertificate != nil else { return channel.close() }
+    func channelOpened(applicationProtocol: String?) {
+        guard let channel, channel.peerCertificate != nil else { return channel?.close() ?? () }
         (bytes, mark) = list.items
         send()
     }
 
-    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {}
+    func channelReceived(_ bytes: UnsafeRawBufferPointer) {}
 
-    func channelWritable(_ channel: SecureChannel) { send() }
+    func channelWritable() { send() }
 
     private func send() {
         guard let channel, !isDone else { return }
@@ -86,18 +86,18 @@ final class FeedbackConnection: AcceptedConnection {
         }
         isDone = true
         channel.flush()
-        noteSent(channel)
+        noteSent()
         channel.close()
     }
 
     /// Removes the items if the kernel has all of them.
-    private func noteSent(_ channel: SecureChannel) {
-        if isDone, channel.writtenBytes == Int64(bytes.count) { list.sent(upTo: mark) }
+    private func noteSent() {
+        if isDone, channel?.writtenBytes == Int64(bytes.count) { list.sent(upTo: mark) }
     }
 
-    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
-        noteSent(channel)
-        self.channel = nil
+    func channelClosed(_ end: ChannelEnd) {
+        noteSent()
+        channel = nil
         onClosed()
     }
 }

@@ -8,14 +8,10 @@ final class GatewayConnection: AcceptedConnection {
     private let loop: Loop
     private let onClosed: () -> Void
     var channel: SecureChannel?
-    /// Bytes that a late connection received with its handshake, until it begins to read.
-    private var early: [UInt8] = []
     /// Whether the dialogue has ended and the connection is about to.
     private var isEnding = false
     /// Bytes that a slow connection has not processed.
     private var unread: ArraySlice<UInt8> = []
-    /// When a late connection began to read; 0: not yet.
-    private var readsAtNs: Int64 = 0
 
     init(service: GatewayService, loop: Loop, onClosed: @escaping () -> Void) {
         manner = service.manner
@@ -40,39 +36,24 @@ final class GatewayConnection: AcceptedConnection {
 
     // MARK: Reading
 
-    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
-        guard channel.peerCertificate != nil else { return channel.close() }
-        switch manner.reading {
-        case .fast, .slow: break
-        case .never: channel.pauseReading()
-        case .late:
-            channel.pauseReading()
-            loop.schedule(afterNs: GatewayManner.lateNs) { [weak self] in self?.beginLate() }
-        }
+    func channelOpened(applicationProtocol: String?) {
+        guard let channel, channel.peerCertificate != nil else { return channel?.close() ?? () }
+        if manner.reading == .never { channel.pauseReading() }
     }
 
-    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+    func channelReceived(_ bytes: UnsafeRawBufferPointer) {
         switch manner.reading {
         case .never: return
-        case .late where readsAtNs == 0: early.append(contentsOf: bytes)
-        case .fast, .late: receive(bytes)
-        case .slow(let bytesPerSecond): readSlowly(bytes, bytesPerSecond, channel)
+        case .fast: receive(bytes)
+        case .slow(let bytesPerSecond): readSlowly(bytes, bytesPerSecond)
         }
-    }
-
-    private func beginLate() {
-        guard let channel else { return }
-        readsAtNs = loop.now.monotonicNs
-        early.withUnsafeBytes { receive($0) }
-        early = []
-        channel.resumeReading()
     }
 
     /// Processes the bytes at that rate, and reads nothing meanwhile.
-    private func readSlowly(_ bytes: UnsafeRawBufferPointer, _ bytesPerSecond: Int, _ channel: SecureChannel) {
+    private func readSlowly(_ bytes: UnsafeRawBufferPointer, _ bytesPerSecond: Int) {
         let isReading = !unread.isEmpty
         unread += bytes
-        channel.pauseReading()
+        channel?.pauseReading()
         if !isReading { readOn(bytesPerSecond) }
     }
 
@@ -121,9 +102,7 @@ final class GatewayConnection: AcceptedConnection {
         loop.schedule(afterNs: GatewayManner.splitPauseNs) { [weak self] in self?.sendSplit(bytes.dropFirst()) }
     }
 
-    func channelWritable(_ channel: SecureChannel) {}
-
-    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
+    func channelClosed(_ end: ChannelEnd) {
         self.channel = nil
         onClosed()
     }

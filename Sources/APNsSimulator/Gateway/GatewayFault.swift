@@ -10,8 +10,6 @@ package enum GatewayFault: Hashable, Sendable {
     case split
     /// Reads this number of bytes a second.
     case slow(bytesPerSecond: Int)
-    /// Reads only from `GatewayManner.lateNs` on.
-    case late
     /// Reads nothing.
     case silent
 
@@ -22,7 +20,6 @@ package enum GatewayFault: Hashable, Sendable {
         ("shutdown@N", "status 10 after N of a connection, which names the last one accepted"),
         ("split", "error answers go out byte by byte, with pauses"),
         ("slow", "reads 32 KiB a second; slow=N: N bytes"),
-        ("late", "reads nothing for the first 3 s"),
         ("silent", "reads nothing at all"),
     ]
 
@@ -31,7 +28,6 @@ package enum GatewayFault: Hashable, Sendable {
         switch text {
         case "split": self = .split
         case "slow": self = .slow(bytesPerSecond: GatewayManner.slowBytesPerSecond)
-        case "late": self = .late
         case "silent": self = .silent
         default: self = try Self.measured(text)
         }
@@ -45,7 +41,6 @@ package enum GatewayFault: Hashable, Sendable {
         case .shutdown(let count): "shutdown@\(count)"
         case .split: "split"
         case .slow(let count): "slow=\(count)"
-        case .late: "late"
         case .silent: "silent"
         }
     }
@@ -86,12 +81,10 @@ struct GatewayManner: Sendable {
     enum Reading: Sendable, Equatable {
         case fast
         case slow(bytesPerSecond: Int)
-        case late
         case never
     }
 
     static let slowBytesPerSecond = 32 * 1024
-    static let lateNs: Int64 = 3_000_000_000
     /// Between two bytes of a split answer.
     static let splitPauseNs: Int64 = 20_000_000
 
@@ -103,7 +96,6 @@ struct GatewayManner: Sendable {
             case .shutdown(let count): shutdownAfter = count
             case .split: isSplit = true
             case .slow(let count): reading = .slow(bytesPerSecond: count)
-            case .late: reading = .late
             case .silent: reading = .never
             }
         }

@@ -32,6 +32,8 @@ struct ProviderToken {
     var issuedAtMs: Int64 = 0
     /// Why it is never valid, or `.none`.
     var refusal = ReasonCode.none
+    /// Forms that the RFCs do not have and APNs accepts, by their names in `/totals`.
+    var leniencies: [String] = []
 }
 
 /// Reads and verifies provider tokens (JWT, ES256), each distinct one once. One thread.
@@ -42,6 +44,8 @@ struct ProviderTokenReader {
     var keys: [ProviderKey]
     var environment: PushEnvironment
     private(set) var cache: [[UInt8]: ProviderToken] = [:]
+    /// The leniencies of distinct valid tokens, until the books have them.
+    var leniencies: [String] = []
 
     /// The cache is emptied beyond this number of tokens, which bounds its memory.
     static let cacheLimit = 256
@@ -59,6 +63,7 @@ struct ProviderTokenReader {
         let read = examine(token)
         if cache.count >= Self.cacheLimit { cache.removeAll(keepingCapacity: true) }
         cache[text] = read
+        if read.refusal == .none { leniencies += read.leniencies }
         return read
     }
 
@@ -68,8 +73,11 @@ struct ProviderTokenReader {
         guard parts.count == 3, let header = members(parts[0]), let claims = members(parts[1]),
             let signature = decode(parts[2]), isSignature(signature), header["alg"] == "\"ES256\"",
             let keyID = text(header["kid"]), !keyID.isEmpty, let teamID = text(claims["iss"]), !teamID.isEmpty,
-            let issuedAt = number(claims["iat"])
+            let issuedAt = number(claims["iat"] ?? "")
         else { return result }
+        if signature.count != 64 { result.leniencies.append("der_signatures") }
+        if parts.contains(where: { $0.last == UInt8(ascii: "=") }) { result.leniencies.append("padded_tokens") }
+        if claims["iat"]?.first == "\"" { result.leniencies.append("iat_strings") }
         result.keyID = keyID
         result.teamID = teamID
         result.issuedAtMs = issuedAt * 1000
@@ -114,10 +122,10 @@ struct ProviderTokenReader {
         return String(value.dropFirst().dropLast())
     }
 
-    /// A number (not a string that spells one), without its fraction.
-    private func number(_ value: String?) -> Int64? {
-        guard let whole = value?.prefix(while: { $0 != "." }), whole.count <= 12, let number = Int64(whole), number >= 0
-        else { return nil }
+    /// A number without its fraction. A string that spells one is accepted as APNs does: two clients send it.
+    private func number(_ value: String) -> Int64? {
+        let whole = (text(value) ?? value).prefix { $0 != "." }
+        guard whole.count <= 12, let number = Int64(whole), number >= 0 else { return nil }
         return number
     }
 }

@@ -146,7 +146,14 @@ final class Dialogue {
     /// Checks the provider token, if the connection needs one.
     private func authorize(_ fields: RequestFields, now: LoopTime) -> ReasonCode {
         guard service.options.wantsProviderToken, !check.isCertificate else { return .none }
-        return credential.check(fields.authorization, reader: &service.reader, wallMs: now.wallMs)
+        let refusal = credential.check(fields.authorization, reader: &service.reader, wallMs: now.wallMs)
+        if !service.reader.leniencies.isEmpty {
+            service.books.write { state in
+                for name in service.reader.leniencies { state.totals.leniencies[name, default: 0] += 1 }
+            }
+            service.reader.leniencies = []
+        }
+        return refusal
     }
 
     /// Allows all streams once the client has shown a valid provider token.
@@ -201,7 +208,7 @@ final class Dialogue {
         case .cut(.after):
             try service.replies.write(reply, stream: stream, to: session)
             cut(.close)
-        case .goAway, .stall, .oneStream, .streams, .splitFrames, .slowFrames, .cut(.before), .cut(.reset),
+        case .goAway, .stall, .streams, .splitFrames, .slowFrames, .cut(.before), .cut(.reset),
             .blackhole, .garbage:
             if fault.isProcessed {
                 highestProcessed = max(highestProcessed, stream)
@@ -229,9 +236,6 @@ final class Dialogue {
             outputLeft = outputAtStart
             isSilent = true
         case .stall: try session.setStalled(true)
-        case .oneStream:
-            try session.changeSettings([.maxConcurrentStreams(1)])
-            hasAllStreams = false
         case .streams(let count): try session.changeSettings([.maxConcurrentStreams(count)])
         case .garbage:
             session.appendRaw([UInt8](repeating: 0xFF, count: 64))

@@ -106,10 +106,11 @@ final class ServerConnection: AcceptedConnection {
         }
     }
 
-    // MARK: SecureChannelDelegate
+    // MARK: ByteChannelDelegate
 
-    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+    func channelOpened(applicationProtocol: String?) {
         // APNs accepts clients without ALPN, such as aioapns, although RFC 9113 (3.2) does not.
+        guard let channel else { return }
         let certificate = channel.peerCertificate
         do throws(HTTP2Error) {
             dialogue = try Dialogue(
@@ -121,14 +122,14 @@ final class ServerConnection: AcceptedConnection {
         flush()
     }
 
-    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+    func channelReceived(_ bytes: UnsafeRawBufferPointer) {
         dialogue?.receive(bytes, now: loop.now)
         flush()
     }
 
-    func channelWritable(_ channel: SecureChannel) { flush() }
+    func channelWritable() { flush() }
 
-    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
+    func channelClosed(_ end: ChannelEnd) {
         self.channel = nil
         dialogue = nil
         onClosed()

@@ -27,6 +27,8 @@ package struct AppSettings: Hashable, Sendable {
         package var ping = Duration.seconds(60)
         /// How long a connection beyond `min` may be unused before it is closed.
         package var idle = Duration.seconds(600)
+        /// How long a connection may be open before another one takes its place, or 0 for any time.
+        package var maxAge = Duration.zero
 
         package init() {}
     }
@@ -131,6 +133,9 @@ extension AppSettings {
             let range = Duration.seconds(1)...Duration.seconds(86_400)
             section.read("ping", into: &connections.ping) { $0.duration(range) }
             section.read("idle", into: &connections.idle) { $0.duration(range) }
+            section.read("max_age", into: &connections.maxAge) {
+                $0.duration(.seconds(10)...(.seconds(7 * 86_400)), orZero: true)
+            }
             if connections.min > connections.max {
                 section.reading.refuse(
                     section.path, "min (\(connections.min)) is more than max (\(connections.max))")

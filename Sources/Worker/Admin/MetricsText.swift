@@ -134,7 +134,7 @@ struct MetricsText {
             \.window.tooShort)
         perApp(
             "window_lost_at_most_total",
-            "Notifications, at most, that results call accepted and such an error calls refused or discarded.",
+            "Notifications, at most, that results call accepted and that such an error names, or a gateway never read.",
             \.window.lostAtMost)
         perApp(
             "feedback_tokens_total",

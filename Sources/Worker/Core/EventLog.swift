@@ -186,6 +186,10 @@ struct EventLog {
                     "address": .text(address), "status": .count(Int(status)), "lost_at_most": .count(lostAtMost),
                     "window_ms": .count(windowMs),
                 ])
+        case .presumedUnread(let address, let lostAtMost):
+            log(
+                .error, "the gateway read nothing: notifications that its silence accepted may be lost", about: "",
+                ["address": .text(address), "lost_at_most": .count(lostAtMost)])
         case .answered(let address, let status, let isOfFence, let accepted, let discarded):
             log(
                 .debug, "the gateway answered", about: "\(status) \(isOfFence)",

@@ -81,7 +81,9 @@ package enum RefusalAdvice {
         case .missingProviderToken: "APNs did not get the certificate; an app without one needs token"
         case .unrelatedKeyIdInToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken:
             "the key is not for \(app.environment.text), or not for \(topic)"
-        case .badCertificate: "the certificate is not one for push notifications, or was revoked"
+        case .badCertificate:
+            "the certificate has expired, was revoked, or is from another authority; renew "
+                + certificatePlace(app)
         case .badCertificateEnvironment: "the certificate is not for \(app.environment.text)"
         case .topicDisallowed, .badTopic, .topicMismatch:
             "the credential is not for \(topic); look at the key's team and at how the bundle id is written"
@@ -94,6 +96,10 @@ package enum RefusalAdvice {
             "APNs has a problem of its own; try again"
         case .none, .other: text(ofStatus: status, reason)
         }
+    }
+
+    private static func certificatePlace(_ app: AppSettings) -> String {
+        if case .certificate(let certificate) = app.credential { certificate.place } else { "it" }
     }
 
     /// Whether an answer tells nothing about the credential, because the service could not deal with the request.

@@ -110,12 +110,17 @@ struct AppHealth {
 
     private func lossProblem(_ row: WorkerSnapshot.App, _ now: DeliveryTime) -> Problem? {
         let window = row.standing.window
-        guard window.tooShort > 0, now.ns - window.lastNs < Problem.lossNs else { return nil }
+        guard window.lostAtMost > 0, now.ns - window.lastNs < Problem.lossNs else { return nil }
+        let (cause, advice) =
+            window.tooShort > 0
+            ? (
+                "errors came after their window had closed (\(window.tooShort))",
+                "make binary.window.duration longer; the log says how long it is now"
+            ) : ("a gateway read nothing, and its silence had accepted some", "look at what the app's host is")
         return Problem(
             row.subject, .lost,
-            "errors came after their window had closed (\(window.tooShort)): at most \(window.lostAtMost) "
-                + "notifications whose results say accepted were not delivered",
-            "make binary.window.duration longer; the log says how long it is now")
+            "\(cause): at most \(window.lostAtMost) notifications whose results say accepted were not delivered", advice
+        )
     }
 
     private func gatewayProblem(_ row: WorkerSnapshot.App, _ now: DeliveryTime) -> Problem? {
@@ -135,7 +140,7 @@ struct AppHealth {
         if case .connectFailed(let host, let reason, _)? = row.standing.unreachable {
             return unconnected(row, "cannot connect to \(host): \(reason)")
         }
-        if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs {
+        if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs, !isCutOff {
             return unconnected(row, "it has no connection")
         }
         guard let how = row.standing.unanswered, row.status?.isPaused != true, !isCutOff else { return nil }

@@ -134,10 +134,7 @@ private struct ReadFiles {
 
 extension TokenCredential {
     fileprivate func signingKey(_ files: inout ReadFiles) throws -> SigningKey {
-        switch key {
-        case .file(let path): try SigningKey(pem: String(decoding: files.bytes(path), as: UTF8.self), name: path)
-        case .text(let pem): try SigningKey(pem: pem)
-        }
+        try SigningKey(files.source(key, "token.key"))
     }
 }
 

@@ -70,6 +70,7 @@ extension LoadedApp {
         result.maximumConnections = settings.connections.max
         result.keepalive.idleNs = settings.connections.ping.nanoseconds
         result.idleConnectionNs = settings.connections.idle.nanoseconds
+        result.maxAgeNs = settings.connections.maxAge.nanoseconds
         result.responseTimeoutNs = responseTimeoutNs
         result.indexAuthorization = settings.indexesAuthorization
         return result
@@ -91,6 +92,7 @@ extension LoadedApp {
         result.minimumConnections = settings.connections.min
         result.maximumConnections = settings.connections.max
         result.idleConnectionNs = settings.connections.idle.nanoseconds
+        result.maxAgeNs = settings.connections.maxAge.nanoseconds
         return result
     }
 }

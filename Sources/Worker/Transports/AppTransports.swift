@@ -179,6 +179,9 @@ final class AppTransports: Transports {
                 standings[app.value].window.tooShort += 1
                 standings[app.value].window.lostAtMost += lostAtMost
                 standings[app.value].window.lastNs = now.ns
+            case .presumedUnread(_, let lostAtMost):
+                standings[app.value].window.lostAtMost += lostAtMost
+                standings[app.value].window.lastNs = now.ns
             case .disconnected(_, _, let unanswered): standings[app.value].doubtfulEnds.note(unanswered, nowNs: now.ns)
             case .connected, .peerCloses, .answered, .silent, .windowLengthened, .credentialFault, .replacing,
                 .certificate, .frame:

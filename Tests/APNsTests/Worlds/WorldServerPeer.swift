@@ -1,5 +1,6 @@
 import HTTP2
 import Network
+import TestSupport
 
 @testable import APNs
 

@@ -1,5 +1,6 @@
 import Delivery
 import PushRecords
+import TestSupport
 
 @testable import APNs
 
