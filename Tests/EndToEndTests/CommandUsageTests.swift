@@ -45,12 +45,12 @@ extension EndToEnd.Commands {
             ("tail results -c x --device abcdefgh", 64, "--device: expected a device token, or"),
             (
                 "tail results -c x --device abcdef01 --request t/1/2", 64,
-                "--request: one thing is looked for at a time, and --device named one"
+                "--request: give either this or --device"
             ),
             ("tail results -c x --request t/1/2 --count 2", 64, "--request ends by itself: leave out --count"),
             (
                 "tail results -c x --device abcdef01 --group g --exec cat", 64,
-                "--device looks for some records, and --exec takes all"
+                "give either --device or --exec, which gets all records"
             ),
             ("tail unregistered -c x --request t/1/2/0", 64, "dead tokens name no request"),
             ("tail results -c x --format xml", 64, "expected one of json, text, found \"xml\""),
@@ -106,10 +106,10 @@ extension EndToEnd.Commands {
             ("replay results --all", 64, "needs --config FILE"),
             (
                 "replay results -c x", 64,
-                "say what: --reason, --outcome, --app, --since, --until or --request; or --all"
+                "give a condition: --reason, --outcome, --app, --since, --until or --request; or --all"
             ),
-            ("replay dead-letters -c x", 64, "say what: --reason, --since, --until or --request; or --all"),
-            ("replay results -c x --all --app shop", 64, "--all is for all: leave it out"),
+            ("replay dead-letters -c x", 64, "give a condition: --reason, --since, --until or --request; or --all"),
+            ("replay results -c x --all --app shop", 64, "give either --all or conditions"),
             ("replay dead-letters -c x --app shop", 64, "--app is for results"),
             ("replay dead-letters -c x --outcome invalid", 64, "--outcome is for results"),
             ("replay dead-letters -c x --all --expired", 64, "--expired is for results"),

@@ -106,11 +106,11 @@ struct ChannelsOptions {
         }
         guard fitting.count == 1 else {
             let names = fitting.map(\.name).joined(separator: ", ")
-            throw UsageError("which app? say --app NAME, one of \(names)")
+            throw UsageError("which app? Give --app NAME, one of \(names)")
         }
         guard let bundleID = bundleID ?? (settings.bundleIDs.count == 1 ? settings.bundleIDs.first : nil) else {
             let ids = settings.bundleIDs.joined(separator: ", ")
-            throw UsageError("which bundle id? say --bundle-id ID, one of \(ids)")
+            throw UsageError("which bundle id? Give --bundle-id ID, one of \(ids)")
         }
         return (settings, bundleID)
     }

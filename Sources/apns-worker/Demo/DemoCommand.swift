@@ -82,7 +82,7 @@ func runDemo(_ arguments: [String]) throws -> ExitCode {
     } catch {
         problem = "\(error)"
     }
-    books.clock.endedNs = LoopTime.read().monotonicNs
+    books.endedNs = LoopTime.read().monotonicNs
     worker.stop()
     // The worker writes the dead-token record of a result beside it, so that it may be read later.
     let limit = Deadline(after: .seconds(10))
@@ -139,8 +139,8 @@ private func drive(
         let progress = worker.progress
         // The pace begins with the first partition: joining takes a moment.
         if progress.hasJoined {
-            let startedNs = books.clock.startedNs ?? nowNs
-            books.clock.startedNs = startedNs
+            let startedNs = books.startedNs ?? nowNs
+            books.startedNs = startedNs
             let paced = options.rate == 0 ? .max : Int((nowNs - startedNs) / 1_000) * options.rate / 1_000_000
             producer.produce(upTo: min(books.settled + aheadLimit, paced), &books)
         }

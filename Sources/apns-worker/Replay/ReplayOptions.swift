@@ -119,16 +119,18 @@ struct ReplayOptions {
         if isOpen, !isAll {
             throw UsageError(
                 source == .results
-                    ? "say what: --reason, --outcome, --app, --since, --until or --request; or --all, for all that was not accepted"
-                    : "say what: --reason, --since, --until or --request; or --all")
+                    ? "give a condition: --reason, --outcome, --app, --since, --until or --request; or --all, for everything that was not accepted"
+                    : "give a condition: --reason, --since, --until or --request; or --all")
         }
-        if !isOpen, isAll { throw UsageError("--all is for all: leave it out, or the other conditions") }
+        if !isOpen, isAll { throw UsageError("give either --all or conditions") }
         if source == .deadLetters {
             if !order.selection.outcomes.isEmpty {
                 throw UsageError("--outcome is for results: a dead letter has none")
             }
             if !order.selection.apps.isEmpty { throw UsageError("--app is for results: a dead letter names no app") }
-            if order.expiredToo { throw UsageError("--expired is for results: dead letters are not looked into") }
+            if order.expiredToo {
+                throw UsageError("--expired is for results: the expiration of dead letters is not read")
+            }
         }
         if case .at(let since)? = since, case .at(let until)? = until, since >= until {
             throw UsageError("--until must be later than --since")
@@ -143,7 +145,7 @@ struct ReplayOptions {
     func check(_ configuration: WorkerConfiguration) throws {
         guard let output = configuration.outputTopics.first(where: { $0.name == order.target }) else { return }
         throw UsageError(
-            "--to: the worker writes topic \(output.name) itself (\(output.path)), and it takes no requests")
+            "--to: the worker writes to topic \(output.name) (\(output.path)), and reads no requests from it")
     }
 
     private static let appleReasons = ReasonCode.allCases.compactMap(\.text?.description)

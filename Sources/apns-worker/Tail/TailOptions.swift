@@ -99,7 +99,7 @@ struct TailOptions {
         .init(name, value: value, help) { options, text throws(UsageError) in
             let search = try read(text)
             if let earlier = options.search, earlier != search {
-                throw UsageError("one thing is looked for at a time, and \(earlier.option) named one")
+                throw UsageError("give either this or \(earlier.option)")
             }
             options.search = search
         }
@@ -121,17 +121,17 @@ struct TailOptions {
         }
         if file != nil, servers != nil { throw UsageError("give either --config or --bootstrap-servers, not both") }
         if (group == nil) != (command == nil) { throw UsageError("--group and --exec belong together") }
-        if group != nil, format == .text { throw UsageError("--exec hands over JSON lines: leave out --format text") }
+        if group != nil, format == .text { throw UsageError("--exec gets JSON lines: leave out --format text") }
         guard let search else { return }
         if group != nil {
-            throw UsageError("\(search.option) looks for some records, and --exec takes all: give one of them")
+            throw UsageError("give either \(search.option) or --exec, which gets all records")
         }
         switch search {
         case .device: break
         case .id where kind == .unregistered:
-            throw UsageError("dead tokens have no apns-id: look among results or dead-letters, or by --device")
+            throw UsageError("dead tokens have no apns-id: read results or dead-letters, or use --device")
         case .request where kind == .unregistered:
-            throw UsageError("dead tokens name no request: look among results or dead-letters, or by --device")
+            throw UsageError("dead tokens name no request: read results or dead-letters, or use --device")
         case .id, .request:
             if count != nil { throw UsageError("\(search.option) ends by itself: leave out --count") }
         }
