@@ -71,9 +71,13 @@ extension DeliveryMachine {
         if offset <= highest { return .below(highest: highest) }
 
         let isRetry = ledger[partition].tierDelayMs > 0
-        let request =
+        var request =
             unread.map { .unread($0) }
             ?? parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
+        // No worker takes a request that is further ahead, so another one wrote the record. It would wait here for ever.
+        if request.retry != nil, Int64(request.notBefore) &* 1_000 - now.wallMs > MachineSettings.longestAheadMs {
+            request.markDeadLetter(.badRetryHeaders, "push-not-before is more than a year ahead")
+        }
         if let retry = request.retry, timestampMs != RecordTime.unknown {
             let delayMs = ledger[partition].tierDelayMs
             // The header is by a worker's clock, the timestamp may be by a broker's (LogAppendTime): what is deferred

@@ -35,6 +35,8 @@ package struct MachineSettings: Sendable {
     package var maxAgeMs: Int64 = 24 * 3_600_000
     /// Requests whose `push-not-before` is further ahead than this when they are read are `invalid`.
     package var maxAheadMs: Int64 = 7 * 24 * 3_600_000
+    /// The largest `maxAheadMs`, and a day for clocks that differ.
+    static let longestAheadMs: Int64 = 366 * 24 * 3_600_000
     /// Notifications open at once, over all partitions, at most; fewer while the connections take fewer.
     package var maxOpen = 20_000
     /// Bytes of records held at once, over all partitions.

@@ -60,7 +60,8 @@ package enum JSONScanner {
             scan.kind = unsafe kind(of: p.load(as: UInt8.self))
             switch scan.kind {
             case .object, .array: fault = unsafe structure(base, &p, end, members, &scan, &half)
-            case .string, .number, .bool, .null: fault = unsafe scalar(&p, end, &half)
+            case .string: fault = unsafe string(&p, end, &half)
+            case .number, .bool, .null: fault = unsafe scalar(&p, end)
             }
         }
         if let half = unsafe half { scan.halfSurrogate = unsafe half - base }
@@ -149,8 +150,12 @@ package enum JSONScanner {
                     unsafe p = unsafe inner
                     continue element
                 }
-            } else if let fault = unsafe scalar(&p, end, &half) {
-                return fault
+            } else {
+                // A copy goes out of line, so that `p` stays in a register.
+                var place = unsafe p
+                let fault = unsafe scalar(&place, end)
+                unsafe p = unsafe place
+                if let fault { return fault }
             }
             while depth > 0 {
                 if depth == 1 && levels == 1 {
@@ -198,11 +203,10 @@ package enum JSONScanner {
         return unsafe JSONString.skip(&p, end, &half) ? nil : JSONString.fault(p, end)
     }
 
-    private static func scalar(
-        _ p: inout UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
-    ) -> JSONError.Kind? {
+    /// A number, `true`, `false` or `null`.
+    @inline(never)
+    private static func scalar(_ p: inout UnsafeRawPointer, _ end: UnsafeRawPointer) -> JSONError.Kind? {
         switch unsafe p.load(as: UInt8.self) {
-        case 0x22: return unsafe string(&p, end, &half)
         case 0x74: return unsafe word(&p, end, "true")
         case 0x66: return unsafe word(&p, end, "false")
         case 0x6E: return unsafe word(&p, end, "null")

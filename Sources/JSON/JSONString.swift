@@ -48,9 +48,13 @@ enum JSONString {
                 unsafe p += 1
                 return true
             }
-            guard unsafe skipSpecial(&p, end, &half) else { return false }
+            let special = unsafe skipSpecial(p, end, &half)
+            unsafe p = unsafe special.next
+            if !special.isWhole { return false }
         }
-        return unsafe skipTail(&p, end, &half)
+        let tail = unsafe skipTail(p, end, &half)
+        unsafe p = unsafe tail.next
+        return tail.isWhole
     }
 
     /// Returns what follows a string that was checked.
@@ -61,11 +65,19 @@ enum JSONString {
         return unsafe skip(&p, end, &half) ? p : nil
     }
 
+    /// Where a function that is not inlined stopped: past what it read, or at the fault. It takes and returns a place by
+    /// value, so that its callers keep theirs in a register.
+    @safe private struct Stop {
+        var next: UnsafeRawPointer
+        var isWhole: Bool
+    }
+
     /// The last few bytes: eight at a time, then one by one.
     @inline(never)
     private static func skipTail(
-        _ p: inout UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
-    ) -> Bool {
+        _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
+    ) -> Stop {
+        var p = unsafe start
         while unsafe p < end {
             if unsafe end - p >= 8 {
                 let marked = unsafe marks(UInt64(littleEndian: p.loadUnaligned(as: UInt64.self)))
@@ -73,50 +85,43 @@ enum JSONString {
                 if marked == 0 { continue }
             }
             let byte = unsafe p.load(as: UInt8.self)
-            if byte == 0x22 {
-                unsafe p += 1
-                return true
-            }
+            if byte == 0x22 { return unsafe Stop(next: p + 1, isWhole: true) }
             if byte >= 0x20 && byte < 0x80 && byte != 0x5C {
                 unsafe p += 1
             } else {
-                guard unsafe skipSpecial(&p, end, &half) else { return false }
+                let special = unsafe skipSpecial(p, end, &half)
+                unsafe p = unsafe special.next
+                if !special.isWhole { break }
             }
         }
-        return false
+        return unsafe Stop(next: p, isWhole: false)
     }
 
-    /// Moves `p` past one escape, or past a run of characters that are not ASCII.
+    /// Skips one escape, or a run of characters that are not ASCII.
+    @inline(never)
     private static func skipSpecial(
-        _ p: inout UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
-    ) -> Bool {
-        let byte = unsafe p.load(as: UInt8.self)
-        if byte >= 0x80 {
-            repeat {
-                let length = unsafe utf8Length(p, end)
-                if length == 0 { return false }
-                unsafe p += length
-            } while unsafe p < end && p.load(as: UInt8.self) >= 0x80
-            return true
+        _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
+    ) -> Stop {
+        var p = unsafe start
+        while unsafe p < end && p.load(as: UInt8.self) >= 0x80 {
+            let length = unsafe utf8Length(p, end)
+            if length == 0 { return unsafe Stop(next: p, isWhole: false) }
+            unsafe p += length
         }
-        guard unsafe byte == 0x5C && end - p >= 2 else { return false }
+        if unsafe p > start { return unsafe Stop(next: p, isWhole: true) }
+        let left = unsafe end - p
+        guard unsafe left >= 2 && p.load(as: UInt8.self) == 0x5C else { return unsafe Stop(next: p, isWhole: false) }
         switch unsafe p.load(fromByteOffset: 1, as: UInt8.self) {
-        case 0x22, 0x5C, 0x2F, 0x62, 0x66, 0x6E, 0x72, 0x74:
-            unsafe p += 2
+        case 0x22, 0x5C, 0x2F, 0x62, 0x66, 0x6E, 0x72, 0x74: return unsafe Stop(next: p + 2, isWhole: true)
         case 0x75:
-            guard unsafe end - p >= 6, let unit = unsafe hex4(p + 2) else { return false }
+            guard left >= 6, let unit = unsafe hex4(p + 2) else { return unsafe Stop(next: p, isWhole: false) }
             if unit & 0xF800 == 0xD800 {
-                if unsafe unit < 0xDC00 && isLowHalf(p + 6, end) {
-                    unsafe p += 12
-                    return true
-                }
+                if unsafe unit < 0xDC00 && isLowHalf(p + 6, end) { return unsafe Stop(next: p + 12, isWhole: true) }
                 if unsafe half == nil { unsafe half = unsafe p }
             }
-            unsafe p += 6
-        default:
-            return false
+            return unsafe Stop(next: p + 6, isWhole: true)
+        default: return unsafe Stop(next: p, isWhole: false)
         }
-        return true
     }
 
     /// Returns why `skip` stopped at `p`.

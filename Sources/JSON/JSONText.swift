@@ -7,21 +7,21 @@
 
     /// Whether the bytes are not yet what the string spells.
     package var hasEscapes: Bool {
-        guard var p = unsafe bytes.baseAddress else { return false }
-        let end = unsafe p + bytes.count
+        guard let base = unsafe bytes.baseAddress else { return false }
+        let count = unsafe bytes.count
+        guard count >= 16 else { return unsafe bytes.contains(0x5C) }
         let backslash = SIMD16<UInt8>(repeating: 0x5C)
-        while unsafe end - p >= 16 {
-            // In what was checked nothing else is so marked: a lane is 0 for a backslash only.
+        var index = 0
+        repeat {
+            // The last sixteen bytes overlap those before. In what was checked nothing else is so marked: a lane is 0
+            // for a backslash only.
+            let p = unsafe base + min(index, count &- 16)
             let lanes = unsafe p.loadUnaligned(as: SIMD16<UInt8>.self) ^ backslash
             let zero = (lanes &- SIMD16(repeating: 1)) & ~lanes & SIMD16(repeating: 0x80)
             let words = unsafe unsafeBitCast(zero, to: SIMD2<UInt64>.self)
             if words[0] | words[1] != 0 { return true }
-            unsafe p += 16
-        }
-        while unsafe p < end {
-            if unsafe p.load(as: UInt8.self) == 0x5C { return true }
-            unsafe p += 1
-        }
+            index &+= 16
+        } while index < count
         return false
     }
 

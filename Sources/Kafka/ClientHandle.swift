@@ -140,6 +140,11 @@ package enum KafkaLibrary {
     /// The version in the form of `RD_KAFKA_VERSION`: 0xMMmmrrff.
     package static var version: Int32 { rd_kafka_version() }
 
+    /// Whether the library fetches OAUTHBEARER tokens by itself. It refuses the property where it was built without.
+    static var hasOIDC: Bool {
+        (try? ClientHandle.validate([KafkaProperty("sasl.oauthbearer.method", "oidc")])) != nil
+    }
+
     /// Whether a fetcher above its limits checks again by itself (`fetch.queue.backoff.ms`, since 2.2.0), or sleeps
     /// until it is woken (`FetchWaker`).
     static var hasFetchQueueBackOff: Bool { version >= 0x0202_0000 }

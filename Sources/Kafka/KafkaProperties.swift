@@ -66,10 +66,10 @@ package struct KafkaProperties: Sendable, Equatable {
             }
         }
         for (section, own) in [(Section.consumer, consumer), (.producer, producer)] {
-            guard let name = Self.mechanismWithoutTokens(common + own) else { continue }
+            guard let refusal = Self.tokenRefusal(common + own) else { continue }
             throw RefusedProperty(
-                section: common.contains { $0.name == name } ? .common : section, name: name,
-                reason: "OAUTHBEARER needs sasl.oauthbearer.method: oidc beside it, since the worker makes no tokens")
+                section: common.contains { $0.name == refusal.name } ? .common : section, name: refusal.name,
+                reason: refusal.reason)
         }
         self.init(unchecked: common, consumer, producer)
     }
@@ -83,15 +83,31 @@ package struct KafkaProperties: Sendable, Equatable {
         return refusals.first { $0.names.contains(property.name) }?.reason
     }
 
-    /// Returns the property that asks for tokens (RFC 7628) which nothing would make. librdkafka would wait for them
-    /// for ever.
-    private static func mechanismWithoutTokens(_ properties: [KafkaProperty]) -> String? {
+    /// Returns the property that asks for tokens (RFC 7628), and why this library cannot have them; `nil` if it can, or
+    /// no property asks. librdkafka would wait for tokens that nothing makes for ever.
+    static func tokenRefusal(
+        _ properties: [KafkaProperty], libraryVersion: Int32 = KafkaLibrary.version,
+        hasOIDC: Bool = KafkaLibrary.hasOIDC
+    ) -> (name: String, reason: String)? {
         let mechanism = properties.last { $0.name == "sasl.mechanisms" || $0.name == "sasl.mechanism" }
-        guard let mechanism, mechanism.value.uppercased() == "OAUTHBEARER",
-            properties.value("sasl.oauthbearer.method")?.lowercased() != "oidc",
-            properties.value("enable.sasl.oauthbearer.unsecure.jwt")?.lowercased() != "true"
-        else { return nil }
-        return mechanism.name
+        guard let mechanism, mechanism.value.uppercased() == "OAUTHBEARER" else { return nil }
+        if properties.value("enable.sasl.oauthbearer.unsecure.jwt")?.lowercased() == "true" {
+            guard libraryVersion < 0x0202_0000 else { return nil }
+            return (
+                mechanism.name,
+                "librdkafka before 2.2 crashes when it renews the tokens of enable.sasl.oauthbearer.unsecure.jwt: use "
+                    + "a newer library, or another sasl.mechanism"
+            )
+        }
+        guard hasOIDC else {
+            return (
+                mechanism.name,
+                "this librdkafka was built without OIDC (libcurl), so it cannot fetch tokens: use one that was built "
+                    + "with it, or another sasl.mechanism"
+            )
+        }
+        guard properties.value("sasl.oauthbearer.method")?.lowercased() != "oidc" else { return nil }
+        return (mechanism.name, "OAUTHBEARER needs sasl.oauthbearer.method: oidc beside it: the worker makes no tokens")
     }
 
     /// The properties that may not be set, with their aliases, and why.

@@ -209,7 +209,10 @@ struct Gatherer {
 
 extension ReplayOrder {
     /// Returns the kind of a dead letter's record of a topic.
-    func whole(_ topic: String) -> ReplayWriter.Whole { retryTopics.contains(topic) ? .retryLetter : .letter }
+    func whole(_ topic: String) -> ReplayWriter.Whole {
+        guard retryTopics.contains(topic) else { return .letter }
+        return target == nil ? .retryLetter : .movedRetryLetter
+    }
 }
 
 extension OwnedRecord {

@@ -10,15 +10,16 @@ private struct CheckOptions {
 func checkConfiguration(_ arguments: [String]) throws -> ExitCode {
     let probe = OptionTable<CheckOptions>.Option(
         "probe", nil,
-        "Send one notification for each bundle id (400 of an app at most, one after the other over one connection) to a device token of zeros, which no device has: BadDeviceToken proves the credential, any other answer is explained."
+        "Also send one notification for each bundle id (up to 400 of an app) to a token of zeros, which no device has. The answer BadDeviceToken proves the credential; any other one is explained."
     ) { $0.probesCredentials = true }
     let table = OptionTable<CheckOptions>(
         command: "apns-worker check", usage: ConfigurationOptions.usage.map { "\($0) [--probe]" },
         about: [
-            "Validates the configuration, loads every credential, reaches Kafka and the topics, and completes a TLS and HTTP/2 handshake with every app's host. Sends nothing, unless --probe is given. Prints what is fine and what is not, a line each."
+            "Checks the configuration, loads every credential, connects to Kafka and to every app's host, and prints a line for each finding. It changes nothing, and sends nothing without --probe.",
+            "Example: apns-worker check --config worker.yaml --probe",
         ],
         options: ConfigurationOptions.options.map { $0.within(\.configuration) } + [probe],
-        notes: "Exit codes: 0 all is fine, 1 something is not, 64 wrong usage.")
+        notes: "Exit codes: 0 everything is fine, 1 something is not, 64 wrong usage.")
     let options = try parsed(table, arguments, CheckOptions())
     try options.configuration.app.requireEither(options.configuration.file)
     let loaded: LoadedConfiguration

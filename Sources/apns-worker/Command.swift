@@ -10,17 +10,17 @@ struct Command: Sendable {
 
     /// In the order of the help.
     static let all: [Command] = [
-        Command(name: "run", summary: "the worker: from Kafka to APNs and back", run: runWorker),
-        Command(name: "check", summary: "validate the configuration and reach Kafka and APNs", run: checkConfiguration),
-        Command(name: "send", summary: "send one notification and print what became of it", run: send),
+        Command(name: "run", summary: "run the worker: from Kafka to APNs and back", run: runWorker),
         Command(
-            name: "channels", summary: "make, list, read and delete the channels of broadcasts", run: manageChannels),
+            name: "check", summary: "check the configuration, the credentials, Kafka and APNs", run: checkConfiguration),
+        Command(name: "send", summary: "send one notification and print its result", run: send),
+        Command(name: "channels", summary: "create, list, read and delete broadcast channels", run: manageChannels),
         Command(name: "tail", summary: "follow results, dead tokens or dead letters", run: tail),
-        Command(name: "replay", summary: "request failed notifications again", run: replay),
+        Command(name: "replay", summary: "request failed notifications again, once each", run: replay),
         Command(name: "feedback", summary: "read the binary protocol's feedback service once", run: readFeedback),
         Command(name: "schema", summary: "print the JSON Schema of a record", run: printSchema),
-        Command(name: "demo", summary: "everything in one process, with live progress and a summary", run: runDemo),
-        Command(name: "simulate", summary: "an APNs server for tests, with every fault on demand", run: simulate),
+        Command(name: "demo", summary: "run everything in one process and show its progress", run: runDemo),
+        Command(name: "simulate", summary: "run an APNs server for tests, with faults on demand", run: simulate),
     ]
 
     /// Runs the command that the arguments (without the program's name) begin with.
@@ -38,9 +38,7 @@ struct Command: Sendable {
             return dispatch([arguments[1], "--help"])
         case let word?:
             if let command = all.first(where: { $0.name == word }) { return command.end(Array(arguments.dropFirst())) }
-            let suggestion =
-                nearest(to: word, among: all.map(\.name)).map { "did you mean \($0)?" } ?? "expected one of \(names)"
-            complain("apns-worker: there is no command \(printable(word)); \(suggestion) (see apns-worker --help)")
+            complain("apns-worker: \(unknown("command", word, among: all.map(\.name))) (see apns-worker --help)")
             return .wrongUsage
         }
         return .fine
@@ -75,13 +73,14 @@ struct Command: Sendable {
         return """
             Usage: apns-worker COMMAND [OPTIONS]
 
-            Sends push notifications from a Kafka topic to Apple's APNs and publishes a result for each.
+            Sends push notifications from a Kafka topic to Apple's APNs, and publishes a result for each.
 
             Commands:
             \(all.map { "  \(padded($0.name, to: width))  \($0.summary)\n" }.joined())
               --version, -V  print the version
               --help, -h     print this; apns-worker COMMAND --help lists a command's options
 
+            Example: apns-worker check --config worker.yaml
             Exit codes: 0 fine, 1 failed, 64 wrong usage, 78 wrong configuration.
 
             """

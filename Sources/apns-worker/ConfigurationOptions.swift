@@ -19,10 +19,10 @@ struct ConfigurationOptions {
         [
             .init(
                 "config", "c", value: "FILE", to: \.file,
-                "The configuration, a YAML file; takes the place of the flags for one app."),
+                "Read the configuration from this YAML file, instead of flags for one app."),
             .init(
                 "bootstrap-servers", value: "LIST", to: \.app.bootstrapServers,
-                "Kafka brokers, host:port with commas between."),
+                "The Kafka brokers: host:port, with commas between them."),
             .init("environment", value: "NAME", to: \.app.environment, "production (default) or development."),
         ] + AppFlags.options.map { $0.within(\.app) } + [.init("keylog", value: "FILE", to: \.keyLog, keyLogHelp)]
 
@@ -35,21 +35,23 @@ struct ConfigurationOptions {
 extension AppFlags {
     static let keyOptions: [OptionTable<Self>.Option] = [
         .init(
-            "key-file", value: "FILE", to: \.keyFile, "Instead of a configuration: the signing key from Apple (.p8)."),
+            "key-file", value: "FILE", to: \.keyFile, "Your signing key from Apple (.p8), if you give no configuration."
+        ),
         .init("key-id", value: "ID", to: \.keyID, "The signing key's 10-character id."),
         .init("team-id", value: "ID", to: \.teamID, "The team's 10-character id."),
     ]
 
     static let caFileOption = OptionTable<Self>.Option(
-        "ca-file", value: "FILE", to: \.caFile, "Certificates (PEM) that may sign for it; default: the system's.")
+        "ca-file", value: "FILE", to: \.caFile,
+        "Trust these certificate authorities (PEM) for it, instead of the system's.")
 
     /// The flags of an app that sends.
     static let options: [OptionTable<Self>.Option] =
         keyOptions + [
             .init(
                 "bundle-id", value: "ID", each: \.bundleIDs, OptionValue.text,
-                "The app's bundle id; may be given more than once."),
-            .init("host", value: "HOST", to: \.host, "An APNs server other than Apple's, such as the simulator's."),
+                "The app's bundle id. Repeat the option for more."),
+            .init("host", value: "HOST", to: \.host, "Send to this server instead of Apple's, such as a simulator."),
             .init("port", value: "PORT", to: \.port, "Its port (default 443)."), caFileOption,
         ]
 
@@ -80,7 +82,7 @@ func parsedEnvironment(_ text: String) throws(UsageError) -> PushEnvironment {
 
 /// The help of `--keylog`.
 let keyLogHelp =
-    "Append the secrets of TLS connections to APNs to FILE in NSS key log format, with which Wireshark decrypts a capture of them."
+    "Append the TLS secrets of connections to APNs to FILE (NSS key log), so that Wireshark can decrypt a capture."
 
 /// Starts the key log of `--keylog`.
 func startKeyLog(_ path: String?) throws(CommandFailure) {

@@ -10,18 +10,20 @@ private struct FeedbackOptions {
     static let table = OptionTable<Self>(
         command: "apns-worker feedback", usage: ["--config FILE [--app NAME] [--deadline TIME]"],
         about: [
-            "Reads once the feedback service of every app that has binary.feedback, or of the one named, and writes each dead token to the unregistered topic. The service forgets what it told, so nothing is read while Kafka does not answer, and tokens that were read are written for as long as it takes.",
-            "SIGTERM or SIGINT: begin nothing, write what was read; a second one gives up what is not written, and says how many tokens that is.",
+            "Reads the feedback service of each app that has binary.feedback once, and writes each dead token to the unregistered topic. The service forgets a token once it has sent it, so nothing is read before Kafka answers.",
+            "Example: apns-worker feedback --config worker.yaml",
+            "SIGTERM or SIGINT starts no further read and writes the tokens that were read. A second one gives up the rest and prints how many tokens that is.",
         ],
         options: [
             .init("config", "c", value: "FILE", to: \.file, "The worker's configuration."),
-            .init("app", value: "NAME", to: \.app, "Only this app of the configuration."),
+            .init("app", value: "NAME", to: \.app, "Read only this app's service."),
             .init(
                 "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
-                "How long to go on (default 5m). What Kafka has not acknowledged by then is lost, and a line says so."),
+                "Stop after this time (default 5m). Tokens that Kafka has not acknowledged by then are lost and reported."
+            ),
         ],
         notes:
-            "Exit codes: 0 all that the services had was acknowledged by Kafka, 1 it was not, 64 wrong usage, 78 wrong configuration."
+            "Exit codes: 0 Kafka acknowledged every token, 1 it did not, 64 wrong usage, 78 wrong configuration."
     )
 }
 
@@ -58,14 +60,16 @@ func readFeedback(_ arguments: [String]) throws -> ExitCode {
             say("\(outcome.app): \(outcome.tokens) dead tokens written to \(topic)\(skipped)\n")
             guard let failure = outcome.failure else { return }
             isFine = false
-            complain("apns-worker feedback: \(outcome.app): it could not be read to its end: \(failure)")
+            complain("apns-worker feedback: \(outcome.app): it could not be read to the end: \(failure)")
         },
-        onDelay: { troubles.say("apns-worker feedback: nothing is read before Kafka can take it: \($0)") })
-    for app in ending.unread { complain("apns-worker feedback: \(app): was not read; it has lost nothing") }
+        onDelay: { troubles.say("apns-worker feedback: nothing is read before Kafka answers: \($0)") })
+    for app in ending.unread {
+        complain("apns-worker feedback: \(app): its service was not read, so nothing of it is lost")
+    }
     if ending.lost > 0 {
         let trouble = ending.trouble.isEmpty ? "" : ": \(ending.trouble)"
         complain(
-            "apns-worker feedback: \(ending.lost) dead tokens are lost: the service told and forgot them, and Kafka did not acknowledge them in time\(trouble)"
+            "apns-worker feedback: \(ending.lost) dead tokens are lost: the service has forgotten them, and Kafka did not acknowledge them in time\(trouble)"
         )
     }
     return isFine && ending.unread.isEmpty && ending.lost == 0 ? .fine : .failed

@@ -52,6 +52,7 @@ enum OutputFormat: String, CaseIterable {
 }
 
 /// Reads a command's options; throws `Exit` after its help was printed.
+@discardableResult
 func parsed<Values>(_ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values) throws -> Values {
     do throws(UsageError) {
         switch try table.parse(arguments, defaults) {
@@ -72,16 +73,22 @@ func operand(_ arguments: [String]) -> (word: String?, rest: [String]) {
 
 /// Reads one of several words and then the options.
 ///
-/// - Parameter question: asks for a word that is missing.
+/// - Parameter thing: names what the words are.
 func parsed<Word: RawRepresentable & CaseIterable, Values>(
-    _ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values, _ question: String
+    _ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values, _ thing: String
 ) throws -> (word: Word, Values) where Word.RawValue == String {
     let (word, rest) = operand(arguments)
     let values = try parsed(table, rest, defaults)
-    if let found = word.flatMap({ Word(rawValue: $0) }) { return (found, values) }
     let words = Word.allCases.map(\.rawValue)
+    guard let word else { throw UsageError("which \(thing)? One of \(words.joined(separator: ", "))") }
+    guard let found = Word(rawValue: word) else { throw unknown(thing, word, among: words) }
+    return (found, values)
+}
+
+/// Returns the error for a word that is none of several.
+func unknown(_ thing: String, _ word: String, among words: [String]) -> UsageError {
     let suggestion =
-        word.flatMap { nearest(to: $0, among: words) }.map { "did you mean \($0)?" }
-        ?? "say one of \(words.joined(separator: ", ")) first"
-    throw UsageError("\(word.map { "there is no \(printable($0))" } ?? question); \(suggestion)")
+        nearest(to: word, among: words).map { "did you mean \($0)?" }
+        ?? "expected one of \(words.joined(separator: ", "))"
+    return UsageError("there is no \(thing) \(printable(word)); \(suggestion)")
 }

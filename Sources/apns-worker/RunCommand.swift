@@ -18,15 +18,14 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
     let table = OptionTable<RunOptions>(
         command: "apns-worker run", usage: ConfigurationOptions.usage,
         about: [
-            "Reads push requests from Kafka, sends them to APNs, publishes a result for each and every dead token, and commits an offset once all of its notifications are settled.",
-            "A supervisor starts the worker as a child process, forwards signals to it, and starts it again when it dies by a signal (crash: contain).",
-            "SIGTERM or SIGINT: stop reading, let what is in flight settle, commit, exit 0; a second one exits at once (130 or 143).",
-            "SIGHUP: read the configuration again: apps, credentials, limits, pauses and log levels; all of it or nothing. --log-level and --log-part stay in force.",
+            "Reads push requests from Kafka, sends them to APNs, and publishes a result for each notification and a record for each dead token. It commits an offset once Kafka has acknowledged everything that came of the record.",
+            "Example: apns-worker run --config worker.yaml",
+            "SIGTERM or SIGINT drains the worker and exits with 0; a second one exits at once. SIGHUP reloads apps, credentials, limits, pauses and log levels, all of them or none. A supervisor restarts a worker that dies by a signal, unless you set crash: core.",
         ],
         options: ConfigurationOptions.options.map { $0.within(\.configuration) }
             + LogFlags.options.map { $0.within(\.log) },
         notes:
-            "Exit codes: 0 stopped, 1 failed, 64 wrong usage, 78 wrong configuration, credentials or topics, 130 and 143 by a second SIGINT or SIGTERM."
+            "Exit codes: 0 stopped, 1 failed, 64 wrong usage, 78 wrong configuration, credentials or topics, 130 or 143 after a second SIGINT or SIGTERM."
     )
     let options = try parsed(table, arguments, RunOptions())
     let role = Supervisor.role()

@@ -25,10 +25,11 @@ func simulate(_ arguments: [String]) throws -> ExitCode {
 private let simulateTable = OptionTable<SimulatorOptions>(
     command: "apns-worker simulate", usage: ["[OPTIONS]"],
     about: [
-        "An APNs server for tests: TLS and HTTP/2, Apple's validation and answers, provider tokens, and every fault on demand. Point an app of the worker's configuration at it with host, port and tls.ca_file; it prints how."
+        "Runs an APNs server for tests. It speaks TLS and HTTP/2, checks what Apple checks, answers as Apple does, and injects faults on demand. It prints the host, port and tls.ca_file to set for an app of the worker's configuration.",
+        "Example: apns-worker simulate --fault goaway@10000",
     ],
     options: [
-        .init("listen", value: "HOST:PORT", "Where APNs is served (default 127.0.0.1:2197; port 0: any free one).") {
+        .init("listen", value: "HOST:PORT", "Serve APNs here (default 127.0.0.1:2197). Port 0 takes any free one.") {
             options, text throws(UsageError) in
             let place = try hostAndPort(text)
             options.host = place.host ?? options.host
@@ -36,75 +37,75 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         },
         portOption(
             "control", \.controlPort, "the control endpoint is",
-            "The control endpoint's port on the same host (default 2198; 0: any free one; HOST:PORT is taken too)."),
+            "Serve the control endpoint on this port of the same host (default 2198; 0 takes any free one)."),
         portOption(
             "manage", \.managementPort, "channels are managed",
-            "The port on the same host where broadcast channels are managed, as at api-manage-broadcast.push.apple.com (default: any free one, which is printed)."
+            "Manage broadcast channels on this port of the same host, as api-manage-broadcast.push.apple.com does (default: any free one, which is printed)."
         ),
         portOption(
             "gateway", \.gatewayPort, "the gateway is",
-            "Serve Apple's retired binary gateway too, on this port of the same host (0: any free one, which is printed)."
+            "Also serve Apple's retired binary gateway on this port of the same host (0 takes any free one and prints it)."
         ),
         .init(
             "gateway-fault", value: "NAME", each: \.gatewayFaults, parsedGatewayFault,
-            "A fault (below) of each of the gateway's connections: error-delay=200ms, close@1000; may be given more than once."
+            "Inject this fault (below) into each of the gateway's connections: error-delay=200ms, close@1000. Repeat the option for more."
         ),
         .init(
             "gateway-payload", value: "BYTES", to: \.gatewayPayloadLimit, integer(1...65_535),
-            "The gateway's longest payload (default 2048; 256 before 2014)."),
+            "The longest payload that the gateway accepts (default 2048; Apple's was 256 before 2014)."),
         portOption(
             "feedback", \.feedbackPort, "the feedback service is",
-            "Serve Apple's retired feedback service too, on this port of the same host (0: any free one, which is printed)."
+            "Also serve Apple's retired feedback service on this port of the same host (0 takes any free one and prints it)."
         ),
         .init(
             "feedback-token", value: "HEX", each: \.feedback, parsedFeedback,
-            "A device token that the feedback service tells of, as one without the app since the start, or since HEX@SECONDS after the epoch; may be given more than once."
+            "Let the feedback service report this device token as dead since the start, or with HEX@SECONDS since that time. Repeat the option for more."
         ),
         .init(
             "directory", "d", value: "DIR", to: \.directory,
-            "Certificates and keys: read, or made on the first start (default ./apns-simulator)."),
+            "Keep certificates and keys in this folder; the first start creates them (default ./apns-simulator)."),
         .init(
             "book", value: "FILE", to: \.book,
-            "Keep what the control endpoint tells of requests in this file too, so that a simulator started again, also after kill -9, goes on with it (about 50 bytes a request)."
+            "Keep the counts of the control endpoint in this file, so that they survive a restart or kill -9 (about 50 bytes a request)."
         ),
         .init(
             "name", value: "NAME", each: \.names, OptionValue.text,
-            "A further name or address in the certificate; may be given more than once."),
+            "Put this name or address into the certificate, too. Repeat the option for more."),
         .init(
             "key", value: "ID=FILE", each: \.keys, parsedKey,
-            "Accept provider tokens of this key too (.p8, or its public half in PEM); may be given more than once."),
-        .init("any-token", nil, "Accept every request without looking at its provider token.") {
+            "Also accept provider tokens of this key (.p8, or its public half in PEM). Repeat the option for more."),
+        .init("any-token", nil, "Accept every request without checking its provider token.") {
             $0.wantsProviderToken = false
         },
         .init(
             "environment", value: "NAME", to: \.environment, parsedEnvironment, "production (default) or development."),
         .init(
             "bundle-id", value: "ID", each: \.bundleIDs, OptionValue.text,
-            "Accept only this app's topics; may be given more than once (default: any)."),
+            "Accept only this app's topics (default: any). Repeat the option for more."),
         .init(
             "any-suffix", nil,
-            "Take a push type with any topic (else a voip push wants a topic that ends in .voip, as at Apple)."
+            "Accept a push type with any topic. Without it a voip push needs a topic that ends in .voip, as at Apple."
         ) { $0.checksTopicSuffixes = false },
         .init(
             "no-broadcast", value: "ID", each: \.withoutBroadcast, OptionValue.text,
-            "Broadcast is not set up for this bundle id (FeatureNotEnabled); may be given more than once."),
+            "Answer broadcasts for this bundle id with FeatureNotEnabled. Repeat the option for more."),
         .init(
             "streams", value: "N", to: \.streams, integer(1...1_000_000),
-            "Streams a connection may have open at once (default 1000)."),
+            "The streams that a connection may have open at once (default 1000)."),
         .init(
             "first-streams", value: "N", to: \.firstStreams, integer(1...1_000_000),
-            "The same until its first valid provider token, as Apple does (default 1). Clients that send more at once see REFUSED_STREAM."
+            "The same limit until the first valid provider token, as at Apple (default 1). Further streams get REFUSED_STREAM."
         ),
         .init(
             "latency", value: "TIME", to: \.latency, parsedLatency,
-            "How long answers take: 50ms, 20ms..80ms (evenly spread) or ~50ms (exponential with this mean)."),
+            "Delay each answer: 50ms, 20ms..80ms (evenly spread) or ~50ms (exponential with this mean)."),
         .init(
             "fault", value: "FAULT@EVERY", each: \.faults, parsedFault,
-            "A fault (below) every so many requests or so often in time: goaway@10000, cut-after@5s; may be given more than once."
+            "Inject a fault (below) after each so many requests, or at an interval: goaway@10000, cut-after@5s. Repeat the option for more."
         ),
         .init(
             "seed", value: "N", to: \.seed, integer(0...Int.max),
-            "The same seed gives the same latencies and choices (default 1)."),
+            "Seed the random latencies and choices (default 1)."),
     ], notes: Simulator.helpText)
 
 /// Reads a latency.

@@ -1,4 +1,5 @@
 internal import CLinux
+import Configuration
 import EventLoop
 import Glibc
 import Kafka
@@ -27,10 +28,6 @@ struct Deadline {
         }
         return false
     }
-}
-
-extension Duration {
-    var nanoseconds: Int64 { components.seconds * 1_000_000_000 + components.attoseconds / 1_000_000_000 }
 }
 
 /// Reports problems that are retried: at once, and then at most every ten seconds.

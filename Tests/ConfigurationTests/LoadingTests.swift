@@ -29,58 +29,6 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
 }
 
 @Suite struct LoadingTests {
-    @Test func `Defaults are those of the design`() throws {
-        let loaded = try load(minimal)
-        #expect(loaded.warnings.isEmpty)
-        let it = loaded.configuration
-        #expect(it.kafka.groupID == "apns-worker")
-        #expect(it.kafka.groupInstanceID.isEmpty)
-        #expect(it.kafka.sessionTimeout == .seconds(10))
-        #expect(it.kafka.assignment == .eager)
-        #expect(it.kafka.createTopics == nil)
-        #expect(it.requestTopics == [RequestTopic(name: "apns.requests", weight: 1)])
-        #expect(it.results.topic == "apns.results")
-        #expect(it.results.publish == .all)
-        #expect(it.unregistered.topic == "apns.unregistered")
-        #expect(!it.unregistered.includeBadTokens)
-        #expect(it.deadLetters.topic == "apns.dead-letters")
-        #expect(it.retry.tiers.map(\.topic) == ["apns.retry.30s", "apns.retry.15m", "apns.retry.2h"])
-        #expect(it.retry.maxAttempts == 5)
-        #expect(it.delivery.ordering == .device)
-        #expect(it.delivery.apnsID == .derived)
-        #expect(it.delivery.responseTimeout == .seconds(30))
-        #expect(it.delivery.inDoubt == .resend)
-        #expect(it.delivery.resendMax == 5)
-        #expect(it.delivery.maxAge == .seconds(86_400))
-        #expect(it.delivery.maxAhead == .seconds(604_800))
-        #expect(it.delivery.maxOpen == 20_000)
-        #expect(it.delivery.maxOpenBytes == 16 * 1_024 * 1_024)
-        #expect(it.delivery.commitInterval == .milliseconds(20))
-        #expect(it.delivery.verdicts.isEmpty)
-        #expect(it.drain.rebalance == .seconds(30))
-        #expect(it.drain.shutdown == .seconds(25))
-        #expect(it.log.level == .info)
-        #expect(it.log.format == .text)
-        #expect(it.admin.listen?.description == "127.0.0.1:9464")
-        let app = try #require(it.apps.first)
-        #expect(app.name == "shop")
-        #expect(app.bundleIDs == ["com.example.shop"])
-        #expect(app.environment == .production)
-        #expect(app.host == "api.push.apple.com")
-        #expect(app.port == 443)
-        #expect(app.connections.min == 1)
-        #expect(app.connections.max == 8)
-        #expect(app.authorities == nil)
-        #expect(app.verifiesHost)
-        #expect(app.indexesAuthorization)
-        #expect(app.proxy == nil)
-        #expect(app.environmentGuard == .warn)
-        #expect(app.rateLimit == 0)
-        #expect(!app.isPaused)
-        guard case .token(let token) = app.credential else { return }
-        #expect(token == TokenCredential(key: .file("key.p8"), keyID: "ABC123DEFG", teamID: "TEAM123456"))
-    }
-
     @Test func `Every key is read`() throws {
         let it = try load(
             """

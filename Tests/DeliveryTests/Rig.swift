@@ -26,6 +26,8 @@ final class Rig {
         /// Place of the app that it names.
         var app = 0
         var detail = ""
+        /// The part of a request that the detail is about.
+        var subject = ""
         /// Of a retry record: the app that was tried before.
         var triedApp = ""
         var id = NotificationID(slot: NotificationSlot(0), generation: 0)
@@ -311,7 +313,8 @@ final class Rig {
                     kind: production.kind, token: Self.name(of: Self.text(content.token)), outcome: ending.outcome,
                     reason: word(ending.reason, ending.reasonText), status: ending.status,
                     attempts: Int(ending.attempts), inDoubt: Int(ending.inDoubt), request: place(content),
-                    app: content.app, detail: ending.detail.text.description, id: production.id)
+                    app: content.app, detail: ending.detail.text.description,
+                    subject: Self.text(ending.detail.subject), id: production.id)
             }
         case .retry:
             return machine.withRetry(production.id) { content, order in

@@ -187,6 +187,34 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
+    /// A forged record would go from tier to tier for ever. No configuration allows more than a year.
+    @Test func `A retry record that is more than a year ahead is a dead letter`() {
+        let rig = Rig()
+        let tier = rig.assignTier()
+        rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, inMs: 365 * 24 * Self.hourMs))
+        #expect(rig.settle().map(\.reason) == ["scheduled"])
+        let headers = Self.retryHeaders(rig, inMs: 0).merging(["push-not-before": "4294967295"]) { $1 }
+        guard case .deadLetter(_, let reason, let detail) = rig.receive(tier, 1, "b", headers: headers) else {
+            return #expect(Bool(false), "no dead letter")
+        }
+        #expect(reason == .badRetryHeaders && detail.text.description == "push-not-before is more than a year ahead")
+    }
+
+    /// A producer that took its clock for milliseconds: the record would be of 1970.
+    @Test func `A timestamp in seconds is named in the detail of what expired`() {
+        let (rig, partition) = Rig.ready()
+        rig.receive(partition, 0, "a", timestampMs: 1_780_000_000)
+        rig.receive(partition, 1, "b", timestampMs: 4_294_967_295)
+        rig.receive(partition, 2, "c", timestampMs: 1_780_000_000 + 4_294_967_295)
+        let results = rig.settle()
+        #expect(results.map(\.detail) == Array(repeating: "the request is older than delivery.max_age", count: 3))
+        #expect(
+            results.map(\.subject) == [
+                "its timestamp is 1970-01-21, seconds instead of milliseconds?",
+                "its timestamp is 1970-02-19, seconds instead of milliseconds?", "",
+            ])
+    }
+
     @Test func `An envelope's is for all its tokens; what is wrong is told at once`() {
         let (rig, partition) = Rig.ready()
         let later = rig.now.wallMs / 1_000 + 60

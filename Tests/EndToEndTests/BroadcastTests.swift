@@ -92,7 +92,7 @@ extension EndToEnd.Commands {
             #expect(plain.ending == .exited(1))
             #expect(plain.text.contains("FeatureNotEnabled: broadcast is not set up for com.example.plain"))
             let which = try scene.channels("list")
-            #expect(which.ending == .exited(64) && which.text.contains("say --app NAME, one of shop, plain"))
+            #expect(which.ending == .exited(64) && which.text.contains("Give --app NAME, one of shop, plain"))
             try simulator.process.stop()
             let away = try channels("list", "--deadline", "2s")
             #expect(away.ending == .exited(1) && away.text.split(separator: "\n").count == 1, "\(away.text)")

@@ -48,14 +48,16 @@ extension EndToEnd.Services {
             _ = try scene.startSimulator()
             let worker = try scene.startWorker()
             try scene.send(to: ["00000009" + String(repeating: "0", count: 56)])
-            try scene.awaitResults(1)
+            // A broadcast's result names no device.
+            try scene.kcat([#"{"channel_id":"dHN0LXNyY2gtY2hubA==","payload":{"aps":{}}}"#], options: [])
+            try scene.awaitResults(2)
             let topics = [scene.configuration.requests, scene.configuration.results, scene.configuration.unregistered]
             let ended = try Scene.run(program, arguments + [scene.servers] + topics)
             #expect(ended.ending == .exited(0), "\(ended.text)")
             #expect(ended.text.contains("unregistered Unregistered fa174101"), "\(ended.text)")
             #expect(ended.text.contains("forgotten: fa174101…, gone since 16"), "\(ended.text)")
             #expect(ended.text.contains("all is well"), "\(ended.text)")
-            #expect(try scene.resultsWithKcat().count == 6)
+            #expect(try scene.resultsWithKcat().count == 7)
             try scene.stop(worker)
         }
 

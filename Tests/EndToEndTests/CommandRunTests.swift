@@ -475,6 +475,31 @@ extension EndToEnd.Commands {
             }
         }
 
+        /// As process 1 of a container tail gets the orphans of its commands. A subreaper (prctl(2)) gets them, too.
+        @Test(.needs(.worker, .broker, .python, .kcat))
+        func `Orphans of exec commands are reaped`() throws {
+            let scene = try Scene("orphans")
+            try scene.kcat(
+                (0..<5).map { #"k\#u{1e}{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":1}"# },
+                to: scene.configuration.unregistered, options: ["-K\\x1e"])
+            let subreaper =
+                "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1); os.execv(sys.argv[1], sys.argv[1:])"
+            let tail = try ChildProcess(
+                Tool.python.path(),
+                [
+                    "-c", subreaper, Tool.worker.path(), "tail", "unregistered", "--bootstrap-servers", scene.servers,
+                    "--topic", scene.configuration.unregistered, "--group", scene.name, "--batch", "1", "--exec",
+                    "cd \(scene.folder.path); cat > /dev/null; (sleep 0.2; echo >> ended) &",
+                ])
+            try eventually("five orphans that ended", of: tail) {
+                (try? String(contentsOfFile: scene.file("ended"), encoding: .utf8))?.count == 5
+            }
+            try eventually("no child that is left", of: tail) {
+                try Scene.run("sh", ["-c", "cat /proc/\(tail.processID)/task/*/children"]).text.isEmpty
+            }
+            #expect(try tail.stop() == .exited(0), "\(tail.text)")
+        }
+
         /// A second member joins while the first one's command runs: the group waits for it, so no record is handed
         /// over twice.
         @Test(.needs(.worker, .broker, .python, .kcat))

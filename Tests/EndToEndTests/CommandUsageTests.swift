@@ -31,7 +31,7 @@ extension EndToEnd.Commands {
         private static let mistakes: [(line: String, status: Int32, words: String)] = [
             ("schema reslt", 64, "there is no schema \"reslt\"; did you mean result?"),
             ("schema --all", 64, "unknown option \"--all\""),
-            ("tail", 64, "what is to be followed?; say one of results, unregistered, dead-letters first"),
+            ("tail", 64, "which kind of record? One of results, unregistered, dead-letters"),
             ("tail result --config x", 64, "did you mean results?"),
             ("tail results", 64, "needs --config FILE, or --bootstrap-servers with --topic"),
             ("tail results --topic t", 64, "needs --config FILE, or --bootstrap-servers with --topic"),
@@ -45,12 +45,12 @@ extension EndToEnd.Commands {
             ("tail results -c x --device abcdefgh", 64, "--device: expected a device token, or"),
             (
                 "tail results -c x --device abcdef01 --request t/1/2", 64,
-                "--request: one thing is looked for at a time, and --device named one"
+                "--request: give either this or --device"
             ),
             ("tail results -c x --request t/1/2 --count 2", 64, "--request ends by itself: leave out --count"),
             (
                 "tail results -c x --device abcdef01 --group g --exec cat", 64,
-                "--device looks for some records, and --exec takes all"
+                "give either --device or --exec, which gets all records"
             ),
             ("tail unregistered -c x --request t/1/2/0", 64, "dead tokens name no request"),
             ("tail results -c x --format xml", 64, "expected one of json, text, found \"xml\""),
@@ -88,7 +88,7 @@ extension EndToEnd.Commands {
                 "send -c x -t 00 -a Hi --collapse-id \(String(repeating: "x", count: 65))", 1,
                 "BadCollapseId: apns-collapse-id must be printable ASCII of 1 to 64 bytes"
             ),
-            ("channels", 64, "what is to be done?; say one of create, list, read, delete first"),
+            ("channels", 64, "which action? One of create, list, read, delete"),
             ("channels lst -c x", 64, "did you mean list?"),
             ("channels list", 64, "needs --config FILE, or flags for one app"),
             ("channels list -c x --key-id y", 64, "give either --config or the flags"),
@@ -101,15 +101,15 @@ extension EndToEnd.Commands {
             ("feedback", 64, "needs --config FILE"),
             ("feedback -c x --deadline soon", 64, "expected a duration such as"),
             ("feedback -c /nowhere/x", 78, "cannot read /nowhere/x"),
-            ("replay", 64, "what is to be replayed?; say one of results, dead-letters first"),
+            ("replay", 64, "which kind of record? One of results, dead-letters"),
             ("replay result -c x --all", 64, "did you mean results?"),
             ("replay results --all", 64, "needs --config FILE"),
             (
                 "replay results -c x", 64,
-                "say what: --reason, --outcome, --app, --since, --until or --request; or --all"
+                "give a condition: --reason, --outcome, --app, --since, --until or --request; or --all"
             ),
-            ("replay dead-letters -c x", 64, "say what: --reason, --since, --until or --request; or --all"),
-            ("replay results -c x --all --app shop", 64, "--all is for all: leave it out"),
+            ("replay dead-letters -c x", 64, "give a condition: --reason, --since, --until or --request; or --all"),
+            ("replay results -c x --all --app shop", 64, "give either --all or conditions"),
             ("replay dead-letters -c x --app shop", 64, "--app is for results"),
             ("replay dead-letters -c x --outcome invalid", 64, "--outcome is for results"),
             ("replay dead-letters -c x --all --expired", 64, "--expired is for results"),
@@ -128,6 +128,22 @@ extension EndToEnd.Commands {
             ("simulate --listen [::1]", 64, "an IPv6 address in brackets: [::1]:2197"),
             ("simulate --listen ::1:0", 64, "an IPv6 address in brackets: [::1]:2197"),
             ("versoin", 64, "there is no command \"versoin\""),
+            ("", 64, "apns-worker: which command? One of run, check, send, channels, tail, replay"),
+            ("rum", 64, "there is no command \"rum\"; did you mean run? (see apns-worker --help)"),
+            ("help chek", 64, "there is no command \"chek\"; did you mean check?"),
+            ("run --confg x", 64, "apns-worker run: unknown option \"--confg\"; did you mean --config?"),
+            ("run --log-level debug", 64, "needs --config FILE, or flags for one app (see apns-worker run --help)"),
+            ("run -c x --port 1", 64, "give either --config or the flags for one app, not both"),
+            ("run -c /nowhere/x", 78, "cannot read /nowhere/x: No such file or directory"),
+            ("run --bootstrap-servers a --key-file k --key-id b --team-id TEAM123456 --bundle-id a", 78, "--key-id: "),
+            ("run -c x --log-level debgu", 64, "--log-level: expected one of trace, debug, info, notice, warning"),
+            ("check", 64, "needs --config FILE, or flags for one app"),
+            ("check -c /nowhere/x", 1, "cannot read /nowhere/x"),
+            ("demo --log-part kafka", 64, "--log-part: expected PART=LEVEL, such as apns=debug, found \"kafka\""),
+            ("simulate --fault nope@3", 64, "--fault: fault 'nope@3': there is no fault 'nope'"),
+            ("simulate --gateway-fault close@0", 64, "'0' is no number of notifications"),
+            ("simulate --gateway 10.0.0.1:0", 64, "the gateway is on the host of --listen, which must stand before it"),
+            ("simulate --feedback-token 0a@soon", 64, "expected a device token in hex, or with a time: HEX@1700000000"),
             ("send -c /nowhere/x -t 00 -a Hi", 78, "cannot read /nowhere/x"),
         ]
 
@@ -196,35 +212,17 @@ extension EndToEnd.Commands {
             #expect(ended.ending == .exited(0) && ended.text.hasPrefix("apns-worker 0."), "\(ended.text)")
         }
 
-        @Test(.needs(.worker), arguments: ["send", "channels", "tail", "replay", "feedback", "schema"])
+        private static let commands = [
+            "run", "check", "send", "channels", "tail", "replay", "feedback", "schema", "demo", "simulate",
+        ]
+
+        @Test(.needs(.worker), arguments: commands)
         func `Help tells its options`(command: String) throws {
             let ended = try Self.run([command, "--help"])
             #expect(ended.ending == .exited(0) && ended.text.hasPrefix("Usage: apns-worker \(command)"))
+            #expect(ended.text.contains("\nExample: apns-worker \(command) "), "\(ended.text)")
+            #expect(try Self.run(["help", command]).text == ended.text)
             #expect(try Self.run(["--help"]).text.contains("\n  \(command) "))
-        }
-
-        @Test(.needs(.worker))
-        func `The AsyncAPI document has the names of a configuration`() throws {
-            let text = """
-                kafka: {bootstrap_servers: 127.0.0.1:1, group_id: pushers}
-                requests: {topics: [shop.pushes]}
-                results: {topic: shop.results}
-                retry: {tiers: {5s: shop.later}}
-                apps: [{name: a, bundle_ids: [com.example.a], environment: production, certificate: {pem: x, key: y}}]
-                """
-            let file = try temporary.write(text)
-            let ended = try Self.run(["schema", "asyncapi", "--config", file])
-            #expect(ended.ending == .exited(0), "\(ended.text)")
-            let object = try JSONSerialization.jsonObject(with: Data(ended.text.utf8)) as? [String: Any]
-            let channels = try #require(object?["channels"] as? [String: [String: Any]])
-            #expect(
-                channels.mapValues { $0["address"] as? String } == [
-                    "requests": "shop.pushes", "results": "shop.results", "unregistered": "apns.unregistered",
-                    "deadLetters": "apns.dead-letters", "retry5s": "shop.later",
-                ])
-            #expect(ended.text.contains("\"pushers\"") && ended.text.contains("\"pushers.retry\""))
-            let other = try Self.run(["schema", "result", "--config", file])
-            #expect(other.ending == .exited(64) && other.text.contains("--config is for asyncapi"), "\(other.text)")
         }
 
         @Test(.needs(.worker))

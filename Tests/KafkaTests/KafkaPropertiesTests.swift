@@ -43,9 +43,24 @@ struct KafkaPropertiesTests {
         #expect(refusal?.section == .common && refusal?.name == "sasl.mechanism")
         let producers = #expect(throws: RefusedProperty.self) { try KafkaProperties(producer: [mechanism]) }
         #expect(producers?.section == .producer)
-        _ = try KafkaProperties(common: [mechanism, KafkaProperty("sasl.oauthbearer.method", "oidc")])
-        _ = try KafkaProperties(common: [mechanism, KafkaProperty("enable.sasl.oauthbearer.unsecure.jwt", "true")])
         _ = try KafkaProperties(common: [KafkaProperty("sasl.mechanism", "PLAIN")])
+    }
+
+    /// A library without OIDC refuses `sasl.oauthbearer.method: oidc`, so that is no advice for it.
+    @Test func `OAUTHBEARER is refused with what this librdkafka can do`() {
+        func reason(_ more: KafkaProperty?, _ libraryVersion: Int32, hasOIDC: Bool) -> String? {
+            let properties = [KafkaProperty("sasl.mechanisms", "oauthbearer")] + (more.map { [$0] } ?? [])
+            return KafkaProperties.tokenRefusal(properties, libraryVersion: libraryVersion, hasOIDC: hasOIDC)?.reason
+        }
+        let oidc = KafkaProperty("sasl.oauthbearer.method", "oidc")
+        let unsecure = KafkaProperty("enable.sasl.oauthbearer.unsecure.jwt", "true")
+        #expect(reason(oidc, 0x0200_02FF, hasOIDC: true) == nil)
+        #expect(reason(nil, 0x0200_02FF, hasOIDC: true)?.contains("needs sasl.oauthbearer.method: oidc") == true)
+        for more in [oidc, nil] {
+            #expect(reason(more, 0x020A_00FF, hasOIDC: false)?.contains("was built without OIDC") == true)
+        }
+        #expect(reason(unsecure, 0x0201_01FF, hasOIDC: true)?.contains("before 2.2 crashes") == true)
+        #expect(reason(unsecure, 0x0202_00FF, hasOIDC: false) == nil)
     }
 
     @Test func `Other properties are taken`() throws {

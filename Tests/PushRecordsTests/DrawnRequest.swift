@@ -71,7 +71,7 @@ struct DrawnRequest {
     private static func many(_ unit: String, _ count: Int) -> String { String(repeating: unit, count: count) }
 
     private static let plainOdd = [
-        "", " a", "a ", "a\n", "\n", "é", "a\u{7F}", "a\tb", "a\u{0}b", "\u{1F}", "aé", "a\r",
+        "", " a", "a ", "a\n", "\n", "\"a\"", "\"\"", "é", "a\u{7F}", "a\tb", "a\u{0}b", "\u{1F}", "aé", "a\r",
     ]
 
     /// Right and wrong texts of each header.
@@ -129,7 +129,8 @@ struct DrawnRequest {
             return (
                 .init("shop", many("a", 100), many("é", 50), "a b", " ", "\n", "漢"),
                 [
-                    Edge(""), Edge(many("a", 101)), Edge(many("é", 51), .bytes), Edge(many("é", 100), .bytes),
+                    Edge(""), Edge("\"shop\""), Edge(many("a", 101)), Edge(many("é", 51), .bytes),
+                    Edge(many("é", 100), .bytes),
                     Edge(many("é", 101)),
                 ]
             )
@@ -137,7 +138,7 @@ struct DrawnRequest {
             return (.init("production", "development"), .init("", "prod", "Production", "sandbox", "development\n"))
         case .retryRequest, .retryAttempt, .retryDue, .retryFirst, .retryKey, .retryReason, .retrySends, .retryInDoubt,
             .retryTried:
-            // Ignored on a request topic.
+            // A request may not have them, whatever their value.
             return (.init("", "x"), .init("x"))
         case .collapseID: return plain(RecordLimits.collapseID)
         }
@@ -207,7 +208,7 @@ struct DrawnRequest {
             ])
         }
         for header in HeaderName.allCases where header != .channelID && header != .deviceToken {
-            guard chance(header.isRetry ? 0.03 : 0.3) else { continue }
+            guard chance(header.isRetry ? 0.003 : 0.3) else { continue }
             // Otherwise most broadcasts and background notifications would be wrong.
             if header == .pushType, isBroadcast, !isOdd() {
                 headers.append(("apns-push-type", "liveactivity"))
@@ -222,13 +223,14 @@ struct DrawnRequest {
         if chance(0.2) {
             headers.append(
                 (
-                    pick(["traceparent", "x-mine", "push", "apns", "apnsx-a", "Push-Retry-X", "PUSH-DLQ-a", "id", ""]),
+                    pick(["traceparent", "x-mine", "push", "apns", "apnsx-a", "PUSH-DLQ-a", "id", ""]),
                     "v"
                 ))
         }
         if isOdd() {
             let others = [
                 "Apns-Topic", "apns-topik", "push-", "apns-", "PUSH-APP", "push-retr-x", "apns-retry-x", "push-dlqx",
+                "Push-Retry-X",
             ]
             headers.append((pick(others), "v"))
         }
@@ -300,9 +302,11 @@ struct DrawnRequest {
         value = object(members)
         key = pick([nil, "campaign", tokenA])
         if chance(0.2) {
-            headers.append((pick(["traceparent", "x-mine", "push-retry-x", "push-dlq-reason", "push-retry-key"]), "v"))
+            headers.append((pick(["traceparent", "x-mine", "push-dlq-reason"]), "v"))
         }
-        if isOdd() { headers.append((pick(["apns-topic", "push-app", "Push-x", "apns-", "push-"]), "v")) }
+        if isOdd() {
+            headers.append((pick(["apns-topic", "push-app", "Push-x", "apns-", "push-", "push-retry-key"]), "v"))
+        }
     }
 
     private mutating func list() -> String {

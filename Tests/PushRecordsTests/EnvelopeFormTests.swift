@@ -187,11 +187,10 @@ import Testing
         #expect(!parse("{\"payload\":{},\"device_tokens\":[\"\(tokenA)\"],\(headers)}").isInvalid)
     }
 
-    /// A producer's `apns-` and `push-` headers do not belong on an envelope; what this worker itself wrote before is
-    /// passed over.
+    /// A producer's `apns-` and `push-` headers do not belong on an envelope. A dead letter's are passed over.
     @Test(arguments: [
         ("apns-topic", true), ("apns-foo", true), ("push-app", true), ("push-device-token", true), ("push-", true),
-        ("apns-", true), ("push-retry-request", false), ("push-retry-x", false), ("push-dlq-reason", false),
+        ("apns-", true), ("push-retry-request", true), ("push-retry-x", true), ("push-dlq-reason", false),
         ("traceparent", false), ("apnsx", false), ("", false),
     ])
     func `A producer's headers belong into the envelope`(name: String, isWrong: Bool) {

@@ -93,10 +93,35 @@ import Testing
                 #expect(found.detail == ForeignForm.quotedToken.description && found.token == "\"\(quoted)\"")
             }
         }
-        // These are no tokens in quotes, and no tokens: whoever checks them says so.
+        // These are no tokens in quotes, and no tokens. Their own check says so.
         for other in ["\"", "\"\"", "\"ab", "ab\"", "\"xy\""] {
             #expect(!parse(key: nil, plain, [("push-device-token", other)]).isInvalid)
         }
+    }
+
+    @Test(
+        arguments: [
+            ("apns-topic", "com.example.shop", .badTopic), ("apns-push-type", "alert", .invalidPushType),
+            ("apns-priority", "5", .badPriority), ("apns-expiration", "0", .badExpirationDate),
+            ("apns-collapse-id", "news", .badCollapseId), ("push-app", "shop", .none),
+            ("apns-id", "123e4567-e89b-12d3-a456-4266554400a0", .badMessageId),
+            ("push-environment", "production", .none), ("push-not-before", "1790000000", .none),
+        ] as [(String, String, ReasonCode)])
+    func `A header's value in quotes is named`(name: String, value: String, reason: ReasonCode) {
+        let key = Array(tokenA.utf8)
+        let found = parse(key: key, plain, [(name, "\"\(value)\"")])
+        #expect(found.isInvalid && found.reason == reason)
+        #expect(found.detail == ForeignForm.quotedHeader.description && found.subject == name)
+        #expect(!parse(key: key, plain, [(name, value)]).isInvalid)
+        guard name.hasPrefix("apns-") else { return }
+        let envelope = #"{"device_token":"ab","payload":{},"headers":{"\#(name)":"\"\#(value)\""}}"#
+        let inside = parse(key: nil, Array(envelope.utf8))
+        #expect(inside.detail == ForeignForm.quotedHeader.description && inside.subject == name)
+    }
+
+    @Test func `A channel id in quotes is named`() {
+        let found = parse(key: nil, plain, [("apns-channel-id", "\"dHN0\"")])
+        #expect(found.reason == .badChannelId && found.detail == ForeignForm.quotedHeader.description)
     }
 
     @Test func `A payload that was serialized twice is named`() {

@@ -119,8 +119,8 @@ import Testing
 
     @Test(arguments: [
         ("apns-topic", String(repeating: "a", count: 255)), ("apns-collapse-id", "a b~!"),
-        ("push-not-before", "0000000000000000017"), ("push-retry-request", "nonsense"), ("push-retry-x", "x"),
-        ("Push-Retry-Key", "x"), ("PUSH-DLQ-X", "x"), ("", "x"), ("apns", "x"), ("push", "x"), ("apns_topic", "x"),
+        ("push-not-before", "0000000000000000017"), ("PUSH-DLQ-X", "x"), ("", "x"), ("apns", "x"), ("push", "x"),
+        ("apns_topic", "x"),
         ("x-apns-topic", "x"), ("apnstopic", "x"), ("apps-topic", "x"),
     ])
     func `Boundaries and foreign headers are accepted`(name: String, value: String) {
@@ -158,6 +158,35 @@ import Testing
             ] as [(String, String?)]
         let again = parser.parse(OwnedRecord(key: tokenA, hi, retry), role: .retry)
         #expect(again.retry != nil && !again.isInvalid)
+    }
+
+    /// Only a record of a retry topic has them; there the worker would read a forged one's time.
+    @Test(arguments: ["push-retry-request", "push-retry-key", "push-retry-x", "Push-Retry-Due-Ms"])
+    func `A request with a retry record's header is refused`(name: String) {
+        for value in ["x", nil] {
+            let found = parse([(name, value)])
+            #expect(found.isInvalid && found.reason == .none && found.token == tokenA && found.retry == nil)
+            #expect(found.detail == "only the worker writes push-retry headers" && found.subject == name)
+        }
+        #expect(!parse(OwnedRecord(key: tokenA, hi, [(name, "x")]), copying: [name]).isInvalid)
+    }
+
+    @Test(
+        arguments: [
+            ("com.example.shop.voip", .voip), ("com.example.shop.complication", .complication),
+            ("com.example.shop.location-query", .location), ("com.example.shop.pushkit.fileprovider", .fileprovider),
+            ("com.example.shop.voip-ptt", .pushtotalk), ("com.example.shop.push-type.widgets", .widgets),
+            ("com.example.shop.push-type.controls", .controls), ("com.example.push-type.liveactivity", .liveactivity),
+            ("com.example.shop", .alert), ("com.example.voip.shop", .alert), (".voip", .alert),
+            ("com.example-voip", .alert),
+        ] as [(String, PushType)])
+    func `Without a push type the topic's suffix says which, and how large the payload may be`(
+        topic: String, type: PushType
+    ) {
+        let headers = [("apns-topic", topic)] as [(String, String?)]
+        #expect(parse(headers).pushType == type)
+        #expect(parse(OwnedRecord(key: tokenA, payload(5_120), headers)).isInvalid == (type != .voip))
+        #expect(parse(headers + [("apns-push-type", "background")]).pushType == .background)
     }
 
     @Test(arguments: [("0", 0), ("4294967295", UInt32.max)])
@@ -204,7 +233,7 @@ import Testing
         #expect(found.isInvalid && found.reason == .duplicateHeaders && found.subject == "apns-topic")
         let token = parse([("push-device-token", tokenA), ("push-device-token", tokenB)])
         #expect(token.isInvalid && token.reason == .duplicateHeaders && token.token == tokenA)
-        #expect(!parse([("x", "1"), ("x", "2"), ("push-retry-key", "1"), ("push-retry-key", "2")]).isInvalid)
+        #expect(!parse([("x", "1"), ("x", "2")]).isInvalid)
     }
 
     /// Bytes of an alert payload with `count` of them.

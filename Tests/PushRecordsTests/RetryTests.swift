@@ -24,11 +24,6 @@ import Testing
         #expect(found.key == "order-7" && found.token == tokenA && !found.isInvalid)
     }
 
-    @Test func `Retry headers are ignored on a request topic`() {
-        let found = parse(Self.fields, role: .request)
-        #expect(found.retry == nil && !found.isInvalid && found.key == nil)
-    }
-
     /// A payload that looks like an envelope is still a payload.
     @Test func `A retry record is always in payload form`() {
         let value = #"{"payload":{},"device_token":"\#(tokenB)"}"#

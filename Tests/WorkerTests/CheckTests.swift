@@ -23,6 +23,18 @@ import Testing
         return (lines, isFine)
     }
 
+    /// librdkafka refuses these when a client is made, not when the property is set.
+    @Test(arguments: [("message.max.bytes", "60000000"), ("fetch.max.bytes", "1000"), ("queuing.strategy", "lifo")])
+    func `A property that no client of the worker can have is found`(name: String, value: String) {
+        var kafka = KafkaSettings(bootstrapServers: "127.0.0.1:1")
+        kafka.properties = [UserProperty(name: name, value: value, place: "kafka.librdkafka.\(name)")]
+        var lines: [String] = []
+        let check = ConfigurationCheck(WorkerConfiguration(kafka: kafka, apps: [])) { lines.append($0.line) }
+        #expect(!check.run())
+        #expect(lines.count == 1 && lines[0].hasPrefix("not fine: kafka"), "\(lines)")
+        #expect(lines[0].contains("`\(name)`") || lines[0].contains(name), "\(lines)")
+    }
+
     @Test func `Without --probe nothing is sent`() throws {
         let scene = try LinkScene()
         let answer = check(try scene.tokenApp("shop"), probes: false)

@@ -215,6 +215,12 @@ struct Settlement: ~Copyable {
             attempts: store[slot].tries.sends, inDoubt: store[slot].tries.inDoubt, sentAtMs: store[slot].sentAtMs,
             settledAtMs: nowMs)
         let content = content(slot, in: store)
+        if outcome == .expired, var day = Self.dayOfSeconds(content.requestedAtMs) {
+            return day.withUTF8 { day in
+                ending.detail.subject = UnsafeRawBufferPointer(day)
+                return body(content, ending)
+            }
+        }
         guard answer.reason == .other || !texts.isEmpty else { return body(content, ending) }
         var uniqueID = texts[slot]?.uniqueID ?? ""
         return uniqueID.withUTF8 { uniqueID in
@@ -224,6 +230,15 @@ struct Settlement: ~Copyable {
                 return body(content, ending)
             }
         }
+    }
+
+    /// Returns the day of a time that is in seconds rather than in milliseconds, or `nil`. Read as milliseconds, seconds
+    /// since 1970 are of January or February 1970.
+    private static func dayOfSeconds(_ timeMs: Int64) -> String? {
+        guard timeMs != RecordTime.unknown, timeMs <= Int64(UInt32.max) else { return nil }
+        let days = timeMs / 86_400_000
+        let (month, day) = days < 31 ? (1, days + 1) : (2, days - 30)
+        return "its timestamp is 1970-0\(month)-\(day < 10 ? "0" : "")\(day), seconds instead of milliseconds?"
     }
 
     /// Lends the text of a reason that is not known by name: Apple's word, or `HTTP <status>`.

@@ -66,6 +66,8 @@ package struct ReplayWriter: ~Copyable {
         case letter
         /// A dead letter of a retry record, whose first request is in `push-retry-request`.
         case retryLetter
+        /// The same, for another topic than its own. Its `push-retry-…` headers are left out.
+        case movedRetryLetter
     }
 
     /// Writes a copy of the record.
@@ -75,9 +77,10 @@ package struct ReplayWriter: ~Copyable {
         key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
         place: RequestPlace, as kind: Whole
     ) -> EncodedRecord {
-        begin(headers, place, isRetry: kind == .retryLetter)
-        let isLetter = kind != .request
-        for header in headers where !Self.isHeader(header) && !(isLetter && header.name.begins("push-dlq-")) {
+        begin(headers, place, isRetry: kind == .retryLetter || kind == .movedRetryLetter)
+        for header in headers where !Self.isHeader(header) {
+            if kind != .request, header.name.begins("push-dlq-") { continue }
+            if kind == .movedRetryLetter, header.name.begins("push-retry-") { continue }
             list.append(header)
         }
         return EncodedRecord(key: key, value: value, headers: list.list)

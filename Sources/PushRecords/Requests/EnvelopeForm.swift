@@ -51,10 +51,9 @@ extension RequestParser {
     private mutating func readTarget(_ request: inout ParsedRequest) -> Bool {
         switch (envelope[.deviceToken], envelope[.deviceTokens], envelope[.channelID]) {
         case (let token?, nil, nil):
+            request.tokenCount = 1
             if let text = string(token) {
-                request.target = .device
-                request.token = text
-                request.tokenCount = 1
+                (request.target, request.token) = (.device, text)
             } else {
                 request.markDeadLetter(.badEnvelope, "device_token must be a string")
             }
@@ -71,10 +70,9 @@ extension RequestParser {
                 request.markDeadLetter(.badEnvelope, "device_tokens must be a list of strings")
             }
         case (nil, nil, let channel?):
+            request.tokenCount = 1
             if let text = string(channel) {
-                request.target = .channel
-                request.channelID = text
-                request.tokenCount = 1
+                (request.target, request.channelID) = (.channel, text)
             } else {
                 request.markDeadLetter(.badEnvelope, "channel_id must be a string")
             }

@@ -18,9 +18,18 @@ enum ForeignForm {
 
     static let prefixCount = 5
 
+    static let quotedHeader: StaticString =
+        "a value is in quotes, as a JSON serializer writes a string; use a plain string serializer"
+
+    /// Whether a text begins and ends with quotes.
+    @inline(__always)
+    static func isQuoted(_ text: UnsafeRawBufferPointer) -> Bool {
+        text.count >= 2 && text[0] == quote && text[text.count &- 1] == quote
+    }
+
     /// Whether a text is hex digits in quotes.
     static func isQuotedHex(_ text: UnsafeRawBufferPointer) -> Bool {
-        text.count > 2 && text[0] == quote && text[text.count - 1] == quote && Hex.isHex(text.part(1, text.count - 1))
+        isQuoted(text) && text.count > 2 && Hex.isHex(text.part(1, text.count - 1))
     }
 
     /// Whether a key ends with a device token, in quotes or without. Other keys that begin with a byte of 0 are numbers

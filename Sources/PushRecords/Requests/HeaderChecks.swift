@@ -3,13 +3,12 @@
 /// One bad byte would make the peer close the whole HTTP/2 connection (RFC 9113, 8.2.1), so only printable ASCII
 /// passes.
 enum HeaderCheck {
-    /// Whether `value` is 1 to `limit` bytes of printable ASCII without a space at either end.
+    /// Whether `value` is 1 to `limit` bytes of printable ASCII without a space at either end, and not in quotes.
     @inline(__always)
     static func isClean(_ value: UnsafeRawBufferPointer, limit: Int) -> Bool {
         guard let base = value.baseAddress, value.count > 0, value.count <= limit else { return false }
-        guard base.load(as: UInt8.self) != 0x20,
-            base.load(fromByteOffset: value.count &- 1, as: UInt8.self) != 0x20
-        else { return false }
+        let (first, last) = (base.load(as: UInt8.self), base.load(fromByteOffset: value.count &- 1, as: UInt8.self))
+        guard first != 0x20, last != 0x20, !ForeignForm.isQuoted(value) else { return false }
         var index = 0
         while value.count &- index >= 8 {
             // A high bit marks a byte below 0x20, above 0x7E or not ASCII. A byte that borrows or carries is marked.
@@ -47,11 +46,15 @@ enum HeaderCheck {
         }
     }
 
-    /// Whether a topic is that of a single device's Live Activities: a bundle id with Apple's suffix.
-    static func isLiveActivityTopic(_ value: UnsafeRawBufferPointer) -> Bool {
-        let suffix = (".push-type.liveactivity" as StaticString).lentBytes
-        return value.count > suffix.count && value.suffix(suffix.count).elementsEqual(suffix)
+    /// Returns the push type of topics that end like this one, or `nil` if it has no suffix of Apple's.
+    static func pushType(ofTopic topic: UnsafeRawBufferPointer) -> PushType? {
+        suffixes.first { _, suffix in
+            let start = topic.count - suffix.utf8CodeUnitCount
+            return start > 0 && suffix.spells(topic.part(start, topic.count))
+        }?.type
     }
+
+    private static let suffixes = PushType.allCases.compactMap { type in type.suffix.map { (type: type, suffix: $0) } }
 
     static func pushType(_ value: UnsafeRawBufferPointer) -> PushType? {
         let type: PushType

@@ -98,7 +98,7 @@ enum HeaderName: UInt8, CaseIterable {
     }
 
     /// Whether an unknown name begins like a producer's instruction: with `apns-` or `push-` in any case, but not with
-    /// the `push-retry-` and `push-dlq-` of a worker's record that was produced again.
+    /// the `push-dlq-` of a dead letter that was produced again.
     @inline(__always)
     static func hasReservedPrefix(_ name: UnsafeRawBufferPointer) -> Bool {
         guard let base = name.baseAddress, name.count >= 5, base.load(fromByteOffset: 4, as: UInt8.self) == 0x2D else {
@@ -107,7 +107,7 @@ enum HeaderName: UInt8, CaseIterable {
         // "apns", "push"
         let head = UInt32(littleEndian: base.loadUnaligned(as: UInt32.self)) | 0x2020_2020
         if head == 0x736E_7061 { return true }
-        return head == 0x6873_7570 && !name.begins("push-retry-") && !name.begins("push-dlq-")
+        return head == 0x6873_7570 && !name.begins("push-dlq-")
     }
 }
 

@@ -19,26 +19,28 @@ struct NearestName {
         guard name.count <= Self.longest else { return }
         let all = candidate.lentBytes
         let rest = all.part(prefix, all.count)
-        let distance = Self.distance(name, comparesPrefix ? all : rest)
+        let distance = editDistance(name, comparesPrefix ? all : rest)
         guard distance <= max(1, (rest.count + 2) / 3), distance < self.distance else { return }
         self.distance = distance
         text = candidate
     }
+}
 
-    /// The Levenshtein distance, whatever the case of letters.
-    private static func distance(_ a: UnsafeRawBufferPointer, _ b: UnsafeRawBufferPointer) -> Int {
-        var row = Array(0...b.count)
-        for i in 0..<a.count {
-            var diagonal = row[0]
-            row[0] = i + 1
-            for j in 0..<b.count {
-                let replaced = diagonal + (a[i] | 0x20 == b[j] | 0x20 ? 0 : 1)
-                diagonal = row[j + 1]
-                row[j + 1] = min(replaced, min(row[j], diagonal) + 1)
-            }
+/// The number of letters to insert, delete, replace, or swap, whatever their case (Damerau's distance, optimal
+/// alignment).
+package func editDistance(_ a: some Collection<UInt8>, _ b: some Collection<UInt8>) -> Int {
+    let (a, b) = (a.map { $0 | 0x20 }, b.map { $0 | 0x20 })
+    var (beforeLast, last) = ([Int](), Array(0...b.count))
+    for i in a.indices {
+        var row = [i + 1]
+        for j in b.indices {
+            var distance = min(last[j + 1] + 1, row[j] + 1, last[j] + (a[i] == b[j] ? 0 : 1))
+            if i > 0, j > 0, a[i] == b[j - 1], a[i - 1] == b[j] { distance = min(distance, beforeLast[j - 1] + 1) }
+            row.append(distance)
         }
-        return row[b.count]
+        (beforeLast, last) = (last, row)
     }
+    return last[b.count]
 }
 
 extension HeaderName {

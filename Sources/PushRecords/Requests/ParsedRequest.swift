@@ -63,7 +63,7 @@ package struct ParsedRequest {
 
 /// The kind of topic that a record comes from.
 package enum RecordRole: UInt8 {
-    /// A request topic: both forms. `push-retry-*` headers are ignored.
+    /// A request topic: both forms, without `push-retry-*` headers.
     case request
     /// A retry topic: payload form only, whatever the value looks like. The `push-retry-*` headers are read.
     case retry
@@ -77,7 +77,7 @@ extension ParsedRequest {
         return request
     }
 
-    mutating func markDeadLetter(_ reason: DeadLetterReason, _ detail: StaticString) {
+    package mutating func markDeadLetter(_ reason: DeadLetterReason, _ detail: StaticString) {
         markDeadLetter(reason, Detail(detail))
     }
 
@@ -87,6 +87,7 @@ extension ParsedRequest {
         tokenList = .nothing
         channelID = .nothing
         tokenCount = 0
+        retry = nil
         deadLetter = reason
         self.detail = detail
     }
@@ -100,6 +101,15 @@ extension ParsedRequest {
         isInvalid = true
         failureReason = reason
         detail = Detail(text, subject.cutText(RecordLimits.detailSubject))
+    }
+
+    /// Makes its notifications invalid because of a header's value, and recognizes quotes around it.
+    mutating func refuse(_ name: HeaderName, _ text: StaticString, _ value: UnsafeRawBufferPointer) {
+        if ForeignForm.isQuoted(value) {
+            fail(name.badValue, ForeignForm.quotedHeader, name.text.lentBytes)
+        } else {
+            fail(name.badValue, text, value)
+        }
     }
 
     /// Keeps the record's key where results must name it; cuts it and the token.

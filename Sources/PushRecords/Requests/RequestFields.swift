@@ -4,20 +4,20 @@ extension RequestParser {
     /// Checks the values in the field table and puts them into the request.
     mutating func readFields(_ request: inout ParsedRequest) {
         let isBroadcast = request.target == .channel
-        if request.token.first == ForeignForm.quote, ForeignForm.isQuotedHex(request.token) {
+        if ForeignForm.isQuoted(request.token), ForeignForm.isQuotedHex(request.token) {
             request.fail(.badDeviceToken, ForeignForm.quotedToken)
         }
         request.headers.pushType = isBroadcast ? .liveactivity : .alert
         if isBroadcast && !HeaderCheck.isClean(request.channelID, limit: RecordLimits.channelID) {
-            request.fail(.badChannelId, "a channel id is printable ASCII of 1 to 200 bytes")
+            request.refuse(.channelID, "a channel id is printable ASCII of 1 to 200 bytes", request.channelID)
             request.channelID = request.channelID.cutText(RecordLimits.channelID)
         }
         if let value = fields[.topic] {
             request.headers.topic = value
             if !HeaderCheck.isClean(value, limit: RecordLimits.topic) {
                 request.headers.topic = value.cutText(RecordLimits.topic)
-                request.fail(.badTopic, "apns-topic must be printable ASCII of 1 to 255 bytes", value)
-            } else if isBroadcast && HeaderCheck.isLiveActivityTopic(value) {
+                request.refuse(.topic, "apns-topic must be printable ASCII of 1 to 255 bytes", value)
+            } else if isBroadcast && HeaderCheck.pushType(ofTopic: value) == .liveactivity {
                 // Checked here, not with the app's topics, so that the library finds it, too.
                 request.fail(
                     .topicDisallowed, "a broadcast's topic is the bundle id, without a push type's suffix", value)
@@ -29,13 +29,15 @@ extension RequestParser {
             } else {
                 var nearest = NearestName(to: value)
                 for type in PushType.allCases { nearest.consider(type.text) }
-                request.fail(
-                    .invalidPushType, "apns-push-type is not one of Apple's",
-                    scratch.suggestion(nearest.text, for: value))
+                request.refuse(
+                    .pushType, "apns-push-type is not one of Apple's",
+                    ForeignForm.isQuoted(value) ? value : scratch.suggestion(nearest.text, for: value))
             }
             if isBroadcast && request.headers.pushType != .liveactivity {
                 request.fail(.invalidPushType, "a broadcast's apns-push-type must be liveactivity", value)
             }
+        } else if !isBroadcast, let type = HeaderCheck.pushType(ofTopic: request.headers.topic) {
+            request.headers.pushType = type
         }
         if let value = fields[.priority] {
             if let priority = HeaderCheck.priority(value) {
@@ -44,7 +46,7 @@ extension RequestParser {
                     request.fail(.badPriority, "apns-priority of a background notification must be 5", value)
                 }
             } else {
-                request.fail(.badPriority, "apns-priority must be 1, 5 or 10", value)
+                request.refuse(.priority, "apns-priority must be 1, 5 or 10", value)
             }
         } else if request.headers.pushType == .background {
             request.headers.priority = 5
@@ -53,7 +55,7 @@ extension RequestParser {
             if let seconds = HeaderCheck.unsigned(value), let expiration = UInt32(exactly: seconds) {
                 request.headers.expiration = expiration
             } else {
-                request.fail(.badExpirationDate, "apns-expiration must be 0 to 4294967295 seconds", value)
+                request.refuse(.expiration, "apns-expiration must be 0 to 4294967295 seconds", value)
             }
         }
         if let value = fields[.notBefore] { readNotBefore(value, &request) }
@@ -61,27 +63,29 @@ extension RequestParser {
             request.headers.collapseID = value
             if !HeaderCheck.isClean(value, limit: RecordLimits.collapseID) {
                 request.headers.collapseID = value.cutText(RecordLimits.collapseID)
-                request.fail(.badCollapseId, "apns-collapse-id must be printable ASCII of 1 to 64 bytes", value)
+                request.refuse(.collapseID, "apns-collapse-id must be printable ASCII of 1 to 64 bytes", value)
             }
         }
         if let value = fields[.apnsID] {
             if let id = NotificationUUID(text: value), id != .none {
                 request.headers.apnsID = id
             } else {
-                request.fail(.badMessageId, "apns-id must be a UUID that is not nil", value)
+                request.refuse(.apnsID, "apns-id must be a UUID that is not nil", value)
             }
         }
         if let value = fields[.app] {
             // One byte more than a name may have, so that the rest of a longer one is no app's name.
             request.app = value.cut(RecordLimits.app + 1)
             if value.count == 0 { request.fail(.none, "the app's name is empty") }
-            if value.count > RecordLimits.app { request.fail(.none, "the app's name has more than 100 bytes", value) }
+            if value.count > RecordLimits.app || ForeignForm.isQuoted(value) {
+                request.refuse(.app, "the app's name has more than 100 bytes", value)
+            }
         }
         if let value = fields[.environment] {
             if let environment = HeaderCheck.environment(value) {
                 request.environment = environment
             } else {
-                request.fail(.none, "the environment must be production or development", value)
+                request.refuse(.environment, "the environment must be production or development", value)
             }
         }
     }
@@ -90,11 +94,10 @@ extension RequestParser {
     private func readNotBefore(_ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest) {
         let isEnvelope = request.form == .envelope
         guard let seconds = HeaderCheck.unsigned(value), let notBefore = UInt32(exactly: seconds) else {
-            return request.fail(
-                .none,
-                isEnvelope
-                    ? "not_before must be a number, 0 to 4294967295 seconds since 1970"
-                    : "push-not-before must be 0 to 4294967295 seconds since 1970", value)
+            // In an envelope, where it is a number, a string shows its quotes.
+            return isEnvelope
+                ? request.fail(.none, "not_before must be a number, 0 to 4294967295 seconds since 1970", value)
+                : request.refuse(.notBefore, "push-not-before must be 0 to 4294967295 seconds since 1970", value)
         }
         request.notBefore = notBefore
         if let expiration = request.headers.expiration, expiration > 0, expiration <= notBefore {

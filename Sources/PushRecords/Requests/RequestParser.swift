@@ -63,8 +63,13 @@ package struct RequestParser: ~Copyable {
         var duplicate: UnsafeRawBufferPointer = .nothing
         /// The first `apns-` or `push-` header that a producer, not the worker, wrote.
         var instruction: UnsafeRawBufferPointer = .nothing
-        /// The first of those that does not exist: misspelt, in another case, or of a newer version.
+        /// The first of those that a request may not have: misspelt, in another case, the worker's, or a newer version's.
         var unknown: UnsafeRawBufferPointer = .nothing
+
+        mutating func noteUnknown(_ name: UnsafeRawBufferPointer) {
+            if instruction.baseAddress == nil { instruction = name }
+            if unknown.baseAddress == nil { unknown = name }
+        }
     }
 
     /// Puts the headers into the field table.
@@ -74,8 +79,11 @@ package struct RequestParser: ~Copyable {
         var names = NotableNames()
         for header in headers {
             if let name = HeaderName(header.name) {
-                if copied.includesKnown { copied.consider(header) }
-                if name.isRetry && role == .request { continue }
+                let isCopied = copied.includesKnown && copied.consider(header)
+                if name.isRetry && role == .request {
+                    if !isCopied { names.noteUnknown(header.name) }
+                    continue
+                }
                 if !fields.add(name, header.value) && names.duplicate.baseAddress == nil {
                     names.duplicate = header.name
                 }
@@ -83,8 +91,7 @@ package struct RequestParser: ~Copyable {
                     names.instruction = header.name
                 }
             } else if !copied.consider(header) && HeaderName.hasReservedPrefix(header.name) {
-                if names.instruction.baseAddress == nil { names.instruction = header.name }
-                if names.unknown.baseAddress == nil { names.unknown = header.name }
+                names.noteUnknown(header.name)
             }
         }
         return names
@@ -127,7 +134,9 @@ package struct RequestParser: ~Copyable {
         } else {
             request.keepKey(key)
             // A retry record of a newer version may have more headers than this one knows.
-            if names.unknown.baseAddress != nil {
+            if names.unknown.begins("push-retry-") {
+                request.fail(.none, "only the worker writes push-retry headers", names.unknown)
+            } else if names.unknown.baseAddress != nil {
                 let nearest = HeaderName.nearest(to: names.unknown, inEnvelope: false)
                 request.fail(.none, "there is no such header", scratch.suggestion(nearest, for: names.unknown))
             }

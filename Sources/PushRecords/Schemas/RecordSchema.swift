@@ -54,3 +54,23 @@ public enum RecordSchema: String, CaseIterable, Sendable {
         }
     }
 }
+
+/// The AsyncAPI document (3.0.0, in JSON) of every topic that a worker reads and writes, with the default names, as
+/// `apns-worker schema asyncapi` prints it. `receive` and `send` are the worker's side, as the specification demands.
+///
+/// Source: https://www.asyncapi.com/docs/reference/specification/v3.0.0, and its Kafka bindings 0.5.0.
+package enum AsyncAPIDocument {
+    /// One line for people.
+    package static let summary = "all topics with their records: an AsyncAPI 3.0 document"
+
+    /// Returns the document, a JSON object with a newline at the end. In the file a value `"$NAME"` stands for the
+    /// worker's version, or for a schema.
+    package static func text(version: String) -> String {
+        let file = String(decoding: PackageResources.asyncapi_json, as: UTF8.self)
+        return RecordSchema.allCases.reduce(file.replacing("$version", with: version)) { text, schema in
+            // Without `$schema`: AsyncAPI reads schemas as draft 7.
+            let lines = schema.text.split(separator: "\n").filter { !$0.hasPrefix("  \"$schema\"") }
+            return text.replacing("\"$\(schema.rawValue)\"", with: lines.joined(separator: "\n        "))
+        }
+    }
+}

@@ -1,13 +1,14 @@
-/// Hex digits, eight at a time in one word. (SIMD comparisons compile to a loop over lanes here.)
+/// Hex digits, sixteen at a time in two words. (SIMD comparisons compile to a loop over lanes here.)
 enum Hex {
     /// Writes `count` hex digits in lower case to `target`. Returns false if a byte is no hex digit.
     static func lowercase(_ source: UnsafeRawPointer, count: Int, into target: UnsafeMutableRawPointer) -> Bool {
         var index = 0
-        while count &- index >= 8 {
-            let digits = source.loadUnaligned(fromByteOffset: index, as: UInt64.self)
+        while count &- index >= 16 {
+            let digits = source.loadUnaligned(fromByteOffset: index, as: SIMD2<UInt64>.self)
             guard areHex(digits) else { return false }
-            target.storeBytes(of: digits | 0x2020_2020_2020_2020, toByteOffset: index, as: UInt64.self)
-            index &+= 8
+            let lower = digits | SIMD2(repeating: 0x2020_2020_2020_2020)
+            target.storeBytes(of: lower, toByteOffset: index, as: SIMD2<UInt64>.self)
+            index &+= 16
         }
         while index < count {
             let digit = source.load(fromByteOffset: index, as: UInt8.self)
@@ -22,9 +23,9 @@ enum Hex {
     static func isHex(_ text: UnsafeRawBufferPointer) -> Bool {
         guard let base = text.baseAddress else { return false }
         var index = 0
-        while text.count &- index >= 8 {
-            guard areHex(base.loadUnaligned(fromByteOffset: index, as: UInt64.self)) else { return false }
-            index &+= 8
+        while text.count &- index >= 16 {
+            guard areHex(base.loadUnaligned(fromByteOffset: index, as: SIMD2<UInt64>.self)) else { return false }
+            index &+= 16
         }
         while index < text.count {
             guard value(base.load(fromByteOffset: index, as: UInt8.self)) != nil else { return false }
@@ -33,15 +34,18 @@ enum Hex {
         return true
     }
 
-    /// Whether all eight bytes are hex digits. Each sum sets a byte's high bit from a bound on. A byte above 127, which
+    /// Whether all sixteen bytes are hex digits. Each sum sets a byte's high bit from a bound on. A byte above 127, which
     /// could carry into its neighbor, fails itself.
     @inline(__always)
-    private static func areHex(_ word: UInt64) -> Bool {
+    private static func areHex(_ words: SIMD2<UInt64>) -> Bool {
         let high: UInt64 = 0x8080_8080_8080_8080
-        let lower = word | 0x2020_2020_2020_2020
-        let isDigit = (word &+ 0x5050_5050_5050_5050) & ~(word &+ 0x4646_4646_4646_4646)
-        let isLetter = (lower &+ 0x1F1F_1F1F_1F1F_1F1F) & ~(lower &+ 0x1919_1919_1919_1919)
-        return (isDigit | isLetter) & ~word & high == high
+        let lower = words | SIMD2(repeating: 0x2020_2020_2020_2020)
+        let isDigit =
+            (words &+ SIMD2(repeating: 0x5050_5050_5050_5050)) & ~(words &+ SIMD2(repeating: 0x4646_4646_4646_4646))
+        let isLetter =
+            (lower &+ SIMD2(repeating: 0x1F1F_1F1F_1F1F_1F1F)) & ~(lower &+ SIMD2(repeating: 0x1919_1919_1919_1919))
+        let marked = (isDigit | isLetter) & ~words
+        return marked[0] & marked[1] & high == high
     }
 
     /// A digit's value.

@@ -55,3 +55,14 @@ public enum PushType: UInt8, CaseIterable, Sendable {
         }
     }
 }
+
+extension PushType {
+    /// The push type of topics that end like this one. Fails if it has no suffix of Apple's.
+    package init?(ofTopic topic: String) {
+        var topic = topic
+        guard let type = topic.withUTF8({ HeaderCheck.pushType(ofTopic: UnsafeRawBufferPointer($0)) }) else {
+            return nil
+        }
+        self = type
+    }
+}

@@ -66,7 +66,9 @@ package struct ConfigurationCheck {
         let servers = configuration.kafka.bootstrapServers
         var readiness: ClusterReadiness
         do throws(StartFailure) {
-            readiness = try ClusterReadiness(configuration, try configuration.cluster(), makesTopics: false)
+            let cluster = try configuration.cluster()
+            try makeClients(cluster)
+            readiness = try ClusterReadiness(configuration, cluster, makesTopics: false)
         } catch {
             // Each line names its subject itself.
             for line in error.lines { report(.notFine, line) }
@@ -90,6 +92,20 @@ package struct ConfigurationCheck {
             for line in error.lines { report(.notFine, "kafka: \(line)") }
         }
         return false
+    }
+
+    /// Makes each client that `run` makes: only then does librdkafka compare properties with each other.
+    private func makeClients(_ cluster: ClusterSettings) throws(StartFailure) {
+        do throws(KafkaError) {
+            for role in [ConsumerSettings.Role.requests, .retries] {
+                _ = try Consumer(configuration.consumer(role, of: cluster))
+            }
+            for sendsSingly in [false, true] {
+                _ = try Producer(ProducerSettings(cluster: cluster.withStatistics, sendsSingly: sendsSingly))
+            }
+        } catch {
+            throw StartFailure([configuration.line(of: error)])
+        }
     }
 
     // MARK: Apps

@@ -7,7 +7,7 @@ import Worker
 /// `apns-worker channels`.
 func manageChannels(_ arguments: [String]) throws -> ExitCode {
     let (action, options): (ChannelsOptions.Action, ChannelsOptions) = try parsed(
-        ChannelsOptions.table, arguments, ChannelsOptions(), "what is to be done?")
+        ChannelsOptions.table, arguments, ChannelsOptions(), "action")
     let operation = try options.operation(action)
     let (app, bundleID) = try options.place()
     let answer = try ChannelManagement.run(

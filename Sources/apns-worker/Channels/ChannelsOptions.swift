@@ -32,37 +32,39 @@ struct ChannelsOptions {
             "ACTION --key-file FILE --key-id ID --team-id ID --bundle-id ID [OPTIONS]",
         ],
         about: [
-            "Makes, lists, reads and deletes the channels of broadcasts to Live Activities at Apple. Nothing is read from or written to Kafka. Apple allows 10,000 channels for an app in each environment, and makes their ids; a channel that is deleted never comes back."
+            "Creates, lists, reads and deletes Apple's channels for broadcasts to Live Activities. It does not use Kafka. Apple chooses a channel's id and allows 10,000 channels for an app in each environment. A deleted channel never comes back.",
+            "Example: apns-worker channels create --config worker.yaml --storage most-recent",
         ], options: options,
-        notes: "Exit codes: 0 done, 1 refused or not reached, 64 wrong usage, 78 wrong configuration.")
+        notes: "Exit codes: 0 done, 1 Apple refused or was not reached, 64 wrong usage, 78 wrong configuration.")
 
     private static let options: [OptionTable<Self>.Option] =
         [
-            .init("config", "c", value: "FILE", to: \.file, "The worker's configuration."),
+            .init("config", "c", value: "FILE", to: \.file, "Read the worker's configuration."),
             .init(
-                "app", value: "NAME", to: \.app, "An app of the configuration; needed where there are several."),
+                "app", value: "NAME", to: \.app, "Choose the app, if the configuration has several."),
             .init(
-                "bundle-id", value: "ID", to: \.bundleID, "A bundle id of the app; needed where it has several."),
+                "bundle-id", value: "ID", to: \.bundleID, "Choose the bundle id, if the app has several."),
             .init(
                 "environment", value: "NAME", to: \.environment, parsedEnvironment,
-                "production or development, where an app is configured for both."),
+                "Choose production or development, if an app is configured for both."),
             .init(
-                "channel", value: "ID", to: \.channel, parsedChannel, "The channel, as create and list print it."),
+                "channel", value: "ID", to: \.channel, parsedChannel,
+                "Read or delete this channel, as create and list print it."),
             .init(
                 "storage", value: "POLICY", to: \.storage, { text throws(UsageError) in try OptionValue.choice(text) },
-                "What a new channel keeps for devices that cannot be reached: none (for frequent updates; its broadcasts take apns-expiration 0 only) or most-recent (the last message, for 8 hours at most). It cannot be changed."
+                "Choose what a new channel keeps for devices that cannot be reached: none (for frequent updates; apns-expiration must be 0) or most-recent (the last message, for up to 8 hours). You cannot change it later."
             ),
         ] + AppFlags.keyOptions.map { $0.within(\.flags) } + [
             .init(
                 "manage-host", value: "HOST", to: \.flags.manageHost,
-                "A server other than Apple's, such as the simulator's."),
+                "Use this server instead of Apple's, such as a simulator."),
             .init(
                 "manage-port", value: "PORT", to: \.flags.managePort, "Its port (default 2196; 2195 in development)."),
             AppFlags.caFileOption.within(\.flags),
             .init(
                 "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
-                "How long to wait for the answer (default 30s)."),
-            .init("format", value: "NAME", choice: \.format, "text (default) or json: one object, refusals too."),
+                "Wait this long for the answer (default 30s)."),
+            .init("format", value: "NAME", choice: \.format, "text (default) or json: one object, also for a refusal."),
         ]
 
     private static func parsedChannel(_ text: String) throws(UsageError) -> String {
@@ -104,11 +106,11 @@ struct ChannelsOptions {
         }
         guard fitting.count == 1 else {
             let names = fitting.map(\.name).joined(separator: ", ")
-            throw UsageError("which app? say --app NAME, one of \(names)")
+            throw UsageError("which app? Give --app NAME, one of \(names)")
         }
         guard let bundleID = bundleID ?? (settings.bundleIDs.count == 1 ? settings.bundleIDs.first : nil) else {
             let ids = settings.bundleIDs.joined(separator: ", ")
-            throw UsageError("which bundle id? say --bundle-id ID, one of \(ids)")
+            throw UsageError("which bundle id? Give --bundle-id ID, one of \(ids)")
         }
         return (settings, bundleID)
     }

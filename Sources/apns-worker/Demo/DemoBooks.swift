@@ -42,14 +42,9 @@ struct DemoBooks {
         }
     }
 
-    /// Monotonic times.
-    struct Clock {
-        /// When the worker had its partitions, and the first record was produced.
-        var startedNs: Int64?
-        var endedNs: Int64 = 0
-    }
-
-    var clock = Clock()
+    /// When the worker had its partitions, and the first record was produced (monotonic).
+    var startedNs: Int64?
+    var endedNs: Int64 = 0
     private var entries: [Entry?]
     /// Notifications and unreadable records that were produced.
     private(set) var produced = 0
@@ -167,8 +162,8 @@ struct DemoBooks {
     }
 
     private var timeLine: String {
-        guard let startedNs = clock.startedNs else { return "Ended before the worker had joined its groups." }
-        let seconds = Double(clock.endedNs - startedNs) / 1e9
+        guard let startedNs else { return "Ended before the worker had joined its groups." }
+        let seconds = Double(endedNs - startedNs) / 1e9
         return "\(grouped(settled)) of \(grouped(produced)) settled in \(tenths(seconds)) s "
             + "(\(grouped(Int(Double(settled) / max(seconds, 0.001))))/s)"
     }

@@ -21,23 +21,24 @@ private struct DemoOptions {
     static let table = OptionTable<DemoOptions>(
         command: "apns-worker demo", usage: ["[OPTIONS]"],
         about: [
-            "Everything in one process: a Kafka broker (librdkafka's own, in memory), an APNs simulator over TLS and HTTP/2, a producer, the worker, and a reader of what it publishes. Shows its progress every second, and ends with three books side by side: what was produced, what the simulator accepted, what was read back.",
-            "One record in twenty is made to end otherwise than accepted: dead and wrong device tokens, invalid and expired requests, records that are no requests at all; and some are accepted at the second try only.",
+            "Runs everything in one process: a Kafka broker in memory (librdkafka's), an APNs simulator, a producer, the worker, and a consumer of its results. It shows its progress every second and ends with three counts that have to agree: produced, accepted by the simulator, and read back.",
+            "Example: apns-worker demo --count 10000 --faults goaway@5000",
+            "One record in twenty does not simply end as accepted: some have dead or wrong device tokens, some are invalid or expired, some are no requests, and some are accepted on the second attempt.",
         ],
         options: [
             .init(
                 "count", "n", value: "N", to: \.count, integer(1...10_000_000),
-                "Notifications to send (default 100000)."),
+                "Send this many notifications (default 100000)."),
             .init(
                 "rate", value: "N", to: \.rate, integer(0...1_000_000),
-                "Notifications a second; 0 (default): as fast as they go."),
+                "Send at most this many a second (default 0: no limit)."),
             .init(
                 "latency", value: "TIME", to: \.latency, parsedLatency,
-                "How long the simulator's answers take: 50ms, 20ms..80ms (evenly spread) or ~50ms (exponential with this mean)."
+                "Delay the simulator's answers: 50ms, 20ms..80ms (evenly spread) or ~50ms (exponential with this mean)."
             ),
             .init(
                 "faults", value: "LIST",
-                "Faults of the simulator, with commas between: goaway@5000,cut-after@2s (names: apns-worker simulate --help)."
+                "Inject faults, with commas between them: goaway@5000,cut-after@2s (apns-worker simulate --help lists them)."
             ) { options, text throws(UsageError) in
                 for word in text.split(separator: ",", omittingEmptySubsequences: false) {
                     options.faults.append(try parsedFault(String(word)))
@@ -45,9 +46,9 @@ private struct DemoOptions {
             },
             .init(
                 "withhold", value: "N", to: \.withheld, integer(1...10_000_000),
-                "Leave out the N-th result when reading back, to see the books differ."),
+                "Ignore the N-th result that is read back, to see the counts differ."),
         ] + LogFlags.options.map { $0.within(\.log) },
-        notes: "Exit codes: 0 the books agree, 1 they differ or something failed, 64 wrong usage.")
+        notes: "Exit codes: 0 the counts agree, 1 they differ or something failed, 64 wrong usage.")
 }
 
 /// `apns-worker demo`.
@@ -81,7 +82,7 @@ func runDemo(_ arguments: [String]) throws -> ExitCode {
     } catch {
         problem = "\(error)"
     }
-    books.clock.endedNs = LoopTime.read().monotonicNs
+    books.endedNs = LoopTime.read().monotonicNs
     worker.stop()
     // The worker writes the dead-token record of a result beside it, so that it may be read later.
     let limit = Deadline(after: .seconds(10))
@@ -138,8 +139,8 @@ private func drive(
         let progress = worker.progress
         // The pace begins with the first partition: joining takes a moment.
         if progress.hasJoined {
-            let startedNs = books.clock.startedNs ?? nowNs
-            books.clock.startedNs = startedNs
+            let startedNs = books.startedNs ?? nowNs
+            books.startedNs = startedNs
             let paced = options.rate == 0 ? .max : Int((nowNs - startedNs) / 1_000) * options.rate / 1_000_000
             producer.produce(upTo: min(books.settled + aheadLimit, paced), &books)
         }

@@ -5,7 +5,7 @@ import Replay
 /// `apns-worker replay`.
 func replay(_ arguments: [String]) throws -> ExitCode {
     let (source, options): (ReplaySource, ReplayOptions) = try parsed(
-        ReplayOptions.table, arguments, ReplayOptions(), "what is to be replayed?")
+        ReplayOptions.table, arguments, ReplayOptions(), "kind of record")
     try options.check(source)
     var (configuration, cluster) = try loaded(options.file)
     try options.check(configuration)

@@ -23,12 +23,12 @@ struct ReplayOptions {
             "dead-letters --config FILE CONDITION… [OPTIONS]",
         ],
         about: [
-            "Asks again for the notifications of results, or for the requests of dead letters: each record is fetched where it stands, and written again as it was, with the header push-replay-of, which says where it was asked for first. Of an envelope only the notification that the result is about is asked for again.",
-            "A condition may be given more than once: one of its values has to fit, and each of the conditions. An accepted notification is asked for again only with --outcome accepted.",
-            "Each request is written once, also when the command is killed and run again: how far it is stands in the offsets of a consumer group, which are committed together with what is written. What comes after the command has begun is none of its.",
+            "Requests failed notifications again. It reads results or dead letters, fetches each request from its topic, and writes it again with the header push-replay-of, which names the first request. Of an envelope it writes only the notification that the result is about.",
+            "Example: apns-worker replay results --config worker.yaml --reason TooManyRequests --since 2h --dry-run",
+            "Every condition has to match; a condition that you repeat matches by any of its values. Accepted notifications are only requested with --outcome accepted. Each request is written once, also if you kill the command and run it again: progress and requests are committed in one transaction. Records that come after the start of the job do not count.",
         ], options: conditionOptions + otherOptions,
         notes:
-            "Exit codes: 0 all that matched was asked for again, or left out as expired or repeated; 1 some was not, or it was stopped: the same command goes on;\n64 wrong usage, 78 wrong configuration."
+            "Exit codes: 0 every match was requested again, or left out as expired or repeated; 1 some were not, or the command was stopped and can be run again;\n64 wrong usage, 78 wrong configuration."
     )
 
     /// An option that is a condition, and so identifies the job.
@@ -45,58 +45,63 @@ struct ReplayOptions {
     private static let conditionOptions: [OptionTable<Self>.Option] = [
         .init(
             "config", "c", value: "FILE", to: \.file,
-            "The worker's configuration: names Kafka, the topics and the group."),
+            "Take Kafka, the topics and the group from this configuration."),
         condition(
             "reason", "REASON",
-            "A reason: Apple's word in results, such as BadTopic; or of dead letters, such as worker-crashed."
+            "Match this reason: Apple's in results, such as BadTopic, or a dead letter's, such as worker-crashed."
         ) { options, text throws(UsageError) in options.order.selection.reasons.insert(try OptionValue.text(text)) },
         condition(
             "outcome", "OUTCOME",
-            "An outcome, of results: rejected, abandoned, invalid, expired, unregistered, accepted."
+            "Match results with this outcome: rejected, abandoned, invalid, expired, unregistered or accepted."
         ) { options, text throws(UsageError) in options.order.selection.outcomes.insert(try OptionValue.choice(text)) },
-        condition("app", "NAME", "An app, of results.") { options, text throws(UsageError) in
+        condition("app", "NAME", "Match results of this app.") { options, text throws(UsageError) in
             options.order.selection.apps.insert(try OptionValue.text(text))
         },
         condition(
             "since", "TIME",
-            "What settled, or became a dead letter, at this time or later: 2026-01-31T12:00:00Z or 2026-01-31T13:00:00+01:00; or how long ago, in h, m, s or ms, such as 48h or 90m. All of yesterday: --since \"$(date -d yesterday +%FT00:00:00%:z)\" --until \"$(date +%FT00:00:00%:z)\"."
+            "Match what settled, or became a dead letter, at this time or later: 2026-01-31T12:00:00Z, 2026-01-31T13:00:00+01:00, or a duration ago such as 48h. For yesterday: --since \"$(date -d yesterday +%FT00:00:00%:z)\" --until \"$(date +%FT00:00:00%:z)\"."
         ) { options, text throws(UsageError) in options.since = try OptionValue.moment(text) },
-        condition("until", "TIME", "What did so before this time, in the same forms.") {
+        condition("until", "TIME", "Match what did so before this time, in the same forms.") {
             options, text throws(UsageError) in options.until = try OptionValue.moment(text)
         },
         condition(
             "request", "PLACE",
-            "A request: TOPIC/PARTITION/OFFSET, or TOPIC/PARTITION/OFFSET/INDEX for one notification of an envelope."
+            "Match one request: TOPIC/PARTITION/OFFSET, with /INDEX one notification of an envelope."
         ) { options, text throws(UsageError) in
             options.order.selection.places.insert(try parsedPlace(text))
         },
-        .init("all", nil, "No condition: all that is there.") {
+        .init("all", nil, "Match everything.") {
             $0.isAll = true
             $0.conditions.append("all")
         },
     ]
 
     private static let otherOptions: [OptionTable<Self>.Option] = [
-        condition("to", "TOPIC", "Where the requests go (default: the topic that each came from).") {
+        condition("to", "TOPIC", "Write the requests to this topic (default: the topic of each).") {
             options, text throws(UsageError) in options.order.target = try OptionValue.topicName(text)
         },
-        .init("expired", nil, "Ask again also for what has expired (apns-expiration): its result says so.") {
+        .init(
+            "expired", nil,
+            "Also request notifications whose apns-expiration has passed. Their results will say expired."
+        ) {
             $0.order.expiredToo = true
             $0.conditions.append("expired")
         },
         .init(
             "rate", value: "N/s", to: \.order.ratePerSecond, OptionValue.rate,
-            "So many requests a second, at most (default: as fast as it goes)."),
-        .init("dry-run", nil, "Write nothing: say what would be asked for again, by topic, app, outcome and reason.") {
+            "Write at most this many requests a second (default: no limit)."),
+        .init(
+            "dry-run", nil, "Write nothing, and print what would be requested again by topic, app, outcome and reason."
+        ) {
             $0.order.isDryRun = true
         },
         .init(
             "name", value: "JOB", to: \.name, name,
-            "The job's name (default: made of the conditions as they are given): a job is done once, and a run with its name goes on with it."
+            "Name the job (default: by the conditions as you give them). A job is done once; running it again resumes it."
         ),
         .init(
             "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
-            "Stop after this time, in h, m, s or ms, such as 10m (default: never)."),
+            "Stop after this time, such as 10m (default: never)."),
         .init("format", value: "NAME", choice: \.format, "text (default) or json: one object at the end."),
     ]
 
@@ -114,16 +119,18 @@ struct ReplayOptions {
         if isOpen, !isAll {
             throw UsageError(
                 source == .results
-                    ? "say what: --reason, --outcome, --app, --since, --until or --request; or --all, for all that was not accepted"
-                    : "say what: --reason, --since, --until or --request; or --all")
+                    ? "give a condition: --reason, --outcome, --app, --since, --until or --request; or --all, for everything that was not accepted"
+                    : "give a condition: --reason, --since, --until or --request; or --all")
         }
-        if !isOpen, isAll { throw UsageError("--all is for all: leave it out, or the other conditions") }
+        if !isOpen, isAll { throw UsageError("give either --all or conditions") }
         if source == .deadLetters {
             if !order.selection.outcomes.isEmpty {
                 throw UsageError("--outcome is for results: a dead letter has none")
             }
             if !order.selection.apps.isEmpty { throw UsageError("--app is for results: a dead letter names no app") }
-            if order.expiredToo { throw UsageError("--expired is for results: dead letters are not looked into") }
+            if order.expiredToo {
+                throw UsageError("--expired is for results: the expiration of dead letters is not read")
+            }
         }
         if case .at(let since)? = since, case .at(let until)? = until, since >= until {
             throw UsageError("--until must be later than --since")
@@ -138,7 +145,7 @@ struct ReplayOptions {
     func check(_ configuration: WorkerConfiguration) throws {
         guard let output = configuration.outputTopics.first(where: { $0.name == order.target }) else { return }
         throw UsageError(
-            "--to: the worker writes topic \(output.name) itself (\(output.path)), and it takes no requests")
+            "--to: the worker writes to topic \(output.name) (\(output.path)), and reads no requests from it")
     }
 
     private static let appleReasons = ReasonCode.allCases.compactMap(\.text?.description)

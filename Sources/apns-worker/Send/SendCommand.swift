@@ -16,8 +16,8 @@ func send(_ arguments: [String]) throws -> ExitCode {
 extension SendOptions {
     /// Returns the notification; throws when the payload cannot be read, or is none.
     fileprivate func notification() throws -> PushNotification<RawPayload> {
-        var notification = PushNotification(
-            json: try payloadBytes(), pushType: pushType, topic: topic.map { .exactly($0) })
+        let type = pushType ?? topic.flatMap { PushType(ofTopic: $0) } ?? .alert
+        var notification = PushNotification(json: try payloadBytes(), pushType: type, topic: topic.map { .exactly($0) })
         notification.app = app
         notification.environment = environment
         notification.priority = priority

@@ -17,7 +17,8 @@ struct SendOptions {
     var alert: String?
     var app: String?
     var topic: String?
-    var pushType = PushType.alert
+    /// `nil`: by the topic's suffix.
+    var pushType: PushType?
     var priority: PushPriority?
     var expiration = PushExpiration.appleDefault
     var notBefore: UnixTime?
@@ -37,14 +38,15 @@ struct SendOptions {
             "--direct --key-file FILE --key-id ID --team-id ID --bundle-id ID --token HEX --alert TEXT [OPTIONS]",
         ],
         about: [
-            "Sends one notification and prints what became of it. Through Kafka, as any producer would, it writes a request for a running worker and waits for its result. With --direct it sends it to APNs itself, with the app's credential, and nothing is published; flags can take the place of the configuration then. A refusal is explained."
+            "Sends one notification and prints its result. It writes a request to Kafka, as any producer would, and waits for the worker's result. With --direct it sends the notification to APNs itself and publishes nothing. It explains a refusal.",
+            "Example: apns-worker send --config worker.yaml --token 0123abcd… --alert Hello",
         ], options: options + moreOptions + AppFlags.options.map { $0.within(\.flags) },
         notes:
-            "Exit codes: 0 accepted, or put off until --not-before, 1 anything else (no result before the deadline too), 64 wrong usage, 78 wrong configuration."
+            "Exit codes: 0 accepted, or waiting for --not-before; 1 anything else, also no result before the deadline; 64 wrong usage, 78 wrong configuration."
     )
 
     private static let options: [OptionTable<Self>.Option] = [
-        .init("config", "c", value: "FILE", to: \.file, "The worker's configuration."),
+        .init("config", "c", value: "FILE", to: \.file, "Read the worker's configuration."),
         .init("token", "t", value: "HEX", "The device token.") { options, text throws(UsageError) in
             do throws(RequestError) {
                 options.token = try DeviceToken(hex: text)
@@ -52,31 +54,35 @@ struct SendOptions {
                 throw UsageError(error.detail)
             }
         },
-        .init("payload", "p", value: "JSON", to: \.payload, "The payload; @FILE reads a file, - standard input."),
-        .init("alert", "a", value: "TEXT", "Instead of a payload: an alert with this body.") { $0.alert = $1 },
-        .init("title", value: "TEXT", "Its title.") { $0.title = $1 },
-        .init("topic", value: "NAME", to: \.topic, "apns-topic; default: the app's when it has one bundle id."),
-        .init("app", value: "NAME", to: \.app, "An app of the configuration, where the topic does not tell."),
+        .init(
+            "payload", "p", value: "JSON", to: \.payload,
+            "Send this payload; @FILE reads a file, - reads standard input."),
+        .init("alert", "a", value: "TEXT", "Send an alert with this body, instead of a payload.") { $0.alert = $1 },
+        .init("title", value: "TEXT", "The alert's title.") { $0.title = $1 },
+        .init("topic", value: "NAME", to: \.topic, "Set apns-topic (default: the app's only bundle id)."),
+        .init("app", value: "NAME", to: \.app, "Choose the app, if the topic does not say which."),
         .init(
             "environment", value: "NAME", to: \.environment, parsedEnvironment,
-            "production or development, where an app is configured for both; with --key-file, default production."),
-        .init("push-type", value: "NAME", "apns-push-type: \(pushTypes); default alert.") {
+            "Choose production or development, if an app is configured for both (with --key-file default production)."),
+        .init(
+            "push-type", value: "NAME", "Set apns-push-type: \(pushTypes) (default: by the topic's suffix, else alert)."
+        ) {
             options, text throws(UsageError) in
             guard let type = PushType.allCases.first(where: { $0.text.description == text }) else {
                 throw UsageError("expected one of \(pushTypes)")
             }
             options.pushType = type
         },
-        .init("priority", value: "N", "apns-priority: 10, 5 or 1.") { options, text throws(UsageError) in
+        .init("priority", value: "N", "Set apns-priority: 10, 5 or 1.") { options, text throws(UsageError) in
             options.priority = UInt8(text).flatMap { PushPriority(rawValue: $0) }
             if options.priority == nil { throw UsageError("expected 10, 5 or 1") }
         },
         .init(
             "expiration", value: "TIME", to: \.expiration, parsedExpiration,
-            "apns-expiration: a duration from now such as 1h, seconds since 1970, or 0 for now or never."),
+            "Set apns-expiration: a duration from now such as 1h, seconds since 1970, or 0 for a single attempt."),
         .init(
             "not-before", value: "TIME", to: \.notBefore, parsedNotBefore,
-            "push-not-before: a delay such as 90s or 2h, or seconds since 1970. Until then the request waits in a retry topic; what lies beyond the deadline is not waited for."
+            "Set push-not-before: a delay such as 90s or 2h, or seconds since 1970. The request waits in a retry topic until then. The command does not wait beyond its deadline."
         ),
     ]
 
@@ -84,25 +90,25 @@ struct SendOptions {
     private static let pushTypes = PushType.allCases.map(\.text.description).joined(separator: ", ")
 
     private static let moreOptions: [OptionTable<Self>.Option] = [
-        .init("collapse-id", value: "ID", to: \.collapseID, "apns-collapse-id."),
+        .init("collapse-id", value: "ID", to: \.collapseID, "Set apns-collapse-id."),
         .init(
             "apns-id", value: "UUID", to: \.id, parsedUUID,
-            "apns-id; default: derived from the request's place (--direct: random)."),
+            "Set apns-id (default: derived from the request's place; with --direct random)."),
         .init("via", value: "WAY", choice: \.via, "kafka (default) or direct."),
-        .init("direct", nil, "Straight to APNs, without Kafka and without a worker; the same as --via direct.") {
+        .init("direct", nil, "Send straight to APNs, without Kafka and without a worker, as --via direct.") {
             $0.via = .direct
         },
         .init(
             "request-topic", value: "NAME", to: \.requests,
-            "Where the request goes (default: the first of requests.topics)."),
+            "Write the request to this topic (default: the first of requests.topics)."),
         .init(
             "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
-            "How long to wait for the result (default 30s), and before that for the payload, where it comes through a pipe."
+            "Wait this long for the result (default 30s), and for a payload that comes through a pipe."
         ),
         .init("keylog", value: "FILE", to: \.keyLog, "\(keyLogHelp) With --direct only."),
         .init(
             "format", value: "NAME", choice: \.format,
-            "text (default): a line for people; json: the result as it is published, and with a refusal the advice; --direct has the same members, but for request."
+            "text (default) prints a line; json prints the result as it is published, and the advice after a refusal. With --direct there is no member request."
         ),
     ]
 

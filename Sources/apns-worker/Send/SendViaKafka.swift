@@ -18,7 +18,7 @@ func sendViaKafka(_ record: RequestRecord, _ token: DeviceToken, _ options: Send
             ])
     }
     guard let topic = options.requests ?? configuration.requestTopics.first(where: { !$0.isPattern })?.name else {
-        throw UsageError("requests.topics has patterns only; say --request-topic NAME")
+        throw UsageError("requests.topics has only patterns: give --request-topic NAME")
     }
     let deadline = Deadline(after: options.deadline)
     let wait = BrokerWait(cluster, until: deadline)

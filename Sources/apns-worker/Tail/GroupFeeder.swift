@@ -64,6 +64,7 @@ final class GroupFeeder {
         var isStopping = false
         while !isStopping, taken < total {
             try serve(timeoutMs: 100)
+            ShellCommand.reapOrphans()
             isStopping = signals.take() || deadline.hasPassed
             guard !isStopping, fill(min(limit, total - taken)) else { continue }
             if let problem = try hand(to: command, deadline, signals, &isStopping) {

@@ -1,3 +1,4 @@
+import Bytes
 import JSON
 import Kafka
 import Observability
@@ -108,21 +109,7 @@ extension JSONWriter {
         if let text = String(validating: bytes, as: UTF8.self) {
             member(name, text)
         } else {
-            member(name + "_base64", bytes.base64)
+            member(name + "_base64", String(decoding: Base64.standard.encode(bytes), as: UTF8.self))
         }
-    }
-}
-
-extension [UInt8] {
-    /// RFC 4648, with padding.
-    fileprivate var base64: String {
-        let alphabet = [Character]("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
-        var text = ""
-        for start in stride(from: 0, to: count, by: 3) {
-            let piece = self[start..<Swift.min(start + 3, count)]
-            let bits = piece.reduce(0) { $0 << 8 | Int($1) } << (8 * (3 - piece.count))
-            for place in 0..<4 { text.append(place <= piece.count ? alphabet[bits >> (18 - 6 * place) & 0x3F] : "=") }
-        }
-        return text
     }
 }

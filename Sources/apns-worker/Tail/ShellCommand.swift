@@ -51,6 +51,12 @@ struct ShellCommand: ~Copyable {
         case failure(String)
     }
 
+    /// Reaps processes that earlier commands left behind. They become children of this one if it is process 1, as in a
+    /// container. Call it while no command runs.
+    static func reapOrphans() {
+        while waitpid(-1, nil, WNOHANG) > 0 {}
+    }
+
     /// Returns how it ended, or `nil` while it runs.
     func ending() -> Ending? {
         var status: Int32 = 0

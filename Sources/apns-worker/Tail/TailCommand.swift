@@ -5,7 +5,7 @@ import PushRecords
 /// `apns-worker tail`.
 func tail(_ arguments: [String]) throws -> ExitCode {
     let (kind, options): (TailKind, TailOptions) = try parsed(
-        TailOptions.table, arguments, TailOptions(), "what is to be followed?")
+        TailOptions.table, arguments, TailOptions(), "kind of record")
     try options.check(kind)
     var cluster = ClusterSettings(bootstrapServers: options.servers ?? "", clientID: "apns-worker-tail")
     var (topic, requestTopics) = (options.topic ?? "", [String]())

@@ -40,52 +40,56 @@ struct TailOptions {
             "... --group ID --exec COMMAND",
         ],
         about: [
-            "Follows what the workers publish: a line for each record on standard output, also of partitions that are added and of a topic that is recreated. Device tokens are printed in full, for they are the data: mind where the output goes.",
-            "With --group and --exec it hands records, as JSON lines, to the standard input of a shell command: when that exits with 0 they are committed, else the same ones are handed over again after a pause. Several may share a group. SIGTERM or Ctrl-C: hand over nothing more, wait for the command and commit what it took; a second one, and --deadline, end the command (SIGTERM, after 5 s SIGKILL), and nothing of what it was handed last is committed.",
+            "Follows the results, dead tokens or dead letters that the workers publish, and prints a line for each record. Device tokens are printed in full: take care where the output goes.",
+            "Example: apns-worker tail results --config worker.yaml --format text",
+            "With --group and --exec it passes batches of JSON lines to a shell command. It commits a batch when the command exits with 0, and otherwise passes the same batch again after a pause. Several processes may share a group. SIGTERM or Ctrl-C waits for the command and commits its batch. A second one, or --deadline, ends the command (SIGTERM, after 5 s SIGKILL) and does not commit its batch.",
         ], options: options,
         notes:
-            "Ends at --count, at --deadline, or with Ctrl-C. Exit codes: 0 done, 1 failed, or --deadline came before what was asked for (--count records, what --apns-id or --request names) or while --exec had not taken what it was handed last, or the last commit is in doubt, 64 wrong usage, 78 wrong configuration."
+            "Exit codes: 0 done, 1 failed, or the records were not found, taken or committed before --deadline, 64 wrong usage, 78 wrong configuration."
     )
 
     private static let options: [OptionTable<Self>.Option] = [
-        .init("config", "c", value: "FILE", to: \.file, "The worker's configuration: names Kafka and the topic."),
+        .init("config", "c", value: "FILE", to: \.file, "Take Kafka and the topic from this configuration."),
         .init(
             "bootstrap-servers", value: "LIST", to: \.servers,
-            "Kafka brokers instead of a configuration, host:port with commas between."),
-        .init("topic", value: "NAME", to: \.topic, "The topic instead of the configuration's."),
+            "Connect to these brokers, instead of --config: host:port, with commas between them."),
+        .init("topic", value: "NAME", to: \.topic, "Read this topic instead of the configuration's."),
         .init(
-            "format", value: "NAME", choice: \.format, "json (default): a JSON object on each line; text: for people."),
+            "format", value: "NAME", choice: \.format,
+            "json (default) prints an object on each line, text a line to read."),
         .init(
             "from", value: "PLACE", to: \.from, parsedStart,
-            "Where to start: beginning, end, or a duration ago such as 15m. Default: end; with --device or --group, beginning (a group goes on where it was); with --request or --apns-id, when the request was written."
+            "Start at beginning, end, or a duration ago such as 15m. Default: end; beginning with --device or --group (a group resumes where it was); the request's time with --request or --apns-id."
         ),
         .init(
             "count", "n", value: "N", to: \.count,
-            { text throws(UsageError) in try OptionValue.integer(text, 1...Int.max) }, "End after so many records."),
+            { text throws(UsageError) in try OptionValue.integer(text, 1...Int.max) }, "End after this many records."),
         .init(
             "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
-            "End after this time, such as 30s (default: never); a command of --exec that runs then is ended."),
+            "End after this time, such as 30s (default: never), and end a command of --exec."),
         search(
             "apns-id", "UUID",
-            "Look for one notification by its apns-id, or by the place of its request where the worker derived the id; ends when it is found."
+            "Find one notification by its apns-id, and end."
         ) { text throws(UsageError) in .id(try parsedUUID(text)) },
         search(
             "request", "PLACE",
-            "Look for the notifications of one request record, TOPIC/PARTITION/OFFSET, or for one of them, TOPIC/PARTITION/OFFSET/INDEX; ends when all of them are found."
+            "Find the notifications of the request record TOPIC/PARTITION/OFFSET, or one of them with /INDEX, and end."
         ) { text throws(UsageError) in .request(try parsedPlace(text)) },
         search(
             "device", "HEX",
-            "Only what is about this device token, or about those that begin with these 8 or more digits; goes on with what comes."
+            "Print only records about this device token, or about tokens that begin with these 8 or more digits."
         ) { text throws(UsageError) in
             guard (8...200).contains(text.utf8.count), text.allSatisfy({ $0.isASCII && $0.isHexDigit }) else {
                 throw UsageError("expected a device token, or its first 8 or more hex digits")
             }
             return .device(text.lowercased())
         },
-        .init("group", "g", value: "ID", to: \.group, "Read as a member of this consumer group; needs --exec."),
-        .init("exec", value: "COMMAND", to: \.command, "Run by /bin/sh for each batch of records; needs --group."),
+        .init("group", "g", value: "ID", to: \.group, "Join this consumer group; needs --exec."),
         .init(
-            "batch", value: "N", to: \.batch, integer(1...100_000), "Most records at a time for --exec (default 500)."),
+            "exec", value: "COMMAND", to: \.command, "Run this with /bin/sh for each batch of records; needs --group."),
+        .init(
+            "batch", value: "N", to: \.batch, integer(1...100_000),
+            "Pass at most this many records to --exec at a time (default 500)."),
     ]
 
     private static func search(
@@ -95,7 +99,7 @@ struct TailOptions {
         .init(name, value: value, help) { options, text throws(UsageError) in
             let search = try read(text)
             if let earlier = options.search, earlier != search {
-                throw UsageError("one thing is looked for at a time, and \(earlier.option) named one")
+                throw UsageError("give either this or \(earlier.option)")
             }
             options.search = search
         }
@@ -117,17 +121,17 @@ struct TailOptions {
         }
         if file != nil, servers != nil { throw UsageError("give either --config or --bootstrap-servers, not both") }
         if (group == nil) != (command == nil) { throw UsageError("--group and --exec belong together") }
-        if group != nil, format == .text { throw UsageError("--exec hands over JSON lines: leave out --format text") }
+        if group != nil, format == .text { throw UsageError("--exec gets JSON lines: leave out --format text") }
         guard let search else { return }
         if group != nil {
-            throw UsageError("\(search.option) looks for some records, and --exec takes all: give one of them")
+            throw UsageError("give either \(search.option) or --exec, which gets all records")
         }
         switch search {
         case .device: break
         case .id where kind == .unregistered:
-            throw UsageError("dead tokens have no apns-id: look among results or dead-letters, or by --device")
+            throw UsageError("dead tokens have no apns-id: read results or dead-letters, or use --device")
         case .request where kind == .unregistered:
-            throw UsageError("dead tokens name no request: look among results or dead-letters, or by --device")
+            throw UsageError("dead tokens name no request: read results or dead-letters, or use --device")
         case .id, .request:
             if count != nil { throw UsageError("\(search.option) ends by itself: leave out --count") }
         }

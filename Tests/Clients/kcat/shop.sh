@@ -50,7 +50,7 @@ await() {
     for _ in $(seq 300); do
         found=$(kcat -C -q -e -b "$servers" -t "$1" -o beginning -f '%s\n' |
             jq -cs --rawfile devices "$devices" \
-                "map(select(.device_token as \$token | \$devices | contains(\$token))) | unique_by($2) | .[]")
+                "map(select((.device_token // \"none\") as \$token | \$devices | contains(\$token))) | unique_by($2) | .[]")
         [ "$(printf '%s' "$found" | grep -c .)" -lt "$3" ] || break
         sleep 0.2
     done
