@@ -59,13 +59,15 @@ package struct LevelTable: Hashable, Sendable {
 
 /// The `name=value` pairs of a log line, in the order they were given.
 ///
-/// A name is never `time`, `level`, `part`, `message`, or one that begins with `repeated`: JSON lines hold those beside
-/// the fields.
+/// A name is never `time`, `level`, `part`, `event`, `message`, or one that begins with `repeated`: JSON lines hold
+/// those beside the fields.
 package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
     package enum Value: Hashable, Sendable {
         /// Cut to 1,000 bytes; control characters are escaped.
         case text(String)
         case integer(Int64)
+        /// A number of things that the event is about. Where lines are folded, their sums are added up.
+        case sum(Int64)
         case boolean(Bool)
         /// Shortened so that it identifies no device.
         case token(ShortToken)
@@ -87,6 +89,16 @@ package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
     package mutating func append(_ name: StaticString, _ value: Value) {
         pairs.append((name: name, value: value))
     }
+
+    /// Adds the sums of an earlier line of the same event, which was left out.
+    mutating func add(_ earlier: Fields) {
+        for (index, pair) in pairs.enumerated() {
+            guard case .sum(let number) = pair.value,
+                case .sum(let before)? = earlier.pairs.first(where: { "\($0.name)" == "\(pair.name)" })?.value
+            else { continue }
+            pairs[index].value = .sum(number &+ before)
+        }
+    }
 }
 
 extension Fields.Value: ExpressibleByStringInterpolation, ExpressibleByIntegerLiteral, ExpressibleByBooleanLiteral {
@@ -95,6 +107,7 @@ extension Fields.Value: ExpressibleByStringInterpolation, ExpressibleByIntegerLi
     package init(booleanLiteral value: Bool) { self = .boolean(value) }
 
     package static func count(_ value: some BinaryInteger) -> Self { .integer(Int64(clamping: value)) }
+    package static func sum(_ value: Int) -> Self { .sum(Int64(value)) }
 }
 
 /// A device token as logs may show it: enough to find it again beside the full one, too little to send to.

@@ -12,7 +12,7 @@ struct RepeatLimit {
 
     private struct State {
         var writtenAtNs: Int64
-        /// The last line that was left out, with the count of all of them.
+        /// The last line that was left out, with the count and the sums of all of them.
         var last: Line?
     }
 
@@ -29,11 +29,14 @@ struct RepeatLimit {
         // The shared kinds are as many as the product has messages.
         if states.count >= Self.capacity, states[key] == nil { key.subject = "" }
         guard let state = states[key], nowNs - state.writtenAtNs < Self.intervalNs else {
-            line.leftOut = states.updateValue(State(writtenAtNs: nowNs), forKey: key)?.last?.leftOut
+            let last = states.updateValue(State(writtenAtNs: nowNs), forKey: key)?.last
+            line.leftOut = last?.leftOut
+            if let last { line.fields.add(last.fields) }
             return line
         }
         guard !isReminder else { return nil }
         let earlier = state.last?.leftOut
+        if let last = state.last { line.fields.add(last.fields) }
         line.leftOut = .init(
             count: (earlier?.count ?? 0) + 1, firstMs: earlier?.firstMs ?? line.wallMs, lastMs: line.wallMs)
         states[key]?.last = line

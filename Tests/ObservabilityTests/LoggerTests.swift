@@ -55,7 +55,7 @@ private struct Recorder {
         #expect(
             asJSON.sink.lines == [
                 "{\"time\":\"2026-01-31T12:00:00.007Z\",\"level\":\"info\",\"part\":\"kafka\","
-                    + "\"message\":\"partitions assigned\"\(json)}"
+                    + "\"event\":\"partitions_assigned\",\"message\":\"partitions assigned\"\(json)}"
             ])
     }
 
@@ -124,6 +124,26 @@ private struct Recorder {
                     + " repeated_first=2026-01-31T12:00:00.007Z repeated_last=2026-01-31T12:00:09.007Z",
                 "2026-01-31T12:00:10.007Z warning apns: cannot connect host=b",
             ])
+    }
+
+    @Test func `Sums of lines that were left out are added up, other numbers are not`() {
+        let recorder = Recorder()
+        func lose(_ count: Int) { recorder.logger.warning(.kafka, "lost", ["records": .sum(count), "last": .count(count)]) }
+        for count in [5, 3, 2] { lose(count) }
+        recorder.clock.advance(seconds: 10)
+        lose(4)
+        lose(7)
+        recorder.logger.writeLeftOut(all: true)
+        let numbers = recorder.sink.lines.map { $0.split(separator: " ").dropFirst(4).prefix(2).joined(separator: " ") }
+        #expect(numbers == ["records=5 last=5", "records=9 last=4", "records=7 last=7"])
+    }
+
+    @Test(arguments: [("cannot connect; trying again", "cannot_connect_trying_again"), ("SIGHUP: the end", "sighup_the_end")]
+        as [(StaticString, String)])
+    func `The event is the message as one word`(message: StaticString, event: String) {
+        let recorder = Recorder(LevelTable(), .json)
+        recorder.logger.info(.worker, message)
+        #expect(recorder.sink.lines.first?.contains(#""event":"\#(event)""#) == true)
     }
 
     @Test func `Info is limited only by a subject`() {
