@@ -3,12 +3,17 @@ internal import PushRecords
 internal import TLS
 
 extension LoadedApp {
-    /// Returns a line for each reason for which Apple will refuse the app's certificate. It is loaded all the same: an
-    /// app that cannot send must not keep others from sending.
+    /// Returns a line for each reason for which Apple will refuse the app's certificate, or the app Apple's. It is loaded
+    /// all the same: an app that cannot send must not keep others from sending.
     package func certificateFaults(nowMs: Int64) -> [String] {
-        guard let certificate, case .certificate(let credential) = settings.credential else { return [] }
-        let name = "app \(settings.name): the certificate in \(credential.place)"
         var lines: [String] = []
+        if settings.verifiesHost, settings.authorities == nil, SystemTrust.isEmpty {
+            lines.append(
+                "app \(settings.name): no host can be trusted, because there is no CA certificate in \(SystemTrust.file): "
+                    + "install ca-certificates, or set tls.ca_file")
+        }
+        guard let certificate, case .certificate(let credential) = settings.credential else { return lines }
+        let name = "app \(settings.name): the certificate in \(credential.place)"
         if certificate.notAfterMs <= nowMs {
             lines.append("\(name) expired on \(certificate.notAfterDay): put a new one in its place")
         } else if certificate.notBeforeMs > nowMs {

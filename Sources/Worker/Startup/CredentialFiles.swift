@@ -1,7 +1,9 @@
 package import Configuration
+internal import TLS
 
 extension AppSettings {
-    /// The files of key, certificate, passphrase and CA. What stands in the configuration itself has none.
+    /// The files of key, certificate, passphrase and CA, which is the system's bundle unless the app has its own. What
+    /// stands in the configuration itself has none.
     var credentialFiles: [String] {
         let secrets: [Secret?] =
             switch credential {
@@ -12,7 +14,8 @@ extension AppSettings {
                 case .pkcs12(let bundle): [bundle, certificate.passphrase]
                 }
             }
-        return secrets.compactMap { $0?.path } + [authorities?.path].compactMap(\.self)
+        let bundle = authorities == nil && verifiesHost ? SystemTrust.file : authorities?.path
+        return secrets.compactMap { $0?.path } + [bundle].compactMap(\.self)
     }
 
     /// Whether `other` can use the connections of this one: it dials the same host in the same way, and has no further

@@ -4,9 +4,11 @@ internal import EventLoop
 package import Network
 package import TLS
 
-/// An app with its credential and trust loaded, ready to connect.
+/// An app with its credential and trust loaded, ready to connect unless it has faults.
 package struct LoadedApp: Sendable {
     package internal(set) var settings: AppSettings
+    /// Why its credential or trust cannot be used, a line each. Such an app has no transport.
+    package let faults: [String]
     /// Trust, and the client certificate where the credential is one.
     package let context: ClientContext
     /// Signs provider tokens, unless the app has a client certificate.
@@ -20,8 +22,9 @@ package struct LoadedApp: Sendable {
     /// By path, the hash (`FileWatch.hash`) of the contents that were read from each of its files.
     let fileHashes: [String: UInt64]
 
+    /// - Parameter allowsFaults: makes an app with faults instead of throwing.
     /// - Throws: `StartFailure` with a line for each file that cannot be used.
-    package init(_ settings: AppSettings) throws(StartFailure) {
+    package init(_ settings: AppSettings, allowsFaults: Bool = false) throws(StartFailure) {
         self.settings = settings
         var lines: [String] = []
         var signingKey: SigningKey?
@@ -43,15 +46,17 @@ package struct LoadedApp: Sendable {
             }
         }
         proxyCredentials = load("proxy: ") { try settings.proxy?.credentials.map { try files.line($0) } ?? "" } ?? ""
-        let context = load("tls: ") {
+        var context = load("tls: ") {
             let trust: Trust =
                 !settings.verifiesHost
-                ? .anyone : try settings.authorities.map { try files.trust($0) } ?? .system
+                ? .anyone : try settings.authorities.map { try files.trust($0) } ?? files.systemTrust()
             // The binary protocol is older than ALPN: its servers agree to none.
             let alpn = settings.binary == nil ? ["h2"] : []
             return try ClientContext(ClientOptions(trust: trust, alpn: alpn, identity: identity))
         }
-        guard lines.isEmpty, let context else { throw StartFailure(lines) }
+        faults = lines
+        if allowsFaults, context == nil { context = try? ClientContext(ClientOptions(alpn: [])) }
+        guard allowsFaults || lines.isEmpty, let context else { throw StartFailure(lines) }
         self.context = context
         self.signingKey = signingKey
         fileHashes = files.hashes
@@ -65,13 +70,15 @@ package struct LoadedApp: Sendable {
             }
     }
 
-    /// Loads every app; the failure has the lines of all that cannot be.
-    package static func load(_ apps: [AppSettings]) throws(StartFailure) -> [LoadedApp] {
+    /// Loads every app; the failure has the lines of all that cannot be loaded and may have no faults.
+    package static func load(
+        _ apps: [AppSettings], allowingFaults: (AppSettings) -> Bool = { _ in false }
+    ) throws(StartFailure) -> [LoadedApp] {
         var loaded: [LoadedApp] = []
         var lines: [String] = []
         for app in apps {
             do throws(StartFailure) {
-                loaded.append(try LoadedApp(app))
+                loaded.append(try LoadedApp(app, allowsFaults: allowingFaults(app)))
             } catch {
                 lines += error.lines
             }
@@ -114,6 +121,12 @@ private struct ReadFiles {
         case .text(let text): .pem(text, name: "ca")
         case .file(let path): .pem(String(decoding: try bytes(path), as: UTF8.self), name: path)
         }
+    }
+
+    /// OpenSSL reads the system's bundle by itself. Its hash lets the watch see that it was updated.
+    mutating func systemTrust() -> Trust {
+        _ = try? bytes(SystemTrust.file)
+        return .system
     }
 
     mutating func source(_ secret: Secret, _ name: String) throws(TLSError) -> CredentialSource {
