@@ -5,6 +5,7 @@ import Foundation
 import Kafka
 import Network
 import Observability
+import PushRecords
 import TLS
 import TestSupport
 import Testing
@@ -224,6 +225,26 @@ import Testing
         #expect(outcome.failure?.contains(words) == true, "\(outcome)")
         #expect(world.log.lines.contains { $0.contains("ended inside a device token") })
         #expect(try world.written == 1)
+    }
+
+    @Test func `A dead token is dated to the read at the latest`() throws {
+        let world = try World()
+        let beforeMs = Timestamp.now().wallMs
+        // In 2106.
+        _ = try read([255, 255, 255, 255, 0, 4, 9, 9, 9, 9], then: .closes, world)
+        let cluster = ClusterSettings(bootstrapServers: world.cluster.bootstrapServers)
+        let wait = BrokerWait(cluster, limitMs: 60_000, leftMs: { 60_000 }, report: { _ in })
+        let reader = try TopicReader(cluster, topic: world.topic, wait)
+        try reader.start(at: .beginning)
+        var timesMs: [Int64?] = []
+        while timesMs.isEmpty {
+            try reader.read(timeoutMs: 1_000) { _, message in
+                timesMs.append(try? UnregisteredToken(json: Array(message.value)).unregisteredAtMs)
+                return false
+            }
+        }
+        let timeMs = try #require(timesMs[0])
+        #expect(timeMs >= beforeMs && timeMs <= Timestamp.now().wallMs)
     }
 
     @Test func `Tokens of impossible lengths are counted and left out`() throws {

@@ -95,11 +95,13 @@ final class FeedbackReader {
         if read.waiting == 0 { read.movedNs = loop.now.monotonicNs }
         read.told += 1
         var topic = read.app.topic
+        let nowMs = loop.now.wallMs
         topic.withUTF8 { topic in
             writer.write(
                 read.writer.write(
                     feedback: token, topic: UnsafeRawBufferPointer(topic), app: 0,
-                    unregisteredAtMs: Int64(seconds) * 1_000, observedAtMs: loop.now.wallMs),
+                    // A later time would declare a token dead that is registered again by then.
+                    unregisteredAtMs: min(Int64(seconds) * 1_000, nowMs), observedAtMs: nowMs),
                 tag: number)
         }
         if !isPaused, writer.isFull { pause(true) }
