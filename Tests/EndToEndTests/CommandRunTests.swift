@@ -327,8 +327,8 @@ extension EndToEnd.Commands {
                 refused.text.contains("set kafka.create_topics.replication_factor to the number of brokers at most"))
             #expect(!refused.text.contains("cannot be reached: ") && !refused.text.contains("all topics are there"))
             let worker = try scene.startWorker(kafka: "create_topics: true")
-            let log = try worker.waitFor("topics cannot be made; trying again")
-            #expect(!log.contains("cannot reach Kafka"), "\(log)")
+            let log = try worker.waitFor("kind=topics_missing")
+            #expect(!log.contains("kafka_unreachable"), "\(log)")
             try scene.stop(worker)
 
             let fine = try check("{partitions: 1, replication_factor: 1}")

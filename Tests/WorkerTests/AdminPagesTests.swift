@@ -37,10 +37,10 @@ struct AdminPagesTests {
         (.stopping, "", true, 200, "ready\n"),
         (.stopping, "", false, 503, "not ready: stopping before it was ready\n"),
     ]) func `Ready once the groups were joined, and from then on`(
-        phase: WorkerSnapshot.Phase, waitingFor: String, hasBeenReady: Bool, status: Int, text: String
+        phase: WorkerSnapshot.Phase, problem: String, hasBeenReady: Bool, status: Int, text: String
     ) {
         var snapshot = snapshot(phase)
-        snapshot.waitingFor = waitingFor
+        if !problem.isEmpty { snapshot.problems = [Problem(.kafka, .kafkaUnreachable, problem, "look")] }
         snapshot.hasBeenReady = hasBeenReady
         #expect(page("/readyz", snapshot) == (status, text))
     }
@@ -48,13 +48,14 @@ struct AdminPagesTests {
     @Test func `Problems make it degraded and leave it ready`() {
         var snapshot = snapshot(.running)
         #expect(page("/status", snapshot).1.contains(#""health":"fine""#))
-        snapshot.problems = [Problem(.kafka, .silent, "no broker is connected", "look at <it>")]
+        snapshot.problems = [Problem(.kafka, .kafkaUnreachable, "no broker is connected", "look at <it>")]
         snapshot.problems[0].sinceMs = 60_000
         #expect(page("/readyz", snapshot).0 == 200)
         #expect(page("/status", snapshot).1.contains(#""health":"degraded""#))
         #expect(
             page("/status", snapshot).1.contains(
-                #"{"subject":"kafka","text":"no broker is connected","advice":"look at <it>","since_ms":60000}"#))
+                #"{"kind":"kafka_unreachable","subject":"kafka","text":"no broker is connected","#
+                    + #""advice":"look at <it>","since_ms":60000}"#))
         #expect(page("/metrics", snapshot).1.contains("\napns_worker_degraded 1\n"))
         #expect(page("/metrics", snapshot).1.contains("\napns_worker_problems{subject=\"kafka\"} 1\n"))
         #expect(page("/", snapshot).1.contains("<td>no broker is connected</td><td>look at &lt;it&gt;</td>"))
@@ -109,6 +110,8 @@ struct AdminPagesTests {
             topic: "apns.requests", partition: 3, watermark: 90, committed: 80, reach: nil, highestReceived: 95,
             span: 6,
             openRecords: 4, openNotifications: 5, oldestOpenMs: 60_000, oldestOpenForNs: 1, isDraining: false)
+        #expect(!page("/metrics", snapshot).1.contains("lag_records{"), "no group was joined")
+        snapshot.unknownLags = []
         snapshot.partitions = [WorkerSnapshot.Partition(role: .requests, status: status, logEnd: 100)]
         let metrics = page("/metrics", snapshot).1
         for line in [

@@ -166,6 +166,53 @@ extension PushWorker {
         #expect(scene.worker.files.refusalFaults().isEmpty)
     }
 
+    @Test(.timeLimit(.minutes(5)))
+    func `An app whose key cannot be used keeps no other from starting, and works once its file is valid`() throws {
+        let scene = try Scene()
+        func configure(_ keys: [String]) throws {
+            let apps = keys.enumerated().map { number, key in
+                "  - {name: app\(number), bundle_ids: [com.example.app\(number)], environment: production, "
+                    + "token: {key_file: \(key), key_id: KEYKEYKEY1, team_id: TEAMTEAM12}}\n"
+            }
+            try "kafka: {bootstrap_servers: \"kafka:9092\"}\napps:\n\(apps.joined())"
+                .write(toFile: scene.file, atomically: true, encoding: .utf8)
+        }
+        func start() throws -> PushWorker {
+            let configuration = try WorkerConfiguration.load(file: scene.file).configuration
+            let worker = try PushWorker(configuration, logger: Logger(sink: MemorySink()))
+            worker.files.watch()
+            return worker
+        }
+        func write(_ text: String, to name: String) throws {
+            try text.write(to: scene.folder.appending(path: name), atomically: true, encoding: .utf8)
+        }
+        try write("garbage", to: "damaged.p8")
+        try configure(["missing.p8", "damaged.p8"])
+        #expect(throws: StartFailure.self, "no app can send") { _ = try start() }
+
+        try configure(["key.p8", "missing.p8", "damaged.p8"])
+        let worker = try start()
+        func unusable() -> [Problem.Subject] {
+            worker.files.refusalFaults().filter { $0.kind == .credentialUnusable }.map(\.subject)
+        }
+        worker.look()
+        #expect(unusable() == [.app("app1"), .app("app2")] && worker.apps[0].tokenIdentity != nil)
+        try write(try SelfSigned.privateKey(), to: "missing.p8")
+        worker.look()
+        #expect(unusable() == [.app("app2")] && worker.apps[1].tokenIdentity != nil)
+
+        // A reload may add such an app, and mends one; it refuses to replace a key that is in use.
+        let file = scene.file
+        func reload() { worker.reloadNow { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) } }
+        try write(try SelfSigned.privateKey(), to: "damaged.p8")
+        try configure(["key.p8", "missing.p8", "damaged.p8", "later.p8"])
+        reload()
+        #expect(unusable() == [.app("app3")] && worker.apps[2].tokenIdentity != nil)
+        try configure(["gone.p8", "missing.p8", "damaged.p8", "later.p8"])
+        reload()
+        #expect(worker.files.refusalFaults().map(\.subject) == [.configuration, .app("app3")])
+    }
+
     /// As on a network file system that does not answer.
     @Test(.timeLimit(.minutes(5)))
     func

@@ -29,10 +29,9 @@ struct AdminPages: Sendable {
         if snapshot.isReady { return .text("ready\n") }
         let reason =
             switch snapshot.phase {
-            case .starting: snapshot.waitingFor.isEmpty ? "starting" : snapshot.waitingFor
+            case .starting, .running: snapshot.problems.first?.text ?? "starting"
             case .joining: "waiting for the group's first assignment"
             case .stopping: "stopping before it was ready"
-            case .running: "starting"
             }
         return .text("not ready: \(reason)\n", status: 503)
     }

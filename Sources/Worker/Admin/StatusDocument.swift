@@ -45,7 +45,6 @@ enum StatusValue {
 extension WorkerSnapshot {
     var status: StatusValue.Members {
         var members: StatusValue.Members = [("health", .text(health)), ("phase", .text(phase.rawValue))]
-        if !waitingFor.isEmpty { members.append(("waiting_for", .text(waitingFor))) }
         members += [
             ("group_id", .text(groupID)), ("started_at_ms", .number(startedMs)), ("at_ms", .number(takenMs)),
             ("problems", .list(problems.map(\.status))),
@@ -70,8 +69,8 @@ extension WorkerSnapshot {
 extension Problem {
     fileprivate var status: StatusValue {
         .object([
-            ("subject", .text("\(subject)")), ("text", .text(text)), ("advice", .text(advice)),
-            ("since_ms", .number(sinceMs)),
+            ("kind", .text(kind.rawValue)), ("subject", .text("\(subject)")), ("text", .text(text)), 
+            ("advice", .text(advice)), ("since_ms", .number(sinceMs)),
         ])
     }
 }

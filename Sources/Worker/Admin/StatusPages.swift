@@ -10,8 +10,6 @@ struct StatusPages {
     private let groupID: String
     private let tiers: [String]
     private let startedMs: Int64
-    /// Why the worker is still starting.
-    var waitingFor = ""
     private var hasBeenReady = false
     private var lastPostNs: Int64 = 0
 
@@ -41,7 +39,6 @@ struct StatusPages {
             counters: machine.counters, gauges: machine.gauges)
         snapshot.phase =
             isStopping ? .stopping : parts == nil ? .starting : hasBeenReady ? .running : .joining
-        snapshot.waitingFor = waitingFor
         snapshot.hasBeenReady = hasBeenReady
         snapshot.crashes = crashes
         snapshot.problems = health.problems
@@ -55,19 +52,22 @@ extension WorkerSnapshot {
     fileprivate mutating func take(_ parts: WorkerParts, _ machine: borrowing DeliveryMachine) {
         unacknowledged = parts.publisher.unacknowledgedCount
         refused = parts.publisher.refusedCount
+        // What the client knew before the brokers fell silent says nothing about the records that came since.
+        let isSilent = BrokerHealth.areAllSilent(parts.brokerHealth)
         tooLarge = parts.publisher.tooLarge
         rejected = parts.publisher.rejected
         for (reader, role) in zip(parts.readers, Role.allCases) {
             for one in reader.partitions {
                 guard let status = machine.status(of: one.id) else { continue }
                 let high = reader.consumer.watermarks(of: one.partition).high
-                partitions.append(Partition(role: role, status: status, logEnd: high < 0 ? nil : high))
+                partitions.append(Partition(role: role, status: status, logEnd: high < 0 || isSilent ? nil : high))
             }
         }
         let read = Set(partitions.map(\.status.topic))
-        for (reader, role) in zip(parts.readers, Role.allCases) where !read.isSuperset(of: reader.unavailableTopics) {
-            // There may be records in it.
-            unknownLags.insert(role)
+        for (reader, role) in zip(parts.readers, Role.allCases) {
+            let isMember = reader.hasJoined && reader.brokers.isMemberSteady && !isSilent
+            // A topic that is not available may have records.
+            if isMember, read.isSuperset(of: reader.unavailableTopics) { unknownLags.remove(role) }
         }
         leftTiers = parts.removedRetryTopics.topics.map { topic in
             let lag = partitions.reduce(Int64(0)) { $0 + ($1.status.topic == topic ? $1.lag ?? 0 : 0) }

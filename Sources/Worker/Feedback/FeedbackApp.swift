@@ -19,7 +19,7 @@ struct FeedbackApp: Sendable {
 
     /// Returns `nil` if the app's feedback is not read.
     init?(_ app: LoadedApp, index: Int) {
-        guard let feedback = app.settings.binary?.feedback else { return nil }
+        guard app.faults.isEmpty, let feedback = app.settings.binary?.feedback else { return nil }
         self.index = index
         record = RecordApp(name: app.settings.name, environment: app.settings.environment)
         topic = app.settings.bundleIDs.first ?? ""

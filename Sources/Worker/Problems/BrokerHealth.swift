@@ -25,6 +25,8 @@ struct BrokerHealth: Equatable {
     private(set) var silences: [String: Silence] = [:]
     /// Whether the group's coordinator is unknown, or does not answer.
     private(set) var isCoordinatorSilent = false
+    /// Whether the group's member neither joins nor leaves: the assignment that it has is the current one.
+    private(set) var isMemberSteady = false
     private var missedCoordinator = false
     /// By the broker's name, how often a connection to it had been tried when it was last connected.
     private var attempts: [String: Int64] = [:]
@@ -38,6 +40,7 @@ struct BrokerHealth: Equatable {
         guard let brokers = statistics.brokers else { return }
         // The coordinator keeps a member that joins waiting for the others.
         let isSteady = statistics.group?.isSteady ?? true
+        isMemberSteady = isSteady
         let waiting = brokers.filter { $0.isSilent && (isSteady || !$0.isCoordinator) }
         if brokers.contains(where: \.hasAnswered) {
             reach = .answered
@@ -91,16 +94,16 @@ extension BrokerHealth {
             let cause = isConnected ? "" : reason.map { ": \($0)" } ?? ": none is connected"
             return [
                 Problem(
-                    .kafka, .silent, "no broker of \(servers) answers\(cause)",
-                    "nothing is lost meanwhile; look at the brokers and at the network between")
+                    .kafka, .kafkaUnreachable, "no broker of \(servers) answers\(cause)",
+                    "look at the brokers and at the network between; nothing is lost meanwhile")
             ]
         }
         let silences = Dictionary(clients.flatMap(\.silences)) { first, _ in first }
         return silences.sorted { $0.key < $1.key }.map { name, silence in
             Problem(
-                .broker(name), .unanswered,
+                .broker(name), .brokerUnreachable,
                 silence == .unanswered ? "it takes requests and does not answer" : "no connection to it can be made",
-                "its partitions wait meanwhile, and nothing is lost; look at the broker and at the network between")
+                "look at the broker and at the network between; its partitions wait meanwhile, and nothing is lost")
         }
     }
 }

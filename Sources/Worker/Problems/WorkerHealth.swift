@@ -33,13 +33,13 @@ struct WorkerHealth {
     /// Logs problems that begin, that still last, and that are over.
     ///
     /// - Parameters:
-    ///   - parts: `nil` while the worker stops.
+    ///   - parts: `nil` while the worker starts or stops.
     ///   - others: problems that the parts do not show.
     mutating func look(
         _ parts: WorkerParts?, _ configuration: WorkerConfiguration, _ configured: ConfiguredApps, others: [Problem],
         _ eventLog: EventLog, _ now: DeliveryTime
     ) {
-        var found: [Problem] = []
+        var found = others
         if let parts {
             apps.look(configured, eventLog, now)
             found =
@@ -52,7 +52,8 @@ struct WorkerHealth {
                 logger.remind(
                     .worker, "degraded",
                     [
-                        "subject": "\(problem.subject)", "problem": .text(problem.text),
+                        "kind": "\(problem.kind.rawValue)", "subject": "\(problem.subject)",
+                        "problem": .text(problem.text),
                         "advice": .text(problem.advice), "for_ms": .count(max(0, now.wallMs - problem.sinceMs)),
                     ])
             case .isOver(let subject, let afterMs):
@@ -88,12 +89,12 @@ struct WorkerHealth {
         if reader.hasJoined {
             guard reader.brokers.isCoordinatorSilent else { return nil }
             return Problem(
-                group, .silent, "the group's coordinator does not answer",
-                "look at the brokers: one of them leads the group's partition of __consumer_offsets")
+                group, .coordinatorSilent, "the group's coordinator does not answer",
+                "look at the broker that leads the group's partition of __consumer_offsets")
         }
         if reader.lastError?.code == .groupAuthorizationFailed {
             return Problem(
-                group, .denied, "the group may not be used: nothing can be read or committed",
+                group, .groupDenied, "the group may not be used: nothing can be read or committed",
                 "allow Read on the group (kafka.group_id) to the worker's user")
         }
         // The group waits for a member that died until its session is over.
