@@ -50,9 +50,8 @@ struct Line {
             switch value {
             case .text(let text) where !isJSON && Self.isBare(text): output += text.utf8
             case .text(let text): output.appendQuoted(text)
-            case .integer(let number), .sum(let number): output += "\(number)".utf8
+            case .integer(let number), .summed(let number): output += "\(number)".utf8
             case .boolean(let flag): output += "\(flag)".utf8
-            case .token(let token): output += (isJSON ? "\"\(token)\"" : "\(token)").utf8
             }
         }
         output += (isJSON ? "}\n" : "\n").utf8

@@ -111,7 +111,7 @@ package final class Logger: Sendable {
     private func reportLost(_ state: inout State, wallMs: Int64) -> Bool {
         guard state.lost > 0 else { return true }
         let line = Line(
-            wallMs: wallMs, level: .warning, part: .worker, message: "log lines were lost, since they were not taken",
+            wallMs: wallMs, level: .warning, part: .worker, message: "log lines lost",
             fields: ["lines": .count(state.lost), "since": .text(Timestamp(wallMs: state.lostSinceMs).text)])
         guard put(line, &state) else { return false }
         state.lost = 0

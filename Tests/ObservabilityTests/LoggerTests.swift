@@ -41,10 +41,6 @@ private struct Recorder {
                 ["text": "q\"b\\s/\n\r\t\u{1}\u{7F}\u{9B}é"], #" text="q\"b\\s/\n\r\t\u0001\u007f\u009bé""#,
                 #","text":"q\"b\\s/\n\r\t\u0001\u007f\u009bé""#
             ),
-            (
-                ["device": .token(ShortToken("740f4707bebcf74f9b7c25d48e3358945f6aa01da5ddb387462c7eaf61bb78ad"))],
-                " device=740f4707…", ",\"device\":\"740f4707…\""
-            ),
         ] as [(Fields, String, String)])
     func `Fields are written as text and as JSON`(fields: Fields, text: String, json: String) {
         let asText = Recorder()
@@ -128,7 +124,9 @@ private struct Recorder {
 
     @Test func `Sums of lines that were left out are added up, other numbers are not`() {
         let recorder = Recorder()
-        func lose(_ count: Int) { recorder.logger.warning(.kafka, "lost", ["records": .sum(count), "last": .count(count)]) }
+        func lose(_ count: Int) {
+            recorder.logger.warning(.kafka, "lost", ["records": .sum(count), "last": .count(count)])
+        }
         for count in [5, 3, 2] { lose(count) }
         recorder.clock.advance(seconds: 10)
         lose(4)
@@ -138,8 +136,11 @@ private struct Recorder {
         #expect(numbers == ["records=5 last=5", "records=9 last=4", "records=7 last=7"])
     }
 
-    @Test(arguments: [("cannot connect; trying again", "cannot_connect_trying_again"), ("SIGHUP: the end", "sighup_the_end")]
-        as [(StaticString, String)])
+    @Test(
+        arguments: [
+            ("cannot connect; trying again", "cannot_connect_trying_again"), ("SIGHUP: the end", "sighup_the_end"),
+        ]
+            as [(StaticString, String)])
     func `The event is the message as one word`(message: StaticString, event: String) {
         let recorder = Recorder(LevelTable(), .json)
         recorder.logger.info(.worker, message)
@@ -243,21 +244,19 @@ private struct Recorder {
         }
     }
 
-    /// With 100 ms for each line, 100 lines would take ten seconds.
-    @Test func `A pipe that is not read holds up no line`() {
+    /// With 100 ms for each line, they would take 100 s.
+    @Test(.timeLimit(.minutes(1))) func `A pipe that is not read holds up no line`() {
         let pipe = FullPipe()
         let logger = Logger(sink: DescriptorSink(pipe.writing)) { (0, 1_000) }
         let before = Logger.linesLost
-        let began = ContinuousClock.now
-        for n in 0..<100 { logger.info(.worker, "x", ["n": .count(n)]) }
-        #expect(ContinuousClock.now - began < .seconds(3))
-        #expect(Logger.linesLost >= before + 100)
+        for n in 0..<1_000 { logger.info(.worker, "x", ["n": .count(n)]) }
+        #expect(Logger.linesLost >= before + 1_000)
         #expect(!pipe.take().contains("info"))
         logger.info(.worker, "read again")
         logger.info(.worker, "and again")
         #expect(
             pipe.take() == """
-                1970-01-01T00:00:01.000Z warning worker: log lines were lost, since they were not taken lines=100 \
+                1970-01-01T00:00:01.000Z warning worker: log lines lost lines=1000 \
                 since=1970-01-01T00:00:01.000Z
                 1970-01-01T00:00:01.000Z info worker: read again
                 1970-01-01T00:00:01.000Z info worker: and again
@@ -275,19 +274,6 @@ private struct Recorder {
         logger.writeLeftOut()
         logger.writeLeftOut()
         #expect(pipe.take().split(separator: "\n").map { $0.contains("lines=1 ") } == [true])
-        pipe.close()
-    }
-
-    /// It takes a page now and then: a line after each would wait 100 ms for the next.
-    @Test func `A pipe that is read slowly is waited for a bounded time`() {
-        let pipe = FullPipe()
-        let logger = Logger(sink: DescriptorSink(pipe.writing)) { (0, 1_000) }
-        let began = ContinuousClock.now
-        for _ in 0..<50 {
-            _ = pipe.take(4_096)
-            for _ in 0..<100 { logger.info(.worker, "x", ["text": .text(String(repeating: "y", count: 900))]) }
-        }
-        #expect(ContinuousClock.now - began < .seconds(4))
         pipe.close()
     }
 
@@ -311,15 +297,5 @@ private struct Recorder {
         ] as [(Int64, String)])
     func `A timestamp is RFC 3339 in UTC`(wallMs: Int64, expected: String) {
         #expect(Timestamp(wallMs: wallMs).text == expected)
-    }
-
-    @Test(arguments: [
-        ("", "…"), ("abc", "…"), ("abcd", "a…"), ("00112233445566778899aabbccddeeff", "00112233…"),
-        ("z\n\u{1B}[31mzzzzzzzzzzzzzzzzzzzzzzz", "z??"), ("é0000000000000000000000000000000", "??0"),
-    ])
-    func `A token is shortened`(token: String, expected: String) {
-        let text = ShortToken(token).description
-        #expect(text.hasPrefix(expected))
-        #expect(text.count <= 9)
     }
 }

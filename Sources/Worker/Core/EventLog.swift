@@ -62,7 +62,7 @@ struct EventLog {
         case .overtaken(let id, let committed, let start):
             log(
                 .error, .delivery, id, "retention took records that were never read",
-                ["committed": .count(committed), "start": .count(start), "skipped": .count(start - committed)])
+                ["committed": .count(committed), "start": .count(start), "skipped": .sum(start - committed)])
         case .commitsRefused(let id, let refusals, _, let isImpossible):
             log(
                 .error, .kafka, id,
@@ -78,7 +78,7 @@ struct EventLog {
         case .mapCut(let id, let dropped):
             log(
                 .info, .delivery, id, "the commit's map was too long and cut: a crash now repeats more",
-                ["dropped": .count(dropped)])
+                ["dropped": .sum(dropped)])
         case .metadataRefused(let id, let characters):
             log(
                 .warning, .kafka, id,
@@ -173,17 +173,17 @@ struct EventLog {
                 unanswered == 0 ? .info : .warning, "disconnected", about: reason,
                 [
                     "address": .text(address), "reason": cause(reason, of: address),
-                    "unanswered": .count(unanswered),
+                    "unanswered": .sum(unanswered),
                 ])
         case .peerCloses(let address, let reason, let unprocessed):
             log(
                 .info, "the server asks for a new connection", about: "",
-                ["address": .text(address), "reason": cause(reason, of: address), "resent": .count(unprocessed)])
+                ["address": .text(address), "reason": cause(reason, of: address), "resent": .sum(unprocessed)])
         case .windowTooShort(let address, let status, let lostAtMost, let windowMs):
             log(
                 .error, "an error came after its window had closed: what was written after it is lost", about: "",
                 [
-                    "address": .text(address), "status": .count(Int(status)), "lost_at_most": .count(lostAtMost),
+                    "address": .text(address), "status": .count(Int(status)), "lost_at_most": .sum(lostAtMost),
                     "window_ms": .count(windowMs),
                 ])
         case .answered(let address, let status, let isOfFence, let accepted, let discarded):
@@ -191,12 +191,12 @@ struct EventLog {
                 .debug, "the gateway answered", about: "\(status) \(isOfFence)",
                 [
                     "address": .text(address), "status": .count(Int(status)), "to_a_fence": .boolean(isOfFence),
-                    "accepted_before": .count(accepted), "discarded_after": .count(discarded),
+                    "accepted_before": .sum(accepted), "discarded_after": .sum(discarded),
                 ])
         case .silent(let address, let accepted, let open):
             log(
                 .debug, "the window passed, and the gateway said nothing",
-                ["address": .text(address), "accepted": .count(accepted), "open": .count(open)])
+                ["address": .text(address), "accepted": .sum(accepted), "open": .count(open)])
         case .windowLengthened(let windowMs):
             log(
                 .warning, "the window is longer from now on: set binary.window.duration to it", about: "",
