@@ -225,7 +225,9 @@ package enum SystemTrust {
             isThere ? [Int(status.st_ino), Int(status.st_size), status.st_mtim.tv_sec, status.st_mtim.tv_nsec] : []
         return unsafe current.withLock { store in
             if unsafe store.raw == nil || store.version != version {
-                guard let new = unsafe X509_STORE_new(), unsafe X509_STORE_set_default_paths(new) == 1 else { return nil }
+                guard let new = unsafe X509_STORE_new(), unsafe X509_STORE_set_default_paths(new) == 1 else {
+                    return nil
+                }
                 // Contexts that use the former one have references of their own.
                 unsafe X509_STORE_free(store.raw)
                 unsafe (store.raw, store.version) = (new, version)

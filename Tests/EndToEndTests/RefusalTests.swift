@@ -76,7 +76,7 @@ extension EndToEnd.Refusals {
             try apps.faulty.set("fault=")
             try apps.write("shop", 60..<70)
             try pages.await("/status", says: #""health":"fine""#)
-            try worker.waitFor("no longer degraded by this")
+            try worker.waitFor("problem resolved")
             try scene.stop(worker)
         }
 

@@ -46,23 +46,28 @@ struct ProblemTests {
         }
     }
 
-    @Test func `A certificate's last 30 days are warned of once, unless its loading did`() {
+    @Test func `A certificate's last 30 days are warned of once, and its last seven are a problem`() throws {
         let day: Int64 = 86_400_000
-        var expiries = CertificateExpiries()
-        func begins(_ app: Int, endsDay: Int64, onDay: Int64) -> Bool {
-            expiries.beginsToEnd(app, endsMs: endsDay * day, nowMs: onDay * day)
+        let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop", validForDays: 100)
+        let form = CertificateCredential.Form.pem(certificate: .text(issued.certificatePEM + issued.keyPEM), key: nil)
+        let app = try LoadedApp(
+            AppSettings(
+                name: "shop", bundleIDs: ["com.example.shop"], credential: .certificate(CertificateCredential(form))))
+        let endsMs = try #require(app.certificate).notAfterMs
+        let sink = MemorySink()
+        var health = AppHealth()
+        func isExpiring(daysBefore days: Int64) -> Bool {
+            var apps = ConfiguredApps([app])
+            apps.rows[0].standing.connections.open = 1
+            let now = DeliveryTime(ns: 0, wallMs: endsMs - days * day)
+            health.look(apps, EventLog(logger: Logger(sink: sink), names: ["shop"]), now)
+            return health.problems(apps, deadTokens: "t", now).map(\.kind) == [.expiring]
         }
-        #expect(!begins(0, endsDay: 100, onDay: 0) && !begins(1, endsDay: 20, onDay: 0))
-        #expect(!begins(0, endsDay: 100, onDay: 69))
-        #expect(begins(0, endsDay: 100, onDay: 70))
-        #expect(!begins(0, endsDay: 100, onDay: 71) && !begins(1, endsDay: 20, onDay: 1))
-        // A new certificate.
-        #expect(!begins(0, endsDay: 465, onDay: 72))
-        #expect(begins(0, endsDay: 465, onDay: 435))
-        for (endsDay, isProblem) in [(8, false), (7, true), (0, true), (-1, true)] as [(Int64, Bool)] {
-            #expect(
-                CertificateExpiries.isWithin(CertificateExpiries.problemMs, endsMs: endsDay * day, nowMs: 0)
-                    == isProblem)
+        for (days, warnings, isProblem) in [
+            (31, 0, false), (30, 1, false), (29, 1, false), (8, 1, false), (7, 1, true), (-1, 1, true),
+        ] as [(Int64, Int, Bool)] {
+            #expect(isExpiring(daysBefore: days) == isProblem, "\(days)")
+            #expect(sink.lines.count == warnings, "\(days)")
         }
     }
 

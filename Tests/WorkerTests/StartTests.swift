@@ -210,7 +210,8 @@ struct StartTests {
         let system = SystemTrust.file
         #expect(
             [one, two, inline, pem, bundle].map(\.credentialFiles) == [
-                ["/k/a.p8", "/ca.pem"], ["/k/a.p8", system], [system], ["/c.pem", "/k.pem", "/pass"], ["/c.p12", "/pass", "/ca.pem"],
+                ["/k/a.p8", "/ca.pem"], ["/k/a.p8", system], [system],
+                ["/c.pem", "/k.pem", "/pass"], ["/c.p12", "/pass", "/ca.pem"],
             ])
         #expect(one.connects(like: one) && !one.connects(like: two))
         var slower = one

@@ -10,7 +10,8 @@ struct AppHealth {
     private var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
     /// Since when an app has had no usable connection (monotonic).
     private var disconnectedSinceNs: [Int: Int64] = [:]
-    private var expiries = CertificateExpiries()
+    /// When it looked last (wall clock).
+    private var lookedMs: Int64?
 
     /// How long an app may lack a usable connection before that is a problem. A new one is made in less time.
     private static let disconnectedNs: Int64 = 8_000_000_000
@@ -34,12 +35,12 @@ struct AppHealth {
             let standing = row.standing
             let isUsable = (standing.connections.open > 0 || standing.takesRequests) && standing.streamlessHost == nil
             disconnectedSinceNs[index] = row.isRemoved || isUsable ? nil : disconnectedSinceNs[index] ?? now.ns
-            guard !row.isRemoved, let endsMs = row.certificateEndsMs,
-                expiries.beginsToEnd(index, endsMs: endsMs, nowMs: now.wallMs),
-                let warning = apps[index].certificateWarning(nowMs: now.wallMs)
+            guard !row.isRemoved, let lookedMs, let warning = apps[index].certificateWarning(nowMs: now.wallMs),
+                apps[index].certificateWarning(nowMs: lookedMs) == nil
             else { continue }
             eventLog.write(.certificate(warning), of: AppIndex(index))
         }
+        lookedMs = now.wallMs
     }
 
     /// - Parameter deadTokens: the topic of dead tokens.
@@ -126,8 +127,8 @@ struct AppHealth {
         guard ends.areMany(now.ns) else { return nil }
         return Problem(
             row.subject, .doubtful,
-            "\(ends.connections) connections to its gateway ended without an error: \(ends.notifications) notifications "
-                + "on them are in doubt, are sent again, and may be shown twice",
+            "\(ends.connections) connections to its gateway ended without an error: \(ends.notifications) notifications on "
+                + "them are in doubt, are sent again, and may be shown twice",
             "look in the gateway's log whether it, or a proxy before it, limits how long or how much a connection is "
                 + "used")
     }
@@ -141,7 +142,9 @@ struct AppHealth {
         if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs {
             return unconnected(row, "it has no connection")
         }
-        guard let how = row.standing.unanswered, let status = row.status, !status.isPaused, !isCutOff else { return nil }
+        guard let how = row.standing.unanswered, let status = row.status, !status.isPaused, !isCutOff else {
+            return nil
+        }
         // One notification that is not answered says something about the notification, and nothing about the host.
         guard status.open > 1 || how.endedBy != nil else { return nil }
         let ends = how.endedBy.map { "ends every request's stream without an answer (\($0))" }

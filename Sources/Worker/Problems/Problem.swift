@@ -95,7 +95,7 @@ extension Problem.Kind {
     fileprivate var kafkaText: String {
         switch self {
         case .unacknowledged:
-            "a record was produced to it more than 10 s ago and is not acknowledged; the producer keeps trying"
+            "a record was produced to it more than 10 s ago and has no acknowledgement; the producer keeps trying"
         case .refusingSingle: "it refuses single records while it takes others; they are tried again"
         case .writing: "it cannot be written; what needs it waits"
         case .committing: "commits are refused"

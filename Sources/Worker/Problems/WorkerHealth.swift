@@ -58,7 +58,7 @@ struct WorkerHealth {
                     ])
             case .isOver(let subject, let afterMs):
                 logger.notice(
-                    .worker, "no longer degraded by this", ["subject": "\(subject)", "after_ms": .count(afterMs)])
+                    .worker, "problem resolved", ["subject": "\(subject)", "after_ms": .count(afterMs)])
             }
         }
     }
@@ -117,10 +117,7 @@ struct WorkerHealth {
         _ parts: WorkerParts, _ configuration: WorkerConfiguration, leavingUntil deadlineNs: Int64?,
         _ now: DeliveryTime
     ) {
-        func seconds(_ milliseconds: Int64) -> String { "\((milliseconds + 999) / 1_000) s at most" }
-        let session =
-            "a member that died, until its session is over "
-            + "(\(seconds(configuration.kafka.sessionTimeout.milliseconds)))"
+        let sessionMs = Fields.Value.count(configuration.kafka.sessionTimeout.milliseconds)
         // That no broker answers is a problem of its own.
         let isSilent = BrokerHealth.areAllSilent(parts.brokerHealth)
         let joining = isSilent ? [] : parts.readers.filter { $0.mustSayJoining(now) }
@@ -129,18 +126,16 @@ struct WorkerHealth {
             logger.info(
                 .kafka, "waiting for partitions",
                 [
-                    "groups": .text(joining.map(\.name).joined(separator: ",")),
-                    "for": .text(
-                        "\(session), one that drains (\(seconds(drainMs))), or, of a new group, the brokers' "
-                            + "group.initial.rebalance.delay.ms"),
+                    "groups": .text(joining.map(\.name).joined(separator: ",")), "session_timeout_ms": sessionMs,
+                    "drain_ms": .count(drainMs),
                 ])
         }
         let leaving = parts.readers.filter { $0.mustSayLeaving(now) }
         if !leaving.isEmpty, let deadlineNs {
             logger.info(
-                .kafka, "waiting for the groups' coordinator, to leave them",
+                .kafka, "waiting for the coordinator, to leave groups",
                 [
-                    "groups": .text(leaving.map(\.name).joined(separator: ",")), "for": .text(session),
+                    "groups": .text(leaving.map(\.name).joined(separator: ",")), "session_timeout_ms": sessionMs,
                     "gives_up_in_ms": .count(max(0, (deadlineNs - now.ns) / 1_000_000)),
                 ])
         }
