@@ -21,9 +21,7 @@ struct RepeatLimit {
     private var states: [Key: State] = [:]
 
     /// Returns the line to write now, with the count of those left out before it, or `nil` if this one is left out.
-    ///
-    /// - Parameter isReminder: nothing new happened, so it is not counted.
-    mutating func admit(_ line: Line, about subject: String, nowNs: Int64, isReminder: Bool) -> Line? {
+    mutating func admit(_ line: Line, about subject: String, nowNs: Int64) -> Line? {
         var line = line
         var key = unsafe Key(part: line.part, message: UInt(bitPattern: line.message.utf8Start), subject: subject)
         // The shared kinds are as many as the product has messages.
@@ -34,7 +32,6 @@ struct RepeatLimit {
             if let last { line.fields.add(last.fields) }
             return line
         }
-        guard !isReminder else { return nil }
         let earlier = state.last?.leftOut
         if let last = state.last { line.fields.add(last.fields) }
         line.leftOut = .init(

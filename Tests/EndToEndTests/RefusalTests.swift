@@ -51,7 +51,7 @@ extension EndToEnd.Refusals {
             try scene.settleRequests(worker)
             try scene.awaitResults(52)
             try pages.await("/metrics", says: #"apns_worker_unreachable{app="shop"} 1"#)
-            #expect(worker.text.contains("connected, but no stream is allowed"))
+            #expect(worker.text.contains("kind=app_unreachable"))
             try apps.mend("streams=1000")
         }
 

@@ -10,14 +10,13 @@ import Testing
 
 /// What the core makes of the reports of transports that are made by the test.
 @Suite struct AppTransportsTests {
-    @Test func `What cannot be reached is told, said again, and over once it can be`() throws {
+    @Test func `A host is out of reach until its transport reports that it is reached`() throws {
         let scene = try Scene(apps: 1)
         let failure = TransportNote.connectFailed(host: "apns", reason: "refused", retryInMs: 1)
         scene.frames.say([.note(app: AppIndex(0), failure), .reachable(app: AppIndex(0), false)])
         scene.run("unreachable") { scene.transports[0].isOutOfReach }
         #expect(scene.transports[0].unreachable == failure)
-        scene.transports.noteUnreachable()
-        #expect(scene.notes.suffix(2) == [failure, failure] && scene.reminders == 1)
+        #expect(scene.notes == [failure])
         // It takes connections now and then, and answers nothing.
         scene.frames.say([.capacity(app: AppIndex(0), requests: 1)])
         scene.frames.say([.unanswered(app: AppIndex(0), Unanswered(host: "apns", endedBy: nil))])
@@ -107,11 +106,9 @@ private final class Scene {
     /// What the closures given to `AppTransports` leave here.
     private final class Inbox {
         var notes: [TransportNote] = []
-        var reminders = 0
     }
 
     var notes: [TransportNote] { inbox.notes }
-    var reminders: Int { inbox.reminders }
 
     init(apps count: Int) throws {
         let settings = AppSettings(
@@ -130,10 +127,7 @@ private final class Scene {
         let (inbox, frames, apps) = (inbox, frames, [LoadedApp](repeating: app, count: count))
         transports = try AppTransports(
             count, loop: loop, onWakeUp: {},
-            onNote: { note, _, isReminder in
-                inbox.notes.append(note)
-                inbox.reminders += isReminder ? 1 : 0
-            },
+            onNote: { note, _ in inbox.notes.append(note) },
             start: { try TransportLink(apps, events: $0) { frames.started(on: $0) } })
     }
 

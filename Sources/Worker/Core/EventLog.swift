@@ -138,8 +138,7 @@ struct EventLog {
         }
     }
 
-    /// - Parameter isReminder: nothing new happened: it is still so.
-    func write(_ note: TransportNote, of app: AppIndex, isReminder: Bool = false) {
+    func write(_ note: TransportNote, of app: AppIndex) {
         let name = name(of: app)
         func log(
             _ level: Level, _ message: StaticString, about subject: String? = nil, _ more: @autoclosure () -> Fields
@@ -147,11 +146,7 @@ struct EventLog {
             guard logger.writes(level, of: .apns) else { return }
             let fields = Fields("app", .text(name), more())
             let subject = subject.map { $0.isEmpty ? name : "\(name) \($0)" }
-            if isReminder, level == .warning {
-                logger.remind(.apns, message, about: subject, fields)
-            } else {
-                logger.log(level, .apns, message, about: subject, fields)
-            }
+            logger.log(level, .apns, message, about: subject, fields)
         }
         /// A reason without the place that it begins with, which has a field of its own.
         func cause(_ reason: String, of place: String) -> Fields.Value {
@@ -166,8 +161,9 @@ struct EventLog {
             log(
                 .warning, "cannot connect; trying again", about: host,
                 ["host": .text(host), "reason": cause(reason, of: host), "retry_in_ms": .count(retryInMs)])
-        case .noStreams(let host):
-            log(.warning, "connected, but no stream is allowed; waiting", about: host, ["host": .text(host)])
+        case .noStreams:
+            // It may be for a moment (RFC 9113, 6.5.2). What lasts is a problem of the app.
+            break
         case .disconnected(let address, let reason, let unanswered):
             log(
                 unanswered == 0 ? .info : .warning, "disconnected", about: reason,

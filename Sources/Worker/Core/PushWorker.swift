@@ -213,8 +213,8 @@ package final class PushWorker: @unchecked Sendable {
             longestWindowNs: configuration.drain.rebalance.nanoseconds)
         let transports = try AppTransports(
             apps.all.count, loop: loop, onWakeUp: { [unowned self] in wakeUps.insert(.transports) },
-            onNote: { [unowned self] note, app, isReminder in
-                eventLog.write(note, of: app, isReminder: isReminder)
+            onNote: { [unowned self] note, app in
+                eventLog.write(note, of: app)
             },
             start: { [logger, apps] events in
                 try TransportLink(apps.all, events: events) { loop in
@@ -306,7 +306,6 @@ package final class PushWorker: @unchecked Sendable {
     private func runMaintenance(_ parts: WorkerParts, _ now: DeliveryTime) {
         files.readNextApp()
         if feedback == nil { readFeedback() }
-        parts.transports.noteUnreachable()
         health.logWaits(parts, configuration, leavingUntil: shutdown.leavingUntilNs, now)
         logger.writeLeftOut()
     }
@@ -400,6 +399,7 @@ package final class PushWorker: @unchecked Sendable {
                 logger.notice(.worker, "app added", ["app": "\(app.name)"])
             } else if let loaded = changed[app.name] {
                 replace(index, with: loaded)
+                guard loaded.faults.isEmpty else { continue }
                 logger.notice(.worker, "app changed: its connections are made anew", ["app": "\(app.name)"])
             } else {
                 apps.set(app, of: index)

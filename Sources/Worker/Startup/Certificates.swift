@@ -7,7 +7,7 @@ extension LoadedApp {
     /// all the same: an app that cannot send must not keep others from sending.
     package func certificateFaults(nowMs: Int64) -> [String] {
         var lines: [String] = []
-        if settings.verifiesHost, settings.authorities == nil, SystemTrust.isEmpty {
+        if lacksAuthorities {
             lines.append(
                 "app \(settings.name): no host can be trusted, because there is no CA certificate in \(SystemTrust.file): "
                     + "install ca-certificates, or set tls.ca_file")

@@ -11,6 +11,8 @@ package struct LoadedApp: Sendable {
     package let faults: [String]
     /// Trust, and the client certificate where the credential is one.
     package let context: ClientContext
+    /// Whether it trusts the system's authorities, and there are none.
+    let lacksAuthorities: Bool
     /// Signs provider tokens, unless the app has a client certificate.
     package let signingKey: SigningKey?
     /// The client certificate, if the app has one.
@@ -58,6 +60,7 @@ package struct LoadedApp: Sendable {
         if allowsFaults, context == nil { context = try? ClientContext(ClientOptions(alpn: [])) }
         guard allowsFaults || lines.isEmpty, let context else { throw StartFailure(lines) }
         self.context = context
+        lacksAuthorities = settings.verifiesHost && settings.authorities == nil && SystemTrust.isEmpty
         self.signingKey = signingKey
         fileHashes = files.hashes
         certificate = identity?.details

@@ -90,7 +90,7 @@ struct TopicCheck {
         let unread = (topics ?? expected.map(\.name)).filter { configurations?[$0] == nil }
         if !unread.isEmpty, configuration.kafka.tellsTopicConfigurations {
             lines.append(
-                "the configuration of these topics cannot be read, so nobody looks whether it loses records: "
+                "the configuration of these topics cannot be read, so the worker cannot check whether they lose records: "
                     + "\(unread.joined(separator: ", ")): allow DescribeConfigs on them to the worker's user")
         }
         // Many do well with such a limit, as long as few records wait.
