@@ -335,7 +335,7 @@ extension EndToEnd.Commands {
             #expect(fine.ending == .exited(0), "\(fine.text)")
             let verdict = " reached, run makes the topics that are missing: \(scene.configuration.results)\n"
             #expect(fine.text.contains(verdict), "\(fine.text)")
-            #expect(!fine.text.contains("does not exist") && !fine.text.contains("cannot be read"), "\(fine.text)")
+            #expect(!fine.text.contains("do not exist") && !fine.text.contains("cannot be read"), "\(fine.text)")
             // Nothing was made.
             #expect(try check("false").ending == .exited(1))
         }
