@@ -118,7 +118,7 @@ struct AdminPages: Sendable {
                     contentType: PrometheusText.contentType,
                     body: .bytes(Array(MetricsText(board.newest, ProcessFigures.read()).text.utf8)))
             },
-            Route(.get, "/status") { [board] _ in .json(StatusValue.object(board.newest.status).json) },
+            Route(.get, "/status") { [board] _ in .json(StatusDocument(board.newest).text) },
         ]
     }
 
