@@ -2,7 +2,7 @@ import CMicrohttpd
 import Glibc
 import Synchronization
 
-/// Why a page server could not start; one line that names the address.
+/// The reason why a page server could not start, in one line that names the address.
 package struct PageServerError: Error, Equatable, CustomStringConvertible {
     package let description: String
 }
@@ -16,7 +16,7 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
     /// The port listened on.
     package let port: UInt16
     private nonisolated(unsafe) let server: UnsafeMutablePointer<mhd_server>
-    /// What the callbacks use.
+    /// The context of the callbacks.
     private let pages: Pages
     private let isStopped = Atomic(false)
 

@@ -1,6 +1,6 @@
 import Glibc
 
-/// How a log line is written.
+/// The format of log lines.
 package enum LineFormat: String, CaseIterable, Sendable {
     /// `2026-01-31T12:00:00.000Z warning kafka: message name=value`, for people.
     case text

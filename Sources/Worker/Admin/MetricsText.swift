@@ -7,7 +7,7 @@ internal import PushRecords
 /// A snapshot as Prometheus reads it. Names follow its rules: base units, `_total` for counters.
 struct MetricsText {
     private let snapshot: WorkerSnapshot
-    /// By name, in the order in which they came.
+    /// The apps by name, in the order of the configuration.
     private let apps: [AppRow]
     private var out = PrometheusText()
 

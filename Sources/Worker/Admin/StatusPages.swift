@@ -83,7 +83,7 @@ final class StatusBoard: Sendable {
     private let snapshot: Guarded<WorkerSnapshot>
     private let lastTurnNs: Atomic<Int64>
 
-    /// How long the core may not turn before it counts as dead.
+    /// The time without a turn after which the core counts as dead.
     static let stallNs: Int64 = 10_000_000_000
 
     init(_ first: WorkerSnapshot, nowNs: Int64) {

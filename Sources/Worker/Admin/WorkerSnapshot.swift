@@ -24,7 +24,7 @@ struct WorkerSnapshot: Sendable {
         var standing = AppTransports.Standing()
         /// `nil` if the app's feedback is not read.
         var feedback: FeedbackStanding?
-        /// When the client certificate ends; `nil` if a provider token is used.
+        /// The end of the client certificate, or `nil` if a provider token is used.
         var certificateEndsMs: Int64?
     }
 

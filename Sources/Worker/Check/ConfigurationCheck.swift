@@ -13,7 +13,7 @@ package struct ConfigurationCheck {
     package struct Finding: Sendable, Equatable {
         package enum Kind: String, Sendable {
             case fine
-            /// It can be used, and may not do what it seems to.
+            /// Something that can be used but may not do what it seems to.
             case warning
             case notFine = "not fine"
         }
@@ -21,7 +21,7 @@ package struct ConfigurationCheck {
         package let kind: Kind
         package let text: String
 
-        /// As `check` prints it.
+        /// The line that `check` prints.
         package var line: String { "\(kind.rawValue): \(text)" }
     }
 

@@ -14,11 +14,11 @@ package enum DirectSend {
     /// fits.
     package struct Answer: Sendable {
         package var result: DeliveryResult
-        /// What a refusal means, and what to do.
+        /// The meaning of a refusal and advice.
         package var advice: String?
     }
 
-    /// Why there is no answer, or none that can be read, in one line.
+    /// The reason for a missing or unreadable answer, in one line.
     package struct Failure: Error, Sendable, CustomStringConvertible {
         package let description: String
 

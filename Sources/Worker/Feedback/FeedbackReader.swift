@@ -19,7 +19,7 @@ final class FeedbackReader {
         var end: FeedbackConnection.End?
         var received = 0
         var acknowledged = 0
-        /// When Kafka last acknowledged a token, or the first one came (monotonic).
+        /// The time of Kafka's last acknowledgement, or of the first token (monotonic).
         var movedNs: Int64 = 0
         @exclusivity(unchecked) var writer: UnregisteredWriter
 
@@ -36,7 +36,7 @@ final class FeedbackReader {
     private let loop: Loop
     private let logger: Logger
     private let dialer: Dialer
-    /// By number, which is the tag of the read's records.
+    /// The reads under way by number, which is the tag of their records.
     private var reads: [UInt64: Read] = [:]
     private var lastNumber: UInt64 = 0
     private var isPaused = false
@@ -59,7 +59,7 @@ final class FeedbackReader {
     /// worker has not read are lost when the connection ends, so the limit is above what services hold.
     static let waitingLimit = 50_000
     private static let retryNs: Int64 = 1_000_000_000
-    /// How long a check of Kafka may block the thread.
+    /// The longest time that a check of Kafka may block the thread.
     private static let checkMs: Int32 = 1_500
 
     init(_ cluster: ClusterSettings, topic: String, loop: Loop, logger: Logger) throws(SystemError) {

@@ -137,11 +137,11 @@ struct FeedbackPlan {
         var intervalNs: Int64
         /// `Int64.max` while it is being read.
         var dueNs: Int64
-        /// When the present or last read began.
+        /// The beginning of the present or last read.
         var startedNs: Int64 = 0
     }
 
-    /// By `AppIndex`.
+    /// The apps that are read, by `AppIndex`.
     private var entries: [Int: Entry] = [:]
 
     /// Before the first read of an app, and the first after its interval has changed.
@@ -163,7 +163,7 @@ struct FeedbackPlan {
         }
     }
 
-    /// When the next read is due, or `Int64.max`.
+    /// The time of the next read, or `Int64.max`.
     var nextNs: Int64 { entries.values.lazy.map(\.dueNs).min() ?? .max }
 
     /// An app whose read is due.

@@ -8,14 +8,17 @@ internal import TLS
 /// end, feedback that cannot be read. Core thread.
 struct AppHealth {
     private var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
-    /// Since when an app has had no usable connection (monotonic).
+    /// The time since when an app has had no usable connection (monotonic), by `AppIndex`.
     private var disconnectedSinceNs: [Int: Int64] = [:]
-    /// When it looked last (wall clock).
+    /// The time of the last look (wall clock).
     private var lookedMs: Int64?
 
-    /// How long an app may lack a usable connection before that is a problem. A new one is made in less time.
+    /// The time without a usable connection after which an app has a problem. Dialing usually takes less.
     private static let disconnectedNs: Int64 = 8_000_000_000
-    /// How long Kafka may acknowledge no dead token before that is a problem.
+    /// The time before the end of a client certificate in which that is a problem. In the last 30 days a line of the log
+    /// warns of it, when it is loaded or when these days begin.
+    private static let expiringMs: Int64 = 7 * 86_400_000
+    /// The time without an acknowledged dead token after which feedback has a problem.
     private static let feedbackWaitingNs: Int64 = 10_000_000_000
 
     mutating func note(_ event: DeliveryEvent) {
@@ -104,7 +107,7 @@ struct AppHealth {
 
     private func certificateProblem(_ row: WorkerSnapshot.App, _ app: LoadedApp, _ now: DeliveryTime) -> Problem? {
         guard let endsMs = row.certificateEndsMs, let certificate = app.certificate,
-            CertificateExpiries.isWithin(CertificateExpiries.problemMs, endsMs: endsMs, nowMs: now.wallMs)
+            endsMs - now.wallMs <= Self.expiringMs
         else { return nil }
         return Problem(
             row.subject, .expiring,

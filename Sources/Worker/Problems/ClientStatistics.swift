@@ -2,7 +2,7 @@ internal import JSON
 
 /// The members of one client's statistics that tell whether it works (librdkafka's manual, "Statistics").
 struct ClientStatistics: Equatable {
-    /// How often librdkafka reports them. A silence is reported after two reports at most, so within ten seconds.
+    /// The interval of the reports. A silence shows in the second one at the latest, so within ten seconds.
     static let intervalMs = 4_000
 
     struct Broker: Equatable {
@@ -13,9 +13,9 @@ struct ClientStatistics: Equatable {
         var isConnected = false
         /// Requests that were sent and have no answer yet.
         var inFlight: Int64 = 0
-        /// How long ago something was received on the connection; -1 if nothing was.
+        /// The time since something was received on the connection, or -1 if nothing was.
         var silentMs: Int64 = -1
-        /// How often a connection was tried.
+        /// The number of connection attempts.
         var attempts: Int64 = 0
     }
 

@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Kafka
 
-/// What a person can do about an error of Kafka's.
+/// Advice about Kafka's errors.
 enum Advice {
     /// - Parameter topic: the topic that cannot be written.
     static func writing(_ topic: String, _ code: KafkaCode) -> String {

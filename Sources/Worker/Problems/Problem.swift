@@ -44,18 +44,18 @@ struct Problem: Sendable, Equatable {
 
     var subject: Subject
     var kind: Kind
-    /// What is wrong.
+    /// The cause.
     var text: String
-    /// What a person can do about it.
+    /// One sentence in the imperative that says what to do.
     var advice: String
     /// Kafka's error; `.none` for other problems.
     var code: KafkaCode
-    /// When it began (monotonic).
+    /// The beginning (monotonic).
     var sinceNs: Int64
-    /// When `ProblemList` first saw it (wall clock).
+    /// The time at which `ProblemList` first saw it (wall clock).
     var sinceMs: Int64 = 0
 
-    /// How long something is reported that was lost for good, or that happened too often.
+    /// The time for which a loss, or something that happened too often, is reported.
     static let lossNs: Int64 = 10 * 60 * 1_000_000_000
 
     init(

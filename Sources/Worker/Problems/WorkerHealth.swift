@@ -10,7 +10,7 @@ struct WorkerHealth {
     private var list = ProblemList()
     private var apps = AppHealth()
     private var lostRecords = LostRecords()
-    /// When the worker began to read (monotonic).
+    /// The time at which the worker began to read (monotonic).
     private var startedNs: Int64 = 0
 
     init(_ logger: Logger) { self.logger = logger }
@@ -81,7 +81,7 @@ struct WorkerHealth {
         return problems + lostRecords.problems(nowNs: now.ns)
     }
 
-    /// Why a group cannot be joined, or its coordinator does not answer.
+    /// Returns the problem of a group that cannot be joined, or whose coordinator does not answer.
     private func groupProblem(
         _ reader: GroupReader, _ configuration: WorkerConfiguration, _ now: DeliveryTime
     ) -> Problem? {

@@ -38,7 +38,7 @@ extension LoadedApp {
     package func certificateWarning(nowMs: Int64) -> String? {
         guard let certificate, case .certificate(let credential) = settings.credential else { return nil }
         let leftMs = certificate.notAfterMs - nowMs
-        guard leftMs > 0, leftMs <= CertificateExpiries.warningMs else { return nil }
+        guard leftMs > 0, leftMs <= 30 * 86_400_000 else { return nil }
         return "app \(settings.name): the certificate in \(credential.place) expires on \(certificate.notAfterDay), in "
             + "\(leftMs / 86_400_000) days"
     }
@@ -47,16 +47,4 @@ extension LoadedApp {
 extension String {
     /// The bundle id itself, or with the suffix of a push type: `com.example.shop.voip`.
     fileprivate func isTopic(of bundleID: String) -> Bool { self == bundleID || hasPrefix("\(bundleID).") }
-}
-
-/// When client certificates that end are reported: in their last 30 days by a line of the log, when they are loaded or
-/// when these days begin; in their last seven as a problem, which is logged every day.
-enum CertificateExpiries {
-    static let warningMs: Int64 = 30 * 86_400_000
-    static let problemMs: Int64 = 7 * 86_400_000
-
-    static func isWithin(_ spanMs: Int64, endsMs: Int64, nowMs: Int64) -> Bool {
-        let left = endsMs.subtractingReportingOverflow(nowMs)
-        return left.overflow ? endsMs < nowMs : left.partialValue <= spanMs
-    }
 }

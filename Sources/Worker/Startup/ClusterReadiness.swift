@@ -10,7 +10,7 @@ package struct ClusterReadiness {
     private let cluster: ClusterSettings
     private let topics: Topics
     private let check: TopicCheck
-    /// Why no broker answered. It is kept, since librdkafka does not repeat it.
+    /// The reason why no broker answered. librdkafka does not repeat it.
     private var lastReason: String?
     /// Makes missing topics where `kafka.create_topics` says so; otherwise asks the brokers whether they could be made.
     private let makesTopics: Bool

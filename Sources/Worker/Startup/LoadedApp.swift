@@ -7,7 +7,7 @@ package import TLS
 /// An app with its credential and trust loaded, ready to connect unless it has faults.
 package struct LoadedApp: Sendable {
     package internal(set) var settings: AppSettings
-    /// Why its credential or trust cannot be used, a line each. Such an app has no transport.
+    /// The reasons why its credential or trust cannot be used, a line each. An app with faults has no transport.
     package let faults: [String]
     /// Trust, and the client certificate where the credential is one.
     package let context: ClientContext
@@ -21,7 +21,7 @@ package struct LoadedApp: Sendable {
     let tokenIdentity: TokenIdentity?
     /// `NAME:PASSWORD` for the proxy, or an empty text if it needs none.
     private let proxyCredentials: String
-    /// By path, the hash (`FileWatch.hash`) of the contents that were read from each of its files.
+    /// The hashes (`FileWatch.hash`) of the contents that were read from its files, by path.
     let fileHashes: [String: UInt64]
 
     /// - Parameter allowsFaults: makes an app with faults instead of throwing.
@@ -170,7 +170,7 @@ extension CertificateCredential {
         }
     }
 
-    /// Where the certificate stands, for messages.
+    /// The place of the certificate, for messages.
     var place: String {
         switch form {
         case .pem(let certificate, _): certificate.path ?? "certificate.pem"

@@ -91,7 +91,7 @@ extension WorkerConfiguration {
 }
 
 extension ClusterSettings {
-    /// For the clients whose statistics say how the brokers answer.
+    /// The settings of clients whose statistics show the brokers' health.
     var withStatistics: ClusterSettings {
         var settings = self
         settings.statisticsIntervalMs = ClientStatistics.intervalMs

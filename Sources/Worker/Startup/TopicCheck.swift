@@ -120,7 +120,7 @@ struct TopicCheck {
         return lines
     }
 
-    /// How long a retry topic's records wait, or `nil` if it is none.
+    /// Returns the delay of a retry topic, or `nil` for another topic.
     private func delay(of topic: String) -> Duration? {
         configuration.retry.tiers.first { $0.topic == topic }?.delay
     }

@@ -10,11 +10,11 @@ final class AppTransports: Transports {
         var takesRequests = false
         /// The `iat` of the provider token in use (wall clock), or `nil` if there is none.
         var tokenIssuedMs: Int64?
-        /// Why the app's host cannot be reached now.
+        /// The reason why the app's host cannot be reached now.
         var unreachable: TransportNote?
         /// The transport's last report. A host that takes connections and answers nothing has capacity now and then.
         var isOutOfReach = false
-        /// How the host takes requests and answers none.
+        /// The way in which the host leaves requests unanswered, if it does.
         var unanswered: Unanswered?
         var window = WindowFaults()
         var doubtfulEnds = DoubtfulEnds()
@@ -30,7 +30,7 @@ final class AppTransports: Transports {
         var tooShort = 0
         /// Notifications whose results say accepted, and that were not delivered.
         var lostAtMost = 0
-        /// When it last happened.
+        /// The time of the last one.
         var lastNs: Int64 = 0
 
         func sum(with other: Self) -> Self {
