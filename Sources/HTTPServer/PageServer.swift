@@ -11,7 +11,8 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
 ///
 /// Handlers run on that thread, one at a time. A body longer than `bodyLimit` bytes is answered with 413. The server
 /// closes connections that were silent for 5 s, and accepts up to `connectionLimit` of them, half of them from one
-/// address. Any thread may call `stop`. Block the signals that other threads handle before `init`: the server's thread inherits the mask.
+/// address. Any thread may call `stop`. Block the signals that other threads handle before `init`: the server's thread
+/// inherits the mask.
 @safe package final class PageServer: Sendable {
     /// The port listened on.
     package let port: UInt16

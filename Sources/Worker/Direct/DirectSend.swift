@@ -10,8 +10,8 @@ package import PushRecords
 ///
 /// Runs a loop on the calling thread, so it is not for a thread that has one.
 package enum DirectSend {
-    /// The worker's result, without retries and without the place of a request. `invalid`: it was not sent, since no app
-    /// fits.
+    /// The worker's result, without retries and without the place of a request. `invalid` means that no app fits, so
+    /// that nothing was sent.
     package struct Answer: Sendable {
         package var result: DeliveryResult
         /// The meaning of a refusal and advice.

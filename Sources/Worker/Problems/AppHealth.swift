@@ -15,8 +15,8 @@ struct AppHealth {
 
     /// The time without a usable connection after which an app has a problem. Dialing usually takes less.
     private static let disconnectedNs: Int64 = 8_000_000_000
-    /// The time before the end of a client certificate in which that is a problem. In the last 30 days a line of the log
-    /// warns of it, when it is loaded or when these days begin.
+    /// The time before the end of a client certificate in which that is a problem. In its last 30 days one line of the
+    /// log warns of it, when it is loaded or when these days begin.
     private static let expiringMs: Int64 = 7 * 86_400_000
     /// The time without an acknowledged dead token after which feedback has a problem.
     private static let feedbackWaitingNs: Int64 = 10_000_000_000
