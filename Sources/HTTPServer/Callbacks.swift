@@ -90,7 +90,7 @@ private func queue(_ answer: HTTPResponse, on connection: OpaquePointer) -> MHD_
     let response: OpaquePointer?
     switch answer.body {
     case .bytes(var bytes):
-        // MUST_COPY: libmicrohttpd keeps its own copy, ours ends with this call.
+        // MUST_COPY: libmicrohttpd copies the bytes, which end with this call.
         unsafe response = MHD_create_response_from_buffer(bytes.count, &bytes, .RESPMEM_MUST_COPY)
     case .stream(let next):
         let stream = unsafe Unmanaged.passRetained(BodyStream(next)).toOpaque()

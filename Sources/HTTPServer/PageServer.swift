@@ -2,7 +2,7 @@ import CMicrohttpd
 import Glibc
 import Synchronization
 
-/// Why a page server could not start; one line that names the address.
+/// The reason why a page server could not start, in one line that names the address.
 package struct PageServerError: Error, Equatable, CustomStringConvertible {
     package let description: String
 }
@@ -10,18 +10,19 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
 /// A small HTTP/1.1 server for admin pages and control endpoints: GNU libmicrohttpd with its own thread.
 ///
 /// Handlers run on that thread, one at a time. A body longer than `bodyLimit` bytes is answered with 413. The server
-/// closes connections that were silent for 30 s, and accepts up to `connectionLimit` of them at a time. Any thread may
-/// call `stop`. Block the signals that other threads handle before `init`: the server's thread inherits the mask.
+/// closes connections that were silent for 5 s, and accepts up to `connectionLimit` of them, half of them from one
+/// address. Any thread may call `stop`. Block the signals that other threads handle before `init`: the server's thread
+/// inherits the mask.
 @safe package final class PageServer: Sendable {
     /// The port listened on.
     package let port: UInt16
-    private nonisolated(unsafe) let daemon: OpaquePointer
-    /// What the callbacks use.
+    private nonisolated(unsafe) let server: UnsafeMutablePointer<mhd_server>
+    /// The context of the callbacks.
     private let pages: Pages
     private let isStopped = Atomic(false)
 
     package static let connectionLimit = 64
-    private static let silenceSeconds: UInt32 = 30
+    private static let silenceSeconds: UInt32 = 5
 
     /// Listens on a numeric address (`localhost` is 127.0.0.1, port 0 is any free one) and serves at once.
     package init(
@@ -30,14 +31,14 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
         let socket: Int32
         (socket, self.port) = try listeningSocket(host, port)
         pages = Pages(routes: routes, bodyLimit: bodyLimit)
-        let daemon = unsafe mhd_start(
+        let server = unsafe mhd_start(
             socket, answerRequest, requestCompleted, Unmanaged.passUnretained(pages).toOpaque(),
             UInt32(Self.connectionLimit), Self.silenceSeconds)
-        guard let daemon = unsafe daemon else {
+        guard let server = unsafe server else {
             close(socket)
             throw PageServerError(description: "the page server on \(host):\(port) could not be started")
         }
-        unsafe self.daemon = daemon
+        unsafe self.server = server
     }
 
     deinit { stop() }
@@ -46,8 +47,7 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
     /// Must not be called by a handler. Calling it again does nothing.
     package func stop() {
         guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
-        // "Shutdown an HTTP daemon": closes the listening socket and all connections (microhttpd.h).
-        unsafe MHD_stop_daemon(daemon)
+        unsafe mhd_stop(server)
     }
 }
 

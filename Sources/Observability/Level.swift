@@ -59,16 +59,16 @@ package struct LevelTable: Hashable, Sendable {
 
 /// The `name=value` pairs of a log line, in the order they were given.
 ///
-/// A name is never `time`, `level`, `part`, `message`, or one that begins with `repeated`: JSON lines hold those beside
-/// the fields.
+/// A name is never `time`, `level`, `part`, `event`, `message`, or one that begins with `repeated`: JSON lines hold
+/// those beside the fields.
 package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
     package enum Value: Hashable, Sendable {
         /// Cut to 1,000 bytes; control characters are escaped.
         case text(String)
         case integer(Int64)
+        /// A number of things that the event is about. Where lines are folded, their sums are added up.
+        case summed(Int64)
         case boolean(Bool)
-        /// Shortened so that it identifies no device.
-        case token(ShortToken)
     }
 
     package private(set) var pairs: [(name: StaticString, value: Value)]
@@ -87,6 +87,16 @@ package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
     package mutating func append(_ name: StaticString, _ value: Value) {
         pairs.append((name: name, value: value))
     }
+
+    /// Adds the sums of an earlier line of the same event, which was left out.
+    mutating func add(_ earlier: Fields) {
+        for (index, pair) in pairs.enumerated() {
+            guard case .summed(let number) = pair.value,
+                case .summed(let before)? = earlier.pairs.first(where: { "\($0.name)" == "\(pair.name)" })?.value
+            else { continue }
+            pairs[index].value = .summed(number &+ before)
+        }
+    }
 }
 
 extension Fields.Value: ExpressibleByStringInterpolation, ExpressibleByIntegerLiteral, ExpressibleByBooleanLiteral {
@@ -95,25 +105,5 @@ extension Fields.Value: ExpressibleByStringInterpolation, ExpressibleByIntegerLi
     package init(booleanLiteral value: Bool) { self = .boolean(value) }
 
     package static func count(_ value: some BinaryInteger) -> Self { .integer(Int64(clamping: value)) }
-}
-
-/// A device token as logs may show it: enough to find it again beside the full one, too little to send to.
-package struct ShortToken: Hashable, Sendable, CustomStringConvertible {
-    package let description: String
-
-    /// Eight digits of a token of 32 and more, a quarter of a shorter one; a byte that is no ASCII letter or digit
-    /// becomes `?`.
-    package init(_ token: some Collection<UInt8>) {
-        let shown = token.prefix(min(8, token.count / 4)).map { byte -> Character in
-            switch byte {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "a")...UInt8(ascii: "z"):
-                Character(Unicode.Scalar(byte))
-            default: "?"
-            }
-        }
-        description = String(shown) + "…"
-    }
-
-    package init(_ token: String) { self.init(token.utf8) }
+    package static func sum(_ value: some BinaryInteger) -> Self { .summed(Int64(clamping: value)) }
 }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// How a log line is written.
+/// The format of log lines.
 package enum LineFormat: String, CaseIterable, Sendable {
     /// `2026-01-31T12:00:00.000Z warning kafka: message name=value`, for people.
     case text
@@ -39,7 +39,8 @@ struct Line {
         let time = Timestamp(wallMs: wallMs).text
         let isJSON = format == .json
         if isJSON {
-            output += #"{"time":"\#(time)","level":"\#(level.rawValue)","part":"\#(part.rawValue)","message":"#.utf8
+            output += #"{"time":"\#(time)","level":"\#(level.rawValue)","part":"\#(part.rawValue)","#.utf8
+            output += #""event":"\#(Self.event(of: message))","message":"#.utf8
             output.appendQuoted("\(message)")
         } else {
             output += "\(time) \(level.rawValue) \(part.rawValue): \(message)".utf8
@@ -49,12 +50,17 @@ struct Line {
             switch value {
             case .text(let text) where !isJSON && Self.isBare(text): output += text.utf8
             case .text(let text): output.appendQuoted(text)
-            case .integer(let number): output += "\(number)".utf8
+            case .integer(let number), .summed(let number): output += "\(number)".utf8
             case .boolean(let flag): output += "\(flag)".utf8
-            case .token(let token): output += (isJSON ? "\"\(token)\"" : "\(token)").utf8
             }
         }
         output += (isJSON ? "}\n" : "\n").utf8
+    }
+
+    /// Returns the event's name, by which a log can be searched: `partitions_assigned` for `Partitions assigned`. A
+    /// message is static, so its name is stable.
+    private static func event(of message: StaticString) -> String {
+        "\(message)".lowercased().split { !$0.isASCII || !$0.isLetter && !$0.isNumber }.joined(separator: "_")
     }
 
     /// Whether a text needs no quotes in a text line: not empty, printable ASCII without space, quote, backslash or

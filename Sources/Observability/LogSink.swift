@@ -1,7 +1,7 @@
 import Glibc
 import Synchronization
 
-/// Where log lines go. `write` gets whole lines, in order, never two at a time.
+/// A destination of log lines. `write` gets whole lines, in order, never two at a time.
 package protocol LogSink: Sendable {
     /// Returns false if at least a part of the lines is lost.
     @discardableResult func write(_ lines: [UInt8]) -> Bool
@@ -17,7 +17,7 @@ package final class DescriptorSink: LogSink {
         var isStuck = false
         /// A line was begun, and its rest is lost.
         var isCut = false
-        /// When the ten seconds began (monotonic), and what may still be waited in them.
+        /// The beginning of the ten seconds (monotonic), and the time that may still be waited in them.
         var periodBeganNs = Int64.min / 2
         var leftNs: Int64 = 0
     }

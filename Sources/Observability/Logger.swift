@@ -60,29 +60,23 @@ package final class Logger: Sendable {
         _ fields: @autoclosure () -> Fields = [:]
     ) {
         guard writes(level, of: part) else { return }
-        submit(level, part, message, fields(), about: subject ?? (level >= .warning ? "" : nil), isReminder: false)
+        submit(level, part, message, fields(), about: subject ?? (level >= .warning ? "" : nil))
     }
 
-    /// Warns of a condition that lasts. Nothing happened again, so a reminder is not counted as left out.
-    ///
-    /// - Parameter subject: limits the reminder to one in ten seconds. Without one it is always written, for callers
-    ///   that keep a pace of their own.
-    package func remind(
-        _ part: Part, _ message: StaticString, about subject: String? = nil, _ fields: @autoclosure () -> Fields = [:]
-    ) {
+    /// Warns of a condition that lasts. The line is always written: the caller keeps a pace of its own.
+    package func remind(_ part: Part, _ message: StaticString, _ fields: @autoclosure () -> Fields = [:]) {
         guard writes(.warning, of: part) else { return }
-        submit(.warning, part, message, fields().withoutCountdowns, about: subject, isReminder: true)
+        submit(.warning, part, message, fields(), about: nil)
     }
 
     private func submit(
-        _ level: Level, _ part: Part, _ message: StaticString, _ fields: Fields, about subject: String?,
-        isReminder: Bool
+        _ level: Level, _ part: Part, _ message: StaticString, _ fields: Fields, about subject: String?
     ) {
         let now = clock()
         let line = Line(wallMs: now.wallMs, level: level, part: part, message: message, fields: fields)
         state.withLock { state in
             guard let subject else { return write(line, &state) }
-            if let line = state.limit.admit(line, about: subject, nowNs: now.monotonicNs, isReminder: isReminder) {
+            if let line = state.limit.admit(line, about: subject, nowNs: now.monotonicNs) {
                 write(line, &state)
             }
         }
@@ -111,7 +105,7 @@ package final class Logger: Sendable {
     private func reportLost(_ state: inout State, wallMs: Int64) -> Bool {
         guard state.lost > 0 else { return true }
         let line = Line(
-            wallMs: wallMs, level: .warning, part: .worker, message: "log lines were lost, since they were not taken",
+            wallMs: wallMs, level: .warning, part: .worker, message: "log lines lost",
             fields: ["lines": .count(state.lost), "since": .text(Timestamp(wallMs: state.lostSinceMs).text)])
         guard put(line, &state) else { return false }
         state.lost = 0

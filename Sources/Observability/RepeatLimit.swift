@@ -12,7 +12,7 @@ struct RepeatLimit {
 
     private struct State {
         var writtenAtNs: Int64
-        /// The last line that was left out, with the count of all of them.
+        /// The last line that was left out, with the count and the sums of all of them.
         var last: Line?
     }
 
@@ -21,19 +21,19 @@ struct RepeatLimit {
     private var states: [Key: State] = [:]
 
     /// Returns the line to write now, with the count of those left out before it, or `nil` if this one is left out.
-    ///
-    /// - Parameter isReminder: nothing new happened, so it is not counted.
-    mutating func admit(_ line: Line, about subject: String, nowNs: Int64, isReminder: Bool) -> Line? {
+    mutating func admit(_ line: Line, about subject: String, nowNs: Int64) -> Line? {
         var line = line
         var key = unsafe Key(part: line.part, message: UInt(bitPattern: line.message.utf8Start), subject: subject)
         // The shared kinds are as many as the product has messages.
         if states.count >= Self.capacity, states[key] == nil { key.subject = "" }
         guard let state = states[key], nowNs - state.writtenAtNs < Self.intervalNs else {
-            line.leftOut = states.updateValue(State(writtenAtNs: nowNs), forKey: key)?.last?.leftOut
+            let last = states.updateValue(State(writtenAtNs: nowNs), forKey: key)?.last
+            line.leftOut = last?.leftOut
+            if let last { line.fields.add(last.fields) }
             return line
         }
-        guard !isReminder else { return nil }
         let earlier = state.last?.leftOut
+        if let last = state.last { line.fields.add(last.fields) }
         line.leftOut = .init(
             count: (earlier?.count ?? 0) + 1, firstMs: earlier?.firstMs ?? line.wallMs, lastMs: line.wallMs)
         states[key]?.last = line

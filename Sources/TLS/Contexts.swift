@@ -171,10 +171,8 @@ private func setTrust(_ trust: Trust, _ context: OpaquePointer) throws(TLSError)
     switch trust {
     case .anyone: return
     case .system:
-        guard let system = unsafe systemStore.raw else { throw outOfMemory() }
+        guard let system = unsafe SystemTrust.store() else { throw outOfMemory() }
         unsafe store = system
-        // SSL_CTX_set_cert_store(3) takes over a reference.
-        unsafe X509_STORE_up_ref(store)
     case .pem(let text, let name): unsafe store = try makeStore(PEM(text: text, name: name))
     }
     unsafe SSL_CTX_set_cert_store(context, store)
@@ -188,16 +186,57 @@ private func makeStore(_ pem: PEM) throws(TLSError) -> OpaquePointer {
     return unsafe store
 }
 
-/// The system's CA certificates, read once and shared: some 140 of them, 2 MB, for each context otherwise.
-@safe private struct SystemStore: @unchecked Sendable {
-    let raw: OpaquePointer? = {
-        guard let store = unsafe X509_STORE_new() else { return nil }
-        guard unsafe X509_STORE_set_default_paths(store) == 1 else { return nil }
-        return unsafe store
-    }()
-}
+/// The system's CA certificates, shared by all contexts (some 140 of them, 2 MB) and read again once their file was
+/// replaced. Any thread.
+package enum SystemTrust {
+    /// The file that holds them all. There may be a directory as well.
+    package static var file: String {
+        unsafe path(X509_get_default_cert_file_env(), X509_get_default_cert_file())
+    }
 
-private let systemStore = SystemStore()
+    /// Whether neither the file nor the directory has a certificate.
+    package static var isEmpty: Bool {
+        let pem = (try? readCredential(file: file)).map { String(decoding: $0, as: UTF8.self) } ?? ""
+        guard !pem.contains("CERTIFICATE-----") else { return false }
+        var found = unsafe glob_t()
+        defer { unsafe globfree(&found) }
+        let directory = unsafe path(X509_get_default_cert_dir_env(), X509_get_default_cert_dir())
+        return unsafe glob("\(directory)/*.0", 0, nil, &found) != 0
+    }
+
+    @unsafe private static func path(_ variable: UnsafePointer<CChar>?, _ standard: UnsafePointer<CChar>?) -> String {
+        let value = unsafe variable.flatMap { unsafe getenv($0) }
+        return unsafe String(cString: value.map { unsafe UnsafePointer($0) } ?? standard!)
+    }
+
+    @safe private struct Store: @unchecked Sendable {
+        var raw: OpaquePointer?
+        /// Tells versions of the file apart.
+        var version: [Int] = []
+    }
+
+    private static let current = Mutex(Store())
+
+    /// Returns a reference for the caller (SSL_CTX_set_cert_store(3) takes it over), or `nil` without memory.
+    static func store() -> OpaquePointer? {
+        var status = stat()
+        let isThere = unsafe stat(file, &status) == 0
+        let version =
+            isThere ? [Int(status.st_ino), Int(status.st_size), status.st_mtim.tv_sec, status.st_mtim.tv_nsec] : []
+        return unsafe current.withLock { store in
+            if unsafe store.raw == nil || store.version != version {
+                guard let new = unsafe X509_STORE_new(), unsafe X509_STORE_set_default_paths(new) == 1 else {
+                    return nil
+                }
+                // Contexts that use the former one have references of their own.
+                unsafe X509_STORE_free(store.raw)
+                unsafe (store.raw, store.version) = (new, version)
+            }
+            unsafe X509_STORE_up_ref(store.raw)
+            return unsafe store.raw
+        }
+    }
+}
 
 private func outOfMemory() -> TLSError {
     TLSError(.credential, "OpenSSL cannot set up TLS: \(ErrorQueue.takeText())")

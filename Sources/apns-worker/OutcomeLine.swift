@@ -1,25 +1,7 @@
 import Observability
 import PushRecords
 
-/// The outcome of a notification: a result, or APNs' answer to `send --direct`.
-protocol SendOutcome {
-    var outcome: Outcome { get }
-    var status: Int? { get }
-    var reason: Reason? { get }
-    var detail: String? { get }
-    var app: String? { get }
-    var apnsTopic: String? { get }
-    var apnsID: NotificationUUID? { get }
-    var apnsUniqueID: String? { get }
-    var attempts: Int { get }
-    var inDoubt: Int { get }
-    var requestedAtMs: Int64 { get }
-    var sentAtMs: Int64? { get }
-    var settledAtMs: Int64 { get }
-    var unregisteredAtMs: Int64? { get }
-}
-
-extension SendOutcome {
+extension DeliveryResult {
     /// Returns the outcome as one line of text: time, outcome, status, reason, target, topic, then `name=value` pairs.
     ///
     /// - Parameter target: the device token, or the channel id.
@@ -45,9 +27,7 @@ extension SendOutcome {
         if let detail { words.append("(\(printable(detail, limit: 300)))") }
         return words.joined(separator: " ")
     }
-}
 
-extension DeliveryResult: SendOutcome {
     /// One line for people.
     var line: String { line(about: deviceToken ?? channelID, of: request) }
 }

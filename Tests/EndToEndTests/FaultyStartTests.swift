@@ -184,7 +184,7 @@ extension EndToEnd.Starts {
                 $0.contains(
                     "waiting for partitions groups=\(scene.configuration.group),\(scene.configuration.group).retry ")
             }
-            #expect(waits.count == 1 && waits[0].contains("until its session is over (6 s at most)"), "\(second.text)")
+            #expect(waits.count == 1 && waits[0].contains("session_timeout_ms=6000"), "\(second.text)")
             try scene.stop(second)
         }
 

@@ -218,7 +218,7 @@ extension EndToEnd.Outages {
             // Other tests need it, too.
             try broker.start()
             #expect(ending == .exited(command == "run" ? 0 : 1), "\(process.text)")
-            #expect(process.text.contains("DEAD TOKENS ARE LOST"), "\(process.text)")
+            #expect(process.text.contains("dead tokens lost"), "\(process.text)")
             let count = try #require(process.text.firstMatch(of: /app=old lost=(\d+) written=(\d+)/), "\(process.text)")
             let (lost, written) = (Int(count.1) ?? 0, Int(count.2) ?? 0)
             // A busy machine may not have read everything by the second signal.

@@ -40,8 +40,11 @@ extension EndToEnd.Outages {
             try protected.awaitProblem("kafka", ["no broker of", "answers"], worker, pages)
             // An outage does not make a worker unready, or no rollout could fix it.
             for page in ["/livez", "/readyz"] { #expect(try pages.get(page).0 == 200) }
+            // Nothing is known of the records that may have come.
+            try pages.await("/metrics") { !$0.1.contains("lag_records{") }
             broker.unfreeze()
             try protected.awaitMended("kafka", worker, pages)
+            try pages.await("/metrics", says: #"apns_worker_lag_records{role="requests"} 0"#)
             try scene.produce(30, "--plain")
             try scene.settle(worker)
             try scene.stop(worker)
@@ -145,7 +148,7 @@ final class ProtectedScene {
         try pages.await("/status") { answer in !Pages.problems(in: answer.1).contains { $0.subject == subject } }
         try eventually("the end of \(subject)", of: worker) {
             worker.text.split(separator: "\n").contains {
-                $0.contains("no longer degraded by this") && $0.contains(subject)
+                $0.contains("problem resolved") && $0.contains(subject)
             }
         }
     }

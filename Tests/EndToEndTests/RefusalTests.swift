@@ -51,7 +51,7 @@ extension EndToEnd.Refusals {
             try scene.settleRequests(worker)
             try scene.awaitResults(52)
             try pages.await("/metrics", says: #"apns_worker_unreachable{app="shop"} 1"#)
-            #expect(worker.text.contains("connected, but no stream is allowed"))
+            #expect(worker.text.contains("kind=app_unreachable"))
             try apps.mend("streams=1000")
         }
 
@@ -76,7 +76,7 @@ extension EndToEnd.Refusals {
             try apps.faulty.set("fault=")
             try apps.write("shop", 60..<70)
             try pages.await("/status", says: #""health":"fine""#)
-            try worker.waitFor("no longer degraded by this")
+            try worker.waitFor("problem resolved")
             try scene.stop(worker)
         }
 

@@ -29,15 +29,23 @@ extension EndToEnd.Starts {
             // A configuration with one fault changes nothing.
             scene.configuration.apps = news(scene, "pausd: true")
             try scene.reload(worker, saying: "unknown key; did you mean paused?")
-            scene.configuration.apps = news(scene, keyFile: "gone.p8")
-            try scene.reload(worker, saying: "gone.p8")
             try scene.send(1, topic: "com.example.news")
             try pages.await("/metrics", says: count("invalid", of: "", 1))
 
-            // An app is added.
-            scene.configuration.apps = news(scene)
+            // An app is added whose key is missing: its notifications are deferred until the key is there.
+            scene.configuration.apps = news(scene, keyFile: "late.p8")
             try scene.reload(worker, saying: "app added app=news")
-            try scene.send(2, topic: "com.example.news")
+            try scene.send(1, topic: "com.example.news")
+            try pages.await("/status", says: #""kind":"credential_unusable","subject":"app news""#)
+            try pages.await("/metrics") { Pages.sum("apns_worker_held_total", "app=\"news\"", in: $0.1) >= 1 }
+            try scene.send(1)
+            try pages.await("/metrics", says: count("accepted", of: "shop", 2))
+            try scene.write(
+                String(contentsOfFile: scene.file("AuthKey_SIMULATOR1.p8"), encoding: .utf8), to: "late.p8")
+            try pages.await("/metrics", says: count("accepted", of: "news", 1))
+            scene.configuration.apps = news(scene)
+            try scene.reload(worker, saying: "app changed")
+            try scene.send(1, topic: "com.example.news")
             try pages.await("/metrics", says: count("accepted", of: "news", 2))
 
             // Notifications of a paused app are held in the retry tier, and sent once it is not paused any more.
@@ -58,7 +66,7 @@ extension EndToEnd.Starts {
             try scene.send(1, topic: "com.example.news")
             try pages.await("/metrics", says: count("invalid", of: "", 2))
             try scene.send(1)
-            try pages.await("/metrics", says: count("accepted", of: "shop", 2))
+            try pages.await("/metrics", says: count("accepted", of: "shop", 3))
 
             // A setting that is read only at the start.
             scene.configuration.more = "drain: {shutdown: 20s}"

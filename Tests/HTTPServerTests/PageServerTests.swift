@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import Synchronization
 import Testing
 
@@ -105,6 +106,56 @@ struct PageServerTests {
         #expect(answer.exit == 7, "connection refused")
         let again = try PageServer(port: server.port, routes: [Route(.get, "/") { _ in .text("again") }])
         #expect(try Curl(port: again.port, page: "/").body == "again")
+    }
+
+    /// Connects to a server without sending anything.
+    private static func connect(_ client: Int32, from host: String? = nil, to port: UInt16) {
+        func address(_ host: String, _ port: UInt16) -> sockaddr_in {
+            var address = sockaddr_in()
+            address.sin_family = sa_family_t(AF_INET)
+            address.sin_port = port.bigEndian
+            inet_pton(AF_INET, host, &address.sin_addr)
+            return address
+        }
+        func call(_ address: sockaddr_in, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Int32) -> Int32 {
+            withUnsafeBytes(of: address) {
+                body($0.baseAddress!.assumingMemoryBound(to: sockaddr.self), socklen_t($0.count))
+            }
+        }
+        if let host { #expect(call(address(host, 0)) { bind(client, $0, $1) } == 0) }
+        #expect(call(address("127.0.0.1", port)) { Glibc.connect(client, $0, $1) } == 0)
+    }
+
+    /// CPU time in milliseconds, of the process or of this thread.
+    private static func cpu(_ clock: clockid_t) -> Int {
+        var time = timespec()
+        clock_gettime(clock, &time)
+        return time.tv_sec * 1_000 + time.tv_nsec / 1_000_000
+    }
+
+    @Test func `Slow clients of one address hold up no other`() throws {
+        let slow = (0..<2 * PageServer.connectionLimit).map { _ in socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0) }
+        defer { for client in slow { close(client) } }
+        for client in slow { Self.connect(client, from: "127.0.0.2", to: server.port) }
+        #expect(try Curl(port: server.port, page: "/").body == "home\n")
+    }
+
+    @Test func `A server without a descriptor for a client waits for one`() async {
+        await #expect(processExitsWith: .success) {
+            let server = try PageServer(routes: [])
+            let client = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+            // All descriptors below it are in use.
+            var limit = rlimit(rlim_cur: rlim_t(client) + 1, rlim_max: rlim_t(client) + 1)
+            setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+            PageServerTests.connect(client, to: server.port)
+            // While this thread works for so long, a thread that is as busy would work for about as long.
+            func others() -> Int {
+                PageServerTests.cpu(CLOCK_PROCESS_CPUTIME_ID) - PageServerTests.cpu(CLOCK_THREAD_CPUTIME_ID)
+            }
+            let (before, began) = (others(), PageServerTests.cpu(CLOCK_THREAD_CPUTIME_ID))
+            while PageServerTests.cpu(CLOCK_THREAD_CPUTIME_ID) - began < 500 {}
+            exit(others() - before < 100 ? 0 : 1)
+        }
     }
 
     static func lines(_ count: Int, failing: Bool) -> HTTPResponse {

@@ -37,10 +37,10 @@ struct AdminPagesTests {
         (.stopping, "", true, 200, "ready\n"),
         (.stopping, "", false, 503, "not ready: stopping before it was ready\n"),
     ]) func `Ready once the groups were joined, and from then on`(
-        phase: WorkerSnapshot.Phase, waitingFor: String, hasBeenReady: Bool, status: Int, text: String
+        phase: WorkerSnapshot.Phase, problem: String, hasBeenReady: Bool, status: Int, text: String
     ) {
         var snapshot = snapshot(phase)
-        snapshot.waitingFor = waitingFor
+        if !problem.isEmpty { snapshot.problems = [Problem(.kafka, .kafkaUnreachable, problem, "look")] }
         snapshot.hasBeenReady = hasBeenReady
         #expect(page("/readyz", snapshot) == (status, text))
     }
@@ -48,22 +48,28 @@ struct AdminPagesTests {
     @Test func `Problems make it degraded and leave it ready`() {
         var snapshot = snapshot(.running)
         #expect(page("/status", snapshot).1.contains(#""health":"fine""#))
-        snapshot.problems = [Problem(.kafka, .silent, "no broker is connected", "look at <it>")]
+        snapshot.problems = [Problem(.kafka, .kafkaUnreachable, "no broker is connected", "look at <it>")]
         snapshot.problems[0].sinceMs = 60_000
         #expect(page("/readyz", snapshot).0 == 200)
         #expect(page("/status", snapshot).1.contains(#""health":"degraded""#))
         #expect(
             page("/status", snapshot).1.contains(
-                #"{"subject":"kafka","text":"no broker is connected","advice":"look at <it>","since_ms":60000}"#))
+                #"{"kind":"kafka_unreachable","subject":"kafka","text":"no broker is connected","#
+                    + #""advice":"look at <it>","since_ms":60000}"#))
         #expect(page("/metrics", snapshot).1.contains("\napns_worker_degraded 1\n"))
         #expect(page("/metrics", snapshot).1.contains("\napns_worker_problems{subject=\"kafka\"} 1\n"))
-        #expect(page("/", snapshot).1.contains("<td>no broker is connected</td><td>look at &lt;it&gt;</td>"))
+        let text = page("/", snapshot).1
+        for words in [
+            "<b>kafka</b>: no broker is connected", "What to do: look at &lt;it&gt;.", ">1 problem</strong>",
+            "(kafka_unreachable, for 1 s)",
+        ] { #expect(text.contains(words), "\(words)") }
     }
 
     @Test(arguments: [false, true]) func `A paused app is shown as such`(isPaused: Bool) {
         var snapshot = snapshot(.running)
         snapshot.apps[0].status?.isPaused = isPaused
-        #expect(page("/", snapshot).1.contains("<td>shop</td><td>production</td><td>\(isPaused ? "yes" : "no")</td>"))
+        let state = isPaused ? "paused" : "no connection"
+        #expect(page("/", snapshot).1.contains("<td>shop</td><td>production</td><td>\(state)</td>"))
         #expect(page("/status", snapshot).1.contains(#""paused":\#(isPaused)"#))
         #expect(page("/metrics", snapshot).1.contains("\napns_worker_paused{app=\"shop\"} \(isPaused ? 1 : 0)\n"))
     }
@@ -109,6 +115,8 @@ struct AdminPagesTests {
             topic: "apns.requests", partition: 3, watermark: 90, committed: 80, reach: nil, highestReceived: 95,
             span: 6,
             openRecords: 4, openNotifications: 5, oldestOpenMs: 60_000, oldestOpenForNs: 1, isDraining: false)
+        #expect(!page("/metrics", snapshot).1.contains("lag_records{"), "no group was joined")
+        snapshot.unknownLags = []
         snapshot.partitions = [WorkerSnapshot.Partition(role: .requests, status: status, logEnd: 100)]
         let metrics = page("/metrics", snapshot).1
         for line in [
@@ -142,6 +150,7 @@ struct AdminPagesTests {
     @Test func `The page escapes names`() {
         let text = page("/", snapshot(.running)).1
         #expect(text.contains("group &lt;workers&gt; &amp; &quot;co&quot;"))
+        #expect(text.contains("<b>unknown</b>requests not consumed"))
         #expect(!text.contains("<workers>"))
     }
 

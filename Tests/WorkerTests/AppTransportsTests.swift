@@ -8,36 +8,15 @@ import Testing
 
 @testable import Worker
 
-/// Transports of another kind than HTTP/2: as Apple's retired binary protocol had it, frames go out, an error comes
-/// back and ends the connection, and what it is silent about was taken. No socket, no server.
+/// What the core makes of the reports of transports that are made by the test.
 @Suite struct AppTransportsTests {
-    @Test func `Silence is acceptance: each is sent once and settled`() throws {
-        let scene = try Scene(apps: 2)
-        scene.receive(["a", "b", "c"])
-        scene.run("three results") { scene.outcomes.count == 3 }
-        #expect(Set(scene.outcomes.values) == [.accepted])
-        #expect(scene.frames.written == ["a", "b", "c"])
-        #expect(scene.transports[0].connections.open == 1)
-        #expect(scene.wakeUps > 0)
-    }
-
-    @Test func `An error takes what came before it, and all behind it is sent again on the next connection`() throws {
-        let scene = try Scene(apps: 1)
-        scene.receive(["a", "bad", "b", "c"])
-        scene.run("four results") { scene.outcomes.count == 4 }
-        #expect(scene.outcomes == ["a": .accepted, "bad": .rejected, "b": .accepted, "c": .accepted])
-        #expect(scene.frames.written == ["a", "bad", "b", "c", "b", "c"])
-        #expect(scene.notes == [.connected(address: "0", streams: 8), .connected(address: "1", streams: 8)])
-    }
-
-    @Test func `What cannot be reached is told, said again, and over once it can be`() throws {
+    @Test func `A host is out of reach until its transport reports that it is reached`() throws {
         let scene = try Scene(apps: 1)
         let failure = TransportNote.connectFailed(host: "apns", reason: "refused", retryInMs: 1)
         scene.frames.say([.note(app: AppIndex(0), failure), .reachable(app: AppIndex(0), false)])
         scene.run("unreachable") { scene.transports[0].isOutOfReach }
         #expect(scene.transports[0].unreachable == failure)
-        scene.transports.noteUnreachable()
-        #expect(scene.notes.suffix(2) == [failure, failure] && scene.reminders == 1)
+        #expect(scene.notes == [failure])
         // It takes connections now and then, and answers nothing.
         scene.frames.say([.capacity(app: AppIndex(0), requests: 1)])
         scene.frames.say([.unanswered(app: AppIndex(0), Unanswered(host: "apns", endedBy: nil))])
@@ -115,29 +94,21 @@ import Testing
     }
 }
 
-/// A machine, transports of frames, and a Kafka that takes everything.
+/// A machine and transports that report what the test says.
 private final class Scene {
-    let frames = Frames()
+    let frames = Reports()
     let app: LoadedApp
     private let loop: Loop
     private let inbox = Inbox()
     private(set) var transports: AppTransports
-    private var machine: DeliveryMachine
-    private let partition: PartitionID
-    private var nextOffset: Int64 = 0
-    /// By device.
-    private(set) var outcomes: [String: Outcome] = [:]
+    private var machine = DeliveryMachine(settings: MachineSettings(), apps: [])
 
     /// What the closures given to `AppTransports` leave here.
     private final class Inbox {
         var notes: [TransportNote] = []
-        var wakeUps = 0
-        var reminders = 0
     }
 
     var notes: [TransportNote] { inbox.notes }
-    var wakeUps: Int { inbox.wakeUps }
-    var reminders: Int { inbox.reminders }
 
     init(apps count: Int) throws {
         let settings = AppSettings(
@@ -148,192 +119,80 @@ private final class Scene {
             host: "apns")
         app = try LoadedApp(settings)
         loop = try Loop()
-        machine = DeliveryMachine(
-            settings: MachineSettings(),
-            // One more, for one that is added.
-            apps: (0...count).map {
-                AppRoute(
-                    name: "shop\($0)", environment: .production, bundleIDs: ["com.example.shop"],
-                    guardPolicy: .off)
-            })
-        partition = machine.assign(
-            topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: 0,
-            metadata: UnsafeRawBufferPointer(start: nil, count: 0))
+        // One more, for one that is added.
+        let routes = (0...count).map {
+            AppRoute(name: "shop\($0)", environment: .production, bundleIDs: ["com.example.shop"], guardPolicy: .off)
+        }
+        _ = machine.replaceApps(routes, now: DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs))
         let (inbox, frames, apps) = (inbox, frames, [LoadedApp](repeating: app, count: count))
         transports = try AppTransports(
-            count, loop: loop, onWakeUp: { inbox.wakeUps += 1 },
-            onNote: { note, _, isReminder in
-                inbox.notes.append(note)
-                inbox.reminders += isReminder ? 1 : 0
-            },
+            count, loop: loop, onWakeUp: {},
+            onNote: { note, _ in inbox.notes.append(note) },
             start: { try TransportLink(apps, events: $0) { frames.started(on: $0) } })
     }
 
     deinit { transports.stop() }
 
-    /// Of the first app, one record each.
-    func receive(_ devices: [String]) {
-        for device in devices {
-            let name = device.utf8.map { String($0, radix: 16) }.joined()
-            let key = Array((name + String(repeating: "0", count: 64)).utf8.prefix(64))
-            let value = Array(#"{"aps":{}}"#.utf8)
-            key.withUnsafeBytes { key in
-                value.withUnsafeBytes { value in
-                    _ = machine.receive(
-                        partition, offset: nextOffset, timestampMs: now.wallMs, key: key, value: value,
-                        headers: UnsafeBufferPointer(start: nil, count: 0), now: now)
-                }
-            }
-            nextOffset += 1
-        }
-    }
-
-    private var now: DeliveryTime { DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs) }
-
-    private func turn() {
-        transports.deliver(to: &machine, now: now)
-        machine.advance(now: now)
-        let commits = machine.takeCommit(of: .requests, now: now)
-        if !commits.isEmpty {
-            machine.commitFinished(of: .requests, commits.map { _ in .acknowledged }, now: now)
-        }
-        transports.send(from: &machine, now: now)
-        transports.recall(from: &machine)
-        while let production = machine.nextProduction(for: .results) {
-            let (device, outcome) = machine.withResult(production.id, now: now) { content, ending in
-                (Frames.device(content.token), ending.outcome)
-            }
-            outcomes[device] = outcome
-            machine.produced(production)
-            machine.acknowledged(production.id, now: now)
-        }
-    }
-
     /// Turns until `condition` holds; the deadline is a failure.
     func run(_ what: String, sourceLocation: SourceLocation = #_sourceLocation, until condition: () -> Bool) {
-        let deadlineNs = LoopTime.read().monotonicNs + 15_000_000_000
-        turn()
-        while !condition() {
+        let deadlineNs = LoopTime.read().monotonicNs + 60_000_000_000
+        while true {
+            transports.deliver(
+                to: &machine, now: DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs))
+            if condition() { return }
             guard LoopTime.read().monotonicNs < deadlineNs else {
-                Issue.record("not within 15 s: \(what)", sourceLocation: sourceLocation)
+                Issue.record("not within 60 s: \(what)", sourceLocation: sourceLocation)
                 return
             }
             loop.runOnce(timeoutNs: 10_000_000)
-            turn()
         }
     }
 }
 
-/// What the net thread's transports do, and what the test's thread may know of it.
-private final class Frames: @unchecked Sendable {
+/// Transports that do nothing on the net thread, and what the test's thread may know of them.
+private final class Reports: @unchecked Sendable {
     private let lock = NSLock()
     private var state = State()
     private var loop: Loop?
     private var emits: [([TransportEvent]) -> Void] = []
 
     struct State {
-        var written: [String] = []
         var closed: [Int] = []
         var replaced = 0
         var ended: [Int] = []
     }
 
-    /// Devices, in the order of their frames.
-    var written: [String] { lock.withLock { state.written } }
+    /// A transport while it exists.
+    private final class Life {
+        let onEnd: () -> Void
+        init(_ onEnd: @escaping () -> Void) { self.onEnd = onEnd }
+        deinit { onEnd() }
+    }
+
     var closed: [Int] { lock.withLock { state.closed } }
     var replaced: Int { lock.withLock { state.replaced } }
     /// Those that are let go.
     var ended: [Int] { lock.withLock { state.ended } }
 
-    func note(_ body: (inout State) -> Void) { lock.withLock { body(&state) } }
+    private func note(_ body: (inout State) -> Void) { lock.withLock { body(&state) } }
 
     func started(on loop: Loop) -> AppTransport.Maker {
         self.loop = loop
-        return { [self] app, index, emit in
+        return { [self] _, index, emit in
             emits.append(emit)
-            let transport = FrameTransport(index, loop, self, emit)
-            return AppTransport(isBinary: false, handle: transport.handle) { [self] _ in note { $0.replaced += 1 } }
+            let life = Life { [self] in note { $0.ended.append(index.value) } }
+            return AppTransport(
+                isBinary: false,
+                handle: { [self] command in
+                    guard case .close = command else { return }
+                    note { $0.closed.append(index.value) }
+                    withExtendedLifetime(life) { emit([.closed(app: index)]) }
+                }, replace: { [self] _ in note { $0.replaced += 1 } })
         }
     }
 
     /// Says something as the first app's transport.
     func say(_ events: [TransportEvent]) {
         loop?.perform { [self] in emits[0](events) }
-    }
-
-    static func device(_ token: UnsafeRawBufferPointer) -> String {
-        let text = Array(String(decoding: token, as: UTF8.self))
-        let bytes = stride(from: 0, to: text.count - 1, by: 2).compactMap { place in
-            UInt8(String(text[place...place + 1]), radix: 16)
-        }
-        return String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-    }
-}
-
-private final class FrameTransport {
-    private let app: AppIndex
-    private let loop: Loop
-    private let frames: Frames
-    private let emit: ([TransportEvent]) -> Void
-    private var connection = 0
-    private var unanswered: [(id: NotificationID, isBad: Bool)] = []
-
-    /// So long after the last frame nothing was wrong with any.
-    private static let silenceNs: Int64 = 20_000_000
-
-    init(_ app: AppIndex, _ loop: Loop, _ frames: Frames, _ emit: @escaping ([TransportEvent]) -> Void) {
-        (self.app, self.loop, self.frames, self.emit) = (app, loop, frames, emit)
-        connect()
-    }
-
-    deinit {
-        let place = app.value
-        frames.note { $0.ended.append(place) }
-    }
-
-    private func connect() {
-        var counts = ConnectionCounts()
-        counts.open = 1
-        emit([
-            .connections(app: app, counts), .capacity(app: app, requests: 8),
-            .note(app: app, .connected(address: "\(connection)", streams: 8)),
-        ])
-        connection += 1
-    }
-
-    func handle(_ command: TransportCommand) {
-        switch command {
-        case .send(let requests):
-            for request in requests {
-                let device = Frames.device(request.token)
-                frames.note { $0.written.append(device) }
-                unanswered.append((request.id, device == "bad"))
-            }
-            loop.schedule(afterNs: Self.silenceNs) { [self] in look() }
-        case .recall: break
-        case .close:
-            frames.note { $0.closed.append(app.value) }
-            emit([.closed(app: app)])
-        }
-    }
-
-    private func look() {
-        guard !unanswered.isEmpty else { return }
-        let nowMs = loop.now.wallMs
-        let end = unanswered.firstIndex { $0.isBad }
-        var batch = CompletionBatch(app: app)
-        for (place, (id, _)) in unanswered.enumerated() {
-            guard let end, place >= end else {
-                batch.completions.append(Completion(id: id, kind: .answered, status: 200, sentAtMs: nowMs))
-                continue
-            }
-            batch.completions.append(
-                place == end
-                    ? Completion(id: id, kind: .answered, status: 400, reason: .badDeviceToken, sentAtMs: nowMs)
-                    : Completion(id: id, kind: .notProcessed, unprocessed: .refusedByPeer, sentAtMs: nowMs))
-        }
-        unanswered = []
-        emit([.completions(batch)])
-        if end != nil { connect() }
     }
 }

@@ -81,51 +81,39 @@ import Testing
         #expect(throws: DirectSend.Failure.self) { try Self.manage(.list, app) }
     }
 
-    /// Each reason of Apple's table of broadcasts, with its status there.
-    static let reasons: [(ReasonCode, UInt16)] = [
-        (.featureNotEnabled, 400), (.missingChannelId, 400), (.badChannelId, 400), (.channelNotRegistered, 400),
-        (.badRequestParams, 400), (.badRequestPayload, 400), (.payloadEmpty, 400), (.badMessageId, 400),
-        (.missingPushType, 400), (.invalidPushType, 400), (.cannotCreateChannelConfig, 400), (.topicDisallowed, 400),
-        (.badCertificate, 403), (.badCertificateEnvironment, 403), (.topicMismatch, 403), (.missingProviderToken, 403),
-        (.expiredProviderToken, 403), (.invalidProviderToken, 403), (.badPath, 404), (.methodNotAllowed, 405),
-        (.tooManyRequests, 429), (.tooManyProviderTokenUpdates, 429), (.internalServerError, 500),
-        (.serviceUnavailableSpaced, 503), (.shutdown, 503), (.unrelatedKeyIdInToken, 403), (.forbidden, 403),
-    ]
+    private static let app = AppSettings(
+        name: "shop", bundleIDs: ["com.example.app"],
+        credential: .token(TokenCredential(key: .text(""), keyID: "ABC123DEFG", teamID: "TEAM123456")))
 
-    @Test(arguments: reasons)
-    func `Every reason has its advice`(reason: ReasonCode, status: UInt16) throws {
-        let app = try Self.scene().apps[0]
-        let word = try #require(reason.text).description
-        let answer = try ChannelManagement.Answer(
-            ManagementRequest.Answer(
-                status: status, requestID: "r", channelID: "", body: Array("{\"reason\":\"\(word)\"}".utf8)),
-            to: .list, "com.example.app", app)
-        #expect(!answer.isFine && answer.reason?.rawValue == word && answer.status == Int(status))
+    private static func answer(
+        _ status: UInt16, _ body: String, _ operation: ManagementRequest.Operation = .list, channelID: String = ""
+    ) throws -> ChannelManagement.Answer {
+        try ChannelManagement.Answer(
+            ManagementRequest.Answer(status: status, requestID: "", channelID: channelID, body: Array(body.utf8)),
+            to: operation, "com.example.app", app)
+    }
+
+    @Test(arguments: ReasonCode.allCases.compactMap(\.text?.description))
+    func `Every reason has its advice`(word: String) throws {
+        let answer = try Self.answer(400, "{\"reason\":\"\(word)\"}")
+        #expect(!answer.isFine && answer.reason?.rawValue == word && answer.status == 400)
         #expect(answer.advice?.isEmpty == false)
     }
 
     @Test func `Answers that nobody knows`() throws {
-        let app = try Self.scene().apps[0]
-        func answer(
-            _ status: UInt16, _ body: String, _ operation: ManagementRequest.Operation = .list, channelID: String = ""
-        ) throws -> ChannelManagement.Answer {
-            try ChannelManagement.Answer(
-                ManagementRequest.Answer(status: status, requestID: "", channelID: channelID, body: Array(body.utf8)),
-                to: operation, "com.example.app", app)
-        }
-        let tomorrow = try answer(418, #"{"reason":"TeaTime"}"#)
+        let tomorrow = try Self.answer(418, #"{"reason":"TeaTime"}"#)
         #expect(tomorrow.reason?.rawValue == "TeaTime" && tomorrow.advice == nil && tomorrow.requestID == nil)
-        #expect(try answer(502, "<html>").advice?.contains("try again") == true)
-        #expect(try !answer(403, "").isFine)
+        #expect(try Self.answer(502, "<html>").advice?.contains("try again") == true)
+        #expect(try !Self.answer(403, "").isFine)
         // A success must say what was asked for.
         for body in ["", "[]", "{}", #"{"channels":[1]}"#, #"{"channels":"a"}"#] {
-            #expect(throws: DirectSend.Failure.self) { try answer(200, body) }
+            #expect(throws: DirectSend.Failure.self) { try Self.answer(200, body) }
         }
         for body in ["", "{}", #"{"message-storage-policy":"0"}"#, #"{"message-storage-policy":0.5}"#] {
-            #expect(throws: DirectSend.Failure.self) { try answer(200, body, .read(channel: "a")) }
+            #expect(throws: DirectSend.Failure.self) { try Self.answer(200, body, .read(channel: "a")) }
         }
-        #expect(throws: DirectSend.Failure.self) { try answer(201, "", .create(storesMostRecent: false)) }
-        #expect(try answer(200, #"{"more":{},"channels":["a","b"]}"#).channels == ["a", "b"])
-        #expect(try answer(201, "", .create(storesMostRecent: false), channelID: "x").channelID == "x")
+        #expect(throws: DirectSend.Failure.self) { try Self.answer(201, "", .create(storesMostRecent: false)) }
+        #expect(try Self.answer(200, #"{"more":{},"channels":["a","b"]}"#).channels == ["a", "b"])
+        #expect(try Self.answer(201, "", .create(storesMostRecent: false), channelID: "x").channelID == "x")
     }
 }

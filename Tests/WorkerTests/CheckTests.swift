@@ -80,18 +80,6 @@ import Testing
         #expect(scene.simulator.books.totals.connections == 2)
     }
 
-    @Test func `A bundle id that is a push type's topic is named as the cause`() throws {
-        let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
-        var app = try scene.tokenApp("shop")
-        app.bundleIDs = ["com.example.app.voip"]
-        let answer = check(app)
-        #expect(!answer.isFine)
-        #expect(
-            answer.lines.last
-                == "not fine: app shop: the probe for com.example.app.voip was answered 400 InvalidPushType: it is the topic "
-                + "of push type voip, and the probe is an alert: give com.example.app in bundle_ids")
-    }
-
     @Test func `No more are tried than are allowed, and none after a refused credential`() throws {
         let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
         var app = try scene.tokenApp("shop")
@@ -172,19 +160,31 @@ import Testing
         #expect(answer.lines.last?.contains("accepted for com.example.app (200 for a token of zeros") == true)
     }
 
-    @Test func `A key that is not the one of its id`() throws {
+    @Test func `Each fault ends with what is wrong`() throws {
         let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
-        var app = try scene.tokenApp("shop")
-        app.credential = .token(
-            TokenCredential(
-                key: .text(try SelfSigned.privateKey()), keyID: SimulatorCredentials.keyID,
-                teamID: SimulatorCredentials.teamID))
-        let answer = check(app)
-        #expect(!answer.isFine)
-        #expect(
-            answer.lines.last
-                == "not fine: app shop: the probe for com.example.app was answered 403 InvalidProviderToken: key, key_id "
-                + "and team_id do not belong together, or the key was revoked")
+        let otherKey = Secret.text(try SelfSigned.privateKey())
+        let faults: [(words: String, edit: (inout AppSettings) -> Void)] = [
+            (
+                "the probe for com.example.app.voip was answered 400 InvalidPushType: it is the topic of push type voip, "
+                    + "and the probe is an alert: give com.example.app in bundle_ids",
+                { $0.bundleIDs = ["com.example.app.voip"] }
+            ),
+            (
+                "the probe for com.example.app was answered 403 InvalidProviderToken: key, key_id and team_id do not "
+                    + "belong together, or the key was revoked",
+                {
+                    $0.credential = .token(
+                        TokenCredential(
+                            key: otherKey, keyID: SimulatorCredentials.keyID, teamID: SimulatorCredentials.teamID))
+                }
+            ), ("127.0.0.1:1: Connection refused (ECONNREFUSED)", { $0.port = 1 }),
+        ]
+        for (words, edit) in faults {
+            var app = try scene.tokenApp("shop")
+            edit(&app)
+            let answer = check(app)
+            #expect(!answer.isFine && answer.lines.last == "not fine: app shop: \(words)", "\(answer.lines)")
+        }
     }
 
     @Test func `A certificate for another topic`() throws {
@@ -235,15 +235,5 @@ import Testing
         #expect(answer.isFine, "\(answer.lines)")
         app.authorities = .text("no certificate")
         #expect(check(app).lines.contains { $0.hasPrefix("not fine: app shop: tls: ca") }, "\(check(app).lines)")
-    }
-
-    @Test func `Nobody listens`() throws {
-        let scene = try LinkScene()
-        var app = try scene.tokenApp("shop")
-        app.port = 1
-        let answer = check(app)
-        #expect(!answer.isFine)
-        #expect(
-            answer.lines.count == 2 && answer.lines[1].contains("127.0.0.1:1: Connection refused"), "\(answer.lines)")
     }
 }

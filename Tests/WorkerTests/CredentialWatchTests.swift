@@ -28,11 +28,11 @@ extension PushWorker {
 @Suite struct CredentialWatchTests {
     /// What was loaded is what a file is compared with, however early it was replaced.
     @Test func `A key replaced between reading and watching is read again`() throws {
-        let file = FileManager.default.temporaryDirectory.appending(path: "key-\(UUID().uuidString)")
-        defer { try? FileManager.default.removeItem(at: file) }
-        func write(_ text: String) throws { try Data(text.utf8).write(to: file) }
+        let folder = try TestFolder()
+        let file = folder.path("key.p8")
+        func write(_ text: String) throws { try folder.write(text, "key.p8") }
         try write(SelfSigned.privateKey())
-        let token = TokenCredential(key: .file(file.path), keyID: "KEYKEYKEY1", teamID: "TEAMTEAM12")
+        let token = TokenCredential(key: .file(file), keyID: "KEYKEYKEY1", teamID: "TEAMTEAM12")
         let settings = AppSettings(name: "shop", bundleIDs: ["com.example.shop"], credential: .token(token))
         let configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [settings])
         let worker = try PushWorker(
@@ -58,37 +58,33 @@ extension PushWorker {
 
     /// A worker with one app, and a folder with its files.
     private final class Scene {
-        let folder = FileManager.default.temporaryDirectory.appending(path: "files-\(UUID().uuidString)")
+        let folder: TestFolder
         let worker: PushWorker
         let key: String
         let authority: String
         let file: String
 
         init() throws {
-            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-            key = folder.appending(path: "key.p8").path
-            authority = folder.appending(path: "ca.pem").path
-            file = folder.appending(path: "worker.yaml").path
-            try SelfSigned.privateKey().write(toFile: key, atomically: true, encoding: .utf8)
+            folder = try TestFolder()
+            key = try folder.write(try SelfSigned.privateKey(), "key.p8")
             let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop")
-            try issued.certificatePEM.write(toFile: authority, atomically: true, encoding: .utf8)
-            try """
-            kafka: {bootstrap_servers: "kafka:9092"}
-            apps:
-              - name: shop
-                bundle_ids: [com.example.shop]
-                environment: production
-                token: {key_file: key.p8, key_id: KEYKEYKEY1, team_id: TEAMTEAM12}
-                tls: {ca_file: ca.pem}
+            authority = try folder.write(issued.certificatePEM, "ca.pem")
+            file = try folder.write(
+                """
+                kafka: {bootstrap_servers: "kafka:9092"}
+                apps:
+                  - name: shop
+                    bundle_ids: [com.example.shop]
+                    environment: production
+                    token: {key_file: key.p8, key_id: KEYKEYKEY1, team_id: TEAMTEAM12}
+                    tls: {ca_file: ca.pem}
 
-            """.write(toFile: file, atomically: true, encoding: .utf8)
+                """, "worker.yaml")
             let configuration = try WorkerConfiguration.load(file: file).configuration
             worker = try PushWorker(
                 configuration, logger: Logger(levels: configuration.log.levels, format: configuration.log.format))
             worker.files.watch()
         }
-
-        deinit { try? FileManager.default.removeItem(at: folder) }
 
         func reload() {
             let file = file
@@ -164,6 +160,51 @@ extension PushWorker {
         }
         scene.reload()
         #expect(scene.worker.files.refusalFaults().isEmpty)
+    }
+
+    @Test(.timeLimit(.minutes(5)))
+    func `An app whose key cannot be used keeps no other from starting, and works once its file is valid`() throws {
+        let scene = try Scene()
+        func configure(_ keys: [String]) throws {
+            let apps = keys.enumerated().map { number, key in
+                "  - {name: app\(number), bundle_ids: [com.example.app\(number)], environment: production, "
+                    + "token: {key_file: \(key), key_id: KEYKEYKEY1, team_id: TEAMTEAM12}}\n"
+            }
+            try "kafka: {bootstrap_servers: \"kafka:9092\"}\napps:\n\(apps.joined())"
+                .write(toFile: scene.file, atomically: true, encoding: .utf8)
+        }
+        func start() throws -> PushWorker {
+            let configuration = try WorkerConfiguration.load(file: scene.file).configuration
+            let worker = try PushWorker(configuration, logger: Logger(sink: MemorySink()))
+            worker.files.watch()
+            return worker
+        }
+        func write(_ text: String, to name: String) throws { try scene.folder.write(text, name) }
+        try write("garbage", to: "damaged.p8")
+        try configure(["missing.p8", "damaged.p8"])
+        #expect(throws: StartFailure.self, "no app can send") { _ = try start() }
+
+        try configure(["key.p8", "missing.p8", "damaged.p8"])
+        let worker = try start()
+        func unusable() -> [Problem.Subject] {
+            worker.files.refusalFaults().filter { $0.kind == .credentialUnusable }.map(\.subject)
+        }
+        worker.look()
+        #expect(unusable() == [.app("app1"), .app("app2")] && worker.apps[0].tokenIdentity != nil)
+        try write(try SelfSigned.privateKey(), to: "missing.p8")
+        worker.look()
+        #expect(unusable() == [.app("app2")] && worker.apps[1].tokenIdentity != nil)
+
+        // A reload may add such an app, and mends one; it refuses to replace a key that is in use.
+        let file = scene.file
+        func reload() { worker.reloadNow { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) } }
+        try write(try SelfSigned.privateKey(), to: "damaged.p8")
+        try configure(["key.p8", "missing.p8", "damaged.p8", "later.p8"])
+        reload()
+        #expect(unusable() == [.app("app3")] && worker.apps[2].tokenIdentity != nil)
+        try configure(["gone.p8", "missing.p8", "damaged.p8", "later.p8"])
+        reload()
+        #expect(worker.files.refusalFaults().map(\.subject) == [.configuration, .app("app3")])
     }
 
     /// As on a network file system that does not answer.

@@ -5,6 +5,7 @@ import Foundation
 import Kafka
 import Network
 import Observability
+import PushRecords
 import TLS
 import TestSupport
 import Testing
@@ -133,9 +134,9 @@ import Testing
         try world.tell(120_000)
         try world.reader.begin(try world.app())
         try world.cluster.setRoundTrip(milliseconds: 2_000)
-        try world.run { world.log.lines.contains { $0.contains("read no further before Kafka takes") } }
+        try world.run { world.log.lines.contains { $0.contains("feedback reads paused") } }
         // The limit, and what one turn reads beyond.
-        #expect(world.reader.waiting(of: 0).tokens <= FeedbackWriter.waitingLimit + 10_000)
+        #expect(world.reader.waiting(of: 0).tokens <= FeedbackReader.waitingLimit + 10_000)
         try world.cluster.setRoundTrip(milliseconds: 0)
         try world.run { !world.outcomes.isEmpty }
         #expect(world.outcomes == [.init(app: "old", tokens: 120_000)])
@@ -151,7 +152,7 @@ import Testing
         try world.cluster.setReachable(false)
         let lost = world.reader.close(because: "it was cut off")
         #expect(lost == 1_000)
-        let line = try #require(world.log.lines.last { $0.contains("DEAD TOKENS ARE LOST") })
+        let line = try #require(world.log.lines.last { $0.contains("dead tokens lost") })
         #expect(line.contains("app=old lost=1000"))
         #expect(!world.log.lines.contains { $0.contains("00000000000") }, "no token is in the log")
     }
@@ -163,7 +164,7 @@ import Testing
         try world.reader.begin(try world.app())
         #expect(world.reader.close(because: "it was cut off") == 0)
         #expect(world.outcomes == [.init(app: "old", tokens: 0, failure: "it was cut off")])
-        #expect(!world.log.lines.contains { $0.contains("LOST") })
+        #expect(!world.log.lines.contains { $0.contains("tokens lost") })
     }
 
     @Test func `Tokens that the topic refuses are written again`() throws {
@@ -226,13 +227,33 @@ import Testing
         #expect(try world.written == 1)
     }
 
+    @Test func `A dead token is dated to the read at the latest`() throws {
+        let world = try World()
+        let beforeMs = Timestamp.now().wallMs
+        // In 2106.
+        _ = try read([255, 255, 255, 255, 0, 4, 9, 9, 9, 9], then: .closes, world)
+        let cluster = ClusterSettings(bootstrapServers: world.cluster.bootstrapServers)
+        let wait = BrokerWait(cluster, limitMs: 60_000, leftMs: { 60_000 }, report: { _ in })
+        let reader = try TopicReader(cluster, topic: world.topic, wait)
+        try reader.start(at: .beginning)
+        var timesMs: [Int64?] = []
+        while timesMs.isEmpty {
+            try reader.read(timeoutMs: 1_000) { _, message in
+                timesMs.append(try? UnregisteredToken(json: Array(message.value)).unregisteredAtMs)
+                return false
+            }
+        }
+        let timeMs = try #require(timesMs[0])
+        #expect(timeMs >= beforeMs && timeMs <= Timestamp.now().wallMs)
+    }
+
     @Test func `Tokens of impossible lengths are counted and left out`() throws {
         let world = try World()
         let long: [UInt8] = [0, 0, 0, 1, 0, 101] + [UInt8](repeating: 7, count: 101)
         #expect(
             try read(long + Self.list + [0, 0, 0, 1, 0, 0], then: .closes, world)
                 == .init(app: "old", tokens: 2, skipped: 2))
-        #expect(world.log.lines.contains { $0.contains("of a length that none has") && $0.contains("tokens=2") })
+        #expect(world.log.lines.contains { $0.contains("impossible token length") && $0.contains("tokens=2") })
     }
 
     /// A server that resets may have had more to say.

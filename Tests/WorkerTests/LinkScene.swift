@@ -68,9 +68,10 @@ final class LinkScene {
                 CertificateCredential(.pem(certificate: .text(issued.certificatePEM), key: .text(issued.keyPEM)))))
     }
 
-    func start(_ apps: [AppSettings]) throws -> TransportLink {
+    func start(_ apps: [AppSettings], allowingFaults: Bool = false) throws -> TransportLink {
         let events = Mailbox<TransportEvent>(loop: loop) { [unowned self] batch in for event in batch { take(event) } }
-        let link = try TransportLink(try LoadedApp.load(apps), events: events) { loop in
+        let loaded = try LoadedApp.load(apps) { _ in allowingFaults }
+        let link = try TransportLink(loaded, events: events) { loop in
             try AppTransport.maker(
                 loop: loop, times: TransportTimes(responseTimeoutNs: 10_000_000_000), tracesFrames: { false })
         }

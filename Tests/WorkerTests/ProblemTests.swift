@@ -1,5 +1,9 @@
+import Configuration
+import Foundation
 import Kafka
 import Observability
+import PushTransport
+import TLS
 import Testing
 
 @testable import Delivery
@@ -23,7 +27,7 @@ struct ProblemTests {
 
     @Test func `A problem is logged once, again every ten seconds, and when it is over`() {
         var list = ProblemList()
-        let problem = Problem(.topic("a"), .denied, "it may not be read", "allow it")
+        let problem = Problem(.topic("a"), .reading, "it may not be read", "allow it")
         #expect(update(&list, [], atSeconds: 0) == [])
         #expect(update(&list, [problem], atSeconds: 1) == [.lasts(since(1, problem))])
         for step in 2..<11 as Range<Int64> { #expect(update(&list, [problem], atSeconds: step) == []) }
@@ -42,33 +46,38 @@ struct ProblemTests {
         }
     }
 
-    @Test func `A certificate's last 30 days are warned of once, unless its loading did`() {
+    @Test func `A certificate's last 30 days are warned of once, and its last seven are a problem`() throws {
         let day: Int64 = 86_400_000
-        var expiries = CertificateExpiries()
-        func begins(_ app: Int, endsDay: Int64, onDay: Int64) -> Bool {
-            expiries.beginsToEnd(app, endsMs: endsDay * day, nowMs: onDay * day)
+        let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop", validForDays: 100)
+        let form = CertificateCredential.Form.pem(certificate: .text(issued.certificatePEM + issued.keyPEM), key: nil)
+        let app = try LoadedApp(
+            AppSettings(
+                name: "shop", bundleIDs: ["com.example.shop"], credential: .certificate(CertificateCredential(form))))
+        let endsMs = try #require(app.certificate).notAfterMs
+        let sink = MemorySink()
+        var health = AppHealth()
+        func isExpiring(daysBefore days: Int64) -> Bool {
+            var apps = ConfiguredApps([app])
+            apps.rows[0].standing.connections.open = 1
+            let now = DeliveryTime(ns: 0, wallMs: endsMs - days * day)
+            health.look(apps, EventLog(logger: Logger(sink: sink), names: ["shop"]), now)
+            return health.problems(apps, deadTokens: "t", now).map(\.kind) == [.expiring]
         }
-        #expect(!begins(0, endsDay: 100, onDay: 0) && !begins(1, endsDay: 20, onDay: 0))
-        #expect(!begins(0, endsDay: 100, onDay: 69))
-        #expect(begins(0, endsDay: 100, onDay: 70))
-        #expect(!begins(0, endsDay: 100, onDay: 71) && !begins(1, endsDay: 20, onDay: 1))
-        // A new certificate.
-        #expect(!begins(0, endsDay: 465, onDay: 72))
-        #expect(begins(0, endsDay: 465, onDay: 435))
-        for (endsDay, isProblem) in [(8, false), (7, true), (0, true), (-1, true)] as [(Int64, Bool)] {
-            #expect(
-                CertificateExpiries.isWithin(CertificateExpiries.problemMs, endsMs: endsDay * day, nowMs: 0)
-                    == isProblem)
+        for (days, warnings, isProblem) in [
+            (31, 0, false), (30, 1, false), (29, 1, false), (8, 1, false), (7, 1, true), (-1, 1, true),
+        ] as [(Int64, Int, Bool)] {
+            #expect(isExpiring(daysBefore: days) == isProblem, "\(days)")
+            #expect(sink.lines.count == warnings, "\(days)")
         }
     }
 
     @Test func `A problem with other words goes on; a subject with another problem is not over`() {
         var list = ProblemList()
-        _ = update(&list, [Problem(.kafka, .silent, "1 record", "look")], atSeconds: 1)
-        let reworded = Problem(.kafka, .silent, "2 records", "look on")
+        _ = update(&list, [Problem(.kafka, .kafkaUnreachable, "1 record", "look")], atSeconds: 1)
+        let reworded = Problem(.kafka, .kafkaUnreachable, "2 records", "look on")
         #expect(update(&list, [reworded], atSeconds: 2) == [])
         #expect(list.problems == [since(1, reworded)])
-        let other = Problem(.kafka, .unanswered, "no broker", "look on")
+        let other = Problem(.kafka, .topicsMissing, "no broker", "look on")
         #expect(update(&list, [other], atSeconds: 3) == [.lasts(since(3, other))])
         #expect(update(&list, [], atSeconds: 4) == [.isOver(.kafka, afterMs: 1_000)])
     }
@@ -77,7 +86,7 @@ struct ProblemTests {
         var list = ProblemList()
         let many =
             (0..<200).map { Problem(.topic("\($0)"), .reading, "gone", "create it") }
-            + (0..<200).map { Problem(.app("\($0)"), .topicCredential("t\($0)"), "refused", "look") }
+            + (0..<200).map { Problem(.app("\($0)"), .unconnected, "refused", "look") }
         let last = Problem(.app("shop"), .credential, "Apple refuses it", "make a new key")
         #expect(update(&list, many + [last], atSeconds: 1).count == ProblemList.limit)
         #expect(list.problems.count == ProblemList.limit && list.leftOut == 351)
@@ -111,6 +120,51 @@ struct ProblemTests {
         #expect(texts(901) == ["partition retry/0 2"])
     }
 
+    @Test func `Each kind stands in the article about operating`() throws {
+        let folder = URL(filePath: #filePath).deletingLastPathComponent()
+        let article = folder.appending(path: "../../Sources/Worker/Worker.docc/Operating.md")
+        let text = try String(contentsOf: article, encoding: .utf8)
+        for kind in Problem.Kind.allCases {
+            #expect(text.contains("`\(kind.rawValue)`"), "\(kind.rawValue) is not in Operating.md")
+        }
+    }
+
+    @Test(.timeLimit(.minutes(5)))
+    func `Without Kafka the worker is degraded from the start, and the lag is not known`() throws {
+        var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "127.0.0.1:1"), apps: [])
+        configuration.admin.listen = nil
+        let worker = try PushWorker(configuration, logger: Logger(sink: MemorySink()))
+        let board = worker.pages.board
+        let thread = Thread { _ = try? worker.run() }
+        thread.start()
+        while board.newest.problems.isEmpty { usleep(1_000) }
+        let metrics = MetricsText(board.newest, ProcessFigures()).text
+        #expect(board.newest.problems.map(\.kind) == [.kafkaUnreachable])
+        #expect(metrics.contains("\napns_worker_degraded 1\n") && !metrics.contains("lag_records{"))
+        worker.stop()
+        while !thread.isFinished { usleep(1_000) }
+    }
+
+    @Test func `A host answers nothing when several notifications are unanswered, not one`() throws {
+        let app = try LoadedApp(
+            AppSettings(
+                name: "shop", bundleIDs: ["com.example.shop"],
+                credential: .token(
+                    TokenCredential(
+                        key: .text(try SelfSigned.privateKey()), keyID: "KEYKEYKEY1", teamID: "TEAMTEAM12"))))
+        func kinds(open: Int, endedBy: String? = nil) -> [Problem.Kind] {
+            var apps = ConfiguredApps([app])
+            apps.rows[0].status = AppStatus(
+                name: "shop", isRemoved: false, isPaused: false, open: open, ready: 0, handed: open,
+                capacity: 1_000, concurrency: 900, guardState: .proven, openTopics: 0, isCutOff: false)
+            apps.rows[0].standing.connections.open = 1
+            apps.rows[0].standing.unanswered = Unanswered(host: "apns", endedBy: endedBy)
+            return AppHealth().problems(apps, deadTokens: "t", DeliveryTime(ns: 0, wallMs: 0)).map(\.kind)
+        }
+        #expect(kinds(open: 1) == [] && kinds(open: 2) == [.unanswered])
+        #expect(kinds(open: 1, endedBy: "PROTOCOL_ERROR") == [.unanswered], "it ended three streams in a row")
+    }
+
     @Test func `The lag of a role is known when that of all its partitions is`() {
         var snapshot = WorkerSnapshot(
             groupID: "g", startedMs: 0, takenMs: 0, apps: [], tiers: [],
@@ -123,6 +177,8 @@ struct ProblemTests {
                 openRecords: 0, openNotifications: 0, isDraining: false)
             return WorkerSnapshot.Partition(role: .requests, status: status, logEnd: logEnd)
         }
+        #expect(snapshot.lag(of: .requests) == nil && snapshot.lag(of: .retries) == nil, "no group was joined")
+        snapshot.unknownLags = []
         #expect(snapshot.lag(of: .requests) == 0)
         snapshot.partitions = [partition(90, 100), partition(nil, 7), partition(9, 5)]
         #expect(snapshot.lag(of: .requests) == 17)

@@ -168,12 +168,12 @@ struct StartTests {
         let authority = try CertificateAuthority()
         func lines(days: Int, for bundleID: String = "com.example.shop") throws -> ([String], String?) {
             let issued = try authority.issueClient(bundleID: bundleID, validForDays: days)
-            let app = try LoadedApp(
-                AppSettings(
-                    name: "shop", bundleIDs: ["com.example.shop"],
-                    credential: .certificate(
-                        CertificateCredential(.pem(certificate: .text(issued.certificatePEM + issued.keyPEM), key: nil))
-                    )))
+            var settings = AppSettings(
+                name: "shop", bundleIDs: ["com.example.shop"],
+                credential: .certificate(
+                    CertificateCredential(.pem(certificate: .text(issued.certificatePEM + issued.keyPEM), key: nil))))
+            settings.authorities = .text(issued.certificatePEM)
+            let app = try LoadedApp(settings)
             let nowMs = Int64(Date().timeIntervalSince1970 * 1_000)
             return (app.certificateFaults(nowMs: nowMs), app.certificateWarning(nowMs: nowMs))
         }
@@ -197,7 +197,7 @@ struct StartTests {
         one.authorities = .file("/ca.pem")
         let two = app("two", key: .file("/k/a.p8"))
         let inline = app("inline", key: .text("pem"))
-        let pem = AppSettings(
+        var pem = AppSettings(
             name: "pem", bundleIDs: ["a"],
             credential: .certificate(
                 CertificateCredential(
@@ -206,9 +206,12 @@ struct StartTests {
             name: "bundle", bundleIDs: ["a"],
             credential: .certificate(CertificateCredential(.pkcs12(.file("/c.p12")), passphrase: .file("/pass"))))
         bundle.authorities = .file("/ca.pem")
+        pem.verifiesHost = false
+        let system = SystemTrust.file
         #expect(
             [one, two, inline, pem, bundle].map(\.credentialFiles) == [
-                ["/k/a.p8", "/ca.pem"], ["/k/a.p8"], [], ["/c.pem", "/k.pem", "/pass"], ["/c.p12", "/pass", "/ca.pem"],
+                ["/k/a.p8", "/ca.pem"], ["/k/a.p8", system], [system],
+                ["/c.pem", "/k.pem", "/pass"], ["/c.p12", "/pass", "/ca.pem"],
             ])
         #expect(one.connects(like: one) && !one.connects(like: two))
         var slower = one

@@ -156,6 +156,39 @@ import Testing
         #expect(Set(scene.completions.keys) == [0, 1, 2])
     }
 
+    @Test func `An app without a credential is out of reach until it has one`() throws {
+        let scene = try LinkScene()
+        var app = try scene.tokenApp("shop")
+        let credential = app.credential
+        app.credential = .token(
+            TokenCredential(
+                key: .file("/nowhere/key.p8"), keyID: SimulatorCredentials.keyID, teamID: SimulatorCredentials.teamID))
+        let link = try scene.start([app, try scene.certificateApp("other")], allowingFaults: true)
+        scene.run("out of reach") { scene.reachable == [false] }
+        try scene.expectAnswers(link, app: 1, count: 5)
+        app.credential = credential
+        link.replace(AppIndex(0), with: try LoadedApp(app))
+        try scene.expectAnswers(link, app: 0, count: 5)
+        #expect(scene.reachable.last == true)
+    }
+
+    @Test func `The system's authorities are read again once their file was replaced`() async {
+        await #expect(processExitsWith: .success) {
+            let folder = try TestFolder()
+            setenv("SSL_CERT_FILE", try folder.write("", "bundle.pem"), 1)
+            setenv("SSL_CERT_DIR", "/nowhere", 1)
+            let scene = try LinkScene()
+            var app = try scene.tokenApp("shop")
+            app.authorities = nil
+            let link = try scene.start([app])
+            scene.run("a warning") { scene.warnings.count == 1 && scene.reachable == [false] }
+            #expect(scene.warnings[0].contains("there is no CA certificate in"))
+            _ = try folder.write(scene.simulator.credentials.caPEM, "bundle.pem")
+            link.replace(AppIndex(0), with: try LoadedApp(app))
+            try scene.expectAnswers(link, app: 0, count: 1)
+        }
+    }
+
     @Test func `What Apple will not like about a certificate is said at the start`() throws {
         let scene = try LinkScene()
         var app = try scene.certificateApp("shop", validForDays: 12)

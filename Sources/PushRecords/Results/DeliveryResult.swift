@@ -69,6 +69,16 @@ public struct DeliveryResult: Hashable, Sendable {
     public var settledAtMs: Int64
     /// Where it was requested.
     public var request: Request
+
+    /// A result of something that was requested nowhere.
+    package init(_ outcome: Outcome, requestedAtMs: Int64, settledAtMs: Int64) {
+        self.outcome = outcome
+        attempts = 0
+        inDoubt = 0
+        self.requestedAtMs = requestedAtMs
+        self.settledAtMs = settledAtMs
+        request = Request(topic: "", partition: 0, offset: 0, index: 0)
+    }
 }
 
 extension DeliveryResult {

@@ -1,11 +1,13 @@
+internal import Configuration
 internal import Delivery
+internal import Glibc
 internal import Observability
 internal import PushRecords
 
 /// A snapshot as Prometheus reads it. Names follow its rules: base units, `_total` for counters.
 struct MetricsText {
     private let snapshot: WorkerSnapshot
-    /// By name, in the order in which they came.
+    /// The apps by name, in the order of the configuration.
     private let apps: [AppRow]
     private var out = PrometheusText()
 
@@ -76,6 +78,13 @@ struct MetricsText {
         }
     }
 
+    private mutating func perRole(_ name: String, _ help: StaticString, _ value: (WorkerSnapshot.Role) -> Int?) {
+        family(name, help)
+        for role in WorkerSnapshot.Role.allCases {
+            if let value = value(role) { out.sample(["role": role.rawValue], value) }
+        }
+    }
+
     private mutating func perTopic(_ name: String, _ help: StaticString, _ counts: WorkerSnapshot.TopicCounts) {
         family(name, help)
         for (topic, records) in counts { out.sample(["topic": topic], records) }
@@ -84,15 +93,10 @@ struct MetricsText {
     // MARK: Families
 
     private mutating func writeWorker() {
-        one("ready", "1 once the groups were joined, as /readyz says.", snapshot.isReady ? 1 : 0)
-        one(
-            "degraded", "1 while something keeps it from its work; /status says what.",
-            snapshot.problems.isEmpty ? 0 : 1)
-        one(
-            "crashes_total",
-            "Deaths after which the worker was started again; /status says at which record the last was.",
-            snapshot.crashes.total)
-        family("problems", "Problems, by what they are about (empty: more than are named).")
+        one("ready", "Readiness: 1 once the worker has joined its groups, else 0.", snapshot.isReady ? 1 : 0)
+        one("degraded", "Health: 1 while /status names a problem, else 0.", snapshot.problems.isEmpty ? 0 : 1)
+        one("crashes_total", "Deaths after which the worker was started again.", snapshot.crashes.total)
+        family("problems", "Problems by subject. The empty subject counts those that /status does not name.")
         let counts = Dictionary(grouping: snapshot.problems, by: \.subject).mapValues(\.count)
         for (subject, count) in counts.map({ ("\($0)", $1) }).sorted(by: <) {
             out.sample(["subject": subject], count)
@@ -103,12 +107,12 @@ struct MetricsText {
     private mutating func writeNotifications() {
         let all = apps + [AppRow(name: "", counters: snapshot.counters.apps[snapshot.apps.count])]
         perApp(
-            "notifications_total", "Notifications that ended, by app (empty: none could be told) and outcome.",
+            "notifications_total", "Notifications that settled, by outcome. The app is empty where none was found.",
             by: "outcome", of: all
         ) { app in Outcome.allCases.map { ($0.rawValue, app.counters.outcomes[$0.index]) } }
         perApp(
             "reasons_total",
-            "Answers other than 200 and the worker's refusals, by app and Apple's reason (none, or other: not known).",
+            "Answers other than 200 and the worker's own refusals, by Apple's reason (none, or other for unknown ones).",
             by: "reason", of: all
         ) { app in
             ReasonCode.allCases.compactMap { code in
@@ -118,54 +122,45 @@ struct MetricsText {
             }
         }
         perApp(
-            "in_doubt_total",
-            "Sends whose completion stayed unknown, those of dead workers included (app empty: none could be told).",
-            of: all, \.counters.inDoubt)
+            "in_doubt_total", "Sends whose result stayed unknown, those of crashed workers included.", of: all,
+            \.counters.inDoubt)
     }
 
     private mutating func writeSending() {
         perApp("sends_total", "Requests handed to connections, resends included.", \.counters.handed)
-        perApp("resends_total", "Sent again at once.", \.counters.resends)
+        perApp("resends_total", "Requests that were sent again at once.", \.counters.resends)
         perApp(
-            "sent_on_total", "Answered BadDeviceToken, and sent once more through the app of the other environment.",
+            "sent_on_total", "Requests answered BadDeviceToken that were sent again to the other environment.",
             \.counters.sentOn)
         perApp(
             "window_too_short_total", "Errors of the binary protocol that came after their window had closed.",
             \.window.tooShort)
         perApp(
             "window_lost_at_most_total",
-            "Notifications, at most, that results call accepted and that such an error names, or a gateway never read.",
+            "Notifications, at most, that such errors discarded after they were accepted, or a gateway never read.",
             \.window.lostAtMost)
+        perApp("feedback_tokens_total", "Dead tokens of the feedback service that Kafka acknowledged.") {
+            $0.feedback.map { Double($0.tokens) }
+        }
         perApp(
-            "feedback_tokens_total",
-            "Dead tokens that the feedback service of the binary protocol told, and Kafka acknowledged."
-        ) { $0.feedback.map { Double($0.tokens) } }
-        perApp(
-            "feedback_reads_total",
-            "Reads of the feedback service: complete, incomplete (there may have been more), or failed (nothing came).",
+            "feedback_reads_total", "Reads of the feedback service by outcome: complete, incomplete or failed.",
             by: "outcome"
         ) { app in
             zip(FeedbackStanding.Outcome.allCases, app.feedback?.reads ?? []).map { ($0.rawValue, $1) }
         }
         perApp(
-            "held_total",
-            "Moved to a retry tier without using up an attempt, by cause; scheduled: to wait for push-not-before.",
-            by: "cause"
+            "held_total", "Notifications moved to a retry topic without using up an attempt, by cause.", by: "cause"
         ) { app in DeferralReason.allCases.map { ($0.word, app.counters.heldByCause[Int($0.rawValue)]) } }
         let tiers = snapshot.tiers
-        perApp("retries_total", "Moved to a retry tier as an attempt, by tier.", by: "tier") {
+        perApp("retries_total", "Notifications moved to a retry topic as an attempt, by retry topic.", by: "tier") {
             Array(zip(tiers, $0.counters.retries))
         }
         perApp(
-            "in_flight", "Requests without an answer: handed to connections, or waiting there for a free stream.",
-            \.inFlight)
-        perApp(
-            "streams_allowed",
-            "Requests that the open connections take at once, as their servers say (of a gateway: may be undecided).",
-            \.connections.streams)
+            "in_flight", "Requests without an answer, on connections or waiting there for a free stream.", \.inFlight)
+        perApp("streams_allowed", "Requests that the open connections allow at once.", \.connections.streams)
         perApp(
             "concurrency_limit",
-            "Requests in flight at most: streams_allowed and an eighth, fewer while overloaded or slowed down."
+            "Requests that may be in flight: streams_allowed and an eighth, or fewer while overloaded or slowed down."
         ) { Double($0.status?.concurrency ?? 0) }
         perApp("waiting", "Notifications that wait for a free stream.", \.waiting)
         perApp("connections", "Connections to APNs, by state.", by: "state") {
@@ -177,31 +172,26 @@ struct MetricsText {
     }
 
     private mutating func writeHealth() {
-        flagPerApp("credential_refused", "1 while Apple refuses the credential: a circuit is open.") {
+        flagPerApp("credential_refused", "Credential: 1 while Apple refuses it, for all topics or for some, else 0.") {
             $0.credentialOpenNs != nil || $0.openTopics > 0
         }
-        flagPerApp(
-            "unreachable", "1 while the app is held because no connection can be made, or none is of use."
-        ) { $0.isCutOff }
+        flagPerApp("unreachable", "Host: 1 while notifications are deferred for want of a usable connection, else 0.") {
+            $0.isCutOff
+        }
         flagPerApp(
             "environment_guard_tripped",
-            "1 once over half of the last 1,000 tokens, or all of the first 20, were bad, until under half of 100 are."
+            "Environment guard: 1 while it slows the app down because Apple rejects most device tokens, else 0."
         ) { if case .tripped = $0.guardState { true } else { false } }
-        flagPerApp("paused", "1 while the configuration pauses it.") { $0.isPaused }
+        flagPerApp("paused", "Pause: 1 while the configuration pauses the app, else 0.") { $0.isPaused }
         one(
-            "circuits_opened_total",
-            "Times that sending stopped for a refused credential or topic, or for a host that is out of reach.",
+            "circuits_opened_total", "Circuit breakers that opened, of hosts, credentials and topics.",
             snapshot.counters.circuitsOpened)
-        one(
-            "environment_guard_trips_total",
-            "Times that more than half of the last 1,000 tokens of an app were bad, or all of its first 20.",
-            snapshot.counters.guardsTripped)
+        one("environment_guard_trips_total", "Environment guards that tripped.", snapshot.counters.guardsTripped)
         let takenMs = snapshot.takenMs
-        perApp(
-            "provider_token_age_seconds",
-            "Age of the provider token since its iat, which all replicas share: a new token does not begin at 0."
-        ) { $0.current?.standing.tokenIssuedMs.map { (Double(takenMs) - Double($0)) / 1_000 } }
-        perApp("certificate_expiry_timestamp_seconds", "When the client certificate ends, Unix time.") {
+        perApp("provider_token_age_seconds", "Age of the provider token since its iat, in seconds.") {
+            $0.current?.standing.tokenIssuedMs.map { (Double(takenMs) - Double($0)) / 1_000 }
+        }
+        perApp("certificate_expiry_timestamp_seconds", "End of the client certificate, in Unix time.") {
             $0.current?.certificateEndsMs.map { Double($0) / 1_000 }
         }
     }
@@ -209,25 +199,26 @@ struct MetricsText {
     private mutating func writeLatencies() {
         family(
             "record_to_settled_seconds",
-            "From a request's timestamp (or later push-not-before) to Kafka's acknowledgement of what became of it.",
+            "Seconds from a request's timestamp, or a later push-not-before, until Kafka acknowledged its outcome.",
             .histogram)
         out.histogram([:], snapshot.counters.settleTimes)
-        family("request_to_response_seconds", "From a request being handed over to its answer.", .histogram)
+        family(
+            "request_to_response_seconds", "Seconds from handing a request to a connection until its answer.",
+            .histogram)
         for app in apps { out.histogram(["app": app.name], app.counters.answerTimes) }
     }
 
     private mutating func writePartitions() {
-        family("partitions", "Partitions assigned, by role.")
-        for role in WorkerSnapshot.Role.allCases {
-            out.sample(["role": role.rawValue], snapshot.partitions.count { $0.role == role })
+        let snapshot = snapshot
+        perRole("partitions", "Partitions assigned, by role.") { role in
+            snapshot.partitions.count { $0.role == role }
         }
-        family(
-            "lag_records",
-            "Records behind the log's end over assigned partitions, by role; none while it is not known of all.")
-        for role in WorkerSnapshot.Role.allCases {
-            if let lag = snapshot.lag(of: role) { out.sample(["role": role.rawValue], Int(lag)) }
+        perRole(
+            "lag_records", "Records of assigned partitions between watermark and log end; absent while not known."
+        ) { role in snapshot.lag(of: role).map { Int(clamping: $0) } }
+        perPartition("lag_records", "Records between watermark and log end; absent while not known.") {
+            $0.lag.map(Double.init)
         }
-        perPartition("lag_records", "Records from the watermark to the log's end.") { $0.lag.map(Double.init) }
         perPartition("open_records", "Records read and not settled.") { Double($0.status.openRecords) }
         perPartition("open_notifications", "Notifications read and not settled.") {
             Double($0.status.openNotifications)
@@ -236,60 +227,54 @@ struct MetricsText {
             Double($0.status.span)
         }
         let takenMs = snapshot.takenMs
-        perPartition("oldest_open_age_seconds", "Age of the oldest record that is not settled; 0: none.") {
+        perPartition("oldest_open_age_seconds", "Age of the oldest record that is not settled, in seconds, or 0.") {
             $0.status.oldestOpenMs.map { Double(RecordTime.age(of: $0, nowMs: takenMs)) / 1_000 } ?? 0
         }
-        perPartition("committed_offset", "The offset last acknowledged by the group.") {
+        perPartition("committed_offset", "Offset that the group acknowledged last.") {
             $0.status.committed.map(Double.init)
         }
     }
 
     private mutating func writeKafka() {
-        let counters = snapshot.counters
-        let gauges = snapshot.gauges
+        let (counters, gauges) = (snapshot.counters, snapshot.gauges)
         one("records_received_total", "Records read from request and retry topics.", counters.recordsReceived)
-        one("notifications_received_total", "Notifications in them.", counters.notificationsAdmitted)
+        one("notifications_received_total", "Notifications in these records.", counters.notificationsAdmitted)
         one(
             "notifications_settled_total",
             "Notifications whose result, retry record or dead letter Kafka acknowledged.",
             counters.notificationsSettled)
         one("dead_letters_total", "Records from which no notification could be read.", counters.deadLetters)
         one(
-            "duplicates_skipped_total",
-            "Records and notifications that the commit's map named settled: read again, not sent again.",
+            "duplicates_skipped_total", "Records and notifications that a previous owner's commit says are settled.",
             counters.duplicatesSkipped)
         one("late_total", "Answers and acknowledgements for partitions that were given up.", counters.late)
         one("commits_total", "Offset commits sent.", counters.commits)
         one(
             "commits_acknowledged_total", "Partitions whose commit Kafka acknowledged.", counters.commitsAcknowledged)
-        one("commits_refused_total", "Partitions whose commit was refused.", counters.commitsRefused)
+        one("commits_refused_total", "Partitions whose commit Kafka refused.", counters.commitsRefused)
         one(
             "offsets_committed_total", "Offsets that acknowledged commits moved past.", Int(counters.offsetsCommitted))
-        one("maps_cut_total", "Commits whose map was too long and was cut.", counters.mapsCut)
+        one("maps_cut_total", "Commits whose metadata was too long and was cut.", counters.mapsCut)
         one(
-            "open_notifications", "Notifications open over all partitions (delivery.max_open).",
+            "open_notifications", "Notifications open over all partitions (limit: delivery.max_open).",
             gauges.openNotifications)
-        one("open_bytes", "Bytes of records held (delivery.max_open_bytes).", gauges.openBytes)
+        one("open_bytes", "Bytes of open records (limit: delivery.max_open_bytes).", gauges.openBytes)
         one("unacknowledged_records", "Records produced and not acknowledged by Kafka.", snapshot.unacknowledged)
-        one("refused_records", "Records refused by Kafka that wait to be written again.", snapshot.refused)
+        one("refused_records", "Records that Kafka refused and that wait to be produced again.", snapshot.refused)
         perTopic(
-            "too_large_records_total",
-            "Records that were too large for a topic and were written smaller, or as a dead letter, by topic.",
+            "too_large_records_total", "Records too large for a topic, produced in a reduced form or as a dead letter.",
             snapshot.tooLarge)
         perTopic(
-            "rejected_records_total", "Records that a topic refused for their own sake while it took others, by topic.",
-            snapshot.rejected)
+            "rejected_records_total", "Records that a topic refused while it took others.", snapshot.rejected)
     }
 
     private mutating func writeProcess(_ process: ProcessFigures) {
-        one(
-            "log_lines_lost_total", "Log lines that were dropped because standard error did not take them.",
-            process.logLinesLost)
-        out.family("process_cpu_seconds_total", .counter, "User and system time of all threads.")
+        one("log_lines_lost_total", "Log lines that standard error did not take.", process.logLinesLost)
+        out.family("process_cpu_seconds_total", .counter, "User and system time of all threads, in seconds.")
         out.sample(process.cpuSeconds)
-        out.family("process_resident_memory_bytes", .gauge, "Resident memory.")
+        out.family("process_resident_memory_bytes", .gauge, "Resident memory in bytes.")
         out.sample(process.residentBytes)
-        out.family("process_start_time_seconds", .gauge, "When the worker was started, Unix time.")
+        out.family("process_start_time_seconds", .gauge, "Start of the worker, in Unix time.")
         out.sample(Double(snapshot.startedMs) / 1_000)
     }
 }
@@ -340,5 +325,32 @@ extension PrometheusText {
         histogram(
             labels, buckets: (0..<last).map { (bound: Double(1 << $0) / 1_000, count: counts[$0]) },
             above: counts[last], sum: Double(counts.sumMs) / 1_000)
+    }
+}
+
+/// Figures of this process as a whole.
+struct ProcessFigures: Sendable {
+    /// User and system time of all threads.
+    var cpuSeconds = 0.0
+    /// Resident memory; 0 if it cannot be read.
+    var residentBytes = 0
+    /// Log lines that standard error did not take.
+    var logLinesLost = 0
+
+    static func read() -> ProcessFigures {
+        var usage = rusage()
+        getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
+        let seconds = Double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
+        let micros = Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec)
+        return ProcessFigures(
+            cpuSeconds: seconds + micros / 1_000_000, residentBytes: residentBytes(), logLinesLost: Logger.linesLost)
+    }
+
+    /// The second number of /proc/self/statm, in pages (proc(5)).
+    private static func residentBytes() -> Int {
+        guard let bytes = try? readFile("/proc/self/statm") else { return 0 }
+        let words = String(decoding: bytes, as: UTF8.self).split(separator: " ")
+        guard words.count > 1, let pages = Int(words[1]) else { return 0 }
+        return pages * Int(sysconf(Int32(_SC_PAGESIZE)))
     }
 }

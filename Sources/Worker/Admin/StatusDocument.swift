@@ -2,122 +2,100 @@ internal import Delivery
 internal import JSON
 internal import PushRecords
 
-/// The members of `/status`, from which its JSON and the page for people are made. Members are only ever added.
-enum StatusValue {
-    typealias Members = [(name: String, value: StatusValue)]
+/// The JSON of `/status`. Members are only ever added.
+struct StatusDocument: ~Copyable {
+    private var json = JSONWriter(capacity: 4_096)
 
-    case text(String)
-    case number(Int64?)
-    case flag(Bool)
-    case object(Members)
-    case list([StatusValue])
+    var text: String { json.text + "\n" }
 
-    static func count(_ number: Int) -> Self { .number(Int64(number)) }
-
-    /// The value as `/status` serves it.
-    var json: String {
-        var json = JSONWriter(capacity: 4_096)
-        write(to: &json)
-        return json.text + "\n"
-    }
-
-    private func write(to json: inout JSONWriter) {
-        switch self {
-        case .text(let text): json.value(text)
-        case .number(let number?): json.value(number)
-        case .number(nil): json.null()
-        case .flag(let flag): json.value(flag)
-        case .object(let members):
-            json.beginObject()
-            for (name, value) in members {
-                json.name(name)
-                value.write(to: &json)
+    init(_ snapshot: WorkerSnapshot) {
+        json.beginObject()
+        json.member("health", snapshot.health)
+        json.member("phase", snapshot.phase.rawValue)
+        json.member("group_id", snapshot.groupID)
+        json.member("started_at_ms", snapshot.startedMs)
+        json.member("at_ms", snapshot.takenMs)
+        list("problems", snapshot.problems) { json, problem in
+            json.member("kind", problem.kind.rawValue)
+            json.member("subject", "\(problem.subject)")
+            json.member("text", problem.text)
+            json.member("advice", problem.advice)
+            json.member("since_ms", problem.sinceMs)
+        }
+        if snapshot.problemsLeftOut > 0 { json.member("problems_left_out", snapshot.problemsLeftOut) }
+        list("apps", zip(snapshot.apps, snapshot.counters.apps).filter { !$0.0.isRemoved }) { json, row in
+            Self.write(row.0, row.1, to: &json)
+        }
+        list("partitions", snapshot.partitions) { json, partition in
+            let status = partition.status
+            json.member("topic", status.topic)
+            json.member("partition", Int(status.partition))
+            json.member("role", partition.role.rawValue)
+            json.member("committed", status.committed)
+            json.member("watermark", status.watermark)
+            json.member("lag", partition.lag)
+            json.member("open_records", status.openRecords)
+            json.member("open_notifications", status.openNotifications)
+            json.member("oldest_open_ms", status.oldestOpenMs)
+            json.member("draining", status.isDraining)
+        }
+        json.member("open_notifications", snapshot.gauges.openNotifications)
+        json.member("unacknowledged_records", snapshot.unacknowledged)
+        for (name, counts) in [
+            ("too_large_for_topic", snapshot.tooLarge), ("rejected_by_topic", snapshot.rejected),
+            ("left_retry_topics", snapshot.leftTiers),
+        ] {
+            list(name, counts) { json, count in
+                json.member("topic", count.topic)
+                json.member("records", count.records)
             }
+        }
+        json.member("crashes") { Self.write(snapshot.crashes, to: &$0) }
+        json.endObject()
+    }
+
+    /// A list of objects; `write` writes the members of one.
+    private mutating func list<Row>(_ name: String, _ rows: [Row], _ write: (inout JSONWriter, Row) -> Void) {
+        json.name(name)
+        json.beginArray()
+        for row in rows {
+            json.beginObject()
+            write(&json, row)
             json.endObject()
-        case .list(let values):
-            json.beginArray()
-            for value in values { value.write(to: &json) }
-            json.endArray()
         }
-    }
-}
-
-extension WorkerSnapshot {
-    var status: StatusValue.Members {
-        var members: StatusValue.Members = [("health", .text(health)), ("phase", .text(phase.rawValue))]
-        if !waitingFor.isEmpty { members.append(("waiting_for", .text(waitingFor))) }
-        members += [
-            ("group_id", .text(groupID)), ("started_at_ms", .number(startedMs)), ("at_ms", .number(takenMs)),
-            ("problems", .list(problems.map(\.status))),
-        ]
-        if problemsLeftOut > 0 { members.append(("problems_left_out", .count(problemsLeftOut))) }
-        let living = zip(apps, counters.apps).filter { !$0.0.isRemoved }
-        return members + [
-            ("apps", .list(living.map { app, counters in .object(app.status(counters)) })),
-            ("partitions", .list(partitions.map(\.members))),
-            ("open_notifications", .count(gauges.openNotifications)),
-            ("unacknowledged_records", .count(unacknowledged)),
-            ("too_large_for_topic", Self.status(tooLarge)), ("rejected_by_topic", Self.status(rejected)),
-            ("left_retry_topics", Self.status(leftTiers)), ("crashes", crashes.status),
-        ]
+        json.endArray()
     }
 
-    private static func status(_ counts: TopicCounts) -> StatusValue {
-        .list(counts.map { .object([("topic", .text($0.topic)), ("records", .count($0.records))]) })
+    private static func write(_ app: WorkerSnapshot.App, _ counters: DeliveryCounters.App, to json: inout JSONWriter) {
+        let connections = app.standing.connections
+        json.member("name", app.name)
+        json.member("environment", app.environment.text)
+        json.member("paused", app.status?.isPaused ?? false)
+        json.member("connections") { json in
+            json.member("dialing", connections.dialing)
+            json.member("open", connections.open)
+            json.member("draining", connections.draining)
+        }
+        json.member("streams_allowed", connections.streams)
+        json.member("in_flight", app.status?.handed ?? 0)
+        json.member("waiting", app.status?.ready ?? 0)
+        json.member("outcomes") { json in
+            for outcome in Outcome.allCases { json.member(outcome.rawValue, counters.outcomes[outcome.index]) }
+        }
+        json.member("in_doubt", counters.inDoubt)
+        json.member("held", counters.held)
     }
-}
 
-extension Problem {
-    fileprivate var status: StatusValue {
-        .object([
-            ("subject", .text("\(subject)")), ("text", .text(text)), ("advice", .text(advice)),
-            ("since_ms", .number(sinceMs)),
-        ])
-    }
-}
-
-extension WorkerSnapshot.App {
-    fileprivate func status(_ counters: DeliveryCounters.App) -> StatusValue.Members {
-        let connections = standing.connections
-        return [
-            ("name", .text(name)), ("environment", .text("\(environment.text)")),
-            ("paused", .flag(status?.isPaused ?? false)),
-            (
-                "connections",
-                .object([
-                    ("dialing", .count(connections.dialing)), ("open", .count(connections.open)),
-                    ("draining", .count(connections.draining)),
-                ])
-            ),
-            ("streams_allowed", .count(connections.streams)), ("in_flight", .count(status?.handed ?? 0)),
-            ("waiting", .count(status?.ready ?? 0)),
-            ("outcomes", .object(Outcome.allCases.map { ($0.rawValue, .count(counters.outcomes[$0.index])) })),
-            ("in_doubt", .count(counters.inDoubt)), ("held", .count(counters.held)),
-        ]
-    }
-}
-
-extension WorkerSnapshot.Partition {
-    fileprivate var members: StatusValue {
-        .object([
-            ("topic", .text(status.topic)), ("partition", .number(Int64(status.partition))),
-            ("role", .text(role.rawValue)), ("committed", .number(status.committed)),
-            ("watermark", .number(status.watermark)), ("lag", .number(lag)),
-            ("open_records", .count(status.openRecords)), ("open_notifications", .count(status.openNotifications)),
-            ("oldest_open_ms", .number(status.oldestOpenMs)), ("draining", .flag(status.isDraining)),
-        ])
-    }
-}
-
-extension CrashHistory {
     /// `condemned` lists the records that go to the dead letters unread.
-    fileprivate var status: StatusValue {
-        var members: StatusValue.Members = [("total", .count(total))]
-        if let last = deaths.last {
-            members.append(("last_signal", .text(last.signalName)))
-            members.append(("last_record", last.places.isEmpty ? .number(nil) : .text(last.record)))
+    private static func write(_ crashes: CrashHistory, to json: inout JSONWriter) {
+        json.member("total", crashes.total)
+        if let last = crashes.deaths.last {
+            json.member("last_signal", last.signalName)
+            json.member("last_record", last.places.isEmpty ? nil as String? : last.record)
         }
-        members.append(("condemned", .list(condemned.map(\.description).sorted().map { .text($0) })))
-        return .object(members)
+        json.name("condemned")
+        json.beginArray()
+        for place in crashes.condemned.map(\.description).sorted() { json.value(place) }
+        json.endArray()
     }
 }

@@ -1,7 +1,9 @@
 internal import Configuration
 internal import Delivery
 internal import EventLoop
+internal import HTTPServer
 internal import Kafka
+internal import Observability
 internal import Synchronization
 
 /// Makes a snapshot of the worker a few times a second, for the threads that answer requests. Core thread.
@@ -10,8 +12,6 @@ struct StatusPages {
     private let groupID: String
     private let tiers: [String]
     private let startedMs: Int64
-    /// Why the worker is still starting.
-    var waitingFor = ""
     private var hasBeenReady = false
     private var lastPostNs: Int64 = 0
 
@@ -41,7 +41,6 @@ struct StatusPages {
             counters: machine.counters, gauges: machine.gauges)
         snapshot.phase =
             isStopping ? .stopping : parts == nil ? .starting : hasBeenReady ? .running : .joining
-        snapshot.waitingFor = waitingFor
         snapshot.hasBeenReady = hasBeenReady
         snapshot.crashes = crashes
         snapshot.problems = health.problems
@@ -55,19 +54,22 @@ extension WorkerSnapshot {
     fileprivate mutating func take(_ parts: WorkerParts, _ machine: borrowing DeliveryMachine) {
         unacknowledged = parts.publisher.unacknowledgedCount
         refused = parts.publisher.refusedCount
+        // What the client knew before the brokers fell silent says nothing about the records that came since.
+        let isSilent = BrokerHealth.areAllSilent(parts.brokerHealth)
         tooLarge = parts.publisher.tooLarge
         rejected = parts.publisher.rejected
         for (reader, role) in zip(parts.readers, Role.allCases) {
             for one in reader.partitions {
                 guard let status = machine.status(of: one.id) else { continue }
                 let high = reader.consumer.watermarks(of: one.partition).high
-                partitions.append(Partition(role: role, status: status, logEnd: high < 0 ? nil : high))
+                partitions.append(Partition(role: role, status: status, logEnd: high < 0 || isSilent ? nil : high))
             }
         }
         let read = Set(partitions.map(\.status.topic))
-        for (reader, role) in zip(parts.readers, Role.allCases) where !read.isSuperset(of: reader.unavailableTopics) {
-            // There may be records in it.
-            unknownLags.insert(role)
+        for (reader, role) in zip(parts.readers, Role.allCases) {
+            let isMember = reader.hasJoined && reader.brokers.isMemberSteady && !isSilent
+            // A topic that is not available may have records.
+            if isMember, read.isSuperset(of: reader.unavailableTopics) { unknownLags.remove(role) }
         }
         leftTiers = parts.removedRetryTopics.topics.map { topic in
             let lag = partitions.reduce(Int64(0)) { $0 + ($1.status.topic == topic ? $1.lag ?? 0 : 0) }
@@ -81,7 +83,7 @@ final class StatusBoard: Sendable {
     private let snapshot: Guarded<WorkerSnapshot>
     private let lastTurnNs: Atomic<Int64>
 
-    /// How long the core may not turn before it counts as dead.
+    /// The time without a turn after which the core counts as dead.
     static let stallNs: Int64 = 10_000_000_000
 
     init(_ first: WorkerSnapshot, nowNs: Int64) {
@@ -97,4 +99,53 @@ final class StatusBoard: Sendable {
     func turned(nowNs: Int64) { lastTurnNs.store(nowNs, ordering: .relaxed) }
 
     func isAlive(nowNs: Int64) -> Bool { nowNs - lastTurnNs.load(ordering: .relaxed) <= Self.stallNs }
+}
+
+/// The admin endpoint (`admin.listen`), which only reads. Handlers run on the page server's thread and read the board.
+struct AdminPages: Sendable {
+    let board: StatusBoard
+
+    var routes: [Route] {
+        [
+            Route(.get, "/") { [board] _ in .html(StatusPage(board.newest).text) },
+            Route(.get, "/livez") { [board] _ in
+                board.isAlive(nowNs: LoopTime.read().monotonicNs)
+                    ? .text("alive\n") : .text("the core thread has not turned for 10 s\n", status: 503)
+            },
+            Route(.get, "/readyz") { [board] _ in Self.readiness(board.newest) },
+            Route(.get, "/metrics") { [board] _ in
+                HTTPResponse(
+                    contentType: PrometheusText.contentType,
+                    body: .bytes(Array(MetricsText(board.newest, ProcessFigures.read()).text.utf8)))
+            },
+            Route(.get, "/status") { [board] _ in .json(StatusDocument(board.newest).text) },
+        ]
+    }
+
+    /// 200 once the groups were joined. A later outage leaves the worker ready, or no rollout could ever fix it.
+    private static func readiness(_ snapshot: WorkerSnapshot) -> HTTPResponse {
+        if snapshot.isReady { return .text("ready\n") }
+        let reason =
+            switch snapshot.phase {
+            case .starting, .running: snapshot.problems.first?.text ?? "starting"
+            case .joining: "waiting for the group's first assignment"
+            case .stopping: "stopping before it was ready"
+            }
+        return .text("not ready: \(reason)\n", status: 503)
+    }
+
+    /// Serves the pages, unless the configuration turns them off.
+    ///
+    /// - Throws: `StartFailure` when the address cannot be listened on.
+    static func serve(_ settings: AdminSettings, board: StatusBoard) throws(StartFailure) -> PageServer? {
+        guard let listen = settings.listen else { return nil }
+        do {
+            return try PageServer(
+                host: listen.host, port: UInt16(clamping: listen.port), routes: Self(board: board).routes)
+        } catch {
+            throw StartFailure([
+                "admin.listen: \(error); choose another address, or turn the pages off (admin: {listen: off})"
+            ])
+        }
+    }
 }

@@ -24,7 +24,7 @@ struct WorkerSnapshot: Sendable {
         var standing = AppTransports.Standing()
         /// `nil` if the app's feedback is not read.
         var feedback: FeedbackStanding?
-        /// When the client certificate ends; `nil` if a provider token is used.
+        /// The end of the client certificate, or `nil` if a provider token is used.
         var certificateEndsMs: Int64?
     }
 
@@ -50,16 +50,14 @@ struct WorkerSnapshot: Sendable {
     typealias TopicCounts = [(topic: String, records: Int)]
 
     var phase = Phase.starting
-    /// Why the worker is still starting; empty otherwise.
-    var waitingFor = ""
     var groupID: String
     var startedMs: Int64
     var takenMs: Int64
     var problems: [Problem] = []
     /// Problems beyond those that are named.
     var problemsLeftOut = 0
-    /// Roles with topics whose partitions are not known.
-    var unknownLags: Set<Role> = []
+    /// Roles whose assigned partitions are not all known: the group is being joined, or Kafka does not answer.
+    var unknownLags = Set(Role.allCases)
     var apps: [App]
     /// Names of the tiers by delay, as in `DeliveryCounters.App.retries`.
     var tiers: [String]

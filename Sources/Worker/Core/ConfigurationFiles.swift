@@ -59,7 +59,7 @@ final class ConfigurationFiles {
     /// after that.
     func reload(_ reread: @escaping Rereading) {
         let apps = apps()
-        let living = apps.living.map { apps[$0].settings }
+        let living = apps.living.filter { apps[$0].faults.isEmpty }.map { apps[$0].settings }
         let hasBegun = configuration.begin({
             Result { () throws(StartFailure) in try Self.read(reread, living) }
         }) { [weak self] found in self?.take(found) }
@@ -68,7 +68,7 @@ final class ConfigurationFiles {
         nextReload = reread
     }
 
-    /// Runs on the other thread.
+    /// Runs on the other thread. An app that works has to be usable as it is now; a new one may have faults.
     private static func read(_ reread: Rereading, _ living: [AppSettings]) throws(StartFailure) -> Reread {
         let loaded: LoadedConfiguration
         do throws(ConfigurationError) {
@@ -76,12 +76,12 @@ final class ConfigurationFiles {
         } catch {
             throw StartFailure(error.lines)
         }
+        func former(_ app: AppSettings) -> AppSettings? {
+            living.first { $0.name == app.name && $0.environment == app.environment }
+        }
         let changed = try LoadedApp.load(
-            loaded.configuration.apps.filter { app in
-                !living.contains {
-                    $0.name == app.name && $0.environment == app.environment && $0.connects(like: app)
-                }
-            })
+            loaded.configuration.apps.filter { former($0)?.connects(like: $0) != true }
+        ) { former($0) == nil }
         return (loaded, Dictionary(changed.map { ($0.settings.name, $0) }, uniquingKeysWith: { $1 }))
     }
 
@@ -168,8 +168,10 @@ final class ConfigurationFiles {
             refusedFiles[index.value] = failure.lines
             for line in failure.lines {
                 logger.error(
-                    .apns, "a credential's file changed and cannot be used; the one before stays", about: line,
-                    ["text": .text(line)])
+                    .apns,
+                    current[index.value].faults.isEmpty
+                        ? "a credential's file changed and cannot be used; the one before stays"
+                        : "a credential's file changed and cannot be used", about: line, ["text": .text(line)])
             }
         }
     }
@@ -187,13 +189,17 @@ final class ConfigurationFiles {
             faults.append(
                 Problem(
                     .configuration, .refused, "it is refused, and the one before stays: \(first)\(more)",
-                    "mend it and send SIGHUP again"))
+                    "correct it and send SIGHUP again"))
         }
-        for (app, lines) in refusedFiles.sorted(by: { $0.key < $1.key }) where !apps.rows[app].isRemoved {
+        for app in apps.living {
+            let isUsable = apps[app].faults.isEmpty
+            guard let line = (refusedFiles[app] ?? apps[app].faults).first else { continue }
             faults.append(
                 Problem(
-                    .app(apps.rows[app].name), .refused,
-                    "a credential's file changed and cannot be used; the one before stays: \(lines.first ?? "")",
+                    .app(apps.rows[app].name), isUsable ? .refused : .credentialUnusable,
+                    isUsable
+                        ? "a credential's file changed and cannot be used; the one before stays: \(line)"
+                        : "its credential cannot be used, and its notifications are deferred: \(line)",
                     "put a file in place that can be used; it is read within 10 s"))
         }
         return faults
@@ -210,8 +216,8 @@ final class ConfigurationFiles {
             guard !faults.contains(where: { $0.subject == subject }) else { continue }
             faults.append(
                 Problem(
-                    subject, .silent, "reading it does not come to an end: what was read before stays in force",
-                    "look at the file system it is on; it goes on by itself once that answers"))
+                    subject, .hanging, "reading it does not end: what was read before stays in force",
+                    "look at the file system that it is on; reading resumes once that answers"))
         }
         return faults
     }

@@ -8,7 +8,7 @@ internal import TLS
 struct ConfiguredApps {
     /// By `AppIndex`, with removed apps, as `rows` are.
     private(set) var all: [LoadedApp]
-    private(set) var rows: [WorkerSnapshot.App]
+    var rows: [WorkerSnapshot.App]
 
     init(_ loaded: [LoadedApp]) {
         all = loaded

@@ -62,7 +62,7 @@ struct EventLog {
         case .overtaken(let id, let committed, let start):
             log(
                 .error, .delivery, id, "retention took records that were never read",
-                ["committed": .count(committed), "start": .count(start), "skipped": .count(start - committed)])
+                ["committed": .count(committed), "start": .count(start), "skipped": .sum(start - committed)])
         case .commitsRefused(let id, let refusals, _, let isImpossible):
             log(
                 .error, .kafka, id,
@@ -78,7 +78,7 @@ struct EventLog {
         case .mapCut(let id, let dropped):
             log(
                 .info, .delivery, id, "the commit's map was too long and cut: a crash now repeats more",
-                ["dropped": .count(dropped)])
+                ["dropped": .sum(dropped)])
         case .metadataRefused(let id, let characters):
             log(
                 .warning, .kafka, id,
@@ -138,8 +138,7 @@ struct EventLog {
         }
     }
 
-    /// - Parameter isReminder: nothing new happened: it is still so.
-    func write(_ note: TransportNote, of app: AppIndex, isReminder: Bool = false) {
+    func write(_ note: TransportNote, of app: AppIndex) {
         let name = name(of: app)
         func log(
             _ level: Level, _ message: StaticString, about subject: String? = nil, _ more: @autoclosure () -> Fields
@@ -147,11 +146,7 @@ struct EventLog {
             guard logger.writes(level, of: .apns) else { return }
             let fields = Fields("app", .text(name), more())
             let subject = subject.map { $0.isEmpty ? name : "\(name) \($0)" }
-            if isReminder, level == .warning {
-                logger.remind(.apns, message, about: subject, fields)
-            } else {
-                logger.log(level, .apns, message, about: subject, fields)
-            }
+            logger.log(level, .apns, message, about: subject, fields)
         }
         /// A reason without the place that it begins with, which has a field of its own.
         func cause(_ reason: String, of place: String) -> Fields.Value {
@@ -166,24 +161,25 @@ struct EventLog {
             log(
                 .warning, "cannot connect; trying again", about: host,
                 ["host": .text(host), "reason": cause(reason, of: host), "retry_in_ms": .count(retryInMs)])
-        case .noStreams(let host):
-            log(.warning, "connected, but no stream is allowed; waiting", about: host, ["host": .text(host)])
+        case .noStreams:
+            // It may be for a moment (RFC 9113, 6.5.2). What lasts is a problem of the app.
+            break
         case .disconnected(let address, let reason, let unanswered):
             log(
                 unanswered == 0 ? .info : .warning, "disconnected", about: reason,
                 [
                     "address": .text(address), "reason": cause(reason, of: address),
-                    "unanswered": .count(unanswered),
+                    "unanswered": .sum(unanswered),
                 ])
         case .peerCloses(let address, let reason, let unprocessed):
             log(
                 .info, "the server asks for a new connection", about: "",
-                ["address": .text(address), "reason": cause(reason, of: address), "resent": .count(unprocessed)])
+                ["address": .text(address), "reason": cause(reason, of: address), "resent": .sum(unprocessed)])
         case .windowTooShort(let address, let status, let lostAtMost, let windowMs):
             log(
                 .error, "an error came after its window had closed: what was written after it is lost", about: "",
                 [
-                    "address": .text(address), "status": .count(Int(status)), "lost_at_most": .count(lostAtMost),
+                    "address": .text(address), "status": .count(Int(status)), "lost_at_most": .sum(lostAtMost),
                     "window_ms": .count(windowMs),
                 ])
         case .presumedUnread(let address, let lostAtMost):
@@ -195,12 +191,12 @@ struct EventLog {
                 .debug, "the gateway answered", about: "\(status) \(isOfFence)",
                 [
                     "address": .text(address), "status": .count(Int(status)), "to_a_fence": .boolean(isOfFence),
-                    "accepted_before": .count(accepted), "discarded_after": .count(discarded),
+                    "accepted_before": .sum(accepted), "discarded_after": .sum(discarded),
                 ])
         case .silent(let address, let accepted, let open):
             log(
                 .debug, "the window passed, and the gateway said nothing",
-                ["address": .text(address), "accepted": .count(accepted), "open": .count(open)])
+                ["address": .text(address), "accepted": .sum(accepted), "open": .count(open)])
         case .windowLengthened(let windowMs):
             log(
                 .warning, "the window is longer from now on: set binary.window.duration to it", about: "",

@@ -59,7 +59,11 @@ package final class PushWorker: @unchecked Sendable {
         self.logger = logger
         self.crashes = crashes
         cluster = try configuration.cluster()
-        apps = ConfiguredApps(try LoadedApp.load(configuration.apps))
+        let loaded = try LoadedApp.load(configuration.apps) { _ in true }
+        guard loaded.isEmpty || loaded.contains(where: \.faults.isEmpty) else {
+            throw StartFailure(loaded.flatMap(\.faults))
+        }
+        apps = ConfiguredApps(loaded)
         eventLog = EventLog(logger: logger, names: configuration.apps.map(\.name))
         machine = DeliveryMachine(settings: configuration.machineSettings, apps: [])
         do {
@@ -146,22 +150,27 @@ package final class PushWorker: @unchecked Sendable {
     private func waitForCluster() throws(StartFailure) -> Int? {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {
+            let problems: [Problem]
             switch try readiness.attempt(timeoutMs: 2_000) {
             case .ready(let requestPartitions, let denied, let warnings, _):
                 for line in denied { logger.warning(.kafka, "permission missing", about: line, ["text": .text(line)]) }
                 for line in warnings { logger.warning(.kafka, "topics", about: line, ["text": .text(line)]) }
                 return requestPartitions
             case .unreachable(let reason):
-                pages.waitingFor = "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)"
-                logger.warning(
-                    .kafka, "cannot reach Kafka; trying again",
-                    ["bootstrap_servers": "\(configuration.kafka.bootstrapServers)", "reason": "\(reason)"])
+                problems = [
+                    Problem(
+                        .kafka, .kafkaUnreachable,
+                        "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)",
+                        "look at kafka.bootstrap_servers, at the brokers and at the network between")
+                ]
             case .uncreated(let lines):
-                pages.waitingFor = lines.joined(separator: "; ")
-                for line in lines {
-                    logger.warning(.kafka, "topics cannot be made; trying again", about: line, ["text": .text(line)])
-                }
+                problems = [
+                    Problem(
+                        .kafka, .topicsMissing, lines.joined(separator: "; "),
+                        "correct kafka.create_topics, or make the topics yourself")
+                ]
             }
+            health.look(nil, configuration, apps, others: problems, eventLog, now)
             postSnapshot(now)
             loop.runOnce(timeoutNs: 500_000_000)
             board.turned(nowNs: loop.now.monotonicNs)
@@ -204,8 +213,8 @@ package final class PushWorker: @unchecked Sendable {
             longestWindowNs: configuration.drain.rebalance.nanoseconds)
         let transports = try AppTransports(
             apps.all.count, loop: loop, onWakeUp: { [unowned self] in wakeUps.insert(.transports) },
-            onNote: { [unowned self] note, app, isReminder in
-                eventLog.write(note, of: app, isReminder: isReminder)
+            onNote: { [unowned self] note, app in
+                eventLog.write(note, of: app)
             },
             start: { [logger, apps] events in
                 try TransportLink(apps.all, events: events) { loop in
@@ -219,7 +228,6 @@ package final class PushWorker: @unchecked Sendable {
         files.watch()
         readFeedback()
         health.begin(nowNs: loop.now.monotonicNs)
-        pages.waitingFor = ""
         alarm = Alarm(loop: loop) { [unowned self] in wakeUps.insert(.time) }
         loop.onTurnEnd { [unowned self] in turn() }
     }
@@ -269,8 +277,10 @@ package final class PushWorker: @unchecked Sendable {
         if !shutdown.isUnderWay, let error = parts.groups.fatalError { stop(because: "Kafka: \(error.text)") }
         moveStopping(parts, now)
         if pages.isDue(now) {
+            let isStopping = shutdown.isUnderWay
             health.look(
-                shutdown.isUnderWay ? nil : parts, configuration, apps, others: files.faults(now), eventLog, now)
+                isStopping ? nil : parts, configuration, apps, others: isStopping ? [] : files.faults(now), eventLog,
+                now)
             postSnapshot(now)
         }
         if now.ns - lastMaintenanceNs >= 1_000_000_000 {
@@ -296,7 +306,6 @@ package final class PushWorker: @unchecked Sendable {
     private func runMaintenance(_ parts: WorkerParts, _ now: DeliveryTime) {
         files.readNextApp()
         if feedback == nil { readFeedback() }
-        parts.transports.noteUnreachable()
         health.logWaits(parts, configuration, leavingUntil: shutdown.leavingUntilNs, now)
         logger.writeLeftOut()
     }
@@ -390,6 +399,7 @@ package final class PushWorker: @unchecked Sendable {
                 logger.notice(.worker, "app added", ["app": "\(app.name)"])
             } else if let loaded = changed[app.name] {
                 replace(index, with: loaded)
+                guard loaded.faults.isEmpty else { continue }
                 logger.notice(.worker, "app changed: its connections are made anew", ["app": "\(app.name)"])
             } else {
                 apps.set(app, of: index)

@@ -16,7 +16,7 @@ package enum ChannelManagement {
         package var status: Int
         /// The reason of a refusal.
         package var reason: Reason?
-        /// What the reason means, and what to do.
+        /// The meaning of the reason and advice.
         package var advice: String?
         /// `apns-request-id`, which Apple's support asks for.
         package var requestID: String?

@@ -10,33 +10,15 @@ package import PushRecords
 ///
 /// Runs a loop on the calling thread, so it is not for a thread that has one.
 package enum DirectSend {
-    /// What became of the notification, in a result's words.
-    package struct Answer: Sendable, Equatable {
-        /// The worker's outcome, without retries. `invalid`: it was not sent, since no app fits.
-        package var outcome: Outcome
-        /// `nil` if no app fits, as for the next two.
-        package var app: String?
-        package var environment: PushEnvironment?
-        package var apnsID: NotificationUUID?
-        /// `nil` if the request names none.
-        package var apnsTopic: String?
-        /// Development only.
-        package var apnsUniqueID: String?
-        /// `nil` if it was not sent.
-        package var status: Int?
-        package var reason: Reason?
-        /// In words, for people.
-        package var detail: String?
-        /// What a refusal means, and what to do.
+    /// The worker's result, without retries and without the place of a request. `invalid` means that no app fits, so
+    /// that nothing was sent.
+    package struct Answer: Sendable {
+        package var result: DeliveryResult
+        /// The meaning of a refusal and advice.
         package var advice: String?
-        /// The time in a 410, in milliseconds since the epoch.
-        package var unregisteredAtMs: Int64?
-        package var requestedAtMs: Int64
-        package var sentAtMs: Int64?
-        package var settledAtMs: Int64
     }
 
-    /// Why there is no answer, or none that can be read, in one line.
+    /// The reason for a missing or unreadable answer, in one line.
     package struct Failure: Error, Sendable, CustomStringConvertible {
         package let description: String
 
@@ -71,9 +53,11 @@ package enum DirectSend {
                 case .topic: ": \(topic)"
                 case .nothing: ""
                 }
-            return Answer(
-                outcome: .invalid, apnsTopic: topic.isEmpty ? nil : topic, reason: reason.reason,
-                detail: "\(text)\(about)", requestedAtMs: requestedAtMs, settledAtMs: requestedAtMs)
+            var result = DeliveryResult(.invalid, requestedAtMs: requestedAtMs, settledAtMs: requestedAtMs)
+            result.apnsTopic = topic.isEmpty ? nil : topic
+            result.reason = reason.reason
+            result.detail = "\(text)\(about)"
+            return Answer(result: result)
         case .app(let app, let defaultTopic):
             settings = configuration.apps[app.value]
             // The default topic's bytes are the directory's.
@@ -159,13 +143,18 @@ extension DirectSend.Answer {
             case .unregister: .unregistered
             case .reject, .resend, .retry, .credentialFault: .rejected
             }
-        self.init(
-            outcome: outcome, app: app.name, environment: app.environment,
-            apnsID: completion.apnsID == .none ? request.headers.apnsID : completion.apnsID, apnsTopic: topic,
-            apnsUniqueID: answer.uniqueID, status: status, reason: reason,
-            advice: status == 200 ? nil : RefusalAdvice.text(reason, status: status, topic: topic, of: app),
-            unregisteredAtMs: completion.unregisteredAtMs == 0 ? nil : completion.unregisteredAtMs,
-            requestedAtMs: requestedAtMs, sentAtMs: completion.sentAtMs, settledAtMs: answer.answeredAtMs)
+        result = DeliveryResult(outcome, requestedAtMs: requestedAtMs, settledAtMs: answer.answeredAtMs)
+        result.app = app.name
+        result.environment = app.environment
+        result.apnsID = completion.apnsID == .none ? request.headers.apnsID : completion.apnsID
+        result.apnsTopic = topic
+        result.apnsUniqueID = answer.uniqueID
+        result.status = status
+        result.reason = reason
+        result.attempts = 1
+        result.unregisteredAtMs = completion.unregisteredAtMs == 0 ? nil : completion.unregisteredAtMs
+        result.sentAtMs = completion.sentAtMs
+        advice = status == 200 ? nil : RefusalAdvice.text(reason, status: status, topic: topic, of: app)
     }
 }
 

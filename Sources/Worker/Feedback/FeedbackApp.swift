@@ -19,7 +19,7 @@ struct FeedbackApp: Sendable {
 
     /// Returns `nil` if the app's feedback is not read.
     init?(_ app: LoadedApp, index: Int) {
-        guard let feedback = app.settings.binary?.feedback else { return nil }
+        guard app.faults.isEmpty, let feedback = app.settings.binary?.feedback else { return nil }
         self.index = index
         record = RecordApp(name: app.settings.name, environment: app.settings.environment)
         topic = app.settings.bundleIDs.first ?? ""
@@ -29,14 +29,14 @@ struct FeedbackApp: Sendable {
     }
 }
 
-/// How a read of an app's feedback ended.
+/// The outcome of one read of an app's feedback.
 package struct FeedbackOutcome: Sendable, Equatable {
     package var app: String
     /// Dead tokens that Kafka acknowledged.
     package var tokens: Int
     /// Items whose token had an impossible length.
     package var skipped = 0
-    /// Why there may be more, or `nil` if the service sent all it had and Kafka has it.
+    /// The reason why there may be more, or `nil` if Kafka has everything that the service had.
     package var failure: String?
 
     var kind: FeedbackStanding.Outcome {
@@ -46,7 +46,7 @@ package struct FeedbackOutcome: Sendable, Equatable {
 
 /// An app's feedback since the start.
 struct FeedbackStanding: Sendable {
-    /// How a read ended, as metrics count it.
+    /// The kinds of outcome that metrics count.
     enum Outcome: String, CaseIterable, Sendable {
         /// The service sent all it had, and Kafka has it.
         case complete
@@ -60,11 +60,11 @@ struct FeedbackStanding: Sendable {
     var tokens = 0
     /// Finished reads, by the order of their outcomes.
     var reads = Outcome.allCases.map { _ in 0 }
-    /// Why the last read was not complete, or none can begin.
+    /// The reason why the last read was incomplete, or why none can begin.
     var failure: String?
     /// Dead tokens that were read and that Kafka has not acknowledged.
     var waiting = 0
-    /// Since when Kafka has acknowledged none of them (monotonic).
+    /// The time since when Kafka has acknowledged none of them (monotonic).
     var waitingSinceNs: Int64 = 0
 
     mutating func count(_ outcome: Outcome) {

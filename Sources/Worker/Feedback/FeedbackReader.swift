@@ -5,24 +5,25 @@ internal import Network
 internal import Observability
 internal import PushRecords
 
-/// Reads apps' feedback, and writes each dead token to the unregistered topic. One loop's thread.
+/// Reads apps' feedback, and writes each dead token to the unregistered topic with a producer of its own. One loop's
+/// thread.
 ///
 /// The service forgets what it sent. So a read ends only when Kafka has acknowledged all that came, and none begins
-/// while Kafka does not answer. While too many tokens wait for Kafka (`FeedbackWriter`), connections are not read, and
-/// the service keeps what TCP has no room for.
+/// while Kafka does not answer. While too many tokens wait for Kafka, connections are not read, and the service keeps
+/// what TCP has no room for.
 final class FeedbackReader {
     private final class Read {
         let app: FeedbackApp
         var connection: FeedbackConnection?
         /// Set once the connection has ended.
         var end: FeedbackConnection.End?
+        var received = 0
         var acknowledged = 0
-        var told = 0
-        /// When Kafka last acknowledged a token, or the first one came (monotonic).
+        /// The time of Kafka's last acknowledgement, or of the first token (monotonic).
         var movedNs: Int64 = 0
         @exclusivity(unchecked) var writer: UnregisteredWriter
 
-        var waiting: Int { told - acknowledged }
+        var waiting: Int { received - acknowledged }
 
         init(_ app: FeedbackApp) {
             self.app = app
@@ -30,33 +31,48 @@ final class FeedbackReader {
         }
     }
 
+    private let cluster: ClusterSettings
+    private let topicName: String
     private let loop: Loop
-    private let dialer: Dialer
     private let logger: Logger
-    private let writer: FeedbackWriter
-    /// By number, which is the tag of the read's records.
+    private let dialer: Dialer
+    /// The reads under way by number, which is the tag of their records.
     private var reads: [UInt64: Read] = [:]
     private var lastNumber: UInt64 = 0
     private var isPaused = false
     private var isAskedToServe = false
     var onEnd: (FeedbackApp, FeedbackOutcome) -> Void = { _, _ in }
 
-    /// How long a check of Kafka may block the thread.
+    /// Written to by librdkafka. It outlives the producer (`ClientReaper`).
+    private var doorbell: Doorbell?
+    private var producer: Producer?
+    private var topic: ProducerTopic?
+    private var health = ProducerHealth()
+    /// Records that were refused or not taken. They are written before anything new.
+    private var refused: [UndeliveredRecord] = []
+    private var nextTryNs: Int64 = 0
+    private var retryAlarm: Alarm?
+    /// The last error in the client's words; empty since a record was acknowledged.
+    private(set) var trouble = ""
+
+    /// Above this many unacknowledged tokens (about 25 MB) nothing more is read. Tokens that a service has sent and the
+    /// worker has not read are lost when the connection ends, so the limit is above what services hold.
+    static let waitingLimit = 50_000
+    private static let retryNs: Int64 = 1_000_000_000
+    /// The longest time that a check of Kafka may block the thread.
     private static let checkMs: Int32 = 1_500
 
-    init(
-        _ cluster: ClusterSettings, topic: String, loop: Loop, logger: Logger
-    ) throws(SystemError) {
+    init(_ cluster: ClusterSettings, topic: String, loop: Loop, logger: Logger) throws(SystemError) {
+        self.cluster = cluster
+        topicName = topic
         self.loop = loop
         self.logger = logger
         dialer = Dialer(loop: loop)
-        writer = try FeedbackWriter(cluster, topic: topic, loop: loop, logger: logger)
-        writer.onAcknowledged = { [unowned self] number in
-            reads[number]?.acknowledged += 1
-            reads[number]?.movedNs = self.loop.now.monotonicNs
-        }
-        writer.onServed = { [unowned self] in served() }
+        doorbell = try Doorbell(loop: loop) { [weak self] in self?.serve() }
+        retryAlarm = Alarm(loop: loop) { [weak self] in self?.serve() }
     }
+
+    // MARK: Reads
 
     /// The number of reads under way.
     var count: Int { reads.count }
@@ -67,15 +83,17 @@ final class FeedbackReader {
         return (read.waiting, read.movedNs)
     }
 
-    /// The client's last error; empty if there was none.
-    var trouble: String { writer.trouble }
-
     /// Begins to read an app's feedback.
     ///
     /// - Throws: `KafkaError` if Kafka could not take tokens now. Nothing was read.
     func begin(_ app: FeedbackApp) throws(KafkaError) {
         guard !reads.values.contains(where: { $0.app.index == app.index }) else { return }
-        try writer.check(timeoutMs: Self.checkMs)
+        if producer == nil {
+            let made = try Producer(ProducerSettings(cluster: cluster), wakeUpDescriptor: doorbell?.descriptor ?? -1)
+            topic = try made.topic(topicName)
+            producer = made
+        }
+        try producer?.warmUp(timeoutMs: Self.checkMs)
         lastNumber += 1
         let number = lastNumber
         let read = Read(app)
@@ -93,66 +111,58 @@ final class FeedbackReader {
     private func take(_ seconds: UInt32, _ token: UnsafeRawBufferPointer, _ number: UInt64) {
         guard let read = reads[number] else { return }
         if read.waiting == 0 { read.movedNs = loop.now.monotonicNs }
-        read.told += 1
+        read.received += 1
         var topic = read.app.topic
+        let nowMs = loop.now.wallMs
         topic.withUTF8 { topic in
-            writer.write(
+            write(
                 read.writer.write(
                     feedback: token, topic: UnsafeRawBufferPointer(topic), app: 0,
-                    unregisteredAtMs: Int64(seconds) * 1_000, observedAtMs: loop.now.wallMs),
+                    // A later time would declare a token dead that is registered again by then.
+                    unregisteredAtMs: min(Int64(seconds) * 1_000, nowMs), observedAtMs: nowMs),
                 tag: number)
         }
-        if !isPaused, writer.isFull { pause(true) }
+        if !isPaused, waiting >= Self.waitingLimit { pause(true) }
         serveSoon()
     }
 
     private func pause(_ pauses: Bool) {
         isPaused = pauses
         for read in reads.values { read.connection?.pause(pauses) }
-        guard pauses else { return logger.notice(.apns, "feedback is read on: Kafka takes its tokens") }
+        guard pauses else { return logger.notice(.apns, "feedback reads resumed") }
         logger.warning(
-            .apns, "feedback is read no further before Kafka takes the tokens that wait",
-            ["tokens": .count(writer.waiting), "trouble": "\(writer.trouble)"])
+            .apns, "feedback reads paused until Kafka acknowledges dead tokens",
+            ["tokens": .count(waiting), "trouble": "\(trouble)", "advice": "look at topic \(topicName)"])
     }
 
     private func ended(_ number: UInt64, _ end: FeedbackConnection.End) {
         guard let read = reads[number] else { return }
         read.connection = nil
         read.end = end
+        let name = read.app.name
         if end.skipped > 0 {
             logger.warning(
-                .apns, "feedback told device tokens of a length that none has; they are left out", about: read.app.name,
-                ["app": "\(read.app.name)", "tokens": .count(end.skipped)])
+                .apns, "feedback items with an impossible token length skipped", about: name,
+                ["app": "\(name)", "tokens": .sum(end.skipped)])
         }
         if end.isCut {
-            logger.warning(
-                .apns, "feedback ended inside a device token, which is left out", about: read.app.name,
-                ["app": "\(read.app.name)"])
+            logger.warning(.apns, "feedback ended inside a device token", about: name, ["app": "\(name)"])
         }
         serveSoon()
     }
 
-    private func served() {
-        if isPaused, writer.hasRoom { pause(false) }
-        for (number, read) in reads {
-            guard let end = read.end, read.waiting == 0 else { continue }
-            reads[number] = nil
-            finish(read, end.failure, skipped: end.skipped)
-        }
-    }
-
-    private func finish(_ read: Read, _ failure: String?, skipped: Int = 0) {
+    private func finish(_ read: Read, _ failure: String?, skipped: Int) {
         let name = read.app.name
         if let failure {
             logger.warning(
-                .apns, "feedback could not be read to its end", about: name,
-                ["app": "\(name)", "tokens": .count(read.told), "reason": "\(failure)"])
+                .apns, "feedback incomplete", about: name,
+                ["app": "\(name)", "tokens": .sum(read.received), "reason": "\(failure)"])
         } else {
             logger.log(
-                read.told > 0 ? .info : .debug, .apns, "feedback read, and its dead tokens written", about: name,
-                ["app": "\(name)", "tokens": .count(read.told)])
+                read.received > 0 ? .info : .debug, .apns, "feedback read", about: name,
+                ["app": "\(name)", "tokens": .sum(read.received)])
         }
-        onEnd(read.app, FeedbackOutcome(app: name, tokens: read.told, skipped: skipped, failure: failure))
+        onEnd(read.app, FeedbackOutcome(app: name, tokens: read.received, skipped: skipped, failure: failure))
     }
 
     /// Ends all reads, drops the producer, and logs how many tokens of which app are lost, without the tokens. A read
@@ -162,7 +172,7 @@ final class FeedbackReader {
     /// - Returns: the number of lost tokens.
     @discardableResult
     func close(because reason: String) -> Int {
-        writer.serve()
+        serve()
         let left = reads.values.sorted { $0.app.index < $1.app.index }
         reads = [:]
         for read in left {
@@ -171,20 +181,91 @@ final class FeedbackReader {
                 finish(read, read.end.map(\.failure) ?? reason, skipped: read.end?.skipped ?? 0)
                 continue
             }
+            // The service has forgotten them.
             logger.log(
-                .critical, .apns,
-                """
-                DEAD TOKENS ARE LOST: the feedback service told them and forgot them, and Kafka did not acknowledge \
-                them
-                """,
-                about: read.app.name,
+                .critical, .apns, "dead tokens lost before Kafka acknowledged them", about: read.app.name,
                 [
-                    "app": "\(read.app.name)", "lost": .count(read.waiting), "written": .count(read.acknowledged),
-                    "was_read_to_its_end": .boolean(read.end != nil), "trouble": "\(writer.trouble)",
+                    "app": "\(read.app.name)", "lost": .sum(read.waiting), "written": .sum(read.acknowledged),
+                    "was_read_to_its_end": .boolean(read.end != nil), "trouble": "\(trouble)",
                 ])
         }
-        writer.close()
+        // The doorbell stays until this object goes.
+        retryAlarm = nil
+        producer = nil
         return left.reduce(0) { $0 + $1.waiting }
+    }
+
+    // MARK: Records
+
+    /// Tokens that are not acknowledged.
+    private var waiting: Int { refused.count + (producer?.outstanding ?? 0) }
+
+    private func write(_ record: EncodedRecord, tag: UInt64) {
+        guard let producer, let topic else { preconditionFailure("a read begins with a check of Kafka") }
+        let headers = record.headers.asMessageHeaders
+        var code = KafkaCode.queueFull
+        if refused.isEmpty {
+            code = producer.produce(to: topic, key: record.key, value: record.value, headers: headers, tag: tag)
+        }
+        guard !isTaken(code) else { return }
+        refused.append(
+            UndeliveredRecord(copying: record.key, record.value, headers: headers, to: topic, tag: tag, code: code))
+    }
+
+    /// Takes reports, writes again what is due, and ends reads of which Kafka has everything.
+    private func serve() {
+        guard let producer else { return }
+        let nowNs = LoopTime.read().monotonicNs
+        producer.serve(
+            report: { take($0, nowNs) },
+            event: { event in
+                if case .error(let error) = event { trouble = error.text }
+                health.take(event, of: "feedback producer", logger)
+            })
+        health.renew(producer, nowNs: nowNs, logger)
+        if nowNs >= nextTryNs {
+            let taken = refused.prefix { isTaken(producer.produce($0)) }.count
+            refused.removeFirst(taken)
+        }
+        if waiting > 0 { retryAlarm?.set(afterNs: Self.retryNs) }
+        if isPaused, waiting <= Self.waitingLimit / 2 { pause(false) }
+        for (number, read) in reads {
+            guard let end = read.end, read.waiting == 0 else { continue }
+            reads[number] = nil
+            finish(read, end.failure, skipped: end.skipped)
+        }
+    }
+
+    private func take(_ report: borrowing DeliveryReport, _ nowNs: Int64) {
+        let code = report.code
+        guard code != .none else {
+            trouble = ""
+            reads[report.tag]?.acknowledged += 1
+            reads[report.tag]?.movedNs = nowNs
+            return
+        }
+        refused.append(report.detach())
+        // None of these is a refusal.
+        guard code != .purgedInQueue, code != .purgedInFlight, code != .inconsistent else { return }
+        trouble = "\(topicName): \(KafkaError(code).text)"
+        logger.warning(
+            .kafka, "dead token refused by Kafka, retrying", about: topicName,
+            [
+                "topic": "\(topicName)", "error": "\(KafkaError(code).text)",
+                "advice": "\(Advice.writing(topicName, code))",
+            ])
+        nextTryNs = nowNs + Self.retryNs
+    }
+
+    /// Whether the producer took a record. If not, it is offered again whatever the reason.
+    private func isTaken(_ code: KafkaCode) -> Bool {
+        switch code {
+        case .none: return true
+        case .queueFull: break
+        case .fatal: health.noteFatal()
+        default: trouble = "\(topicName): \(KafkaError(code).text)"
+        }
+        return false
     }
 }
 
@@ -198,6 +279,6 @@ extension FeedbackReader: TurnEnder {
 
     func turnEnded() {
         isAskedToServe = false
-        writer.serve()
+        serve()
     }
 }

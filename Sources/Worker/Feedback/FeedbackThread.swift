@@ -79,13 +79,14 @@ final class FeedbackThread: @unchecked Sendable {
     private func makeReader() {
         guard reader == nil else { return }
         do throws(SystemError) {
-            let reader = try FeedbackReader(
-                cluster, topic: topic, loop: thread.loop, logger: logger)
+            let reader = try FeedbackReader(cluster, topic: topic, loop: thread.loop, logger: logger)
             reader.onEnd = { [unowned self] in ended($0, $1) }
             self.reader = reader
             alarm = Alarm(loop: thread.loop) { [unowned self] in look() }
         } catch {
-            logger.error(.apns, "feedback cannot be read before the configuration is read again", ["error": "\(error)"])
+            logger.error(
+                .apns, "feedback reader not started",
+                ["error": "\(error)", "advice": "raise the limits of the process, and send SIGHUP"])
         }
     }
 
@@ -97,35 +98,28 @@ final class FeedbackThread: @unchecked Sendable {
         var trouble: String?
         while let index = plan.due(nowNs: nowNs), let app = apps[index] {
             // Another check of Kafka would block for as long again.
-            if trouble == nil { trouble = begin(app, reader) }
+            if trouble == nil {
+                do throws(KafkaError) {
+                    try reader.begin(app)
+                } catch {
+                    trouble = error.text
+                }
+            }
             if let trouble {
                 plan.postpone(index, nowNs: nowNs)
                 current[index, default: FeedbackStanding()].failure =
                     "Kafka cannot take its dead tokens now: \(trouble)"
             } else {
                 plan.began(index, nowNs: nowNs)
+                current[index] = current[index] ?? FeedbackStanding()
             }
         }
-        for index in current.keys {
-            guard var standing = current[index] else { continue }
+        for (index, var standing) in current {
             (standing.waiting, standing.waitingSinceNs) = reader.waiting(of: index)
-            current[index] = standing
             standings.post((index, standing))
         }
-        let pollNs = reader.count > 0 ? nowNs + 1_000_000_000 : .max
-        let nextNs = min(plan.nextNs ?? .max, pollNs)
+        let nextNs = min(plan.nextNs, reader.count > 0 ? nowNs + 1_000_000_000 : .max)
         if nextNs < .max { alarm?.set(atNs: nextNs) } else { alarm?.clear() }
-    }
-
-    /// Returns why Kafka keeps the read from beginning, or `nil` once it has begun.
-    private func begin(_ app: FeedbackApp, _ reader: FeedbackReader) -> String? {
-        do throws(KafkaError) {
-            try reader.begin(app)
-        } catch {
-            return error.text
-        }
-        if current[app.index] == nil { current[app.index] = FeedbackStanding() }
-        return nil
     }
 
     private func ended(_ app: FeedbackApp, _ outcome: FeedbackOutcome) {
@@ -140,14 +134,14 @@ final class FeedbackThread: @unchecked Sendable {
 /// Decides when to read which app's feedback. Decides only; no clock, no I/O.
 struct FeedbackPlan {
     private struct Entry {
-        var intervalNs: Int64 = 0
-        var dueNs: Int64 = 0
-        /// When the present or last read began.
+        var intervalNs: Int64
+        /// `Int64.max` while it is being read.
+        var dueNs: Int64
+        /// The beginning of the present or last read.
         var startedNs: Int64 = 0
-        var isReading = false
     }
 
-    /// By `AppIndex`.
+    /// The apps that are read, by `AppIndex`.
     private var entries: [Int: Entry] = [:]
 
     /// Before the first read of an app, and the first after its interval has changed.
@@ -160,29 +154,26 @@ struct FeedbackPlan {
     /// Sets the apps with their intervals. An interval of 0 means that the app is not read.
     mutating func set(_ intervals: [Int: Int64], nowNs: Int64) {
         let former = entries
-        entries = intervals.filter { $0.value > 0 }
-            .reduce(into: [:]) { entries, app in
-                var entry = former[app.key] ?? Entry()
-                if entry.intervalNs != app.value {
-                    entry.intervalNs = app.value
-                    entry.dueNs = nowNs + Self.firstNs
-                }
-                entries[app.key] = entry
-            }
+        entries = [:]
+        for (app, intervalNs) in intervals where intervalNs > 0 {
+            var entry = former[app] ?? Entry(intervalNs: 0, dueNs: 0)
+            if entry.intervalNs != intervalNs, entry.dueNs < .max { entry.dueNs = nowNs + Self.firstNs }
+            entry.intervalNs = intervalNs
+            entries[app] = entry
+        }
     }
 
-    /// When the next read is due.
-    var nextNs: Int64? { entries.values.lazy.filter { !$0.isReading }.map(\.dueNs).min() }
+    /// The time of the next read, or `Int64.max`.
+    var nextNs: Int64 { entries.values.lazy.map(\.dueNs).min() ?? .max }
 
     /// An app whose read is due.
     func due(nowNs: Int64) -> Int? {
-        entries.filter { !$0.value.isReading && $0.value.dueNs <= nowNs }
-            .min { ($0.value.dueNs, $0.key) < ($1.value.dueNs, $1.key) }?.key
+        entries.filter { $0.value.dueNs <= nowNs }.min { ($0.value.dueNs, $0.key) < ($1.value.dueNs, $1.key) }?.key
     }
 
     mutating func began(_ app: Int, nowNs: Int64) {
         entries[app]?.startedNs = nowNs
-        entries[app]?.isReading = true
+        entries[app]?.dueNs = .max
     }
 
     mutating func postpone(_ app: Int, nowNs: Int64) { entries[app]?.dueNs = nowNs + Self.postponedNs }
@@ -191,7 +182,6 @@ struct FeedbackPlan {
     mutating func ended(_ app: Int, isComplete: Bool, nowNs: Int64) {
         guard let entry = entries[app] else { return }
         let regularNs = entry.startedNs + entry.intervalNs
-        entries[app]?.isReading = false
         entries[app]?.dueNs =
             isComplete ? regularNs : min(max(regularNs, nowNs + 1_000_000_000), nowNs + Self.retryNs)
     }

@@ -8,13 +8,17 @@ internal import TLS
 /// end, feedback that cannot be read. Core thread.
 struct AppHealth {
     private var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
-    /// Since when an app has had no usable connection (monotonic).
+    /// The time since when an app has had no usable connection (monotonic), by `AppIndex`.
     private var disconnectedSinceNs: [Int: Int64] = [:]
-    private var expiries = CertificateExpiries()
+    /// The time of the last look (wall clock).
+    private var lookedMs: Int64?
 
-    /// How long an app may lack a usable connection before that is a problem. A new one is made in less time.
+    /// The time without a usable connection after which an app has a problem. Dialing usually takes less.
     private static let disconnectedNs: Int64 = 8_000_000_000
-    /// How long Kafka may acknowledge no dead token before that is a problem.
+    /// The time before the end of a client certificate in which that is a problem. In its last 30 days one line of the
+    /// log warns of it, when it is loaded or when these days begin.
+    private static let expiringMs: Int64 = 7 * 86_400_000
+    /// The time without an acknowledged dead token after which feedback has a problem.
     private static let feedbackWaitingNs: Int64 = 10_000_000_000
 
     mutating func note(_ event: DeliveryEvent) {
@@ -34,12 +38,12 @@ struct AppHealth {
             let standing = row.standing
             let isUsable = (standing.connections.open > 0 || standing.takesRequests) && standing.streamlessHost == nil
             disconnectedSinceNs[index] = row.isRemoved || isUsable ? nil : disconnectedSinceNs[index] ?? now.ns
-            guard !row.isRemoved, let endsMs = row.certificateEndsMs,
-                expiries.beginsToEnd(index, endsMs: endsMs, nowMs: now.wallMs),
-                let warning = apps[index].certificateWarning(nowMs: now.wallMs)
+            guard !row.isRemoved, let lookedMs, let warning = apps[index].certificateWarning(nowMs: now.wallMs),
+                apps[index].certificateWarning(nowMs: lookedMs) == nil
             else { continue }
             eventLog.write(.certificate(warning), of: AppIndex(index))
         }
+        lookedMs = now.wallMs
     }
 
     /// - Parameter deadTokens: the topic of dead tokens.
@@ -47,7 +51,8 @@ struct AppHealth {
         apps.rows.indices.flatMap { index in
             let row = apps.rows[index]
             var problems = [lossProblem(row, now)].compactMap(\.self)
-            guard !row.isRemoved else { return problems }
+            // `ConfigurationFiles` reports an app whose credential cannot be used.
+            guard !row.isRemoved, apps[index].faults.isEmpty else { return problems }
             problems += openCircuits.filter { $0.name.app.value == index }.map {
                 circuitProblem($0.name, $0.reason, row, apps[index].settings)
             }
@@ -55,14 +60,16 @@ struct AppHealth {
                 problems.append(
                     Problem(
                         row.subject, .slowed, "Apple calls most of its device tokens bad: it is slowed down",
-                        "do the device tokens belong to the other environment?"))
+                        "check whether the device tokens belong to the other environment"))
             }
             problems += [
                 certificateProblem(row, apps[index], now), feedbackProblem(row, deadTokens: deadTokens, now),
                 apps[index].settings.binary == nil ? nil : gatewayProblem(row, now),
             ].compactMap(\.self)
             // Nothing of such an app is answered anyway.
-            let isCutOff = problems.contains { $0.kind == .credential || $0.kind == .unconnected }
+            let isCutOff = problems.contains {
+                $0.subject == row.subject && $0.kind == .credential || $0.kind == .unconnected
+            }
             return problems + [connectionProblem(row, index, isCutOff: isCutOff, now)].compactMap(\.self)
         }
     }
@@ -71,19 +78,19 @@ struct AppHealth {
     private func circuitProblem(
         _ circuit: CircuitName, _ reason: ReasonCode, _ row: WorkerSnapshot.App, _ settings: AppSettings
     ) -> Problem {
-        let (kind, name, topic): (Problem.Kind, String, String)
+        let (subject, name, topic): (Problem.Subject, String, String)
         switch circuit {
         case .connection:
             return unconnected(row, "no connection can be made", ": its notifications are held")
-        case .credential: (kind, name, topic) = (.credential, "", settings.bundleIDs.joined(separator: ", "))
+        case .credential: (subject, name, topic) = (row.subject, "", settings.bundleIDs.joined(separator: ", "))
         case .topic(let refused, _):
-            (kind, name, topic) = (.topicCredential("\(refused)"), " for \(refused)", "\(refused)")
+            (subject, name, topic) = (.topicOfApp(row.name, topic: "\(refused)"), " for \(refused)", "\(refused)")
         }
         let word = reason.text?.description ?? "no known reason"
         let why = RefusalAdvice.text(of: reason, status: 403, topic, settings) ?? "the credential is refused"
         return Problem(
-            row.subject, kind, "Apple refuses the credential\(name) (\(word)): its notifications are held",
-            "\(why); changed key and certificate files are read by themselves")
+            subject, .credential, "Apple refuses the credential\(name) (\(word)): its notifications are held",
+            "correct the credential: \(why); changed key and certificate files are read within 10 s")
     }
 
     /// - Parameter text: the problem, unless the app has connections that allow no stream.
@@ -95,17 +102,17 @@ struct AppHealth {
         return Problem(
             row.subject, .unconnected,
             "all connections to \(host) allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0)\(effect)",
-            "it goes on by itself once streams are allowed; look at the proxy, and at what the app's host is")
+            "look at the proxy and at what the app's host is; sending resumes once streams are allowed")
     }
 
     private func certificateProblem(_ row: WorkerSnapshot.App, _ app: LoadedApp, _ now: DeliveryTime) -> Problem? {
         guard let endsMs = row.certificateEndsMs, let certificate = app.certificate,
-            CertificateExpiries.isWithin(CertificateExpiries.problemMs, endsMs: endsMs, nowMs: now.wallMs)
+            endsMs - now.wallMs <= Self.expiringMs
         else { return nil }
         return Problem(
             row.subject, .expiring,
             "its client certificate \(endsMs <= now.wallMs ? "expired" : "expires") on \(certificate.notAfterDay)",
-            "put a new one in its place; it is read within 10 s")
+            "put a new certificate in its place; it is read within 10 s")
     }
 
     private func lossProblem(_ row: WorkerSnapshot.App, _ now: DeliveryTime) -> Problem? {
@@ -115,10 +122,10 @@ struct AppHealth {
             window.tooShort > 0
             ? (
                 "errors came after their window had closed (\(window.tooShort))",
-                "make binary.window.duration longer; the log says how long it is now"
+                "raise binary.window.duration to what the log says it is now"
             ) : ("a gateway read nothing, and its silence had accepted some", "look at what the app's host is")
         return Problem(
-            row.subject, .lost,
+            row.subject, .acceptedLost,
             "\(cause): at most \(window.lostAtMost) notifications whose results say accepted were not delivered", advice
         )
     }
@@ -128,10 +135,10 @@ struct AppHealth {
         guard ends.areMany(now.ns) else { return nil }
         return Problem(
             row.subject, .doubtful,
-            "\(ends.connections) connections to its gateway ended without a word: \(ends.notifications) notifications "
-                + "that were on them are in doubt, are sent again, and may be shown twice",
-            "look at the gateway's log, and whether it, or what is in between, closes connections after some time or "
-                + "number")
+            "\(ends.connections) connections to its gateway ended without an error: \(ends.notifications) notifications on "
+                + "them are in doubt, are sent again, and may be shown twice",
+            "look in the gateway's log whether it, or a proxy before it, limits how long or how much a connection is "
+                + "used")
     }
 
     private func connectionProblem(
@@ -143,11 +150,15 @@ struct AppHealth {
         if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs, !isCutOff {
             return unconnected(row, "it has no connection")
         }
-        guard let how = row.standing.unanswered, row.status?.isPaused != true, !isCutOff else { return nil }
+        guard let how = row.standing.unanswered, let status = row.status, !status.isPaused, !isCutOff else {
+            return nil
+        }
+        // One notification that is not answered says something about the notification, and nothing about the host.
+        guard status.open > 1 || how.endedBy != nil else { return nil }
         let ends = how.endedBy.map { "ends every request's stream without an answer (\($0))" }
         return Problem(
             row.subject, .unanswered, "\(how.host) \(ends ?? "takes requests and answers none")",
-            "look at the proxy, and at what the app's host is; it is over with the first answer")
+            "look at the proxy and at what the app's host is; the first answer ends this problem")
     }
 
     private func feedbackProblem(_ row: WorkerSnapshot.App, deadTokens: String, _ now: DeliveryTime) -> Problem? {
@@ -155,14 +166,14 @@ struct AppHealth {
         if feedback.waiting > 0, now.ns - feedback.waitingSinceNs >= Self.feedbackWaitingNs {
             return Problem(
                 row.subject, .feedback, "\(feedback.waiting) dead tokens of its feedback wait for Kafka to take them",
-                "look at the brokers and at \(deadTokens); do not stop the worker before they are written: nobody else "
-                    + "has them")
+                "look at the brokers and at \(deadTokens); do not stop the worker before they are written, because the "
+                    + "feedback service has forgotten them")
         }
         return feedback.failure.map { reason in
             Problem(
                 row.subject, .feedback, "feedback cannot be read: \(reason)",
-                "look at binary.feedback, at the network between, and at the client certificate; it is tried again "
-                    + "every minute, or as often as its interval says")
+                "look at binary.feedback, the network between and the client certificate; the read is repeated every "
+                    + "minute, or at its interval if that is shorter")
         }
     }
 }

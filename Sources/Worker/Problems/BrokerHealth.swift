@@ -1,20 +1,20 @@
 internal import Kafka
 
-/// How the brokers answer one client, by its statistics. Decides only; no clock, no I/O.
+/// The brokers' health as one client's statistics show it. Decides only; no clock, no I/O.
 struct BrokerHealth: Equatable {
-    /// Whether any broker answers.
+    /// The state of the brokers as a whole.
     enum Reach: Equatable {
-        /// No statistics came yet, or nothing was asked lately.
+        /// There are no statistics yet, or no broker was asked anything lately.
         case unknown
         case answered
-        /// Connected, and without an answer to what was sent.
+        /// A broker is connected and does not answer.
         case silent
         case disconnected
     }
 
-    /// Why a broker does not answer.
+    /// The reason why a broker does not answer.
     enum Silence: Equatable {
-        /// It takes requests and sends nothing.
+        /// The broker takes requests and sends nothing.
         case unanswered
         /// No connection to it can be made.
         case unreachable
@@ -25,19 +25,22 @@ struct BrokerHealth: Equatable {
     private(set) var silences: [String: Silence] = [:]
     /// Whether the group's coordinator is unknown, or does not answer.
     private(set) var isCoordinatorSilent = false
+    /// Whether the group's member neither joins nor leaves: the assignment that it has is the current one.
+    private(set) var isMemberSteady = false
     private var missedCoordinator = false
-    /// By the broker's name, how often a connection to it had been tried when it was last connected.
+    /// The number of connection attempts when each broker was last connected, by the broker's name.
     private var attempts: [String: Int64] = [:]
 
-    /// How long a broker may send nothing while it owes an answer. Fetches and heartbeats are answered within 3 s.
+    /// The longest silence of a broker that owes an answer. Brokers answer fetches and heartbeats within 3 s.
     static let silentMs: Int64 = 4_000
-    /// How often a connection is tried in vain before its broker is reported. One that is not needed is not tried.
+    /// The failed attempts after which a broker is reported. librdkafka does not dial a broker that it does not need.
     private static let attemptLimit: Int64 = 2
 
     mutating func take(_ statistics: ClientStatistics) {
         guard let brokers = statistics.brokers else { return }
         // The coordinator keeps a member that joins waiting for the others.
         let isSteady = statistics.group?.isSteady ?? true
+        isMemberSteady = isSteady
         let waiting = brokers.filter { $0.isSilent && (isSteady || !$0.isCoordinator) }
         if brokers.contains(where: \.hasAnswered) {
             reach = .answered
@@ -91,16 +94,16 @@ extension BrokerHealth {
             let cause = isConnected ? "" : reason.map { ": \($0)" } ?? ": none is connected"
             return [
                 Problem(
-                    .kafka, .silent, "no broker of \(servers) answers\(cause)",
-                    "nothing is lost meanwhile; look at the brokers and at the network between")
+                    .kafka, .kafkaUnreachable, "no broker of \(servers) answers\(cause)",
+                    "look at the brokers and at the network between; nothing is lost meanwhile")
             ]
         }
         let silences = Dictionary(clients.flatMap(\.silences)) { first, _ in first }
         return silences.sorted { $0.key < $1.key }.map { name, silence in
             Problem(
-                .broker(name), .unanswered,
+                .broker(name), .brokerUnreachable,
                 silence == .unanswered ? "it takes requests and does not answer" : "no connection to it can be made",
-                "its partitions wait meanwhile, and nothing is lost; look at the broker and at the network between")
+                "look at the broker and at the network between; its partitions wait meanwhile, and nothing is lost")
         }
     }
 }

@@ -2,7 +2,7 @@ internal import JSON
 
 /// The members of one client's statistics that tell whether it works (librdkafka's manual, "Statistics").
 struct ClientStatistics: Equatable {
-    /// How often librdkafka reports them. A silence is reported after two reports at most, so within ten seconds.
+    /// The interval of the reports. A silence shows in the second one at the latest, so within ten seconds.
     static let intervalMs = 4_000
 
     struct Broker: Equatable {
@@ -13,9 +13,9 @@ struct ClientStatistics: Equatable {
         var isConnected = false
         /// Requests that were sent and have no answer yet.
         var inFlight: Int64 = 0
-        /// How long ago something was received on the connection; -1 if nothing was.
+        /// The time since something was received on the connection, or -1 if nothing was.
         var silentMs: Int64 = -1
-        /// How often a connection was tried.
+        /// The number of connection attempts.
         var attempts: Int64 = 0
     }
 
@@ -50,17 +50,16 @@ extension ClientStatistics {
     private init(reading reader: inout JSONReader) throws(JSONError) {
         try reader.enterObject()
         while let name = reader.nextMember() {
-            if name.equals("brokers") {
+            switch name.string {
+            case "brokers":
                 var brokers: [Broker] = []
                 try reader.enterObject()
                 while reader.nextMember() != nil {
                     if let broker = try Broker(reading: &reader) { brokers.append(broker) }
                 }
                 self.brokers = brokers
-            } else if name.equals("cgrp") {
-                group = try Group(reading: &reader)
-            } else {
-                _ = reader.skip()
+            case "cgrp": group = try Group(reading: &reader)
+            default: _ = reader.skip()
             }
         }
     }
@@ -69,30 +68,23 @@ extension ClientStatistics {
 extension ClientStatistics.Broker {
     /// Returns `nil` for librdkafka's internal broker.
     fileprivate init?(reading reader: inout JSONReader) throws(JSONError) {
-        var isInternal = false
+        var source = ""
         try reader.enterObject()
         while let member = reader.nextMember() {
-            if member.equals("name") {
-                name = try reader.text().string
-            } else if member.equals("source") {
-                let source = try reader.text()
-                isCoordinator = source.equals("logical")
-                isInternal = source.equals("internal")
-            } else if member.equals("state") {
-                let state = try reader.text()
-                isConnected = state.equals("UP") || state.equals("UPDATE")
-            } else if member.equals("waitresp_cnt") {
-                inFlight = try reader.integer()
-            } else if member.equals("rxidle") {
+            switch member.string {
+            case "name": name = try reader.text().string
+            case "source": source = try reader.text().string
+            case "state": isConnected = ["UP", "UPDATE"].contains(try reader.text().string)
+            case "waitresp_cnt": inFlight = try reader.integer()
+            case "rxidle":
                 let microseconds = try reader.integer()
                 silentMs = microseconds < 0 ? -1 : microseconds / 1_000
-            } else if member.equals("connects") {
-                attempts = try reader.integer()
-            } else {
-                _ = reader.skip()
+            case "connects": attempts = try reader.integer()
+            default: _ = reader.skip()
             }
         }
-        if isInternal { return nil }
+        isCoordinator = source == "logical"
+        if source == "internal" { return nil }
     }
 }
 
@@ -100,12 +92,10 @@ extension ClientStatistics.Group {
     fileprivate init(reading reader: inout JSONReader) throws(JSONError) {
         try reader.enterObject()
         while let member = reader.nextMember() {
-            if member.equals("state") {
-                hasCoordinator = try reader.text().equals("up")
-            } else if member.equals("join_state") {
-                isSteady = try reader.text().equals("steady")
-            } else {
-                _ = reader.skip()
+            switch member.string {
+            case "state": hasCoordinator = try reader.text().equals("up")
+            case "join_state": isSteady = try reader.text().equals("steady")
+            default: _ = reader.skip()
             }
         }
     }

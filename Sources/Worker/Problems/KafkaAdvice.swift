@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Kafka
 
-/// What a person can do about an error of Kafka's.
+/// Advice about Kafka's errors.
 enum Advice {
     /// - Parameter topic: the topic that cannot be written.
     static func writing(_ topic: String, _ code: KafkaCode) -> String {
@@ -19,8 +19,8 @@ enum Advice {
 
     /// - Parameter topic: the topic of a record that is not acknowledged, for a reason that librdkafka does not tell.
     static func unacknowledged(_ topic: String) -> String {
-        "nothing is lost meanwhile; look at the brokers' logs, and at topic \(topic): a partition with fewer replicas "
-            + "in sync than its min.insync.replicas takes nothing"
+        "look at the brokers' logs and at the replicas of topic \(topic): a partition with fewer replicas in sync than "
+            + "min.insync.replicas takes nothing; nothing is lost meanwhile"
     }
 
     /// - Parameter topic: the topic that cannot be read, or whose offsets cannot be committed.
@@ -28,8 +28,8 @@ enum Advice {
         switch code {
         case .topicAuthorizationFailed: "grant READ on topic \(topic)"
         case .badCompression, .badMessage, .notImplemented:
-            "a batch of topic \(topic) cannot be read: look what its producer wrote there; delete the partition's "
-                + "records up to it (kafka-delete-records.sh) to read on behind it"
+            "look what the producer wrote to topic \(topic); delete the partition's records up to the batch that cannot "
+                + "be read (kafka-delete-records.sh) to read on behind it"
         case _ where code.isUnknownTopic: "create topic \(topic), or take it out of the configuration"
         default: self.group(group, code)
         }
@@ -61,8 +61,8 @@ struct LostRecords {
     func problems(nowNs: Int64) -> [Problem] {
         losses.filter { nowNs - $0.value.lastNs < Problem.lossNs }.sorted { "\($0.key)" < "\($1.key)" }.map { loss in
             Problem(
-                .partition(loss.key), .lost,
-                "\(loss.value.offsets) offsets were gone before they were read: their records are lost",
+                .partition(loss.key), .recordsLost,
+                "\(loss.value.offsets) offsets were deleted before they were read: their records are lost",
                 "raise retention.ms of topic \(loss.key.topic), and set its retention.bytes to -1")
         }
     }

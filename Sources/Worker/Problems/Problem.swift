@@ -7,53 +7,55 @@ struct Problem: Sendable, Equatable {
         case kafka, configuration
         case broker(String), topic(String), partition(TopicPartition), group(String)
         case app(String), file(String)
+        /// A topic for which Apple refuses the app's credential.
+        case topicOfApp(String, topic: String)
     }
 
     /// What is wrong with the subject, however it is worded. A problem lasts while its subject has one of its kind.
-    enum Kind: Hashable, Sendable {
-        /// It does not answer.
-        case silent, unanswered
-        case unconnected
-        case denied
-        /// Records or notifications were lost.
-        case lost
-        /// A topic that cannot be written.
-        case writing, refusingSingle, unacknowledged
-        /// A topic or partition that cannot be read.
-        case reading
-        case committing
-        case unjoined
-        case credential, topicCredential(String)
-        /// A newer file is there and cannot be used.
-        case refused
-        case slowed
-        /// Feedback that cannot be read, or dead tokens that cannot be written.
-        case feedback
-        /// A certificate in its last days, or past them.
-        case expiring
-        /// Connections that end again and again while something on them is in doubt.
-        case doubtful
-
-        /// The kind whatever topic it names.
-        fileprivate var family: Self { if case .topicCredential = self { .topicCredential("") } else { self } }
+    /// The names stand on `/status` and in the documentation, and do not change.
+    enum Kind: String, CaseIterable, Sendable {
+        case kafkaUnreachable = "kafka_unreachable"
+        case topicsMissing = "topics_missing"
+        case brokerUnreachable = "broker_unreachable"
+        case coordinatorSilent = "coordinator_silent"
+        case groupDenied = "group_denied"
+        case unjoined = "group_not_joined"
+        case reading = "not_readable"
+        case committing = "commits_refused"
+        case recordsLost = "records_lost"
+        case writing = "not_writable"
+        case refusingSingle = "records_refused"
+        case unacknowledged = "records_unacknowledged"
+        case unconnected = "app_unreachable"
+        case unanswered = "app_unanswered"
+        case credential = "credential_refused"
+        case credentialUnusable = "credential_unusable"
+        case expiring = "certificate_expiring"
+        case slowed = "device_tokens_bad"
+        case acceptedLost = "accepted_lost"
+        case doubtful = "connections_in_doubt"
+        case feedback = "feedback_failed"
+        /// A newer configuration or credential file cannot be used, and the one before stays in force.
+        case refused = "file_refused"
+        case hanging = "file_hangs"
 
         fileprivate var reminderNs: Int64 { self == .expiring ? 86_400_000_000_000 : 10_000_000_000 }
     }
 
     var subject: Subject
     var kind: Kind
-    /// What is wrong.
+    /// The cause.
     var text: String
-    /// What a person can do about it.
+    /// One sentence in the imperative that says what to do.
     var advice: String
     /// Kafka's error; `.none` for other problems.
     var code: KafkaCode
-    /// When it began (monotonic).
+    /// The beginning (monotonic).
     var sinceNs: Int64
-    /// When `ProblemList` first saw it (wall clock).
+    /// The time at which `ProblemList` first saw it (wall clock).
     var sinceMs: Int64 = 0
 
-    /// How long something is reported that was lost for good, or that happened too often.
+    /// The time for which a loss, or something that happened too often, is reported.
     static let lossNs: Int64 = 10 * 60 * 1_000_000_000
 
     init(
@@ -84,6 +86,7 @@ extension Problem.Subject: CustomStringConvertible {
         case .group(let name): "group \(name)"
         case .app(let name): "app \(name)"
         case .file(let path): "file \(path)"
+        case .topicOfApp(let app, let topic): "app \(app), topic \(topic)"
         }
     }
 }
@@ -92,8 +95,7 @@ extension Problem.Kind {
     fileprivate var kafkaText: String {
         switch self {
         case .unacknowledged:
-            "a record was written to it more than 10 s ago and has no acknowledgement; the producer tries on, and what "
-                + "waits for it stays open"
+            "a record was produced to it more than 10 s ago and has no acknowledgement; the producer keeps trying"
         case .refusingSingle: "it refuses single records while it takes others; they are tried again"
         case .writing: "it cannot be written; what needs it waits"
         case .committing: "commits are refused"
@@ -154,8 +156,8 @@ struct ProblemList {
         guard problems.count > limit else { return problems }
         var counts: [Problem.Kind: Int] = [:]
         let ranked = problems.enumerated().map { index, problem in
-            let rank = counts[problem.kind.family, default: 0]
-            counts[problem.kind.family] = rank + 1
+            let rank = counts[problem.kind, default: 0]
+            counts[problem.kind] = rank + 1
             return (rank, index)
         }
         return ranked.sorted(by: <).prefix(limit).map(\.1).sorted().map { problems[$0] }

@@ -10,7 +10,7 @@ struct WorkerHealth {
     private var list = ProblemList()
     private var apps = AppHealth()
     private var lostRecords = LostRecords()
-    /// When the worker began to read (monotonic).
+    /// The time at which the worker began to read (monotonic).
     private var startedNs: Int64 = 0
 
     init(_ logger: Logger) { self.logger = logger }
@@ -33,13 +33,13 @@ struct WorkerHealth {
     /// Logs problems that begin, that still last, and that are over.
     ///
     /// - Parameters:
-    ///   - parts: `nil` while the worker stops.
+    ///   - parts: `nil` while the worker starts or stops.
     ///   - others: problems that the parts do not show.
     mutating func look(
         _ parts: WorkerParts?, _ configuration: WorkerConfiguration, _ configured: ConfiguredApps, others: [Problem],
         _ eventLog: EventLog, _ now: DeliveryTime
     ) {
-        var found: [Problem] = []
+        var found = others
         if let parts {
             apps.look(configured, eventLog, now)
             found =
@@ -52,12 +52,13 @@ struct WorkerHealth {
                 logger.remind(
                     .worker, "degraded",
                     [
-                        "subject": "\(problem.subject)", "problem": .text(problem.text),
+                        "kind": "\(problem.kind.rawValue)", "subject": "\(problem.subject)",
+                        "problem": .text(problem.text),
                         "advice": .text(problem.advice), "for_ms": .count(max(0, now.wallMs - problem.sinceMs)),
                     ])
             case .isOver(let subject, let afterMs):
                 logger.notice(
-                    .worker, "no longer degraded by this", ["subject": "\(subject)", "after_ms": .count(afterMs)])
+                    .worker, "problem resolved", ["subject": "\(subject)", "after_ms": .count(afterMs)])
             }
         }
     }
@@ -80,7 +81,7 @@ struct WorkerHealth {
         return problems + lostRecords.problems(nowNs: now.ns)
     }
 
-    /// Why a group cannot be joined, or its coordinator does not answer.
+    /// Returns the problem of a group that cannot be joined, or whose coordinator does not answer.
     private func groupProblem(
         _ reader: GroupReader, _ configuration: WorkerConfiguration, _ now: DeliveryTime
     ) -> Problem? {
@@ -88,12 +89,12 @@ struct WorkerHealth {
         if reader.hasJoined {
             guard reader.brokers.isCoordinatorSilent else { return nil }
             return Problem(
-                group, .silent, "the group's coordinator does not answer",
-                "look at the brokers: one of them leads the group's partition of __consumer_offsets")
+                group, .coordinatorSilent, "the group's coordinator does not answer",
+                "look at the broker that leads the group's partition of __consumer_offsets")
         }
         if reader.lastError?.code == .groupAuthorizationFailed {
             return Problem(
-                group, .denied, "the group may not be used: nothing can be read or committed",
+                group, .groupDenied, "the group may not be used: nothing can be read or committed",
                 "allow Read on the group (kafka.group_id) to the worker's user")
         }
         // The group waits for a member that died until its session is over.
@@ -116,10 +117,7 @@ struct WorkerHealth {
         _ parts: WorkerParts, _ configuration: WorkerConfiguration, leavingUntil deadlineNs: Int64?,
         _ now: DeliveryTime
     ) {
-        func seconds(_ milliseconds: Int64) -> String { "\((milliseconds + 999) / 1_000) s at most" }
-        let session =
-            "a member that died, until its session is over "
-            + "(\(seconds(configuration.kafka.sessionTimeout.milliseconds)))"
+        let sessionMs = Fields.Value.count(configuration.kafka.sessionTimeout.milliseconds)
         // That no broker answers is a problem of its own.
         let isSilent = BrokerHealth.areAllSilent(parts.brokerHealth)
         let joining = isSilent ? [] : parts.readers.filter { $0.mustSayJoining(now) }
@@ -128,18 +126,16 @@ struct WorkerHealth {
             logger.info(
                 .kafka, "waiting for partitions",
                 [
-                    "groups": .text(joining.map(\.name).joined(separator: ",")),
-                    "for": .text(
-                        "\(session), one that drains (\(seconds(drainMs))), or, of a new group, the brokers' "
-                            + "group.initial.rebalance.delay.ms"),
+                    "groups": .text(joining.map(\.name).joined(separator: ",")), "session_timeout_ms": sessionMs,
+                    "drain_ms": .count(drainMs),
                 ])
         }
         let leaving = parts.readers.filter { $0.mustSayLeaving(now) }
         if !leaving.isEmpty, let deadlineNs {
             logger.info(
-                .kafka, "waiting for the groups' coordinator, to leave them",
+                .kafka, "waiting for the coordinator, to leave groups",
                 [
-                    "groups": .text(leaving.map(\.name).joined(separator: ",")), "for": .text(session),
+                    "groups": .text(leaving.map(\.name).joined(separator: ",")), "session_timeout_ms": sessionMs,
                     "gives_up_in_ms": .count(max(0, (deadlineNs - now.ns) / 1_000_000)),
                 ])
         }

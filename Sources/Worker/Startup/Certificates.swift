@@ -3,12 +3,17 @@ internal import PushRecords
 internal import TLS
 
 extension LoadedApp {
-    /// Returns a line for each reason for which Apple will refuse the app's certificate. It is loaded all the same: an
-    /// app that cannot send must not keep others from sending.
+    /// Returns a line for each reason for which Apple will refuse the app's certificate, or the app will refuse Apple's.
+    /// The app is loaded all the same, because one that cannot send must not keep others from sending.
     package func certificateFaults(nowMs: Int64) -> [String] {
-        guard let certificate, case .certificate(let credential) = settings.credential else { return [] }
-        let name = "app \(settings.name): the certificate in \(credential.place)"
         var lines: [String] = []
+        if lacksAuthorities {
+            lines.append(
+                "app \(settings.name): no host can be trusted, because there is no CA certificate in \(SystemTrust.file): "
+                    + "install ca-certificates, or set tls.ca_file")
+        }
+        guard let certificate, case .certificate(let credential) = settings.credential else { return lines }
+        let name = "app \(settings.name): the certificate in \(credential.place)"
         if certificate.notAfterMs <= nowMs {
             lines.append("\(name) expired on \(certificate.notAfterDay): put a new one in its place")
         } else if certificate.notBeforeMs > nowMs {
@@ -33,7 +38,7 @@ extension LoadedApp {
     package func certificateWarning(nowMs: Int64) -> String? {
         guard let certificate, case .certificate(let credential) = settings.credential else { return nil }
         let leftMs = certificate.notAfterMs - nowMs
-        guard leftMs > 0, leftMs <= CertificateExpiries.warningMs else { return nil }
+        guard leftMs > 0, leftMs <= 30 * 86_400_000 else { return nil }
         return "app \(settings.name): the certificate in \(credential.place) expires on \(certificate.notAfterDay), in "
             + "\(leftMs / 86_400_000) days"
     }
@@ -42,30 +47,4 @@ extension LoadedApp {
 extension String {
     /// The bundle id itself, or with the suffix of a push type: `com.example.shop.voip`.
     fileprivate func isTopic(of bundleID: String) -> Bool { self == bundleID || hasPrefix("\(bundleID).") }
-}
-
-/// When to speak of client certificates that end: a value machine. In its last 30 days a certificate is warned of once,
-/// in the log; in its last seven it is a problem, and said every day (`Problem.Kind.expiring`).
-struct CertificateExpiries {
-    static let warningMs: Int64 = 30 * 86_400_000
-    static let problemMs: Int64 = 7 * 86_400_000
-
-    /// Of each app's certificate, when it ends and whether that was within 30 days.
-    private var seen: [Int: (endsMs: Int64, isNear: Bool)] = [:]
-
-    /// Whether the certificate's last 30 days have begun since it was seen first: what it says then was said when it
-    /// was loaded.
-    ///
-    /// - Parameter app: by its index.
-    mutating func beginsToEnd(_ app: Int, endsMs: Int64, nowMs: Int64) -> Bool {
-        let isNear = Self.isWithin(Self.warningMs, endsMs: endsMs, nowMs: nowMs)
-        let before = seen.updateValue((endsMs, isNear), forKey: app)
-        guard let before, before.endsMs == endsMs else { return false }
-        return isNear && !before.isNear
-    }
-
-    static func isWithin(_ spanMs: Int64, endsMs: Int64, nowMs: Int64) -> Bool {
-        let left = endsMs.subtractingReportingOverflow(nowMs)
-        return left.overflow ? endsMs < nowMs : left.partialValue <= spanMs
-    }
 }

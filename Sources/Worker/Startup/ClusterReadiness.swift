@@ -1,5 +1,8 @@
 package import Configuration
+internal import EventLoop
+internal import Glibc
 package import Kafka
+internal import Observability
 
 /// Waits until Kafka can be reached and has every topic as it must be.
 package struct ClusterReadiness {
@@ -7,7 +10,7 @@ package struct ClusterReadiness {
     private let cluster: ClusterSettings
     private let topics: Topics
     private let check: TopicCheck
-    /// Why no broker answered. It is kept, since librdkafka does not repeat it.
+    /// The reason why no broker answered. librdkafka does not repeat it.
     private var lastReason: String?
     /// Makes missing topics where `kafka.create_topics` says so; otherwise asks the brokers whether they could be made.
     private let makesTopics: Bool
@@ -113,6 +116,30 @@ package struct ClusterReadiness {
             case .topics(let names)?:
                 "group \(group) may not read \(Denial.naming(names)): allow Read on it to the worker's user"
             }
+        }
+    }
+}
+
+/// Why a worker cannot start: each line names a thing and says what to do. `run` exits with 78, or with 1 where the
+/// configuration is not at fault.
+package struct StartFailure: Error, CustomStringConvertible {
+    package let lines: [String]
+    /// Whether a start at another time may succeed: the system had no room for a thread.
+    package let isPassing: Bool
+
+    package init(_ lines: [String], isPassing: Bool = false) {
+        self.lines = lines.map(namesOnce)
+        self.isPassing = isPassing
+    }
+
+    package var description: String { lines.joined(separator: "\n") }
+
+    /// An error of the system or the Kafka library.
+    init(of error: any Error) {
+        if let error = error as? SystemError, error.call == "pthread_create", error.code == EAGAIN {
+            self.init(["\(error); \(KafkaCode.roomForThreads)"], isPassing: true)
+        } else {
+            self.init(["\(error)"], isPassing: (error as? KafkaError)?.code == .noResources)
         }
     }
 }

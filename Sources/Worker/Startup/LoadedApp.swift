@@ -4,11 +4,15 @@ internal import EventLoop
 package import Network
 package import TLS
 
-/// An app with its credential and trust loaded, ready to connect.
+/// An app with its credential and trust loaded, ready to connect unless it has faults.
 package struct LoadedApp: Sendable {
     package internal(set) var settings: AppSettings
+    /// The reasons why its credential or trust cannot be used, a line each. An app with faults has no transport.
+    package let faults: [String]
     /// Trust, and the client certificate where the credential is one.
     package let context: ClientContext
+    /// Whether it trusts the system's authorities, and there are none.
+    let lacksAuthorities: Bool
     /// Signs provider tokens, unless the app has a client certificate.
     package let signingKey: SigningKey?
     /// The client certificate, if the app has one.
@@ -17,11 +21,12 @@ package struct LoadedApp: Sendable {
     let tokenIdentity: TokenIdentity?
     /// `NAME:PASSWORD` for the proxy, or an empty text if it needs none.
     private let proxyCredentials: String
-    /// By path, the hash (`FileWatch.hash`) of the contents that were read from each of its files.
+    /// The hashes (`FileWatch.hash`) of the contents that were read from its files, by path.
     let fileHashes: [String: UInt64]
 
+    /// - Parameter allowsFaults: makes an app with faults instead of throwing.
     /// - Throws: `StartFailure` with a line for each file that cannot be used.
-    package init(_ settings: AppSettings) throws(StartFailure) {
+    package init(_ settings: AppSettings, allowsFaults: Bool = false) throws(StartFailure) {
         self.settings = settings
         var lines: [String] = []
         var signingKey: SigningKey?
@@ -43,16 +48,19 @@ package struct LoadedApp: Sendable {
             }
         }
         proxyCredentials = load("proxy: ") { try settings.proxy?.credentials.map { try files.line($0) } ?? "" } ?? ""
-        let context = load("tls: ") {
+        var context = load("tls: ") {
             let trust: Trust =
                 !settings.verifiesHost
-                ? .anyone : try settings.authorities.map { try files.trust($0) } ?? .system
+                ? .anyone : try settings.authorities.map { try files.trust($0) } ?? files.systemTrust()
             // The binary protocol is older than ALPN: its servers agree to none.
             let alpn = settings.binary == nil ? ["h2"] : []
             return try ClientContext(ClientOptions(trust: trust, alpn: alpn, identity: identity))
         }
-        guard lines.isEmpty, let context else { throw StartFailure(lines) }
+        faults = lines
+        if allowsFaults, context == nil { context = try? ClientContext(ClientOptions(alpn: [])) }
+        guard allowsFaults || lines.isEmpty, let context else { throw StartFailure(lines) }
         self.context = context
+        lacksAuthorities = settings.verifiesHost && settings.authorities == nil && SystemTrust.isEmpty
         self.signingKey = signingKey
         fileHashes = files.hashes
         certificate = identity?.details
@@ -65,13 +73,15 @@ package struct LoadedApp: Sendable {
             }
     }
 
-    /// Loads every app; the failure has the lines of all that cannot be.
-    package static func load(_ apps: [AppSettings]) throws(StartFailure) -> [LoadedApp] {
+    /// Loads every app; the failure has the lines of all that cannot be loaded and may have no faults.
+    package static func load(
+        _ apps: [AppSettings], allowingFaults: (AppSettings) -> Bool = { _ in false }
+    ) throws(StartFailure) -> [LoadedApp] {
         var loaded: [LoadedApp] = []
         var lines: [String] = []
         for app in apps {
             do throws(StartFailure) {
-                loaded.append(try LoadedApp(app))
+                loaded.append(try LoadedApp(app, allowsFaults: allowingFaults(app)))
             } catch {
                 lines += error.lines
             }
@@ -116,6 +126,12 @@ private struct ReadFiles {
         }
     }
 
+    /// OpenSSL reads the system's bundle by itself. Its hash lets the watch see that it was updated.
+    mutating func systemTrust() -> Trust {
+        _ = try? bytes(SystemTrust.file)
+        return .system
+    }
+
     mutating func source(_ secret: Secret, _ name: String) throws(TLSError) -> CredentialSource {
         switch secret {
         case .text(let text): .text(text, name: name)
@@ -151,7 +167,7 @@ extension CertificateCredential {
         }
     }
 
-    /// Where the certificate stands, for messages.
+    /// The place of the certificate, for messages.
     var place: String {
         switch form {
         case .pem(let certificate, _): certificate.path ?? "certificate.pem"
@@ -173,5 +189,42 @@ final class ProviderTokens {
         let token = ProviderToken(keyID: identity.keyID, teamID: identity.teamID, key: key)
         tokens[identity] = token
         return token
+    }
+}
+
+extension AppSettings {
+    /// The files of key, certificate, passphrase and CA, which is the system's bundle unless the app has its own. What
+    /// stands in the configuration itself has none.
+    var credentialFiles: [String] {
+        let secrets: [Secret?] =
+            switch credential {
+            case .token(let token): [token.key]
+            case .certificate(let certificate):
+                switch certificate.form {
+                case .pem(let text, let key): [text, key, certificate.passphrase]
+                case .pkcs12(let bundle): [bundle, certificate.passphrase]
+                }
+            }
+        let bundle = authorities == nil && verifiesHost ? SystemTrust.file : authorities?.path
+        return secrets.compactMap { $0?.path } + [bundle].compactMap(\.self)
+    }
+
+    /// Whether `other` can use the connections of this one: it dials the same host in the same way, and has no further
+    /// bundle id, which APNs would refuse on them.
+    package func connects(like other: AppSettings) -> Bool {
+        Set(bundleIDs).isSuperset(of: other.bundleIDs)
+            && credential == other.credential && host == other.host && port == other.port && proxy == other.proxy
+            && connections == other.connections && authorities == other.authorities
+            && verifiesHost == other.verifiesHost
+            && indexesAuthorization == other.indexesAuthorization && binary?.ofGateway == other.binary?.ofGateway
+    }
+}
+
+extension BinarySettings {
+    /// The settings without the feedback's, which connections to the gateway do not depend on.
+    fileprivate var ofGateway: Self {
+        var settings = self
+        settings.feedback = nil
+        return settings
     }
 }

@@ -77,7 +77,7 @@ final class RemovedRetryTopics {
         case .failure(let error):
             let isDenied = error.code.isDenied
             logger.warning(
-                .kafka, "removed retry topics cannot be looked for",
+                .kafka, "lookup of removed retry topics failed",
                 [
                     "error": .text(error.text),
                     "advice": .text(
@@ -98,12 +98,12 @@ final class RemovedRetryTopics {
         guard !begun.isEmpty || !gone.isEmpty else { return }
         for (topic, records) in begun {
             logger.info(
-                .kafka, "a retry topic that is not configured any more is read until it is empty",
+                .kafka, "removed retry topic found, reading what is left in it",
                 ["topic": "\(topic)", "records": .count(records)])
         }
         for topic in gone {
             logger.info(
-                .kafka, "a retry topic that is not configured any more was deleted", ["topic": "\(topic)"])
+                .kafka, "removed retry topic deleted", ["topic": "\(topic)"])
         }
         topics.removeAll { gone.contains($0) }
         topics += begun.map(\.topic)

@@ -21,18 +21,12 @@ struct TopicCheck {
     /// Returns a line for the missing topics, which ends with their names, or `nil` if all exist.
     func missingLine(in topics: [String: TopicDescription]) -> String? {
         let missing = missing(in: topics)
-        guard let first = missing.first else { return nil }
-        let servers = configuration.kafka.bootstrapServers
-        func advice(_ them: String) -> String {
-            "create \(them), set kafka.create_topics: true (on a cluster of one broker "
-                + "{partitions: 8, replication_factor: 1}), or allow Describe on \(them)"
-        }
-        guard missing.count > 1 else {
-            return "topic \(first.name) (\(first.path)) does not exist at \(servers), or may not be described by this "
-                + "worker: \(advice("it"))"
-        }
-        return "\(missing.count) topics do not exist at \(servers), or may not be described by this worker: "
-            + "\(advice("them")): \(missing.map { "\($0.name) (\($0.path))" }.joined(separator: ", "))"
+        guard !missing.isEmpty else { return nil }
+        return
+            "topics do not exist at \(configuration.kafka.bootstrapServers), or may not be described by this worker: "
+            + "create them, set kafka.create_topics: true (on a cluster of one broker "
+            + "{partitions: 8, replication_factor: 1}), or allow Describe on them: "
+            + missing.map { "\($0.name) (\($0.path))" }.joined(separator: ", ")
     }
 
     /// Returns the topics that `kafka.create_topics` creates. Dead tokens are compacted; a retry topic keeps its
@@ -90,7 +84,7 @@ struct TopicCheck {
         let unread = (topics ?? expected.map(\.name)).filter { configurations?[$0] == nil }
         if !unread.isEmpty, configuration.kafka.tellsTopicConfigurations {
             lines.append(
-                "the configuration of these topics cannot be read, so nobody looks whether it loses records: "
+                "the configuration of these topics cannot be read, so the worker cannot check whether they lose records: "
                     + "\(unread.joined(separator: ", ")): allow DescribeConfigs on them to the worker's user")
         }
         // Many do well with such a limit, as long as few records wait.
@@ -126,7 +120,7 @@ struct TopicCheck {
         return lines
     }
 
-    /// How long a retry topic's records wait, or `nil` if it is none.
+    /// Returns the delay of a retry topic, or `nil` for another topic.
     private func delay(of topic: String) -> Duration? {
         configuration.retry.tiers.first { $0.topic == topic }?.delay
     }

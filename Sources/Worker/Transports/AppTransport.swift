@@ -51,9 +51,9 @@ struct AppTransport {
 
 /// Limits that all apps of a worker share.
 package struct TransportTimes: Sendable {
-    /// How long a request may wait for its response before it is in doubt.
+    /// The time without a response after which a request is in doubt.
     package var responseTimeoutNs: Int64
-    /// How long the window of the binary protocol may become. A rebalance waits no longer for open notifications.
+    /// The longest window of the binary protocol. A rebalance waits no longer for open notifications.
     package var longestWindowNs: Int64
 
     package init(responseTimeoutNs: Int64, longestWindowNs: Int64 = 30_000_000_000) {

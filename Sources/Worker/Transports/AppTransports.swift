@@ -10,11 +10,11 @@ final class AppTransports: Transports {
         var takesRequests = false
         /// The `iat` of the provider token in use (wall clock), or `nil` if there is none.
         var tokenIssuedMs: Int64?
-        /// Why the app's host cannot be reached now.
+        /// The reason why the app's host cannot be reached now.
         var unreachable: TransportNote?
         /// The transport's last report. A host that takes connections and answers nothing has capacity now and then.
         var isOutOfReach = false
-        /// How the host takes requests and answers none.
+        /// The way in which the host leaves requests unanswered, if it does.
         var unanswered: Unanswered?
         var window = WindowFaults()
         var doubtfulEnds = DoubtfulEnds()
@@ -30,7 +30,7 @@ final class AppTransports: Transports {
         var tooShort = 0
         /// Notifications whose results say accepted, and that were not delivered.
         var lostAtMost = 0
-        /// When it last happened.
+        /// The time of the last one.
         var lastNs: Int64 = 0
 
         func sum(with other: Self) -> Self {
@@ -68,17 +68,17 @@ final class AppTransports: Transports {
     private let inbox = Inbox()
     /// Apps for which a connection could not be made, since the last turn.
     private var failed: [Int] = []
-    private let onNote: (TransportNote, AppIndex, _ isReminder: Bool) -> Void
+    private let onNote: (TransportNote, AppIndex) -> Void
 
     /// Starts the transports of so many apps.
     ///
     /// - Parameters:
     ///   - onWakeUp: called when there are events, which the next turn takes.
-    ///   - onNote: called with each note for the log, and whether it is only a reminder that it still holds.
+    ///   - onNote: called with each note for the log.
     ///   - start: makes the link, whose transports post their events to the mailbox.
     init(
         _ count: Int, loop: Loop, onWakeUp: @escaping () -> Void,
-        onNote: @escaping (TransportNote, AppIndex, _ isReminder: Bool) -> Void,
+        onNote: @escaping (TransportNote, AppIndex) -> Void,
         start: (Mailbox<TransportEvent>) throws -> TransportLink
     ) throws {
         standings = (0..<count).map { _ in Standing() }
@@ -169,10 +169,7 @@ final class AppTransports: Transports {
             case .connectFailed:
                 standings[app.value].unreachable = note
                 failed.append(app.value)
-            case .noStreams:
-                // It may be for a moment (RFC 9113, 6.5.2). `noteUnreachable` logs it within a second.
-                standings[app.value].unreachable = note
-                return
+            case .noStreams: standings[app.value].unreachable = note
             // Each app reports it, also where apps share a key's token.
             case .providerTokenRenewed(_, let issuedMs): standings[app.value].tokenIssuedMs = issuedMs
             case .windowTooShort(_, _, let lostAtMost, _):
@@ -187,15 +184,8 @@ final class AppTransports: Transports {
                 .certificate, .frame:
                 break
             }
-            onNote(note, app, false)
+            onNote(note, app)
         case .closed(let app): standings[app.value].isClosed = true
-        }
-    }
-
-    /// Logs again which apps still cannot be reached.
-    func noteUnreachable() {
-        for (app, standing) in standings.enumerated() {
-            if let note = standing.unreachable { onNote(note, AppIndex(app), true) }
         }
     }
 }

@@ -109,6 +109,8 @@ private final class SwitchingTransport {
     private var number = 0
     /// Former transports until they are closed, by their numbers.
     private var leaving: [Int: AppTransport] = [:]
+    /// Whether the app has no transport, because its credential could not be loaded.
+    private var lacksCredential = false
     /// The last one that closed, which may still be on the stack.
     private var gone: AppTransport?
     /// The current transport's `closed`, while former ones are not closed.
@@ -124,9 +126,18 @@ private final class SwitchingTransport {
         // Each transport knows which of the recalled requests it has.
         if case .recall = command { for former in leaving.values { former.handle(command) } }
         current?.handle(command)
+        if case .close = command, current == nil { emit([.closed(app: index)]) }
     }
 
     func connect(as app: LoadedApp) {
+        guard app.faults.isEmpty else {
+            lacksCredential = true
+            return emit([.reachable(app: index, false)])
+        }
+        if lacksCredential {
+            lacksCredential = false
+            emit([.reachable(app: index, true)])
+        }
         let former = current
         if let former {
             guard former.isBinary != (app.settings.binary != nil) else { return former.replace(app) }

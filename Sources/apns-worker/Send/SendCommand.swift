@@ -53,20 +53,17 @@ private func sendDirectly(_ record: RequestRecord, _ token: DeviceToken, _ optio
         record, with: configuration, timeoutNs: options.deadline.nanoseconds,
         onDelay: { complain("apns-worker send: \($0)") })
     switch options.format {
-    case .json: say(answer.json(token.hex) + "\n")
+    case .json: say(answer.result.json(token.hex, advice: answer.advice) + "\n")
     case .text:
-        say(answer.line(about: token.hex, of: nil) + "\n")
+        say(answer.result.line(about: token.hex, of: nil) + "\n")
         if let advice = answer.advice { complain("apns-worker send: \(advice)") }
     }
-    return answer.outcome == .accepted ? .fine : .failed
+    return answer.result.outcome == .accepted ? .fine : .failed
 }
 
-extension DirectSend.Answer: SendOutcome {
-    var attempts: Int { sentAtMs == nil ? 0 : 1 }
-    var inDoubt: Int { 0 }
-
+extension DeliveryResult {
     /// The members of a result except `request`, and the advice.
-    fileprivate func json(_ token: String) -> String {
+    fileprivate func json(_ token: String, advice: String?) -> String {
         var json = JSONWriter()
         json.beginObject()
         json.member("outcome", outcome.rawValue)
