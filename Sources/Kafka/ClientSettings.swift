@@ -92,7 +92,7 @@ package struct ConsumerSettings: Sendable, Equatable {
         var fixed = KafkaProperty.list([
             "group.id": memberGroupID, "session.timeout.ms": "\(sessionTimeoutMs)",
             "partition.assignment.strategy": assignment == .eager ? "range" : "cooperative-sticky",
-            "enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "earliest",
+            "enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error",
             "isolation.level": "read_committed", "enable.partition.eof": "false",
         ])
         if !ignoredTopics.isEmpty {

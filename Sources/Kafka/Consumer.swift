@@ -69,18 +69,13 @@ import Glibc
         case RD_KAFKA_EVENT_OFFSET_COMMIT:
             return .committed(commitReply(event))
         case RD_KAFKA_EVENT_FETCH:
-            preconditionFailure("a partition's queue was split off, and a record came over the consumer's")
+            // Every partition's queue is split off before it is read.
+            let text = "a record came over the consumer's queue"
+            return .client(.fatal(KafkaError(.inconsistent, text, isFatal: true)))
         default:
-            guard let event = event.clientEvent(of: client) else { return nil }
-            if case .log(_, let facility, let text) = event, let reset = OffsetReset(inLog: text, facility: facility) {
-                return .offsetReset(reset)
-            }
-            return .client(event)
+            return event.clientEvent(of: client).map { .client($0) }
         }
     }
-
-    /// Whether `serve` has an event to hand out.
-    package var hasUnservedEvents: Bool { unsafe rd_kafka_queue_length(client.queue) > 0 }
 
     // MARK: Assignment
 

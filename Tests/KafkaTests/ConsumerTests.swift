@@ -175,7 +175,9 @@ import Testing
     }
 
     @Test(arguments: Place.available)
-    func `An offset reset is noticed`(_ place: Place) throws {
+    func `An offset that is out of range is reported once, and a new assignment reads the partition`(_ place: Place)
+        throws
+    {
         let cluster = try Cluster(place)
         try Writer(cluster.servers).fill(cluster.topic, ["a", "b", "c"])
         let member = try cluster.member()
@@ -185,7 +187,16 @@ import Testing
         #expect(member.resets.isEmpty)
 
         let next = try cluster.member()
-        try next.run("the records from the beginning") { next.records.count == 3 && !next.resets.isEmpty }
+        // An error that stands in the queue is reported by the turn after it is read.
+        try next.run("the refusal") {
+            try next.turn()
+            return !next.resets.isEmpty
+        }
+        next.answersAssignments = false
+        try next.consumer.rejoin([cluster.topic])
+        try next.run("another assignment") { next.pendingAssignment != nil }
+        for queue in try next.consumer.assign([(cluster.partition(0), nil)]) { next.queues[queue.partition] = queue }
+        try next.run("the records from the beginning") { next.records.count == 3 }
         #expect(next.resets == [cluster.partition(0)])
         #expect(next.records.map(\.offset) == [0, 1, 2])
     }

@@ -102,7 +102,7 @@ struct KafkaPropertiesTests {
             "bootstrap.servers": "h:1", "group.id": "worker.retry", "group.instance.id": "w-1",
             "session.timeout.ms": "6000", "heartbeat.interval.ms": "2000",
             "partition.assignment.strategy": "cooperative-sticky", "enable.auto.commit": "false",
-            "enable.auto.offset.store": "false", "auto.offset.reset": "earliest", "isolation.level": "read_committed",
+            "enable.auto.offset.store": "false", "auto.offset.reset": "error", "isolation.level": "read_committed",
             "queued.max.messages.kbytes": "256", "queued.min.messages": "100", "log.queue": "true",
             "socket.timeout.ms": "10000",
         ]
@@ -120,30 +120,5 @@ struct KafkaPropertiesTests {
         let consumer = ConsumerSettings(cluster: cluster, role: .requests, groupID: "worker")
         #expect(consumer.all.last { $0.name == patient.name } == patient)
         #expect(ProducerSettings(cluster: cluster).all.last { $0.name == patient.name } == patient)
-    }
-
-    @Test(
-        arguments: [
-            (
-                "rdkafka#consumer-1 [thrd:main]: t.a [12]: offset reset (at offset 7, broker 1) to BEGINNING: x: y",
-                "t.a",
-                12, 7
-            ),
-            (
-                "[thrd:main]: requests [0]: offset reset (at offset 99 (leader epoch 3), broker 1) to cached",
-                "requests",
-                0, 99
-            ),
-            ("requests [4]: offset reset (at offset BEGINNING, broker 1)", "requests", 4, nil),
-        ] as [(String, String, Int32, Int64?)])
-    func `A reset is found in the log`(text: String, topic: String, partition: Int32, offset: Int64?) {
-        let reset = OffsetReset(inLog: text, facility: "OFFSET")
-        #expect(reset?.partition == TopicPartition(topic, partition) && reset?.refused == offset)
-        #expect(OffsetReset(inLog: text, facility: "FAIL") == nil)
-    }
-
-    @Test(arguments: ["", "]: offset reset (at offset ", "t [x]: offset reset (at offset 1", "t [1]: offset stored"])
-    func `Other lines are no reset`(text: String) {
-        #expect(OffsetReset(inLog: text, facility: "OFFSET") == nil)
     }
 }

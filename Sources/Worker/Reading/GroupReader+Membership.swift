@@ -107,24 +107,28 @@ extension GroupReader {
     ) throws(KafkaError) {
         let starts = questions.starts(knownIDs: topicIDs, roleOfTopic: roleOfTopic)
         let queues = try consumer.assign(starts.map { ($0.committed.partition, $0.offset) })
-        topicIDs.merge(questions.topicIDs ?? [:]) { $1 }
+        if starts.isEmpty { machine.endAssignment(of: group) }
         partitions += zip(queues, starts).map { queue, start in
             let partition = queue.partition
-            var id = start.committed.metadata.withUnsafeBytes { metadata in
+            let id = start.committed.metadata.withUnsafeBytes { metadata in
                 machine.assign(
                     topic: partition.topic, partition: partition.partition, role: roleOfTopic(partition.topic),
                     committedOffset: start.committed.offset, metadata: metadata, logStart: start.logStart,
                     logEnd: start.logEnd)
             }
-            if start.isRecreated {
-                context.forgetOffsets(of: partition)
-                id = machine.beginAnew(id, from: start.logStart, logEnd: start.logEnd, now: now)
-            }
             problems.forget(.partition(partition))
             problems.forget(.topic(partition.topic))
+            if start.isRecreated {
+                return beginAnew(queue, id, from: start.logStart, logEnd: start.logEnd, &machine, now)
+            }
             let reader = PartitionReader(queue, id: id, readFrom: start.offset ?? 0, context)
             setName(of: reader)
             return reader
+        }
+        let known = topicIDs
+        topicIDs = [:]
+        for one in partitions {
+            topicIDs[one.partition] = questions.topicIDs?[one.partition.topic] ?? known[one.partition]
         }
         if !starts.isEmpty {
             let names = starts.map(\.committed.partition.description).sorted().joined(separator: ",")
@@ -149,6 +153,57 @@ extension GroupReader {
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
         let answers = try? consumer.committed(batch, timeoutMs: CommittedOffsetLookup.timeoutMs)
         if answers?.contains(where: \.isKnown) == true { rejoin("partitions can be read again", now) }
+    }
+
+    // MARK: Changed logs
+
+    /// Looks at the logs of partitions whose next offset is out of range, or that may not be there any more. The group
+    /// is joined anew where retention overtook it, or where a topic was recreated: such a partition is read from its
+    /// beginning.
+    func checkLogs(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        suspects.unknown.formIntersection(topicIDs.keys)
+        suspects.outOfRange = suspects.outOfRange.filter(isAssigned)
+        let all = suspects.unknown.union(suspects.outOfRange)
+        guard !all.isEmpty, isSettled, lookup == nil, nextLogCheckNs <= now.ns else { return }
+        nextLogCheckNs = now.ns + Self.unreadablePauseNs
+        let ids = consumer.topicIDs(of: Set(all.map(\.topic)), timeoutMs: CommittedOffsetLookup.timeoutMs)
+        // Of one that is unknown, the answer comes once it exists again.
+        suspects.unknown = suspects.unknown.filter { ids[$0.topic] == nil }
+        let recreated = topicIDs.filter { partition, id in ids[partition.topic].map { $0 != id } ?? false }.map(\.key)
+        let changed = Array(suspects.outOfRange.union(recreated))
+        guard !changed.isEmpty,
+            let logStarts = try? consumer.starts(of: changed, timeoutMs: CommittedOffsetLookup.timeoutMs)
+        else { return }
+        let starts = zip(changed, logStarts).compactMap { partition, logStart in logStart.map { (partition, $0) } }
+        guard !starts.isEmpty else { return }
+        for (partition, logStart) in starts {
+            guard let index = partitions.firstIndex(where: { $0.partition == partition }) else {
+                continue
+            }
+            let position = partitions[index].position(machine)
+            if suspects.outOfRange.remove(partition) != nil {
+                logger.warning(
+                    .kafka, "offset out of range, reading on from the beginning of the log", about: "\(partition)",
+                    ["partition": "\(partition)", "offset": .count(position), "start": .count(logStart)])
+            }
+            if !recreated.contains(partition), position < logStart { continue }
+            topicIDs[partition] = ids[partition.topic]
+            partitions[index].queue.close()
+            partitions[index] = beginAnew(partitions[index].queue, partitions[index].id, from: logStart, &machine, now)
+        }
+        rejoin("the log of a partition changed", now)
+    }
+
+    /// Gives the machine a new assignment of a partition whose topic was recreated.
+    private func beginAnew(
+        _ queue: PartitionQueue, _ id: PartitionID, from logStart: Int64?, logEnd: Int64? = nil,
+        _ machine: inout DeliveryMachine, _ now: DeliveryTime
+    ) -> PartitionReader {
+        context.forgetOffsets(of: queue.partition)
+        let new = machine.beginAnew(id, from: logStart, logEnd: logEnd, now: now)
+        let reader = PartitionReader(queue, id: new, readFrom: logStart ?? 0, context)
+        setName(of: reader)
+        return reader
     }
 
     // MARK: Revocation
@@ -259,6 +314,8 @@ extension GroupReader {
 
     /// - Parameter isLost: the machine keeps what it knows of them, in case that they come back.
     private func giveUp(_ ids: [PartitionID], isLost: Bool, _ machine: inout DeliveryMachine) {
+        // Another member may read a lost partition after its topic was recreated.
+        if isLost { topicIDs = [:] }
         if isLost { machine.suspend(ids) } else { machine.release(ids) }
         partitions.removeAll { ids.contains($0.id) }
     }
