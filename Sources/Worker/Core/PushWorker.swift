@@ -48,6 +48,7 @@ package final class PushWorker: @unchecked Sendable {
     /// How earlier workers died.
     private(set) var crashes: CrashHistory
     private let shutdown = Shutdown()
+    private var hangs = HangWatch()
     /// False once `run` has ended and something it started has not: the process must exit without destructors.
     package private(set) var hasEndedWhole = true
 
@@ -195,7 +196,6 @@ package final class PushWorker: @unchecked Sendable {
             reader.context.onRecreated = { [unowned self] partition in
                 crashes.forgetOffsets(topic: partition.topic, partition: partition.partition)
             }
-            reader.context.onSkipped = { [unowned self] in health.noteLost($0, offsets: $1, nowNs: now.ns) }
             reader.onAssignment = { [unowned removed] in removed.look() }
         }
         // The last that can fail: it starts a thread.
@@ -294,6 +294,9 @@ package final class PushWorker: @unchecked Sendable {
 
     /// Does what is due once a second: reads files that changed, and logs what lasts.
     private func runMaintenance(_ parts: WorkerParts, _ now: DeliveryTime) {
+        // librdkafka gives a commit up after the session timeout and a request.
+        let limit = Int(configuration.kafka.sessionTimeout.milliseconds / 1_000) + 20
+        if !shutdown.isUnderWay, let reason = hangs.look(parts.owed, limit: limit) { stop(because: "Kafka: \(reason)") }
         files.readNextApp()
         if feedback == nil { readFeedback() }
         parts.transports.noteUnreachable()

@@ -50,6 +50,13 @@ struct ConsumerGroups: RequestSource, OffsetSink {
     /// The error after which one of them can no longer be used.
     var fatalError: KafkaError? { readers.lazy.compactMap(\.fatalError).first }
 
+    /// Of each group whose commit has no reply yet, its id and the commit's tag.
+    var missingReplies: [(subject: String, mark: UInt64)] {
+        zip(readers, committers).compactMap { reader, committer in
+            committer.missingReply.map { ("a commit of group \(reader.name) has no reply", $0) }
+        }
+    }
+
     /// What keeps them from reading or committing now.
     func problems(now: DeliveryTime) -> [Problem] {
         readers.flatMap { $0.problems(now) }

@@ -32,6 +32,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     private var inFlightDeadLetters = InFlightDeadLetters()
     /// How the brokers answer the producer.
     private(set) var brokers = BrokerHealth()
+    private var statisticsCount: UInt64 = 0
     private var health = ProducerHealth()
     private var singleHealth = ProducerHealth()
     /// Unacknowledged records above which nothing more is read: two for each notification that may be open. The others
@@ -82,6 +83,13 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
 
     /// Records that producers have and that are not acknowledged.
     var unacknowledgedCount: Int { producer.outstanding + (single?.outstanding ?? 0) }
+
+    /// What the producers owe whatever brokers do (`WorkerParts.owed`).
+    var owed: [(subject: String, mark: UInt64)] {
+        let purging = producer.purging + (single?.purging ?? 0)
+        return [("the producer sends no statistics", statisticsCount)]
+            + (purging > 0 ? [("a producer that was replaced sends no reports", UInt64(purging))] : [])
+    }
 
     /// Records that Kafka refused and that are written again.
     var refusedCount: Int { targets.reduce(0) { $0 + $1.refusedCount } }
@@ -192,7 +200,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             code = producer.produce(
                 to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: id.tag)
             if code == .none {
-                targets[topic.index].acknowledgements.handedOver(id.tag, nowNs: now.ns)
+                targets[topic.index].acknowledgements.handedOver(nowNs: now.ns)
                 return true
             }
             if code == .fatal { health.noteFatal() }
@@ -240,6 +248,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             report: { take($0, wasSingle: false, &machine, now) },
             event: { event in
                 if case .statistics(let text) = event {
+                    statisticsCount += 1
                     if let statistics = ClientStatistics(text) { brokers.take(statistics) }
                 } else {
                     health.take(event, of: "producer", logger)
@@ -260,7 +269,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         _ report: borrowing DeliveryReport, wasSingle: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) {
         let (index, code) = (report.topic.index, report.code)
-        targets[index].acknowledgements.reported(report.tag, nowNs: now.ns)
+        targets[index].acknowledgements.reported(nowNs: now.ns)
         guard code != .none else {
             targets[index].written(wasSingle ? report.tag : nil)
             if report.topic == deadLetters { inFlightDeadLetters.acknowledged(report.tag) }
@@ -343,7 +352,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             let code = writer.produce(record)
             switch code {
             case .none:
-                targets[index].acknowledgements.handedOver(record.tag, nowNs: now.ns)
+                targets[index].acknowledgements.handedOver(nowNs: now.ns)
                 targets[index].wrote(refused, isSingle: isSingle, nowNs: now.ns)
             case .messageTooLarge:
                 // As if a broker had refused it alone.
