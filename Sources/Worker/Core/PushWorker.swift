@@ -270,7 +270,7 @@ package final class PushWorker: @unchecked Sendable {
         moveStopping(parts, now)
         if pages.isDue(now) {
             health.look(
-                shutdown.isUnderWay ? nil : parts, configuration, apps, others: files.faults(now), eventLog, now)
+                shutdown.isUnderWay ? nil : parts, configuration, apps, others: files.faults(), eventLog, now)
             postSnapshot(now)
         }
         if now.ns - lastMaintenanceNs >= 1_000_000_000 {
@@ -300,7 +300,6 @@ package final class PushWorker: @unchecked Sendable {
         files.readNextApp()
         if feedback == nil { readFeedback() }
         parts.transports.noteUnreachable()
-        health.logWaits(parts, configuration, leavingUntil: shutdown.leavingUntilNs, now)
         logger.writeLeftOut()
     }
 

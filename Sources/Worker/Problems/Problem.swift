@@ -6,7 +6,7 @@ struct Problem: Sendable, Equatable {
     enum Subject: Hashable, Sendable {
         case kafka, configuration
         case broker(String), topic(String), partition(TopicPartition), group(String)
-        case app(String), file(String)
+        case app(String)
     }
 
     /// What is wrong with the subject, however it is worded. A problem lasts while its subject has one of its kind.
@@ -83,7 +83,6 @@ extension Problem.Subject: CustomStringConvertible {
         case .partition(let partition): "partition \(partition)"
         case .group(let name): "group \(name)"
         case .app(let name): "app \(name)"
-        case .file(let path): "file \(path)"
         }
     }
 }

@@ -71,7 +71,6 @@ extension GroupReader {
     func assigned(_ assigned: [TopicPartition], _ now: DeliveryTime) {
         guard !isAbandoned else { return }
         hasJoined = true
-        joinWait.end()
         // If a topic is recreated while its partitions drain, librdkafka (2.0.2) may assign before the revocation is
         // answered. It then neither fetches the new partitions nor joins again, so the worker has to be started again.
         if !consumer.isCooperative, !isLeaving, !partitions.isEmpty || revocations.contains(where: \.mustUnassign) {
@@ -222,7 +221,7 @@ extension GroupReader {
             ["group": "\(name)", "count": .count(revoked.count)])
         if lost {
             revocations = []
-            return giveUp(ids, isLost: true, mustUnassign: true, &machine, now)
+            return giveUp(ids, isLost: true, mustUnassign: true, &machine)
         }
         machine.revoke(ids)
         // Those that drain already because the member leaves are to be answered now.
@@ -239,7 +238,7 @@ extension GroupReader {
         guard !isAbandoned else { return }
         let deadlineNs = now.ns + limitNs
         phase = .leaving(deadlineNs: deadlineNs)
-        endWaits()
+        endLookups()
         let draining = Set(revocations.flatMap(\.partitions))
         let others = partitions.map(\.id).filter { !draining.contains($0) }
         machine.revoke(others)
@@ -254,15 +253,13 @@ extension GroupReader {
     func abandon(because error: KafkaError, _ machine: inout DeliveryMachine) {
         guard !isAbandoned else { return }
         phase = .abandoned
-        endWaits()
-        leaveWait.end()
+        endLookups()
         revocations = []
         logger.error(.kafka, "the group cannot be read any more", ["group": "\(name)", "error": "\(error.text)"])
         giveUp(partitions.map(\.id), isLost: true, &machine)
     }
 
-    private func endWaits() {
-        joinWait.end()
+    private func endLookups() {
         lookup = nil
         unreadable.partitions = []
     }
@@ -275,11 +272,11 @@ extension GroupReader {
         for var revocation in moving {
             if consumer.isAssignmentLost, revocation.mustUnassign {
                 logger.warning(.kafka, "partitions were lost while they drained", ["group": "\(name)"])
-                giveUp(revocation.partitions, isLost: true, mustUnassign: true, &machine, now)
+                giveUp(revocation.partitions, isLost: true, mustUnassign: true, &machine)
             } else if now.ns >= revocation.lastCommitDeadlineNs
                 || revocation.partitions.allSatisfy({ machine.isDrained($0) })
             {
-                giveUp(revocation.partitions, isLost: false, mustUnassign: revocation.mustUnassign, &machine, now)
+                giveUp(revocation.partitions, isLost: false, mustUnassign: revocation.mustUnassign, &machine)
             } else {
                 if now.ns >= revocation.deadlineNs, !revocation.hasStoppedWaiting {
                     logger.warning(
@@ -293,7 +290,6 @@ extension GroupReader {
         }
         guard case .leaving = phase, revocations.isEmpty else { return }
         phase = .closing
-        leaveWait.begin(nowNs: now.ns)
         do throws(KafkaError) {
             try consumer.startClosing()
         } catch {
@@ -301,15 +297,11 @@ extension GroupReader {
         }
     }
 
-    private func giveUp(
-        _ ids: [PartitionID], isLost: Bool, mustUnassign: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
-    ) {
+    private func giveUp(_ ids: [PartitionID], isLost: Bool, mustUnassign: Bool, _ machine: inout DeliveryMachine) {
         giveUp(ids, isLost: isLost, &machine)
         guard mustUnassign else { return }
         tell { () throws(KafkaError) in try consumer.unassign() }
         logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(ids.count)])
-        // With eager assignment it joins anew by that.
-        if !isLeaving, !consumer.isCooperative { joinWait.begin(nowNs: now.ns) }
     }
 
     /// - Parameter isLost: the machine keeps what it knows of them, in case that they come back.
@@ -318,42 +310,5 @@ extension GroupReader {
         if isLost { topicIDs = [:] }
         if isLost { machine.suspend(ids) } else { machine.release(ids) }
         partitions.removeAll { ids.contains($0.id) }
-    }
-
-    // MARK: Waits
-
-    /// True once, when partitions have been waited for for a while.
-    func mustSayJoining(_ now: DeliveryTime) -> Bool {
-        if !hasJoined, !isLeaving { joinWait.begin(nowNs: now.ns) }
-        return joinWait.mustSay(nowNs: now.ns)
-    }
-
-    /// True once, when everything was given up and the coordinator has not confirmed that for a while.
-    func mustSayLeaving(_ now: DeliveryTime) -> Bool {
-        if hasLeft { leaveWait.end() }
-        return leaveWait.mustSay(nowNs: now.ns)
-    }
-}
-
-/// A wait for a group's coordinator, which is logged once if it lasts.
-struct GroupWait {
-    private var sinceNs: Int64?
-    private var isSaid = false
-
-    /// Shorter waits are not logged.
-    static let quietNs: Int64 = 1_500_000_000
-
-    /// Begins the wait, unless it has begun.
-    mutating func begin(nowNs: Int64) {
-        if sinceNs == nil { sinceNs = nowNs }
-    }
-
-    mutating func end() { self = GroupWait() }
-
-    /// True once, when it has lasted.
-    mutating func mustSay(nowNs: Int64) -> Bool {
-        guard let sinceNs, !isSaid, nowNs - sinceNs >= Self.quietNs else { return false }
-        isSaid = true
-        return true
     }
 }

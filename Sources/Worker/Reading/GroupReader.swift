@@ -59,8 +59,6 @@ final class GroupReader: CommitSender {
     var revocations: [Revocation] = []
     /// Whether the group has answered once; an empty assignment counts.
     var hasJoined = false
-    var joinWait = GroupWait()
-    var leaveWait = GroupWait()
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
     /// The client can no longer be used.

@@ -114,7 +114,9 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                     subject: .topic(target.name), kind: kind, code: code, advice: advice, sinceNs: sinceNs)
             }
             if let cause = target.cause { return problem(.writing, cause.code, since: cause.sinceNs) }
-            if let cause = target.causeOfSingle { return problem(.refusingSingle, cause.code, since: cause.sinceNs) }
+            if let cause = target.causeOfSingle {
+                return problem(cause.refusesAll ? .writing : .refusingSingle, cause.code, since: cause.sinceNs)
+            }
             // librdkafka retries for as long as it takes, and says why at debug level only.
             return target.acknowledgements.overdueSinceNs(nowNs: nowNs).map {
                 problem(.unacknowledged, .timedOut, since: $0)
@@ -184,8 +186,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
     }
 
-    /// Hands a record to the producer. What the topic refuses at once is kept, and so is what a closed topic is tried
-    /// with.
+    /// Hands a record to the producer. What the topic refuses at once is kept.
     ///
     /// - Parameter isKept: nothing else has the record, so it is kept in any case.
     /// - Returns: false when the record is neither with the producer nor kept.
@@ -194,9 +195,8 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, isKept: Bool = false,
         _ now: DeliveryTime
     ) -> Bool {
-        let isClear = targets[topic.index].isClear
         var code = KafkaCode.queueFull
-        if isClear {
+        if targets[topic.index].isOpen {
             code = producer.produce(
                 to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: id.tag)
             if code == .none {
@@ -206,15 +206,14 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             if code == .fatal { health.noteFatal() }
         }
         let isRefused = code != .queueFull && code != .fatal
-        let isTrial = !isClear && targets[topic.index].isOpen
-        guard isRefused || isTrial || isKept else { return false }
+        guard isRefused || isKept else { return false }
         let kept = UndeliveredRecord(
             copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: topic, tag: id.tag,
             code: code)
         if isRefused {
             refuse(kept, code, now)
         } else {
-            targets[topic.index].take(kept, isClear ? .together : .alone, isNew: true)
+            targets[topic.index].take(kept, .together)
         }
         return true
     }
@@ -222,7 +221,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     /// Keeps a record that its topic refused among others.
     private func refuse(_ record: UndeliveredRecord, _ code: KafkaCode, _ now: DeliveryTime) {
         targets[record.topic.index].take(record, .alone)
-        if code != .messageTooLarge { targets[record.topic.index].close(code, nowNs: now.ns) }
+        if code.fault == .topic { targets[record.topic.index].close(code, nowNs: now.ns) }
     }
 
     /// Tells the machine which topics it may count on.
@@ -233,7 +232,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             where topic(of: target).index == index {
                 machine.setWritable(target, targets[index].isKnownOpen, now: now)
             }
-            if targets[index].isClear {
+            if targets[index].isOpen {
                 logger.info(.kafka, "the topic is written again", ["topic": "\(targets[index].name)"])
             }
         }
@@ -323,9 +322,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                 .kafka, "a topic refuses a record for the record's own sake; what it says is written elsewhere",
                 about: name,
                 [
-                    "topic": "\(name)", "error": "\(code)",
-                    "request": "\(reducedForms.request(of: record) ?? "unknown")",
-                    "advice": "\(Advice.writing(name, code))",
+                    "topic": "\(name)", "error": "\(code)", "advice": "\(Advice.writing(name, code))",
                 ])
         }
         let other = reducedForms.replacement(of: record, form, because: code, nowMs: now.wallMs)
