@@ -21,6 +21,8 @@ struct Problem: Sendable, Equatable {
         case writing, refusingSingle, unacknowledged
         /// A topic or partition that cannot be read.
         case reading
+        /// A retry topic that another group of workers writes to.
+        case shared
         case committing
         case unjoined
         case credential, topicCredential(String)

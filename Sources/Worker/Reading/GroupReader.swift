@@ -31,7 +31,7 @@ final class GroupReader: CommitSender {
     var topics: [String]
     let drainNs: Int64
     let roleOfTopic: RoleOfTopic
-    let context = ReadingContext()
+    let context: ReadingContext
     var problems: ReadingProblems
     /// The group gave out its partitions anew.
     var onAssignment: () -> Void = {}
@@ -82,6 +82,7 @@ final class GroupReader: CommitSender {
         self.roleOfTopic = roleOfTopic
         problems = ReadingProblems(ofGroup: name, logger: logger)
         consumer = try Consumer(settings, wakeUpDescriptor: wakeUpDescriptor)
+        context = ReadingContext(retryGroup: settings.role == .retries ? settings.groupID : nil)
         try consumer.subscribe(to: topics)
     }
 
@@ -136,13 +137,20 @@ final class GroupReader: CommitSender {
     /// What cannot be read now. Problems of partitions and topics that are not this member's any more are dropped.
     func problems(_ now: DeliveryTime) -> [Problem] {
         let hasPattern = topics.contains { $0.hasPrefix("^") }
-        return problems.all(now) { subject in
+        let unread = problems.all(now) { subject in
             switch subject {
             case .partition(let partition): isAssigned(partition) || unreadable.partitions.contains(partition)
             case .topic(let name): hasPattern || topics.contains(name)
             default: true
             }
         }
+        return unread
+            + context.foreign.filter { now.ns - $0.value.ns < Problem.lossNs }.map { topic, last in
+                Problem(
+                    .topic(topic), .shared,
+                    "it holds retry records of the group \(last.group), which are left to that group's workers",
+                    "give each group of workers retry topics of its own (retry.tiers)")
+            }
     }
 
     /// Takes all topics that the cluster has: one that was missing may exist again.

@@ -112,6 +112,10 @@ final class PartitionReader {
             message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
             if headers.isEmpty, message.hasUnreadableHeaders { unread = .unreadableHeaders }
         }
+        if context.isForeign(headers, topic: partition.topic, now) {
+            machine.passOver(id, offset: message.offset)
+            return true
+        }
         let receipt = headers.withUnsafeBufferPointer {
             machine.receive(
                 id, offset: message.offset, timestampMs: message.timestampMs, key: message.key,
@@ -147,8 +151,16 @@ final class ReadingContext {
     var condemned: Set<CrashHistory.Place> = []
     /// The topic of a partition was recreated.
     var onRecreated: (TopicPartition) -> Void = { _ in }
+    /// The group that retry records must name, where retry topics are read.
+    private let retryGroup: [UInt8]?
+    /// By topic, the group of retry records that were passed over last, and when (monotonic).
+    private(set) var foreign: [String: (group: String, ns: Int64)] = [:]
 
-    init() { place.initialize(to: CrashPlace()) }
+    /// - Parameter retryGroup: the group of the workers' requests, where retry topics are read.
+    init(retryGroup: String? = nil) {
+        place.initialize(to: CrashPlace())
+        self.retryGroup = retryGroup.map { Array($0.utf8.prefix(RecordLimits.kafkaTopic)) }
+    }
 
     deinit { place.deallocate() }
 
@@ -156,6 +168,15 @@ final class ReadingContext {
     func forgetOffsets(of partition: TopicPartition) {
         condemned = condemned.filter { $0.topic != partition.topic || $0.partition != partition.partition }
         onRecreated(partition)
+    }
+
+    /// Whether these are the headers of a retry record that names another group, which is noted.
+    func isForeign(_ headers: [RecordHeader], topic: String, _ now: DeliveryTime) -> Bool {
+        guard let retryGroup, let group = RetryWriter.group(in: headers), !group.elementsEqual(retryGroup) else {
+            return false
+        }
+        foreign[topic] = (String(decoding: group, as: UTF8.self), now.ns)
+        return true
     }
 
     func isCondemned(_ partition: TopicPartition, _ offset: Int64) -> Bool {

@@ -28,6 +28,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     @exclusivity(unchecked) private var retryWriter: RetryWriter
     private var deadLetterWriter = DeadLetterWriter()
     private let reducedForms: ReducedForms
+    private let groupID: String
     private var headers: [RecordHeader] = []
     private var inFlightDeadLetters = InFlightDeadLetters()
     /// How the brokers answer the producer.
@@ -46,6 +47,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         self.logger = logger
         self.cluster = cluster
         self.wakeUpDescriptor = wakeUpDescriptor
+        groupID = configuration.kafka.groupID
         outstandingLimit = 2 * configuration.delivery.maxOpen
         producer = try Producer(
             ProducerSettings(cluster: cluster.withStatistics), wakeUpDescriptor: wakeUpDescriptor)
@@ -60,14 +62,14 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         targets = producer.topicNames.map { TargetTopic($0) }
         resultWriter = ResultWriter(apps: apps)
         unregisteredWriter = UnregisteredWriter(apps: apps)
-        retryWriter = RetryWriter(apps: apps)
+        retryWriter = RetryWriter(apps: apps, group: groupID)
     }
 
     /// The apps that records name from now on, by `AppIndex`.
     func setApps(_ apps: [RecordApp]) {
         resultWriter = ResultWriter(apps: apps)
         unregisteredWriter = UnregisteredWriter(apps: apps)
-        retryWriter = RetryWriter(apps: apps)
+        retryWriter = RetryWriter(apps: apps, group: groupID)
     }
 
     /// Fetches the topics' metadata, so that the first result does not wait for it.
