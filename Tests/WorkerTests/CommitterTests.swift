@@ -9,14 +9,12 @@ import Testing
 /// What commits are made of replies, without a broker.
 struct CommitterTests {
     /// A group that keeps what is sent.
-    fileprivate final class Member: CommitSender {
+    fileprivate final class Member {
         var partitions: [PartitionID: TopicPartition] = [:]
         var sent: [(entries: [CommitEntry], tag: UInt64)] = []
         var failure: KafkaError?
 
-        func partition(of id: PartitionID) -> TopicPartition? { partitions[id] }
-
-        func send(_ entries: [CommitEntry], tag: UInt64) throws(KafkaError) {
+        func send(_ entries: [CommitEntry], _ tag: UInt64) throws(KafkaError) {
             if let failure { throw failure }
             sent.append((entries, tag))
         }
@@ -59,7 +57,8 @@ struct CommitterTests {
             now.ns += ms * 1_000_000
             now.wallMs += ms
             machine.advance(now: now)
-            committer.commit(&machine, member, now: now)
+            let member = member
+            committer.commit(&machine, now: now, partitionOf: { member.partitions[$0] }, send: member.send)
         }
 
         /// Answers the last commit with a code for each partition's number.

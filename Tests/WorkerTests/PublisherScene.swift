@@ -43,7 +43,7 @@ final class PublisherScene {
         publisher = try RecordPublisher(
             configuration, apps: apps.map { RecordApp(name: $0.name, environment: $0.environment) },
             cluster: settings, wakeUpDescriptor: wakeUp.descriptor, logger: Logger(sink: log))
-        try? publisher.warmUp(timeoutMs: 10_000)
+        try? publisher.producer.warmUp(timeoutMs: 10_000)
         machine = DeliveryMachine(settings: configuration.machineSettings, apps: apps)
         id = machine.assign(
             topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: nil,

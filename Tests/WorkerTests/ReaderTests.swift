@@ -125,7 +125,9 @@ import Testing
                 for id in acknowledged { machine.acknowledged(id, now: now) }
                 acknowledged = []
             }
-            committer.commit(&machine, reader, now: now)
+            committer.commit(&machine, now: now, partitionOf: reader.partition) { entries, tag throws(KafkaError) in
+                try reader.consumer.commit(entries, tag: tag)
+            }
             events += machine.takeEvents()
         }
 

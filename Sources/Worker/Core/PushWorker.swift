@@ -177,12 +177,6 @@ package final class PushWorker: @unchecked Sendable {
         let publisher = try RecordPublisher(
             configuration, apps: apps.recordApps, cluster: cluster, wakeUpDescriptor: doorbell.descriptor,
             logger: logger)
-        do throws(KafkaError) {
-            try publisher.warmUp(timeoutMs: 1_500)
-        } catch {
-            // The topics were just seen: the first record will wait for them instead.
-            logger.warning(.kafka, "the producer could not warm up", ["error": "\(error.text)"])
-        }
         let groups = try makeGroups(publisher, doorbell, requestPartitions: requestPartitions)
         let tiers = configuration.retry.tiers.map(\.topic)
         let removed = RemovedRetryTopics(

@@ -44,7 +44,11 @@ struct ConsumerGroups: RequestSource, OffsetSink {
     }
 
     func commit(_ machine: inout DeliveryMachine, now: DeliveryTime) {
-        for (reader, committer) in zip(readers, committers) { committer.commit(&machine, reader, now: now) }
+        for (reader, committer) in zip(readers, committers) {
+            committer.commit(&machine, now: now, partitionOf: reader.partition) { entries, tag throws(KafkaError) in
+                try reader.consumer.commit(entries, tag: tag)
+            }
+        }
     }
 
     /// The error after which one of them can no longer be used.

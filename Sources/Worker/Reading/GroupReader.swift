@@ -8,7 +8,7 @@ internal import PushRecords
 ///
 /// There are two, of the request topics and of the retry topics, so that a rebalance of one never drains the other.
 /// Here are its events, records and problems; `GroupReader+Membership.swift` has its assignment and how it leaves.
-final class GroupReader: CommitSender {
+final class GroupReader {
     /// What the partitions of a topic are read for.
     typealias RoleOfTopic = (String) -> PartitionRole
 
@@ -214,10 +214,6 @@ final class GroupReader: CommitSender {
     }
 
     func isAssigned(_ partition: TopicPartition) -> Bool { reader(of: partition) != nil }
-
-    func send(_ entries: [CommitEntry], tag: UInt64) throws(KafkaError) {
-        try consumer.commit(entries, tag: tag)
-    }
 
     /// When `serve` or `read` has something to do without a wake-up (monotonic).
     func nextDeadlineNs(now: DeliveryTime) -> Int64? {

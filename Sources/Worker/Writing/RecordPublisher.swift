@@ -72,9 +72,6 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         retryWriter = RetryWriter(apps: apps, group: groupID)
     }
 
-    /// Fetches the topics' metadata, so that the first result does not wait for it.
-    func warmUp(timeoutMs: Int32) throws(KafkaError) { try producer.warmUp(timeoutMs: timeoutMs) }
-
     // MARK: State
 
     /// Whether nothing more should be read, until records of lost partitions are written.

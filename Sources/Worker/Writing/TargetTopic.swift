@@ -45,7 +45,8 @@ struct TargetTopic {
     private(set) var cause: (code: KafkaCode, sinceNs: Int64, pause: GrowingPause)?
     /// The topic took a record after it was closed, and the other refused ones are being written.
     private var isReturning = false
-    private var waiting = RefusedQueue()
+    /// In the order of their production.
+    private var waiting: ArraySlice<Refused> = []
     private var suspects: [Refused] = []
     /// Records written alone that have no report yet, by tag.
     private var underWay: [UInt64: Refused] = [:]
@@ -175,12 +176,12 @@ struct TargetTopic {
         }
         if let cause {
             guard hasRoom, nowNs >= cause.pause.endNs else { return nil }
-            return waiting.popFirst().map { ($0, true) }
+            return waiting.pop().map { ($0, true) }
         }
         if let first = waiting.first {
             let isSingle = isReturning || first.form != .together
             guard hasRoom || !isSingle else { return nil }
-            return waiting.popFirst().map { ($0, isSingle) }
+            return waiting.pop().map { ($0, isSingle) }
         }
         guard hasRoom, let index = suspects.firstIndex(where: { $0.pause.endNs <= nowNs }) else { return nil }
         return (suspects.remove(at: index), true)
@@ -219,28 +220,17 @@ struct GrowingPause {
     }
 }
 
-/// Refused records, handed out in the order of their production.
-private struct RefusedQueue {
-    /// The next one last, once they are sorted.
-    private var records: [TargetTopic.Refused] = []
-    private var isSorted = true
-
-    var count: Int { records.count }
-
-    var first: TargetTopic.Refused? {
-        mutating get {
-            if !isSorted { records.sort { $0.order > $1.order } }
-            isSorted = true
-            return records.last
-        }
+extension ArraySlice<TargetTopic.Refused> {
+    /// Inserts a record in the order of production, in which all of them are. It mostly comes last.
+    fileprivate mutating func insert(_ refused: TargetTopic.Refused) {
+        insert(refused, at: (lastIndex { $0.order < refused.order } ?? startIndex - 1) + 1)
     }
 
-    mutating func insert(_ refused: TargetTopic.Refused) {
-        records.append(refused)
-        isSorted = records.count == 1
+    fileprivate mutating func pop() -> TargetTopic.Refused? {
+        // The storage of an empty slice keeps its former elements.
+        defer { if isEmpty { self = [] } }
+        return popFirst()
     }
-
-    mutating func popFirst() -> TargetTopic.Refused? { first == nil ? nil : records.removeLast() }
 }
 
 extension KafkaCode {
