@@ -54,10 +54,11 @@ struct ConsumerGroups: RequestSource, OffsetSink {
     /// The error after which one of them can no longer be used.
     var fatalError: KafkaError? { readers.lazy.compactMap(\.fatalError).first }
 
-    /// Of each group whose commit has no reply yet, its id and the commit's tag.
+    /// Of each group whose commit has no reply yet, although its coordinator answers, its id and the commit's tag.
     var missingReplies: [(subject: String, mark: UInt64)] {
         zip(readers, committers).compactMap { reader, committer in
-            committer.missingReply.map { ("a commit of group \(reader.name) has no reply", $0) }
+            guard reader.brokers.reach == .answered, !reader.brokers.isCoordinatorSilent else { return nil }
+            return committer.missingReply.map { ("a commit of group \(reader.name) has no reply", $0) }
         }
     }
 
