@@ -28,7 +28,7 @@ extension DeliveryMachine {
             // offsets.
             isCut = logEnd.map { $0 <= ledger[suspended].ledger.highestReceived } ?? false
             if !isCut, case .at(let committed) = start, let mark = ledger[suspended].mark(committed, metadata) {
-                _ = enterShare(role, topic: topic)
+                ledger[suspended].group = enterShare(role, topic: topic).group
                 let id = ledger.resume(suspended, mark)
                 setShared(suspended, true)
                 journal.events.append(.resumed(id))
@@ -77,6 +77,11 @@ extension DeliveryMachine {
             lastCommit: lastCommit)
         setShared(id.slot, true)
         return id
+    }
+
+    /// Notes that the group assigned nothing to this worker: suspended partitions are released soon.
+    package mutating func endAssignment(of group: CommitGroup) {
+        ledger.shortenSuspensions(flight: group.rawValue, nowNs: now.ns)
     }
 
     /// Begins anew after the log of an assignment changed (`Receipt.below`): everything in it is new.

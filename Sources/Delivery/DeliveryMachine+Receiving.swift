@@ -190,6 +190,23 @@ extension DeliveryMachine {
         return .deadLetter(id: store.id(of: slot), reason: request.deadLetter ?? .badEnvelope, detail: request.detail)
     }
 
+    /// Counts a record as settled that this worker neither sends nor produces.
+    package mutating func passOver(_ id: PartitionID, offset: Int64) {
+        guard let partition = ledger.find(id), ledger[partition].phase == .active,
+            (0..<OffsetLimit.highest).contains(offset), case .open = ledger.receive(partition, offset, in: &store)
+        else { return }
+        var passed = Record()
+        passed.partition = id.slot
+        passed.group = Int32(ledger[partition].group)
+        passed.offset = offset
+        passed.position = ledger[partition].ledger.lastPosition
+        passed.count = 1
+        passed.cursor.index = 1
+        let record = ledger[partition].ledger.lastRecord
+        store[record] = passed
+        ledger.finish(record, in: &store)
+    }
+
     // MARK: Admitted
 
     private mutating func admitNew(_ record: RecordSlot, _ partition: PartitionSlot) {

@@ -15,9 +15,9 @@ package enum Receipt {
     case notDue(untilMs: Int64)
     /// Already known, or named settled by the commit map that was read back: nothing to do.
     case known
-    /// At or below the highest offset that came before, which is given: not received. Either librdkafka reads something
-    /// again, and it is passed over; or the log changed, which its end or an announced reset tells: then `beginAnew`
-    /// and give the record again under the new assignment.
+    /// At or below the highest offset that came before, which is given: not received. librdkafka reads something again,
+    /// and it is passed over, unless the owner knows that the log changed: then `beginAnew`, and give the record again
+    /// under the new assignment.
     case below(highest: Int64)
     /// The assignment is gone or draining: not received, nothing to do.
     case unassigned

@@ -92,7 +92,7 @@ package struct ConsumerSettings: Sendable, Equatable {
         var fixed = KafkaProperty.list([
             "group.id": memberGroupID, "session.timeout.ms": "\(sessionTimeoutMs)",
             "partition.assignment.strategy": assignment == .eager ? "range" : "cooperative-sticky",
-            "enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "earliest",
+            "enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error",
             "isolation.level": "read_committed", "enable.partition.eof": "false",
         ])
         if !ignoredTopics.isEmpty {
@@ -127,6 +127,8 @@ package struct ProducerSettings: Sendable, Equatable {
         }
     }
 
+    static let (queueKilobytes, recordBytes) = (65_536, 10_000_000)
+
     package init(cluster: ClusterSettings, sendsSingly: Bool = false, transaction: Transaction? = nil) {
         self.cluster = cluster
         self.sendsSingly = sendsSingly
@@ -140,8 +142,8 @@ package struct ProducerSettings: Sendable, Equatable {
             "partitioner": "murmur2_random",
             "queue.buffering.max.messages": "1000000",
             // The default is a gigabyte. The worker stops reading when the queue is full.
-            "queue.buffering.max.kbytes": "65536",
-            "message.max.bytes": "10000000",
+            "queue.buffering.max.kbytes": "\(Self.queueKilobytes)",
+            "message.max.bytes": "\(Self.recordBytes)",
         ])
         var fixed = KafkaProperty.list([
             "acks": "all", "enable.idempotence": "true", "message.timeout.ms": "0",

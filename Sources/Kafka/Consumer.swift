@@ -11,7 +11,8 @@ import Glibc
     private let shared: SharedQueueState
     /// The queues of the assigned partitions.
     private var queues: [TopicPartition: PartitionQueue] = [:]
-    private var knownToBeCooperative: Bool?
+    /// Whether partitions move one by one (cooperative) and not all at once (eager).
+    package let isCooperative: Bool
     /// The partitions that `revoked` named and `unassign` gives up.
     private var revoked: [TopicPartition] = []
 
@@ -21,6 +22,7 @@ import Glibc
     ///   partition's queue is no longer empty. Keep it open until the consumer is gone. -1 for none.
     package init(_ settings: ConsumerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
         let properties = settings.all
+        isCooperative = settings.assignment == .cooperative
         client = try ClientHandle(
             RD_KAFKA_CONSUMER, properties, events: RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_STATS,
             wakeUpDescriptor: wakeUpDescriptor)
@@ -69,33 +71,18 @@ import Glibc
         case RD_KAFKA_EVENT_OFFSET_COMMIT:
             return .committed(commitReply(event))
         case RD_KAFKA_EVENT_FETCH:
-            preconditionFailure("a partition's queue was split off, and a record came over the consumer's")
+            // Every partition's queue is split off before it is read.
+            let text = "a record came over the consumer's queue"
+            return .client(.fatal(KafkaError(.inconsistent, text, isFatal: true)))
         default:
-            guard let event = event.clientEvent(of: client) else { return nil }
-            if case .log(_, let facility, let text) = event, let reset = OffsetReset(inLog: text, facility: facility) {
-                return .offsetReset(reset)
-            }
-            return .client(event)
+            return event.clientEvent(of: client).map { .client($0) }
         }
     }
-
-    /// Whether `serve` has an event to hand out.
-    package var hasUnservedEvents: Bool { unsafe rd_kafka_queue_length(client.queue) > 0 }
 
     // MARK: Assignment
 
     /// Whether the assignment was lost: another member may own it, and commits are refused.
     package var isAssignmentLost: Bool { unsafe rd_kafka_assignment_lost(client.raw) != 0 }
-
-    /// Whether partitions move one by one (cooperative) and not all at once (eager).
-    ///
-    /// Asks librdkafka's main thread, and waits for it, until the group was joined. It does not change afterwards.
-    package var isCooperative: Bool {
-        if let knownToBeCooperative { return knownToBeCooperative }
-        let word = unsafe rd_kafka_rebalance_protocol(client.raw).map { unsafe String(cString: $0) }
-        if word == "COOPERATIVE" || word == "EAGER" { knownToBeCooperative = word == "COOPERATIVE" }
-        return word == "COOPERATIVE"
-    }
 
     /// Answers `assigned`: starts reading the partitions at these offsets, each into its own queue, in the order given.
     /// A partition without an offset is read from its oldest record.

@@ -9,10 +9,8 @@ package enum ConsumerEvent: Sendable {
     case revoked([TopicPartition], lost: Bool)
     /// The answer to `Consumer.commit`.
     case committed(CommitReply)
-    /// A broker said that an offset is out of range, and reading goes on at the log's beginning: retention overtook the
-    /// group, or the topic was recreated.
-    case offsetReset(OffsetReset)
-    /// Reading a partition failed; librdkafka goes on trying.
+    /// Reading a partition failed, and librdkafka tries again. After `.autoOffsetReset` it does not: retention
+    /// overtook the group, or the topic was recreated. Only a new assignment reads the partition then.
     case partitionFailed(TopicPartition, KafkaError)
     case client(ClientEvent)
 }
@@ -34,31 +32,7 @@ package struct CommitReply: Sendable, Hashable {
     }
 }
 
-/// An offset of a partition that a broker refused.
-package struct OffsetReset: Sendable, Hashable {
-    package let partition: TopicPartition
-    /// What was asked for; `nil`: the sentence does not say.
-    package let refused: Int64?
-    /// librdkafka's sentence.
-    package let text: String
-
-    /// Reads `TOPIC [PARTITION]: offset reset (at offset N…` of librdkafka's log (rdkafka_offset.c,
-    /// rd_kafka_offset_reset: logged as a warning of the facility OFFSET, and only when the offset asked for was
-    /// refused).
-    init?(inLog text: String, facility: String) {
-        guard facility == "OFFSET", let end = text.firstRange(of: "]: offset reset (at offset ") else { return nil }
-        // The client's name stands before the topic's: `[thrd:main]: topic [3]`.
-        let place = text[..<end.lowerBound]
-        guard let bracket = place.lastIndex(of: "["), let number = Int32(place[place.index(after: bracket)...]),
-            let topic = place[..<bracket].split(separator: " ").last
-        else { return nil }
-        partition = TopicPartition(String(topic), number)
-        refused = Int64(text[end.upperBound...].prefix { $0.isNumber })
-        self.text = text
-    }
-}
-
-/// By what brokers tell a topic from another one that had its name before.
+/// The id of a topic. A topic that is deleted and created again has another one.
 package struct TopicID: Sendable, Hashable {
     let high: Int64
     let low: Int64

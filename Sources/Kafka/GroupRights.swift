@@ -31,6 +31,8 @@ import CRdkafka
                 users: cluster.properties.consumer,
                 fixed: KafkaProperty.list([
                     "group.id": groupID, "enable.auto.commit": "false", "enable.auto.offset.store": "false",
+                    // As in `OffsetReader`.
+                    "session.timeout.ms": "1",
                 ])))
         unsafe replies = rd_kafka_queue_new(client.raw)
         for (index, topic) in topics.enumerated() {

@@ -22,6 +22,8 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let invalidArgument = KafkaCode(RD_KAFKA_RESP_ERR__INVALID_ARG)
     package static let wrongState = KafkaCode(RD_KAFKA_RESP_ERR__STATE)
     package static let noOffset = KafkaCode(RD_KAFKA_RESP_ERR__NO_OFFSET)
+    /// Of a partition that is read (`auto.offset.reset: error`): it has no such offset, and is not read any more.
+    package static let autoOffsetReset = KafkaCode(RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)
     package static let offsetOutOfRange = KafkaCode(RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE)
     package static let badMessage = KafkaCode(RD_KAFKA_RESP_ERR__BAD_MSG)
     package static let notImplemented = KafkaCode(RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED)

@@ -71,16 +71,30 @@ package struct KafkaProperties: Sendable, Equatable {
                 section: common.contains { $0.name == refusal.name } ? .common : section, name: refusal.name,
                 reason: refusal.reason)
         }
+        let all = common + producer
+        let queueKilobytes = all.value("queue.buffering.max.kbytes").flatMap { Int($0) }
+        let recordBytes = all.value("message.max.bytes").flatMap { Int($0) }
+        if (queueKilobytes ?? ProducerSettings.queueKilobytes) << 10 < recordBytes ?? ProducerSettings.recordBytes {
+            throw RefusedProperty(
+                section: .producer, name: "queue.buffering.max.kbytes",
+                reason: "a record of message.max.bytes (by default 10,000,000) would never fit into the queue")
+        }
         self.init(unchecked: common, consumer, producer)
     }
 
     /// Returns why a property may not be set so, or `nil` if it may.
     private static func refusal(of property: KafkaProperty) -> String? {
         if property.name.hasPrefix("test.") { return "records would go to brokers in memory, or be lost" }
-        if property.name == "partitioner", property.value == "random" {
+        // librdkafka takes a topic's properties with this prefix, too.
+        let prefix = "topic."
+        let plain = property.name.hasPrefix(prefix) ? String(property.name.dropFirst(prefix.count)) : property.name
+        if plain == "partitioner", property.value == "random" {
             return "what is written of one device has to be in one partition; take one that goes by the key"
         }
-        return refusals.first { $0.names.contains(property.name) }?.reason
+        if property.name == "coordinator.query.interval.ms", Int(property.value) ?? 0 > Int32.max / 1_000 {
+            return "librdkafka takes no more than \(Int32.max / 1_000)"
+        }
+        return refusals.first { $0.names.contains(property.name) || $0.names.contains(plain) }?.reason
     }
 
     /// Returns the property that asks for tokens (RFC 7628), and why this library cannot have them; `nil` if it can, or

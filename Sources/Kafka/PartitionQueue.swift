@@ -23,6 +23,8 @@ import CRdkafka
         self.shared = shared
         unsafe self.queue = queue
         unsafe rd_kafka_queue_forward(queue, nil)
+        // An error that was not read in an earlier assignment is still there.
+        while hasTaken(upTo: .max) { dropTaken() }
         if shared.wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: shared.wakeUpDescriptor) }
     }
 
@@ -50,9 +52,7 @@ import CRdkafka
         while count < max, hasTaken(upTo: max - count) {
             let message = unsafe Message(adopting: taken[first])
             if let problem = message.problem {
-                if problem.code.c != RD_KAFKA_RESP_ERR__PARTITION_EOF {
-                    shared.events.append(.partitionFailed(partition, problem))
-                }
+                shared.events.append(.partitionFailed(partition, problem))
             } else {
                 guard body(message) else {
                     message.release()
@@ -76,13 +76,17 @@ import CRdkafka
         return unsafe !taken.isEmpty
     }
 
-    /// Releases librdkafka's queue. Records that were not read are dropped.
-    func close() {
-        guard let queue = unsafe queue else { return }
+    private func dropTaken() {
         while unsafe first < taken.count {
             unsafe rd_kafka_message_destroy(taken[first])
             first += 1
         }
+    }
+
+    /// Releases librdkafka's queue. Records that were not read are dropped.
+    package func close() {
+        guard let queue = unsafe queue else { return }
+        dropTaken()
         unsafe rd_kafka_queue_io_event_enable(queue, -1, nil, 0)
         unsafe rd_kafka_queue_destroy(queue)
         unsafe self.queue = nil

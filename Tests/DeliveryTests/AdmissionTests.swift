@@ -98,6 +98,24 @@ struct SharesTests {
         shares.giveBack(100, for: 0)
         #expect(Self.rooms(shares) == [0, 100])
     }
+
+    @Test func `Topics that come and go use the group of one that is gone, once nothing of it is open`() {
+        var budget = AdmissionBudget(mostOpen: 1_000, mostBytes: 1 << 20)
+        func read(_ topic: String) -> Int {
+            let group = budget.group(of: topic, weight: 3).group
+            budget.setRead(true, group)
+            return group
+        }
+        expect(read("a"), is: 1)
+        budget.take(group: 1, app: -1)
+        budget.setRead(false, 1)
+        expect(read("b"), is: 2)
+        budget.giveBack(group: 1, app: -1)
+        expect(read("c"), is: 1)
+        expect(read("b"), is: 2)
+        expect(read("a"), is: 3)
+        #expect(budget.weights == [1, 3, 3, 3])
+    }
 }
 
 struct RetryTierTests {

@@ -134,6 +134,16 @@ struct SuspendedTests {
         #expect(rig.settle().map(\.inDoubt) == [1, 0], "the other worker's commit says what may have been sent")
     }
 
+    @Test func `It is released soon after the group assigned nothing to this worker`() {
+        let (rig, lost, _) = Self.lost()
+        rig.machine.endAssignment(of: .retries)
+        rig.wait(ms: CommitLedger.passedOverNs / 1_000_000 + 1)
+        #expect(rig.machine.takeEvents().isEmpty)
+        rig.machine.endAssignment(of: .requests)
+        rig.wait(ms: CommitLedger.passedOverNs / 1_000_000 + 1)
+        #expect(rig.machine.takeEvents() == [.suspendedReleased(lost)])
+    }
+
     @Test func `It is released as well when the group's commit is not its last one, or none`() {
         for committed in [Committed(offset: 0, text: []), nil] {
             let (rig, lost, _) = Self.lost()

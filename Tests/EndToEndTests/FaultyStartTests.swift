@@ -173,21 +173,6 @@ extension EndToEnd.Starts {
             #expect(lines[0].contains("Z critical worker: cannot start reason="), "\(worker.text)")
         }
 
-        /// The group keeps the membership of a killed worker until its session is over.
-        @Test(.needs(.worker, .broker, .python))
-        func `The successor of a killed worker says what it waits for`() throws {
-            let scene = try Scene("successor", partitions: 1)
-            _ = try scene.startSimulator()
-            try scene.startAssignedWorker().killNow()
-            let second = try scene.startAssignedWorker()
-            let waits = second.text.split(separator: "\n").filter {
-                $0.contains(
-                    "waiting for partitions groups=\(scene.configuration.group),\(scene.configuration.group).retry ")
-            }
-            #expect(waits.count == 1 && waits[0].contains("session_timeout_ms=6000"), "\(second.text)")
-            try scene.stop(second)
-        }
-
         /// Without APNs there is no result: `send` asks the worker why.
         @Test(.needs(.worker, .broker, .python))
         func `send says what keeps its worker from sending`() throws {

@@ -11,7 +11,7 @@ struct KafkaPropertiesTests {
         "bootstrap.servers", "metadata.broker.list", "topic.blacklist", "plugin.library.paths", "interceptors",
         "log_level", "allow.auto.create.topics", "enable.partition.eof", "enabled_events",
         "internal.termination.signal", "enable.gapless.guarantee", "group.protocol.type", "api.version.request",
-        "broker.version.fallback", "check.crcs",
+        "broker.version.fallback", "check.crcs", "topic.acks", "topic.auto.offset.reset",
     ])
     func `A property that breaks the promise is refused in every section, by name`(name: String) {
         let property = [KafkaProperty(name, "1")]
@@ -31,10 +31,33 @@ struct KafkaPropertiesTests {
     @Test(arguments: ["consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random"])
     func `A partitioner that goes by the key is taken, random is not`(name: String) throws {
         _ = try KafkaProperties(producer: [KafkaProperty("partitioner", name)])
-        let refusal = #expect(throws: RefusedProperty.self) {
-            try KafkaProperties(producer: [KafkaProperty("partitioner", "random")])
+        for random in ["partitioner", "topic.partitioner"] {
+            let refusal = #expect(throws: RefusedProperty.self) {
+                try KafkaProperties(producer: [KafkaProperty(random, "random")])
+            }
+            #expect(refusal?.description.contains("take one that goes by the key") == true)
         }
-        #expect(refusal?.description.contains("take one that goes by the key") == true)
+    }
+
+    @Test(
+        arguments: [
+            (["coordinator.query.interval.ms": "2147483"], true), (["coordinator.query.interval.ms": "2147484"], false),
+            (["queue.buffering.max.kbytes": "9765"], false), (["queue.buffering.max.kbytes": "9766"], true),
+            (["queue.buffering.max.kbytes": "1024", "message.max.bytes": "1048576"], true),
+            (["message.max.bytes": "67108865"], false),
+        ] as [(KeyValuePairs<String, String>, Bool)])
+    func `A value with which librdkafka hangs or overflows is refused`(
+        properties: KeyValuePairs<String, String>, isTaken: Bool
+    ) {
+        let taken = try? KafkaProperties(producer: KafkaProperty.list(properties))
+        #expect((taken != nil) == isTaken)
+    }
+
+    @Test func `A client that reads without a group takes no poll interval`() throws {
+        let properties = try KafkaProperties(consumer: [KafkaProperty("max.poll.interval.ms", "35000")])
+        let cluster = ClusterSettings(bootstrapServers: "127.0.0.1:1", properties: properties)
+        #expect(throws: Never.self) { try OffsetReader(cluster, group: "g", fetchKilobytes: 64) }
+        #expect(throws: Never.self) { try GroupRights(cluster, groupID: "g", topics: []) }
     }
 
     @Test func `OAUTHBEARER without anybody who makes tokens is refused`() throws {
@@ -117,7 +140,7 @@ struct KafkaPropertiesTests {
             "bootstrap.servers": "h:1", "group.id": "worker.retry", "group.instance.id": "w-1",
             "session.timeout.ms": "6000", "heartbeat.interval.ms": "2000",
             "partition.assignment.strategy": "cooperative-sticky", "enable.auto.commit": "false",
-            "enable.auto.offset.store": "false", "auto.offset.reset": "earliest", "isolation.level": "read_committed",
+            "enable.auto.offset.store": "false", "auto.offset.reset": "error", "isolation.level": "read_committed",
             "queued.max.messages.kbytes": "256", "queued.min.messages": "100", "log.queue": "true",
             "socket.timeout.ms": "10000",
         ]
@@ -135,30 +158,5 @@ struct KafkaPropertiesTests {
         let consumer = ConsumerSettings(cluster: cluster, role: .requests, groupID: "worker")
         #expect(consumer.all.last { $0.name == patient.name } == patient)
         #expect(ProducerSettings(cluster: cluster).all.last { $0.name == patient.name } == patient)
-    }
-
-    @Test(
-        arguments: [
-            (
-                "rdkafka#consumer-1 [thrd:main]: t.a [12]: offset reset (at offset 7, broker 1) to BEGINNING: x: y",
-                "t.a",
-                12, 7
-            ),
-            (
-                "[thrd:main]: requests [0]: offset reset (at offset 99 (leader epoch 3), broker 1) to cached",
-                "requests",
-                0, 99
-            ),
-            ("requests [4]: offset reset (at offset BEGINNING, broker 1)", "requests", 4, nil),
-        ] as [(String, String, Int32, Int64?)])
-    func `A reset is found in the log`(text: String, topic: String, partition: Int32, offset: Int64?) {
-        let reset = OffsetReset(inLog: text, facility: "OFFSET")
-        #expect(reset?.partition == TopicPartition(topic, partition) && reset?.refused == offset)
-        #expect(OffsetReset(inLog: text, facility: "FAIL") == nil)
-    }
-
-    @Test(arguments: ["", "]: offset reset (at offset ", "t [x]: offset reset (at offset 1", "t [1]: offset stored"])
-    func `Other lines are no reset`(text: String) {
-        #expect(OffsetReset(inLog: text, facility: "OFFSET") == nil)
     }
 }

@@ -121,7 +121,8 @@ final class Member {
             pendingRevocation = partitions
             if answersRevocations { try answerRevocation() }
         case .committed(let reply): replies.append(reply)
-        case .offsetReset(let reset): resets.append(reset.partition)
+        case .partitionFailed(let partition, let error) where error.code == .autoOffsetReset:
+            resets.append(partition)
         case .partitionFailed(_, let error): errors.append(error)
         case .client(.log(_, let facility, let text)): log.append("\(facility) \(text)")
         case .client(.error(let error)): errors.append(error)

@@ -217,7 +217,6 @@ extension OffsetReader {
             // Some records further, some not: what was read ahead is of no matter.
             try go(partition)
         }
-        print("600 places in \(Date().timeIntervalSince(begin)) s")
     }
 
     @Test(.needsBroker) func `What is not there is told`() throws {

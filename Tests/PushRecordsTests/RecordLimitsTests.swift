@@ -180,7 +180,7 @@ private struct Path: ~Copyable {
     private var parser = RequestParser(copyHeaders: ["x-copied"])
     private var results = ResultWriter(apps: ContentFixture.apps)
     private var tokens = UnregisteredWriter(apps: ContentFixture.apps)
-    private var retries = RetryWriter(apps: ContentFixture.apps)
+    private var retries = RetryWriter(apps: ContentFixture.apps, group: String(repeating: "g", count: 300))
     private var letters = DeadLetterWriter()
     private var checked = 0
     private let room = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 1)

@@ -95,7 +95,7 @@ import Testing
     @Test(arguments: [false, true])
     func `The parser reads what the writer writes`(isBroadcast: Bool) throws {
         let fixture = ContentFixture(isBroadcast: isBroadcast)
-        var writer = RetryWriter(apps: ContentFixture.apps)
+        var writer = RetryWriter(apps: ContentFixture.apps, group: "workers")
         let reason = lend("InternalServerError")
         let order = RetryOrder(
             attempt: 4, dueMs: 1_790_000_000_999, notBefore: 1_790_000_123, reason: reason, sends: 6, inDoubt: 2,
@@ -103,6 +103,7 @@ import Testing
         let record = writer.write(fixture.content, order)
         #expect(text(record.key) == fixture.token)
         #expect(text(record.value) == hi)
+        #expect(RetryWriter.group(in: Array(record.headers)).map { text($0) } == "workers")
         var parser = RequestParser()
         let found = OwnedRequest(
             parser.parse(key: record.key, value: record.value, headers: record.headers, role: .retry))

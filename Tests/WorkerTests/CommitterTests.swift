@@ -9,20 +9,18 @@ import Testing
 /// What commits are made of replies, without a broker.
 struct CommitterTests {
     /// A group that keeps what is sent.
-    private final class Member: CommitSender {
+    fileprivate final class Member {
         var partitions: [PartitionID: TopicPartition] = [:]
         var sent: [(entries: [CommitEntry], tag: UInt64)] = []
         var failure: KafkaError?
 
-        func partition(of id: PartitionID) -> TopicPartition? { partitions[id] }
-
-        func send(_ entries: [CommitEntry], tag: UInt64) throws(KafkaError) {
+        func send(_ entries: [CommitEntry], _ tag: UInt64) throws(KafkaError) {
             if let failure { throw failure }
             sent.append((entries, tag))
         }
     }
 
-    private struct Scene: ~Copyable {
+    fileprivate struct Scene: ~Copyable {
         var machine: DeliveryMachine
         let committer: OffsetCommitter
         let member = Member()
@@ -59,7 +57,8 @@ struct CommitterTests {
             now.ns += ms * 1_000_000
             now.wallMs += ms
             machine.advance(now: now)
-            committer.commit(&machine, member, now: now)
+            let member = member
+            committer.commit(&machine, now: now, partitionOf: { member.partitions[$0] }, send: member.send)
         }
 
         /// Answers the last commit with a code for each partition's number.
@@ -281,5 +280,29 @@ struct CommitterTests {
         #expect(problems.first?.advice == "grant READ on topic requests")
         #expect(scene.committer.problems(now: scene.now, isAssigned: { _ in false }).isEmpty)
     }
+}
 
+struct HangWatchTests {
+    @Test func `What is owed for too long is named, and an answer or a pause of the process begins anew`() throws {
+        var watch = HangWatch()
+        func look(_ owed: [(String, UInt64)], times: Int) -> String? {
+            var said: String?
+            for _ in 0..<times { said = watch.look(owed.map { (subject: $0, mark: $1) }, limit: 30) }
+            return said
+        }
+        #expect(look([("a", 1), ("b", 1)], times: 30) == nil)
+        #expect(look([("a", 1), ("b", 2)], times: 1) == "a after 30 s")
+        #expect(look([("a", 2), ("b", 3)], times: 30) == nil)
+        #expect(look([("a", 3)], times: 1) == nil && look([("a", 3), ("b", 4)], times: 29) == nil)
+    }
+
+    @Test func `A commit without a reply is owed`() throws {
+        var scene = CommitterTests.Scene(partitions: 1)
+        #expect(scene.committer.missingReply == nil)
+        scene.settle(offset: 7)
+        scene.commit()
+        #expect(scene.committer.missingReply == 1)
+        try scene.answer([:])
+        #expect(scene.committer.missingReply == nil)
+    }
 }

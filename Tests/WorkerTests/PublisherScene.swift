@@ -43,7 +43,7 @@ final class PublisherScene {
         publisher = try RecordPublisher(
             configuration, apps: apps.map { RecordApp(name: $0.name, environment: $0.environment) },
             cluster: settings, wakeUpDescriptor: wakeUp.descriptor, logger: Logger(sink: log))
-        try? publisher.warmUp(timeoutMs: 10_000)
+        try? publisher.producer.warmUp(timeoutMs: 10_000)
         machine = DeliveryMachine(settings: configuration.machineSettings, apps: apps)
         id = machine.assign(
             topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: nil,
@@ -139,28 +139,17 @@ final class PublisherScene {
     }
 
     private func readFirst(of topic: String, count: Int = 1, _ body: (borrowing Message) -> Void) throws {
+        let reader = try OffsetReader(
+            ClusterSettings(bootstrapServers: cluster.bootstrapServers), fetchKilobytes: 64)
+        try reader.start(TopicPartition(topic, 0), at: 0)
         var left = count
-        let wakeUp = WakeUp()
-        let consumer = try Consumer(
-            ConsumerSettings(
-                cluster: ClusterSettings(bootstrapServers: cluster.bootstrapServers), role: .requests,
-                groupID: KafkaBroker.uniqueName("reader"), sessionTimeoutMs: 6_000),
-            wakeUpDescriptor: wakeUp.descriptor)
-        try consumer.subscribe(to: [topic])
-        let deadline = Date(timeIntervalSinceNow: 40)
-        var queues: [PartitionQueue] = []
-        while true {
-            var assigned: [TopicPartition] = []
-            consumer.serve { event in if case .assigned(let partitions) = event { assigned = partitions } }
-            if !assigned.isEmpty { queues = try consumer.assign(assigned.map { ($0, 0) }) }
-            for queue in queues {
-                left -= queue.read(max: left) { message in
-                    body(message)
-                    return true
-                }
-                if left == 0 { return }
+        while left > 0 {
+            let hasCome = reader.next(timeoutMs: 40_000) { _, message in
+                body(message)
+                left -= 1
+            } trouble: { _, _ in
             }
-            guard wakeUp.wait(until: deadline) else {
+            guard hasCome else {
                 throw ChildProcess.Failure.timedOut(waitingFor: "the first record of \(topic)", output: "")
             }
         }

@@ -46,20 +46,6 @@ import Testing
         #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty && scene.publisher.isIdle)
     }
 
-    @Test func `A topic that is refused in mid-run gives back what was under way, and no more follows`() throws {
-        let scene = try PublisherScene()
-        scene.request(10)
-        try scene.run("the first") { scene.settled == 10 }
-        scene.cluster.fail(0, with: [.topicAuthorizationFailed])
-        scene.request(20)
-        try scene.run("the refusal") { !scene.publisher.problems(nowNs: scene.now.ns).isEmpty }
-        scene.request(30)
-        scene.turn()
-        #expect(!scene.isWritable(.results))
-        try scene.run("all results") { scene.settled == 60 }
-        #expect(try scene.count(scene.results) == 60)
-    }
-
     @Test func `What the machine has for a topic that is refused stays with the machine`() throws {
         let scene = try PublisherScene(producer: [
             UserProperty(name: "queue.buffering.max.messages", value: "10", place: "")
@@ -82,11 +68,8 @@ import Testing
         #expect(try scene.offerDeadLetters(4, bytes: size) == [true, true, false, false])
         try scene.run("the two") { scene.settled == 2 && scene.publisher.isIdle }
         #expect(try scene.offerDeadLetters(3, bytes: size) == [true, true, false])
-    }
-
-    @Test func `A dead letter above the size that all may have goes alone`() throws {
-        let scene = try PublisherScene()
-        #expect(try scene.offerDeadLetters(2, bytes: InFlightDeadLetters.limit + 1) == [true, false])
+        try scene.run("these two") { scene.settled == 4 && scene.publisher.isIdle }
+        #expect(try scene.offerDeadLetters(2, bytes: InFlightDeadLetters.limit + 1) == [true, false], "one goes alone")
     }
 
     @Test func `A result that its topic refuses in every form ends as a dead letter, and blocks nothing`() throws {

@@ -35,7 +35,10 @@ import Testing
     }
 
     /// Replicas that have another configuration write to a tier that this one does not name.
-    @Test(.timeLimit(.minutes(5))) func `A topic with records of the group is found when it is looked for`() throws {
+    @Test(.timeLimit(.minutes(5)))
+    func `A topic with retry records of the group is found when it is looked for, and another topic is left alone`()
+        throws
+    {
         let mock = try MockCluster()
         var configuration = WorkerConfiguration(
             kafka: KafkaSettings(bootstrapServers: mock.bootstrapServers), apps: [])
@@ -57,16 +60,21 @@ import Testing
         look()
         #expect(told.existing?.contains("requests") == true && told.reads.isEmpty)
 
-        try mock.create("left", partitions: 1)
         let producer = try Producer(ProducerSettings(cluster: cluster))
-        let topic = try producer.topic("left")
-        #expect(
-            producer.produce(
-                to: topic, key: UnsafeRawBufferPointer(start: nil, count: 0),
-                value: UnsafeRawBufferPointer(start: nil, count: 0), headers: [], tag: 1) == .none)
+        let none = UnsafeRawBufferPointer(start: nil, count: 0)
+        for name in ["left", "foreign"] {
+            try mock.create(name, partitions: 1)
+            let topic = try producer.topic(name)
+            "push-retry-request".utf8.withContiguousStorageIfAvailable {
+                let header = MessageHeader(name: UnsafeRawBufferPointer($0), value: none)
+                let code = producer.produce(
+                    to: topic, key: none, value: none, headers: name == "left" ? [header] : [], tag: 1)
+                #expect(code == .none)
+            }
+        }
         #expect(producer.flush(timeoutMs: 20_000, report: { _ in }, event: { _ in }) == 0)
         let member = try Consumer(configuration.consumer(.retries, of: cluster))
-        try member.commit([CommitEntry(TopicPartition("left", 0), offset: 0)], tag: 1)
+        try member.commit(["left", "foreign"].map { CommitEntry(TopicPartition($0, 0), offset: 0) }, tag: 1)
         var isCommitted = false
         while !isCommitted {
             member.serve(timeoutMs: 50) { event in

@@ -17,7 +17,7 @@ struct AdmissionBudget {
     private(set) var apps: [App] = []
     private(set) var notifications: FairShares
     private(set) var bytes: FairShares
-    /// Share group of each request topic; all tiers are group 0.
+    /// Share group of each request topic that is read, or that records are open of; all tiers are group 0.
     private var groups: [String: Int] = [:]
     private let mostBytes: Int
     private var recordBytesMean = 1_024
@@ -48,9 +48,20 @@ struct AdmissionBudget {
             bytes.setWeight(weight, of: known)
             return (known, false)
         }
+        if let unused = groups.first(where: { isUnused($0.value) }) {
+            groups[unused.key] = nil
+            groups[topic] = unused.value
+            return (self.group(of: topic, weight: weight).group, false)
+        }
         let group = addGroup(weight: weight)
         groups[topic] = group
         return (group, true)
+    }
+
+    /// Whether no partition of the group is read and nothing of it is open.
+    private func isUnused(_ group: Int) -> Bool {
+        notifications.groups[group].partitions == 0 && notifications.groups[group].used == 0
+            && bytes.groups[group].used == 0
     }
 
     private mutating func addGroup(weight: Int) -> Int {

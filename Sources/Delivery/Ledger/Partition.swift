@@ -35,7 +35,7 @@ struct Partition: ~Copyable {
     let number: Int32
     /// The place of its records, with an offset of 0, for crash reports.
     let place: CrashPlace
-    let group: Int
+    var group: Int
     /// Delay of its tier; 0 for a request topic.
     let tierDelayMs: Int64
     /// Place of its `CommitGroup`.

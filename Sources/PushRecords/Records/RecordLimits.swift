@@ -27,7 +27,7 @@ package enum RecordLimits {
     /// `push-retry-attempt`, `-sends` and `-in-doubt`. Larger numbers are read as this one, so that adding to them
     /// cannot overflow.
     package static let count: Int32 = 1_000_000
-    /// A Kafka topic's name (Kafka's own limit).
+    /// A Kafka topic's name (Kafka's own limit), and how much of a group's id a retry record names.
     package static let kafkaTopic = 249
 
     // MARK: Escaped texts
@@ -46,7 +46,7 @@ package enum RecordLimits {
     /// A record of the dead-token topic.
     package static let unregistered = 1_024
     /// What a retry record may add to the size of its request.
-    package static let retryGrowth = 1_152
+    package static let retryGrowth = 1_472
     /// What a dead letter may add to the size of its record.
     package static let deadLetterGrowth = 1_024
     /// The reduced form of a record that a broker refused as too large.

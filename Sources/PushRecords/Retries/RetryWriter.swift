@@ -37,11 +37,23 @@ package struct RetryOrder {
 /// was read from. Reuses its buffers; not thread-safe.
 package struct RetryWriter: ~Copyable {
     private let apps: AppParts
+    /// The id of the consumer group whose workers read the record.
+    private var group = ByteWriter(capacity: RecordLimits.kafkaTopic)
     private var text = HeaderText()
     private var headers = RecordHeaderList()
 
-    package init(apps: [RecordApp]) {
+    private static let groupHeader: StaticString = "push-retry-group"
+
+    /// Returns the consumer group that a retry record names, or `nil` if an older worker wrote it. Workers of other
+    /// groups pass the record over.
+    package static func group(in headers: [RecordHeader]) -> UnsafeRawBufferPointer? {
+        headers.first { groupHeader.spells($0.name) }?.value
+    }
+
+    package init(apps: [RecordApp], group id: String = "") {
         self.apps = AppParts(apps)
+        var id = id
+        id.withUTF8 { group.append(bytes: UnsafeRawBufferPointer($0).cut(RecordLimits.kafkaTopic)) }
     }
 
     /// Writes the retry record of a notification; its value is the content's payload. Lent until the next `write`.
@@ -75,6 +87,7 @@ package struct RetryWriter: ~Copyable {
         headers.append("push-retry-sends", text.add(Int64(min(order.sends, RecordLimits.count))))
         headers.append("push-retry-in-doubt", text.add(Int64(min(order.inDoubt, RecordLimits.count))))
         if order.triedApp.count > 0 { headers.append("push-retry-tried", order.triedApp.cut(RecordLimits.app)) }
+        if group.count > 0 { headers.append(Self.groupHeader, group.bytes(from: 0, to: group.count)) }
         headers.append(contentsOf: content.copiedHeaders)
         let recordKey = content.isBroadcast ? content.token.cut(RecordLimits.broadcastKey) : content.token
         return EncodedRecord(key: recordKey, value: content.payload, headers: headers.list)

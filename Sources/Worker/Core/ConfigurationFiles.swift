@@ -47,9 +47,6 @@ final class ConfigurationFiles {
     /// Whether a file is being read, or will be.
     var isReading: Bool { readings.contains(where: \.isBusy) || !appsToRead.isEmpty }
 
-    /// The configuration file that is being read.
-    var configurationUnderWay: String? { configuration.underWay?.path }
-
     private var readings: [FileReading] { [configuration, credential] + [credentialWatch?.reading].compactMap(\.self) }
 
     // MARK: The configuration
@@ -178,10 +175,8 @@ final class ConfigurationFiles {
 
     // MARK: Faults
 
-    func faults(_ now: DeliveryTime) -> [Problem] { refusalFaults() + hangingFaults(now) }
-
     /// Faults of a configuration or a credential that cannot be used.
-    func refusalFaults() -> [Problem] {
+    func faults() -> [Problem] {
         let apps = apps()
         var faults: [Problem] = []
         if let first = refusedReload.first {
@@ -201,23 +196,6 @@ final class ConfigurationFiles {
                         ? "a credential's file changed and cannot be used; the one before stays: \(line)"
                         : "its credential cannot be used, and its notifications are deferred: \(line)",
                     "put a file in place that can be used; it is read within 10 s"))
-        }
-        return faults
-    }
-
-    /// How long reading a configuration or a credential may take before that is a fault.
-    static let readingNs: Int64 = 5_000_000_000
-
-    /// Faults of files that are being read for too long.
-    func hangingFaults(_ now: DeliveryTime) -> [Problem] {
-        var faults: [Problem] = []
-        for case let (path, sinceNs)? in readings.map(\.underWay) where now.ns - sinceNs >= Self.readingNs {
-            let subject = path.isEmpty ? Problem.Subject.configuration : .file(path)
-            guard !faults.contains(where: { $0.subject == subject }) else { continue }
-            faults.append(
-                Problem(
-                    subject, .hanging, "reading it does not end: what was read before stays in force",
-                    "look at the file system that it is on; reading resumes once that answers"))
         }
         return faults
     }

@@ -48,6 +48,7 @@ package final class PushWorker: @unchecked Sendable {
     /// How earlier workers died.
     private(set) var crashes: CrashHistory
     private let shutdown = Shutdown()
+    private var hangs = HangWatch()
     /// False once `run` has ended and something it started has not: the process must exit without destructors.
     package private(set) var hasEndedWhole = true
 
@@ -185,12 +186,6 @@ package final class PushWorker: @unchecked Sendable {
         let publisher = try RecordPublisher(
             configuration, apps: apps.recordApps, cluster: cluster, wakeUpDescriptor: doorbell.descriptor,
             logger: logger)
-        do throws(KafkaError) {
-            try publisher.warmUp(timeoutMs: 1_500)
-        } catch {
-            // The topics were just seen: the first record will wait for them instead.
-            logger.warning(.kafka, "the producer could not warm up", ["error": "\(error.text)"])
-        }
         let groups = try makeGroups(publisher, doorbell, requestPartitions: requestPartitions)
         let tiers = configuration.retry.tiers.map(\.topic)
         let removed = RemovedRetryTopics(
@@ -204,7 +199,6 @@ package final class PushWorker: @unchecked Sendable {
             reader.context.onRecreated = { [unowned self] partition in
                 crashes.forgetOffsets(topic: partition.topic, partition: partition.partition)
             }
-            reader.context.onSkipped = { [unowned self] in health.noteLost($0, offsets: $1, nowNs: now.ns) }
             reader.onAssignment = { [unowned removed] in removed.look() }
         }
         // The last that can fail: it starts a thread.
@@ -277,10 +271,8 @@ package final class PushWorker: @unchecked Sendable {
         if !shutdown.isUnderWay, let error = parts.groups.fatalError { stop(because: "Kafka: \(error.text)") }
         moveStopping(parts, now)
         if pages.isDue(now) {
-            let isStopping = shutdown.isUnderWay
             health.look(
-                isStopping ? nil : parts, configuration, apps, others: isStopping ? [] : files.faults(now), eventLog,
-                now)
+                shutdown.isUnderWay ? nil : parts, configuration, apps, others: files.faults(), eventLog, now)
             postSnapshot(now)
         }
         if now.ns - lastMaintenanceNs >= 1_000_000_000 {
@@ -304,9 +296,12 @@ package final class PushWorker: @unchecked Sendable {
 
     /// Does what is due once a second: reads files that changed, and logs what lasts.
     private func runMaintenance(_ parts: WorkerParts, _ now: DeliveryTime) {
+        // librdkafka gives a commit up after the session timeout and a request.
+        let limit = Int(configuration.kafka.sessionTimeout.milliseconds / 1_000) + 20
+        if !shutdown.isUnderWay, let reason = hangs.look(parts.owed, limit: limit) { stop(because: "Kafka: \(reason)") }
         files.readNextApp()
         if feedback == nil { readFeedback() }
-        health.logWaits(parts, configuration, leavingUntil: shutdown.leavingUntilNs, now)
+        parts.transports.noteUnreachable()
         logger.writeLeftOut()
     }
 

@@ -27,9 +27,6 @@ final class Shutdown {
 
     var isUnderWay: Bool { stage != nil }
 
-    /// When leaving the groups is given up, while they are left (monotonic).
-    var leavingUntilNs: Int64? { if case .draining(let deadlineNs)? = stage { deadlineNs } else { nil } }
-
     /// Begins to drain and leave the groups.
     func begin(
         _ parts: WorkerParts, _ feedback: FeedbackThread?, _ machine: inout DeliveryMachine, limitNs: Int64,

@@ -16,8 +16,29 @@ struct WorkerParts {
     /// How the brokers answer each of the Kafka clients.
     var brokerHealth: [BrokerHealth] { readers.map(\.brokers) + [publisher.brokers] }
 
+    /// What librdkafka owes within seconds, whatever brokers do: the reply to a commit, the reports of a producer that
+    /// was replaced, and statistics. A mark changes with each answer.
+    var owed: [(subject: String, mark: UInt64)] { groups.missingReplies + publisher.owed }
+
     /// The partition of an assignment, for log lines.
     func name(of id: PartitionID) -> TopicPartition? { readers.lazy.compactMap { $0.name(of: id) }.first }
+}
+
+/// Finds out that librdkafka does not answer any more. Decides only; no clock, no I/O.
+struct HangWatch {
+    private var waits: [String: (mark: UInt64, seconds: Int)] = [:]
+
+    /// Returns what was owed for `limit` seconds. Call it once a second: time in which the process did not run does not
+    /// count.
+    mutating func look(_ owed: [(subject: String, mark: UInt64)], limit: Int) -> String? {
+        let before = waits
+        waits = [:]
+        for (subject, mark) in owed {
+            let seconds = before[subject].map { $0.mark == mark ? $0.seconds + 1 : 0 } ?? 0
+            waits[subject] = (mark, seconds)
+        }
+        return waits.first { $0.value.seconds >= limit }.map { "\($0.key) after \(limit) s" }
+    }
 }
 
 /// What the worker is doing, renewed at most every 250 ms.

@@ -6,7 +6,7 @@ struct Problem: Sendable, Equatable {
     enum Subject: Hashable, Sendable {
         case kafka, configuration
         case broker(String), topic(String), partition(TopicPartition), group(String)
-        case app(String), file(String)
+        case app(String)
         /// A topic for which Apple refuses the app's credential.
         case topicOfApp(String, topic: String)
     }
@@ -21,6 +21,8 @@ struct Problem: Sendable, Equatable {
         case groupDenied = "group_denied"
         case unjoined = "group_not_joined"
         case reading = "not_readable"
+        /// Another group of workers writes to the retry topic.
+        case shared = "retry_topic_shared"
         case committing = "commits_refused"
         case recordsLost = "records_lost"
         case writing = "not_writable"
@@ -37,7 +39,6 @@ struct Problem: Sendable, Equatable {
         case feedback = "feedback_failed"
         /// A newer configuration or credential file cannot be used, and the one before stays in force.
         case refused = "file_refused"
-        case hanging = "file_hangs"
 
         fileprivate var reminderNs: Int64 { self == .expiring ? 86_400_000_000_000 : 10_000_000_000 }
     }
@@ -85,7 +86,6 @@ extension Problem.Subject: CustomStringConvertible {
         case .partition(let partition): "partition \(partition)"
         case .group(let name): "group \(name)"
         case .app(let name): "app \(name)"
-        case .file(let path): "file \(path)"
         case .topicOfApp(let app, let topic): "app \(app), topic \(topic)"
         }
     }

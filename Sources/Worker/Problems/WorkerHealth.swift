@@ -106,38 +106,4 @@ struct WorkerHealth {
             "look at the broker that coordinates the group; give all its workers the same kafka.assignment, and allow "
                 + "Read on it")
     }
-
-    // MARK: Waits
-
-    /// Logs once what the groups wait for and how long that may take. A member that died keeps its place until its
-    /// session is over.
-    ///
-    /// - Parameter deadlineNs: when the worker gives up leaving the groups, while it leaves them (monotonic).
-    func logWaits(
-        _ parts: WorkerParts, _ configuration: WorkerConfiguration, leavingUntil deadlineNs: Int64?,
-        _ now: DeliveryTime
-    ) {
-        let sessionMs = Fields.Value.count(configuration.kafka.sessionTimeout.milliseconds)
-        // That no broker answers is a problem of its own.
-        let isSilent = BrokerHealth.areAllSilent(parts.brokerHealth)
-        let joining = isSilent ? [] : parts.readers.filter { $0.mustSayJoining(now) }
-        if !joining.isEmpty {
-            let drainMs = configuration.drain.rebalance.milliseconds + WorkerConfiguration.lastCommitMs
-            logger.info(
-                .kafka, "waiting for partitions",
-                [
-                    "groups": .text(joining.map(\.name).joined(separator: ",")), "session_timeout_ms": sessionMs,
-                    "drain_ms": .count(drainMs),
-                ])
-        }
-        let leaving = parts.readers.filter { $0.mustSayLeaving(now) }
-        if !leaving.isEmpty, let deadlineNs {
-            logger.info(
-                .kafka, "waiting for the coordinator, to leave groups",
-                [
-                    "groups": .text(leaving.map(\.name).joined(separator: ",")), "session_timeout_ms": sessionMs,
-                    "gives_up_in_ms": .count(max(0, (deadlineNs - now.ns) / 1_000_000)),
-                ])
-        }
-    }
 }

@@ -72,7 +72,7 @@ struct CommittedOffsetLookup {
     }
 
     /// Returns where the partitions with known committed offsets are read from.
-    func starts(knownIDs: [String: TopicID], roleOfTopic: (String) -> PartitionRole) -> [Start] {
+    func starts(knownIDs: [TopicPartition: TopicID], roleOfTopic: (String) -> PartitionRole) -> [Start] {
         committed.enumerated().map { index, committed in
             let topic = committed.partition.topic
             var start = Start(committed: committed, logStart: logStarts?[index], logEnd: logEnds?[index])
@@ -86,7 +86,7 @@ struct CommittedOffsetLookup {
             {
                 start.offset = offset
             }
-            if let known = knownIDs[topic], let id = topicIDs?[topic], known != id {
+            if let known = knownIDs[committed.partition], let id = topicIDs?[topic], known != id {
                 start.isRecreated = true
                 start.offset = nil
             }

@@ -44,11 +44,23 @@ struct ConsumerGroups: RequestSource, OffsetSink {
     }
 
     func commit(_ machine: inout DeliveryMachine, now: DeliveryTime) {
-        for (reader, committer) in zip(readers, committers) { committer.commit(&machine, reader, now: now) }
+        for (reader, committer) in zip(readers, committers) {
+            committer.commit(&machine, now: now, partitionOf: reader.partition) { entries, tag throws(KafkaError) in
+                try reader.consumer.commit(entries, tag: tag)
+            }
+        }
     }
 
     /// The error after which one of them can no longer be used.
     var fatalError: KafkaError? { readers.lazy.compactMap(\.fatalError).first }
+
+    /// Of each group whose commit has no reply yet, although its coordinator answers, its id and the commit's tag.
+    var missingReplies: [(subject: String, mark: UInt64)] {
+        zip(readers, committers).compactMap { reader, committer in
+            guard reader.brokers.reach == .answered, !reader.brokers.isCoordinatorSilent else { return nil }
+            return committer.missingReply.map { ("a commit of group \(reader.name) has no reply", $0) }
+        }
+    }
 
     /// What keeps them from reading or committing now.
     func problems(now: DeliveryTime) -> [Problem] {

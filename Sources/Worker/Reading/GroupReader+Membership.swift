@@ -71,7 +71,6 @@ extension GroupReader {
     func assigned(_ assigned: [TopicPartition], _ now: DeliveryTime) {
         guard !isAbandoned else { return }
         hasJoined = true
-        joinWait.end()
         // If a topic is recreated while its partitions drain, librdkafka (2.0.2) may assign before the revocation is
         // answered. It then neither fetches the new partitions nor joins again, so the worker has to be started again.
         if !consumer.isCooperative, !isLeaving, !partitions.isEmpty || revocations.contains(where: \.mustUnassign) {
@@ -107,24 +106,28 @@ extension GroupReader {
     ) throws(KafkaError) {
         let starts = questions.starts(knownIDs: topicIDs, roleOfTopic: roleOfTopic)
         let queues = try consumer.assign(starts.map { ($0.committed.partition, $0.offset) })
-        topicIDs.merge(questions.topicIDs ?? [:]) { $1 }
+        if starts.isEmpty { machine.endAssignment(of: group) }
         partitions += zip(queues, starts).map { queue, start in
             let partition = queue.partition
-            var id = start.committed.metadata.withUnsafeBytes { metadata in
+            let id = start.committed.metadata.withUnsafeBytes { metadata in
                 machine.assign(
                     topic: partition.topic, partition: partition.partition, role: roleOfTopic(partition.topic),
                     committedOffset: start.committed.offset, metadata: metadata, logStart: start.logStart,
                     logEnd: start.logEnd)
             }
-            if start.isRecreated {
-                context.forgetOffsets(of: partition)
-                id = machine.beginAnew(id, from: start.logStart, logEnd: start.logEnd, now: now)
-            }
             problems.forget(.partition(partition))
             problems.forget(.topic(partition.topic))
+            if start.isRecreated {
+                return beginAnew(queue, id, from: start.logStart, logEnd: start.logEnd, &machine, now)
+            }
             let reader = PartitionReader(queue, id: id, readFrom: start.offset ?? 0, context)
             setName(of: reader)
             return reader
+        }
+        let known = topicIDs
+        topicIDs = [:]
+        for one in partitions {
+            topicIDs[one.partition] = questions.topicIDs?[one.partition.topic] ?? known[one.partition]
         }
         if !starts.isEmpty {
             let names = starts.map(\.committed.partition.description).sorted().joined(separator: ",")
@@ -151,6 +154,57 @@ extension GroupReader {
         if answers?.contains(where: \.isKnown) == true { rejoin("partitions can be read again", now) }
     }
 
+    // MARK: Changed logs
+
+    /// Looks at the logs of partitions whose next offset is out of range, or that may not be there any more. The group
+    /// is joined anew where retention overtook it, or where a topic was recreated: such a partition is read from its
+    /// beginning.
+    func checkLogs(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        suspects.unknown.formIntersection(topicIDs.keys)
+        suspects.outOfRange = suspects.outOfRange.filter(isAssigned)
+        let all = suspects.unknown.union(suspects.outOfRange)
+        guard !all.isEmpty, isSettled, lookup == nil, nextLogCheckNs <= now.ns else { return }
+        nextLogCheckNs = now.ns + Self.unreadablePauseNs
+        let ids = consumer.topicIDs(of: Set(all.map(\.topic)), timeoutMs: CommittedOffsetLookup.timeoutMs)
+        // Of one that is unknown, the answer comes once it exists again.
+        suspects.unknown = suspects.unknown.filter { ids[$0.topic] == nil }
+        let recreated = topicIDs.filter { partition, id in ids[partition.topic].map { $0 != id } ?? false }.map(\.key)
+        let changed = Array(suspects.outOfRange.union(recreated))
+        guard !changed.isEmpty,
+            let logStarts = try? consumer.starts(of: changed, timeoutMs: CommittedOffsetLookup.timeoutMs)
+        else { return }
+        let starts = zip(changed, logStarts).compactMap { partition, logStart in logStart.map { (partition, $0) } }
+        guard !starts.isEmpty else { return }
+        for (partition, logStart) in starts {
+            guard let index = partitions.firstIndex(where: { $0.partition == partition }) else {
+                continue
+            }
+            let position = partitions[index].position(machine)
+            if suspects.outOfRange.remove(partition) != nil {
+                logger.warning(
+                    .kafka, "offset out of range, reading on from the beginning of the log", about: "\(partition)",
+                    ["partition": "\(partition)", "offset": .count(position), "start": .count(logStart)])
+            }
+            if !recreated.contains(partition), position < logStart { continue }
+            topicIDs[partition] = ids[partition.topic]
+            partitions[index].queue.close()
+            partitions[index] = beginAnew(partitions[index].queue, partitions[index].id, from: logStart, &machine, now)
+        }
+        rejoin("the log of a partition changed", now)
+    }
+
+    /// Gives the machine a new assignment of a partition whose topic was recreated.
+    private func beginAnew(
+        _ queue: PartitionQueue, _ id: PartitionID, from logStart: Int64?, logEnd: Int64? = nil,
+        _ machine: inout DeliveryMachine, _ now: DeliveryTime
+    ) -> PartitionReader {
+        context.forgetOffsets(of: queue.partition)
+        let new = machine.beginAnew(id, from: logStart, logEnd: logEnd, now: now)
+        let reader = PartitionReader(queue, id: new, readFrom: logStart ?? 0, context)
+        setName(of: reader)
+        return reader
+    }
+
     // MARK: Revocation
 
     /// Drains partitions that the group takes back, for `drainNs` at most, and gives them up then.
@@ -167,7 +221,7 @@ extension GroupReader {
             ["group": "\(name)", "count": .count(revoked.count)])
         if lost {
             revocations = []
-            return giveUp(ids, isLost: true, mustUnassign: true, &machine, now)
+            return giveUp(ids, isLost: true, mustUnassign: true, &machine)
         }
         machine.revoke(ids)
         // Those that drain already because the member leaves are to be answered now.
@@ -184,7 +238,7 @@ extension GroupReader {
         guard !isAbandoned else { return }
         let deadlineNs = now.ns + limitNs
         phase = .leaving(deadlineNs: deadlineNs)
-        endWaits()
+        endLookups()
         let draining = Set(revocations.flatMap(\.partitions))
         let others = partitions.map(\.id).filter { !draining.contains($0) }
         machine.revoke(others)
@@ -199,15 +253,13 @@ extension GroupReader {
     func abandon(because error: KafkaError, _ machine: inout DeliveryMachine) {
         guard !isAbandoned else { return }
         phase = .abandoned
-        endWaits()
-        leaveWait.end()
+        endLookups()
         revocations = []
         logger.error(.kafka, "the group cannot be read any more", ["group": "\(name)", "error": "\(error.text)"])
         giveUp(partitions.map(\.id), isLost: true, &machine)
     }
 
-    private func endWaits() {
-        joinWait.end()
+    private func endLookups() {
         lookup = nil
         unreadable.partitions = []
     }
@@ -220,11 +272,11 @@ extension GroupReader {
         for var revocation in moving {
             if consumer.isAssignmentLost, revocation.mustUnassign {
                 logger.warning(.kafka, "partitions were lost while they drained", ["group": "\(name)"])
-                giveUp(revocation.partitions, isLost: true, mustUnassign: true, &machine, now)
+                giveUp(revocation.partitions, isLost: true, mustUnassign: true, &machine)
             } else if now.ns >= revocation.lastCommitDeadlineNs
                 || revocation.partitions.allSatisfy({ machine.isDrained($0) })
             {
-                giveUp(revocation.partitions, isLost: false, mustUnassign: revocation.mustUnassign, &machine, now)
+                giveUp(revocation.partitions, isLost: false, mustUnassign: revocation.mustUnassign, &machine)
             } else {
                 if now.ns >= revocation.deadlineNs, !revocation.hasStoppedWaiting {
                     logger.warning(
@@ -238,7 +290,6 @@ extension GroupReader {
         }
         guard case .leaving = phase, revocations.isEmpty else { return }
         phase = .closing
-        leaveWait.begin(nowNs: now.ns)
         do throws(KafkaError) {
             try consumer.startClosing()
         } catch {
@@ -246,57 +297,18 @@ extension GroupReader {
         }
     }
 
-    private func giveUp(
-        _ ids: [PartitionID], isLost: Bool, mustUnassign: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
-    ) {
+    private func giveUp(_ ids: [PartitionID], isLost: Bool, mustUnassign: Bool, _ machine: inout DeliveryMachine) {
         giveUp(ids, isLost: isLost, &machine)
         guard mustUnassign else { return }
         tell { () throws(KafkaError) in try consumer.unassign() }
         logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(ids.count)])
-        // With eager assignment it joins anew by that.
-        if !isLeaving, !consumer.isCooperative { joinWait.begin(nowNs: now.ns) }
     }
 
     /// - Parameter isLost: the machine keeps what it knows of them, in case that they come back.
     private func giveUp(_ ids: [PartitionID], isLost: Bool, _ machine: inout DeliveryMachine) {
+        // Another member may read a lost partition after its topic was recreated.
+        if isLost { topicIDs = [:] }
         if isLost { machine.suspend(ids) } else { machine.release(ids) }
         partitions.removeAll { ids.contains($0.id) }
-    }
-
-    // MARK: Waits
-
-    /// True once, when partitions have been waited for for a while.
-    func mustSayJoining(_ now: DeliveryTime) -> Bool {
-        if !hasJoined, !isLeaving { joinWait.begin(nowNs: now.ns) }
-        return joinWait.mustSay(nowNs: now.ns)
-    }
-
-    /// True once, when everything was given up and the coordinator has not confirmed that for a while.
-    func mustSayLeaving(_ now: DeliveryTime) -> Bool {
-        if hasLeft { leaveWait.end() }
-        return leaveWait.mustSay(nowNs: now.ns)
-    }
-}
-
-/// A wait for a group's coordinator, which is logged once if it lasts.
-struct GroupWait {
-    private var sinceNs: Int64?
-    private var isSaid = false
-
-    /// Shorter waits are not logged.
-    static let quietNs: Int64 = 1_500_000_000
-
-    /// Begins the wait, unless it has begun.
-    mutating func begin(nowNs: Int64) {
-        if sinceNs == nil { sinceNs = nowNs }
-    }
-
-    mutating func end() { self = GroupWait() }
-
-    /// True once, when it has lasted.
-    mutating func mustSay(nowNs: Int64) -> Bool {
-        guard let sinceNs, !isSaid, nowNs - sinceNs >= Self.quietNs else { return false }
-        isSaid = true
-        return true
     }
 }

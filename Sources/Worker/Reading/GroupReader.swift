@@ -8,7 +8,7 @@ internal import PushRecords
 ///
 /// There are two, of the request topics and of the retry topics, so that a rebalance of one never drains the other.
 /// Here are its events, records and problems; `GroupReader+Membership.swift` has its assignment and how it leaves.
-final class GroupReader: CommitSender {
+final class GroupReader {
     /// What the partitions of a topic are read for.
     typealias RoleOfTopic = (String) -> PartitionRole
 
@@ -25,6 +25,7 @@ final class GroupReader: CommitSender {
     let consumer: Consumer
     /// The group's id.
     let name: String
+    let group: CommitGroup
     let logger: Logger
     /// The topics that it subscribes to.
     var topics: [String]
@@ -43,10 +44,13 @@ final class GroupReader: CommitSender {
     private var byID: [PartitionID: PartitionReader] = [:]
     /// Also of partitions that were given up: a suspended one's log lines come after minutes.
     private var names: [PartitionID: TopicPartition] = [:]
-    /// The ids of all topics that were ever assigned, where librdkafka tells them.
-    var topicIDs: [String: TopicID] = [:]
-    /// Topics that may have been recreated.
-    private var topicsToCheck: Set<String> = []
+    /// The ids of the assigned partitions' topics where librdkafka tells them, until the next assignment: a topic may
+    /// be recreated while its partitions move.
+    var topicIDs: [TopicPartition: TopicID] = [:]
+    /// Partitions that may not be there any more, and those whose next offset is out of range.
+    var suspects = (unknown: Set<TopicPartition>(), outOfRange: Set<TopicPartition>())
+    /// When the logs of suspects are looked at again (monotonic).
+    var nextLogCheckNs: Int64 = 0
     /// What is asked about assigned partitions before they are read, and when to go on (monotonic).
     var lookup: (questions: CommittedOffsetLookup, retryNs: Int64)?
     /// Assigned partitions that are not read because their committed offsets are unknown, and when to ask again.
@@ -55,8 +59,6 @@ final class GroupReader: CommitSender {
     var revocations: [Revocation] = []
     /// Whether the group has answered once; an empty assignment counts.
     var hasJoined = false
-    var joinWait = GroupWait()
-    var leaveWait = GroupWait()
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
     /// The client can no longer be used.
@@ -73,19 +75,15 @@ final class GroupReader: CommitSender {
         roleOfTopic: @escaping RoleOfTopic
     ) throws(KafkaError) {
         name = settings.memberGroupID
+        group = settings.role == .requests ? .requests : .retries
         self.topics = topics
         self.drainNs = drainNs
         self.logger = logger
         self.roleOfTopic = roleOfTopic
         problems = ReadingProblems(ofGroup: name, logger: logger)
         consumer = try Consumer(settings, wakeUpDescriptor: wakeUpDescriptor)
-        context = ReadingContext(consumer, logger: logger)
+        context = ReadingContext(retryGroup: settings.role == .retries ? settings.groupID : nil)
         try consumer.subscribe(to: topics)
-        context.onRenamed = { [unowned self] reader, former in
-            byID[former] = nil
-            byID[reader.id] = reader
-            setName(of: reader)
-        }
     }
 
     // MARK: Events
@@ -101,11 +99,10 @@ final class GroupReader: CommitSender {
                 onAssignment()
             case .revoked(let partitions, let lost): revoked(partitions, lost: lost, &machine, now)
             case .committed(let reply): committed(reply, &machine)
-            case .offsetReset(let reset):
-                topicsToCheck.insert(reset.partition.topic)
-                reader(of: reset.partition)?.offsetRefused(reset, machine)
+            case .partitionFailed(let partition, let error) where error.code == .autoOffsetReset:
+                suspects.outOfRange.insert(partition)
             case .partitionFailed(let partition, let error):
-                if error.code.isUnknownTopic { topicsToCheck.insert(partition.topic) }
+                if error.code.isUnknownTopic { suspects.unknown.insert(partition) }
                 problems.note(.partition(partition), error.code, isOfFetch: true, now)
             case .client(let event): take(event, now)
             }
@@ -114,7 +111,7 @@ final class GroupReader: CommitSender {
         moveAssignment(&machine, now)
         moveRevocations(&machine, now)
         retryUnreadable(now)
-        checkTopicIDs(now)
+        checkLogs(&machine, now)
     }
 
     private func take(_ event: ClientEvent, _ now: DeliveryTime) {
@@ -135,29 +132,25 @@ final class GroupReader: CommitSender {
         EventLog.write(event, of: name, to: logger)
     }
 
-    /// Asks for the ids of topics of which a partition was unknown or an offset out of range. Where one was recreated,
-    /// the group is joined anew, which reads its partitions from the beginning.
-    private func checkTopicIDs(_ now: DeliveryTime) {
-        guard !topicsToCheck.isEmpty, isSettled else { return }
-        let found = consumer.topicIDs(of: topicsToCheck, timeoutMs: CommittedOffsetLookup.timeoutMs)
-        topicsToCheck = []
-        if found.contains(where: { topic, id in topicIDs[topic].map { $0 != id } ?? false }) {
-            rejoin("a topic was recreated", now)
-        }
-    }
-
     // MARK: Problems
 
     /// What cannot be read now. Problems of partitions and topics that are not this member's any more are dropped.
     func problems(_ now: DeliveryTime) -> [Problem] {
         let hasPattern = topics.contains { $0.hasPrefix("^") }
-        return problems.all(now) { subject in
+        let unread = problems.all(now) { subject in
             switch subject {
             case .partition(let partition): isAssigned(partition) || unreadable.partitions.contains(partition)
             case .topic(let name): hasPattern || topics.contains(name)
             default: true
             }
         }
+        return unread
+            + context.foreign.filter { now.ns - $0.value.ns < Problem.lossNs }.map { topic, last in
+                Problem(
+                    .topic(topic), .shared,
+                    "it holds retry records of the group \(last.group), which are left to that group's workers",
+                    "give each group of workers retry topics of its own (retry.tiers)")
+            }
     }
 
     /// Takes all topics that the cluster has: one that was missing may exist again.
@@ -222,15 +215,12 @@ final class GroupReader: CommitSender {
 
     func isAssigned(_ partition: TopicPartition) -> Bool { reader(of: partition) != nil }
 
-    func send(_ entries: [CommitEntry], tag: UInt64) throws(KafkaError) {
-        try consumer.commit(entries, tag: tag)
-    }
-
     /// When `serve` or `read` has something to do without a wake-up (monotonic).
     func nextDeadlineNs(now: DeliveryTime) -> Int64? {
         var deadlines = partitions.compactMap { $0.nextDeadlineNs(nowNs: now.ns) } + revocations.map(\.nextNs)
         if let lookup { deadlines.append(lookup.retryNs) }
         if !unreadable.partitions.isEmpty, lookup == nil, isSettled { deadlines.append(unreadable.retryNs) }
+        if !suspects.outOfRange.isEmpty, isSettled { deadlines.append(nextLogCheckNs) }
         return deadlines.min()
     }
 }

@@ -2,14 +2,6 @@ internal import Delivery
 internal import Kafka
 internal import Observability
 
-/// The member of a group that sends a committer's commits.
-protocol CommitSender: AnyObject {
-    /// The partition of an assignment, or `nil` once it was given up.
-    func partition(of id: PartitionID) -> TopicPartition?
-    /// Sends a commit, whose reply comes with this tag. Throws when nothing could be sent.
-    func send(_ entries: [CommitEntry], tag: UInt64) throws(KafkaError)
-}
-
 /// Sends the machine's commits of one group, and brings the replies back; at most one is in flight. Core thread.
 final class OffsetCommitter {
     private let group: CommitGroup
@@ -35,7 +27,14 @@ final class OffsetCommitter {
     }
 
     /// Commits what is due.
-    func commit(_ machine: inout DeliveryMachine, _ sender: some CommitSender, now: DeliveryTime) {
+    ///
+    /// - Parameters:
+    ///   - partitionOf: returns the partition of an assignment, or `nil` once it was given up.
+    ///   - send: sends a commit, whose reply comes with this tag. Throws when nothing could be sent.
+    func commit(
+        _ machine: inout DeliveryMachine, now: DeliveryTime, partitionOf: (PartitionID) -> TopicPartition?,
+        send: ([CommitEntry], UInt64) throws(KafkaError) -> Void
+    ) {
         guard pending.isEmpty else { return }
         let entries = machine.takeCommit(of: group, now: now)
         guard !entries.isEmpty else { return }
@@ -43,7 +42,7 @@ final class OffsetCommitter {
         sentNs = now.ns
         var batch: [CommitEntry] = []
         for entry in entries {
-            let partition = sender.partition(of: entry.partition)
+            let partition = partitionOf(entry.partition)
             pending.append(partition)
             guard let partition else { continue }
             batch.append(CommitEntry(partition, offset: entry.offset, metadata: entry.metadata))
@@ -51,7 +50,7 @@ final class OffsetCommitter {
         do throws(KafkaError) {
             // A commit of nothing has no reply.
             guard !batch.isEmpty else { return finish(nil, &machine, now) }
-            try sender.send(batch, tag: tag)
+            try send(batch, tag)
         } catch {
             note(.group(name), error.code, Advice.group(name, error.code), now)
             finish(nil, &machine, now)
@@ -104,6 +103,9 @@ final class OffsetCommitter {
             .kafka, "a commit is refused; committing again", about: "\(subject) \(code.name)",
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
     }
+
+    /// The tag of the commit whose reply is missing.
+    var missingReply: UInt64? { pending.isEmpty ? nil : tag }
 
     /// Why commits are refused now, or what they wait for. Problems of partitions that were given up are dropped.
     func problems(now: DeliveryTime, isAssigned: (TopicPartition) -> Bool = { _ in true }) -> [Problem] {

@@ -110,14 +110,15 @@ final class RemovedRetryTopics {
         onChange(topics)
     }
 
-    /// The brokers' answers. The topics are known by the offsets that the retry group has committed. (The admin API of
-    /// librdkafka 2.0.2, which could list them, was seen not to answer on a fresh cluster.)
+    /// The brokers' answers. The topics are known by the offsets that the retry group has committed and by the retry
+    /// records there: another worker's requests may be read by a group of that name. (The admin API of librdkafka 2.0.2,
+    /// which could list the offsets, was seen not to answer on a fresh cluster.)
     struct Answer: Sendable {
         let found: [(topic: String, records: Int64)]
         /// All topics of the cluster.
         let existing: Set<String>
 
-        /// Waits at most `timeoutMs` for each of four answers.
+        /// Waits at most `timeoutMs` for each of four answers, and for a record of each topic.
         init(
             _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, _ timeoutMs: Int32
         ) throws(KafkaError) {
@@ -136,20 +137,40 @@ final class RemovedRetryTopics {
             let read = Set(committed.filter { $0.offset != nil }.map(\.partition.topic))
             let places = committed.filter { read.contains($0.partition.topic) }
             let bounds =
-                places.isEmpty
-                ? [:] : (try? consumer.bounds(of: places.map(\.partition), timeoutMs: timeoutMs)) ?? [:]
+                places.isEmpty ? [:] : try consumer.bounds(of: places.map(\.partition), timeoutMs: timeoutMs)
             var records: [String: Int64] = [:]
+            var isOfRetries: [String: Bool] = [:]
+            let reader = try OffsetReader(cluster, fetchKilobytes: 64)
             for place in places {
                 let topic = place.partition.topic
-                if let range = bounds[place.partition] {
-                    let count = max(0, range.upperBound - max(place.offset ?? 0, range.lowerBound))
-                    if count > 0 { records[topic, default: 0] += count }
-                } else {
-                    // Where a leader does not answer, nothing is known of any partition: each may hold some.
-                    records[topic, default: 0] += 0
+                guard let range = bounds[place.partition] else { continue }
+                let first = max(place.offset ?? 0, range.lowerBound)
+                guard first < range.upperBound else { continue }
+                if isOfRetries[topic] == nil {
+                    isOfRetries[topic] = try reader.holdsRetry(place.partition, at: first, timeoutMs)
                 }
+                if isOfRetries[topic] == true { records[topic, default: 0] += range.upperBound - first }
             }
             found = records.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
         }
+    }
+}
+
+extension OffsetReader {
+    /// Whether the first record from an offset on is a retry record.
+    fileprivate func holdsRetry(
+        _ partition: TopicPartition, at offset: Int64, _ timeoutMs: Int32
+    ) throws(KafkaError) -> Bool {
+        try start(partition, at: offset)
+        defer { stop(partition) }
+        var isRetry = false
+        let hasCome = next(timeoutMs: timeoutMs) { _, message in
+            message.forEachHeader { name, _ in
+                if name.elementsEqual("push-retry-request".utf8) { isRetry = true }
+            }
+        } trouble: { _, _ in
+        }
+        guard hasCome else { throw KafkaError(.timedOut, "\(partition) tells no record") }
+        return isRetry
     }
 }

@@ -5,10 +5,17 @@ internal import Observability
 /// librdkafka never tries again. Decides only; no clock, no I/O.
 struct ProducerHealth {
     private var mustRenew = false
+    private var mustPause = false
     private var pause = GrowingPause()
 
     /// Notes that the producer takes nothing any more.
     mutating func noteFatal() { mustRenew = true }
+
+    /// Notes that there is no thread for one of its brokers. Another producer needs as many, so it waits.
+    mutating func noteExhausted() {
+        if !mustRenew { mustPause = true }
+        mustRenew = true
+    }
 
     /// Takes an event of the producer's client, and logs it.
     ///
@@ -19,7 +26,7 @@ struct ProducerHealth {
             noteFatal()
             logger.error(.kafka, "the producer met a fatal error; making a new one", ["error": "\(error.text)"])
         case .error(let error):
-            if error.code == .noResources { noteFatal() }
+            if error.code == .noResources { noteExhausted() }
             EventLog.write(event, of: client, to: logger)
         case .log, .statistics:
             EventLog.write(event, of: client, to: logger)
@@ -42,6 +49,7 @@ struct ProducerHealth {
     mutating func renew(nowNs: Int64, _ make: () -> Bool) {
         guard mustRenew, nowNs >= pause.endNs else { return }
         pause.begin(nowNs)
+        if exchange(&mustPause, with: false) { return }
         if make() { mustRenew = false }
     }
 }

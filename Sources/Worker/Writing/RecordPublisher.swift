@@ -28,10 +28,12 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     @exclusivity(unchecked) private var retryWriter: RetryWriter
     private var deadLetterWriter = DeadLetterWriter()
     private let reducedForms: ReducedForms
+    private let groupID: String
     private var headers: [RecordHeader] = []
     private var inFlightDeadLetters = InFlightDeadLetters()
     /// How the brokers answer the producer.
     private(set) var brokers = BrokerHealth()
+    private var statisticsCount: UInt64 = 0
     private var health = ProducerHealth()
     private var singleHealth = ProducerHealth()
     /// Unacknowledged records above which nothing more is read: two for each notification that may be open. The others
@@ -45,6 +47,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         self.logger = logger
         self.cluster = cluster
         self.wakeUpDescriptor = wakeUpDescriptor
+        groupID = configuration.kafka.groupID
         outstandingLimit = 2 * configuration.delivery.maxOpen
         producer = try Producer(
             ProducerSettings(cluster: cluster.withStatistics), wakeUpDescriptor: wakeUpDescriptor)
@@ -59,18 +62,15 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         targets = producer.topicNames.map { TargetTopic($0) }
         resultWriter = ResultWriter(apps: apps)
         unregisteredWriter = UnregisteredWriter(apps: apps)
-        retryWriter = RetryWriter(apps: apps)
+        retryWriter = RetryWriter(apps: apps, group: groupID)
     }
 
     /// The apps that records name from now on, by `AppIndex`.
     func setApps(_ apps: [RecordApp]) {
         resultWriter = ResultWriter(apps: apps)
         unregisteredWriter = UnregisteredWriter(apps: apps)
-        retryWriter = RetryWriter(apps: apps)
+        retryWriter = RetryWriter(apps: apps, group: groupID)
     }
-
-    /// Fetches the topics' metadata, so that the first result does not wait for it.
-    func warmUp(timeoutMs: Int32) throws(KafkaError) { try producer.warmUp(timeoutMs: timeoutMs) }
 
     // MARK: State
 
@@ -82,6 +82,13 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
 
     /// Records that producers have and that are not acknowledged.
     var unacknowledgedCount: Int { producer.outstanding + (single?.outstanding ?? 0) }
+
+    /// What the producers owe whatever brokers do (`WorkerParts.owed`).
+    var owed: [(subject: String, mark: UInt64)] {
+        let purging = producer.purging + (single?.purging ?? 0)
+        return [("the producer sends no statistics", statisticsCount)]
+            + (purging > 0 ? [("a producer that was replaced sends no reports", UInt64(purging))] : [])
+    }
 
     /// Records that Kafka refused and that are written again.
     var refusedCount: Int { targets.reduce(0) { $0 + $1.refusedCount } }
@@ -106,7 +113,9 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                     subject: .topic(target.name), kind: kind, code: code, advice: advice, sinceNs: sinceNs)
             }
             if let cause = target.cause { return problem(.writing, cause.code, since: cause.sinceNs) }
-            if let cause = target.causeOfSingle { return problem(.refusingSingle, cause.code, since: cause.sinceNs) }
+            if let cause = target.causeOfSingle {
+                return problem(cause.refusesAll ? .writing : .refusingSingle, cause.code, since: cause.sinceNs)
+            }
             // librdkafka retries for as long as it takes, and says why at debug level only.
             return target.acknowledgements.overdueSinceNs(nowNs: nowNs).map {
                 problem(.unacknowledged, .timedOut, since: $0)
@@ -176,8 +185,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
     }
 
-    /// Hands a record to the producer. What the topic refuses at once is kept, and so is what a closed topic is tried
-    /// with.
+    /// Hands a record to the producer. What the topic refuses at once is kept.
     ///
     /// - Parameter isKept: nothing else has the record, so it is kept in any case.
     /// - Returns: false when the record is neither with the producer nor kept.
@@ -186,27 +194,25 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, isKept: Bool = false,
         _ now: DeliveryTime
     ) -> Bool {
-        let isClear = targets[topic.index].isClear
         var code = KafkaCode.queueFull
-        if isClear {
+        if targets[topic.index].isOpen {
             code = producer.produce(
                 to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: id.tag)
             if code == .none {
-                targets[topic.index].acknowledgements.handedOver(id.tag, nowNs: now.ns)
+                targets[topic.index].acknowledgements.handedOver(nowNs: now.ns)
                 return true
             }
             if code == .fatal { health.noteFatal() }
         }
         let isRefused = code != .queueFull && code != .fatal
-        let isTrial = !isClear && targets[topic.index].isOpen
-        guard isRefused || isTrial || isKept else { return false }
+        guard isRefused || isKept else { return false }
         let kept = UndeliveredRecord(
             copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: topic, tag: id.tag,
             code: code)
         if isRefused {
             refuse(kept, code, now)
         } else {
-            targets[topic.index].take(kept, isClear ? .together : .alone, isNew: true)
+            targets[topic.index].take(kept, .together)
         }
         return true
     }
@@ -214,7 +220,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     /// Keeps a record that its topic refused among others.
     private func refuse(_ record: UndeliveredRecord, _ code: KafkaCode, _ now: DeliveryTime) {
         targets[record.topic.index].take(record, .alone)
-        if code != .messageTooLarge { targets[record.topic.index].close(code, nowNs: now.ns) }
+        if code.fault == .topic { targets[record.topic.index].close(code, nowNs: now.ns) }
     }
 
     /// Tells the machine which topics it may count on.
@@ -225,7 +231,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             where topic(of: target).index == index {
                 machine.setWritable(target, targets[index].isKnownOpen, now: now)
             }
-            if targets[index].isClear {
+            if targets[index].isOpen {
                 logger.info(.kafka, "the topic is written again", ["topic": "\(targets[index].name)"])
             }
         }
@@ -240,6 +246,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             report: { take($0, wasSingle: false, &machine, now) },
             event: { event in
                 if case .statistics(let text) = event {
+                    statisticsCount += 1
                     if let statistics = ClientStatistics(text) { brokers.take(statistics) }
                 } else {
                     health.take(event, of: "producer", logger)
@@ -260,7 +267,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         _ report: borrowing DeliveryReport, wasSingle: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) {
         let (index, code) = (report.topic.index, report.code)
-        targets[index].acknowledgements.reported(report.tag, nowNs: now.ns)
+        targets[index].acknowledgements.reported(nowNs: now.ns)
         guard code != .none else {
             targets[index].written(wasSingle ? report.tag : nil)
             if report.topic == deadLetters { inFlightDeadLetters.acknowledged(report.tag) }
@@ -314,9 +321,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
                 .kafka, "a topic refuses a record for the record's own sake; what it says is written elsewhere",
                 about: name,
                 [
-                    "topic": "\(name)", "error": "\(code)",
-                    "request": "\(reducedForms.request(of: record) ?? "unknown")",
-                    "advice": "\(Advice.writing(name, code))",
+                    "topic": "\(name)", "error": "\(code)", "advice": "\(Advice.writing(name, code))",
                 ])
         }
         let other = reducedForms.replacement(of: record, form, because: code, nowMs: now.wallMs)
@@ -343,7 +348,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             let code = writer.produce(record)
             switch code {
             case .none:
-                targets[index].acknowledgements.handedOver(record.tag, nowNs: now.ns)
+                targets[index].acknowledgements.handedOver(nowNs: now.ns)
                 targets[index].wrote(refused, isSingle: isSingle, nowNs: now.ns)
             case .messageTooLarge:
                 // As if a broker had refused it alone.

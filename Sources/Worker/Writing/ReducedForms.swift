@@ -48,15 +48,4 @@ struct ReducedForms {
             ofOutput: owned, of: names[record.topic.index], because: refusal, atMs: nowMs)
         return made(letter, for: deadLetters)
     }
-
-    /// The place of a record's request, from a result's value or another record's headers, or `nil` if they lack it.
-    func request(of record: UndeliveredRecord) -> String? {
-        record.withParts { _, value, headers in
-            if record.topic == results { return (try? DeliveryResult(json: value))?.request.description }
-            let places = ["push-retry-request", "push-dlq-topic", "push-dlq-partition", "push-dlq-offset"]
-            let found = headers.asRecordHeaders.filter { places.contains(String(decoding: $0.name, as: UTF8.self)) }
-            return found.isEmpty
-                ? nil : found.map { String(decoding: $0.value, as: UTF8.self) }.joined(separator: "/")
-        }
-    }
 }

@@ -2,14 +2,13 @@ internal import Kafka
 
 /// What happens to the records that one output topic refuses. Decides only; no clock, no I/O.
 ///
-/// 1. A topic that refuses a record is closed and reported as a problem. New records wait. The refused ones are written
-///    alone, one at a time with growing pauses, until the topic takes one; the others follow in order, then new ones.
-/// 2. A record that is too large does not close its topic. It is written alone, then in its reduced form.
-/// 3. A record that is refused alone, while the topic takes others, does not close it either. It is tried again with
-///    growing pauses, and becomes a dead letter after `KafkaCode.ownRefusals`.
-///
-/// Where a refusal may be a record's own fault, each refused record is tried once without a pause. If all are refused,
-/// one new record at a time is tried with them, since it may show that the topic works.
+/// 1. A topic that refuses a record for a reason of the topic's own is closed and reported as a problem. New records
+///    wait. The refused ones are written alone, one at a time with growing pauses, until the topic takes one; the
+///    others follow in order, then new ones.
+/// 2. A record that is too large is written alone, then in its reduced form.
+/// 3. A record whose refusal may be its own fault is written alone, with growing pauses. It becomes a dead letter after
+///    `KafkaCode.ownRefusals`, each after the topic took others. The topic stays open, since new records show whether
+///    it works.
 ///
 /// A record may stay without a report for long, because its partition has no leader. Others are tried meanwhile, and
 /// after `silentNs` the topic opens without waiting for it: a new record may overtake it then.
@@ -27,8 +26,6 @@ struct TargetTopic {
         fileprivate(set) var form: Form
         /// Position in the order of production.
         fileprivate let order: UInt64
-        /// The topic has not refused it yet.
-        fileprivate var isNew = false
         /// Refusals of the record alone after each of which the topic took others.
         fileprivate var ownRefusals = 0
         /// How many records the topic had taken at the last refusal.
@@ -48,7 +45,8 @@ struct TargetTopic {
     private(set) var cause: (code: KafkaCode, sinceNs: Int64, pause: GrowingPause)?
     /// The topic took a record after it was closed, and the other refused ones are being written.
     private var isReturning = false
-    private var waiting = RefusedQueue()
+    /// In the order of their production.
+    private var waiting: ArraySlice<Refused> = []
     private var suspects: [Refused] = []
     /// Records written alone that have no report yet, by tag.
     private var underWay: [UInt64: Refused] = [:]
@@ -66,19 +64,14 @@ struct TargetTopic {
 
     init(_ name: String) { self.name = name }
 
-    /// Whether new records may be written among others.
-    var isClear: Bool { cause == nil && !isReturning && !isFull }
+    /// Whether new records may be written.
+    var isOpen: Bool { cause == nil && !isReturning && !isFull }
 
-    /// Whether a new record may be handed over, be it only to try the topic with it.
-    var isOpen: Bool {
-        if isFull || isReturning { return false }
-        guard let cause else { return true }
-        return cause.code.fault != .topic && waiting.count == 0 && !suspects.isEmpty
-    }
-
-    /// Why and since when it refuses single records (monotonic).
-    var causeOfSingle: (code: KafkaCode, sinceNs: Int64)? {
-        (suspects.first ?? underWay.values.first(where: \.pause.hasBegun)).map { ($0.code, $0.sinceNs) }
+    /// Why and since when it refuses single records (monotonic), and whether it has taken none since.
+    var causeOfSingle: (code: KafkaCode, sinceNs: Int64, refusesAll: Bool)? {
+        (suspects.first ?? underWay.values.first(where: \.pause.hasBegun)).map {
+            ($0.code, $0.sinceNs, $0.takenBefore == takenCount)
+        }
     }
 
     var refusedCount: Int { waiting.count + suspects.count }
@@ -88,8 +81,8 @@ struct TargetTopic {
 
     /// When `next` has something without any report (monotonic), or `nil`.
     var nextTryNs: Int64? {
-        if waiting.count == 0, cause == nil ? isReturning : suspects.isEmpty { return lastTryNs + Self.silentNs }
-        guard hasRoom, refusedCount > 0 else { return nil }
+        if waiting.count == 0, cause != nil || isReturning { return lastTryNs + Self.silentNs }
+        guard hasRoom else { return nil }
         if let cause { return cause.pause.endNs }
         return suspects.lazy.map(\.pause.endNs).min()
     }
@@ -97,11 +90,9 @@ struct TargetTopic {
     // MARK: Refusals
 
     /// Keeps a record that was refused among others, or that was not written yet.
-    ///
-    /// - Parameter isNew: the topic has not refused it.
-    mutating func take(_ record: UndeliveredRecord, _ form: Form, isNew: Bool = false) {
+    mutating func take(_ record: UndeliveredRecord, _ form: Form) {
         lastOrder += 1
-        waiting.insert(Refused(record: record, form: form, order: lastOrder, isNew: isNew, takenBefore: takenCount))
+        waiting.insert(Refused(record: record, form: form, order: lastOrder, takenBefore: takenCount))
     }
 
     /// Notes that the topic refuses records, or that none can be written to it.
@@ -146,7 +137,6 @@ struct TargetTopic {
         if refused.code == .none { refused.sinceNs = nowNs }
         refused.code = code
         refused.record = record
-        refused.isNew = false
         refused.takenBefore = takenCount
         underWay[record.tag] = nil
         if mayBeItsOwn {
@@ -155,8 +145,8 @@ struct TargetTopic {
         } else {
             refused.pause = GrowingPause()
             waiting.insert(refused)
+            close(code, nowNs: nowNs)
         }
-        if !mayBeItsOwn || refused.ownRefusals == 0 { close(code, nowNs: nowNs) }
         return false
     }
 
@@ -180,34 +170,27 @@ struct TargetTopic {
 
     /// Returns the next record to write, and whether alone, or `nil` for none now. `wrote` or `putBack` follows.
     mutating func next(nowNs: Int64) -> (refused: Refused, isSingle: Bool)? {
-        if waiting.count == 0, cause == nil || suspects.isEmpty,
-            underWay.isEmpty || nowNs - lastTryNs >= Self.silentNs
-        {
+        if waiting.count == 0, underWay.isEmpty || nowNs - lastTryNs >= Self.silentNs {
             cause = nil
             isReturning = false
         }
         if let cause {
-            guard hasRoom, nowNs >= cause.pause.endNs || waiting.first.map(isTriedAtOnce) == true else { return nil }
-            return (waiting.popFirst() ?? (suspects.isEmpty ? nil : suspects.removeFirst())).map { ($0, true) }
+            guard hasRoom, nowNs >= cause.pause.endNs else { return nil }
+            return waiting.pop().map { ($0, true) }
         }
         if let first = waiting.first {
             let isSingle = isReturning || first.form != .together
             guard hasRoom || !isSingle else { return nil }
-            return waiting.popFirst().map { ($0, isSingle) }
+            return waiting.pop().map { ($0, isSingle) }
         }
         guard hasRoom, let index = suspects.firstIndex(where: { $0.pause.endNs <= nowNs }) else { return nil }
         return (suspects.remove(at: index), true)
     }
 
-    /// Whether a record is tried in a closed topic without a pause, to show whether the refusal is its own.
-    private func isTriedAtOnce(_ refused: Refused) -> Bool {
-        cause.map { $0.code.fault != .topic } == true && !refused.isNew && !refused.pause.hasBegun
-    }
-
     /// Notes that a producer took what `next` returned.
     mutating func wrote(_ refused: Refused, isSingle: Bool, nowNs: Int64) {
         guard isSingle else { return }
-        if cause != nil, !isTriedAtOnce(refused) { cause?.pause.begin(nowNs) }
+        cause?.pause.begin(nowNs)
         lastTryNs = nowNs
         underWay[refused.record.tag] = refused
         underWay[refused.record.tag]?.form = max(refused.form, .alone)
@@ -237,28 +220,17 @@ struct GrowingPause {
     }
 }
 
-/// Refused records, handed out in the order of their production.
-private struct RefusedQueue {
-    /// The next one last, once they are sorted.
-    private var records: [TargetTopic.Refused] = []
-    private var isSorted = true
-
-    var count: Int { records.count }
-
-    var first: TargetTopic.Refused? {
-        mutating get {
-            if !isSorted { records.sort { $0.order > $1.order } }
-            isSorted = true
-            return records.last
-        }
+extension ArraySlice<TargetTopic.Refused> {
+    /// Inserts a record in the order of production, in which all of them are. It mostly comes last.
+    fileprivate mutating func insert(_ refused: TargetTopic.Refused) {
+        insert(refused, at: (lastIndex { $0.order < refused.order } ?? startIndex - 1) + 1)
     }
 
-    mutating func insert(_ refused: TargetTopic.Refused) {
-        records.append(refused)
-        isSorted = records.count == 1
+    fileprivate mutating func pop() -> TargetTopic.Refused? {
+        // The storage of an empty slice keeps its former elements.
+        defer { if isEmpty { self = [] } }
+        return popFirst()
     }
-
-    mutating func popFirst() -> TargetTopic.Refused? { first == nil ? nil : records.removeLast() }
 }
 
 extension KafkaCode {

@@ -25,6 +25,8 @@ final class GroupFeeder {
     private let starts: [TopicPartition: Int64]
     private let consumer: Consumer
     private var queues: [PartitionQueue] = []
+    /// Partitions that are read from their beginning, since the committed offset is out of range.
+    private var outOfRange: Set<TopicPartition> = []
     /// A revocation that waits for the command to end.
     private var revocation: Revocation?
     private var batch = Batch()
@@ -169,13 +171,19 @@ final class GroupFeeder {
             case .revoked(_, let isLost): revocation = isLost ? .lost : .requested
             case .committed(let reply): if reply.tag == commits { commitReply = reply.code }
             case .client(.fatal(let error)): failure = CommandFailure("Kafka: \(error)")
+            case .partitionFailed(let partition, let error) where error.code == .autoOffsetReset:
+                complain("\(partition) is read from its beginning: \(error.text)")
+                outOfRange.insert(partition)
             case .client(.error(let error)), .partitionFailed(_, let error):
                 if let line = denial(error.code) { failure = CommandFailure(line) } else { troubles.say(error.text) }
-            case .offsetReset(let reset): complain(reset.text)
             case .client(.log), .client(.statistics): break
             }
         }
         if let failure { throw failure }
+        if !outOfRange.isEmpty, queues.contains(where: { outOfRange.contains($0.partition) }) {
+            queues = []
+            try consumer.rejoin([topic])
+        }
         if batch.records == 0 { try settleRevocation() }
     }
 
@@ -187,7 +195,10 @@ final class GroupFeeder {
         do throws(KafkaError) {
             let committed = try consumer.committed(partitions, timeoutMs: 10_000)
             queues = try consumer.assign(
-                committed.map { ($0.partition, $0.offset ?? starts[$0.partition]) })
+                committed.map { found in
+                    let isKnown = outOfRange.remove(found.partition) == nil
+                    return (found.partition, isKnown ? found.offset ?? starts[found.partition] : nil)
+                })
         } catch {
             failure = CommandFailure(denial(error.code) ?? "\(topic): \(error)")
         }
