@@ -62,12 +62,7 @@ extension DeliveryMachine {
         guard let partition = ledger.find(id), ledger[partition].phase == .active else { return .unassigned }
         // A commit names one more than the offset once it is settled.
         guard offset >= 0, offset < OffsetLimit.highest else { return .unassigned }
-        if ledger[partition].ledger.isReset(offset) {
-            let committed = ledger[partition].ledger.committedAtAssignment ?? 0
-            journal.events.append(.offsetReset(id, committed: committed, offset: offset))
-            ledger.reset(partition)
-        }
-        let highest = ledger[partition].ledger.highestReceived
+        let highest = ledger[partition].ledger.highestKnown
         if offset <= highest { return .below(highest: highest) }
 
         let isRetry = ledger[partition].tierDelayMs > 0

@@ -15,9 +15,9 @@ package enum Receipt {
     case notDue(untilMs: Int64)
     /// Already known, or named settled by the commit map that was read back: nothing to do.
     case known
-    /// At or below the highest offset that came before, which is given: not received. Either librdkafka reads something
-    /// again, and it is passed over; or the log changed, which its end or an announced reset tells: then `beginAnew`
-    /// and give the record again under the new assignment.
+    /// Not received: the record lies at or below the highest offset that came before, or below the committed one. If
+    /// librdkafka only reads something again, pass it over. If the log changed, call `beginAnew` and give the record
+    /// again under the new assignment.
     case below(highest: Int64)
     /// The assignment is gone or draining: not received, nothing to do.
     case unassigned
@@ -91,8 +91,6 @@ package enum CommitOutcome: Sendable, Equatable {
 package enum DeliveryEvent: Sendable, Equatable {
     /// The metadata read back with a committed offset is damaged or somebody else's: nothing is known to be settled.
     case metadataIgnored(PartitionID)
-    /// Records arrived below the committed offset: it was reset. Everything from `offset` on is sent.
-    case offsetReset(PartitionID, committed: Int64, offset: Int64)
     /// The log is not the one that was committed for, or was read so far: it ends below that offset, or no log has such
     /// an offset. It is read anew, from `start` where that is known; what may have been sent before is marked in doubt.
     case logChanged(PartitionID, committed: Int64, start: Int64?, end: Int64?)

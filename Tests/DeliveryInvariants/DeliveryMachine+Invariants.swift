@@ -100,8 +100,7 @@ extension DeliveryMachine {
         census.expect(ledger[partition].fanOuts, is: fanOuts, "open fan-outs")
         let watermark = ledger[partition].ledger.committable
         census.expect(last <= ledger[partition].ledger.highestReceived, "what is open was received")
-        // After an offset reset the group has what was committed before, until the next commit.
-        if let committed = ledger[partition].committed, ledger[partition].lastCommit != nil {
+        if let committed = ledger[partition].committed {
             census.expect(committed <= watermark ?? -1, "nothing above the watermark is committed")
         }
         if let pending = ledger[partition].pending {

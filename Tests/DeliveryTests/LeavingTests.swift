@@ -184,16 +184,6 @@ struct LeavingTests {
         #expect(rig.settled() == ["a accepted  sends 2 doubt 1"])
     }
 
-    @Test func `An offset that was reset: everything is sent, and told`() {
-        let rig = Rig()
-        let partition = rig.assign(committed: 100, map: CommitMap(settled: [101..<200]))
-        rig.commit()
-        rig.receive(partition, 3, "a")
-        #expect(rig.machine.takeEvents() == [.offsetReset(partition, committed: 100, offset: 3)])
-        #expect(rig.commit().map(\.offset) == [3])
-        #expect(rig.send() == ["a"])
-    }
-
     // MARK: Revoke
 
     @Test func `What is not on a connection is dropped, what is may settle, and the last commit names no horizon`() {

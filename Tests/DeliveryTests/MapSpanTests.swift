@@ -69,6 +69,18 @@ struct MapSpanTests {
         #expect(held > 0)
     }
 
+    @Test func `What waits of the only open record is deferred while its settled indexes fill the map`() {
+        let (rig, partition) = Rig.ready(capacity: 100) { $0.metadataLimit = 64 }
+        rig.receive(partition, 0, envelope: (0..<200).map { "t\($0)" })
+        rig.send()
+        for index in stride(from: 1, to: 100, by: 2) { rig.answer("t\(index)") }
+        rig.settle()
+        rig.commit(afterMs: 1_000)
+        let deferred = rig.settle()
+        #expect(deferred.map(\.reason) == Array(repeating: "held", count: 100))
+        expect(rig.machine.counters.apps[0].heldByCause[Int(DeferralReason.span.rawValue)], is: 100)
+    }
+
     @Test func `A full map that was read back is read through, although nothing is open`() {
         let rig = Rig { $0.metadataLimit = 64 }
         // Open are a few, far apart.

@@ -236,9 +236,7 @@ extension SimulatedWorld {
             return true
         }
         guard let partition = machine.ledger.find(assignment.id) else { return false }
-        let tells =
-            first.offset <= machine.ledger[partition].ledger.highestReceived
-            || machine.ledger[partition].ledger.isReset(first.offset)
+        let tells = first.offset <= machine.ledger[partition].ledger.highestKnown
         // Otherwise the client announced that its position was none.
         if !tells || random.chance(30) { beginAnew(log, &assignment, worker, &machine, from: logs[log].start) }
         return true

@@ -79,7 +79,6 @@ extension SimulatedWorld {
             case .metadataIgnored: "metadata ignored"
             case .logChanged: "log changed"
             case .overtaken: "overtaken by retention"
-            case .offsetReset: "offset reset"
             case .resumed: "resumed"
             case .suspendedReleased: "suspended and given up"
             case .commitsRefused(_, _, _, isImpossible: true): "commits impossible"
@@ -92,7 +91,6 @@ extension SimulatedWorld {
         if case .metadataIgnored = event, !logs.contains(where: \.wasDamaged) {
             breaks("our own metadata was not understood")
         }
-        if case .offsetReset = event, !logs.contains(where: \.wasReset) { breaks("no offset was reset") }
         if case .logChanged = event, !logs.contains(where: \.wasReset) { breaks("no log was changed") }
     }
 

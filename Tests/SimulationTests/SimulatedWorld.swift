@@ -110,7 +110,7 @@ final class SimulatedWorld {
             "dead network", "fenced", "body waits", "left without a commit", "denied: results", "denied: unregistered",
             "denied: deadLetters", "denied: retry(tier: 0)", "all tiers denied", "log made anew", "log cut",
             "retention", "strange commit", "told by a lower offset", "log changed", "overtaken by retention",
-            "offset reset", "resumed", "suspended", "suspended, then another's", "shared error", "denied commit",
+            "resumed", "suspended", "suspended, then another's", "shared error", "denied commit",
             "commits impossible", "commits resumed", "cut off from the group", "zombie", "endless refusals",
             "strange numbers", "slow answer", "sent on", "gateway: fence", "gateway: fence answered",
             "gateway: interrupted wait", "gateway: slow", "gateway: shutdown", "gateway: shutdown heard",

@@ -129,17 +129,6 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Received
 
-    /// Begins anew at an offset that was reset below what was committed.
-    mutating func reset(_ partition: PartitionSlot) {
-        self[partition].ledger.reset()
-        // Nothing is sent before the new offset is committed; a commit in flight says nothing about it.
-        self[partition].horizon = SendHorizon(minimum: settings.reachMargin)
-        self[partition].pending = nil
-        // If the partition is lost and comes back, it must not go on from the earlier commits.
-        self[partition].lastCommit = nil
-        self[partition].unconfirmed = []
-    }
-
     /// Enters a record.
     mutating func receive(
         _ partition: PartitionSlot, _ offset: Int64, in store: inout NotificationStore

@@ -134,7 +134,12 @@ final class PartitionReader {
         switch receipt {
         case .taken, .known, .unassigned: return true
         case .below:
-            return arrival(at: message.offset, &machine, now) == .drop
+            let before = id
+            let arrival = arrival(at: message.offset, &machine, now)
+            // Nothing was read, and the record lies below the offset at which the log began when the partition was
+            // assigned. So the topic was recreated since.
+            if arrival == .take, id == before { restart(at: message.offset, &machine, now) }
+            return arrival == .drop
         case .deadLetter(let id, let reason, let detail):
             topic.withUnsafeBytes { topic in
                 let place = RequestPlace(topic: topic, partition: message.partition, offset: message.offset, index: 0)
