@@ -9,7 +9,7 @@ package struct PartitionStatus: Sendable, Equatable {
     /// Acknowledged by the group in this assignment, if anything.
     package var committed: Int64?
     /// No record from here on is sent before a commit names a higher one; `nil` if none was acknowledged.
-    package var reach: Int64?
+    package var sendHorizon: Int64?
     /// -1: nothing was received.
     package var highestReceived: Int64
     /// Offsets from the watermark to the highest received.
@@ -96,7 +96,7 @@ extension DeliveryMachine {
             topic: ledger[partition].topicText, partition: ledger[partition].number,
             watermark: ledger[partition].ledger.committable,
             committed: ledger[partition].committed,
-            reach: ledger[partition].horizon.acknowledged,
+            sendHorizon: ledger[partition].horizon.acknowledged,
             highestReceived: ledger[partition].ledger.highestReceived,
             span: ledger[partition].ledger.span, openRecords: ledger[partition].ledger.openCount,
             openNotifications: ledger[partition].open,

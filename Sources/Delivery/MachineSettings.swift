@@ -48,7 +48,7 @@ package struct MachineSettings: Sendable {
     /// How long what a lost partition knew is kept.
     package var suspendedLimitNs: Int64 = 600_000_000_000
     /// The least number of offsets by which the send horizon is kept ahead.
-    package var reachMargin: Int64 = 500
+    package var horizonMargin: Int64 = 500
     /// Characters of commit metadata.
     package var metadataLimit = 4_000
     /// `results.publish: failures`: an `accepted` without doubt is only counted.

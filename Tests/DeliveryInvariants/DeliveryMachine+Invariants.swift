@@ -79,7 +79,7 @@ extension DeliveryMachine {
         census.expect(ledger[partition].open, is: found.open, "open notifications of a partition")
         census.expect(ledger[partition].deadLetters, is: found.deadLetters, "dead letters of a partition")
         let behind = check(ledger[partition].behindHorizon, "behind the horizon", &census) { $0 == .behindHorizon }
-        census.expect(behind, is: found.behindHorizon, "who waits for the reach")
+        census.expect(behind, is: found.behindHorizon, "who waits for the horizon")
 
         var last: Int64 = -1
         var openRecords = 0

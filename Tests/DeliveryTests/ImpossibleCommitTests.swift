@@ -42,7 +42,7 @@ struct ImpossibleCommitTests {
     static func deniedLater(_ apps: [AppRoute] = [Rig.app]) -> (rig: Rig, denied: PartitionID, other: PartitionID) {
         let rig = Rig(apps: apps) {
             $0.maxOpen = 200
-            $0.reachMargin = 10
+            $0.horizonMargin = 10
         }
         let denied = rig.assignReady(0)
         return (rig, denied, rig.assignReady(1))
@@ -64,7 +64,7 @@ struct ImpossibleCommitTests {
             rig.receive(denied, offset, "d\(offset)")
             offset += 1
         }
-        // Ten lie below the reach, fifty are a quarter of the room, one waits to be admitted.
+        // Ten lie below the horizon, fifty are a quarter of the room, one waits to be admitted.
         #expect(offset == 61)
         #expect(rig.machine.gauges.openNotifications == 60)
         rig.sendAndAnswer()
@@ -172,7 +172,7 @@ struct ImpossibleCommitTests {
 
     @Test func `What passed the horizon and was not sent before the lease was over goes before what waits still`() {
         let rig = Rig {
-            $0.reachMargin = 1
+            $0.horizonMargin = 1
             $0.leaseNs = 1_000_000_000
         }
         let denied = rig.assign(0)

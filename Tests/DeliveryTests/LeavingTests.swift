@@ -352,6 +352,6 @@ struct LeavingTests {
         let again = rig.assign()
         rig.finishCommit([.acknowledged])
         rig.receive(again, 0, "z")
-        #expect(rig.send() == [])  // Its own reach was never named.
+        #expect(rig.send() == [])  // Its own horizon was never named.
     }
 }

@@ -37,7 +37,7 @@ struct LogChangeTests {
         let rig = Rig(capacity: 10_000)
         let old = rig.assignReady()
         #expect(Self.settleAll(rig, old, 0..<600, "a").count == 600)
-        let reached = rig.machine.status(of: old)?.reach ?? 0
+        let reached = rig.machine.status(of: old)?.sendHorizon ?? 0
         #expect("\(rig.receive(old, 0, "b0"))" == "below(highest: 599)")
         _ = rig.machine.takeEvents()
         let new = rig.machine.beginAnew(old, logEnd: 600, now: rig.now)
@@ -141,8 +141,8 @@ struct LogChangeTests {
         rig.wait(ms: 1_000)
         let last = rig.commit()
         #expect(last.map(\.partition) == [new] && last.map(\.offset) == [100])
-        let reach = try #require(last.first?.map.horizon)
-        #expect(reach >= 300 && reach <= 350)
+        let horizon = try #require(last.first?.map.horizon)
+        #expect(horizon >= 300 && horizon <= 350)
         let isDrained = rig.machine.isDrained(new)
         #expect(isDrained)
     }

@@ -11,7 +11,7 @@ struct MachineTests {
         #expect(first == [.init(partition: partition, offset: 0, map: CommitMap(horizon: 500))])
 
         rig.receive(partition, 0, "a")
-        #expect(rig.send() == [])  // The reach is not acknowledged.
+        #expect(rig.send() == [])  // The horizon is not acknowledged.
         rig.finishCommit([.acknowledged])
         #expect(rig.send() == ["a"])
         #expect(rig.commit(afterMs: 50) == [])

@@ -25,7 +25,7 @@ struct MapSpanTests {
     @Test func `A cut map raises the horizon: what it does not name is marked when it is sent again`() {
         let (rig, partition) = Rig.ready(capacity: 10_000) {
             $0.metadataLimit = 64
-            $0.reachMargin = 1
+            $0.horizonMargin = 1
         }
         var random = SplitMix64(seed: 7)
         for offset in Int64(0)..<600 {

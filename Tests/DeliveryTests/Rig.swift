@@ -114,7 +114,7 @@ final class Rig {
         }
     }
 
-    /// Assigned, with the commit of the first reach acknowledged.
+    /// Assigned, with the commit of the first send horizon acknowledged.
     func assignReady(_ partition: Int32 = 0, topic: String = "requests", role: PartitionRole = .requests(weight: 1))
         -> PartitionID
     {

@@ -32,7 +32,7 @@ struct StatusTests {
         let fresh = rig.machine.status(of: partition)
         expect(fresh?.watermark, is: 5)
         expect(fresh?.committed, is: nil)
-        expect(fresh?.reach, is: nil)
+        expect(fresh?.sendHorizon, is: nil)
         rig.commit()
         let receivedMs = rig.now.wallMs
         for offset in 5..<9 { rig.receive(partition, Int64(offset), "d\(offset)", timestampMs: receivedMs - 70) }
@@ -41,14 +41,14 @@ struct StatusTests {
         rig.finish("d6")
         rig.commit()
         let status = PartitionStatus(
-            topic: "requests", partition: 0, watermark: 5, committed: 5, reach: 505, highestReceived: 8,
+            topic: "requests", partition: 0, watermark: 5, committed: 5, sendHorizon: 505, highestReceived: 8,
             span: 4, openRecords: 3, openNotifications: 3, oldestOpenMs: receivedMs - 70, oldestOpenForNs: 40_000_000,
             isDraining: false)
-        expect(rig.machine.partitionStatuses.map { $0.reach! > 505 }, is: [true])
+        expect(rig.machine.partitionStatuses.map { $0.sendHorizon! > 505 }, is: [true])
         expect(
             rig.machine.partitionStatuses.map {
                 var each = $0
-                each.reach = 505
+                each.sendHorizon = 505
                 return each
             }, is: [status])
         rig.machine.revoke([partition])

@@ -9,11 +9,11 @@ extension SimulatedWorld {
         _ request: OutgoingRequest, _ place: SimulatedPlace, _ original: SimulatedPlace, _ deviceKey: [UInt8],
         _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker, _ notification: Notification
     ) {
-        // The reach: a commit that Kafka has names it.
+        // The send horizon: a commit that Kafka has names it.
         let log = logs[place.log]
         let known = log.commit?.life == log.life ? log.commit?.map.horizon ?? .none : .none
-        let reach = assignment.fenced?.reach ?? (assignment.life == log.life ? known : HorizonEnd(.max))
-        if place.index >= reach.indexes(at: place.offset) { breaks("\(place) was sent at or above the reach \(reach)") }
+        let horizon = assignment.fenced?.horizon ?? (assignment.life == log.life ? known : HorizonEnd(.max))
+        if place.index >= horizon.indexes(at: place.offset) { breaks("\(place) was sent at or above the horizon \(horizon)") }
         if let fenced = assignment.fenced {
             if fenced.isExpired { breaks("\(place) was sent by one that cannot be a member any more") }
             if let end = fenced.successorEnd, place.offset >= end, notification.tries.inDoubt == 0 {
@@ -223,7 +223,7 @@ extension SimulatedWorld {
         }
         for (slot, count) in waiting where count > max(1, settings.maxOpen / 2) {
             // What was under way when the partition was lost and came back is more; so is a fan-out that lay below the
-            // reach before a commit counted it, and named less.
+            // horizon before a commit counted it, and named less.
             guard let partition = worker.machine.ledger.find(slot),
                 worker.machine.ledger[partition].phase == .active,
                 !worker.machine.ledger[partition].horizon.isStale,

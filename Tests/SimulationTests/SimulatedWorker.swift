@@ -26,9 +26,9 @@ final class SimulatedWorker {
     struct Fenced {
         /// The step in which it learns.
         var untilStep: Int
-        /// What it had fetched; `Int64.max`: it goes on fetching. And the reach that it knew to be committed.
+        /// What it had fetched; `Int64.max`: it goes on fetching. And the horizon that it knew to be committed.
         var end: Int64
-        var reach: HorizonEnd
+        var horizon: HorizonEnd
         /// The log's end as its successor asked for it.
         var successorEnd: Int64?
         /// Its proof of being a member is older than its session.

@@ -131,7 +131,7 @@ final class SimulatedWorld {
         settings.maxAttempts = 3
         settings.maxOpen = .random(in: 8...60, using: &random)
         settings.deviceQueueLimit = random.chance(30) ? 3 : 100
-        settings.reachMargin = random.chance(50) ? 10 : 500
+        settings.horizonMargin = random.chance(50) ? 10 : 500
         settings.publishesOnlyFailures = random.chance(20)
         settings.hashSeed = random.next()
         settings.suspendedLimitNs = .random(in: 10...60, using: &random) * 1_000_000_000

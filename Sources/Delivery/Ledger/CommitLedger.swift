@@ -57,7 +57,7 @@ struct CommitLedger: ~Copyable {
             Partition(
                 id: id, topic: topic, number: number, group: group, tierDelayMs: tierDelayMs,
                 ledger: PartitionLedger(committed: committed, map: map),
-                horizon: SendHorizon(minimum: settings.reachMargin),
+                horizon: SendHorizon(minimum: settings.horizonMargin),
                 metadataLimit: metadataLimit ?? settings.metadataLimit))
         self[id.slot].lastCommit = lastCommit
     }

@@ -2,7 +2,7 @@ import Testing
 
 @testable import Delivery
 
-struct MachineReachTests {
+struct MachineHorizonTests {
     @Test func `Each that waits beyond the horizon is asked for in its turn, however far apart they are`() {
         let (rig, partition) = Rig.ready()
         // The oldest stays open, so no commit begins further up.
@@ -32,7 +32,7 @@ struct MachineReachTests {
         #expect(rig.takeCommit().map(\.map.horizon) == [5_000])
         rig.receive(partition, 4_000, "a")
         #expect(rig.send() == ["a"])
-        // Whether it was taken after all or not, a successor reads that reach.
+        // Whether it was taken after all or not, a successor reads that horizon.
         rig.finishCommit([.refused])
         rig.receive(partition, 4_999, "b")
         rig.receive(partition, 5_000, "beyond")
@@ -57,11 +57,11 @@ struct MachineReachTests {
         #expect(rig.send() == [])
     }
 
-    /// Settled in many short runs, more than a map names, up to far above the reach that is read back; and their end.
+    /// Settled in many short runs, more than a map names, up to far above the horizon that is read back; and their end.
     private func inheritingTooMuchForTheMap() -> (rig: Rig, partition: PartitionID, end: Int64) {
         let rig = Rig {
             $0.metadataLimit = 64
-            $0.reachMargin = 1
+            $0.horizonMargin = 1
         }
         let runs: [Range<Int64>] = (1...400).map { (number: Int64) in
             let first = number * 5
