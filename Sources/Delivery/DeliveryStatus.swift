@@ -119,7 +119,7 @@ extension DeliveryMachine {
         let circuit = dispatch.breakers.credentialCircuit(app)
         return AppStatus(
             name: apps.route(app).name, isRemoved: apps.isRemoved(app), isPaused: apps.route(app).isPaused,
-            open: budget.open(app), ready: dispatch.ready(app), handed: dispatch.handed(app),
+            open: budget.apps[app].open, ready: dispatch.ready(app), handed: dispatch.handed(app),
             capacity: dispatch.capacity(app), concurrency: dispatch.concurrency(app),
             guardState: dispatch.environmentGuard(app).state, credentialOpenNs: circuit?.openedNs,
             credentialReason: circuit?.reason.text?.description, openTopics: dispatch.breakers.apps[app].topics.count,

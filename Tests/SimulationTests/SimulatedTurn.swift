@@ -57,7 +57,6 @@ extension SimulatedWorld {
         checkDeadline(worker)
         checkInvariants(worker)
         checkLimits(worker)
-        checkCost(worker)
         for event in end.events { heed(event) }
     }
 
@@ -222,7 +221,6 @@ extension SimulatedWorld {
         var recalled: [NotificationID] = []
         machine.recalls { recalled += $1 }
         for id in recalled where worker.flights[id]?.isQueued ?? false { giveBack(id, worker) }
-        fence(recalled, worker)
     }
 
     /// APNs takes a request.
@@ -252,10 +250,6 @@ extension SimulatedWorld {
                 return
             }
             trace(flight.place.log) { "\(name(worker)): \(flight.place) is \(completion.kind) \(completion.status)" }
-            if completion.kind != .notProcessed { worker.refusals[completion.id] = nil }
-            if completion.kind == .notProcessed, completion.unprocessed == .refusedByPeer {
-                checkRefused(completion.id, worker, machine)
-            }
             if completion.kind == .inDoubt { books[flight.original]?.doubts += 1 }
             if settings.publishesOnlyFailures, completion.status == 200 {
                 countAccepted(completion.id, flight, worker, machine)

@@ -146,8 +146,6 @@ final class SimulatedWorker {
     var capacities: [Int]
     /// Suspects that go alone next time: the quarantine connection died under them and others.
     var marked: Set<NotificationID> = []
-    /// How often in a row APNs refused to process it.
-    var refusals: [NotificationID: Int] = [:]
     /// How wrong its wall clock is.
     var skewMs: Int64 = 0
     /// Nothing that it sends to APNs is answered until then.

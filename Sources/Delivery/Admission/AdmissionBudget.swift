@@ -186,16 +186,6 @@ struct AdmissionBudget {
         countedBytes -= taken
         giveBackBlock(taken, group: Int(store[recordOf: slot].group), app: Int(store[slot].app))
     }
-
-    // MARK: How it stands
-
-    func open(_ app: Int) -> Int { apps[app].open }
-
-    /// Nothing is taken.
-    var isEmpty: Bool {
-        apps.allSatisfy { $0.open == 0 && $0.bytes == 0 } && notifications.groups.allSatisfy { $0.used == 0 }
-            && bytes.groups.allSatisfy { $0.used == 0 }
-    }
 }
 
 /// How the room for open notifications, or for bytes, is shared between topics: half of it is reserved, split by
