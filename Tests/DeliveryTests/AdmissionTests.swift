@@ -49,13 +49,15 @@ struct OpenLimitTests {
     ) {
         #expect(MachineSettings().mostOpen(streams: streams) == open)
         let rig = Rig(capacity: streams)
-        #expect(rig.machine.budget.total == open)
+        #expect(rig.machine.store.budget.total == open)
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
-        #expect(rig.machine.budget.total == 1_000)
+        #expect(rig.machine.store.budget.total == 1_000)
     }
 
     @Test func `A lower limit is kept with and without streams`() {
-        for capacity in [0, 1_000] { #expect(Rig(capacity: capacity) { $0.maxOpen = 50 }.machine.budget.total == 50) }
+        for capacity in [0, 1_000] {
+            #expect(Rig(capacity: capacity) { $0.maxOpen = 50 }.machine.store.budget.total == 50)
+        }
     }
 }
 

@@ -126,7 +126,7 @@ struct FanOutTests {
             guard !sent.isEmpty else { break }
             expect(sent.count <= 12, is: true)
             // A list that began is held itself, and one of its tokens.
-            expect(rig.machine.gauges.openBytes <= rig.machine.settings.maxOpenBytes + 2 * 1_024, is: true)
+            expect(rig.machine.gauges.openBytes <= rig.machine.settlement.settings.maxOpenBytes + 2 * 1_024, is: true)
             for device in sent { rig.answer(device) }
             let written = rig.produce()
             expect(rig.machine.gauges.openBytes >= sent.count * 400, is: true)

@@ -277,7 +277,7 @@ final class Rig {
 
     /// All topics with productions: dead tokens first, and the tiers.
     private func targets(of machine: borrowing DeliveryMachine) -> [ProductionTarget] {
-        [.unregistered, .results] + machine.settings.tiers.indices.map { .retry(tier: $0) }
+        [.unregistered, .results] + machine.settlement.settings.tiers.indices.map { .retry(tier: $0) }
     }
 
     /// Hands all productions to Kafka, those of a topic in their order.

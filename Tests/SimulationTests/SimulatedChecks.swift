@@ -13,7 +13,9 @@ extension SimulatedWorld {
         let log = logs[place.log]
         let known = log.commit?.life == log.life ? log.commit?.map.horizon ?? .none : .none
         let horizon = assignment.fenced?.horizon ?? (assignment.life == log.life ? known : HorizonEnd(.max))
-        if place.index >= horizon.indexes(at: place.offset) { breaks("\(place) was sent at or above the horizon \(horizon)") }
+        if place.index >= horizon.indexes(at: place.offset) {
+            breaks("\(place) was sent at or above the horizon \(horizon)")
+        }
         if let fenced = assignment.fenced {
             if fenced.isExpired { breaks("\(place) was sent by one that cannot be a member any more") }
             if let end = fenced.successorEnd, place.offset >= end, notification.tries.inDoubt == 0 {

@@ -188,7 +188,9 @@ extension SimulatedWorld {
                 breaks("a commit that cannot be read back")
                 return
             }
-            if entry.metadata.count > settings.metadataLimit { breaks("\(entry.metadata.count) characters of metadata") }
+            if entry.metadata.count > settings.metadataLimit {
+                breaks("\(entry.metadata.count) characters of metadata")
+            }
             if let partition = machine.ledger.find(entry.partition), machine.ledger[partition].isMapCut {
                 note("map cut")
                 wasMapCut = true

@@ -174,6 +174,12 @@ struct Dispatch: ~Copyable {
         }
     }
 
+    /// It is to be sent again, before what was never sent. One that APNs refused goes behind that: if its next refusal
+    /// ends the connection, others have been answered first.
+    mutating func becomeReadyAgain(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
+        becomeReady(slot, first: store[slot].tries.refusals == 0, in: &store, nowNs: nowNs)
+    }
+
     /// It waits before it is ready. All wait equally long, so that the list is in the order of their times.
     mutating func backOff(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
         store.move(slot, to: .backingOff(untilNs: nowNs + Self.backOffNs))

@@ -186,6 +186,11 @@ struct CommitLedger: ~Copyable {
         store.giveBack(record)
     }
 
+    /// Whether the partition of a notification is not being given up.
+    func isSending(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
+        find(store[recordOf: slot].partition).map { !self[$0].isLeaving } ?? false
+    }
+
     // MARK: The horizon
 
     /// Whether a notification may be sent, or moved to a tier.
