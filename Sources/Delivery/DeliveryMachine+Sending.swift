@@ -350,7 +350,7 @@ extension DeliveryMachine {
             return false
         }
         guard let other = apps.other(app) else { return false }
-        journal.counters.apps[app].sentOn &+= 1
+        journal.counters.apps[app].sentToOtherEnvironment &+= 1
         // The records' bytes stay the first app's: with what waits for the other they would fill its topic's store.budget.
         let isFull = apps.areMany && (store.budget.isFull(app: other) || store.budget.areBytesFull(of: app))
         change(slot, to: other)

@@ -52,7 +52,7 @@ package struct DeliveryMachine: ~Copyable {
         _ = enter(routes)
     }
 
-    /// The time as the owner told it last.
+    /// The time of the current call.
     @inline(__always)
     var now: DeliveryTime {
         get { journal.now }
@@ -103,7 +103,7 @@ package struct DeliveryMachine: ~Copyable {
     ///
     /// An app with the name and the environment of an existing one keeps its `AppIndex` and everything that is open for
     /// it. An app that is no longer named is removed: what is not at its transport is deferred, what is there ends as
-    /// it does, and new records do not find it. Its transport may be told to close at once. When the retry records of a
+    /// it does, and new records do not find it. Its transport may close at once. When the retry records of a
     /// removed app come back, they are `invalid` unless it is there again.
     package mutating func replaceApps(_ routes: [AppRoute], now: DeliveryTime) -> AppMapping {
         self.now = now
@@ -166,7 +166,7 @@ package struct DeliveryMachine: ~Copyable {
         followCircuits()
     }
 
-    /// A GOAWAY said that the credential is refused (`TransportEvent.credentialRefused`): nothing more of it is sent
+    /// A GOAWAY showed that the credential is refused (`TransportEvent.credentialRefused`): nothing more of it is sent
     /// before a probe went well, with one app as with many. To be called before the completions of the same turn.
     package mutating func credentialRefused(_ app: AppIndex, _ reason: ReasonCode, now: DeliveryTime) {
         self.now = now

@@ -91,7 +91,7 @@ package struct AppRoute: Sendable {
     /// What follows when Apple calls more than half of the last 1,000 device tokens bad, or all of the first 20, which
     /// most often means that they belong to the other environment (`environment_guard`).
     package enum GuardPolicy: Sendable {
-        /// Slowed down, and told.
+        /// The app is slowed down, and an event is logged.
         case warn
         /// As `warn`; what is answered so meanwhile goes to the retry tiers instead of being rejected.
         case hold

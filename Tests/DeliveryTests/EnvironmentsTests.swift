@@ -29,6 +29,15 @@ struct EnvironmentsTests {
         return all
     }
 
+    /// Receives a record and sends.
+    @discardableResult
+    static func offer(
+        _ rig: Rig, _ partition: PartitionID, _ offset: Int64, _ device: String, headers: [String: String] = [:]
+    ) -> [String] {
+        rig.receive(partition, offset, device, headers: headers)
+        return send(rig)
+    }
+
     static func bad(_ rig: Rig, _ device: String) { rig.answer(device, 400, .badDeviceToken) }
 
     static func retryHeaders(_ rig: Rig, tried: String) -> [String: String] {
@@ -43,21 +52,18 @@ struct EnvironmentsTests {
         let rig = Self.rig { $0.includesBadTokens = true }
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a")
-        rig.receive(partition, 1, "b")
-        #expect(Self.send(rig) == ["a to 0", "b to 0"])
+        #expect(Self.offer(rig, partition, 1, "b") == ["a to 0", "b to 0"])
         rig.answer("b")
         Self.bad(rig, "a")
         #expect(rig.settle().map(\.app) == [0])
         #expect(Self.send(rig) == ["a to 1"])
-        rig.answer("a")
-        let written = rig.settle()
+        let written = rig.finish("a")
         #expect(written.map(\.description) == ["a accepted  sends 2 doubt 0"])
         #expect(written.map(\.app) == [1])
         #expect(written.map(\.detail) == ["BadDeviceToken in production first"])
-        expect(rig.machine.counters.apps[0].sentOn, is: 1)
+        expect(rig.machine.counters.apps[0].sentToOtherEnvironment, is: 1)
         expect(rig.machine.counters.apps[1].outcomes[Outcome.accepted.index], is: 1)
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [2])
-        #expect(rig.isEmpty)
+        #expect(rig.isDone(at: 2))
     }
 
     @Test(arguments: [false, true])
@@ -80,8 +86,7 @@ struct EnvironmentsTests {
 
     @Test func `verdicts: {BadDeviceToken: unregister} ends so only once both say it`() {
         let rig = Self.rig { $0.verdicts = ["BadDeviceToken": .unregister] }
-        rig.receive(rig.assignReady(), 0, "a")
-        _ = Self.send(rig)
+        Self.offer(rig, rig.assignReady(), 0, "a")
         Self.bad(rig, "a")
         #expect(rig.settle() == [])
         #expect(Self.send(rig) == ["a to 1"])
@@ -116,8 +121,7 @@ struct EnvironmentsTests {
         `Trouble there is a retry record for the other app, which names the first one: no dead token on half an answer`()
     {
         let rig = Self.rig { $0.includesBadTokens = true }
-        rig.receive(rig.assignReady(), 0, "a")
-        _ = Self.send(rig)
+        Self.offer(rig, rig.assignReady(), 0, "a")
         Self.bad(rig, "a")
         _ = Self.send(rig)
         rig.answer("a", 503, .serviceUnavailable)
@@ -132,8 +136,7 @@ struct EnvironmentsTests {
     func `A retry record that was tried before goes to its own app only`(status: UInt16) {
         let rig = Self.rig(returns: true) { $0.includesBadTokens = true }
         let tier = rig.assignTier()
-        rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, tried: "shop"))
-        #expect(Self.send(rig) == ["a to 1"])
+        #expect(Self.offer(rig, tier, 0, "a", headers: Self.retryHeaders(rig, tried: "shop")) == ["a to 1"])
         rig.answer("a", status, status == 200 ? .none : status == 400 ? .badDeviceToken : .shutdown)
         #expect(Self.send(rig) == [])
         let written = rig.settle()
@@ -158,8 +161,7 @@ struct EnvironmentsTests {
         let rig = Self.rig(returns: true)
         let tier = rig.assignTier()
         rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, tried: "gone"))
-        rig.receive(tier, 1, "b", headers: Self.retryHeaders(rig, tried: "?"))
-        #expect(Self.send(rig) == ["a to 1"])
+        #expect(Self.offer(rig, tier, 1, "b", headers: Self.retryHeaders(rig, tried: "?")) == ["a to 1"])
         Self.bad(rig, "a")
         #expect(Self.send(rig) == ["a to 1"])
         rig.answer("a", 503, .shutdown)
@@ -172,12 +174,10 @@ struct EnvironmentsTests {
 
     @Test func `One that came to the other app by itself is sent on where that app has one, too`() {
         let rig = Self.rig(returns: true)
-        rig.receive(rig.assignReady(), 0, "a", headers: ["push-environment": "development"])
-        #expect(Self.send(rig) == ["a to 1"])
+        #expect(Self.offer(rig, rig.assignReady(), 0, "a", headers: ["push-environment": "development"]) == ["a to 1"])
         Self.bad(rig, "a")
         #expect(Self.send(rig) == ["a to 0"])
-        rig.answer("a")
-        let written = rig.settle()
+        let written = rig.finish("a")
         #expect(written.map(\.app) == [0])
         #expect(written.map(\.detail) == ["BadDeviceToken in development first"])
     }
@@ -187,16 +187,14 @@ struct EnvironmentsTests {
         let partition = rig.assignReady()
         rig.machine.setCapacity(AppIndex(1), requests: 0, now: rig.now)
         rig.machine.setReachable(AppIndex(1), false, now: rig.now)
-        rig.receive(partition, 0, "a")
-        _ = Self.send(rig)
+        Self.offer(rig, partition, 0, "a")
         Self.bad(rig, "a")
         #expect(Self.send(rig) == [])
         #expect(rig.settle() == [])
         rig.wait(ms: 6_000)
         var written = rig.settle()
         rig.receive(partition, 1, "b")
-        rig.receive(partition, 2, "c")
-        #expect(Self.send(rig) == ["b to 0", "c to 0"])
+        #expect(Self.offer(rig, partition, 2, "c") == ["b to 0", "c to 0"])
         Self.bad(rig, "b")
         rig.answer("c")
         written += rig.settle()
@@ -219,10 +217,8 @@ struct EnvironmentsTests {
         _ = Self.send(rig)
         rig.answer("a", 403, .badEnvironmentKeyInToken)
         Self.bad(rig, "b")
-        rig.receive(partition, 2, "c")
-        #expect(Self.send(rig) == ["c to 0"])
-        rig.answer("c")
-        let written = rig.settle()
+        #expect(Self.offer(rig, partition, 2, "c") == ["c to 0"])
+        let written = rig.finish("c")
         #expect(
             written.map(\.description) == [
                 "c accepted  sends 1 doubt 0", "a tier 0 attempt 1 BadEnvironmentKeyInToken sends 2 doubt 0",
@@ -337,24 +333,21 @@ struct EnvironmentsTests {
 
     @Test func `In doubt there: resent there, and the result says so`() {
         let rig = Self.rig()
-        rig.receive(rig.assignReady(), 0, "a")
-        _ = Self.send(rig)
+        Self.offer(rig, rig.assignReady(), 0, "a")
         Self.bad(rig, "a")
         #expect(Self.send(rig) == ["a to 1"])
         rig.doubt("a")
         #expect(Self.send(rig) == ["a to 1"])
         rig.giveBack("a")
         #expect(Self.send(rig) == ["a to 1"])
-        rig.answer("a")
-        #expect(rig.settled() == ["a accepted  sends 3 doubt 1"])
+        #expect(rig.finished("a") == ["a accepted  sends 3 doubt 1"])
         #expect(rig.isEmpty)
     }
 
     @Test func `In a partition that is given up it is not sent on: the next owner asks again`() {
         let rig = Self.rig { $0.includesBadTokens = true }
         let partition = rig.assignReady()
-        rig.receive(partition, 0, "a")
-        _ = Self.send(rig)
+        Self.offer(rig, partition, 0, "a")
         rig.machine.revoke([partition])
         Self.bad(rig, "a")
         #expect(Self.send(rig) == [])
@@ -406,22 +399,18 @@ struct EnvironmentsTests {
     @Test func `A reload that renames the first app: what is at its transport is still sent on, and not called dead`() {
         let rig = Self.rig { $0.includesBadTokens = true }
         let partition = rig.assignReady()
-        rig.receive(partition, 0, "a")
-        _ = Self.send(rig)
+        Self.offer(rig, partition, 0, "a")
         let renamed = ReloadTests.changed(Self.first) { $0.name = "shop2" }
         _ = rig.machine.replaceApps([renamed, Self.other], now: rig.now)
         Self.bad(rig, "a")
         #expect(Self.send(rig) == ["a to 1"])
-        rig.answer("a")
-        #expect(rig.settled() == ["a accepted  sends 2 doubt 0"])
+        #expect(rig.finished("a") == ["a accepted  sends 2 doubt 0"])
     }
 
     @Test func `A retry record of the other app, where nobody sends to its environment: the first app's again`() {
         let rig = Rig(apps: [Rig.app])
         let tier = rig.assignTier()
-        rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, tried: "shop"))
-        #expect(Self.send(rig) == ["a to 0"])
-        rig.answer("a")
-        #expect(rig.settle().map(\.outcome) == [.accepted])
+        #expect(Self.offer(rig, tier, 0, "a", headers: Self.retryHeaders(rig, tried: "shop")) == ["a to 0"])
+        #expect(rig.finish("a").map(\.outcome) == [.accepted])
     }
 }

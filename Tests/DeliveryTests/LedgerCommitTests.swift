@@ -16,8 +16,7 @@ struct LedgerCommitTests {
     }
 
     static func next(_ rig: Rig, _ id: PartitionID, _ offset: Int64) {
-        rig.receive(id, offset, "d\(id.slot.number)")
-        rig.send()
+        rig.offer(id, offset, "d\(id.slot.number)")
         rig.finish("d\(id.slot.number)")
     }
 
@@ -140,11 +139,9 @@ struct LedgerCommitTests {
     func `Without a commit acknowledged within the lease nothing is handed out; one goes out at once, and renews it`() {
         let (rig, partition) = Self.leased()
         rig.wait(ms: 7_999)
-        rig.receive(partition, 0, "a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(partition, 0, "a") == ["a"])
         rig.wait(ms: 1)
-        rig.receive(partition, 1, "b")
-        #expect(rig.send() == [])
+        #expect(rig.offer(partition, 1, "b") == [])
         expect(rig.machine.nextDeadlineNs.map { $0 <= rig.now.ns }, is: true)
         #expect(rig.takeCommit().count == 1)
         #expect(rig.send() == [])
@@ -161,13 +158,11 @@ struct LedgerCommitTests {
         rig.receive(other, 0, "x")
         #expect(rig.takeCommit().map(\.partition) == [other])
         rig.wait(ms: 4_000)
-        rig.receive(partition, 0, "a")
-        #expect(rig.send() == [])
+        #expect(rig.offer(partition, 0, "a") == [])
         rig.finishCommit([.acknowledged])
         #expect(Set(rig.send()) == ["a", "x"])
         rig.wait(ms: 4_000)
-        rig.receive(partition, 1, "b")
-        #expect(rig.send() == [], "8 s after the commit was sent, 4 s after it was answered")
+        #expect(rig.offer(partition, 1, "b") == [], "8 s after the commit was sent, 4 s after it was answered")
     }
 
     @Test func `What is to be held waits for the lease as well: the tier would send it`() {

@@ -34,8 +34,7 @@ struct LogChangeTests {
     }
 
     @Test func `A log made anew under a running worker: all its records are sent, in doubt below the old horizon`() {
-        let rig = Rig(capacity: 10_000)
-        let old = rig.assignReady()
+        let (rig, old) = Rig.ready(capacity: 10_000)
         #expect(Self.settleAll(rig, old, 0..<600, "a").count == 600)
         let reached = rig.machine.status(of: old)?.sendHorizon ?? 0
         #expect("\(rig.receive(old, 0, "b0"))" == "below(highest: 599)")
@@ -86,10 +85,8 @@ struct LogChangeTests {
     }
 
     @Test func `Nothing more of the old log is sent, and what was in flight has no result`() {
-        let rig = Rig(capacity: 1)
-        let old = rig.assignReady()
-        rig.receive(old, ["a", "b", "c"])
-        #expect(rig.send() == ["a"])
+        let (rig, old) = Rig.ready(capacity: 1)
+        #expect(rig.offer(old, 0, "a", "b", "c") == ["a"])
         // The log was truncated: it still has the first record.
         let new = rig.machine.beginAnew(old, logEnd: 1, now: rig.now)
         expect(rig.machine.status(of: old), is: nil)
@@ -99,8 +96,7 @@ struct LogChangeTests {
         expect(rig.machine.counters.late, is: 1)
         #expect(rig.settle() == [])
         #expect(rig.send() == ["a"])
-        rig.answer("a")
-        #expect(rig.settled() == ["a accepted  sends 2 doubt 1"])
+        #expect(rig.finished("a") == ["a accepted  sends 2 doubt 1"])
         #expect(rig.isEmpty)
     }
 
@@ -133,13 +129,11 @@ struct LogChangeTests {
 
     @Test func `A log that is read from a known offset: that is committed at once, with what is in doubt of it`() throws
     {
-        let rig = Rig(capacity: 10_000)
-        let old = rig.assignReady()
+        let (rig, old) = Rig.ready(capacity: 10_000)
         #expect(Self.settleAll(rig, old, 0..<300, "a").count == 300)
         let new = rig.machine.beginAnew(old, from: 100, logEnd: 350, now: rig.now)
         rig.machine.revoke([new])
-        rig.wait(ms: 1_000)
-        let last = rig.commit()
+        let last = rig.commit(afterMs: 1_000)
         #expect(last.map(\.partition) == [new] && last.map(\.offset) == [100])
         let horizon = try #require(last.first?.map.horizon)
         #expect(horizon >= 300 && horizon <= 350)
@@ -148,10 +142,8 @@ struct LogChangeTests {
     }
 
     @Test func `A commit in flight of the old log says nothing of the new one`() {
-        let rig = Rig()
-        let old = rig.assignReady()
-        rig.receive(old, 0, "a")
-        rig.send()
+        let (rig, old) = Rig.ready()
+        rig.offer(old, 0, "a")
         rig.finish("a")
         rig.wait(ms: 50)
         #expect(rig.takeCommit().count == 1)

@@ -122,8 +122,7 @@ struct MachineTopicTests {
     @Test(arguments: [false, true])
     func `A dead token of what is now or never does not wait for its topic`(isToldBefore: Bool) {
         let (rig, partition) = Rig.ready()
-        rig.receive(partition, 0, "a", headers: ["apns-expiration": "0"])
-        rig.send()
+        rig.offer(partition, 0, "a", headers: ["apns-expiration": "0"])
         if isToldBefore { rig.machine.setWritable(.unregistered, false, now: rig.now) }
         rig.answer("a", 410, .unregistered, atMs: 1)
         rig.machine.setWritable(.unregistered, false, now: rig.now)

@@ -14,8 +14,7 @@ struct MapSpanTests {
             let sent = rig.send()
             for device in rig.sent.map(Rig.device) { rig.answer(device) }
             let written = rig.settle()
-            rig.wait(ms: 20)
-            let commits = rig.commit()
+            let commits = rig.commit(afterMs: 20)
             maps += commits.map(\.map)
             if sent.isEmpty, written.isEmpty, commits.isEmpty { break }
         }
@@ -29,8 +28,7 @@ struct MapSpanTests {
         }
         var random = SplitMix64(seed: 7)
         for offset in Int64(0)..<600 {
-            rig.receive(partition, offset, "d\(offset)")
-            rig.send()
+            rig.offer(partition, offset, "d\(offset)")
             rig.commit()
             if offset > 0, random.chance(50), rig.sent.last.map(Rig.device) == "d\(offset)" {
                 rig.answer("d\(offset)")
@@ -39,8 +37,7 @@ struct MapSpanTests {
         rig.settle()
         rig.machine.revoke([partition])
         rig.machine.stopWaiting([partition])
-        rig.wait(ms: 1_000)
-        let last = rig.commit()
+        let last = rig.commit(afterMs: 1_000)
         #expect(last.count == 1)
         let named = last[0].map.settled.last?.upperBound ?? 0
         let horizon = last[0].map.horizon.offset

@@ -147,6 +147,17 @@ final class Rig {
         for (offset, device) in devices.enumerated() { receive(partition, Int64(offset), device, headers: headers) }
     }
 
+    /// Receives a record for each device, from this offset on, and returns what is handed out then.
+    @discardableResult
+    func offer(
+        _ partition: PartitionID, _ offset: Int64, _ devices: String..., headers: [String: String] = [:]
+    ) -> [String] {
+        for (place, device) in devices.enumerated() {
+            receive(partition, offset + Int64(place), device, headers: headers)
+        }
+        return send()
+    }
+
     @discardableResult
     func receive(
         _ partition: PartitionID, _ offset: Int64, _ device: String, headers: [String: String] = [:],
@@ -345,6 +356,12 @@ final class Rig {
         return settle()
     }
 
+    /// As `finish`, described.
+    func finished(_ devices: String..., location: SourceLocation = #_sourceLocation) -> [String] {
+        for device in devices { answer(device, location: location) }
+        return settled()
+    }
+
     // MARK: Commits
 
     struct Committed: Equatable {
@@ -382,6 +399,9 @@ final class Rig {
         }
         return all
     }
+
+    /// Commits this offset and has nothing left.
+    func isDone(at offset: Int64) -> Bool { commit(afterMs: 50).map(\.offset) == [offset] && isEmpty }
 
     /// Nothing is left in the machine.
     var isEmpty: Bool {

@@ -59,8 +59,8 @@ struct StatusTests {
     }
 
     @Test func `An app: what waits, what is handed out, and what limits it`() {
-        let rig = Rig(apps: [Rig.app, ReloadTests.changed(Rig.news) { $0.guardPolicy = .warn }], capacity: 30)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(
+            apps: [Rig.app, ReloadTests.changed(Rig.news) { $0.guardPolicy = .warn }], capacity: 30)
         for offset in 0..<32 {
             rig.receive(partition, Int64(offset), "d\(offset)", headers: Rig.toShop)
         }
@@ -111,8 +111,7 @@ struct StatusTests {
 
     @Test func `A retry record's time counts from the original request`() {
         let (rig, partition) = Rig.readyTier()
-        rig.receive(partition, 0, "a", headers: rig.retryHeaders(firstMs: rig.now.wallMs - 40_000))
-        rig.send()
+        rig.offer(partition, 0, "a", headers: rig.retryHeaders(firstMs: rig.now.wallMs - 40_000))
         rig.finish("a")
         expect(rig.machine.counters.settleTimes.sumMs, is: 40_000)
     }

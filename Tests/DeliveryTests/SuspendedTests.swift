@@ -29,8 +29,7 @@ struct SuspendedTests {
         let rig = Rig(capacity: 2)
         let partition = assign(rig, nil)
         let committed = commit(rig)
-        rig.receive(partition, ["a", "b", "c", "b"])
-        #expect(rig.send() == ["a", "b"])
+        #expect(rig.offer(partition, 0, "a", "b", "c", "b") == ["a", "b"])
         rig.finish("a")
         rig.machine.suspend([partition])
         return (rig, partition, committed)
@@ -57,10 +56,8 @@ struct SuspendedTests {
         rig.answer("b")
         #expect(rig.send() == ["b"])
         rig.answer("b")
-        rig.answer("c")
-        #expect(rig.settle().allSatisfy { $0.inDoubt == 0 && $0.attempts == 1 })
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [4])
-        #expect(rig.isEmpty)
+        #expect(rig.finish("c").allSatisfy { $0.inDoubt == 0 && $0.attempts == 1 })
+        #expect(rig.isDone(at: 4))
     }
 
     @Test func `What is in flight is asked back; answered it settles, unprocessed it waits with the others`() {
@@ -74,8 +71,7 @@ struct SuspendedTests {
         rig.commit()
         #expect(rig.send() == ["b", "c"])
         rig.machine.suspend([back])
-        rig.answer("b")
-        #expect(rig.settle().count == 1)
+        #expect(rig.finish("b").count == 1)
     }
 
     @Test func `A dead token that cannot be written down goes to a tier`() {
@@ -115,8 +111,7 @@ struct SuspendedTests {
             #expect(rig.settle().allSatisfy { $0.inDoubt == 0 })
         }
         #expect(sent.count == 10)
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
-        #expect(rig.isEmpty)
+        #expect(rig.isDone(at: 1))
     }
 
     @Test func `It is released after another worker's commit, and everything is read anew`() {
@@ -148,9 +143,7 @@ struct SuspendedTests {
         let rig = Rig(capacity: 2)
         let partition = Self.assign(rig, nil)
         Self.commit(rig)
-        rig.receive(partition, 0, "a")
-        rig.receive(partition, 1, "b")
-        rig.send()
+        rig.offer(partition, 0, "a", "b")
         rig.finish("a")
         rig.wait(ms: 50)
         let inFlight = rig.machine.takeCommit(of: .requests, now: rig.now)
@@ -160,8 +153,7 @@ struct SuspendedTests {
         let back = Self.assign(rig, committed)
         #expect(rig.machine.takeEvents().contains(.resumed(back)))
         if !isAnswered { rig.finishCommit([.acknowledged]) }
-        rig.receive(back, 2, "c")
-        #expect(rig.send() == [], "its horizon is to be named first")
+        #expect(rig.offer(back, 2, "c") == [], "its horizon is to be named first")
     }
 
     @Test func `A log that ends below what was received was truncated: its records are not taken for known ones`() {
@@ -204,8 +196,7 @@ struct SuspendedTests {
         #expect(rig.commit().map(\.offset) == [605])
         #expect("\(rig.receive(back, 605, "a"))" == "taken")
         #expect(rig.send() == ["a"])
-        rig.answer("a")
-        #expect(rig.settle().map(\.inDoubt) == [1])
+        #expect(rig.finish("a").map(\.inDoubt) == [1])
     }
 
     @Test(arguments: [(false, 600_000), (true, 10_000)] as [(Bool, Int64)])
@@ -231,8 +222,7 @@ struct SuspendedTests {
 
     @Test func `One that was being given up is released`() {
         let (rig, partition) = Rig.ready()
-        rig.receive(partition, 0, "a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(partition, 0, "a") == ["a"])
         rig.machine.revoke([partition])
         rig.machine.suspend([partition])
         expect(rig.machine.status(of: partition), is: nil)

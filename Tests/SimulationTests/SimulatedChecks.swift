@@ -179,10 +179,7 @@ extension SimulatedWorld {
     }
 
     func checkLimits(_ worker: SimulatedWorker) {
-        if step % 8 == 0 {
-            checkShares(worker)
-            checkWaiting(worker)
-        }
+        if step % 8 == 0 { checkShares(worker) }
         // Dead letters are taken whatever is open: at most as many as are read at once.
         let deadLetters = worker.producing.count { books[$0.place]?.isDeadLetter ?? false }
         let gauges = worker.machine.gauges
@@ -213,27 +210,6 @@ extension SimulatedWorld {
         }
         for (app, count) in open.enumerated() where count > (settings.maxOpen + 1) / 2 {
             breaks("app \(app) has \(count) of \(settings.maxOpen)")
-        }
-    }
-
-    /// What waits for the commits of one partition leaves room for others.
-    private func checkWaiting(_ worker: SimulatedWorker) {
-        var waiting: [PartitionSlot: Int] = [:]
-        for slot in worker.machine.store.slots {
-            let notification = worker.machine.store[slot]
-            guard notification.state == .behindHorizon else { continue }
-            waiting[worker.machine.store[notification.record].partition, default: 0] += 1
-        }
-        for (slot, count) in waiting where count > max(1, settings.maxOpen / 2) {
-            // What was under way when the partition was lost and came back is more; so is a fan-out that lay below the
-            // horizon before a commit counted it, and named less.
-            guard let partition = worker.machine.ledger.find(slot),
-                worker.machine.ledger[partition].phase == .active,
-                !worker.machine.ledger[partition].horizon.isStale,
-                worker.machine.ledger[partition].fanOuts == 0,
-                worker.assignments.values.contains(where: { $0.id.slot == slot && $0.number == worker.chains[slot] })
-            else { continue }
-            breaks("\(count) of \(settings.maxOpen) wait for the commit of one partition")
         }
     }
 

@@ -298,12 +298,9 @@ final class SimulatedWorld {
 
     private var unfinished: String {
         let logs = logs.enumerated().filter { !$1.isDone }.map { place, log in
-            "\(log.topic)/\(log.partition) \(log.committedCount) of \(log.records.count), commit \(log.commit?.offset ?? -1)"
-                + (log.isDenied ? " denied" : "")
+            "\(log.topic)/\(log.partition) \(log.committedCount) of \(log.records.count)"
         }
-        return logs.joined(separator: "; ") + " workers idle \(workers.map(\.isIdle)) "
-            + "\(workers.map { "\($0.machine.gauges) \($0.machine.partitionStatuses)" }) lease \(settings.leaseNs) "
-            + "held \(workers.map { $0.machine.counters.apps.map(\.heldByCause) })"
+        return "\(logs), \(workers.map { "\($0.machine.gauges) \($0.machine.partitionStatuses)" })"
     }
 
     // MARK: Requests

@@ -122,7 +122,7 @@ package struct AdmissionBudget {
 
     /// One notification is open.
     ///
-    /// - Parameter app: -1: none could be told.
+    /// - Parameter app: -1 if no app is known.
     mutating func take(group: Int, app: Int) {
         notifications.take(1, for: group)
         if app >= 0 { apps[app].open += 1 }

@@ -20,7 +20,7 @@ struct Dispatch: ~Copyable {
         var quarantined = 0
         var isRateLimited = false
         var ready = ReadyQueues()
-        /// What its transport takes, as it told last.
+        /// The latest capacity of its transport.
         var capacity = 0
         /// The last one that was not 0.
         var lastCapacity = 1

@@ -66,7 +66,7 @@ struct NotificationStore: ~Copyable {
     }
 
     /// A notification comes into another state: the one place where that happens. Lists and counts are the caller's
-    /// matter. A debug build looks whether it may (`Notification.State.mayBecome`).
+    /// matter. A debug build checks whether it may (`Notification.State.mayBecome`).
     @inline(__always)
     mutating func move(_ slot: NotificationSlot, to state: Notification.State) { notifications[slot].move(to: state) }
 
@@ -164,7 +164,7 @@ struct NotificationStore: ~Copyable {
         @inline(__always) unsafeMutableAddress { records[record].body.unsafelyUnwrapped }
     }
 
-    /// The record's place, for whoever dies at it: lent as long as its body is there.
+    /// The record's place for the crash history, lent as long as its body is there.
     func place(of record: RecordSlot) -> UnsafePointer<CrashPlace>? { records[record].body.map { $0.place } }
 
     /// Tells the supervisor which record is written, in case the process dies at it.
@@ -205,7 +205,7 @@ struct NotificationStore: ~Copyable {
     ///   - firstMs: timestamp of the original record.
     ///   - isExpired: it is too old to be sent.
     ///   - inheritedDoubtEnd: indexes below it may have been sent by the owner before.
-    ///   - app: the app that it is for, or -1 if none could be told.
+    ///   - app: the app that it is for, or -1 if no app is known.
     ///   - firstApp: as in `RecordBody`.
     ///   - defaultTopic: the topic if the request has none.
     mutating func makeBody(
@@ -363,7 +363,7 @@ struct NotificationStore: ~Copyable {
 
 /// Where a record was read.
 struct RecordOrigin {
-    /// For whoever dies at it.
+    /// For the crash history.
     var place: CrashPlace
     var topic: UnsafeRawBufferPointer
     var topicHash: UInt64

@@ -128,7 +128,7 @@ struct MetricsText {
         perApp("resends_total", "Sent again at once.", \.counters.resends)
         perApp(
             "sent_on_total", "Answered BadDeviceToken, and sent once more through the app of the other environment.",
-            \.counters.sentOn)
+            \.counters.sentToOtherEnvironment)
         perApp(
             "window_too_short_total", "Errors of the binary protocol that came after their window had closed.",
             \.window.tooShort)
