@@ -16,8 +16,7 @@ struct AgainRefusedTests {
             if rig.sent.isEmpty {
                 rig.send()
                 if rig.sent.isEmpty {
-                    rig.wait(ms: 1_000)
-                    rig.send()
+                    rig.wait(ms: 1_000).send()
                 }
             }
             guard let request = rig.sent.first else { break }
@@ -46,10 +45,8 @@ struct AgainRefusedTests {
         #expect(rig.offer(partition, 0, "a", "b", "c") == ["a"])
         Self.refuse(rig, "a")
         #expect(rig.send() == ["b"])
-        rig.giveBack("b")
-        #expect(rig.send() == ["b"], "which was never sent")
-        rig.answer("b")
-        #expect(rig.send() == ["c"])
+        #expect(rig.giveBack("b").send() == ["b"], "which was never sent")
+        #expect(rig.answer("b").send() == ["c"])
         rig.answer("c")
         for _ in 0..<3 {
             rig.send()
@@ -57,18 +54,15 @@ struct AgainRefusedTests {
         }
         #expect(rig.offer(partition, 3, "d", "e") == ["d"])
         rig.wait(ms: 1_000)
-        rig.answer("d")
-        #expect(rig.send() == ["e"], "after its pause, too")
-        rig.answer("e")
-        #expect(rig.send() == ["a"])
+        #expect(rig.answer("d").send() == ["e"], "after its pause, too")
+        #expect(rig.answer("e").send() == ["a"])
     }
 
     @Test func `What was never sent is nobody's fault: it is tried on, and is no suspect`() {
         let rig = AgainTests.ready()
         for _ in 0..<40 {
             rig.giveBack("a")
-            rig.wait(ms: 1_000)
-            #expect(rig.send() == ["a"])
+            #expect(rig.wait(ms: 1_000).send() == ["a"])
             #expect(rig.sent.first?.isSuspect == false)
         }
         #expect(rig.settle() == [])
@@ -77,8 +71,7 @@ struct AgainRefusedTests {
     @Test func `Refusals count in a row: an answer, or a send in doubt, begins anew; what was never sent does not`() {
         let rig = AgainTests.ready()
         func again() {
-            rig.wait(ms: 1_000)
-            rig.send()
+            rig.wait(ms: 1_000).send()
         }
         for _ in 0..<9 {
             Self.refuse(rig, "a")
@@ -128,11 +121,9 @@ struct AgainRefusedTests {
         rig.receive(rig.assignReady(), 0, "a", headers: ["apns-expiration": "0"], timestampMs: -1)
         #expect(rig.send() == ["a"])
         rig.wait(ms: 30_000)
-        rig.giveBack("a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.giveBack("a").send() == ["a"])
         rig.wait(ms: 1)
-        rig.giveBack("a")
-        #expect(rig.send() == [])
+        #expect(rig.giveBack("a").send() == [])
         #expect(rig.settle().map(\.outcome) == [.expired])
         #expect(rig.machine.counters.settleTimes.count == 0)
     }
@@ -141,8 +132,7 @@ struct AgainRefusedTests {
         let rig = AgainTests.ready()
         for _ in 0..<9 {
             Self.refuse(rig, "a")
-            rig.wait(ms: 1_000)
-            rig.send()
+            rig.wait(ms: 1_000).send()
         }
         rig.machine.revoke([MachineTopicTests.partition(rig)])
         Self.refuse(rig, "a")
@@ -167,15 +157,12 @@ struct AgainRefusedTests {
         #expect(Set(rig.settled()) == ["a \(Self.held)", "b \(Self.held)"])
         #expect(rig.isEmpty)
         // A second later one may try; refused again, the next may after two.
-        rig.wait(ms: 1_000)
-        #expect(rig.offer(partition, 3, "c") == ["c"])
+        #expect(rig.wait(ms: 1_000).offer(partition, 3, "c") == ["c"])
         rig.machine.credentialRefused(AppIndex(0), .badCertificate, now: rig.now)
         Self.refuse(rig, "c")
         #expect(rig.settled() == ["c \(Self.held)"])
-        rig.wait(ms: 1_999)
-        #expect(rig.offer(partition, 4, "d") == [])
-        rig.wait(ms: 1)
-        #expect(rig.offer(partition, 5, "e") == ["e"])
+        #expect(rig.wait(ms: 1_999).offer(partition, 4, "d") == [])
+        #expect(rig.wait(ms: 1).offer(partition, 5, "e") == ["e"])
         rig.answer("e")
         #expect(rig.machine.takeEvents().last == MachineCircuitTests.closed)
         #expect(rig.offer(partition, 6, "f") == ["f"])

@@ -14,33 +14,26 @@ struct AgainTests {
 
     @Test func `Not processed: sent again, not in doubt, not counted`() {
         let rig = Self.ready()
-        rig.giveBack("a")
-        #expect(rig.send() == ["a"])
-        rig.giveBack("a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.giveBack("a").send() == ["a"])
+        #expect(rig.giveBack("a").send() == ["a"])
         #expect(rig.finished("a") == ["a accepted  sends 1 doubt 0"])
     }
 
     @Test func `A server that takes nothing is asked again once a second`() {
         let rig = Self.ready()
         for _ in 0..<3 {
-            rig.giveBack("a")
-            #expect(rig.send() == ["a"])
+            #expect(rig.giveBack("a").send() == ["a"])
         }
-        rig.giveBack("a")
-        #expect(rig.send() == [])
+        #expect(rig.giveBack("a").send() == [])
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 1_000_000_000)
-        rig.wait(ms: 999)
-        #expect(rig.send() == [])
-        rig.wait(ms: 1)
-        #expect(rig.send() == ["a"])
+        #expect(rig.wait(ms: 999).send() == [])
+        #expect(rig.wait(ms: 1).send() == ["a"])
     }
 
     @Test func `In doubt: sent again and counted; a suspect after three deaths`() {
         let rig = Self.ready()
         for death in 1...3 {
-            rig.doubt("a")
-            #expect(rig.send() == ["a"])
+            #expect(rig.doubt("a").send() == ["a"])
             #expect(rig.sent.first?.isSuspect == (death == 3))
         }
         #expect(rig.finished("a") == ["a accepted  sends 4 doubt 3"])
@@ -48,8 +41,7 @@ struct AgainTests {
 
     @Test func `in_doubt: abandon ends what is in doubt without another try`() {
         let rig = Self.ready { $0.inDoubt = .abandon }
-        rig.doubt("a")
-        #expect(rig.send() == [])
+        #expect(rig.doubt("a").send() == [])
         #expect(rig.settled() == ["a abandoned  sends 1 doubt 1"])
     }
 
@@ -57,11 +49,9 @@ struct AgainTests {
         let rig = Self.ready()
         for _ in 0..<5 {
             rig.doubt("a")
-            rig.wait(ms: 1_000)
-            #expect(rig.send() == ["a"])
+            #expect(rig.wait(ms: 1_000).send() == ["a"])
         }
-        rig.doubt("a")
-        #expect(rig.send() == [])
+        #expect(rig.doubt("a").send() == [])
         let retry = rig.settle()
         #expect(retry.map(\.description) == ["a tier 1 attempt 1  sends 6 doubt 6"])
         #expect(retry.map(\.dueMs) == [rig.now.wallMs + 900_000])
@@ -75,8 +65,7 @@ struct AgainTests {
         ] as [(UInt16, ReasonCode, Int)])
     func `Verdicts that retry: the tier by the delay asked for`(_ status: UInt16, _ reason: ReasonCode, _ tier: Int) {
         let rig = Self.ready()
-        rig.answer("a", status, reason)
-        let written = rig.settle()
+        let written = rig.answer("a", status, reason).settle()
         #expect(written.map(\.kind) == [.retry(tier: tier)])
         #expect(written.map(\.attempt) == [1])
         #expect(written.map(\.reason) == [reason.text?.description ?? "HTTP \(status)"])
@@ -168,8 +157,7 @@ struct AgainTests {
             rig.wait(ms: delayMs)
             rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs)
             #expect(rig.send() == ["a"])
-            rig.answer("a", 429, .tooManyRequests)
-            #expect(rig.settle().map(\.kind) == [.retry(tier: tier)])
+            #expect(rig.answer("a", 429, .tooManyRequests).settle().map(\.kind) == [.retry(tier: tier)])
         }
     }
 
@@ -194,8 +182,7 @@ struct AgainTests {
                 Completion(
                     id: $0, kind: .inDoubt, sentAtMs: rig.now.wallMs, connectionDied: true, connectionWasSilent: true)
             }
-            rig.wait(ms: 1_000)
-            #expect(rig.send() == ["a"])
+            #expect(rig.wait(ms: 1_000).send() == ["a"])
             #expect(rig.sent.first?.isSuspect == false)
         }
         #expect(rig.finished("a") == ["a accepted  sends 101 doubt 100"])

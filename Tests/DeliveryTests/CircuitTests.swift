@@ -58,8 +58,7 @@ struct MachineCircuitTests {
         #expect(rig.send() == [])
         // Those in flight end as they do: back unprocessed is behind the circuit, a refusal uses an attempt.
         rig.giveBack("b")
-        rig.answer("c", 403, .badCertificate)
-        #expect(rig.offer(partition, 5, "e") == [])
+        #expect(rig.answer("c", 403, .badCertificate).offer(partition, 5, "e") == [])
         #expect(
             rig.settled() == [
                 "a tier 0 attempt 1 BadCertificate sends 1 doubt 0", "a \(Self.held)", "d \(Self.held)",
@@ -85,8 +84,7 @@ struct MachineCircuitTests {
         _ status: UInt16, _ reason: ReasonCode
     ) {
         let (rig, partition) = Self.open()
-        rig.wait(ms: 1_000)
-        #expect(rig.offer(partition, 1, "a", "b") == ["a"])
+        #expect(rig.wait(ms: 1_000).offer(partition, 1, "a", "b") == ["a"])
         #expect(rig.settled() == ["b \(Self.held)"])
         rig.answer("a", status, reason, atMs: 1)
         #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .credential), Self.closed])
@@ -133,12 +131,9 @@ struct MachineCircuitTests {
         let (rig, partition) = Self.open()
         var offset: Int64 = 1
         for waitMs in [1_000, 2_000, 4_000] as [Int64] {
-            rig.wait(ms: waitMs - 1)
-            #expect(rig.offer(partition, offset, "early\(offset)") == [])
-            rig.wait(ms: 1)
-            #expect(rig.offer(partition, offset + 1, "probe") == ["probe"])
-            rig.answer("probe", 403, .badCertificate)
-            #expect(rig.settle().map(\.attempt) == [0, 1])
+            #expect(rig.wait(ms: waitMs - 1).offer(partition, offset, "early\(offset)") == [])
+            #expect(rig.wait(ms: 1).offer(partition, offset + 1, "probe") == ["probe"])
+            #expect(rig.answer("probe", 403, .badCertificate).settle().map(\.attempt) == [0, 1])
             offset += 2
         }
         #expect(rig.isEmpty)
@@ -147,12 +142,9 @@ struct MachineCircuitTests {
     @Test func `A probe that comes back unprocessed or in doubt tries again; dropped, expired or lost it makes room`() {
         let (rig, partition) = Self.open()
         let other = rig.assignReady(1)
-        rig.wait(ms: 1_000)
-        #expect(rig.offer(other, 0, "a") == ["a"])
-        rig.giveBack("a")
-        #expect(rig.send() == ["a"])
-        rig.doubt("a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.wait(ms: 1_000).offer(other, 0, "a") == ["a"])
+        #expect(rig.giveBack("a").send() == ["a"])
+        #expect(rig.doubt("a").send() == ["a"])
         #expect(rig.offer(partition, 1, "b") == [])
         rig.machine.revoke([other])
         rig.giveBack("a")
@@ -162,8 +154,7 @@ struct MachineCircuitTests {
         let again = rig.assignReady()
         rig.receive(again, 0, "e")
         #expect(rig.send() == [])  // The lost one is still on its way.
-        rig.answer("d")
-        #expect(rig.offer(again, 1, "f") == ["f"])
+        #expect(rig.answer("d").offer(again, 1, "f") == ["f"])
         rig.finish("f")
         rig.commit(afterMs: 50)
         rig.machine.release([other])
@@ -182,8 +173,7 @@ struct MachineCircuitTests {
         rig.machine.credentialReplaced(AppIndex(0), now: rig.now)
         #expect(rig.machine.takeEvents() == [Self.closed])
         #expect(rig.offer(partition, 2, "z", headers: Rig.toShop) == ["z"])
-        rig.answer("y", 403, .badCertificate)
-        #expect(rig.send() == ["y"])
+        #expect(rig.answer("y", 403, .badCertificate).send() == ["y"])
         #expect(rig.machine.takeEvents() == [])
         rig.wait(ms: 10)
         rig.answer("y", 403, .badCertificate)
@@ -207,16 +197,13 @@ struct MachineCircuitTests {
         expect(rig.machine.appStatuses[0].openTopics, is: 1)
         rig.receive(partition, 2, "c", headers: Rig.toShop)
         #expect(rig.offer(partition, 3, "d", headers: other) == ["d"])
-        rig.wait(ms: 1_000)
-        #expect(rig.offer(partition, 4, "e", "f", headers: Rig.toShop) == ["e"])
+        #expect(rig.wait(ms: 1_000).offer(partition, 4, "e", "f", headers: Rig.toShop) == ["e"])
         rig.answer("e", 403, .topicMismatch)
-        rig.wait(ms: 2_000)
-        #expect(rig.offer(partition, 6, "g", headers: Rig.toShop) == ["g"])
+        #expect(rig.wait(ms: 2_000).offer(partition, 6, "g", headers: Rig.toShop) == ["g"])
         rig.answer("g")
         #expect(rig.machine.takeEvents().last == .circuitClosed(name))
         #expect(rig.offer(partition, 7, "h", headers: Rig.toShop) == ["h"])
-        for device in ["b", "d", "h"] { rig.answer(device) }
-        let written = rig.settle().filter { $0.kind != .result }
+        let written = rig.finish("b", "d", "h").filter { $0.kind != .result }
         #expect(written.map(\.token) == ["a", "c", "f", "e"])
         #expect(written.map(\.attempt) == [1, 0, 0, 1])
         #expect(rig.isEmpty)
@@ -332,13 +319,10 @@ struct MachineCircuitTests {
         }
         #expect(rig.send() == ["c"])
         #expect(rig.settle().map(\.token) == ["b", "d"])
-        rig.doubt("c")
-        #expect(rig.settled() == ["c tier 0 attempt 0 held sends 1 doubt 1"])
+        #expect(rig.doubt("c").settled() == ["c tier 0 attempt 0 held sends 1 doubt 1"])
         // The next one waits longer.
-        rig.wait(ms: 1_999)
-        #expect(rig.offer(partition, 4, "e", headers: Rig.toShop) == [])
-        rig.wait(ms: 1)
-        #expect(rig.offer(partition, 5, "f", headers: Rig.toShop) == ["f"])
+        #expect(rig.wait(ms: 1_999).offer(partition, 4, "e", headers: Rig.toShop) == [])
+        #expect(rig.wait(ms: 1).offer(partition, 5, "f", headers: Rig.toShop) == ["f"])
         expect(rig.machine.appStatuses.map(\.isCutOff), is: [true, false])
         rig.answer("f")
         expect(rig.machine.appStatuses.map(\.isCutOff), is: [false, false])

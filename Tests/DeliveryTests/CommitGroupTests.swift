@@ -25,8 +25,7 @@ struct CommitGroupTests {
         #expect(rig.takeCommit(of: .retries).map(\.partition) == [retries])
         for offset in 0..<3 {
             Self.settleOne(rig, requests, Int64(offset), "b")
-            rig.wait(ms: 50)
-            #expect(rig.takeCommit(of: .retries) == [])
+            #expect(rig.wait(ms: 50).takeCommit(of: .retries) == [])
             #expect(rig.takeCommit(of: .requests).map(\.offset) == [Int64(offset) + 1])
             rig.finishCommit([.acknowledged])
         }
@@ -43,9 +42,7 @@ struct CommitGroupTests {
         rig.finishCommit([.acknowledged])
         Self.settleOne(rig, requests, 1, "c")
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + pauseMs * 1_000_000)
-        rig.wait(ms: pauseMs - 1)
-        #expect(rig.takeCommit(of: .requests) == [])
-        rig.wait(ms: 1)
-        #expect(rig.takeCommit(of: .requests).count == 1)
+        #expect(rig.wait(ms: pauseMs - 1).takeCommit(of: .requests) == [])
+        #expect(rig.wait(ms: 1).takeCommit(of: .requests).count == 1)
     }
 }

@@ -15,14 +15,10 @@ struct DisproofTests {
 
     @Test func `One that is refused among many that are taken holds nothing up`() {
         let (rig, partition) = rig(["a", "b", "c"])
-        rig.answer("b", 403, .invalidProviderToken)
-        #expect(rig.offer(partition, 3, "d") == [], "the circuit is open")
+        #expect(rig.answer("b", 403, .invalidProviderToken).offer(partition, 3, "d") == [], "the circuit is open")
         // It was handed out with the one that was refused, and answered later.
-        rig.answer("c")
-        #expect(rig.offer(partition, 4, "e") == ["e"])
-        rig.answer("a")
-        rig.answer("e")
-        let retried = rig.settle().filter { $0.outcome == nil }
+        #expect(rig.answer("c").offer(partition, 4, "e") == ["e"])
+        let retried = rig.finish("a", "e").filter { $0.outcome == nil }
         #expect(retried.map(\.token) == ["b", "d"])
         #expect(retried.map(\.attempt) == [1, 0], "who was held did not use up an attempt")
     }
@@ -32,8 +28,7 @@ struct DisproofTests {
         #expect(rig.offer(partition, 1, "b") == ["b"])
         rig.wait(ms: 50)
         rig.answer("b", 403, .invalidProviderToken)
-        rig.answer("a")
-        #expect(rig.offer(partition, 2, "c") == [])
+        #expect(rig.answer("a").offer(partition, 2, "c") == [])
     }
 
     @Test(
@@ -46,20 +41,16 @@ struct DisproofTests {
     ) {
         let (rig, partition) = rig(["a", "b"])
         rig.answer("a", 403, .invalidProviderToken)
-        rig.answer("b", status, reason)
-        #expect(rig.offer(partition, 2, "c") == [])
+        #expect(rig.answer("b", status, reason).offer(partition, 2, "c") == [])
         expect(rig.machine.appStatuses[0].credentialOpenNs != nil, is: true)
     }
 
     @Test func `A topic that is refused once among many that are taken holds nothing up`() {
         let (rig, partition) = rig(["a", "b", "c"])
-        rig.answer("b", 403, .topicMismatch)
-        #expect(rig.offer(partition, 3, "d") == [], "the circuit is open")
+        #expect(rig.answer("b", 403, .topicMismatch).offer(partition, 3, "d") == [], "the circuit is open")
         // Whether its topic was looked at is not known.
-        rig.answer("a", 400, .badDeviceToken)
-        #expect(rig.offer(partition, 4, "e") == [])
-        rig.answer("c")
-        #expect(rig.offer(partition, 5, "f") == ["f"])
+        #expect(rig.answer("a", 400, .badDeviceToken).offer(partition, 4, "e") == [])
+        #expect(rig.answer("c").offer(partition, 5, "f") == ["f"])
         expect(rig.machine.appStatuses[0].openTopics, is: 0)
     }
 
@@ -72,8 +63,7 @@ struct DisproofTests {
         rig.answer("a", 403, .topicMismatch)
         rig.answer("c", 403, .topicMismatch)
         rig.answer("b")
-        rig.answer("v")
-        #expect(rig.offer(partition, 4, "d") == [])
+        #expect(rig.answer("v").offer(partition, 4, "d") == [])
         expect(rig.machine.appStatuses[0].openTopics, is: 1)
     }
 }

@@ -45,8 +45,7 @@ struct ImpossibleCommitTests {
 
     /// Commits; those of `denied` are refused for good.
     static func refuse(_ rig: Rig, _ denied: PartitionID) {
-        rig.wait(ms: 50)
-        let entries = rig.takeCommit(of: .requests)
+        let entries = rig.wait(ms: 50).takeCommit(of: .requests)
         if !entries.isEmpty {
             rig.finishCommit(entries.map { $0.partition == denied ? .impossible : .acknowledged })
         }
@@ -93,8 +92,7 @@ struct ImpossibleCommitTests {
         fill()
         #expect(offset == 61)
         expect(rig.machine.nextDeadlineNs.map { $0 <= rig.now.ns + 5_000_000_000 }, is: true)
-        rig.wait(ms: 5_000)
-        rig.send()
+        rig.wait(ms: 5_000).send()
         rig.commit()
         rig.send()
         fill()
@@ -114,8 +112,7 @@ struct ImpossibleCommitTests {
         #expect(rig.commit(afterMs: 10_000).map(\.partition).contains(denied))
         // The other's is in flight.
         #expect(rig.send() == [])
-        rig.answer("a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.answer("a").send() == ["a"])
     }
 
     /// It was taken out of the list of those that wait twice, whose length was wrong from then on.
@@ -196,8 +193,7 @@ struct ImpossibleCommitTests {
         #expect(rig.offer(other, 0, "a") == ["a"])
         rig.answer("a", 403, .badCertificate)
         rig.settle()
-        rig.wait(ms: 1_500)
-        #expect(rig.offer(denied, 0, "b") == [])
+        #expect(rig.wait(ms: 1_500).offer(denied, 0, "b") == [])
         #expect(rig.offer(other, 1, "c") == ["c"])
         // Its commit is taken: another one is the probe by now.
         rig.commit(afterMs: 10_000)

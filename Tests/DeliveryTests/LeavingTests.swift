@@ -23,10 +23,8 @@ struct LeavingTests {
         rig.offer(first, 1, "c")
         rig.finish("a")
         #expect(rig.takeCommit().map(\.partition) == [first])
-        rig.answer("b")
-        rig.finish("c")
-        rig.wait(ms: 100)
-        #expect(rig.takeCommit() == [])
+        rig.finish("b", "c")
+        #expect(rig.wait(ms: 100).takeCommit() == [])
         rig.finishCommit([.acknowledged])
         #expect(rig.takeCommit() == [])  // The reply took 100 ms: the interval widens.
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 100_000_000)
@@ -38,13 +36,11 @@ struct LeavingTests {
     @Test func `A refused commit is replaced by the newest state, after a pause`() {
         let (rig, _) = Self.busy()
         rig.finish("a")
-        rig.wait(ms: 50)
-        #expect(rig.takeCommit().map(\.offset) == [1])
+        #expect(rig.wait(ms: 50).takeCommit().map(\.offset) == [1])
         rig.finishCommit([.refused])
         rig.send()
         rig.finish("b")
-        rig.wait(ms: 50)
-        #expect(rig.takeCommit() == [])
+        #expect(rig.wait(ms: 50).takeCommit() == [])
         #expect(rig.commit(afterMs: 50).map(\.offset) == [2])
     }
 
@@ -85,10 +81,8 @@ struct LeavingTests {
         rig.finish("s")
         rig.commit()
         rig.offer(short, 1, "t")
-        rig.answer("t")
-        rig.finish("d2")
-        rig.wait(ms: 50)
-        #expect(rig.takeCommit().count == 2)
+        rig.finish("t", "d2")
+        #expect(rig.wait(ms: 50).takeCommit().count == 2)
         rig.finishCommit([.metadataTooLarge, .metadataTooLarge])
         let refused = rig.machine.takeEvents().compactMap { event -> PartitionID? in
             if case .metadataRefused(let id, _) = event { id } else { nil }
@@ -178,8 +172,7 @@ struct LeavingTests {
         expect(rig.machine.isDrained(partition), is: false)
         #expect("\(rig.receive(partition, 4, "x"))" == "unassigned")
         expect(rig.machine.room(for: partition), is: 0)
-        rig.answer("a")
-        #expect(rig.send() == [])
+        #expect(rig.answer("a").send() == [])
         rig.settle()
         #expect(rig.takeCommit() == [.init(partition: partition, offset: 1, map: CommitMap())])
         expect(rig.machine.isDrained(partition), is: false)
@@ -197,8 +190,7 @@ struct LeavingTests {
         var recalled: [NotificationID] = []
         rig.machine.recalls { recalled += $1 }
         #expect(recalled == [id])
-        rig.giveBack("a")
-        #expect(rig.send() == [])
+        #expect(rig.giveBack("a").send() == [])
         #expect(rig.commit() == [.init(partition: partition, offset: 0, map: CommitMap())])
         expect(rig.machine.isDrained(partition), is: true)
     }
@@ -209,8 +201,7 @@ struct LeavingTests {
         rig.machine.revoke([partition])
         rig.answer("a")
         rig.answer("c")
-        rig.doubt("b")
-        #expect(rig.send() == [])
+        #expect(rig.doubt("b").send() == [])
         rig.settle()
         #expect(rig.commit() == [.init(partition: partition, offset: 1, map: CommitMap(horizon: 2, settled: [2..<3]))])
         expect(rig.machine.isDrained(partition), is: true)
@@ -314,11 +305,9 @@ struct LeavingTests {
         let again = rig.assignReady()
         #expect(again != partition)
         #expect(rig.offer(again, 0, "a", "b") == ["b"])
-        rig.answer("a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.answer("a").send() == ["a"])
         expect(rig.machine.counters.late, is: 2)
-        rig.answer("a")
-        rig.finish("b")
+        rig.finish("a", "b")
         #expect(rig.isEmpty)
         #expect(rig.commit(afterMs: 50) == [.init(partition: again, offset: 2, map: CommitMap(horizon: 502))])
     }
@@ -326,8 +315,7 @@ struct LeavingTests {
     @Test func `A commit in flight of a partition that is lost is nobody's`() {
         let (rig, partition) = Self.busy()
         rig.finish("a")
-        rig.wait(ms: 50)
-        #expect(rig.takeCommit().count == 1)
+        #expect(rig.wait(ms: 50).takeCommit().count == 1)
         rig.machine.release([partition])
         let again = rig.assign()
         rig.finishCommit([.acknowledged])

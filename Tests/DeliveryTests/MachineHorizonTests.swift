@@ -25,8 +25,7 @@ struct MachineHorizonTests {
         #expect(rig.commit().map(\.map.horizon) == [5_000])
         #expect(rig.offer(partition, 0, "oldest") == ["oldest"])
         rig.receive(partition, 1, "settled before")
-        rig.wait(ms: 1_000)
-        #expect(rig.takeCommit().map(\.map.horizon) == [5_000])
+        #expect(rig.wait(ms: 1_000).takeCommit().map(\.map.horizon) == [5_000])
         #expect(rig.offer(partition, 4_000, "a") == ["a"])
         // Whether it was taken after all or not, a successor reads that horizon.
         rig.finishCommit([.refused])
@@ -41,8 +40,7 @@ struct MachineHorizonTests {
         #expect(rig.commit(afterMs: 1_000).map(\.map.horizon) == [1_500], "300 and four times the pace of 300")
         // Nothing more was handed out, so the pace falls.
         rig.finish("d2")
-        rig.wait(ms: 1_000)
-        #expect(rig.takeCommit().map(\.map.horizon) == [1_352], "300 and four times the pace of 263")
+        #expect(rig.wait(ms: 1_000).takeCommit().map(\.map.horizon) == [1_352], "300 and four times the pace of 263")
         #expect(rig.offer(partition, 1_351, "below", "above") == ["below"])
         // It may have been taken all the same.
         rig.finishCommit([.refused])
@@ -68,8 +66,7 @@ struct MachineHorizonTests {
         rig.commit()
         #expect(rig.offer(partition, 0, "oldest") == ["oldest"])
         rig.receive(partition, 5, "settled before")
-        rig.wait(ms: 1_000)
-        let said = rig.takeCommit()
+        let said = rig.wait(ms: 1_000).takeCommit()
         #expect(said.allSatisfy { $0.map.horizon.offset >= end } && said.count == 1)
         #expect(rig.offer(partition, 999, "a") == ["a"])
     }

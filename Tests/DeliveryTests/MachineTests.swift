@@ -84,14 +84,11 @@ struct MachineTests {
     @Test func `Per device one in flight, in order; others pass`() {
         let (rig, partition) = Rig.ready()
         #expect(rig.offer(partition, 0, "a", "b", "a", "a", "b", "c") == ["a", "b", "c"])
-        rig.answer("a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.answer("a").send() == ["a"])
         rig.answer("a", 400, .badDeviceToken)
+        #expect(rig.answer("b").send() == ["a", "b"])
         rig.answer("b")
-        #expect(rig.send() == ["a", "b"])
-        rig.answer("b")
-        rig.answer("a")
-        #expect(rig.send() == [])
+        #expect(rig.answer("a").send() == [])
         #expect(rig.settle().map(\.request) == [0, 2, 1, 4, 3].map { "requests/0/\($0)/0" })
         rig.finish("c")
         #expect(rig.isEmpty)
@@ -113,8 +110,7 @@ struct MachineTests {
     @Test func `A notification that moves to a tier does not hold back its successors`() {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", "a")
-        rig.answer("a", 503, .shutdown)
-        #expect(rig.send() == ["a"])
+        #expect(rig.answer("a", 503, .shutdown).send() == ["a"])
     }
 
     @Test func `What is held moves to its tier once a commit names its record as sent, and not before`() {
@@ -182,13 +178,10 @@ struct MachineTests {
         let (rig, partition) = Rig.ready(capacity: 2)
         #expect(rig.offer(partition, 0, "a", "b", "c", "d") == ["a", "b"])
         #expect(rig.send() == [])
-        rig.answer("b")
-        #expect(rig.send() == ["c"])
+        #expect(rig.answer("b").send() == ["c"])
         rig.machine.setCapacity(AppIndex(0), requests: 1, now: rig.now)
-        rig.answer("a")
-        #expect(rig.send() == [])
-        rig.answer("c")
-        #expect(rig.send() == ["d"])
+        #expect(rig.answer("a").send() == [])
+        #expect(rig.answer("c").send() == ["d"])
     }
 
     @Test func `An unregistered token goes to both topics, when Apple says since when`() {
@@ -210,8 +203,7 @@ struct MachineTests {
     @Test func `unregistered.include_bad_tokens writes a bad token to the dead-token topic`() {
         let (rig, partition) = Rig.ready { $0.includesBadTokens = true }
         rig.offer(partition, 0, "a")
-        rig.answer("a", 400, .badDeviceToken)
-        #expect(rig.settle().map(\.kind) == [.unregistered, .result])
+        #expect(rig.answer("a", 400, .badDeviceToken).settle().map(\.kind) == [.unregistered, .result])
     }
 
     @Test func `publish: failures counts an accepted without doubt, and settles it with its verdict`() {
@@ -219,8 +211,7 @@ struct MachineTests {
         rig.offer(partition, 0, "a", "b", "c")
         rig.answer("a")
         rig.answer("b", 400, .badTopic)
-        rig.doubt("c")
-        rig.send()
+        rig.doubt("c").send()
         #expect(rig.finished("c") == ["b rejected BadTopic sends 1 doubt 0", "c accepted  sends 2 doubt 1"])
         expect(rig.machine.counters.apps[0].outcomes, is: [2, 0, 1, 0, 0, 0])
         #expect(rig.isDone(at: 3))
@@ -271,8 +262,7 @@ struct MachineTests {
         rig.receive(partition, 3, "soon", headers: ["apns-expiration": soon])
         #expect(rig.offer(partition, 4, "never", headers: ["apns-expiration": "0"]) == ["first"])
         rig.wait(ms: 30_001)
-        rig.answer("first")
-        #expect(rig.send() == [])
+        #expect(rig.answer("first").send() == [])
         let written = rig.settle()
         let expired = written.filter { $0.outcome == .expired }
         #expect(

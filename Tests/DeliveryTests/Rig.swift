@@ -86,11 +86,13 @@ final class Rig {
     }
 
     /// Time passes.
-    func wait(ms: Int64) {
+    @discardableResult
+    func wait(ms: Int64) -> Rig {
         now.ns += ms * 1_000_000
         now.wallMs += ms
         machine.advance(now: now)
         check(machine)
+        return self
     }
 
     /// What each part of the machine counts is what is there: looked at after each step, of very many after some.
@@ -249,19 +251,22 @@ final class Rig {
         return sent.remove(at: place).id
     }
 
+    @discardableResult
     func completion(
         _ device: String, _ make: (NotificationID) -> Completion, texts: [String] = [],
         location: SourceLocation = #_sourceLocation
-    ) {
-        guard let completion = takeSent(device, location).map(make) else { return }
+    ) -> Rig {
+        guard let completion = takeSent(device, location).map(make) else { return self }
         machine.handle(CompletionBatch(app: AppIndex(0), completions: [completion], texts: texts), now: now)
         check(machine)
+        return self
     }
 
+    @discardableResult
     func answer(
         _ device: String, _ status: UInt16 = 200, _ reason: ReasonCode = .none, atMs: Int64 = 0,
         carriedOlderToken: Bool = false, location: SourceLocation = #_sourceLocation
-    ) {
+    ) -> Rig {
         completion(
             device,
             {
@@ -274,13 +279,15 @@ final class Rig {
     /// Answers everything that is handed out now.
     func sendAndAnswer() { for device in send() { answer(device) } }
 
-    func doubt(_ device: String, died: Bool = true, location: SourceLocation = #_sourceLocation) {
+    @discardableResult
+    func doubt(_ device: String, died: Bool = true, location: SourceLocation = #_sourceLocation) -> Rig {
         completion(
             device, { Completion(id: $0, kind: .inDoubt, sentAtMs: now.wallMs, connectionDied: died) },
             location: location)
     }
 
-    func giveBack(_ device: String, location: SourceLocation = #_sourceLocation) {
+    @discardableResult
+    func giveBack(_ device: String, location: SourceLocation = #_sourceLocation) -> Rig {
         completion(device, { Completion(id: $0, kind: .notProcessed) }, location: location)
     }
 

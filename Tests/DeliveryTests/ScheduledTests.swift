@@ -72,12 +72,10 @@ struct ScheduledTests {
         let (rig, partition) = Rig.readyTier()
         rig.wait(ms: 4_001)
         let headers = Self.retryHeaders(rig, inMs: 1_999)
-        rig.wait(ms: 1_998)
-        #expect(rig.offer(partition, 0, "a", headers: headers) == [])
+        #expect(rig.wait(ms: 1_998).offer(partition, 0, "a", headers: headers) == [])
         let written = rig.settle()
         #expect(written.map(\.dueMs) == [rig.now.wallMs + 1] && written.map(\.reason) == ["scheduled"])
-        rig.wait(ms: 1)
-        #expect(rig.offer(partition, 1, "a", headers: headers) == ["a"])
+        #expect(rig.wait(ms: 1).offer(partition, 1, "a", headers: headers) == ["a"])
         let result = rig.finish("a")
         #expect(result.map(\.description) == ["a accepted  sends 1 doubt 0"])
         #expect(result.map(\.request) == ["requests/4/1234/7"])
@@ -95,8 +93,7 @@ struct ScheduledTests {
         rig.now.wallMs += 1
         #expect(rig.offer(partition, 2, "b", headers: Self.headers(rig, inMs: 0)) == ["b"])
         rig.now.wallMs -= 5_000
-        rig.doubt("b")
-        #expect(rig.send() == [])
+        #expect(rig.doubt("b").send() == [])
         let again = rig.settle()
         #expect(again.map(\.description) == ["b tier 0 attempt 0 scheduled sends 1 doubt 1"])
         #expect(again.map(\.dueMs) == [rig.now.wallMs + 5_000])
@@ -151,8 +148,7 @@ struct ScheduledTests {
         #expect(rig.settle().map(\.outcome) == [.expired])
         // Once it is due it goes to no tier.
         #expect(rig.offer(tier, 2, "a", headers: Self.retryHeaders(rig, inMs: 0, firstMs: firstMs, now)) == ["a"])
-        rig.answer("a", 503, .shutdown)
-        #expect(rig.settle().map(\.outcome) == [.expired])
+        #expect(rig.answer("a", 503, .shutdown).settle().map(\.outcome) == [.expired])
         #expect(rig.isEmpty)
     }
 

@@ -183,8 +183,7 @@ struct MachineThrottleTests {
         for device in 0..<20 { rig.answer("d\(device)", 400, .badDeviceToken) }
         rig.send()
         rig.answer("d20", 400, .deviceTokenNotForTopic)
-        rig.answer("d21", 400, .badTopic)
-        let kinds = rig.settle().map(\.kind)
+        let kinds = rig.answer("d21", 400, .badTopic).settle().map(\.kind)
         #expect(kinds == Array(repeating: .result, count: 20) + [.retry(tier: 0), .retry(tier: 0)])
     }
 
@@ -255,12 +254,9 @@ struct MachineThrottleTests {
         }
         #expect(rig.send() == ["b", "c", "d"], "nobody waited behind b")
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 1_000_000_000)
-        rig.wait(ms: 999)
-        #expect(rig.send() == [])
-        rig.wait(ms: 1)
-        #expect(rig.send() == ["a"])
-        rig.answer("a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.wait(ms: 999).send() == [])
+        #expect(rig.wait(ms: 1).send() == ["a"])
+        #expect(rig.answer("a").send() == ["a"])
         rig.finish("a", "b", "c", "d")
         #expect(rig.isEmpty)
     }
@@ -268,9 +264,7 @@ struct MachineThrottleTests {
     @Test func `429 about our provider tokens slows no device down`() {
         let (rig, partition) = Rig.ready()
         rig.offer(partition, 0, "a", "a")
-        rig.answer("a", 429, .tooManyProviderTokenUpdates)
-        #expect(rig.send() == ["a"])
-        rig.answer("a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.answer("a", 429, .tooManyProviderTokenUpdates).send() == ["a"])
+        #expect(rig.answer("a").send() == ["a"])
     }
 }
