@@ -142,7 +142,7 @@ let package = Package(
             // Optimized: it runs worlds by the thousand.
             .testTarget(
                 name: "SimulationTests",
-                dependencies: ["Delivery", "DeliveryInvariants", "APNs", "PushRecords", "Bytes", "TestSeeds"],
+                dependencies: ["Delivery", "DeliveryInvariants", "PushRecords", "Bytes", "TestSeeds"],
                 swiftSettings: strict),
             .testTarget(
                 name: "EndToEndTests", dependencies: ["TestSupport", "Kafka", "PushRecords"], exclude: ["Books"],

@@ -8,7 +8,7 @@ extension FixedWidthInteger {
 
 /// What happened since the machine was made; only ever grows. Counted without a check: a counter wraps, it never traps.
 package struct DeliveryCounters: Sendable, Equatable {
-    /// Of one app (or of notifications for which no app could be told). A counter has no value where it is declared, so
+    /// Counters of one app, or of notifications without a known app. A counter has no value where it is declared, so
     /// that the compiler asks for each wherever they begin or are added up.
     package struct App: Sendable, Equatable {
         /// Handed to a transport.
@@ -21,7 +21,7 @@ package struct DeliveryCounters: Sendable, Equatable {
         package var inDoubt: Int
         package var resends: Int
         /// Called a bad token, and sent to the app of the other environment.
-        package var sentOn: Int
+        package var sentToOtherEnvironment: Int
         /// Moved to a tier with an attempt used up, by tier.
         package var retries: [Int]
         /// Moved to a tier without one, by `DeferralReason`'s raw value.
@@ -68,7 +68,7 @@ extension DeliveryCounters.App {
             reasons: Array(repeating: 0, count: 256),
             inDoubt: 0,
             resends: 0,
-            sentOn: 0,
+            sentToOtherEnvironment: 0,
             retries: Array(repeating: 0, count: tiers),
             heldByCause: Array(repeating: 0, count: DeferralReason.allCases.count),
             answerTimes: LatencyCounts())
@@ -82,7 +82,7 @@ extension DeliveryCounters.App {
             reasons: Self.sums(reasons, other.reasons),
             inDoubt: inDoubt &+ other.inDoubt,
             resends: resends &+ other.resends,
-            sentOn: sentOn &+ other.sentOn,
+            sentToOtherEnvironment: sentToOtherEnvironment &+ other.sentToOtherEnvironment,
             retries: Self.sums(retries, other.retries),
             heldByCause: Self.sums(heldByCause, other.heldByCause),
             answerTimes: answerTimes.sum(with: other.answerTimes))

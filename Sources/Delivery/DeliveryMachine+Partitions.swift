@@ -28,9 +28,10 @@ extension DeliveryMachine {
             // offsets.
             isCut = logEnd.map { $0 <= ledger[suspended].ledger.highestReceived } ?? false
             if !isCut, case .at(let committed) = start, let mark = ledger[suspended].mark(committed, metadata) {
-                ledger[suspended].group = enterShare(role, topic: topic).group
+                let share = enterShare(role, topic: topic)
+                ledger[suspended].group = share.group
                 let id = ledger.resume(suspended, mark)
-                setShared(suspended, true)
+                store.budget.setRead(true, share.group)
                 journal.events.append(.resumed(id))
                 return id
             }
@@ -51,7 +52,7 @@ extension DeliveryMachine {
             switch start {
             case .beginning(because: .notBelievable), .beginning(because: .beyondEnd):
                 let sent = OffsetLimit.holds(committed) ? max(map.horizon.offset, committed) : OffsetLimit.highest
-                map = CommitMap(horizon: doubt(below: sent, logStart: logStart, logEnd: logEnd))
+                map = CommitMap(doubtedBelow: sent, logStart: logStart, logEnd: logEnd)
                 base = logStart
                 // If it is lost and comes back before the next commit, it must not go on from this one.
                 lastCommit = nil
@@ -75,7 +76,7 @@ extension DeliveryMachine {
         ledger.begin(
             id, topic: topic, number: number, group: share.group, tierDelayMs: share.delayMs, committed: base, map: map,
             lastCommit: lastCommit)
-        setShared(id.slot, true)
+        store.budget.setRead(true, share.group)
         return id
     }
 
@@ -103,35 +104,21 @@ extension DeliveryMachine {
         let new = ledger.nextID()
         journal.events.append(
             .logChanged(new, committed: ledger[old].ledger.highestReceived + 1, start: start, end: logEnd))
-        let map = CommitMap(horizon: doubt(below: ledger[old].sentEnd, logStart: start, logEnd: logEnd))
+        let map = CommitMap(doubtedBelow: ledger[old].sentEnd, logStart: start, logEnd: logEnd)
         ledger.begin(
             new, topic: ledger[old].topicText, number: ledger[old].number, group: ledger[old].group,
             tierDelayMs: ledger[old].tierDelayMs, committed: start, map: map, lastCommit: nil,
             metadataLimit: ledger[old].metadataLimit)
-        setShared(new.slot, true)
+        store.budget.setRead(true, ledger[new.slot].group)
         release([id])
         return new
-    }
-
-    /// The records of a changed log that are marked in doubt, although they may never have been sent: all below the
-    /// offset that the old log had reached.
-    private func doubt(below sent: Int64, logStart: Int64?, logEnd: Int64?) -> HorizonEnd {
-        let end = min(sent, logEnd ?? OffsetLimit.highest, (logStart ?? 0) + CommitMap.longestHorizon)
-        return end > (logStart ?? 0) ? HorizonEnd(end) : .none
-    }
-
-    /// Counts a partition as one that is read, or no longer.
-    private mutating func setShared(_ partition: PartitionSlot, _ isShared: Bool) {
-        guard ledger[partition].isShared != isShared else { return }
-        ledger[partition].isShared = isShared
-        budget.setRead(isShared, ledger[partition].group)
     }
 
     /// The share group and tier of a partition.
     private mutating func enterShare(_ role: PartitionRole, topic: String) -> (group: Int, delayMs: Int64) {
         switch role {
         case .requests(let weight, let app):
-            let (group, isNew) = budget.group(of: topic, weight: weight)
+            let (group, isNew) = store.budget.group(of: topic, weight: weight)
             if isNew { dispatch.addGroup(weight: weight) } else { dispatch.setWeight(weight, of: group) }
             apps.setDefault(app, of: group)
             return (group, 0)
@@ -156,13 +143,8 @@ extension DeliveryMachine {
     /// refused as a whole (`refusedByGroup`).
     package mutating func commitFinished(of group: CommitGroup, _ outcomes: [CommitOutcome]?, now: DeliveryTime) {
         self.now = now
-        for partition in ledger.finishCommit(of: group, outcomes, journal: &journal) { passHorizon(partition) }
-        renewLeases()
-    }
-
-    /// Stops and resumes sending as leases end and begin.
-    mutating func renewLeases() {
-        for partition in ledger.renewLeases(nowNs: now.ns) { passHorizon(partition) }
+        let moved = ledger.finishCommit(of: group, outcomes, journal: &journal)
+        for partition in moved + ledger.renewLeases(nowNs: now.ns) { passHorizon(partition) }
     }
 
     /// Keeps what is settled above the oldest open record nameable: when the map is three quarters full, those of the
@@ -194,7 +176,7 @@ extension DeliveryMachine {
         // One that is given up was not read to its end, so it cannot go on.
         release(ids.filter { !suspended.contains($0) })
         for id in suspended {
-            setShared(id.slot, false)
+            store.budget.setRead(false, ledger[id.slot].group)
             ledger.suspend(id.slot, nowNs: now.ns)
         }
         forEachNotification(of: suspended) { machine, slot in
@@ -237,10 +219,9 @@ extension DeliveryMachine {
 
     /// Forgets assignments: lost ones at once, revoked ones when they are drained or nothing more can be done. What
     /// still comes back for them is dropped, and counted as late.
-    package mutating func release(_ ids: [PartitionID]) { release(ids, because: nil) }
-
+    ///
     /// - Parameter event: logged for each, if given.
-    mutating func release(_ ids: [PartitionID], because event: ((PartitionID) -> DeliveryEvent)?) {
+    package mutating func release(_ ids: [PartitionID], because event: ((PartitionID) -> DeliveryEvent)? = nil) {
         let released = ids.filter { ledger.find($0) != nil }
         for id in released {
             if let event { journal.events.append(event(id)) }
@@ -250,12 +231,12 @@ extension DeliveryMachine {
             if machine.store[slot].state.isWaiting {
                 machine.drop(slot)
             } else if machine.store[slot].state.isConcluded {
-                if machine.store[slot].unproduced > 0 { machine.releaseBytes(slot) }
+                if machine.store[slot].unproduced > 0 { machine.store.releaseBytes(slot) }
                 machine.free(slot)
             }
         }
         for id in released where ledger.find(id) != nil {
-            setShared(id.slot, false)
+            if ledger[id.slot].phase != .suspended { store.budget.setRead(false, ledger[id.slot].group) }
             ledger.forget(id.slot, in: &store)
         }
     }
@@ -266,7 +247,7 @@ extension DeliveryMachine {
             let record = ledger[partition].firstAdmitting
             ledger.finishAdmission(partition, in: &store)
             store[record].isDropped = true
-            releaseBody(record)
+            store.releaseBody(record)
         }
     }
 
@@ -288,7 +269,7 @@ extension DeliveryMachine {
         leaveDeviceQueue(slot)
         store[recordOf: slot].isDropped = true
         store.leaveDoubt(slot)
-        releaseBytes(slot)
+        store.releaseBytes(slot)
         free(slot)
     }
 }

@@ -5,8 +5,6 @@ package import PushRecords
 extension DeliveryMachine {
     /// Dead letters of a partition that may wait while their topic cannot be written; then it is read no further.
     static let unwrittenDeadLetters = 100
-    /// What a header of a dead letter takes in memory beside its name and value, in librdkafka and here.
-    private static let headerBytes = 80
     /// Tokens of a fan-out admitted before the next record has its turn.
     private static let admissionPiece = 256
 
@@ -20,26 +18,19 @@ extension DeliveryMachine {
         // Behind a commit that may never be taken, only records below the send horizon are read, and a share of those
         // above. While commits are taken there is one more: a record that waits to be admitted raises the horizon.
         let next = ledger[partition].nextOffset
-        let below = min(Int(clamping: max(0, ledger[partition].horizon.allowed.offset - next)), budget.total)
+        let below = min(Int(clamping: max(0, ledger[partition].horizon.allowed.offset - next)), store.budget.total)
         let least = ledger[partition].commits.refusals == 0 ? 1 : 0
         let most = max(below + roomAboveHorizon(partition, at: next), least)
         return min(
-            budget.records(for: ledger[partition].group), most, ledger[partition].mapEighths >= 7 ? 1 : .max)
+            store.budget.records(for: ledger[partition].group), most, ledger[partition].mapEighths >= 7 ? 1 : .max)
     }
 
     private func roomAboveHorizon(_ partition: PartitionSlot, at offset: Int64) -> Int {
-        budget.aboveHorizon(open: ledger[partition].openAboveHorizon(at: offset), partitions: ledger.count)
+        store.budget.aboveHorizon(open: ledger[partition].openAboveHorizon(at: offset), partitions: ledger.count)
     }
 
     /// The place of a partition's records for crash reports, with an offset of 0; empty if the assignment is gone.
     package func place(of id: PartitionID) -> CrashPlace { ledger.find(id).map { ledger[$0].place } ?? CrashPlace() }
-
-    /// What a dead letter takes in memory until it is written, nearly.
-    package static func letterBytes(
-        _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
-    ) -> Int {
-        headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count + headerBytes }
-    }
 
     // MARK: Received
 
@@ -62,12 +53,7 @@ extension DeliveryMachine {
         guard let partition = ledger.find(id), ledger[partition].phase == .active else { return .unassigned }
         // A commit names one more than the offset once it is settled.
         guard offset >= 0, offset < OffsetLimit.highest else { return .unassigned }
-        if ledger[partition].ledger.isReset(offset) {
-            let committed = ledger[partition].ledger.committedAtAssignment ?? 0
-            journal.events.append(.offsetReset(id, committed: committed, offset: offset))
-            ledger.reset(partition)
-        }
-        let highest = ledger[partition].ledger.highestReceived
+        let highest = ledger[partition].ledger.highestKnown
         if offset <= highest { return .below(highest: highest) }
 
         let isRetry = ledger[partition].tierDelayMs > 0
@@ -88,7 +74,8 @@ extension DeliveryMachine {
             let dueMs = min(retry.dueMs, RecordTime.adding(delayMs, to: timestampMs))
             if dueMs > now.wallMs, timestampMs - now.wallMs <= delayMs { return .notDue(untilMs: dueMs) }
         }
-        if request.target == .none, Self.letterBytes(key, value, headers) > letterRoom { return .noLetterRoom }
+        let letterBytes = request.target == .none ? AdmissionBudget.letterBytes(key, value, headers) : 0
+        if letterBytes > letterRoom { return .noLetterRoom }
         journal.counters.recordsReceived &+= 1
 
         let settledIndexes: [Range<Int64>]
@@ -118,7 +105,7 @@ extension DeliveryMachine {
         case .none:
             fresh.cursor.index = 1
             store[record] = fresh
-            return admitDeadLetter(record, request, key, value, headers)
+            return admitDeadLetter(record, request, letterBytes)
         case .devices: isList = true
         case .device, .channel: isList = false
         }
@@ -130,7 +117,12 @@ extension DeliveryMachine {
         store[record] = fresh
         if isList { store.makeIndexes(of: record, settled: settledIndexes) }
         makeBody(of: record, request, partition, timestampMs)
-        admitNew(record, partition)
+        if ledger[partition].firstAdmitting != .none || !admit(record, limit: Self.admissionPiece) {
+            ledger.waitForAdmission(record, partition, in: &store)
+        } else {
+            // All of it may be settled already.
+            ledger.finish(record, in: &store)
+        }
         return .taken
     }
 
@@ -141,52 +133,48 @@ extension DeliveryMachine {
         let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
         let origin = ledger[partition].origin(of: offset)
         let startMs = RecordTime.start(firstMs, notBefore: request.notBefore)
-        let isExpired = settings.maxAgeMs > 0 && RecordTime.age(of: startMs, nowMs: now.wallMs) > settings.maxAgeMs
+        let isExpired =
+            settlement.settings.maxAgeMs > 0
+            && RecordTime.age(of: startMs, nowMs: now.wallMs) > settlement.settings.maxAgeMs
         // The owner before refused what the parser refuses, so it did not send it.
         let doubts = request.isInvalid ? 0 : ledger[partition].ledger.inheritedDoubtEnd(at: offset)
         // A request that is to be sent so late is a mistake rather than a plan. A retry record was taken once.
         let isTooFarAhead =
             request.notBefore > 0 && request.retry == nil
-            && Int64(request.notBefore) &* 1_000 - now.wallMs > settings.maxAheadMs
-        let match = apps.findApp(request, of: ledger[partition].group)
-        let size =
-            switch match {
-            case .app where isTooFarAhead:
-                store.makeBody(
-                    of: record,
-                    request.refused(
-                        .none, "push-not-before is further ahead than delivery.max_ahead: write the request later",
-                        .nothing), read: origin, firstMs: firstMs, isExpired: isExpired, inheritedDoubtEnd: doubts)
-            case .app:
-                store.makeBody(
-                    of: record, request, read: origin, firstMs: firstMs, isExpired: isExpired, inheritedDoubtEnd: doubts
-                )
-            case .failure(let reason, let text, let subject):
-                store.makeBody(
-                    of: record, request.refused(reason, text, subject), read: origin, firstMs: firstMs,
-                    isExpired: isExpired, inheritedDoubtEnd: doubts)
+            && Int64(request.notBefore) &* 1_000 - now.wallMs > settlement.settings.maxAheadMs
+        var (app, firstApp): (Int32, Int32) = (-1, -1)
+        var defaultTopic = UnsafeRawBufferPointer(start: nil, count: 0)
+        var refused: ParsedRequest?
+        switch apps.findApp(request, of: ledger[partition].group) {
+        case .app(let found, let topic):
+            app = Int32(found.value)
+            firstApp = apps.firstApp(request, foundApp: found)
+            defaultTopic = topic
+            if isTooFarAhead {
+                refused = request.refused(
+                    .none, "push-not-before is further ahead than delivery.max_ahead: write the request later",
+                    .nothing)
             }
-        if case .app(let app, let defaultTopic) = match {
-            store[bodyOf: record].app = Int32(app.value)
-            store[bodyOf: record].firstApp = apps.firstApp(request, foundApp: app)
-            if request.headers.topic.isEmpty { store[bodyOf: record].headers.topic = defaultTopic }
+        case .failure(let reason, let text, let subject):
+            refused = request.refused(reason, text, subject)
         }
-        store[bodyOf: record].countRepeated()
-        budget.takeRecord(size, group: ledger[partition].group, app: Int(store[bodyOf: record].app))
+        func makeBody(_ store: inout NotificationStore, _ request: ParsedRequest) {
+            store.makeBody(
+                of: record, request, read: origin, firstMs: firstMs, isExpired: isExpired, inheritedDoubtEnd: doubts,
+                app: app, firstApp: firstApp, defaultTopic: defaultTopic)
+        }
+        if let refused { makeBody(&store, refused) } else { makeBody(&store, request) }
     }
 
     /// A record from which nothing can be read is one notification that is only produced: the publisher holds its bytes
     /// until that is acknowledged.
-    private mutating func admitDeadLetter(
-        _ record: RecordSlot, _ request: ParsedRequest, _ key: UnsafeRawBufferPointer,
-        _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
-    ) -> Receipt {
+    private mutating func admitDeadLetter(_ record: RecordSlot, _ request: ParsedRequest, _ bytes: Int) -> Receipt {
         journal.counters.deadLetters &+= 1
         let slot = admitNotification(record, index: 0, app: -1)
         store.move(slot, to: .concluded(.deadLetter))
         store[slot].unacknowledged = 1
         if let partition = ledger.find(store[record].partition) { ledger[partition].deadLetters += 1 }
-        budget.takeBytes(Self.letterBytes(key, value, headers), for: slot, in: &store)
+        store.takeBytes(bytes, for: slot)
         return .deadLetter(id: store.id(of: slot), reason: request.deadLetter ?? .badEnvelope, detail: request.detail)
     }
 
@@ -208,15 +196,6 @@ extension DeliveryMachine {
     }
 
     // MARK: Admitted
-
-    private mutating func admitNew(_ record: RecordSlot, _ partition: PartitionSlot) {
-        if ledger[partition].firstAdmitting != .none || !admit(record, limit: Self.admissionPiece) {
-            ledger.waitForAdmission(record, partition, in: &store)
-        } else {
-            // All of it may be settled already.
-            ledger.finish(record, in: &store)
-        }
-    }
 
     /// Goes on with the records that are not wholly admitted, as far as there is room; partitions in turn, a piece
     /// each.
@@ -257,18 +236,18 @@ extension DeliveryMachine {
             if left == 0 { raiseHorizon(to: record, partition) }
         }
         while !store[record].isAdmitted {
-            guard left > 0, budget.hasRoom(for: group) else { return false }
+            guard left > 0, store.budget.hasRoom(for: group) else { return false }
             // Each holds bytes of its own. One of a record may always be open, so that it comes to its end.
-            if store[bodyOf: record].isList, store[record].unsettled > 0, !budget.hasBytes(for: group) {
+            if store[bodyOf: record].isList, store[record].unsettled > 0, !store.budget.hasBytes(for: group) {
                 return false
             }
             left -= 1
             let app = Int(store[bodyOf: record].app)
             var isShareFull = false
             if apps.areMany, app >= 0, !store[bodyOf: record].isInvalid {
-                if !budget.isFull(app: app) || dispatch.breakers.apps[app].isClosed {
-                    budget.endFull(app: app)
-                } else if budget.hasWaitedForShare(
+                if !store.budget.isFull(app: app) || dispatch.breakers.apps[app].isClosed {
+                    store.budget.endFull(app: app)
+                } else if store.budget.hasWaitedForShare(
                     app: app, oldestNs: dispatch.oldestNs(app, in: store), nowNs: now.ns)
                 {
                     isShareFull = true
@@ -278,7 +257,7 @@ extension DeliveryMachine {
             }
             admitNext(record, isShareFull: isShareFull)
         }
-        releaseBody(record)
+        store.releaseBody(record)
         return true
     }
 
@@ -294,19 +273,15 @@ extension DeliveryMachine {
         ledger[partition].horizon.advance(to: store[record].offset, store[record].cursor.index)
     }
 
-    /// When a record that waits for the horizon raises it; `nil` if it waits for something else or the time has come.
-    func horizonRaiseNs(_ record: RecordSlot) -> Int64? {
+    /// When a record that waits for admission raises the horizon, or is deferred because its app's share stays full;
+    /// `nil` if it waits for something else.
+    func admissionChangeNs(_ record: RecordSlot) -> Int64? {
         let allowed = ledger.find(store[record].partition).map { ledger[$0].horizon.allowed } ?? .none
         let raisedNs = store[record].receivedNs + AdmissionBudget.shareWaitNs
-        guard raisedNs > now.ns, allowed.indexes(at: store[record].offset) < store[record].count else { return nil }
-        return raisedNs
-    }
-
-    /// When a record that waits for its app's share is deferred instead.
-    func shareWaitEndNs(_ record: RecordSlot) -> Int64? {
+        if raisedNs > now.ns, allowed.indexes(at: store[record].offset) < store[record].count { return raisedNs }
         guard store.hasBody(record), store[bodyOf: record].app >= 0 else { return nil }
         let app = Int(store[bodyOf: record].app)
-        return budget.shareWaitEndNs(app: app, oldestNs: dispatch.oldestNs(app, in: store))
+        return store.budget.shareWaitEndNs(app: app, oldestNs: dispatch.oldestNs(app, in: store))
     }
 
     private mutating func admitNext(_ record: RecordSlot, isShareFull: Bool) {
@@ -334,14 +309,9 @@ extension DeliveryMachine {
             store[slot].tries.inDoubt.countUp()
             journal.counters.apps[app >= 0 ? Int(app) : apps.count].inDoubt &+= 1
         }
-        if isList {
-            let bytes = store.copyToken(token, for: slot)
-            budget.takeBlock(bytes, group: Int(store[record].group), app: Int(app))
-        } else {
-            store[slot].token = token
-        }
+        if isList { store.copyToken(token, for: slot) } else { store[slot].token = token }
         if store[bodyOf: record].repeatedBytes > 0 {
-            budget.takeBytes(Int(store[bodyOf: record].repeatedBytes), for: slot, in: &store)
+            store.takeBytes(Int(store[bodyOf: record].repeatedBytes), for: slot)
         }
 
         if store[bodyOf: record].isInvalid || failure != .none {
@@ -364,7 +334,6 @@ extension DeliveryMachine {
     /// Takes a slot for one notification, and counts it everywhere.
     private mutating func admitNotification(_ record: RecordSlot, index: Int32, app: Int32) -> NotificationSlot {
         let slot = store.take(of: record, index: index, app: app)
-        budget.take(group: Int(store[record].group), app: Int(app))
         if let partition = ledger.find(store[record].partition) { ledger[partition].open += 1 }
         journal.counters.notificationsAdmitted &+= 1
         return slot

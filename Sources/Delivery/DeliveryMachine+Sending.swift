@@ -14,7 +14,7 @@ extension DeliveryMachine {
 
     /// Puts a notification behind the others of its device, or makes it ready if there are none.
     mutating func waitForTurn(_ slot: NotificationSlot) {
-        guard settings.ordering == .device else {
+        guard settlement.settings.ordering == .device else {
             return dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
         }
         // Earlier ones of its partition wait for the horizon outside of their device queues.
@@ -29,7 +29,8 @@ extension DeliveryMachine {
         case .behind:
             break
         case .full(let turnedAway):
-            deferToTier(slot, .device, deviceTier: deviceTier(turnedAway))
+            let tier = settlement.tiers.tier(turnedAway: turnedAway, limit: settlement.settings.deviceQueueLimit)
+            deferToTier(slot, .device, deviceTier: tier)
         }
     }
 
@@ -80,7 +81,11 @@ extension DeliveryMachine {
             // It waits nowhere, as when it was admitted.
             store.move(slot, to: .admitted)
             // What came to be due while it waited needs no tier.
-            if store[slot].deferral?.reason == .scheduled, isDue(slot), isSending(slot) { store[slot].deferral = nil }
+            if store[slot].deferral?.reason == .scheduled, store.isDue(slot, nowMs: now.wallMs),
+                ledger.isSending(slot, in: store)
+            {
+                store[slot].deferral = nil
+            }
             // The circuits may have opened meanwhile.
             if let deferral = store[slot].deferral ?? reasonToDefer(slot).map({ .init(reason: $0) }) {
                 moveDeferred(slot, deferral)
@@ -96,7 +101,7 @@ extension DeliveryMachine {
     /// it stay valid until the completion of each came back through `handle`.
     package mutating func sends(now: DeliveryTime, _ body: (AppIndex, [OutgoingRequest]) -> Void) {
         self.now = now
-        renewLeases()
+        for partition in ledger.renewLeases(nowNs: now.ns) { passHorizon(partition) }
         if ledger.admittingCount > 0 { admitWaiting() }
         let handedMs = UInt32(truncatingIfNeeded: now.ns / 1_000_000)
         for app in dispatch.indices {
@@ -138,20 +143,15 @@ extension DeliveryMachine {
             ledger.advanceHorizon(slot, partition, in: store)
             return true
         }
-        guard expiration == 0 ? isLate(record) : now.wallMs >= Int64(expiration) * 1_000 else {
+        let isOver =
+            expiration == 0
+            ? store.isLate(record, limitMs: Self.nowOrNeverMs, now: now) : now.wallMs >= Int64(expiration) * 1_000
+        guard isOver else {
             ledger.advanceHorizon(slot, partition, in: store)
             return true
         }
         conclude(slot, .expired)
         return false
-    }
-
-    /// Whether a notification with expiration 0 was tried for long enough: since its record was written or its time
-    /// came, or, when that is not known, since it came here.
-    private func isLate(_ record: RecordSlot) -> Bool {
-        let startMs = RecordTime.start(store[bodyOf: record].firstMs, notBefore: store[bodyOf: record].notBefore)
-        if startMs != RecordTime.unknown { return RecordTime.age(of: startMs, nowMs: now.wallMs) > Self.nowOrNeverMs }
-        return now.ns - store[record].receivedNs > Self.nowOrNeverMs * 1_000_000
     }
 
     private mutating func handOut(_ slot: NotificationSlot, _ handedMs: UInt32) -> OutgoingRequest {
@@ -160,7 +160,8 @@ extension DeliveryMachine {
         store.move(slot, to: .handed(atMs: handedMs))
         store[record].handed += 1
         var headers = store[bodyOf: record].headers
-        headers.apnsID = store[bodyOf: record].requestID(index: store[slot].index, isDerived: settings.derivesIDs)
+        headers.apnsID = store[bodyOf: record].requestID(
+            index: store[slot].index, isDerived: settlement.settings.derivesIDs)
         return OutgoingRequest(
             id: store.id(of: slot), token: store[slot].token, payload: store[bodyOf: record].payload, headers: headers,
             isBroadcast: store[bodyOf: record].isBroadcast, isSuspect: store[slot].isSuspect, place: place)
@@ -195,8 +196,14 @@ extension DeliveryMachine {
         dispatch.cameBack(Int(store[slot].app), isSuspect: store[slot].isSuspect)
         store[recordOf: slot].handed -= 1
         guard store[recordOf: slot].partition != .none else {
+            // Its assignment is gone.
             journal.counters.late &+= 1
-            return forgetOrphan(slot)
+            let record = store[slot].record
+            leaveDeviceQueue(slot)
+            store.releaseBytes(slot)
+            free(slot)
+            if store[record].handed == 0 { store.giveBack(record) }
+            return
         }
         if completion.sentAtMs != 0 { store[slot].sentAtMs = completion.sentAtMs }
         if store[slot].tries.past == .untried { store[slot].tries.past = .tried }
@@ -226,21 +233,12 @@ extension DeliveryMachine {
         case .discardedForGood: return conclude(slot, .abandoned)
         }
         if store[slot].tries.refusals < Self.deferredRefusals {
-            sendAgainReturned(slot)
-        } else if isSending(slot) {
+            sendAgain(slot, tries: store[slot].tries.countReturn())
+        } else if ledger.isSending(slot, in: store) {
             deferToTier(slot, .unprocessed)
         } else {
             drop(slot)
         }
-    }
-
-    /// Frees a notification whose assignment is gone.
-    private mutating func forgetOrphan(_ slot: NotificationSlot) {
-        let record = store[slot].record
-        leaveDeviceQueue(slot)
-        releaseBytes(slot)
-        free(slot)
-        if store[record].handed == 0 { store.giveBack(record) }
     }
 
     private mutating func handleDoubt(_ slot: NotificationSlot, _ completion: Completion) {
@@ -253,13 +251,13 @@ extension DeliveryMachine {
         }
         if completion.connectionDied, !completion.connectionWasSilent { store[slot].tries.deaths.countUp() }
         store.doubt(slot)
-        if settings.inDoubt == .abandon {
+        if settlement.settings.inDoubt == .abandon {
             conclude(slot, .abandoned)
         } else if store.isNowOrNever(slot) {
             conclude(slot, .expired)
         } else if completion.connectionWasSilent {
             // A dead network is not the notification's fault: it uses up neither resends nor attempts.
-            sendAgainReturned(slot)
+            sendAgain(slot, tries: store[slot].tries.countReturn())
         } else {
             store[slot].tries.returns = 0
             store[slot].tries.refusals = 0
@@ -272,10 +270,10 @@ extension DeliveryMachine {
     ) {
         let row = settlement.note(completion, in: batch, for: slot, in: &store)
         if completion.uniqueIDText >= 0 {
-            budget.takeBytes(batch.texts[Int(completion.uniqueIDText)].utf8.count, for: slot, in: &store)
+            store.takeBytes(batch.texts[Int(completion.uniqueIDText)].utf8.count, for: slot)
         }
         if completion.reasonText >= 0 {
-            budget.takeBytes(batch.texts[Int(completion.reasonText)].utf8.count, for: slot, in: &store)
+            store.takeBytes(batch.texts[Int(completion.reasonText)].utf8.count, for: slot)
         }
         let app = Int(store[slot].app)
         let tookMs = Int64(UInt32(truncatingIfNeeded: now.ns / 1_000_000) &- handedMs)
@@ -284,9 +282,11 @@ extension DeliveryMachine {
         var isUndecided = false
         if row.verdict != .accept {
             journal.counters.apps[app].reasons[Int(completion.reason.rawValue)] &+= 1
+            let record = store[slot].record
             isUndecided =
                 completion.reason == .badDeviceToken && (row.verdict == .reject || row.verdict == .unregister)
-                && hasOtherEnvironment(slot)
+                && apps.hasOther(
+                    app, first: store[bodyOf: record].firstApp, isBroadcast: store[bodyOf: record].isBroadcast)
         }
         dispatch.watchAnswer(
             app, status: completion.status, reason: completion.reason, isUndecided: isUndecided, journal: &journal)
@@ -338,13 +338,6 @@ extension DeliveryMachine {
     // notification goes once. From then on it belongs to that app: its connections, circuits and retry tiers. Its
     // record names the app that it was sent to first.
 
-    /// Whether another environment has been asked about the token, or can be.
-    private func hasOtherEnvironment(_ slot: NotificationSlot) -> Bool {
-        let record = store[slot].record
-        if store[slot].app != store[bodyOf: record].firstApp { return true }
-        return apps.other(Int(store[slot].app)) != nil && !store[bodyOf: record].isBroadcast
-    }
-
     /// Sends what its app calls a bad token to the other environment, and returns whether it did. If both call it bad,
     /// it belongs to the first app again, and is decided there.
     private mutating func sendToOtherEnvironment(_ slot: NotificationSlot) -> Bool {
@@ -357,13 +350,13 @@ extension DeliveryMachine {
             return false
         }
         guard let other = apps.other(app) else { return false }
-        journal.counters.apps[app].sentOn &+= 1
-        // The records' bytes stay the first app's: with what waits for the other they would fill its topic's budget.
-        let isFull = apps.areMany && (budget.isFull(app: other) || budget.areBytesFull(of: app))
+        journal.counters.apps[app].sentToOtherEnvironment &+= 1
+        // The records' bytes stay the first app's: with what waits for the other they would fill its topic's store.budget.
+        let isFull = apps.areMany && (store.budget.isFull(app: other) || store.budget.areBytesFull(of: app))
         change(slot, to: other)
         store[slot].tries.resends = 0
         store[slot].tries.resentFor = .none
-        if !isSending(slot) {
+        if !ledger.isSending(slot, in: store) {
             drop(slot)
         } else if let reason = reasonToDefer(slot) {
             deferToTier(slot, reason)
@@ -380,46 +373,28 @@ extension DeliveryMachine {
     private mutating func change(_ slot: NotificationSlot, to app: Int) {
         dispatch.breakers.endProbe(slot, in: store)
         leaveDeviceQueue(slot)
-        budget.move(slot, to: app, in: store)
-        store[slot].app = Int32(app)
+        store.move(slot, toApp: app)
     }
 
     // MARK: Again
 
-    /// Whether its partition is not being given up.
-    func isSending(_ slot: NotificationSlot) -> Bool {
-        ledger.find(store[recordOf: slot].partition).map { !ledger[$0].isLeaving } ?? false
-    }
-
-    /// Through no fault of its own.
-    private mutating func sendAgainReturned(_ slot: NotificationSlot) {
-        store[slot].tries.returns.countUp()
-        sendAgain(slot, tries: store[slot].tries.returns)
-    }
-
     /// At once, or after a pause when quick tries came to nothing.
     private mutating func sendAgain(_ slot: NotificationSlot, tries: UInt8) {
         journal.counters.apps[Int(store[slot].app)].resends &+= 1
-        if !isSending(slot) {
+        if !ledger.isSending(slot, in: store) {
             drop(slot)
         } else if let reason = reasonToDefer(slot) {
             deferToTier(slot, reason)
         } else if tries <= Self.quickTries {
-            becomeReadyAgain(slot)
+            dispatch.becomeReadyAgain(slot, in: &store, nowNs: now.ns)
         } else {
             dispatch.backOff(slot, in: &store, nowNs: now.ns)
         }
     }
 
-    /// It goes before what was never sent, unless APNs refused it: if its refusal ends the connection, others have been
-    /// answered first.
-    mutating func becomeReadyAgain(_ slot: NotificationSlot) {
-        dispatch.becomeReady(slot, first: store[slot].tries.refusals == 0, in: &store, nowNs: now.ns)
-    }
-
     /// After an answer or in doubt; too often is one attempt.
     private mutating func resend(_ slot: NotificationSlot) {
-        if Int(store[slot].tries.resends) >= settings.resendMax {
+        if Int(store[slot].tries.resends) >= settlement.settings.resendMax {
             retry(slot, delayMs: VerdictTable.longDelayMs)
         } else {
             store[slot].tries.resends += 1

@@ -5,10 +5,6 @@ package import PushRecords
 extension DeliveryMachine {
     /// Once an app's notifications have been deferred for so long, they go to the tier of 15 minutes.
     private static let longDeferralNs: Int64 = 300_000_000_000
-    /// A device that is sent one after the other takes them no faster than one in so long, as far as is known
-    /// beforehand.
-    private static let deviceQueueStepMs: Int64 = 50
-
     // MARK: Decided
 
     /// Ends a notification: its productions are queued, its device queue goes on.
@@ -27,8 +23,8 @@ extension DeliveryMachine {
         journal.counters.apps[app].outcomes[outcome.index] &+= 1
         if outcome == .invalid { journal.counters.apps[app].reasons[Int(store[slot].answer.reason.rawValue)] &+= 1 }
 
-        if outcome == .accepted, settings.publishesOnlyFailures, store[slot].tries.inDoubt == 0 {
-            releaseBytes(slot)
+        if outcome == .accepted, settlement.settings.publishesOnlyFailures, store[slot].tries.inDoubt == 0 {
+            store.releaseBytes(slot)
             settle(slot)
             return
         }
@@ -40,10 +36,12 @@ extension DeliveryMachine {
     mutating func moveToTier(_ slot: NotificationSlot, _ tier: Int, asAttempt: Bool) {
         let record = store[slot].record
         precondition(store.hasBody(record), "what is to be retried has its bytes")
-        guard mayBeDeferred(slot) else { return conclude(slot, .expired) }
-        if asAttempt, Int(store[bodyOf: record].attempt) >= settings.maxAttempts { return conclude(slot, .abandoned) }
+        guard store.mayBeDeferred(slot, nowMs: now.wallMs) else { return conclude(slot, .expired) }
+        if asAttempt, Int(store[bodyOf: record].attempt) >= settlement.settings.maxAttempts {
+            return conclude(slot, .abandoned)
+        }
         // The record's own block goes when the producer has it; what the producer has stays until it is acknowledged.
-        budget.takeBytes(store[bodyOf: record].payload.count, for: slot, in: &store)
+        store.takeBytes(store[bodyOf: record].payload.count, for: slot)
         if asAttempt { journal.counters.apps[Int(store[slot].app)].retries[tier] &+= 1 }
         leaveDeviceQueue(slot)
         let dueMs = settlement.dueMs(slot, in: tier, store, nowMs: now.wallMs)
@@ -59,18 +57,11 @@ extension DeliveryMachine {
         dispatch.breakers.reasonToDefer(slot, in: store, nowNs: now.ns)
     }
 
-    /// Whether it may be sent, as far as its `push-not-before` goes.
-    @inline(__always)
-    func isDue(_ slot: NotificationSlot) -> Bool { store.notBeforeMs(slot) <= now.wallMs }
-
-    /// Whether it may wait in a tier: all may, except what is to be sent now or never, once its time has come.
-    private func mayBeDeferred(_ slot: NotificationSlot) -> Bool { !store.isNowOrNever(slot) || !isDue(slot) }
-
     /// Moves a notification to a retry tier without using up an attempt. Its device's order is given up.
     mutating func deferToTier(_ slot: NotificationSlot, _ reason: DeferralReason, deviceTier: UInt8 = 0) {
         takeOut(slot)
         leaveDeviceQueue(slot)
-        guard mayBeDeferred(slot) else { return conclude(slot, .expired) }
+        guard store.mayBeDeferred(slot, nowMs: now.wallMs) else { return conclude(slot, .expired) }
         guard let partition = ledger.find(store[recordOf: slot].partition) else {
             preconditionFailure("what is deferred has an assignment")
         }
@@ -95,7 +86,7 @@ extension DeliveryMachine {
         }
         journal.counters.apps[Int(store[slot].app)].heldByCause[Int(deferral.reason.rawValue)] &+= 1
         // Without a greatest age nothing else would end it.
-        let isAttempt = deferral.reason == .unprocessed && settings.maxAgeMs == 0
+        let isAttempt = deferral.reason == .unprocessed && settlement.settings.maxAgeMs == 0
         moveToTier(slot, tier(of: slot, deferral), asAttempt: isAttempt)
     }
 
@@ -116,7 +107,7 @@ extension DeliveryMachine {
             return tiers.writable(Int(deferral.deviceTier))
         case .share:
             // About as many as its share holds pass each time.
-            let rounds = Int64(noted.before / max(1, budget.total / 2) + 1)
+            let rounds = Int64(noted.before / max(1, store.budget.total / 2) + 1)
             return tiers.writable(max(lasting, tiers.tier(inRounds: rounds, ofMs: tiers.patienceMs)))
         case .unwritable:
             let previousMs = store[bodyOf: store[slot].record].tierDelayMs
@@ -124,15 +115,6 @@ extension DeliveryMachine {
         case .paused, .credential, .unreachable, .unprocessed, .span, .scheduled:
             return tiers.writable(lasting)
         }
-    }
-
-    /// The tier of the notification that a full device queue turned away after so many others: as many as a device
-    /// queue takes pass each time they are tried.
-    func deviceTier(_ turnedAway: UInt16) -> UInt8 {
-        let limit = max(1, settings.deviceQueueLimit)
-        let roundMs = max(settlement.tiers.patienceMs, Int64(limit) * Self.deviceQueueStepMs)
-        let rounds = turnedAway == .max ? Int64.max : Int64(Int(turnedAway) / limit + 1)
-        return UInt8(clamping: settlement.tiers.tier(inRounds: rounds, ofMs: roundMs))
     }
 
     /// After so long without a deferral, the next one counts as a new beginning. What comes back from the tier may be
@@ -172,7 +154,7 @@ extension DeliveryMachine {
     package func withResult<R>(
         _ id: NotificationID, now: DeliveryTime, _ body: (borrowing NotificationContent, borrowing Ending) -> R
     ) -> R {
-        enterPlace(of: id)
+        store.enterPlace(of: id)
         defer { crash_nowhere() }
         // The environment that called the token bad before, if it is not the one that the result names.
         var tried: PushEnvironment?
@@ -187,7 +169,7 @@ extension DeliveryMachine {
     package func withRetry<R>(
         _ id: NotificationID, _ body: (borrowing NotificationContent, borrowing RetryOrder) -> R
     ) -> R {
-        enterPlace(of: id)
+        store.enterPlace(of: id)
         defer { crash_nowhere() }
         // The name of the app that called the token bad before. A name that is not known here is written as one that no
         // app can have, so that the token is not sent to the other environment again.
@@ -201,19 +183,10 @@ extension DeliveryMachine {
         return settlement.withRetry(id.slot, in: store, triedApp: triedApp, body)
     }
 
-    /// If the process dies while a record is written, its place is known to the supervisor.
-    private func enterPlace(of id: NotificationID) {
-        precondition(store.isCurrent(id), "what is lent is to be produced")
-        guard let place = store.place(of: store[id.slot].record) else {
-            preconditionFailure("what is to be produced has its bytes")
-        }
-        crash_at(place)
-    }
-
     /// The producer copied what `nextProduction` gave for its target, whose bytes may go. Exactly one `acknowledged`
     /// with its id must follow.
     package mutating func produced(_ production: Production) {
-        if settlement.produced(production, in: &store) { releaseBytes(production.id.slot) }
+        if settlement.produced(production, in: &store) { store.releaseBytes(production.id.slot) }
     }
 
     /// The publisher reports that a topic cannot be written now, or that it can again.
@@ -274,25 +247,7 @@ extension DeliveryMachine {
     mutating func free(_ slot: NotificationSlot) {
         dispatch.breakers.endProbe(slot, in: store)
         ledger.countGone(slot, in: store)
-        budget.giveBackBytes(slot, in: &store)
-        budget.giveBack(group: Int(store[recordOf: slot].group), app: Int(store[slot].app))
         settlement.forget(slot)
         store.giveBack(slot)
-    }
-
-    /// The bytes of a notification are no longer needed.
-    mutating func releaseBytes(_ slot: NotificationSlot) {
-        let bytes = store.releaseToken(slot)
-        let record = store[slot].record
-        if bytes > 0 {
-            budget.giveBackBlock(bytes, group: Int(store[record].group), app: Int(store[slot].app))
-        }
-        releaseBody(record)
-    }
-
-    /// One less needs the record's body.
-    mutating func releaseBody(_ record: RecordSlot) {
-        guard let released = store.releaseBody(record) else { return }
-        budget.giveBackBlock(released.bytes, group: Int(store[record].group), app: released.app)
     }
 }

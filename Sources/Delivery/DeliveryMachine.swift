@@ -27,37 +27,32 @@ package import PushRecords
 /// (`DeliveryMachine+Receiving`), waits for its turn and is sent, and comes back with a completion
 /// (`DeliveryMachine+Sending`). Then it is decided, produced, acknowledged and settled (`DeliveryMachine+Settling`).
 package struct DeliveryMachine: ~Copyable {
-    let settings: MachineSettings
     /// Reads records into requests.
     var parser: RequestParser
     /// Finds the app that each request is for.
     var apps = AppDirectory([])
-    /// Open notifications, their records and bytes.
+    /// Open notifications, their records and bytes, and how much may be open.
     var store: NotificationStore
     /// What was received and is settled, what may be committed, how far ahead of commits may be sent.
     var ledger: CommitLedger
-    /// How much may be open.
-    var budget: AdmissionBudget
     /// What waits to be sent, what may be sent now, and what is at the transports.
     var dispatch: Dispatch
-    /// What is written for a notification that is decided.
+    /// What an answer leads to, and what is written for a notification that is decided.
     var settlement: Settlement
     /// The current time, and what happened.
     var journal: Journal
 
     package init(settings: MachineSettings, apps routes: [AppRoute]) {
-        self.settings = settings
         parser = RequestParser(copyHeaders: settings.copiedHeaders)
-        store = NotificationStore(idleLimit: max(1 << 20, settings.maxOpenBytes / 4))
+        store = NotificationStore(settings)
         ledger = CommitLedger(settings)
-        budget = AdmissionBudget(mostOpen: settings.mostOpen(streams: 0), mostBytes: settings.maxOpenBytes)
         dispatch = Dispatch(settings)
         settlement = Settlement(settings)
         journal = Journal(counters: DeliveryCounters(apps: 0, tiers: settings.tiers.count))
         _ = enter(routes)
     }
 
-    /// The time as the owner told it last.
+    /// The time of the current call.
     @inline(__always)
     var now: DeliveryTime {
         get { journal.now }
@@ -75,18 +70,16 @@ package struct DeliveryMachine: ~Copyable {
 
     /// Monotonic time at which the machine has something to do by itself; `nil` if there is no such time.
     package var nextDeadlineNs: Int64? {
-        var next = ledger.nextDeadlineNs
-        func consider(_ ns: Int64) { next = min(next ?? .max, ns) }
-        if let ns = dispatch.nextDeadlineNs(in: store, nowNs: now.ns) { consider(ns) }
-        if dispatch.breakers.nextCutOffNs != .max { consider(dispatch.breakers.nextCutOffNs) }
+        var next = min(ledger.nextDeadlineNs ?? .max, dispatch.breakers.nextCutOffNs)
+        next = min(next, dispatch.nextDeadlineNs(in: store, nowNs: now.ns) ?? .max)
         if ledger.admittingCount > 0, apps.areMany {
             for partition in ledger.slots where ledger[partition].firstAdmitting != .none {
                 // What waits beyond these times waits for room, which no time brings.
                 let record = ledger[partition].firstAdmitting
-                if let ns = horizonRaiseNs(record) ?? shareWaitEndNs(record), ns > now.ns { consider(ns) }
+                if let ns = admissionChangeNs(record), ns > now.ns { next = min(next, ns) }
             }
         }
-        return next
+        return next == .max ? nil : next
     }
 
     /// Runs the timers. To be called once a turn, and when `nextDeadlineNs` has come.
@@ -99,7 +92,9 @@ package struct DeliveryMachine: ~Copyable {
         if ledger.suspendedCount > 0 {
             release(ledger.endedSuspensions(nowNs: now.ns), because: { .suspendedReleased($0) })
         }
-        while let slot = dispatch.nextBackedOff(in: &store, nowNs: now.ns) { becomeReadyAgain(slot) }
+        while let slot = dispatch.nextBackedOff(in: &store, nowNs: now.ns) {
+            dispatch.becomeReadyAgain(slot, in: &store, nowNs: now.ns)
+        }
     }
 
     // MARK: The configuration
@@ -108,13 +103,13 @@ package struct DeliveryMachine: ~Copyable {
     ///
     /// An app with the name and the environment of an existing one keeps its `AppIndex` and everything that is open for
     /// it. An app that is no longer named is removed: what is not at its transport is deferred, what is there ends as
-    /// it does, and new records do not find it. Its transport may be told to close at once. When the retry records of a
+    /// it does, and new records do not find it. Its transport may close at once. When the retry records of a
     /// removed app come back, they are `invalid` unless it is there again.
     package mutating func replaceApps(_ routes: [AppRoute], now: DeliveryTime) -> AppMapping {
         self.now = now
         let mapping = enter(routes)
         dispatch.breakers.finishReload(journal: &journal)
-        budget.setTotal(settings.mostOpen(streams: dispatch.capacity))
+        store.budget.setTotal(settlement.settings.mostOpen(streams: dispatch.capacity))
         followCircuits()
         return mapping
     }
@@ -127,9 +122,10 @@ package struct DeliveryMachine: ~Copyable {
             if index.value < known {
                 dispatch.replace(index.value, by: route)
             } else {
-                budget.addApp()
-                dispatch.addApp(route, sharingQueuesOf: apps.namesake(of: route), weights: budget.weights)
-                journal.counters.apps.insert(DeliveryCounters.App(tiers: settings.tiers.count), at: index.value)
+                store.budget.addApp()
+                dispatch.addApp(route, sharingQueuesOf: apps.namesake(of: route), weights: store.budget.weights)
+                journal.counters.apps.insert(
+                    DeliveryCounters.App(tiers: settlement.settings.tiers.count), at: index.value)
             }
         }
         for app in mapping.removed { dispatch.remove(app.value) }
@@ -148,7 +144,7 @@ package struct DeliveryMachine: ~Copyable {
             dispatch.breakers.setConnected(app.value, requests > 0, journal: &journal)
             followCircuits()
         }
-        budget.setTotal(settings.mostOpen(streams: dispatch.capacity))
+        store.budget.setTotal(settlement.settings.mostOpen(streams: dispatch.capacity))
     }
 
     /// Whether the transport reaches the app's host (`TransportEvent.reachable`).
@@ -170,7 +166,7 @@ package struct DeliveryMachine: ~Copyable {
         followCircuits()
     }
 
-    /// A GOAWAY said that the credential is refused (`TransportEvent.credentialRefused`): nothing more of it is sent
+    /// A GOAWAY showed that the credential is refused (`TransportEvent.credentialRefused`): nothing more of it is sent
     /// before a probe went well, with one app as with many. To be called before the completions of the same turn.
     package mutating func credentialRefused(_ app: AppIndex, _ reason: ReasonCode, now: DeliveryTime) {
         self.now = now

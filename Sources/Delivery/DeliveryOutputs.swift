@@ -15,9 +15,9 @@ package enum Receipt {
     case notDue(untilMs: Int64)
     /// Already known, or named settled by the commit map that was read back: nothing to do.
     case known
-    /// At or below the highest offset that came before, which is given: not received. librdkafka reads something again,
-    /// and it is passed over, unless the owner knows that the log changed: then `beginAnew`, and give the record again
-    /// under the new assignment.
+    /// Not received: the record lies at or below the highest offset that came before, or below the committed one.
+    /// librdkafka reads something again, and it is passed over, unless the owner knows that the log changed: then
+    /// `beginAnew`, and give the record again under the new assignment.
     case below(highest: Int64)
     /// The assignment is gone or draining: not received, nothing to do.
     case unassigned
@@ -89,16 +89,14 @@ package enum CommitOutcome: Sendable, Equatable {
 
 /// What a log or an operator wants to know. Each is rare, or given once per change of state.
 package enum DeliveryEvent: Sendable, Equatable {
-    /// The metadata read back with a committed offset is damaged or somebody else's: nothing is known to be settled.
+    /// The metadata of the committed offset is damaged or foreign, so nothing is known to be settled.
     case metadataIgnored(PartitionID)
-    /// Records arrived below the committed offset: it was reset. Everything from `offset` on is sent.
-    case offsetReset(PartitionID, committed: Int64, offset: Int64)
     /// The log is not the one that was committed for, or was read so far: it ends below that offset, or no log has such
     /// an offset. It is read anew, from `start` where that is known; what may have been sent before is marked in doubt.
     case logChanged(PartitionID, committed: Int64, start: Int64?, end: Int64?)
     /// Retention took records that were never read: `start - committed` offsets were skipped.
     case overtaken(PartitionID, committed: Int64, start: Int64)
-    /// Its commits are refused, so many in a row since then (monotonic): told with the second in a row, or the first
+    /// Its commits are refused, so many in a row since then (monotonic). Logged with the second in a row, or the first
     /// that is impossible, and then every 10 s at most.
     case commitsRefused(PartitionID, refusals: Int, sinceNs: Int64, isImpossible: Bool)
     /// One was taken again, after `commitsRefused`.

@@ -9,7 +9,7 @@ package struct PartitionStatus: Sendable, Equatable {
     /// Acknowledged by the group in this assignment, if anything.
     package var committed: Int64?
     /// No record from here on is sent before a commit names a higher one; `nil` if none was acknowledged.
-    package var reach: Int64?
+    package var sendHorizon: Int64?
     /// -1: nothing was received.
     package var highestReceived: Int64
     /// Offsets from the watermark to the highest received.
@@ -85,18 +85,11 @@ extension DeliveryMachine {
     /// How a partition stands; `nil` when the assignment is gone. Costs nothing that grows with what is open.
     package func status(of id: PartitionID) -> PartitionStatus? {
         guard let partition = ledger.find(id) else { return nil }
-        return status(partition)
-    }
-
-    /// Every assignment, suspended ones included.
-    package var partitionStatuses: [PartitionStatus] { ledger.slots.map { status($0) } }
-
-    private func status(_ partition: PartitionSlot) -> PartitionStatus {
         var status = PartitionStatus(
             topic: ledger[partition].topicText, partition: ledger[partition].number,
             watermark: ledger[partition].ledger.committable,
             committed: ledger[partition].committed,
-            reach: ledger[partition].horizon.acknowledged,
+            sendHorizon: ledger[partition].horizon.acknowledged,
             highestReceived: ledger[partition].ledger.highestReceived,
             span: ledger[partition].ledger.span, openRecords: ledger[partition].ledger.openCount,
             openNotifications: ledger[partition].open,
@@ -112,24 +105,28 @@ extension DeliveryMachine {
         return status
     }
 
-    /// By `AppIndex`, those that were removed included.
-    package var appStatuses: [AppStatus] { apps.indices.map { status(ofApp: $0) } }
+    /// Every assignment, suspended ones included.
+    package var partitionStatuses: [PartitionStatus] { ledger.slots.compactMap { status(of: ledger[$0].id) } }
 
-    private func status(ofApp app: Int) -> AppStatus {
-        let circuit = dispatch.breakers.credentialCircuit(app)
-        return AppStatus(
-            name: apps.route(app).name, isRemoved: apps.isRemoved(app), isPaused: apps.route(app).isPaused,
-            open: budget.open(app), ready: dispatch.ready(app), handed: dispatch.handed(app),
-            capacity: dispatch.capacity(app), concurrency: dispatch.concurrency(app),
-            guardState: dispatch.environmentGuard(app).state, credentialOpenNs: circuit?.openedNs,
-            credentialReason: circuit?.reason.text?.description, openTopics: dispatch.breakers.apps[app].topics.count,
-            isCutOff: dispatch.breakers.apps[app].host.isOpen,
-            heldSinceNs: dispatch.breakers.deferredSinceNs(app, pauseNs: deferralPauseNs, nowNs: now.ns))
+    /// By `AppIndex`, those that were removed included.
+    package var appStatuses: [AppStatus] {
+        apps.indices.map { app in
+            let circuit = dispatch.breakers.credentialCircuit(app)
+            return AppStatus(
+                name: apps.route(app).name, isRemoved: apps.isRemoved(app), isPaused: apps.route(app).isPaused,
+                open: store.budget.apps[app].open, ready: dispatch.ready(app), handed: dispatch.handed(app),
+                capacity: dispatch.capacity(app), concurrency: dispatch.concurrency(app),
+                guardState: dispatch.environmentGuard(app).state, credentialOpenNs: circuit?.openedNs,
+                credentialReason: circuit?.reason.text?.description,
+                openTopics: dispatch.breakers.apps[app].topics.count,
+                isCutOff: dispatch.breakers.apps[app].host.isOpen,
+                heldSinceNs: dispatch.breakers.deferredSinceNs(app, pauseNs: deferralPauseNs, nowNs: now.ns))
+        }
     }
 
     package var gauges: DeliveryGauges {
         DeliveryGauges(
-            openNotifications: store.count, openBytes: store.blockBytes + budget.countedBytes,
+            openNotifications: store.count, openBytes: store.blockBytes + store.countedBytes,
             inFlight: apps.indices.map { dispatch.handed($0) },
             waiting: apps.indices.map { dispatch.ready($0) }, productions: settlement.count)
     }

@@ -2,7 +2,7 @@
 package protocol RequestSource {
     associatedtype Failure: Error
 
-    /// Takes what Kafka said of the groups: partitions that are given and taken back, replies to commits.
+    /// Takes the events of the consumer groups: assigned and revoked partitions, replies to commits.
     ///
     /// - Returns: the time afterwards: it may have waited for brokers, and what is sent next counts on a lease that may
     ///   be over meanwhile.
@@ -18,7 +18,7 @@ package protocol RequestSource {
 
 /// The transports of all apps, by their `AppIndex`.
 package protocol Transports {
-    /// Tells the machine what they said since the last turn: completions, capacities, whether APNs is reached.
+    /// Brings the machine the news since the last turn: completions, capacities, whether APNs is reached.
     func deliver(to machine: inout DeliveryMachine, now: DeliveryTime)
 
     /// Hands over what the machine sends now.
@@ -52,7 +52,7 @@ package protocol OffsetSink {
 /// One turn of the owner of a machine: its steps in order, and when the next one comes. The worker runs it, and so does
 /// whatever stands for a worker elsewhere: the simulated world, the benchmark, the tests' rig.
 ///
-/// The order is a part of the promise. What ended is told before anything is decided by it, and before timers: a
+/// The order is a part of the promise. Completions come before any decision that depends on them, and before timers: a
 /// request that was answered in time is not late. Kafka is served before it is read, so that nothing is read of a
 /// partition that is being taken back, and a commit's reply raises the horizon of what is sent in the same turn.
 /// Acknowledgements come before records: they make room. What was read may be sent, written and committed at once.
@@ -70,7 +70,7 @@ package struct DeliveryTurn {
 
         /// A queue of one of Kafka's clients has something after it was empty.
         package static let kafka = Self(rawValue: 1)
-        /// A transport said something.
+        /// A transport has news.
         package static let transports = Self(rawValue: 2)
         /// `End.deadlineNs` has come.
         package static let time = Self(rawValue: 4)
@@ -80,7 +80,7 @@ package struct DeliveryTurn {
         package static let leaving = Self(rawValue: 16)
 
         /// After these Kafka may have something to say.
-        fileprivate static let ofKafka: Self = [.kafka, .leaving]
+        fileprivate static let kafkaWakeUps: Self = [.kafka, .leaving]
     }
 
     /// What a turn leaves to its owner.
@@ -129,7 +129,7 @@ package struct DeliveryTurn {
     private func isKafkaDue(
         _ wakeUps: WakeUps, _ requests: some RequestSource, _ records: some RecordSink, _ now: DeliveryTime
     ) -> Bool {
-        if !wakeUps.isDisjoint(with: .ofKafka) || now.ns - lastServedNs >= Self.serveEveryNs { return true }
+        if !wakeUps.isDisjoint(with: .kafkaWakeUps) || now.ns - lastServedNs >= Self.serveEveryNs { return true }
         if let next = records.nextDeadlineNs, next <= now.ns { return true }
         return requests.nextDeadlineNs(now: now).map { $0 <= now.ns } ?? false
     }

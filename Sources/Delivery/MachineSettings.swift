@@ -50,7 +50,7 @@ package struct MachineSettings: Sendable {
     /// How long what a lost partition knew is kept.
     package var suspendedLimitNs: Int64 = 600_000_000_000
     /// The least number of offsets by which the send horizon is kept ahead.
-    package var reachMargin: Int64 = 500
+    package var horizonMargin: Int64 = 500
     /// Characters of commit metadata.
     package var metadataLimit = 4_000
     /// `results.publish: failures`: an `accepted` without doubt is only counted.
@@ -93,7 +93,7 @@ package struct AppRoute: Sendable {
     /// What follows when Apple calls more than half of the last 1,000 device tokens bad, or all of the first 20, which
     /// most often means that they belong to the other environment (`environment_guard`).
     package enum GuardPolicy: Sendable {
-        /// Slowed down, and told.
+        /// The app is slowed down, and an event is logged.
         case warn
         /// As `warn`; what is answered so meanwhile goes to the retry tiers instead of being rejected.
         case hold

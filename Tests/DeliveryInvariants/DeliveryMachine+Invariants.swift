@@ -79,7 +79,7 @@ extension DeliveryMachine {
         census.expect(ledger[partition].open, is: found.open, "open notifications of a partition")
         census.expect(ledger[partition].deadLetters, is: found.deadLetters, "dead letters of a partition")
         let behind = check(ledger[partition].behindHorizon, "behind the horizon", &census) { $0 == .behindHorizon }
-        census.expect(behind, is: found.behindHorizon, "who waits for the reach")
+        census.expect(behind, is: found.behindHorizon, "who waits for the horizon")
 
         var last: Int64 = -1
         var openRecords = 0
@@ -100,8 +100,7 @@ extension DeliveryMachine {
         census.expect(ledger[partition].fanOuts, is: fanOuts, "open fan-outs")
         let watermark = ledger[partition].ledger.committable
         census.expect(last <= ledger[partition].ledger.highestReceived, "what is open was received")
-        // After an offset reset the group has what was committed before, until the next commit.
-        if let committed = ledger[partition].committed, ledger[partition].lastCommit != nil {
+        if let committed = ledger[partition].committed {
             census.expect(committed <= watermark ?? -1, "nothing above the watermark is committed")
         }
         if let pending = ledger[partition].pending {
@@ -133,9 +132,7 @@ extension DeliveryMachine {
         for partition in ledger.slots {
             if ledger[partition].firstAdmitting != .none { admitting += 1 }
             if ledger[partition].phase == .suspended { suspended += 1 }
-            if ledger[partition].isShared {
-                census.groups[ledger[partition].group].partitions += 1
-            }
+            if ledger[partition].phase != .suspended { census.groups[ledger[partition].group].partitions += 1 }
         }
         census.expect(ledger.admittingCount, is: admitting, "partitions with something to admit")
         census.expect(ledger.suspendedCount, is: suspended, "suspended partitions")
@@ -145,16 +142,18 @@ extension DeliveryMachine {
 
     private func checkRoom(_ census: inout Census) {
         for (app, found) in census.apps.enumerated() {
-            census.expect(budget.apps[app].open, is: found.open, "open notifications of an app")
-            census.expect(budget.apps[app].bytes, is: found.bytes, "bytes of an app")
+            census.expect(store.budget.apps[app].open, is: found.open, "open notifications of an app")
+            census.expect(store.budget.apps[app].bytes, is: found.bytes, "bytes of an app")
         }
         for (group, found) in census.groups.enumerated() {
-            census.expect(budget.notifications.groups[group].used, is: found.open, "open notifications of a group")
-            census.expect(budget.bytes.groups[group].used, is: found.bytes, "bytes of a group")
-            census.expect(budget.notifications.groups[group].partitions, is: found.partitions, "partitions of a group")
+            census.expect(
+                store.budget.notifications.groups[group].used, is: found.open, "open notifications of a group")
+            census.expect(store.budget.bytes.groups[group].used, is: found.bytes, "bytes of a group")
+            census.expect(
+                store.budget.notifications.groups[group].partitions, is: found.partitions, "partitions of a group")
         }
-        census.expect(budget.countedBytes, is: census.countedBytes, "counted bytes")
-        for shares in [budget.notifications, budget.bytes] {
+        census.expect(store.countedBytes, is: census.countedBytes, "counted bytes")
+        for shares in [store.budget.notifications, store.budget.bytes] {
             census.expect(shares.used, is: shares.groups.reduce(0) { $0 + $1.used }, "what all groups use")
             census.expect(
                 shares.sharedUsed, is: shares.groups.reduce(0) { $0 + max(0, $1.used - $1.reserved) },
@@ -281,7 +280,7 @@ private struct Census {
 
     init(_ machine: borrowing DeliveryMachine) {
         apps = Array(repeating: OfApp(), count: machine.apps.count)
-        groups = Array(repeating: OfGroup(), count: machine.budget.weights.count)
+        groups = Array(repeating: OfGroup(), count: machine.store.budget.weights.count)
         partitions = Array(repeating: OfPartition(), count: machine.ledger.count)
         for slot in machine.store.slots where machine.store[slot].state != .free {
             count(slot, machine.store)

@@ -16,8 +16,7 @@ struct AgainRefusedTests {
             if rig.sent.isEmpty {
                 rig.send()
                 if rig.sent.isEmpty {
-                    rig.wait(ms: 1_000)
-                    rig.send()
+                    rig.wait(ms: 1_000).send()
                 }
             }
             guard let request = rig.sent.first else { break }
@@ -37,42 +36,33 @@ struct AgainRefusedTests {
         #expect(rig.now.ns - startNs <= 8_000_000_000)
         #expect(rig.settled() == ["a tier 0 attempt 0 held sends 0 doubt 0"])
         #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .unprocessed)])
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
-        #expect(rig.isEmpty)
+        #expect(rig.isDone(at: 1))
     }
 
     @Test
     func `What APNs refused goes behind what it did not: others are answered before it ends the next connection`() {
         let (rig, partition) = Rig.ready(capacity: 1)
-        rig.receive(partition, ["a", "b", "c"])
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(partition, 0, "a", "b", "c") == ["a"])
         Self.refuse(rig, "a")
         #expect(rig.send() == ["b"])
-        rig.giveBack("b")
-        #expect(rig.send() == ["b"], "which was never sent")
-        rig.answer("b")
-        #expect(rig.send() == ["c"])
+        #expect(rig.giveBack("b").send() == ["b"], "which was never sent")
+        #expect(rig.answer("b").send() == ["c"])
         rig.answer("c")
         for _ in 0..<3 {
             rig.send()
             Self.refuse(rig, "a")
         }
-        rig.receive(partition, 3, "d")
-        rig.receive(partition, 4, "e")
-        #expect(rig.send() == ["d"])
+        #expect(rig.offer(partition, 3, "d", "e") == ["d"])
         rig.wait(ms: 1_000)
-        rig.answer("d")
-        #expect(rig.send() == ["e"], "after its pause, too")
-        rig.answer("e")
-        #expect(rig.send() == ["a"])
+        #expect(rig.answer("d").send() == ["e"], "after its pause, too")
+        #expect(rig.answer("e").send() == ["a"])
     }
 
     @Test func `What was never sent is nobody's fault: it is tried on, and is no suspect`() {
         let rig = AgainTests.ready()
         for _ in 0..<40 {
             rig.giveBack("a")
-            rig.wait(ms: 1_000)
-            #expect(rig.send() == ["a"])
+            #expect(rig.wait(ms: 1_000).send() == ["a"])
             #expect(rig.sent.first?.isSuspect == false)
         }
         #expect(rig.settle() == [])
@@ -81,8 +71,7 @@ struct AgainRefusedTests {
     @Test func `Refusals count in a row: an answer, or a send in doubt, begins anew; what was never sent does not`() {
         let rig = AgainTests.ready()
         func again() {
-            rig.wait(ms: 1_000)
-            rig.send()
+            rig.wait(ms: 1_000).send()
         }
         for _ in 0..<9 {
             Self.refuse(rig, "a")
@@ -132,11 +121,9 @@ struct AgainRefusedTests {
         rig.receive(rig.assignReady(), 0, "a", headers: ["apns-expiration": "0"], timestampMs: -1)
         #expect(rig.send() == ["a"])
         rig.wait(ms: 30_000)
-        rig.giveBack("a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.giveBack("a").send() == ["a"])
         rig.wait(ms: 1)
-        rig.giveBack("a")
-        #expect(rig.send() == [])
+        #expect(rig.giveBack("a").send() == [])
         #expect(rig.settle().map(\.outcome) == [.expired])
         #expect(rig.machine.counters.settleTimes.count == 0)
     }
@@ -145,8 +132,7 @@ struct AgainRefusedTests {
         let rig = AgainTests.ready()
         for _ in 0..<9 {
             Self.refuse(rig, "a")
-            rig.wait(ms: 1_000)
-            rig.send()
+            rig.wait(ms: 1_000).send()
         }
         rig.machine.revoke([MachineTopicTests.partition(rig)])
         Self.refuse(rig, "a")
@@ -159,8 +145,7 @@ struct AgainRefusedTests {
     @Test
     func `A GOAWAY that refuses the credential: what it gives back is held, not sent again, with one app as well`() {
         let (rig, partition) = Rig.ready()
-        rig.receive(partition, ["a", "b", "b"])
-        rig.send()
+        rig.offer(partition, 0, "a", "b", "b")
         rig.machine.credentialRefused(AppIndex(0), .badCertificate, now: rig.now)
         #expect(
             rig.machine.takeEvents() == [
@@ -172,22 +157,15 @@ struct AgainRefusedTests {
         #expect(Set(rig.settled()) == ["a \(Self.held)", "b \(Self.held)"])
         #expect(rig.isEmpty)
         // A second later one may try; refused again, the next may after two.
-        rig.wait(ms: 1_000)
-        rig.receive(partition, 3, "c")
-        #expect(rig.send() == ["c"])
+        #expect(rig.wait(ms: 1_000).offer(partition, 3, "c") == ["c"])
         rig.machine.credentialRefused(AppIndex(0), .badCertificate, now: rig.now)
         Self.refuse(rig, "c")
         #expect(rig.settled() == ["c \(Self.held)"])
-        rig.wait(ms: 1_999)
-        rig.receive(partition, 4, "d")
-        #expect(rig.send() == [])
-        rig.wait(ms: 1)
-        rig.receive(partition, 5, "e")
-        #expect(rig.send() == ["e"])
+        #expect(rig.wait(ms: 1_999).offer(partition, 4, "d") == [])
+        #expect(rig.wait(ms: 1).offer(partition, 5, "e") == ["e"])
         rig.answer("e")
         #expect(rig.machine.takeEvents().last == MachineCircuitTests.closed)
-        rig.receive(partition, 6, "f")
-        #expect(rig.send() == ["f"])
+        #expect(rig.offer(partition, 6, "f") == ["f"])
     }
 
     static let held = MachineCircuitTests.held

@@ -8,51 +8,40 @@ struct AgainTests {
         _ headers: [String: String] = [:], _ change: (inout MachineSettings) -> Void = { _ in }
     ) -> Rig {
         let (rig, partition) = Rig.ready(change)
-        rig.receive(partition, 0, "a", headers: headers)
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(partition, 0, "a", headers: headers) == ["a"])
         return rig
     }
 
     @Test func `Not processed: sent again, not in doubt, not counted`() {
         let rig = Self.ready()
-        rig.giveBack("a")
-        #expect(rig.send() == ["a"])
-        rig.giveBack("a")
-        #expect(rig.send() == ["a"])
-        rig.answer("a")
-        #expect(rig.settled() == ["a accepted  sends 1 doubt 0"])
+        #expect(rig.giveBack("a").send() == ["a"])
+        #expect(rig.giveBack("a").send() == ["a"])
+        #expect(rig.finished("a") == ["a accepted  sends 1 doubt 0"])
     }
 
     @Test func `A server that takes nothing is asked again once a second`() {
         let rig = Self.ready()
         for _ in 0..<3 {
-            rig.giveBack("a")
-            #expect(rig.send() == ["a"])
+            #expect(rig.giveBack("a").send() == ["a"])
         }
-        rig.giveBack("a")
-        #expect(rig.send() == [])
+        #expect(rig.giveBack("a").send() == [])
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 1_000_000_000)
-        rig.wait(ms: 999)
-        #expect(rig.send() == [])
-        rig.wait(ms: 1)
-        #expect(rig.send() == ["a"])
+        #expect(rig.wait(ms: 999).send() == [])
+        #expect(rig.wait(ms: 1).send() == ["a"])
     }
 
     @Test func `In doubt: sent again and counted; a suspect after three deaths`() {
         let rig = Self.ready()
         for death in 1...3 {
-            rig.doubt("a")
-            #expect(rig.send() == ["a"])
+            #expect(rig.doubt("a").send() == ["a"])
             #expect(rig.sent.first?.isSuspect == (death == 3))
         }
-        rig.answer("a")
-        #expect(rig.settled() == ["a accepted  sends 4 doubt 3"])
+        #expect(rig.finished("a") == ["a accepted  sends 4 doubt 3"])
     }
 
     @Test func `in_doubt: abandon ends what is in doubt without another try`() {
         let rig = Self.ready { $0.inDoubt = .abandon }
-        rig.doubt("a")
-        #expect(rig.send() == [])
+        #expect(rig.doubt("a").send() == [])
         #expect(rig.settled() == ["a abandoned  sends 1 doubt 1"])
     }
 
@@ -60,11 +49,9 @@ struct AgainTests {
         let rig = Self.ready()
         for _ in 0..<5 {
             rig.doubt("a")
-            rig.wait(ms: 1_000)
-            #expect(rig.send() == ["a"])
+            #expect(rig.wait(ms: 1_000).send() == ["a"])
         }
-        rig.doubt("a")
-        #expect(rig.send() == [])
+        #expect(rig.doubt("a").send() == [])
         let retry = rig.settle()
         #expect(retry.map(\.description) == ["a tier 1 attempt 1  sends 6 doubt 6"])
         #expect(retry.map(\.dueMs) == [rig.now.wallMs + 900_000])
@@ -78,55 +65,30 @@ struct AgainTests {
         ] as [(UInt16, ReasonCode, Int)])
     func `Verdicts that retry: the tier by the delay asked for`(_ status: UInt16, _ reason: ReasonCode, _ tier: Int) {
         let rig = Self.ready()
-        rig.answer("a", status, reason)
-        let written = rig.settle()
+        let written = rig.answer("a", status, reason).settle()
         #expect(written.map(\.kind) == [.retry(tier: tier)])
         #expect(written.map(\.attempt) == [1])
         #expect(written.map(\.reason) == [reason.text?.description ?? "HTTP \(status)"])
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
-        #expect(rig.isEmpty)
+        #expect(rig.isDone(at: 1))
     }
 
     @Test(
-        arguments: [(403, .unrelatedKeyIdInToken, 0), (429, .tooManyProviderTokenUpdates, 0)]
-            as [(UInt16, ReasonCode, Int)])
-    func `Answers that are resent once: what the second one leads to`(
-        _ status: UInt16, _ reason: ReasonCode, _ tier: Int
+        arguments: [
+            (403, .unrelatedKeyIdInToken, [false, false]), (429, .tooManyProviderTokenUpdates, [false, false]),
+            (403, .expiredProviderToken, [true, false]), (400, .topicDisallowed, [true, false]),
+            (400, .topicDisallowed, [true, true]), (400, .topicDisallowed, [false]),
+        ] as [(UInt16, ReasonCode, [Bool])])
+    func `Answers that are resent once, some only where a newer token or connection is there, then go to a tier`(
+        _ status: UInt16, _ reason: ReasonCode, _ carriedOlder: [Bool]
     ) {
         let rig = Self.ready()
-        rig.answer("a", status, reason)
-        #expect(rig.send() == ["a"])
-        rig.answer("a", status, reason)
-        #expect(rig.send() == [])
-        #expect(rig.settle().map(\.kind) == [.retry(tier: tier)])
-    }
-
-    @Test func `ExpiredProviderToken: resent while the token was older than ours, else our credential's fault`() {
-        let rig = Self.ready()
-        rig.answer("a", 403, .expiredProviderToken, carriedOlderToken: true)
-        #expect(rig.send() == ["a"])
-        rig.answer("a", 403, .expiredProviderToken)
-        #expect(rig.send() == [])
-        #expect(rig.settled() == ["a tier 0 attempt 1 ExpiredProviderToken sends 2 doubt 0"])
-    }
-
-    @Test(arguments: [true, false])
-    func `TopicDisallowed: resent once where newer connections are there, else its topic waits`(isTwice: Bool) {
-        let rig = Self.ready()
-        rig.answer("a", 400, .topicDisallowed, carriedOlderToken: true)
-        #expect(rig.send() == ["a"])
-        rig.answer("a", 400, .topicDisallowed, carriedOlderToken: isTwice)
-        #expect(rig.send() == [])
-        #expect(rig.settled() == ["a tier 0 attempt 1 TopicDisallowed sends 2 doubt 0"])
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
-        #expect(rig.isEmpty)
-    }
-
-    @Test func `TopicDisallowed over connections that are new already is no reason to send again`() {
-        let rig = Self.ready()
-        rig.answer("a", 400, .topicDisallowed)
-        #expect(rig.send() == [])
-        #expect(rig.settled() == ["a tier 0 attempt 1 TopicDisallowed sends 1 doubt 0"])
+        for (place, isOlder) in carriedOlder.enumerated() {
+            rig.answer("a", status, reason, carriedOlderToken: isOlder)
+            #expect(rig.send() == (place < carriedOlder.count - 1 ? ["a"] : []))
+        }
+        let word = reason.text?.description ?? ""
+        #expect(rig.settled() == ["a tier 0 attempt 1 \(word) sends \(carriedOlder.count) doubt 0"])
+        #expect(rig.isDone(at: 1))
     }
 
     @Test func `A reason that nobody knows keeps its text`() {
@@ -171,8 +133,7 @@ struct AgainTests {
         #expect(rig.send() == ["a"])
         let id = try #require(rig.sent.first).headers.apnsID
         #expect(id == NotificationUUID(high: 0x8000, low: 0x8000_0000_0000_0001))
-        rig.answer("a")
-        let written = rig.settle()
+        let written = rig.finish("a")
         #expect(written.map(\.description) == ["a accepted  sends 3 doubt 1"])
         #expect(written.map(\.request) == ["requests/4/1234/7"])
     }
@@ -180,8 +141,7 @@ struct AgainTests {
     @Test(arguments: [1, 4, 5])
     func `The next tier each time, and abandoned when the attempts are used up`(_ attempt: Int) {
         let (rig, partition) = Rig.readyTier()
-        rig.receive(partition, 0, "a", headers: rig.retryHeaders(attempt: attempt))
-        rig.send()
+        rig.offer(partition, 0, "a", headers: rig.retryHeaders(attempt: attempt))
         rig.answer("a", 429, .tooManyRequests)
         let end = attempt < 5 ? "tier 1 attempt \(attempt + 1)" : "abandoned"
         #expect(rig.settled() == ["a \(end) TooManyRequests sends 3 doubt 1"])
@@ -197,8 +157,7 @@ struct AgainTests {
             rig.wait(ms: delayMs)
             rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs)
             #expect(rig.send() == ["a"])
-            rig.answer("a", 429, .tooManyRequests)
-            #expect(rig.settle().map(\.kind) == [.retry(tier: tier)])
+            #expect(rig.answer("a", 429, .tooManyRequests).settle().map(\.kind) == [.retry(tier: tier)])
         }
     }
 
@@ -223,12 +182,10 @@ struct AgainTests {
                 Completion(
                     id: $0, kind: .inDoubt, sentAtMs: rig.now.wallMs, connectionDied: true, connectionWasSilent: true)
             }
-            rig.wait(ms: 1_000)
-            #expect(rig.send() == ["a"])
+            #expect(rig.wait(ms: 1_000).send() == ["a"])
             #expect(rig.sent.first?.isSuspect == false)
         }
-        rig.answer("a")
-        #expect(rig.settled() == ["a accepted  sends 101 doubt 100"])
+        #expect(rig.finished("a") == ["a accepted  sends 101 doubt 100"])
     }
 
     /// With `message.timestamp.type=LogAppendTime` the timestamp is by the broker's clock, the header by the worker's.

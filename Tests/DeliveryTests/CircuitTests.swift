@@ -48,8 +48,7 @@ struct MachineCircuitTests {
 
     @Test func `Before anything is resent: the one that was answered uses an attempt, those behind it do not`() {
         let (rig, partition) = Rig.ready(capacity: 3)
-        rig.receive(partition, ["a", "a", "b", "c", "d"])
-        #expect(rig.send() == ["a", "b", "c"])
+        #expect(rig.offer(partition, 0, "a", "a", "b", "c", "d") == ["a", "b", "c"])
         rig.answer("a", 403, .badCertificate)
         #expect(
             rig.machine.takeEvents() == [
@@ -59,9 +58,7 @@ struct MachineCircuitTests {
         #expect(rig.send() == [])
         // Those in flight end as they do: back unprocessed is behind the circuit, a refusal uses an attempt.
         rig.giveBack("b")
-        rig.answer("c", 403, .badCertificate)
-        rig.receive(partition, 5, "e")
-        #expect(rig.send() == [])
+        #expect(rig.answer("c", 403, .badCertificate).offer(partition, 5, "e") == [])
         #expect(
             rig.settled() == [
                 "a tier 0 attempt 1 BadCertificate sends 1 doubt 0", "a \(Self.held)", "d \(Self.held)",
@@ -69,15 +66,13 @@ struct MachineCircuitTests {
             ])
         expect(rig.machine.appStatuses[0].credentialReason, is: "BadCertificate")
         expect(rig.machine.appStatuses[0].heldSinceNs, is: rig.now.ns)
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [6])
-        #expect(rig.isEmpty)
+        #expect(rig.isDone(at: 6))
     }
 
     /// A rig whose circuit is open since now; `x` was answered so.
     static func open(_ apps: [AppRoute] = [Rig.app]) -> (Rig, PartitionID) {
         let (rig, partition) = Rig.ready(apps: apps)
-        rig.receive(partition, 0, "x", headers: Rig.toShop)
-        rig.send()
+        rig.offer(partition, 0, "x", headers: Rig.toShop)
         rig.answer("x", 403, .badCertificate)
         rig.settle()
         _ = rig.machine.takeEvents()
@@ -89,17 +84,13 @@ struct MachineCircuitTests {
         _ status: UInt16, _ reason: ReasonCode
     ) {
         let (rig, partition) = Self.open()
-        rig.wait(ms: 1_000)
-        rig.receive(partition, 1, "a")
-        rig.receive(partition, 2, "b")
-        #expect(rig.send() == ["a"])
+        #expect(rig.wait(ms: 1_000).offer(partition, 1, "a", "b") == ["a"])
         #expect(rig.settled() == ["b \(Self.held)"])
         rig.answer("a", status, reason, atMs: 1)
         #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .credential), Self.closed])
         expect(rig.machine.appStatuses[0].credentialOpenNs, is: nil)
         expect(rig.machine.appStatuses[0].heldSinceNs, is: nil)
-        rig.receive(partition, 3, "c")
-        #expect(rig.send() == ["c"])
+        #expect(rig.offer(partition, 3, "c") == ["c"])
         rig.finish("c")
         #expect(rig.isEmpty)
     }
@@ -140,14 +131,9 @@ struct MachineCircuitTests {
         let (rig, partition) = Self.open()
         var offset: Int64 = 1
         for waitMs in [1_000, 2_000, 4_000] as [Int64] {
-            rig.wait(ms: waitMs - 1)
-            rig.receive(partition, offset, "early\(offset)")
-            #expect(rig.send() == [])
-            rig.wait(ms: 1)
-            rig.receive(partition, offset + 1, "probe")
-            #expect(rig.send() == ["probe"])
-            rig.answer("probe", 403, .badCertificate)
-            #expect(rig.settle().map(\.attempt) == [0, 1])
+            #expect(rig.wait(ms: waitMs - 1).offer(partition, offset, "early\(offset)") == [])
+            #expect(rig.wait(ms: 1).offer(partition, offset + 1, "probe") == ["probe"])
+            #expect(rig.answer("probe", 403, .badCertificate).settle().map(\.attempt) == [0, 1])
             offset += 2
         }
         #expect(rig.isEmpty)
@@ -156,28 +142,19 @@ struct MachineCircuitTests {
     @Test func `A probe that comes back unprocessed or in doubt tries again; dropped, expired or lost it makes room`() {
         let (rig, partition) = Self.open()
         let other = rig.assignReady(1)
-        rig.wait(ms: 1_000)
-        rig.receive(other, 0, "a")
-        #expect(rig.send() == ["a"])
-        rig.giveBack("a")
-        #expect(rig.send() == ["a"])
-        rig.doubt("a")
-        #expect(rig.send() == ["a"])
-        rig.receive(partition, 1, "b")
-        #expect(rig.send() == [])
+        #expect(rig.wait(ms: 1_000).offer(other, 0, "a") == ["a"])
+        #expect(rig.giveBack("a").send() == ["a"])
+        #expect(rig.doubt("a").send() == ["a"])
+        #expect(rig.offer(partition, 1, "b") == [])
         rig.machine.revoke([other])
         rig.giveBack("a")
-        rig.receive(partition, 2, "c", headers: ["apns-expiration": "\(rig.now.wallMs / 1_000)"])
-        #expect(rig.send() == [])
-        rig.receive(partition, 3, "d")
-        #expect(rig.send() == ["d"])
+        #expect(rig.offer(partition, 2, "c", headers: ["apns-expiration": "\(rig.now.wallMs / 1_000)"]) == [])
+        #expect(rig.offer(partition, 3, "d") == ["d"])
         rig.machine.release([partition])
         let again = rig.assignReady()
         rig.receive(again, 0, "e")
         #expect(rig.send() == [])  // The lost one is still on its way.
-        rig.answer("d")
-        rig.receive(again, 1, "f")
-        #expect(rig.send() == ["f"])
+        #expect(rig.answer("d").offer(again, 1, "f") == ["f"])
         rig.finish("f")
         rig.commit(afterMs: 50)
         rig.machine.release([other])
@@ -186,9 +163,7 @@ struct MachineCircuitTests {
 
     @Test func `Replacing the credential closes it at once; what was refused with the old one is resent`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news])
-        rig.receive(partition, 0, "x", headers: Rig.toShop)
-        rig.receive(partition, 1, "y", headers: Rig.toShop)
-        rig.send()
+        rig.offer(partition, 0, "x", "y", headers: Rig.toShop)
         rig.answer("x", 403, .badCertificate)
         rig.settle()
         _ = rig.machine.takeEvents()
@@ -197,10 +172,8 @@ struct MachineCircuitTests {
         #expect(rig.machine.takeEvents() == [])
         rig.machine.credentialReplaced(AppIndex(0), now: rig.now)
         #expect(rig.machine.takeEvents() == [Self.closed])
-        rig.receive(partition, 2, "z", headers: Rig.toShop)
-        #expect(rig.send() == ["z"])
-        rig.answer("y", 403, .badCertificate)
-        #expect(rig.send() == ["y"])
+        #expect(rig.offer(partition, 2, "z", headers: Rig.toShop) == ["z"])
+        #expect(rig.answer("y", 403, .badCertificate).send() == ["y"])
         #expect(rig.machine.takeEvents() == [])
         rig.wait(ms: 10)
         rig.answer("y", 403, .badCertificate)
@@ -209,8 +182,7 @@ struct MachineCircuitTests {
 
     @Test func `Each app has a circuit of its own`() {
         let (rig, partition) = Self.open([Rig.app, Rig.news])
-        rig.receive(partition, 1, "n", headers: Rig.toNews)
-        #expect(rig.send() == ["n"])
+        #expect(rig.offer(partition, 1, "n", headers: Rig.toNews) == ["n"])
         expect(rig.machine.appStatuses.map { $0.credentialOpenNs != nil }, is: [true, false])
     }
 
@@ -218,29 +190,20 @@ struct MachineCircuitTests {
         let other = ["apns-topic": "com.example.shop.voip", "apns-push-type": "voip"]
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Rig.toShop)
-        rig.receive(partition, 1, "b", headers: other)
-        rig.send()
+        rig.offer(partition, 1, "b", headers: other)
         rig.answer("a", 403, .topicMismatch)
         let name = CircuitName.topic("com.example.shop", of: AppIndex(0))
         #expect(rig.machine.takeEvents().last == .circuitOpened(name, reason: .topicMismatch))
         expect(rig.machine.appStatuses[0].openTopics, is: 1)
         rig.receive(partition, 2, "c", headers: Rig.toShop)
-        rig.receive(partition, 3, "d", headers: other)
-        #expect(rig.send() == ["d"])
-        rig.wait(ms: 1_000)
-        rig.receive(partition, 4, "e", headers: Rig.toShop)
-        rig.receive(partition, 5, "f", headers: Rig.toShop)
-        #expect(rig.send() == ["e"])
+        #expect(rig.offer(partition, 3, "d", headers: other) == ["d"])
+        #expect(rig.wait(ms: 1_000).offer(partition, 4, "e", "f", headers: Rig.toShop) == ["e"])
         rig.answer("e", 403, .topicMismatch)
-        rig.wait(ms: 2_000)
-        rig.receive(partition, 6, "g", headers: Rig.toShop)
-        #expect(rig.send() == ["g"])
+        #expect(rig.wait(ms: 2_000).offer(partition, 6, "g", headers: Rig.toShop) == ["g"])
         rig.answer("g")
         #expect(rig.machine.takeEvents().last == .circuitClosed(name))
-        rig.receive(partition, 7, "h", headers: Rig.toShop)
-        #expect(rig.send() == ["h"])
-        for device in ["b", "d", "h"] { rig.answer(device) }
-        let written = rig.settle().filter { $0.kind != .result }
+        #expect(rig.offer(partition, 7, "h", headers: Rig.toShop) == ["h"])
+        let written = rig.finish("b", "d", "h").filter { $0.kind != .result }
         #expect(written.map(\.token) == ["a", "c", "f", "e"])
         #expect(written.map(\.attempt) == [1, 0, 0, 1])
         #expect(rig.isEmpty)
@@ -248,8 +211,7 @@ struct MachineCircuitTests {
 
     @Test func `The circuits of a removed app close, those of its topics, too`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news])
-        rig.receive(partition, 0, "a", headers: Rig.toShop)
-        rig.send()
+        rig.offer(partition, 0, "a", headers: Rig.toShop)
         rig.answer("a", 403, .topicMismatch)
         _ = rig.machine.takeEvents()
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
@@ -258,8 +220,7 @@ struct MachineCircuitTests {
         // Back again, it is tried as a new one is.
         let back = rig.machine.replaceApps([Rig.news, Rig.app], now: rig.now)
         rig.machine.setCapacity(back.indexes[1], requests: 10, now: rig.now)
-        rig.receive(partition, 1, "b", headers: Rig.toShop)
-        #expect(rig.send() == ["b"])
+        #expect(rig.offer(partition, 1, "b", headers: Rig.toShop) == ["b"])
     }
 
     @Test(arguments: [200, 503] as [UInt16])
@@ -269,8 +230,7 @@ struct MachineCircuitTests {
         )
     {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news])
-        rig.receive(partition, 0, "a", headers: Rig.toShop)
-        rig.send()
+        rig.offer(partition, 0, "a", headers: Rig.toShop)
         rig.answer("a", 403, .badCertificate)
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
@@ -278,8 +238,7 @@ struct MachineCircuitTests {
         expect(rig.machine.appStatuses[0].isCutOff, is: true)
         rig.wait(ms: 2_000)
         rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)
-        rig.receive(partition, 1, "b", headers: Rig.toShop)
-        #expect(rig.send() == ["b"])
+        #expect(rig.offer(partition, 1, "b", headers: Rig.toShop) == ["b"])
         rig.answer("b", status)
         expect(rig.machine.appStatuses[0].isCutOff, is: false)
         expect(rig.machine.appStatuses[0].credentialOpenNs != nil, is: status == 503)
@@ -289,9 +248,7 @@ struct MachineCircuitTests {
         let voip = ["apns-topic": "com.example.shop.voip", "apns-push-type": "voip"]
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Rig.toShop)
-        rig.receive(partition, 1, "b", headers: voip)
-        rig.receive(partition, 2, "d", headers: voip)
-        rig.send()
+        rig.offer(partition, 1, "b", "d", headers: voip)
         rig.answer("b", 403, .badCertificate)
         rig.wait(ms: 600)
         rig.answer("a", 403, .topicMismatch)
@@ -332,8 +289,7 @@ struct MachineCircuitTests {
             rig.machine.setReachable(AppIndex(0), true, now: rig.now)
             rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)
             #expect(rig.machine.takeEvents() == [.circuitClosed(.connection(of: AppIndex(0)))])
-            rig.receive(partition, 2, "c", headers: Rig.toShop)
-            #expect(rig.send() == ["c"])
+            #expect(rig.offer(partition, 2, "c", headers: Rig.toShop) == ["c"])
         }
     }
 
@@ -363,21 +319,15 @@ struct MachineCircuitTests {
         }
         #expect(rig.send() == ["c"])
         #expect(rig.settle().map(\.token) == ["b", "d"])
-        rig.doubt("c")
-        #expect(rig.settled() == ["c tier 0 attempt 0 held sends 1 doubt 1"])
+        #expect(rig.doubt("c").settled() == ["c tier 0 attempt 0 held sends 1 doubt 1"])
         // The next one waits longer.
-        rig.wait(ms: 1_999)
-        rig.receive(partition, 4, "e", headers: Rig.toShop)
-        #expect(rig.send() == [])
-        rig.wait(ms: 1)
-        rig.receive(partition, 5, "f", headers: Rig.toShop)
-        #expect(rig.send() == ["f"])
+        #expect(rig.wait(ms: 1_999).offer(partition, 4, "e", headers: Rig.toShop) == [])
+        #expect(rig.wait(ms: 1).offer(partition, 5, "f", headers: Rig.toShop) == ["f"])
         expect(rig.machine.appStatuses.map(\.isCutOff), is: [true, false])
         rig.answer("f")
         expect(rig.machine.appStatuses.map(\.isCutOff), is: [false, false])
         #expect(rig.machine.takeEvents().last == .circuitClosed(.connection(of: AppIndex(0))))
-        rig.receive(partition, 6, "g", headers: Rig.toShop)
-        #expect(rig.send() == ["g"])
+        #expect(rig.offer(partition, 6, "g", headers: Rig.toShop) == ["g"])
     }
 
     @Test
@@ -394,8 +344,7 @@ struct MachineCircuitTests {
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         rig.wait(ms: 4_900)
         rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)
-        rig.receive(partition, 0, "a", headers: Rig.toShop)
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(partition, 0, "a", headers: Rig.toShop) == ["a"])
         rig.wait(ms: 4_900)
         expect(rig.machine.appStatuses[0].isCutOff, is: false)
         rig.wait(ms: 100)

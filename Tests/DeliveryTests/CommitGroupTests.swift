@@ -5,16 +5,14 @@ import Testing
 
 struct CommitGroupTests {
     static func both() -> (Rig, requests: PartitionID, retries: PartitionID) {
-        let rig = Rig()
-        let requests = rig.assignReady()
+        let (rig, requests) = Rig.ready()
         let retries = rig.assignTier()
         rig.wait(ms: 50)
         return (rig, requests, retries)
     }
 
     static func settleOne(_ rig: Rig, _ partition: PartitionID, _ offset: Int64, _ device: String) {
-        rig.receive(partition, offset, device)
-        rig.send()
+        rig.offer(partition, offset, device)
         rig.answer(device)
         rig.settle()
     }
@@ -22,14 +20,12 @@ struct CommitGroupTests {
     @Test func `A slow reply to the one does not delay the other`() {
         let (rig, requests, retries) = Self.both()
         let headers = rig.retryHeaders()
-        rig.receive(retries, 0, "a", headers: headers)
-        rig.send()
+        rig.offer(retries, 0, "a", headers: headers)
         rig.finish("a")
         #expect(rig.takeCommit(of: .retries).map(\.partition) == [retries])
         for offset in 0..<3 {
             Self.settleOne(rig, requests, Int64(offset), "b")
-            rig.wait(ms: 50)
-            #expect(rig.takeCommit(of: .retries) == [])
+            #expect(rig.wait(ms: 50).takeCommit(of: .retries) == [])
             #expect(rig.takeCommit(of: .requests).map(\.offset) == [Int64(offset) + 1])
             rig.finishCommit([.acknowledged])
         }
@@ -46,9 +42,7 @@ struct CommitGroupTests {
         rig.finishCommit([.acknowledged])
         Self.settleOne(rig, requests, 1, "c")
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + pauseMs * 1_000_000)
-        rig.wait(ms: pauseMs - 1)
-        #expect(rig.takeCommit(of: .requests) == [])
-        rig.wait(ms: 1)
-        #expect(rig.takeCommit(of: .requests).count == 1)
+        #expect(rig.wait(ms: pauseMs - 1).takeCommit(of: .requests) == [])
+        #expect(rig.wait(ms: 1).takeCommit(of: .requests).count == 1)
     }
 }

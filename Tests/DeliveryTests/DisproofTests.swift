@@ -15,65 +15,42 @@ struct DisproofTests {
 
     @Test func `One that is refused among many that are taken holds nothing up`() {
         let (rig, partition) = rig(["a", "b", "c"])
-        rig.answer("b", 403, .invalidProviderToken)
-        rig.receive(partition, 3, "d")
-        #expect(rig.send() == [], "the circuit is open")
+        #expect(rig.answer("b", 403, .invalidProviderToken).offer(partition, 3, "d") == [], "the circuit is open")
         // It was handed out with the one that was refused, and answered later.
-        rig.answer("c")
-        rig.receive(partition, 4, "e")
-        #expect(rig.send() == ["e"])
-        rig.answer("a")
-        rig.answer("e")
-        let retried = rig.settle().filter { $0.outcome == nil }
+        #expect(rig.answer("c").offer(partition, 4, "e") == ["e"])
+        let retried = rig.finish("a", "e").filter { $0.outcome == nil }
         #expect(retried.map(\.token) == ["b", "d"])
         #expect(retried.map(\.attempt) == [1, 0], "who was held did not use up an attempt")
     }
 
     @Test func `What was handed out before the fault says nothing`() {
         let (rig, partition) = rig(["a"])
-        rig.receive(partition, 1, "b")
-        #expect(rig.send() == ["b"])
+        #expect(rig.offer(partition, 1, "b") == ["b"])
         rig.wait(ms: 50)
         rig.answer("b", 403, .invalidProviderToken)
-        rig.answer("a")
-        rig.receive(partition, 2, "c")
-        #expect(rig.send() == [])
-    }
-
-    @Test func `Another refusal and the fault itself say nothing`() {
-        let (rig, partition) = rig(["a", "b", "c"])
-        rig.answer("a", 403, .invalidProviderToken)
-        rig.answer("b", 403, .invalidProviderToken)
-        rig.answer("c", 403, .forbidden)
-        rig.receive(partition, 3, "d")
-        #expect(rig.send() == [])
+        #expect(rig.answer("a").offer(partition, 2, "c") == [])
     }
 
     @Test(
-        arguments: [(503, .none), (503, .shutdown), (404, .none), (429, .tooManyProviderTokenUpdates)]
-            as [(UInt16, ReasonCode)])
-    func `A host that may not have looked at the credential says nothing of it`(_ status: UInt16, _ reason: ReasonCode)
-    {
+        arguments: [
+            (503, .none), (503, .shutdown), (404, .none), (429, .tooManyProviderTokenUpdates),
+            (403, .invalidProviderToken), (403, .forbidden),
+        ] as [(UInt16, ReasonCode)])
+    func `The fault itself, another refusal, and a host that may not have checked the credential say nothing of it`(
+        _ status: UInt16, _ reason: ReasonCode
+    ) {
         let (rig, partition) = rig(["a", "b"])
         rig.answer("a", 403, .invalidProviderToken)
-        rig.answer("b", status, reason)
-        rig.receive(partition, 2, "c")
-        #expect(rig.send() == [])
+        #expect(rig.answer("b", status, reason).offer(partition, 2, "c") == [])
         expect(rig.machine.appStatuses[0].credentialOpenNs != nil, is: true)
     }
 
     @Test func `A topic that is refused once among many that are taken holds nothing up`() {
         let (rig, partition) = rig(["a", "b", "c"])
-        rig.answer("b", 403, .topicMismatch)
-        rig.receive(partition, 3, "d")
-        #expect(rig.send() == [], "the circuit is open")
+        #expect(rig.answer("b", 403, .topicMismatch).offer(partition, 3, "d") == [], "the circuit is open")
         // Whether its topic was looked at is not known.
-        rig.answer("a", 400, .badDeviceToken)
-        rig.receive(partition, 4, "e")
-        #expect(rig.send() == [])
-        rig.answer("c")
-        rig.receive(partition, 5, "f")
-        #expect(rig.send() == ["f"])
+        #expect(rig.answer("a", 400, .badDeviceToken).offer(partition, 4, "e") == [])
+        #expect(rig.answer("c").offer(partition, 5, "f") == ["f"])
         expect(rig.machine.appStatuses[0].openTopics, is: 0)
     }
 
@@ -86,9 +63,7 @@ struct DisproofTests {
         rig.answer("a", 403, .topicMismatch)
         rig.answer("c", 403, .topicMismatch)
         rig.answer("b")
-        rig.answer("v")
-        rig.receive(partition, 4, "d")
-        #expect(rig.send() == [])
+        #expect(rig.answer("v").offer(partition, 4, "d") == [])
         expect(rig.machine.appStatuses[0].openTopics, is: 1)
     }
 }

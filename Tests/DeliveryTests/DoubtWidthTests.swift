@@ -75,7 +75,7 @@ struct DoubtWidthTests {
             next.wait(ms: 20)
             next.commit()
         }
-        print("\(test.name): \(marked) marked, \(repeated) sent again; in \(waits) turns some waited for the reach")
+        print("\(test.name): \(marked) marked, \(repeated) sent again; in \(waits) turns some waited for the horizon")
         #expect(marked <= 4 * repeated, "\(marked) marked, \(repeated) sent again")
         #expect(waits <= 10)
     }

@@ -19,6 +19,15 @@ struct EnvironmentsTests {
         return Rig(apps: apps, capacity: capacity, change)
     }
 
+    /// A rig and its only partition, whose first commit is acknowledged.
+    static func ready(
+        guardPolicy: AppRoute.GuardPolicy = .off, capacity: Int = 1_000,
+        _ change: (inout MachineSettings) -> Void = { _ in }
+    ) -> (Rig, PartitionID) {
+        let rig = rig(guardPolicy: guardPolicy, capacity: capacity, change)
+        return (rig, rig.assignReady())
+    }
+
     /// What is handed out now, and to whose transport.
     static func send(_ rig: Rig) -> [String] {
         var all: [String] = []
@@ -27,6 +36,15 @@ struct EnvironmentsTests {
             all += batch.map { "\(Rig.device($0)) to \(app.value)" }
         }
         return all
+    }
+
+    /// Receives a record and sends.
+    @discardableResult
+    static func offer(
+        _ rig: Rig, _ partition: PartitionID, _ offset: Int64, _ device: String, headers: [String: String] = [:]
+    ) -> [String] {
+        rig.receive(partition, offset, device, headers: headers)
+        return send(rig)
     }
 
     static func bad(_ rig: Rig, _ device: String) { rig.answer(device, 400, .badDeviceToken) }
@@ -40,24 +58,20 @@ struct EnvironmentsTests {
     }
 
     @Test func `Accepted there: the result names the other app, and that the first one refused it`() {
-        let rig = Self.rig { $0.includesBadTokens = true }
-        let partition = rig.assignReady()
+        let (rig, partition) = Self.ready { $0.includesBadTokens = true }
         rig.receive(partition, 0, "a")
-        rig.receive(partition, 1, "b")
-        #expect(Self.send(rig) == ["a to 0", "b to 0"])
+        #expect(Self.offer(rig, partition, 1, "b") == ["a to 0", "b to 0"])
         rig.answer("b")
         Self.bad(rig, "a")
         #expect(rig.settle().map(\.app) == [0])
         #expect(Self.send(rig) == ["a to 1"])
-        rig.answer("a")
-        let written = rig.settle()
+        let written = rig.finish("a")
         #expect(written.map(\.description) == ["a accepted  sends 2 doubt 0"])
         #expect(written.map(\.app) == [1])
         #expect(written.map(\.detail) == ["BadDeviceToken in production first"])
-        expect(rig.machine.counters.apps[0].sentOn, is: 1)
+        expect(rig.machine.counters.apps[0].sentToOtherEnvironment, is: 1)
         expect(rig.machine.counters.apps[1].outcomes[Outcome.accepted.index], is: 1)
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [2])
-        #expect(rig.isEmpty)
+        #expect(rig.isDone(at: 2))
     }
 
     @Test(arguments: [false, true])
@@ -80,8 +94,7 @@ struct EnvironmentsTests {
 
     @Test func `verdicts: {BadDeviceToken: unregister} ends so only once both say it`() {
         let rig = Self.rig { $0.verdicts = ["BadDeviceToken": .unregister] }
-        rig.receive(rig.assignReady(), 0, "a")
-        _ = Self.send(rig)
+        Self.offer(rig, rig.assignReady(), 0, "a")
         Self.bad(rig, "a")
         #expect(rig.settle() == [])
         #expect(Self.send(rig) == ["a to 1"])
@@ -90,8 +103,7 @@ struct EnvironmentsTests {
     }
 
     @Test func `Another reason does not ask the other environment; what that says of it otherwise is its end`() {
-        let rig = Self.rig { $0.includesBadTokens = true }
-        let partition = rig.assignReady()
+        let (rig, partition) = Self.ready { $0.includesBadTokens = true }
         rig.receive(partition, ["a", "b", "c"])
         _ = Self.send(rig)
         rig.answer("a", 400, .deviceTokenNotForTopic)
@@ -100,8 +112,7 @@ struct EnvironmentsTests {
         #expect(rig.settle().map(\.app) == [0, 0])
         #expect(Self.send(rig) == ["b to 1", "c to 1"])
         rig.answer("b", 410, .unregistered, atMs: 7)
-        rig.answer("c", 413, .payloadTooLarge)
-        let written = rig.settle()
+        let written = rig.answer("c", 413, .payloadTooLarge).settle()
         #expect(
             written.map(\.description) == [
                 "b unregistered Unregistered sends 2 doubt 0", "b unregistered Unregistered sends 2 doubt 0",
@@ -116,15 +127,12 @@ struct EnvironmentsTests {
         `Trouble there is a retry record for the other app, which names the first one: no dead token on half an answer`()
     {
         let rig = Self.rig { $0.includesBadTokens = true }
-        rig.receive(rig.assignReady(), 0, "a")
-        _ = Self.send(rig)
+        Self.offer(rig, rig.assignReady(), 0, "a")
         Self.bad(rig, "a")
         _ = Self.send(rig)
-        rig.answer("a", 503, .serviceUnavailable)
-        let written = rig.settle()
+        let written = rig.answer("a", 503, .serviceUnavailable).settle()
         #expect(written.map(\.description) == ["a tier 1 attempt 1 ServiceUnavailable sends 2 doubt 0"])
-        #expect(written.map(\.app) == [1])
-        #expect(written.map(\.triedApp) == ["shop"])
+        #expect(written.map(\.app) == [1] && written.map(\.triedApp) == ["shop"])
         #expect(rig.isEmpty)
     }
 
@@ -132,8 +140,7 @@ struct EnvironmentsTests {
     func `A retry record that was tried before goes to its own app only`(status: UInt16) {
         let rig = Self.rig(returns: true) { $0.includesBadTokens = true }
         let tier = rig.assignTier()
-        rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, tried: "shop"))
-        #expect(Self.send(rig) == ["a to 1"])
+        #expect(Self.offer(rig, tier, 0, "a", headers: Self.retryHeaders(rig, tried: "shop")) == ["a to 1"])
         rig.answer("a", status, status == 200 ? .none : status == 400 ? .badDeviceToken : .shutdown)
         #expect(Self.send(rig) == [])
         let written = rig.settle()
@@ -158,12 +165,10 @@ struct EnvironmentsTests {
         let rig = Self.rig(returns: true)
         let tier = rig.assignTier()
         rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, tried: "gone"))
-        rig.receive(tier, 1, "b", headers: Self.retryHeaders(rig, tried: "?"))
-        #expect(Self.send(rig) == ["a to 1"])
+        #expect(Self.offer(rig, tier, 1, "b", headers: Self.retryHeaders(rig, tried: "?")) == ["a to 1"])
         Self.bad(rig, "a")
         #expect(Self.send(rig) == ["a to 1"])
-        rig.answer("a", 503, .shutdown)
-        let written = rig.settle()
+        let written = rig.answer("a", 503, .shutdown).settle()
         #expect(written.map(\.app) == [1, 1])
         #expect(written.map(\.outcome) == [.rejected, nil])
         #expect(written.map(\.triedApp) == ["", "?"])
@@ -172,31 +177,26 @@ struct EnvironmentsTests {
 
     @Test func `One that came to the other app by itself is sent on where that app has one, too`() {
         let rig = Self.rig(returns: true)
-        rig.receive(rig.assignReady(), 0, "a", headers: ["push-environment": "development"])
-        #expect(Self.send(rig) == ["a to 1"])
+        #expect(Self.offer(rig, rig.assignReady(), 0, "a", headers: ["push-environment": "development"]) == ["a to 1"])
         Self.bad(rig, "a")
         #expect(Self.send(rig) == ["a to 0"])
-        rig.answer("a")
-        let written = rig.settle()
+        let written = rig.finish("a")
         #expect(written.map(\.app) == [0])
         #expect(written.map(\.detail) == ["BadDeviceToken in development first"])
     }
 
     @Test func `Nothing connects to the other host: what is sent on is held for it; the first app goes on`() {
-        let rig = Self.rig { $0.includesBadTokens = true }
-        let partition = rig.assignReady()
+        let (rig, partition) = Self.ready { $0.includesBadTokens = true }
         rig.machine.setCapacity(AppIndex(1), requests: 0, now: rig.now)
         rig.machine.setReachable(AppIndex(1), false, now: rig.now)
-        rig.receive(partition, 0, "a")
-        _ = Self.send(rig)
+        Self.offer(rig, partition, 0, "a")
         Self.bad(rig, "a")
         #expect(Self.send(rig) == [])
         #expect(rig.settle() == [])
         rig.wait(ms: 6_000)
         var written = rig.settle()
         rig.receive(partition, 1, "b")
-        rig.receive(partition, 2, "c")
-        #expect(Self.send(rig) == ["b to 0", "c to 0"])
+        #expect(Self.offer(rig, partition, 2, "c") == ["b to 0", "c to 0"])
         Self.bad(rig, "b")
         rig.answer("c")
         written += rig.settle()
@@ -205,8 +205,7 @@ struct EnvironmentsTests {
                 "a tier 0 attempt 0 held sends 1 doubt 0", "c accepted  sends 1 doubt 0",
                 "b tier 0 attempt 0 held sends 1 doubt 0",
             ])
-        #expect(written.map(\.app) == [1, 0, 1])
-        #expect(written.map(\.triedApp) == ["shop", "", "shop"])
+        #expect(written.map(\.app) == [1, 0, 1] && written.map(\.triedApp) == ["shop", "", "shop"])
         #expect(rig.isEmpty)
     }
 
@@ -219,10 +218,8 @@ struct EnvironmentsTests {
         _ = Self.send(rig)
         rig.answer("a", 403, .badEnvironmentKeyInToken)
         Self.bad(rig, "b")
-        rig.receive(partition, 2, "c")
-        #expect(Self.send(rig) == ["c to 0"])
-        rig.answer("c")
-        let written = rig.settle()
+        #expect(Self.offer(rig, partition, 2, "c") == ["c to 0"])
+        let written = rig.finish("c")
         #expect(
             written.map(\.description) == [
                 "c accepted  sends 1 doubt 0", "a tier 0 attempt 1 BadEnvironmentKeyInToken sends 2 doubt 0",
@@ -243,8 +240,7 @@ struct EnvironmentsTests {
     }
 
     @Test func `The notifications of one device keep their order there`() {
-        let rig = Self.rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Self.ready()
         for offset in 0..<3 { rig.receive(partition, Int64(offset), "a") }
         #expect(Self.send(rig) == ["a to 0"])
         Self.answer(rig, app: 0, 400, .badDeviceToken)
@@ -264,8 +260,7 @@ struct EnvironmentsTests {
     }
 
     @Test func `The guard of the first app counts what is bad in both; mixed tokens trip none`() {
-        let rig = Self.rig(guardPolicy: .warn, capacity: 100)
-        let partition = rig.assignReady()
+        let (rig, partition) = Self.ready(guardPolicy: .warn, capacity: 100)
         var offset: Int64 = 0
         func play(_ count: Int, isBadInBoth: Bool) {
             for _ in 0..<count {
@@ -286,8 +281,7 @@ struct EnvironmentsTests {
     }
 
     @Test func `environment_guard: hold keeps what is bad in both while it is tripped, as the first app's`() {
-        let rig = Self.rig(guardPolicy: .hold, capacity: 100)
-        let partition = rig.assignReady()
+        let (rig, partition) = Self.ready(guardPolicy: .hold, capacity: 100)
         for device in 0..<21 { rig.receive(partition, Int64(device), "d\(device)") }
         var written: [Rig.Written] = []
         for _ in 0..<6 {
@@ -302,8 +296,7 @@ struct EnvironmentsTests {
     }
 
     @Test func `Half of the room at most is given to the other app; the rest is held for it`() {
-        let rig = Self.rig { $0.maxOpen = 10 }
-        let partition = rig.assignReady()
+        let (rig, partition) = Self.ready { $0.maxOpen = 10 }
         var held = 0
         for round in 0..<2 {
             for device in 0..<4 { rig.receive(partition, Int64(round * 4 + device), "d\(round)\(device)") }
@@ -320,8 +313,7 @@ struct EnvironmentsTests {
     }
 
     @Test func `Now or never: sent on at once; where it would have to wait, it is expired and no dead token`() {
-        let rig = Self.rig { $0.includesBadTokens = true }
-        let partition = rig.assignReady()
+        let (rig, partition) = Self.ready { $0.includesBadTokens = true }
         rig.receive(partition, ["a", "b"], headers: ["apns-expiration": "0"])
         _ = Self.send(rig)
         Self.bad(rig, "a")
@@ -337,24 +329,20 @@ struct EnvironmentsTests {
 
     @Test func `In doubt there: resent there, and the result says so`() {
         let rig = Self.rig()
-        rig.receive(rig.assignReady(), 0, "a")
-        _ = Self.send(rig)
+        Self.offer(rig, rig.assignReady(), 0, "a")
         Self.bad(rig, "a")
         #expect(Self.send(rig) == ["a to 1"])
         rig.doubt("a")
         #expect(Self.send(rig) == ["a to 1"])
         rig.giveBack("a")
         #expect(Self.send(rig) == ["a to 1"])
-        rig.answer("a")
-        #expect(rig.settled() == ["a accepted  sends 3 doubt 1"])
+        #expect(rig.finished("a") == ["a accepted  sends 3 doubt 1"])
         #expect(rig.isEmpty)
     }
 
     @Test func `In a partition that is given up it is not sent on: the next owner asks again`() {
-        let rig = Self.rig { $0.includesBadTokens = true }
-        let partition = rig.assignReady()
-        rig.receive(partition, 0, "a")
-        _ = Self.send(rig)
+        let (rig, partition) = Self.ready { $0.includesBadTokens = true }
+        Self.offer(rig, partition, 0, "a")
         rig.machine.revoke([partition])
         Self.bad(rig, "a")
         #expect(Self.send(rig) == [])
@@ -367,8 +355,7 @@ struct EnvironmentsTests {
 
     @Test
     func `A reload that takes the other app out: what it has is held for it; what is bad from then on is rejected`() {
-        let rig = Self.rig()
-        let partition = rig.assignReady()
+        let (rig, partition) = Self.ready()
         rig.receive(partition, ["a", "b"])
         _ = Self.send(rig)
         rig.machine.setCapacity(AppIndex(1), requests: 0, now: rig.now)
@@ -385,8 +372,7 @@ struct EnvironmentsTests {
     }
 
     @Test func `Large records whose notifications were all sent on leave the rest of their topic its room`() {
-        let rig = Self.rig { $0.maxOpenBytes = 64 * 1_024 }
-        let partition = rig.assignReady()
+        let (rig, partition) = Self.ready { $0.maxOpenBytes = 64 * 1_024 }
         let payload = #"{"aps":{"alert":""# + String(repeating: "x", count: 3_000) + #""}}"#
         var sentOn = 0
         for offset in 0..<40 as Range<Int64> {
@@ -404,24 +390,19 @@ struct EnvironmentsTests {
     }
 
     @Test func `A reload that renames the first app: what is at its transport is still sent on, and not called dead`() {
-        let rig = Self.rig { $0.includesBadTokens = true }
-        let partition = rig.assignReady()
-        rig.receive(partition, 0, "a")
-        _ = Self.send(rig)
+        let (rig, partition) = Self.ready { $0.includesBadTokens = true }
+        Self.offer(rig, partition, 0, "a")
         let renamed = ReloadTests.changed(Self.first) { $0.name = "shop2" }
         _ = rig.machine.replaceApps([renamed, Self.other], now: rig.now)
         Self.bad(rig, "a")
         #expect(Self.send(rig) == ["a to 1"])
-        rig.answer("a")
-        #expect(rig.settled() == ["a accepted  sends 2 doubt 0"])
+        #expect(rig.finished("a") == ["a accepted  sends 2 doubt 0"])
     }
 
     @Test func `A retry record of the other app, where nobody sends to its environment: the first app's again`() {
         let rig = Rig(apps: [Rig.app])
         let tier = rig.assignTier()
-        rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, tried: "shop"))
-        #expect(Self.send(rig) == ["a to 0"])
-        rig.answer("a")
-        #expect(rig.settle().map(\.outcome) == [.accepted])
+        #expect(Self.offer(rig, tier, 0, "a", headers: Self.retryHeaders(rig, tried: "shop")) == ["a to 0"])
+        #expect(rig.finish("a").map(\.outcome) == [.accepted])
     }
 }

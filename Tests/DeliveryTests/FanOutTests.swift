@@ -10,14 +10,12 @@ struct FanOutTests {
         #expect(rig.send() == ["a", "b", "c"])
         #expect(rig.sent.map { DerivedID.decode($0.headers.apnsID)?.index } == [0, 1, 2])
         rig.answer("b")
-        rig.answer("a")
-        #expect(rig.settle().map(\.request) == ["requests/0/0/1", "requests/0/0/0"])
+        #expect(rig.finish("a").map(\.request) == ["requests/0/0/1", "requests/0/0/0"])
         rig.wait(ms: 50)
         let partial = CommitMap.Partial(offset: 0, indexes: [0..<2])
         #expect(rig.commit().map(\.map.partials) == [[partial]])
         rig.finish("c")
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
-        #expect(rig.isEmpty)
+        #expect(rig.isDone(at: 1))
     }
 
     @Test func `Indexes that the map names are skipped`() {
@@ -27,10 +25,8 @@ struct FanOutTests {
         rig.receive(partition, 0, envelope: ["a", "b", "c", "d"])
         #expect(rig.send() == ["b", "d"])
         rig.answer("b")
-        rig.answer("d")
-        #expect(rig.settled() == ["b accepted  sends 2 doubt 1", "d accepted  sends 2 doubt 1"])
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
-        #expect(rig.isEmpty)
+        #expect(rig.finished("d") == ["b accepted  sends 2 doubt 1", "d accepted  sends 2 doubt 1"])
+        #expect(rig.isDone(at: 1))
     }
 
     @Test func `A fan-out of which all is settled settles when it comes`() {
@@ -39,8 +35,7 @@ struct FanOutTests {
         rig.commit()
         rig.receive(partition, 0, envelope: ["a", "b"])
         #expect(rig.send() == [])
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
-        #expect(rig.isEmpty)
+        #expect(rig.isDone(at: 1))
     }
 
     @Test func `A large one is admitted piece by piece; its partition is not read meanwhile, others are`() {
@@ -92,8 +87,7 @@ struct FanOutTests {
             partition, 0, key: nil,
             value: #"{"device_tokens": ["\#(Rig.token("a"))", "xyz", ""], "payload": {"aps": {}}}"#)
         #expect(rig.send() == ["a"])
-        rig.answer("a")
-        #expect(rig.settle().map(\.outcome) == [.invalid, .invalid, .accepted])
+        #expect(rig.finish("a").map(\.outcome) == [.invalid, .invalid, .accepted])
         #expect(rig.isEmpty)
     }
 
@@ -126,7 +120,7 @@ struct FanOutTests {
             guard !sent.isEmpty else { break }
             expect(sent.count <= 12, is: true)
             // A list that began is held itself, and one of its tokens.
-            expect(rig.machine.gauges.openBytes <= rig.machine.settings.maxOpenBytes + 2 * 1_024, is: true)
+            expect(rig.machine.gauges.openBytes <= rig.machine.settlement.settings.maxOpenBytes + 2 * 1_024, is: true)
             for device in sent { rig.answer(device) }
             let written = rig.produce()
             expect(rig.machine.gauges.openBytes >= sent.count * 400, is: true)

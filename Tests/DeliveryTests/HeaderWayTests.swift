@@ -152,7 +152,7 @@ struct HeaderWayTests {
 extension Rig {
     /// The first retry record that waits to be produced, and its tier.
     fileprivate var retry: (Int, Production)? {
-        for tier in machine.settings.tiers.indices {
+        for tier in machine.settlement.settings.tiers.indices {
             if let production = machine.nextProduction(for: .retry(tier: tier)) { return (tier, production) }
         }
         return nil

@@ -64,12 +64,10 @@ struct MachineHoldingTests {
             offset += 1
         }
         expect(rig.machine.gauges.openBytes <= 20 * 1_024, is: true)
-        rig.receive(other, 0, "n", headers: Rig.toNews)
-        #expect(rig.send() == ["n"])
+        #expect(rig.offer(other, 0, "n", headers: Rig.toNews) == ["n"])
         // It waits for five seconds, then it is held.
         #expect(rig.settle() == [])
-        rig.wait(ms: 5_000)
-        rig.send()
+        rig.wait(ms: 5_000).send()
         #expect(rig.settle().map(\.attempt) == [0])
         expect(rig.machine.room(for: slow) > 0, is: true)
     }
@@ -80,14 +78,12 @@ struct MachineHoldingTests {
         rig.send()
         for _ in 0..<4 {
             for device in rig.sent.map(Rig.device) { rig.giveBack(device) }
-            rig.wait(ms: 1_000)
-            rig.send()
+            rig.wait(ms: 1_000).send()
         }
         #expect(rig.settle() == [])
         for device in rig.sent.map(Rig.device) { rig.giveBack(device) }
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
-        rig.wait(ms: 1_000)
-        rig.send()
+        rig.wait(ms: 1_000).send()
         #expect(rig.settled() == ["s2 tier 0 attempt 0 held sends 0 doubt 0"])
     }
 
@@ -103,14 +99,11 @@ struct MachineHoldingTests {
         rig.finish("s0")
         #expect(rig.send() == ["s4"])
         rig.receive(partition, 5, "s5", headers: Rig.toShop)
-        rig.wait(ms: 4_999)
-        rig.send()
+        rig.wait(ms: 4_999).send()
         #expect(rig.settle() == [])
-        rig.wait(ms: 1)
-        rig.send()
+        rig.wait(ms: 1).send()
         #expect(rig.settled() == ["s5 tier 0 attempt 0 held sends 0 doubt 0"])
-        rig.receive(partition, 6, "n", headers: Rig.toNews)
-        #expect(rig.send() == ["n"])
+        #expect(rig.offer(partition, 6, "n", headers: Rig.toNews) == ["n"])
     }
 
     @Test func `An app that is full and does not send wakes nobody when something else is waited for`() {

@@ -18,21 +18,16 @@ struct ImpossibleCommitTests {
         return (rig, denied, other)
     }
 
-    @Test func `It leaves half of the room to the others`() {
+    @Test(arguments: [false, true])
+    func `It leaves half of the room to the others, with single records and with a fan-out`(isFanOut: Bool) {
         let (rig, denied, other) = Self.denied { $0.maxOpen = 100 }
-        var offset: Int64 = 0
-        while rig.machine.room(for: denied) > 0 {
-            rig.receive(denied, offset, "d\(offset)")
-            offset += 1
+        if isFanOut {
+            rig.receive(denied, 0, envelope: (0..<200).map { "d\($0)" })
+        } else {
+            for offset in Int64(0)..<200 where rig.machine.room(for: denied) > 0 {
+                rig.receive(denied, offset, "d\(offset)")
+            }
         }
-        #expect(offset == 25)
-        #expect(rig.send() == [])
-        #expect(rig.machine.room(for: other) > 50)
-    }
-
-    @Test func `A fan-out of it is admitted as far as it leaves half of the room to the others`() {
-        let (rig, denied, other) = Self.denied { $0.maxOpen = 100 }
-        rig.receive(denied, 0, envelope: (0..<200).map { "d\($0)" })
         #expect(rig.send() == [])
         #expect(rig.machine.gauges.openNotifications == 25)
         #expect(rig.machine.room(for: other) > 50)
@@ -42,7 +37,7 @@ struct ImpossibleCommitTests {
     static func deniedLater(_ apps: [AppRoute] = [Rig.app]) -> (rig: Rig, denied: PartitionID, other: PartitionID) {
         let rig = Rig(apps: apps) {
             $0.maxOpen = 200
-            $0.reachMargin = 10
+            $0.horizonMargin = 10
         }
         let denied = rig.assignReady(0)
         return (rig, denied, rig.assignReady(1))
@@ -50,8 +45,7 @@ struct ImpossibleCommitTests {
 
     /// Commits; those of `denied` are refused for good.
     static func refuse(_ rig: Rig, _ denied: PartitionID) {
-        rig.wait(ms: 50)
-        let entries = rig.takeCommit(of: .requests)
+        let entries = rig.wait(ms: 50).takeCommit(of: .requests)
         if !entries.isEmpty {
             rig.finishCommit(entries.map { $0.partition == denied ? .impossible : .acknowledged })
         }
@@ -64,7 +58,7 @@ struct ImpossibleCommitTests {
             rig.receive(denied, offset, "d\(offset)")
             offset += 1
         }
-        // Ten lie below the reach, fifty are a quarter of the room, one waits to be admitted.
+        // Ten lie below the horizon, fifty are a quarter of the room, one waits to be admitted.
         #expect(offset == 61)
         #expect(rig.machine.gauges.openNotifications == 60)
         rig.sendAndAnswer()
@@ -98,8 +92,7 @@ struct ImpossibleCommitTests {
         fill()
         #expect(offset == 61)
         expect(rig.machine.nextDeadlineNs.map { $0 <= rig.now.ns + 5_000_000_000 }, is: true)
-        rig.wait(ms: 5_000)
-        rig.send()
+        rig.wait(ms: 5_000).send()
         rig.commit()
         rig.send()
         fill()
@@ -114,25 +107,19 @@ struct ImpossibleCommitTests {
     func `What waits for its commit leaves the device queue of its device, and joins it again once a commit is taken`()
     {
         let (rig, denied, other) = Self.denied()
-        rig.receive(denied, 0, "a")
-        #expect(rig.send() == [])
-        rig.receive(other, 0, "a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(denied, 0, "a") == [])
+        #expect(rig.offer(other, 0, "a") == ["a"])
         #expect(rig.commit(afterMs: 10_000).map(\.partition).contains(denied))
         // The other's is in flight.
         #expect(rig.send() == [])
-        rig.answer("a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.answer("a").send() == ["a"])
     }
 
     /// It was taken out of the list of those that wait twice, whose length was wrong from then on.
     @Test func `One that comes back from its commit to a full device queue is held, and those behind it go on`() {
         let (rig, denied, other) = Self.denied { $0.deviceQueueLimit = 1 }
-        rig.receive(denied, 0, "a")
-        rig.receive(denied, 1, "b")
-        #expect(rig.send() == [])
-        rig.receive(other, 0, "a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(denied, 0, "a", "b") == [])
+        #expect(rig.offer(other, 0, "a") == ["a"])
         #expect(rig.commit(afterMs: 10_000).map(\.partition).contains(denied))
         #expect(rig.send() == ["b"])
         #expect(rig.settle().map(\.kind) == [.retry(tier: 0)])
@@ -172,7 +159,7 @@ struct ImpossibleCommitTests {
 
     @Test func `What passed the horizon and was not sent before the lease was over goes before what waits still`() {
         let rig = Rig {
-            $0.reachMargin = 1
+            $0.horizonMargin = 1
             $0.leaseNs = 1_000_000_000
         }
         let denied = rig.assign(0)
@@ -203,18 +190,13 @@ struct ImpossibleCommitTests {
 
     @Test func `A circuit's probe that waits for its commit makes room for another's`() {
         let (rig, denied, other) = Self.denied()
-        rig.receive(other, 0, "a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(other, 0, "a") == ["a"])
         rig.answer("a", 403, .badCertificate)
         rig.settle()
-        rig.wait(ms: 1_500)
-        rig.receive(denied, 0, "b")
-        #expect(rig.send() == [])
-        rig.receive(other, 1, "c")
-        #expect(rig.send() == ["c"])
+        #expect(rig.wait(ms: 1_500).offer(denied, 0, "b") == [])
+        #expect(rig.offer(other, 1, "c") == ["c"])
         // Its commit is taken: another one is the probe by now.
-        rig.wait(ms: 10_000)
-        _ = rig.commit()
+        rig.commit(afterMs: 10_000)
         #expect(rig.send() == [])
         #expect(rig.settle().map(\.token) == ["b"])
         rig.finish("c")

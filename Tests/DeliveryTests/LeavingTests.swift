@@ -7,8 +7,7 @@ struct LeavingTests {
     /// Four records; `a` is handed out, the others wait for the only stream.
     static func busy() -> (Rig, PartitionID) {
         let (rig, partition) = Rig.ready(capacity: 1)
-        rig.receive(partition, ["a", "b", "a", "c"])
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(partition, 0, "a", "b", "a", "c") == ["a"])
         return (rig, partition)
     }
 
@@ -21,14 +20,11 @@ struct LeavingTests {
         rig.wait(ms: 50)
         rig.receive(first, 0, "a")
         rig.receive(second, 0, "b")
-        rig.receive(first, 1, "c")
-        rig.send()
+        rig.offer(first, 1, "c")
         rig.finish("a")
         #expect(rig.takeCommit().map(\.partition) == [first])
-        rig.answer("b")
-        rig.finish("c")
-        rig.wait(ms: 100)
-        #expect(rig.takeCommit() == [])
+        rig.finish("b", "c")
+        #expect(rig.wait(ms: 100).takeCommit() == [])
         rig.finishCommit([.acknowledged])
         #expect(rig.takeCommit() == [])  // The reply took 100 ms: the interval widens.
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 100_000_000)
@@ -40,13 +36,11 @@ struct LeavingTests {
     @Test func `A refused commit is replaced by the newest state, after a pause`() {
         let (rig, _) = Self.busy()
         rig.finish("a")
-        rig.wait(ms: 50)
-        #expect(rig.takeCommit().map(\.offset) == [1])
+        #expect(rig.wait(ms: 50).takeCommit().map(\.offset) == [1])
         rig.finishCommit([.refused])
         rig.send()
         rig.finish("b")
-        rig.wait(ms: 50)
-        #expect(rig.takeCommit() == [])
+        #expect(rig.wait(ms: 50).takeCommit() == [])
         #expect(rig.commit(afterMs: 50).map(\.offset) == [2])
     }
 
@@ -54,9 +48,8 @@ struct LeavingTests {
         let (rig, partition) = Rig.ready(capacity: 10_000)
         var random = SplitMix64(seed: 1)
         for offset in 0..<400 {
-            rig.receive(partition, Int64(offset), "d\(offset)")
-            rig.send()
-            _ = rig.commit()
+            rig.offer(partition, Int64(offset), "d\(offset)")
+            rig.commit()
             if offset > 0, random.chance(50) { rig.answer("d\(offset)") }
         }
         rig.settle()
@@ -81,20 +74,15 @@ struct LeavingTests {
         let short = rig.assignReady(1)
         rig.wait(ms: 50)
         for offset in 0..<400 {
-            rig.receive(long, Int64(offset), "d\(offset)")
-            rig.send()
+            rig.offer(long, Int64(offset), "d\(offset)")
             if offset % 2 == 1 { rig.answer("d\(offset)") }
         }
-        rig.receive(short, 0, "s")
-        rig.send()
+        rig.offer(short, 0, "s")
         rig.finish("s")
         rig.commit()
-        rig.receive(short, 1, "t")
-        rig.send()
-        rig.answer("t")
-        rig.finish("d2")
-        rig.wait(ms: 50)
-        #expect(rig.takeCommit().count == 2)
+        rig.offer(short, 1, "t")
+        rig.finish("t", "d2")
+        #expect(rig.wait(ms: 50).takeCommit().count == 2)
         rig.finishCommit([.metadataTooLarge, .metadataTooLarge])
         let refused = rig.machine.takeEvents().compactMap { event -> PartitionID? in
             if case .metadataRefused(let id, _) = event { id } else { nil }
@@ -116,8 +104,7 @@ struct LeavingTests {
 
     @Test func `A gap in the offsets wider than the horizon`() {
         let (rig, partition) = Rig.ready()
-        rig.receive(partition, 1_000_000, "a")
-        #expect(rig.send() == [])
+        #expect(rig.offer(partition, 1_000_000, "a") == [])
         #expect(rig.commit().map(\.offset) == [1_000_000])
         #expect(rig.send() == ["a"])
     }
@@ -139,17 +126,12 @@ struct LeavingTests {
         let rig = Rig()
         let partition = rig.assign(committed: 0, map: CommitMap(horizon: 5_000))
         #expect(rig.commit().map(\.map.horizon) == [5_000])
-        rig.receive(partition, 0, "a")
-        rig.send()
-        rig.answer("a")
-        #expect(rig.settled() == ["a accepted  sends 2 doubt 1"])
+        rig.offer(partition, 0, "a")
+        #expect(rig.finished("a") == ["a accepted  sends 2 doubt 1"])
         #expect(rig.commit(afterMs: 50).map(\.map.horizon) == [5_000])
-        rig.receive(partition, 4_999, "b")
-        rig.send()
-        rig.answer("b")
-        #expect(rig.settled() == ["b accepted  sends 2 doubt 1"])
-        rig.wait(ms: 50)
-        let last = rig.commit()
+        rig.offer(partition, 4_999, "b")
+        #expect(rig.finished("b") == ["b accepted  sends 2 doubt 1"])
+        let last = rig.commit(afterMs: 50)
         #expect(last.map(\.offset) == [5_000])
         #expect(last.allSatisfy { $0.map.horizon.offset > 5_000 })
     }
@@ -177,21 +159,9 @@ struct LeavingTests {
         let partition = rig.assign(committed: 7, text: Array("somebody else's".utf8))
         #expect(rig.machine.takeEvents() == [.metadataIgnored(partition)])
         #expect(rig.commit().map(\.offset) == [7])
-        rig.receive(partition, 7, "a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(partition, 7, "a") == ["a"])
         // Who knows what its writer sent above its offset.
-        rig.answer("a")
-        #expect(rig.settled() == ["a accepted  sends 2 doubt 1"])
-    }
-
-    @Test func `An offset that was reset: everything is sent, and told`() {
-        let rig = Rig()
-        let partition = rig.assign(committed: 100, map: CommitMap(settled: [101..<200]))
-        rig.commit()
-        rig.receive(partition, 3, "a")
-        #expect(rig.machine.takeEvents() == [.offsetReset(partition, committed: 100, offset: 3)])
-        #expect(rig.commit().map(\.offset) == [3])
-        #expect(rig.send() == ["a"])
+        #expect(rig.finished("a") == ["a accepted  sends 2 doubt 1"])
     }
 
     // MARK: Revoke
@@ -202,8 +172,7 @@ struct LeavingTests {
         expect(rig.machine.isDrained(partition), is: false)
         #expect("\(rig.receive(partition, 4, "x"))" == "unassigned")
         expect(rig.machine.room(for: partition), is: 0)
-        rig.answer("a")
-        #expect(rig.send() == [])
+        #expect(rig.answer("a").send() == [])
         rig.settle()
         #expect(rig.takeCommit() == [.init(partition: partition, offset: 1, map: CommitMap())])
         expect(rig.machine.isDrained(partition), is: false)
@@ -221,21 +190,18 @@ struct LeavingTests {
         var recalled: [NotificationID] = []
         rig.machine.recalls { recalled += $1 }
         #expect(recalled == [id])
-        rig.giveBack("a")
-        #expect(rig.send() == [])
+        #expect(rig.giveBack("a").send() == [])
         #expect(rig.commit() == [.init(partition: partition, offset: 0, map: CommitMap())])
         expect(rig.machine.isDrained(partition), is: true)
     }
 
     @Test func `A send in doubt during the drain stays below the horizon`() {
         let (rig, partition) = Rig.ready()
-        rig.receive(partition, ["a", "b", "c"])
-        rig.send()
+        rig.offer(partition, 0, "a", "b", "c")
         rig.machine.revoke([partition])
         rig.answer("a")
         rig.answer("c")
-        rig.doubt("b")
-        #expect(rig.send() == [])
+        #expect(rig.doubt("b").send() == [])
         rig.settle()
         #expect(rig.commit() == [.init(partition: partition, offset: 1, map: CommitMap(horizon: 2, settled: [2..<3]))])
         expect(rig.machine.isDrained(partition), is: true)
@@ -244,8 +210,7 @@ struct LeavingTests {
     @Test
     func `At the limit the last commit does not wait, and its horizon covers what is unanswered or unacknowledged`() {
         let (rig, partition) = Rig.ready()
-        rig.receive(partition, ["a", "b", "c"])
-        rig.send()
+        rig.offer(partition, 0, "a", "b", "c")
         rig.answer("b")
         rig.produce()
         rig.machine.revoke([partition])
@@ -293,8 +258,7 @@ struct LeavingTests {
         rig.answer("a")
         for offset in 1...2 {
             #expect(rig.send() == ["a"])
-            rig.answer("a")
-            #expect(rig.settle().last?.request == "requests/1/\(offset)/0")
+            #expect(rig.finish("a").last?.request == "requests/1/\(offset)/0")
         }
         #expect(rig.send() == [])
         rig.commit()
@@ -329,8 +293,7 @@ struct LeavingTests {
 
     @Test func `Lost: dropped by epoch; completions and acknowledgements that come later find nobody`() {
         let (rig, partition) = Rig.ready()
-        rig.receive(partition, ["a", "b", "a", "c"])
-        rig.send()
+        rig.offer(partition, 0, "a", "b", "a", "c")
         rig.answer("b")
         let produced = rig.produce()
         rig.answer("c")
@@ -341,14 +304,10 @@ struct LeavingTests {
         // The device is still in flight: the new owner of the partition, which may be us, waits for it.
         let again = rig.assignReady()
         #expect(again != partition)
-        rig.receive(again, 0, "a")
-        rig.receive(again, 1, "b")
-        #expect(rig.send() == ["b"])
-        rig.answer("a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(again, 0, "a", "b") == ["b"])
+        #expect(rig.answer("a").send() == ["a"])
         expect(rig.machine.counters.late, is: 2)
-        rig.answer("a")
-        rig.finish("b")
+        rig.finish("a", "b")
         #expect(rig.isEmpty)
         #expect(rig.commit(afterMs: 50) == [.init(partition: again, offset: 2, map: CommitMap(horizon: 502))])
     }
@@ -356,12 +315,11 @@ struct LeavingTests {
     @Test func `A commit in flight of a partition that is lost is nobody's`() {
         let (rig, partition) = Self.busy()
         rig.finish("a")
-        rig.wait(ms: 50)
-        #expect(rig.takeCommit().count == 1)
+        #expect(rig.wait(ms: 50).takeCommit().count == 1)
         rig.machine.release([partition])
         let again = rig.assign()
         rig.finishCommit([.acknowledged])
         rig.receive(again, 0, "z")
-        #expect(rig.send() == [])  // Its own reach was never named.
+        #expect(rig.send() == [])  // Its own horizon was never named.
     }
 }

@@ -16,8 +16,7 @@ struct LedgerCommitTests {
     }
 
     static func next(_ rig: Rig, _ id: PartitionID, _ offset: Int64) {
-        rig.receive(id, offset, "d\(id.slot.number)")
-        rig.send()
+        rig.offer(id, offset, "d\(id.slot.number)")
         rig.finish("d\(id.slot.number)")
     }
 
@@ -31,14 +30,11 @@ struct LedgerCommitTests {
         for _ in 0..<9 {
             // The others do not wait for it.
             Self.next(rig, ids[0], offset)
-            rig.wait(ms: 20)
-            #expect(rig.takeCommit().map(\.partition) == [ids[0]])
+            #expect(rig.wait(ms: 20).takeCommit().map(\.partition) == [ids[0]])
             rig.finishCommit([.acknowledged])
             offset += 1
-            rig.wait(ms: pause - 21)
-            #expect(rig.takeCommit() == [])
-            rig.wait(ms: 1)
-            #expect(rig.takeCommit().map(\.partition) == [ids[1]])
+            #expect(rig.wait(ms: pause - 21).takeCommit() == [])
+            #expect(rig.wait(ms: 1).takeCommit().map(\.partition) == [ids[1]])
             rig.finishCommit([.refused])
             pauses.append(pause)
             pause = min(pause * 2, 10_000)
@@ -97,8 +93,7 @@ struct LedgerCommitTests {
             })
         for id in [ids[0], ids[2]] { Self.next(rig, id, 1) }
         #expect(rig.commit(afterMs: 50).map(\.partition) == [ids[0], ids[2]])
-        rig.wait(ms: 100)
-        #expect(rig.takeCommit().map(\.partition) == [ids[1]])
+        #expect(rig.wait(ms: 100).takeCommit().map(\.partition) == [ids[1]])
     }
 
     @Test func `One asked alone takes turns with the others`() {
@@ -108,8 +103,7 @@ struct LedgerCommitTests {
         var order: [[PartitionID]] = []
         for offset in Int64(1)...4 {
             for id in ids { Self.next(rig, id, offset) }
-            rig.wait(ms: 50)
-            let entries = rig.takeCommit()
+            let entries = rig.wait(ms: 50).takeCommit()
             order.append(entries.map(\.partition))
             // It stays alone: its error goes on to be another's.
             rig.finishCommit(entries.map { $0.partition == ids[0] ? .unattributed : .acknowledged })
@@ -139,12 +133,8 @@ struct LedgerCommitTests {
     @Test
     func `Without a commit acknowledged within the lease nothing is handed out; one goes out at once, and renews it`() {
         let (rig, partition) = Self.leased()
-        rig.wait(ms: 7_999)
-        rig.receive(partition, 0, "a")
-        #expect(rig.send() == ["a"])
-        rig.wait(ms: 1)
-        rig.receive(partition, 1, "b")
-        #expect(rig.send() == [])
+        #expect(rig.wait(ms: 7_999).offer(partition, 0, "a") == ["a"])
+        #expect(rig.wait(ms: 1).offer(partition, 1, "b") == [])
         expect(rig.machine.nextDeadlineNs.map { $0 <= rig.now.ns }, is: true)
         #expect(rig.takeCommit().count == 1)
         #expect(rig.send() == [])
@@ -160,21 +150,17 @@ struct LedgerCommitTests {
         rig.wait(ms: 5_000)
         rig.receive(other, 0, "x")
         #expect(rig.takeCommit().map(\.partition) == [other])
-        rig.wait(ms: 4_000)
-        rig.receive(partition, 0, "a")
-        #expect(rig.send() == [])
+        #expect(rig.wait(ms: 4_000).offer(partition, 0, "a") == [])
         rig.finishCommit([.acknowledged])
         #expect(Set(rig.send()) == ["a", "x"])
         rig.wait(ms: 4_000)
-        rig.receive(partition, 1, "b")
-        #expect(rig.send() == [], "8 s after the commit was sent, 4 s after it was answered")
+        #expect(rig.offer(partition, 1, "b") == [], "8 s after the commit was sent, 4 s after it was answered")
     }
 
     @Test func `What is to be held waits for the lease as well: the tier would send it`() {
         let paused = ReloadTests.changed(Rig.app) { $0.isPaused = true }
         let (rig, partition) = Rig.ready(apps: [paused]) { $0.leaseNs = 8_000_000_000 }
-        rig.wait(ms: 8_000)
-        rig.send()
+        rig.wait(ms: 8_000).send()
         rig.receive(partition, 0, "a")
         #expect(rig.produce() == [])
         rig.commit()

@@ -81,8 +81,7 @@ struct LedgerSpanTests {
         let partition = rig.assign(committed: OffsetLimit.highest - 1)
         rig.commit()
         rig.receive(partition, OffsetLimit.highest - 1, "a")
-        rig.receive(partition, OffsetLimit.highest, "b")
-        rig.send()
+        rig.offer(partition, OffsetLimit.highest, "b")
         rig.finish("a")
         #expect(rig.commit().allSatisfy { $0.offset <= OffsetLimit.highest && $0.map.horizon.offset != -1 })
     }

@@ -70,20 +70,6 @@ struct LedgerTests {
         expect(ledger.committable, is: 10)
     }
 
-    @Test func `Offsets below the committed one, before anything was received: a reset, which forgets no doubt`() {
-        var ledger = PartitionLedger(committed: 100, map: CommitMap(horizon: 200, settled: [110..<120]))
-        expect(ledger.isReset(99), is: true)
-        expect(ledger.isReset(100), is: false)
-        ledger.reset()
-        _ = ledger.receive(5, record: RecordSlot(5))
-        expect(ledger.committable, is: 5)
-        expect(ledger.inheritedDoubtEnd(at: 199), is: .max, "a reset forgets no doubt")
-        expect(ledger.inheritedDoubtEnd(at: 200), is: 0)
-        _ = ledger.receive(115, record: RecordSlot(6))
-        expect(ledger.span, is: 111)
-        expect(ledger.openCount, is: 2)
-    }
-
     /// What a commit of this ledger says, read back.
     static func committed(_ ledger: borrowing PartitionLedger, limit: Int = 4_000, horizon: HorizonEnd = .none) throws
         -> CommitMap

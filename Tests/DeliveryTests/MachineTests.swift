@@ -11,7 +11,7 @@ struct MachineTests {
         #expect(first == [.init(partition: partition, offset: 0, map: CommitMap(horizon: 500))])
 
         rig.receive(partition, 0, "a")
-        #expect(rig.send() == [])  // The reach is not acknowledged.
+        #expect(rig.send() == [])  // The horizon is not acknowledged.
         rig.finishCommit([.acknowledged])
         #expect(rig.send() == ["a"])
         #expect(rig.commit(afterMs: 50) == [])
@@ -31,8 +31,7 @@ struct MachineTests {
         let rig = Rig()
         let partition = rig.assign(committed: nil)
         #expect(rig.takeCommit() == [])
-        rig.receive(partition, 77, "a")
-        #expect(rig.send() == [])
+        #expect(rig.offer(partition, 77, "a") == [])
         #expect(rig.commit() == [.init(partition: partition, offset: 77, map: CommitMap(horizon: 578))])
         #expect(rig.send() == ["a"])
     }
@@ -60,12 +59,10 @@ struct MachineTests {
     }
 
     @Test func `A request that names no topic goes to the one of its push type, from a retry record, too`() throws {
-        let rig = Rig()
-        let requests = rig.assignReady()
+        let (rig, requests) = Rig.ready()
         let tier = rig.assignTier()
         rig.receive(requests, 0, "a", headers: ["apns-push-type": "voip"])
-        rig.receive(requests, 1, "b")
-        rig.send()
+        rig.offer(requests, 1, "b")
         #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop.voip", "com.example.shop"])
         rig.answer("a", 500, .internalServerError)
         let production = rig.machine.nextProduction(for: .retry(tier: 1))
@@ -86,16 +83,12 @@ struct MachineTests {
 
     @Test func `Per device one in flight, in order; others pass`() {
         let (rig, partition) = Rig.ready()
-        rig.receive(partition, ["a", "b", "a", "a", "b", "c"])
-        #expect(rig.send() == ["a", "b", "c"])
-        rig.answer("a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(partition, 0, "a", "b", "a", "a", "b", "c") == ["a", "b", "c"])
+        #expect(rig.answer("a").send() == ["a"])
         rig.answer("a", 400, .badDeviceToken)
+        #expect(rig.answer("b").send() == ["a", "b"])
         rig.answer("b")
-        #expect(rig.send() == ["a", "b"])
-        rig.answer("b")
-        rig.answer("a")
-        #expect(rig.send() == [])
+        #expect(rig.answer("a").send() == [])
         #expect(rig.settle().map(\.request) == [0, 2, 1, 4, 3].map { "requests/0/\($0)/0" })
         rig.finish("c")
         #expect(rig.isEmpty)
@@ -116,19 +109,15 @@ struct MachineTests {
 
     @Test func `A notification that moves to a tier does not hold back its successors`() {
         let (rig, partition) = Rig.ready()
-        rig.receive(partition, 0, "a")
-        rig.receive(partition, 1, "a")
-        rig.send()
-        rig.answer("a", 503, .shutdown)
-        #expect(rig.send() == ["a"])
+        rig.offer(partition, 0, "a", "a")
+        #expect(rig.answer("a", 503, .shutdown).send() == ["a"])
     }
 
     @Test func `What is held moves to its tier once a commit names its record as sent, and not before`() {
         let rig = Rig { $0.deviceQueueLimit = 1 }
         let partition = rig.assign()
         rig.receive(partition, 0, envelope: ["a", "a", "b"])
-        rig.receive(partition, 1, "a")
-        #expect(rig.send() == [])
+        #expect(rig.offer(partition, 1, "a") == [])
         #expect(rig.produce() == [])
         let first = rig.takeCommit()
         #expect(first.count == 1)
@@ -187,23 +176,17 @@ struct MachineTests {
 
     @Test func `No more is handed out than the app's capacity`() {
         let (rig, partition) = Rig.ready(capacity: 2)
-        rig.receive(partition, ["a", "b", "c", "d"])
-        #expect(rig.send() == ["a", "b"])
+        #expect(rig.offer(partition, 0, "a", "b", "c", "d") == ["a", "b"])
         #expect(rig.send() == [])
-        rig.answer("b")
-        #expect(rig.send() == ["c"])
+        #expect(rig.answer("b").send() == ["c"])
         rig.machine.setCapacity(AppIndex(0), requests: 1, now: rig.now)
-        rig.answer("a")
-        #expect(rig.send() == [])
-        rig.answer("c")
-        #expect(rig.send() == ["d"])
+        #expect(rig.answer("a").send() == [])
+        #expect(rig.answer("c").send() == ["d"])
     }
 
     @Test func `An unregistered token goes to both topics, when Apple says since when`() {
         let (rig, partition) = Rig.ready()
-        rig.receive(partition, 0, "a")
-        rig.receive(partition, 1, "b")
-        rig.send()
+        rig.offer(partition, 0, "a", "b")
         rig.answer("a", 410, .unregistered, atMs: 1_700_000_000_000)
         rig.answer("b", 410, .none)
         let written = rig.produce()
@@ -219,39 +202,31 @@ struct MachineTests {
 
     @Test func `unregistered.include_bad_tokens writes a bad token to the dead-token topic`() {
         let (rig, partition) = Rig.ready { $0.includesBadTokens = true }
-        rig.receive(partition, 0, "a")
-        rig.send()
-        rig.answer("a", 400, .badDeviceToken)
-        #expect(rig.settle().map(\.kind) == [.unregistered, .result])
+        rig.offer(partition, 0, "a")
+        #expect(rig.answer("a", 400, .badDeviceToken).settle().map(\.kind) == [.unregistered, .result])
     }
 
     @Test func `publish: failures counts an accepted without doubt, and settles it with its verdict`() {
         let (rig, partition) = Rig.ready { $0.publishesOnlyFailures = true }
-        rig.receive(partition, ["a", "b", "c"])
-        rig.send()
+        rig.offer(partition, 0, "a", "b", "c")
         rig.answer("a")
         rig.answer("b", 400, .badTopic)
-        rig.doubt("c")
-        rig.send()
-        rig.answer("c")
-        #expect(rig.settled() == ["b rejected BadTopic sends 1 doubt 0", "c accepted  sends 2 doubt 1"])
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [3])
+        rig.doubt("c").send()
+        #expect(rig.finished("c") == ["b rejected BadTopic sends 1 doubt 0", "c accepted  sends 2 doubt 1"])
         expect(rig.machine.counters.apps[0].outcomes, is: [2, 0, 1, 0, 0, 0])
-        #expect(rig.isEmpty)
+        #expect(rig.isDone(at: 3))
     }
 
     @Test func `What cannot be sent is invalid, with Apple's reason, and never sent`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, key: nil, value: #"{"aps":{}}"#, headers: [("push-device-token", "xyz")])
         rig.receive(partition, 1, "b", headers: ["apns-topic": "com.example.other"])
-        rig.receive(partition, 2, "c", headers: ["apns-priority": "3"])
-        #expect(rig.send() == [])
+        #expect(rig.offer(partition, 2, "c", headers: ["apns-priority": "3"]) == [])
         let written = rig.settle()
         #expect(written.map(\.outcome) == [.invalid, .invalid, .invalid])
         #expect(written.map(\.reason) == ["BadDeviceToken", "BadTopic", "BadPriority"])
         #expect(written.map(\.attempts) == [0, 0, 0])
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [3])
-        #expect(rig.isEmpty)
+        #expect(rig.isDone(at: 3))
     }
 
     @Test func `A dead letter settles when it is acknowledged`() throws {
@@ -285,11 +260,9 @@ struct MachineTests {
         rig.receive(partition, 1, "past", headers: ["apns-expiration": "1700000000"])
         rig.receive(partition, 2, "first")
         rig.receive(partition, 3, "soon", headers: ["apns-expiration": soon])
-        rig.receive(partition, 4, "never", headers: ["apns-expiration": "0"])
-        #expect(rig.send() == ["first"])
+        #expect(rig.offer(partition, 4, "never", headers: ["apns-expiration": "0"]) == ["first"])
         rig.wait(ms: 30_001)
-        rig.answer("first")
-        #expect(rig.send() == [])
+        #expect(rig.answer("first").send() == [])
         let written = rig.settle()
         let expired = written.filter { $0.outcome == .expired }
         #expect(

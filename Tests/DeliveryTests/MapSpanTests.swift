@@ -14,8 +14,7 @@ struct MapSpanTests {
             let sent = rig.send()
             for device in rig.sent.map(Rig.device) { rig.answer(device) }
             let written = rig.settle()
-            rig.wait(ms: 20)
-            let commits = rig.commit()
+            let commits = rig.commit(afterMs: 20)
             maps += commits.map(\.map)
             if sent.isEmpty, written.isEmpty, commits.isEmpty { break }
         }
@@ -25,12 +24,11 @@ struct MapSpanTests {
     @Test func `A cut map raises the horizon: what it does not name is marked when it is sent again`() {
         let (rig, partition) = Rig.ready(capacity: 10_000) {
             $0.metadataLimit = 64
-            $0.reachMargin = 1
+            $0.horizonMargin = 1
         }
         var random = SplitMix64(seed: 7)
         for offset in Int64(0)..<600 {
-            rig.receive(partition, offset, "d\(offset)")
-            rig.send()
+            rig.offer(partition, offset, "d\(offset)")
             rig.commit()
             if offset > 0, random.chance(50), rig.sent.last.map(Rig.device) == "d\(offset)" {
                 rig.answer("d\(offset)")
@@ -39,8 +37,7 @@ struct MapSpanTests {
         rig.settle()
         rig.machine.revoke([partition])
         rig.machine.stopWaiting([partition])
-        rig.wait(ms: 1_000)
-        let last = rig.commit()
+        let last = rig.commit(afterMs: 1_000)
         #expect(last.count == 1)
         let named = last[0].map.settled.last?.upperBound ?? 0
         let horizon = last[0].map.horizon.offset
@@ -67,6 +64,18 @@ struct MapSpanTests {
         expect(rig.machine.counters.mapsCut, is: 0)
         let held = rig.machine.counters.apps[1].heldByCause[Int(DeferralReason.span.rawValue)]
         #expect(held > 0)
+    }
+
+    @Test func `What waits of the only open record is deferred while its settled indexes fill the map`() {
+        let (rig, partition) = Rig.ready(capacity: 100) { $0.metadataLimit = 64 }
+        rig.receive(partition, 0, envelope: (0..<200).map { "t\($0)" })
+        rig.send()
+        for index in stride(from: 1, to: 100, by: 2) { rig.answer("t\(index)") }
+        rig.settle()
+        rig.commit(afterMs: 1_000)
+        let deferred = rig.settle()
+        #expect(deferred.map(\.reason) == Array(repeating: "held", count: 100))
+        expect(rig.machine.counters.apps[0].heldByCause[Int(DeferralReason.span.rawValue)], is: 100)
     }
 
     @Test func `A full map that was read back is read through, although nothing is open`() {

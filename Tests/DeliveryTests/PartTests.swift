@@ -8,7 +8,7 @@ import Testing
 struct ReadyQueuesTests {
     @Test
     func `Streams go round the topics by weight, however many there are; only those with something ready count`() {
-        var store = NotificationStore.forTests()
+        var store = NotificationStore.forTests(groups: 150)
         var ready = ReadyQueues()
         let groups = 150
         for group in 0..<groups { ready.addGroup(weight: group == 140 ? 2 : 1) }

@@ -33,8 +33,7 @@ struct ReloadTests {
     func `What is at the transport of a removed app ends as it does; the rest is held, new records are invalid`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 1)
         rig.receive(partition, ["a", "b", "a", "c"], headers: Rig.toShop)
-        rig.receive(partition, 4, "n", headers: Rig.toNews)
-        #expect(rig.send() == ["a", "n"])
+        #expect(rig.offer(partition, 4, "n", headers: Rig.toNews) == ["a", "n"])
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
         rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)  // Came too late.
         #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .paused)])
@@ -43,14 +42,12 @@ struct ReloadTests {
                 "b tier 0 attempt 0 held sends 0 doubt 0", "a tier 0 attempt 0 held sends 0 doubt 0",
                 "c tier 0 attempt 0 held sends 0 doubt 0",
             ])
-        rig.receive(partition, 5, "d", headers: Rig.toShop)
-        #expect(rig.send() == [])
+        #expect(rig.offer(partition, 5, "d", headers: Rig.toShop) == [])
         #expect(rig.settled() == ["d invalid BadTopic sends 0 doubt 0"])
         rig.answer("n")
         rig.giveBack("a")
         #expect(rig.settled() == ["n accepted  sends 1 doubt 0", "a tier 0 attempt 0 held sends 0 doubt 0"])
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [6])
-        #expect(rig.isEmpty)
+        #expect(rig.isDone(at: 6))
     }
 
     @Test func `The rest of a fan-out of a removed app is held as it is admitted`() {
@@ -66,8 +63,7 @@ struct ReloadTests {
         }
         #expect(kinds.filter { $0 == .result }.count == 4)
         #expect(kinds.filter { $0 == .retry(tier: 0) }.count == 6)
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
-        #expect(rig.isEmpty)
+        #expect(rig.isDone(at: 1))
     }
 
     @Test func `Sent, perhaps, by an owner that died, and now its app is gone: invalid, and in doubt`() {
@@ -93,12 +89,10 @@ struct ReloadTests {
         let (rig, partition) = Rig.ready(capacity: 1)
         rig.receive(partition, 0, "a")
         rig.receive(partition, 1, "b")
-        rig.receive(partition, 2, "never", headers: ["apns-expiration": "0"])
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(partition, 2, "never", headers: ["apns-expiration": "0"]) == ["a"])
         _ = rig.machine.replaceApps([Self.changed(Rig.app) { $0.isPaused = true }], now: rig.now)
         rig.receive(partition, 3, "c")
-        rig.answer("a")
-        #expect(rig.send() == [])
+        #expect(rig.answer("a").send() == [])
         #expect(
             Set(rig.settled()) == [
                 "b tier 0 attempt 0 held sends 0 doubt 0", "never expired  sends 0 doubt 0",
@@ -106,8 +100,7 @@ struct ReloadTests {
             ])
         expect(rig.machine.counters.apps[0].heldByCause[Int(DeferralReason.paused.rawValue)], is: 2)
         _ = rig.machine.replaceApps([Rig.app], now: rig.now)
-        rig.receive(partition, 4, "d")
-        #expect(rig.send() == ["d"])
+        #expect(rig.offer(partition, 4, "d") == ["d"])
         rig.finish("d")
         #expect(rig.isEmpty)
     }
@@ -133,18 +126,13 @@ struct ReloadTests {
 
     @Test func `Removed and there again: its devices wait for what is in flight since before`() {
         let (rig, partition) = Rig.ready(apps: [Rig.app])
-        rig.receive(partition, 0, "a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(partition, 0, "a") == ["a"])
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
         let back = rig.machine.replaceApps([Rig.news, Rig.app], now: rig.now)
         for app in back.indexes { rig.machine.setCapacity(app, requests: 10, now: rig.now) }
-        rig.receive(partition, 1, "a", headers: Rig.toShop)
-        rig.receive(partition, 2, "b", headers: Rig.toShop)
-        #expect(rig.send() == ["b"])
-        rig.answer("a")
-        #expect(rig.send() == ["a"])
-        rig.answer("a")
-        rig.finish("b")
+        #expect(rig.offer(partition, 1, "a", "b", headers: Rig.toShop) == ["b"])
+        #expect(rig.answer("a").send() == ["a"])
+        rig.finish("a", "b")
         #expect(rig.isEmpty)
     }
 }

@@ -88,11 +88,13 @@ final class Rig {
     }
 
     /// Time passes.
-    func wait(ms: Int64) {
+    @discardableResult
+    func wait(ms: Int64) -> Rig {
         now.ns += ms * 1_000_000
         now.wallMs += ms
         machine.advance(now: now)
         check(machine)
+        return self
     }
 
     /// What each part of the machine counts is what is there: looked at after each step, of very many after some.
@@ -116,7 +118,7 @@ final class Rig {
         }
     }
 
-    /// Assigned, with the commit of the first reach acknowledged.
+    /// Assigned, with the commit of the first send horizon acknowledged.
     func assignReady(_ partition: Int32 = 0, topic: String = "requests", role: PartitionRole = .requests(weight: 1))
         -> PartitionID
     {
@@ -147,6 +149,17 @@ final class Rig {
     /// Receives a record for each device, from offset 0 on.
     func receive(_ partition: PartitionID, _ devices: [String], headers: [String: String] = [:]) {
         for (offset, device) in devices.enumerated() { receive(partition, Int64(offset), device, headers: headers) }
+    }
+
+    /// Receives a record for each device, from this offset on, and returns what is handed out then.
+    @discardableResult
+    func offer(
+        _ partition: PartitionID, _ offset: Int64, _ devices: String..., headers: [String: String] = [:]
+    ) -> [String] {
+        for (place, device) in devices.enumerated() {
+            receive(partition, offset + Int64(place), device, headers: headers)
+        }
+        return send()
     }
 
     @discardableResult
@@ -240,19 +253,22 @@ final class Rig {
         return sent.remove(at: place).id
     }
 
+    @discardableResult
     func completion(
         _ device: String, _ make: (NotificationID) -> Completion, texts: [String] = [],
         location: SourceLocation = #_sourceLocation
-    ) {
-        guard let completion = takeSent(device, location).map(make) else { return }
+    ) -> Rig {
+        guard let completion = takeSent(device, location).map(make) else { return self }
         machine.handle(CompletionBatch(app: AppIndex(0), completions: [completion], texts: texts), now: now)
         check(machine)
+        return self
     }
 
+    @discardableResult
     func answer(
         _ device: String, _ status: UInt16 = 200, _ reason: ReasonCode = .none, atMs: Int64 = 0,
         carriedOlderToken: Bool = false, location: SourceLocation = #_sourceLocation
-    ) {
+    ) -> Rig {
         completion(
             device,
             {
@@ -265,13 +281,15 @@ final class Rig {
     /// Answers everything that is handed out now.
     func sendAndAnswer() { for device in send() { answer(device) } }
 
-    func doubt(_ device: String, died: Bool = true, location: SourceLocation = #_sourceLocation) {
+    @discardableResult
+    func doubt(_ device: String, died: Bool = true, location: SourceLocation = #_sourceLocation) -> Rig {
         completion(
             device, { Completion(id: $0, kind: .inDoubt, sentAtMs: now.wallMs, connectionDied: died) },
             location: location)
     }
 
-    func giveBack(_ device: String, location: SourceLocation = #_sourceLocation) {
+    @discardableResult
+    func giveBack(_ device: String, location: SourceLocation = #_sourceLocation) -> Rig {
         completion(device, { Completion(id: $0, kind: .notProcessed) }, location: location)
     }
 
@@ -279,7 +297,7 @@ final class Rig {
 
     /// All topics with productions: dead tokens first, and the tiers.
     private func targets(of machine: borrowing DeliveryMachine) -> [ProductionTarget] {
-        [.unregistered, .results] + machine.settings.tiers.indices.map { .retry(tier: $0) }
+        [.unregistered, .results] + machine.settlement.settings.tiers.indices.map { .retry(tier: $0) }
     }
 
     /// Hands all productions to Kafka, those of a topic in their order.
@@ -348,6 +366,12 @@ final class Rig {
         return settle()
     }
 
+    /// As `finish`, described.
+    func finished(_ devices: String..., location: SourceLocation = #_sourceLocation) -> [String] {
+        for device in devices { answer(device, location: location) }
+        return settled()
+    }
+
     // MARK: Commits
 
     struct Committed: Equatable {
@@ -385,6 +409,9 @@ final class Rig {
         }
         return all
     }
+
+    /// Commits this offset and has nothing left.
+    func isDone(at offset: Int64) -> Bool { commit(afterMs: 50).map(\.offset) == [offset] && isEmpty }
 
     /// Nothing is left in the machine.
     var isEmpty: Bool {

@@ -29,8 +29,7 @@ struct ScheduledTests {
         inMs: Int64, tier: Int, dueMs: Int64
     ) {
         let (rig, partition) = Rig.ready()
-        rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: inMs))
-        #expect(rig.send() == [])
+        #expect(rig.offer(partition, 0, "a", headers: Self.headers(rig, inMs: inMs)) == [])
         let written = rig.settle()
         #expect(written.map(\.description) == ["a tier \(tier) attempt 0 scheduled sends 0 doubt 0"])
         #expect(written.map(\.dueMs) == [rig.now.wallMs + dueMs])
@@ -65,8 +64,7 @@ struct ScheduledTests {
         #expect(rig.send() == ["a", "b", "c"])
         for device in ["a", "b", "c"] { rig.answer(device) }
         #expect(rig.send() == ["a"])
-        rig.answer("a")
-        #expect(rig.settle().map(\.outcome) == [.accepted, .accepted, .accepted, .accepted])
+        #expect(rig.finish("a").map(\.outcome) == [.accepted, .accepted, .accepted, .accepted])
         #expect(rig.isEmpty)
     }
 
@@ -74,16 +72,11 @@ struct ScheduledTests {
         let (rig, partition) = Rig.readyTier()
         rig.wait(ms: 4_001)
         let headers = Self.retryHeaders(rig, inMs: 1_999)
-        rig.wait(ms: 1_998)
-        rig.receive(partition, 0, "a", headers: headers)
-        #expect(rig.send() == [])
+        #expect(rig.wait(ms: 1_998).offer(partition, 0, "a", headers: headers) == [])
         let written = rig.settle()
         #expect(written.map(\.dueMs) == [rig.now.wallMs + 1] && written.map(\.reason) == ["scheduled"])
-        rig.wait(ms: 1)
-        rig.receive(partition, 1, "a", headers: headers)
-        #expect(rig.send() == ["a"])
-        rig.answer("a")
-        let result = rig.settle()
+        #expect(rig.wait(ms: 1).offer(partition, 1, "a", headers: headers) == ["a"])
+        let result = rig.finish("a")
         #expect(result.map(\.description) == ["a accepted  sends 1 doubt 0"])
         #expect(result.map(\.request) == ["requests/4/1234/7"])
         #expect(rig.isEmpty)
@@ -96,26 +89,21 @@ struct ScheduledTests {
         rig.receive(partition, 1, "a")
         rig.now.wallMs -= 1
         #expect(rig.send() == ["a"])
-        rig.answer("a")
-        #expect(rig.settled() == ["a accepted  sends 1 doubt 0", "a tier 0 attempt 0 scheduled sends 0 doubt 0"])
+        #expect(rig.finished("a") == ["a accepted  sends 1 doubt 0", "a tier 0 attempt 0 scheduled sends 0 doubt 0"])
         rig.now.wallMs += 1
-        rig.receive(partition, 2, "b", headers: Self.headers(rig, inMs: 0))
-        #expect(rig.send() == ["b"])
+        #expect(rig.offer(partition, 2, "b", headers: Self.headers(rig, inMs: 0)) == ["b"])
         rig.now.wallMs -= 5_000
-        rig.doubt("b")
-        #expect(rig.send() == [])
+        #expect(rig.doubt("b").send() == [])
         let again = rig.settle()
         #expect(again.map(\.description) == ["b tier 0 attempt 0 scheduled sends 1 doubt 1"])
         #expect(again.map(\.dueMs) == [rig.now.wallMs + 5_000])
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [3])
-        #expect(rig.isEmpty)
+        #expect(rig.isDone(at: 3))
     }
 
     @Test func `Those that wait give up their order: a newer one of their device goes first, and waits for none`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 60_000))
-        rig.receive(partition, 1, "a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(partition, 1, "a") == ["a"])
         rig.answer("a")
         #expect(Set(rig.settle().map(\.request)) == ["requests/0/0/0", "requests/0/1/0"])
         #expect(rig.isEmpty)
@@ -148,25 +136,19 @@ struct ScheduledTests {
     }
 
     @Test func `Now or never: it waits for its time in a tier, and is tried for 30 s from then on`() {
-        let rig = Rig(capacity: 1)
-        let requests = rig.assignReady()
+        let (rig, requests) = Rig.ready(capacity: 1)
         let now = ["apns-expiration": "0"]
         rig.receive(requests, 0, "a", headers: Self.headers(rig, inMs: 90_000, now))
         #expect(rig.settled() == ["a tier 0 attempt 0 scheduled sends 0 doubt 0"])
         let tier = rig.assignTier()
         let firstMs = rig.now.wallMs - 600_000
-        rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, inMs: -30_000, firstMs: firstMs, now))
-        #expect(rig.send() == ["a"])
-        rig.answer("a")
-        #expect(rig.settle().map(\.outcome) == [.accepted])
-        rig.receive(tier, 1, "a", headers: Self.retryHeaders(rig, inMs: -31_000, firstMs: firstMs, now))
-        #expect(rig.send() == [])
+        #expect(rig.offer(tier, 0, "a", headers: Self.retryHeaders(rig, inMs: -30_000, firstMs: firstMs, now)) == ["a"])
+        #expect(rig.finish("a").map(\.outcome) == [.accepted])
+        #expect(rig.offer(tier, 1, "a", headers: Self.retryHeaders(rig, inMs: -31_000, firstMs: firstMs, now)) == [])
         #expect(rig.settle().map(\.outcome) == [.expired])
         // Once it is due it goes to no tier.
-        rig.receive(tier, 2, "a", headers: Self.retryHeaders(rig, inMs: 0, firstMs: firstMs, now))
-        #expect(rig.send() == ["a"])
-        rig.answer("a", 503, .shutdown)
-        #expect(rig.settle().map(\.outcome) == [.expired])
+        #expect(rig.offer(tier, 2, "a", headers: Self.retryHeaders(rig, inMs: 0, firstMs: firstMs, now)) == ["a"])
+        #expect(rig.answer("a", 503, .shutdown).settle().map(\.outcome) == [.expired])
         #expect(rig.isEmpty)
     }
 
@@ -174,8 +156,7 @@ struct ScheduledTests {
         let (rig, partition) = Rig.ready { $0.maxAheadMs = Self.hourMs }
         rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: Self.hourMs))
         rig.receive(partition, 1, "b", headers: Self.headers(rig, inMs: Self.hourMs + 1_000))
-        rig.receive(partition, 2, "c", headers: ["push-not-before": "4294967295"])
-        #expect(rig.send() == [])
+        #expect(rig.offer(partition, 2, "c", headers: ["push-not-before": "4294967295"]) == [])
         let written = rig.settle()
         #expect(written.map(\.outcome) == [.invalid, .invalid, nil])
         #expect(
@@ -257,8 +238,7 @@ struct ScheduledTests {
     func `It goes to its tier only when a commit has named it; what came to be due meanwhile needs none, and is sent`()
     {
         let (rig, partition) = Rig.ready()
-        rig.receive(partition, 0, "oldest")
-        #expect(rig.send() == ["oldest"])
+        #expect(rig.offer(partition, 0, "oldest") == ["oldest"])
         rig.receive(partition, 1_000_000, "a", headers: Self.headers(rig, inMs: 60_000))
         rig.receive(partition, 1_000_001, "b", headers: Self.headers(rig, inMs: 1_000, ["apns-expiration": "0"]))
         #expect(rig.settle() == [])
@@ -291,8 +271,7 @@ struct ScheduledTests {
         rig.receive(partition, 0, "a", headers: Self.retryHeaders(rig, inMs: 5_000, firstMs: firstMs))
         rig.settle()
         expect(rig.machine.counters.settleTimes.count, is: 0)
-        rig.receive(partition, 1, "a", headers: Self.retryHeaders(rig, inMs: -5_000, firstMs: firstMs))
-        rig.send()
+        rig.offer(partition, 1, "a", headers: Self.retryHeaders(rig, inMs: -5_000, firstMs: firstMs))
         rig.finish("a")
         expect(rig.machine.counters.settleTimes.count, is: 1)
         expect(rig.machine.counters.settleTimes.sumMs, is: 5_000)

@@ -242,7 +242,7 @@ final class TieredWorld {
             rig.machine.produced(production)
             rig.machine.acknowledged(production.id, now: rig.now)
         }
-        for tier in rig.machine.settings.tiers.indices {
+        for tier in rig.machine.settlement.settings.tiers.indices {
             while let production = rig.machine.nextProduction(for: .retry(tier: tier)) {
                 let entry = rig.machine.withRetry(production.id) { [rig] content, order in
                     let record = writer.write(content, order)

@@ -32,7 +32,7 @@ struct StatusTests {
         let fresh = rig.machine.status(of: partition)
         expect(fresh?.watermark, is: 5)
         expect(fresh?.committed, is: nil)
-        expect(fresh?.reach, is: nil)
+        expect(fresh?.sendHorizon, is: nil)
         rig.commit()
         let receivedMs = rig.now.wallMs
         for offset in 5..<9 { rig.receive(partition, Int64(offset), "d\(offset)", timestampMs: receivedMs - 70) }
@@ -41,14 +41,14 @@ struct StatusTests {
         rig.finish("d6")
         rig.commit()
         let status = PartitionStatus(
-            topic: "requests", partition: 0, watermark: 5, committed: 5, reach: 505, highestReceived: 8,
+            topic: "requests", partition: 0, watermark: 5, committed: 5, sendHorizon: 505, highestReceived: 8,
             span: 4, openRecords: 3, openNotifications: 3, oldestOpenMs: receivedMs - 70, oldestOpenForNs: 40_000_000,
             isDraining: false)
-        expect(rig.machine.partitionStatuses.map { $0.reach! > 505 }, is: [true])
+        expect(rig.machine.partitionStatuses.map { $0.sendHorizon! > 505 }, is: [true])
         expect(
             rig.machine.partitionStatuses.map {
                 var each = $0
-                each.reach = 505
+                each.sendHorizon = 505
                 return each
             }, is: [status])
         rig.machine.revoke([partition])
@@ -59,8 +59,8 @@ struct StatusTests {
     }
 
     @Test func `An app: what waits, what is handed out, and what limits it`() {
-        let rig = Rig(apps: [Rig.app, ReloadTests.changed(Rig.news) { $0.guardPolicy = .warn }], capacity: 30)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(
+            apps: [Rig.app, ReloadTests.changed(Rig.news) { $0.guardPolicy = .warn }], capacity: 30)
         for offset in 0..<32 {
             rig.receive(partition, Int64(offset), "d\(offset)", headers: Rig.toShop)
         }
@@ -90,8 +90,7 @@ struct StatusTests {
         rig.answer("d0")
         rig.answer("d1", 429, .tooManyRequests)
         rig.wait(ms: 100)
-        rig.doubt("d2", died: false)
-        rig.send()
+        rig.doubt("d2", died: false).send()
         rig.wait(ms: 1)
         rig.finish("d2")
         rig.commit()
@@ -111,8 +110,7 @@ struct StatusTests {
 
     @Test func `A retry record's time counts from the original request`() {
         let (rig, partition) = Rig.readyTier()
-        rig.receive(partition, 0, "a", headers: rig.retryHeaders(firstMs: rig.now.wallMs - 40_000))
-        rig.send()
+        rig.offer(partition, 0, "a", headers: rig.retryHeaders(firstMs: rig.now.wallMs - 40_000))
         rig.finish("a")
         expect(rig.machine.counters.settleTimes.sumMs, is: 40_000)
     }

@@ -3,8 +3,13 @@ import PushRecords
 @testable import Delivery
 
 extension NotificationStore {
-    /// A store for tests of one part of the machine.
-    static func forTests() -> NotificationStore { NotificationStore(idleLimit: 0) }
+    /// A store for tests of one part of the machine, with one app and so many share groups.
+    static func forTests(groups: Int = 1) -> NotificationStore {
+        var store = NotificationStore(MachineSettings())
+        store.budget.addApp()
+        for group in 1..<max(2, groups) { _ = store.budget.group(of: "\(group)", weight: 1) }
+        return store
+    }
 
     /// A notification for this device with a record of its own, as admission leaves it.
     mutating func add(

@@ -29,8 +29,7 @@ struct SuspendedTests {
         let rig = Rig(capacity: 2)
         let partition = assign(rig, nil)
         let committed = commit(rig)
-        rig.receive(partition, ["a", "b", "c", "b"])
-        #expect(rig.send() == ["a", "b"])
+        #expect(rig.offer(partition, 0, "a", "b", "c", "b") == ["a", "b"])
         rig.finish("a")
         rig.machine.suspend([partition])
         return (rig, partition, committed)
@@ -54,13 +53,10 @@ struct SuspendedTests {
         #expect(rig.send() == [], "a commit has to name them again")
         rig.commit()
         #expect(rig.send() == ["c"])
+        #expect(rig.answer("b").send() == ["b"])
         rig.answer("b")
-        #expect(rig.send() == ["b"])
-        rig.answer("b")
-        rig.answer("c")
-        #expect(rig.settle().allSatisfy { $0.inDoubt == 0 && $0.attempts == 1 })
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [4])
-        #expect(rig.isEmpty)
+        #expect(rig.finish("c").allSatisfy { $0.inDoubt == 0 && $0.attempts == 1 })
+        #expect(rig.isDone(at: 4))
     }
 
     @Test func `What is in flight is asked back; answered it settles, unprocessed it waits with the others`() {
@@ -68,21 +64,18 @@ struct SuspendedTests {
         var recalled = 0
         rig.machine.recalls { recalled += $1.count }
         #expect(recalled == 1)
-        rig.giveBack("b")
-        #expect(rig.send() == [])
+        #expect(rig.giveBack("b").send() == [])
         let back = Self.assign(rig, committed)
         rig.commit()
         #expect(rig.send() == ["b", "c"])
         rig.machine.suspend([back])
-        rig.answer("b")
-        #expect(rig.settle().count == 1)
+        #expect(rig.finish("b").count == 1)
     }
 
     @Test func `A dead token that cannot be written down goes to a tier`() {
         let (rig, _, _) = Self.lost()
         rig.machine.setWritable(.unregistered, false, now: rig.now)
-        rig.answer("b", 410, .unregistered, atMs: 1)
-        #expect(rig.settle().map(\.kind) == [.retry(tier: 0)])
+        #expect(rig.answer("b", 410, .unregistered, atMs: 1).settle().map(\.kind) == [.retry(tier: 0)])
     }
 
     @Test func `What waits for it leaves its device to notifications of other partitions`() {
@@ -115,8 +108,7 @@ struct SuspendedTests {
             #expect(rig.settle().allSatisfy { $0.inDoubt == 0 })
         }
         #expect(sent.count == 10)
-        #expect(rig.commit(afterMs: 50).map(\.offset) == [1])
-        #expect(rig.isEmpty)
+        #expect(rig.isDone(at: 1))
     }
 
     @Test func `It is released after another worker's commit, and everything is read anew`() {
@@ -130,8 +122,8 @@ struct SuspendedTests {
         expect(rig.machine.counters.late, is: 1)
         rig.commit()
         #expect(rig.send() == ["a", "c"])
-        for device in ["a", "c"] { rig.answer(device) }
-        #expect(rig.settle().map(\.inDoubt) == [1, 0], "the other worker's commit says what may have been sent")
+        #expect(
+            rig.finish("a", "c").map(\.inDoubt) == [1, 0], "the other worker's commit says what may have been sent")
     }
 
     @Test func `It is released soon after the group assigned nothing to this worker`() {
@@ -158,9 +150,7 @@ struct SuspendedTests {
         let rig = Rig(capacity: 2)
         let partition = Self.assign(rig, nil)
         Self.commit(rig)
-        rig.receive(partition, 0, "a")
-        rig.receive(partition, 1, "b")
-        rig.send()
+        rig.offer(partition, 0, "a", "b")
         rig.finish("a")
         rig.wait(ms: 50)
         let inFlight = rig.machine.takeCommit(of: .requests, now: rig.now)
@@ -170,8 +160,7 @@ struct SuspendedTests {
         let back = Self.assign(rig, committed)
         #expect(rig.machine.takeEvents().contains(.resumed(back)))
         if !isAnswered { rig.finishCommit([.acknowledged]) }
-        rig.receive(back, 2, "c")
-        #expect(rig.send() == [], "its horizon is to be named first")
+        #expect(rig.offer(back, 2, "c") == [], "its horizon is to be named first")
     }
 
     @Test func `A log that ends below what was received was truncated: its records are not taken for known ones`() {
@@ -200,25 +189,20 @@ struct SuspendedTests {
         #expect(rig.commit().allSatisfy { $0.offset == 0 && $0.map.end == 0 })
         for device in ["a", "b", "d"] { rig.answer(device) }
         #expect(Set(rig.send()) == ["a", "x", "y", "z"])
-        for device in ["a", "x", "y", "z"] { rig.answer(device) }
-        #expect(rig.settle().map(\.inDoubt) == [1, 1, 1, 0])
+        #expect(rig.finish("a", "x", "y", "z").map(\.inDoubt) == [1, 1, 1, 0])
     }
 
-    @Test(arguments: [true, false])
-    func `One that began anew and was lost before its next commit does not go on from the one before`(isReset: Bool) {
+    @Test func `One that began anew and was lost before its next commit does not go on from the one before`() {
         let rig = Rig()
         let committed = Committed(offset: 605, text: CommitMapTests.text(base: 605, CommitMap(horizon: 610)).text)
-        let begun = Self.assign(rig, committed, logEnd: isReset ? nil : 0)
-        if isReset { rig.receive(begun, 3, "a") }
+        let begun = Self.assign(rig, committed, logEnd: 0)
         rig.machine.suspend([begun])
         let back = Self.assign(rig, committed)
         #expect(rig.machine.takeEvents().last == .suspendedReleased(begun))
-        #expect(rig.commit().map(\.offset) == [605], "nothing below it is committed before it is read")
-        #expect("\(rig.receive(back, 0, "a"))" == "taken")
-        #expect(rig.commit().map(\.offset) == [0])
+        #expect(rig.commit().map(\.offset) == [605])
+        #expect("\(rig.receive(back, 605, "a"))" == "taken")
         #expect(rig.send() == ["a"])
-        rig.answer("a")
-        #expect(rig.settle().map(\.inDoubt) == [1])
+        #expect(rig.finish("a").map(\.inDoubt) == [1])
     }
 
     @Test(arguments: [(false, 600_000), (true, 10_000)] as [(Bool, Int64)])
@@ -244,8 +228,7 @@ struct SuspendedTests {
 
     @Test func `One that was being given up is released`() {
         let (rig, partition) = Rig.ready()
-        rig.receive(partition, 0, "a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(partition, 0, "a") == ["a"])
         rig.machine.revoke([partition])
         rig.machine.suspend([partition])
         expect(rig.machine.status(of: partition), is: nil)

@@ -150,8 +150,8 @@ struct RateLimitTests {
 
 struct MachineThrottleTests {
     static func guarded(_ policy: AppRoute.GuardPolicy) -> Rig {
-        let rig = Rig(apps: [ReloadTests.changed(Rig.app) { $0.guardPolicy = policy }], capacity: 100)
-        let partition = rig.assignReady()
+        let (rig, partition) = Rig.ready(
+            apps: [ReloadTests.changed(Rig.app) { $0.guardPolicy = policy }], capacity: 100)
         rig.receive(partition, (0..<60).map { "d\($0)" })
         return rig
     }
@@ -183,8 +183,7 @@ struct MachineThrottleTests {
         for device in 0..<20 { rig.answer("d\(device)", 400, .badDeviceToken) }
         rig.send()
         rig.answer("d20", 400, .deviceTokenNotForTopic)
-        rig.answer("d21", 400, .badTopic)
-        let kinds = rig.settle().map(\.kind)
+        let kinds = rig.answer("d21", 400, .badTopic).settle().map(\.kind)
         #expect(kinds == Array(repeating: .result, count: 20) + [.retry(tier: 0), .retry(tier: 0)])
     }
 
@@ -246,8 +245,7 @@ struct MachineThrottleTests {
 
     @Test func `429 TooManyRequests: the next one of the device waits a second, no other`() {
         let (rig, partition) = Rig.ready()
-        rig.receive(partition, ["a", "a", "b", "c"])
-        #expect(rig.send() == ["a", "b", "c"])
+        #expect(rig.offer(partition, 0, "a", "a", "b", "c") == ["a", "b", "c"])
         rig.answer("a", 429, .tooManyRequests)
         rig.answer("b", 429, .tooManyRequests)
         rig.answer("c", 503, .shutdown)
@@ -256,24 +254,17 @@ struct MachineThrottleTests {
         }
         #expect(rig.send() == ["b", "c", "d"], "nobody waited behind b")
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 1_000_000_000)
-        rig.wait(ms: 999)
-        #expect(rig.send() == [])
-        rig.wait(ms: 1)
-        #expect(rig.send() == ["a"])
-        rig.answer("a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.wait(ms: 999).send() == [])
+        #expect(rig.wait(ms: 1).send() == ["a"])
+        #expect(rig.answer("a").send() == ["a"])
         rig.finish("a", "b", "c", "d")
         #expect(rig.isEmpty)
     }
 
     @Test func `429 about our provider tokens slows no device down`() {
         let (rig, partition) = Rig.ready()
-        rig.receive(partition, 0, "a")
-        rig.receive(partition, 1, "a")
-        rig.send()
-        rig.answer("a", 429, .tooManyProviderTokenUpdates)
-        #expect(rig.send() == ["a"])
-        rig.answer("a")
-        #expect(rig.send() == ["a"])
+        rig.offer(partition, 0, "a", "a")
+        #expect(rig.answer("a", 429, .tooManyProviderTokenUpdates).send() == ["a"])
+        #expect(rig.answer("a").send() == ["a"])
     }
 }

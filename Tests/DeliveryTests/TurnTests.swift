@@ -18,7 +18,7 @@ struct TurnTests {
     @Test func `A notification needs four turns, each as soon as it is told of the one before`() throws {
         let rig = Rig()
         let partition = rig.assign()
-        // The reach is committed, and what was read waits for it.
+        // The horizon is committed, and what was read waits for it.
         rig.play.records = [(partition, 0, "a")]
         try rig.turn()
         #expect(rig.play.sent == [] && rig.play.commits == [1, 0])

@@ -21,36 +21,29 @@ struct UnreadTests {
             return
         }
         #expect(detail.text.description == "the worker died at this record twice")
-        rig.receive(partition, 1, "b")
-        #expect(rig.send() == ["b"])
+        #expect(rig.offer(partition, 1, "b") == ["b"])
         rig.finish("b")
-        rig.wait(ms: 1_000)
-        #expect(rig.takeCommit().allSatisfy { $0.offset == 0 })
+        #expect(rig.wait(ms: 1_000).takeCommit().allSatisfy { $0.offset == 0 })
         rig.finishCommit([.acknowledged])
         rig.machine.acknowledged(id, now: rig.now)
-        rig.wait(ms: 1_000)
-        #expect(rig.takeCommit().map(\.offset) == [2])
+        #expect(rig.wait(ms: 1_000).takeCommit().map(\.offset) == [2])
     }
 
     @Test
     func `A retry record of an app with another name here is found by its topic; a request that names one is told`() {
-        let rig = Rig()
-        let tier = rig.assignTier()
+        let (rig, tier) = Rig.readyTier()
         let requests = rig.assignReady(0)
         var headers = rig.retryHeaders()
         headers["push-app"] = "its name before"
-        rig.receive(tier, 0, "a", headers: headers)
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(tier, 0, "a", headers: headers) == ["a"])
         rig.answer("a")
-        rig.receive(requests, 0, "b", headers: ["push-app": "another", "apns-topic": "com.example.shop"])
-        #expect(rig.send() == [])
+        #expect(rig.offer(requests, 0, "b", headers: ["push-app": "another", "apns-topic": "com.example.shop"]) == [])
         // Of another environment, or of a topic that nobody has here, it is nobody's.
         headers["push-environment"] = "development"
         rig.receive(tier, 1, "c", headers: headers)
         headers["push-environment"] = "production"
         headers["apns-topic"] = "com.example.gone"
-        rig.receive(tier, 2, "d", headers: headers)
-        #expect(rig.send() == [])
+        #expect(rig.offer(tier, 2, "d", headers: headers) == [])
         #expect(Set(rig.settle().compactMap(\.outcome)) == [.accepted, .invalid])
     }
 

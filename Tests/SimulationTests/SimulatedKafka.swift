@@ -174,6 +174,4 @@ struct SimulatedBook {
     var isLostLate = false
     /// A gateway discarded it, and its app does not have such ones sent again.
     var isDiscarded = false
-    /// Numbers beside it are not what they were.
-    var isOdd = false
 }

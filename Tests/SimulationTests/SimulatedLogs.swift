@@ -236,9 +236,7 @@ extension SimulatedWorld {
             return true
         }
         guard let partition = machine.ledger.find(assignment.id) else { return false }
-        let tells =
-            first.offset <= machine.ledger[partition].ledger.highestReceived
-            || machine.ledger[partition].ledger.isReset(first.offset)
+        let tells = first.offset <= machine.ledger[partition].ledger.highestKnown
         // Otherwise the client announced that its position was none.
         if !tells || random.chance(30) { beginAnew(log, &assignment, worker, &machine, from: logs[log].start) }
         return true
@@ -261,31 +259,5 @@ extension SimulatedWorld {
         assignment = .init(
             id: id, number: assignmentCount, firstPosition: logs[log].start, position: logs[log].start,
             life: logs[log].life)
-    }
-
-    // MARK: Numbers
-
-    static let boundaries: [Int64] = [
-        .min, .min + 1, -1, 0, 1, 0x7FFF_FFFF, 0x8000_0000, 0x1_0000_0000, 253_402_300_799_999, 253_402_300_800_000,
-        0x4000_0000_0000_0000, .max - 1, .max,
-    ]
-
-    /// As nobody's clock is.
-    func oddTime() -> Int64 {
-        note("strange numbers")
-        if random.chance(20) { return startMs + nowMs &+ (.min + 400) }
-        return Self.boundaries.randomElement(using: &random) ?? 0
-    }
-
-    /// One number beside a retry record is another.
-    func makeOdd(_ record: inout SimulatedRecord) {
-        let names = ["push-retry-sends", "push-retry-attempt", "push-retry-due-ms", "push-retry-first-ms"]
-        let name = names[Int.random(in: 0..<names.count, using: &random)]
-        guard let place = record.headers.firstIndex(where: { $0.name.elementsEqual(name.utf8) }) else { return }
-        note("strange numbers")
-        let number = Self.boundaries.randomElement(using: &random) ?? 0
-        let isTime = name.hasSuffix("-ms")
-        record.headers[place].value = Array("\(isTime ? max(number, -.max) : max(number, 1))".utf8)
-        for original in record.originals { books[original]?.isOdd = true }
     }
 }

@@ -12,7 +12,6 @@ extension SimulatedWorld {
         disturb(.deadLetters, worker, &machine)
         if !isCalm, faults.refusals, random.oneIn(deniedChance) {
             note("all tiers denied")
-            wereTiersDenied = true
             for tier in tiers { machine.setWritable(tier, false, now: time(worker)) }
         }
         for target in [.unregistered, .results] + tiers {
@@ -30,7 +29,6 @@ extension SimulatedWorld {
             note("denied: \(target)")
             if target == .unregistered { wereTokensDenied = true }
             machine.setWritable(target, false, now: time(worker))
-            if !machine.isAnyTierWritable { wereTiersDenied = true }
         } else if isCalm || random.chance(5) {
             machine.setWritable(target, true, now: time(worker))
         }
@@ -123,9 +121,7 @@ extension SimulatedWorld {
                     breaks("\(original) is now or never")
                 }
             }
-            if Int(order.attempt) > settings.maxAttempts, books[original]?.isOdd != true {
-                breaks("\(original) has too many attempts")
-            }
+            if Int(order.attempt) > settings.maxAttempts { breaks("\(original) has too many attempts") }
             let order = RetryOrder(
                 attempt: order.attempt, dueMs: order.dueMs, notBefore: order.notBefore, reason: order.reason,
                 sends: order.sends + moreDoubts, inDoubt: order.inDoubt + moreDoubts, triedApp: order.triedApp)
@@ -140,7 +136,6 @@ extension SimulatedWorld {
         var record = record
         record.offset = logs[log].nextOffset
         record.life = logs[log].life
-        if hasOddNumbers, random.chance(5) { makeOdd(&record) }
         logs[log].nextOffset += 1
         logs[log].records.append(record)
         originals[SimulatedPlace(log: log, life: record.life, offset: record.offset)] = record.originals
@@ -193,7 +188,13 @@ extension SimulatedWorld {
                 breaks("a commit that cannot be read back")
                 return
             }
-            checkCommit(entry, log, worker, machine)
+            if entry.metadata.count > settings.metadataLimit {
+                breaks("\(entry.metadata.count) characters of metadata")
+            }
+            if let partition = machine.ledger.find(entry.partition), machine.ledger[partition].isMapCut {
+                note("map cut")
+                wasMapCut = true
+            }
             var outcome = CommitOutcome.acknowledged
             var isTaken = true
             if worker.assignments[log]?.fenced != nil {

@@ -34,8 +34,6 @@ extension SimulatedWorld {
     /// An app's host cannot be reached any more, or can again.
     func changeReach(_ worker: SimulatedWorker) {
         let app = Int.random(in: 0..<worker.capacities.count, using: &random)
-        // That has to be proved.
-        if worker.gateways[app]?.isOut == true { return }
         if worker.capacities[app] > 0 {
             worker.capacities[app] = 0
         } else {
@@ -55,12 +53,10 @@ extension SimulatedWorld {
         for index in apps.indices { apps[index].rateLimit = 0 }
         for worker in workers {
             worker.reload(apps, now: time(worker))
-            for app in worker.capacities.indices where worker.gateways[app]?.isOut != true {
+            for app in worker.capacities.indices {
                 if worker.capacities[app] == 0 { worker.capacities[app] = 10 }
                 worker.machine.setReachable(AppIndex(app), true, now: time(worker))
                 worker.machine.setCapacity(AppIndex(app), requests: worker.capacities[app], now: time(worker))
-            }
-            for app in worker.capacities.indices {
                 worker.machine.credentialReplaced(AppIndex(app), now: time(worker))
             }
         }

@@ -57,7 +57,6 @@ extension SimulatedWorld {
         checkDeadline(worker)
         checkInvariants(worker)
         checkLimits(worker)
-        checkCost(worker)
         for event in end.events { heed(event) }
     }
 
@@ -79,7 +78,6 @@ extension SimulatedWorld {
             case .metadataIgnored: "metadata ignored"
             case .logChanged: "log changed"
             case .overtaken: "overtaken by retention"
-            case .offsetReset: "offset reset"
             case .resumed: "resumed"
             case .suspendedReleased: "suspended and given up"
             case .commitsRefused(_, _, _, isImpossible: true): "commits impossible"
@@ -92,7 +90,6 @@ extension SimulatedWorld {
         if case .metadataIgnored = event, !logs.contains(where: \.wasDamaged) {
             breaks("our own metadata was not understood")
         }
-        if case .offsetReset = event, !logs.contains(where: \.wasReset) { breaks("no offset was reset") }
         if case .logChanged = event, !logs.contains(where: \.wasReset) { breaks("no log was changed") }
     }
 
@@ -224,7 +221,6 @@ extension SimulatedWorld {
         var recalled: [NotificationID] = []
         machine.recalls { recalled += $1 }
         for id in recalled where worker.flights[id]?.isQueued ?? false { giveBack(id, worker) }
-        fence(recalled, worker)
     }
 
     /// APNs takes a request.
@@ -254,10 +250,6 @@ extension SimulatedWorld {
                 return
             }
             trace(flight.place.log) { "\(name(worker)): \(flight.place) is \(completion.kind) \(completion.status)" }
-            if completion.kind != .notProcessed { worker.refusals[completion.id] = nil }
-            if completion.kind == .notProcessed, completion.unprocessed == .refusedByPeer {
-                checkRefused(completion.id, worker, machine)
-            }
             if completion.kind == .inDoubt { books[flight.original]?.doubts += 1 }
             if settings.publishesOnlyFailures, completion.status == 200 {
                 countAccepted(completion.id, flight, worker, machine)

@@ -26,9 +26,9 @@ final class SimulatedWorker {
     struct Fenced {
         /// The step in which it learns.
         var untilStep: Int
-        /// What it had fetched; `Int64.max`: it goes on fetching. And the reach that it knew to be committed.
+        /// What it had fetched; `Int64.max`: it goes on fetching. And the horizon that it knew to be committed.
         var end: Int64
-        var reach: HorizonEnd
+        var horizon: HorizonEnd
         /// The log's end as its successor asked for it.
         var successorEnd: Int64?
         /// Its proof of being a member is older than its session.
@@ -146,8 +146,6 @@ final class SimulatedWorker {
     var capacities: [Int]
     /// Suspects that go alone next time: the quarantine connection died under them and others.
     var marked: Set<NotificationID> = []
-    /// How often in a row APNs refused to process it.
-    var refusals: [NotificationID: Int] = [:]
     /// How wrong its wall clock is.
     var skewMs: Int64 = 0
     /// Nothing that it sends to APNs is answered until then.

@@ -1,4 +1,3 @@
-import APNs
 import Bytes
 @testable import Delivery
 import Foundation
@@ -45,15 +44,16 @@ final class SimulatedWorld {
     let changeChance: Int
     /// One in so many steps, the commits of a log are refused from now on, or no more.
     let denialChance: Int
-    /// Times, counts and offsets as nobody would write them.
-    let hasOddNumbers: Bool
     /// Requests that APNs refuses to process, always.
     let hasEndless: Bool
     /// The first app has one of the other environment, which gets what is bad there.
     let hasOther: Bool
     /// Apps whose transport speaks the binary protocol.
     let binaryNames: Set<String>
-    var weather = SimulatedGateway.Weather()
+    /// The silence that accepts what was written to their gateways.
+    let gatewayWindowMs: Int64
+    /// What a gateway discards is sent again.
+    let resendsDiscarded: Bool
     /// Some requests are to be sent later.
     let schedules: Bool
     /// Of their own, so that the other worlds stay as they are.
@@ -86,9 +86,6 @@ final class SimulatedWorld {
     private(set) var happened: [String: Int] = [:]
     var lastFirstSend: [OrderKey: SimulatedPlace] = [:]
     var crashCount = 0
-    /// There was no tier to hold anything in.
-    var wereTiersDenied = false
-    var longestSpan: Int64 = 0
     /// Assignments that were taken from workers that go on for a while, or were not waited for.
     var deadAssignments: Set<Int> = [0]
     /// No broker answers until then; or they do, but for writes.
@@ -110,15 +107,11 @@ final class SimulatedWorld {
             "dead network", "fenced", "body waits", "left without a commit", "denied: results", "denied: unregistered",
             "denied: deadLetters", "denied: retry(tier: 0)", "all tiers denied", "log made anew", "log cut",
             "retention", "strange commit", "told by a lower offset", "log changed", "overtaken by retention",
-            "offset reset", "resumed", "suspended", "suspended, then another's", "shared error", "denied commit",
+            "resumed", "suspended", "suspended, then another's", "shared error", "denied commit",
             "commits impossible", "commits resumed", "cut off from the group", "zombie", "endless refusals",
-            "strange numbers", "slow answer", "sent on", "gateway: fence", "gateway: fence answered",
-            "gateway: interrupted wait", "gateway: slow", "gateway: shutdown", "gateway: shutdown heard",
-            "gateway: error of nobody", "gateway: error", "gateway: too late", "gateway: window lengthened",
-            "gateway: silent", "gateway: closed without a word", "gateway: discarded", "gateway: discardedForGood",
-            "gateway: presumed", "gateway: too late, and nobody hears of it", "gateway: reads nothing",
-            "gateway: out of reach", "gateway: proved", "gateway: no proof", "scheduled", "scheduled again",
-            "scheduled: now or never", "scheduled after a clock was set back",
+            "slow answer", "sent on", "gateway: error", "gateway: late error", "gateway: silent",
+            "gateway: closed without a word", "gateway: discarded", "gateway: presumed", "scheduled",
+            "scheduled again", "scheduled: now or never", "scheduled after a clock was set back",
         ]
 
     init(seed: UInt64) {
@@ -131,7 +124,7 @@ final class SimulatedWorld {
         settings.maxAttempts = 3
         settings.maxOpen = .random(in: 8...60, using: &random)
         settings.deviceQueueLimit = random.chance(30) ? 3 : 100
-        settings.reachMargin = random.chance(50) ? 10 : 500
+        settings.horizonMargin = random.chance(50) ? 10 : 500
         settings.publishesOnlyFailures = random.chance(20)
         settings.hashSeed = random.next()
         settings.suspendedLimitNs = .random(in: 10...60, using: &random) * 1_000_000_000
@@ -170,7 +163,6 @@ final class SimulatedWorld {
         changeChance = faults.changes && changesLogs ? 40 : .max
         let deniesCommits = random.chance(20)
         denialChance = faults.refusals && deniesCommits ? 30 : .max
-        hasOddNumbers = random.chance(20)
         var apps = [Self.shop]
         if random.chance(50) { apps.append(Self.news) }
         // Of their own, so that the other worlds stay as they are.
@@ -178,14 +170,11 @@ final class SimulatedWorld {
         if gateways.chance(30) {
             binaryNames = gateways.chance(25) ? [Self.news.name, Self.shop.name] : [Self.news.name]
             if apps.count == 1 { apps.append(Self.news) }
-            weather.limits.durationNs = [200, 200, 400].randomElement(using: &gateways)! * 1_000_000
-            weather.limits.longestNs = weather.limits.durationNs * (gateways.chance(50) ? 4 : 1)
-            weather.resendsDiscarded = faults.abandonsNobody || gateways.chance(90)
-            weather.answersFences = gateways.chance(85)
-            weather.connections = .random(in: 1...3, using: &gateways)
         } else {
             binaryNames = []
         }
+        gatewayWindowMs = gateways.chance(30) ? 400 : 200
+        resendsDiscarded = faults.abandonsNobody || gateways.chance(90)
         scheduling = SplitMix64(seed: seed &* 0x9FB2_1C65_1E98_DF25 ^ 0x5EED)
         schedules = scheduling.chance(40)
         var others = SplitMix64(seed: seed &* 0xD134_2543_DE82_EF95 ^ 0x0BAD)
@@ -284,7 +273,6 @@ final class SimulatedWorld {
             guard left > 0 else { throw Broken(description: "step \(step): it does not end: \(unfinished)") }
             try turn()
         }
-        closeGateways()
         checkEnd()
         if let broken { throw broken }
     }
@@ -310,12 +298,9 @@ final class SimulatedWorld {
 
     private var unfinished: String {
         let logs = logs.enumerated().filter { !$1.isDone }.map { place, log in
-            "\(log.topic)/\(log.partition) \(log.committedCount) of \(log.records.count), commit \(log.commit?.offset ?? -1)"
-                + (log.isDenied ? " denied" : "")
+            "\(log.topic)/\(log.partition) \(log.committedCount) of \(log.records.count)"
         }
-        return logs.joined(separator: "; ") + " workers idle \(workers.map(\.isIdle)) "
-            + "\(workers.map { "\($0.machine.gauges) \($0.machine.partitionStatuses)" }) lease \(settings.leaseNs) "
-            + "held \(workers.map { $0.machine.counters.apps.map(\.heldByCause) })"
+        return "\(logs), \(workers.map { "\($0.machine.gauges) \($0.machine.partitionStatuses)" })"
     }
 
     // MARK: Requests
@@ -337,8 +322,6 @@ final class SimulatedWorld {
         let count = !isDeadLetter && random.chance(15) ? Int32.random(in: 1...30, using: &random) : 0
         var timestampMs = startMs + nowMs
         if clocksJumped, random.chance(3) { timestampMs += .random(in: -6...6, using: &random) * Self.hourMs }
-        let isOdd = hasOddNumbers && random.chance(5)
-        if isOdd { timestampMs = oddTime() }
         let life = logs[log].life
         var record = SimulatedRecord(
             offset: offset, life: life, timestampMs: timestampMs, count: max(1, count), originals: [])
@@ -381,7 +364,6 @@ final class SimulatedWorld {
         }
         for place in record.originals {
             books[place]?.app = route.name
-            books[place]?.isOdd = isOdd
             books[place]?.notBeforeMs = notBeforeSeconds * 1_000
         }
         originals[record.originals[0]] = record.originals
@@ -472,12 +454,7 @@ final class SimulatedWorld {
         }
         for each in worker.producing where !each.isAppended && random.chance(50) { each.append(self, false) }
         for connection in worker.connections { loseUnseen(connection, worker) }
-        for app in worker.gateways.keys.sorted() {
-            for connection in worker.gateways[app]?.connections ?? [] {
-                loseUnseen(connection)
-                closed(connection)
-            }
-        }
+        for (_, gateway) in worker.gateways.sorted(by: { $0.key < $1.key }) { loseUnseen(gateway) }
         addWorker()
     }
 

@@ -10,9 +10,6 @@ struct SimulationTests {
     /// `SIMULATION_SEEDS=20000` runs so many, one after the other; `SIMULATION_SEEDS=4711..4712` runs one again.
     static let asked = Seeds.asked(by: "SIMULATION_SEEDS")
 
-    /// `SIMULATION_ONLY=binary`: only worlds with a transport of the binary protocol.
-    static let isBinaryOnly = ProcessInfo.processInfo.environment["SIMULATION_ONLY"] == "binary"
-
     /// Processor time that every run of the tests gives to worlds.
     static let budgetNs: UInt64 = 50_000_000_000
 
@@ -60,7 +57,6 @@ struct SimulationTests {
     @discardableResult
     private func run(_ seed: UInt64) -> Bool {
         let world = SimulatedWorld(seed: seed)
-        if Self.isBinaryOnly, world.binaryNames.isEmpty { return true }
         do {
             try world.run(steps: 100)
             return true

@@ -112,7 +112,7 @@ struct AdminPagesTests {
     @Test func `Lag counts from the watermark to the log's end`() {
         var snapshot = snapshot(.running)
         let status = PartitionStatus(
-            topic: "apns.requests", partition: 3, watermark: 90, committed: 80, reach: nil, highestReceived: 95,
+            topic: "apns.requests", partition: 3, watermark: 90, committed: 80, sendHorizon: nil, highestReceived: 95,
             span: 6,
             openRecords: 4, openNotifications: 5, oldestOpenMs: 60_000, oldestOpenForNs: 1, isDraining: false)
         #expect(!page("/metrics", snapshot).1.contains("lag_records{"), "no group was joined")

@@ -32,7 +32,7 @@ struct CountersOnPageTests {
         mutating func app(tiers: Int) -> DeliveryCounters.App {
             DeliveryCounters.App(
                 handed: one(), outcomes: several(Outcome.allCases.count), reasons: reasons(), inDoubt: one(),
-                resends: one(), sentOn: one(), retries: several(tiers),
+                resends: one(), sentToOtherEnvironment: one(), retries: several(tiers),
                 heldByCause: several(DeferralReason.allCases.count), answerTimes: time())
         }
 

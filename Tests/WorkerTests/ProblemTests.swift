@@ -172,7 +172,7 @@ struct ProblemTests {
             gauges: DeliveryGauges(openNotifications: 0, openBytes: 0, inFlight: [], waiting: [], productions: 0))
         func partition(_ watermark: Int64?, _ logEnd: Int64?) -> WorkerSnapshot.Partition {
             let status = PartitionStatus(
-                topic: "a", partition: 0, watermark: watermark, committed: nil, reach: nil, highestReceived: -1,
+                topic: "a", partition: 0, watermark: watermark, committed: nil, sendHorizon: nil, highestReceived: -1,
                 span: 0,
                 openRecords: 0, openNotifications: 0, isDraining: false)
             return WorkerSnapshot.Partition(role: .requests, status: status, logEnd: logEnd)

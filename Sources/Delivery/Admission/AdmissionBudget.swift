@@ -1,6 +1,8 @@
+package import PushRecords
+
 /// The room for what is open, notifications and their bytes: shared between topics by weight, and half of it at most
 /// for one app where there are several.
-struct AdmissionBudget {
+package struct AdmissionBudget {
     /// How long a record waits for its app's share of the room before it is held: counted from when the oldest unsent
     /// notification of that app became ready.
     static let shareWaitNs: Int64 = 5_000_000_000
@@ -21,8 +23,6 @@ struct AdmissionBudget {
     private var groups: [String: Int] = [:]
     private let mostBytes: Int
     private var recordBytesMean = 1_024
-    /// By `takeBytes`.
-    private(set) var countedBytes = 0
 
     /// - Parameters:
     ///   - mostOpen: notifications, while no connection takes any (`setTotal`).
@@ -133,7 +133,7 @@ struct AdmissionBudget {
 
     /// One notification is open.
     ///
-    /// - Parameter app: -1: none could be told.
+    /// - Parameter app: -1 if no app is known.
     mutating func take(group: Int, app: Int) {
         notifications.take(1, for: group)
         if app >= 0 { apps[app].open += 1 }
@@ -144,6 +144,14 @@ struct AdmissionBudget {
         guard app >= 0 else { return }
         precondition(apps[app].open > 0, "what is given back was taken")
         apps[app].open -= 1
+    }
+
+    /// Returns about how many bytes a dead letter takes until it is written. Each header takes 80 beside its name and
+    /// value, in librdkafka and here.
+    package static func letterBytes(
+        _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
+    ) -> Int {
+        headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count + 80 }
     }
 
     /// A block of so many bytes holds something of them.
@@ -158,9 +166,7 @@ struct AdmissionBudget {
     }
 
     /// What an open notification takes is another app's from now on.
-    mutating func move(_ slot: NotificationSlot, to app: Int, in store: borrowing NotificationStore) {
-        let old = Int(store[slot].app)
-        let size = Int(store[slot].countedBytes) + store.tokenBytes(slot)
+    mutating func move(_ size: Int, from old: Int, to app: Int) {
         apps[old].open -= 1
         apps[old].bytes -= size
         apps[app].open += 1
@@ -172,40 +178,6 @@ struct AdmissionBudget {
         takeBlock(size, group: group, app: app)
         recordBytesMean += (size - recordBytesMean) / 16
         if recordBytesMean < 64 { recordBytesMean = 64 }
-    }
-
-    /// Counts bytes that a notification holds, or will write, beside its record's block and its own token: what its
-    /// result repeats, the payload of its retry record, a dead letter's key and value, texts of its answer. Given back
-    /// when it is settled, since until then they lie in the producer.
-    ///
-    /// With these, what is held is bounded by `mostBytes`, one record for each partition that began within it, and a
-    /// fixed size for each notification (its slot, and a result without what it repeats: `RecordLimits.result` at
-    /// most). A byte read holds itself in its record's block; each token of a list, of at least three bytes, its copy
-    /// (`BlockStore.rounded`) and what its result repeats; a retry record the payload once more.
-    mutating func takeBytes(_ count: Int, for slot: NotificationSlot, in store: inout NotificationStore) {
-        let taken = min(count, Int(Int32.max - store[slot].countedBytes))
-        store[slot].countedBytes += Int32(taken)
-        countedBytes += taken
-        takeBlock(taken, group: Int(store[recordOf: slot].group), app: Int(store[slot].app))
-    }
-
-    /// It is settled.
-    mutating func giveBackBytes(_ slot: NotificationSlot, in store: inout NotificationStore) {
-        let taken = Int(store[slot].countedBytes)
-        guard taken > 0 else { return }
-        store[slot].countedBytes = 0
-        countedBytes -= taken
-        giveBackBlock(taken, group: Int(store[recordOf: slot].group), app: Int(store[slot].app))
-    }
-
-    // MARK: How it stands
-
-    func open(_ app: Int) -> Int { apps[app].open }
-
-    /// Nothing is taken.
-    var isEmpty: Bool {
-        apps.allSatisfy { $0.open == 0 && $0.bytes == 0 } && notifications.groups.allSatisfy { $0.used == 0 }
-            && bytes.groups.allSatisfy { $0.used == 0 }
     }
 }
 

@@ -7,6 +7,11 @@ extension AppDirectory {
         return index(named: tried).map { Int32($0.value) } ?? RecordBody.unknownApp
     }
 
+    /// Whether another environment than that of `app` has been asked about a record's tokens, or can be.
+    func hasOther(_ app: Int, first: Int32, isBroadcast: Bool) -> Bool {
+        app != Int(first) || other(app) != nil && !isBroadcast
+    }
+
     /// - Parameter group: the share group of its topic, which may name the app of requests that name none.
     mutating func findApp(_ request: ParsedRequest, of group: Int) -> AppDirectory.Match {
         let isBroadcast = request.target == .channel

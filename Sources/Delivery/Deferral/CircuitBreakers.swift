@@ -25,7 +25,7 @@ struct CircuitBreakers: ~Copyable {
         var deferred = [DeferredCounts](repeating: DeferredCounts(), count: DeferralReason.allCases.count)
         var nextFaultEventNs: Int64 = 0
 
-        /// As its transport said last; true until it did.
+        /// The latest report of its transport, true before the first.
         var isReachable = true
         /// Its transport takes requests.
         var isConnected = false

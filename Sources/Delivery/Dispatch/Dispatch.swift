@@ -20,7 +20,7 @@ struct Dispatch: ~Copyable {
         var quarantined = 0
         var isRateLimited = false
         var ready = ReadyQueues()
-        /// What its transport takes, as it told last.
+        /// The latest capacity of its transport.
         var capacity = 0
         /// The last one that was not 0.
         var lastCapacity = 1
@@ -172,6 +172,12 @@ struct Dispatch: ~Copyable {
         } else {
             apps[app].ready.append(slot, group: group, in: &store)
         }
+    }
+
+    /// It is to be sent again, before what was never sent. One that APNs refused goes behind that: if its next refusal
+    /// ends the connection, others have been answered first.
+    mutating func becomeReadyAgain(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
+        becomeReady(slot, first: store[slot].tries.refusals == 0, in: &store, nowNs: nowNs)
     }
 
     /// It waits before it is ready. All wait equally long, so that the list is in the order of their times.

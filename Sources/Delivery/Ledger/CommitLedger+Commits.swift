@@ -87,14 +87,14 @@ extension CommitLedger {
         return acknowledged
     }
 
-    /// The offset below which the notifications of a partition that have waited for long are deferred, since the map of
-    /// its last commit was three quarters full: half of its open records; `nil` if they need not be deferred.
+    /// Returns the offset below which waiting notifications of a partition are deferred because the map of its last
+    /// commit was three quarters full, or `nil` if none has to be.
     mutating func shortenSpan(_ partition: PartitionSlot, nowNs: Int64) -> Int64? {
         guard self[partition].phase == .active, self[partition].mapEighths >= 6,
             nowNs >= self[partition].nextShorteningNs
         else { return nil }
         self[partition].nextShorteningNs = nowNs + Self.shorteningPauseNs
-        return self[partition].ledger.middleOpenOffset
+        return self[partition].ledger.olderHalfEnd
     }
 }
 

@@ -57,7 +57,7 @@ struct CommitLedger: ~Copyable {
             Partition(
                 id: id, topic: topic, number: number, group: group, tierDelayMs: tierDelayMs,
                 ledger: PartitionLedger(committed: committed, map: map),
-                horizon: SendHorizon(minimum: settings.reachMargin),
+                horizon: SendHorizon(minimum: settings.horizonMargin),
                 metadataLimit: metadataLimit ?? settings.metadataLimit))
         self[id.slot].lastCommit = lastCommit
     }
@@ -129,17 +129,6 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Received
 
-    /// Begins anew at an offset that was reset below what was committed.
-    mutating func reset(_ partition: PartitionSlot) {
-        self[partition].ledger.reset()
-        // Nothing is sent before the new offset is committed; a commit in flight says nothing about it.
-        self[partition].horizon = SendHorizon(minimum: settings.reachMargin)
-        self[partition].pending = nil
-        // If the partition is lost and comes back, it must not go on from the earlier commits.
-        self[partition].lastCommit = nil
-        self[partition].unconfirmed = []
-    }
-
     /// Enters a record.
     mutating func receive(
         _ partition: PartitionSlot, _ offset: Int64, in store: inout NotificationStore
@@ -195,6 +184,11 @@ struct CommitLedger: ~Copyable {
         self[partition].ledger.settle(store[record].position) { store[$0].position = $1 }
         self[partition].isDirty = true
         store.giveBack(record)
+    }
+
+    /// Whether the partition of a notification is not being given up.
+    func isSending(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
+        find(store[recordOf: slot].partition).map { !self[$0].isLeaving } ?? false
     }
 
     // MARK: The horizon

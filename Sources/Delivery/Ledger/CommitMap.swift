@@ -54,6 +54,14 @@ package struct CommitMap: Equatable {
         self.partials = partials
     }
 
+    /// The map of a log that changed: all records below the offset that was reached in the old log are in doubt,
+    /// although they may never have been sent.
+    init(doubtedBelow sent: Int64, logStart: Int64?, logEnd: Int64?) {
+        let start = logStart ?? 0
+        let end = min(sent, logEnd ?? OffsetLimit.highest, start + Self.longestHorizon)
+        self.init(horizon: end > start ? HorizonEnd(end) : .none)
+    }
+
     /// One past the highest offset that is settled, wholly or in part; 0 if none is.
     package var end: Int64 { max(settled.last?.upperBound ?? 0, (partials.last?.offset ?? -1) + 1) }
 

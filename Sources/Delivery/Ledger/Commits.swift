@@ -54,7 +54,7 @@ struct CommitBackoff {
     /// The shortest time between two events.
     static let eventPauseNs: Int64 = 10_000_000_000
     /// A rebalance brings one refusal; the second in a row is a problem.
-    static let refusalsToTell = 2
+    static let refusalsToReport = 2
 
     /// In a row.
     private(set) var refusals = 0
@@ -70,7 +70,7 @@ struct CommitBackoff {
     private(set) var isAskedAgain = false
     private var pauseNs: Int64 = 0
     private var nextEventNs = Int64.min
-    private var isTold = false
+    private var isReported = false
 
     /// A commit of it was sent.
     mutating func sent() { isAskedAgain = false }
@@ -90,16 +90,16 @@ struct CommitBackoff {
         if isImpossible { self.isImpossible = true }
         pauseNs = min(max(pauseNs * 2, Self.firstPauseNs), longestPauseNs)
         untilNs = nowNs + pauseNs
-        guard isNews || refusals >= Self.refusalsToTell && nowNs >= nextEventNs else { return false }
+        guard isNews || refusals >= Self.refusalsToReport && nowNs >= nextEventNs else { return false }
         nextEventNs = nowNs + Self.eventPauseNs
-        isTold = true
+        isReported = true
         return true
     }
 
     /// A commit was taken. Returns whether to log that.
     mutating func acknowledge() -> Bool {
         defer { self = CommitBackoff(keeping: nextEventNs) }
-        return isTold
+        return isReported
     }
 
     init() {}

@@ -10,7 +10,7 @@ struct InheritedMap {
 
     /// What lies below it and is not settled may have been sent by a previous owner.
     var horizon: HorizonEnd
-    /// One past the highest offset that the map said is settled; 0 if none was.
+    /// One past the highest offset that the map names settled, or 0 if there is none.
     let end: Int64
     private var settled: ArraySlice<Range<Int64>>
     private var partials: ArraySlice<CommitMap.Partial>
@@ -22,7 +22,7 @@ struct InheritedMap {
         partials = map.partials[...]
     }
 
-    /// What is said of `offset`, which is above every offset asked for before. What is said of lower ones is forgotten.
+    /// Returns how `offset` stands, which is above every offset asked for before. Lower ones are forgotten.
     mutating func take(_ offset: Int64) -> Standing {
         while let run = settled.first, run.upperBound <= offset { settled = settled.dropFirst() }
         while let partial = partials.first, partial.offset < offset { partials = partials.dropFirst() }

@@ -53,8 +53,6 @@ struct Partition: ~Copyable {
     var unconfirmed: [LastCommit] = []
     /// While it is suspended: when it is released (monotonic).
     var releaseNs: Int64 = 0
-    /// Counts as one that is read, where the budget is shared.
-    var isShared = false
     /// The used part of the last commit's map, in eighths.
     var mapEighths = 0
     /// The earliest time to defer its oldest notifications.

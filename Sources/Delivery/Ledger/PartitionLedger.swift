@@ -30,7 +30,7 @@ package struct PartitionLedger: ~Copyable {
     }
 
     /// The offset that the group had committed when the partition was assigned, if any.
-    package private(set) var committedAtAssignment: Int64?
+    package let committedAtAssignment: Int64?
     /// -1 until something was received.
     package private(set) var highestReceived: Int64 = -1
     package private(set) var openCount = 0
@@ -55,19 +55,9 @@ package struct PartitionLedger: ~Copyable {
         return highestReceived >= 0 ? highestReceived + 1 : committedAtAssignment
     }
 
-    /// Whether `offset` lies below what was committed although nothing was received yet: the offset was reset.
-    package func isReset(_ offset: Int64) -> Bool {
-        guard highestReceived < 0, let committed = committedAtAssignment else { return false }
-        return offset < committed
-    }
-
-    /// Begins anew after an offset reset: no record is known to be settled, but those below the offset that was
-    /// committed, or its horizon, may have been sent.
-    package mutating func reset() {
-        let horizon = max(inherited.horizon, HorizonEnd(committedAtAssignment ?? 0))
-        inherited = InheritedMap(CommitMap(horizon: horizon))
-        committedAtAssignment = nil
-    }
+    /// The highest offset that was received, or one below the committed one if that is higher: the same log has no new
+    /// record there.
+    package var highestKnown: Int64 { max(highestReceived, (committedAtAssignment ?? 0) - 1) }
 
     /// The first entry that begins at `offset` or above.
     private func position(of offset: Int64) -> UInt64 {
@@ -232,15 +222,16 @@ package struct PartitionLedger: ~Copyable {
         }
     }
 
-    /// The offset in the middle of the open records; `nil` if nothing is open.
-    var middleOpenOffset: Int64? {
-        var left = openCount / 2
-        var middle: Int64?
+    /// One past the last offset of the older half of the open records, which has at least one; `nil` if nothing is
+    /// open.
+    var olderHalfEnd: Int64? {
+        var left = max(1, openCount / 2)
+        var end: Int64?
         forEachOpen { offset, _ in
-            if left == 0 { middle = offset }
             left -= 1
+            if left == 0 { end = offset + 1 }
         }
-        return middle
+        return end
     }
 
     /// The horizon of the last commit: one past the highest record that has, or may have, a send in doubt.

@@ -1,5 +1,5 @@
 /// The place in a partition below which notifications may be handed to a connection: named by a commit before it is
-/// used, so that whoever takes over after a crash knows which may have been sent.
+/// used, so that the next owner knows after a crash which may have been sent.
 ///
 /// It is kept ahead of the highest one handed out by four commits' worth, at least `minimum`, at most `maximum` (a gap
 /// in the offsets is no pace): in offsets, or, while fan-outs are open, in notifications, which the owner counts. What

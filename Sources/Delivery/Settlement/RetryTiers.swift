@@ -41,6 +41,19 @@ package struct RetryTiers: Sendable {
         return isFar ? tiers.count - 1 : tiers.lastIndex { $0.delayMs <= turnMs } ?? 0
     }
 
+    /// A device that is sent one after the other takes them no faster than one in so long, as far as is known
+    /// beforehand.
+    private static let deviceQueueStepMs: Int64 = 50
+
+    /// The tier of the notification that a full device queue turned away after so many others: as many as the queue
+    /// takes pass each time they are tried.
+    package func tier(turnedAway: UInt16, limit: Int) -> UInt8 {
+        let limit = max(1, limit)
+        let roundMs = max(patienceMs, Int64(limit) * Self.deviceQueueStepMs)
+        let rounds = turnedAway == .max ? Int64.max : Int64(Int(turnedAway) / limit + 1)
+        return UInt8(clamping: tier(inRounds: rounds, ofMs: roundMs))
+    }
+
     /// Where one waits that is due in so long: the longest that is over by then, or within the shortest delay after
     /// that.
     ///

@@ -9,15 +9,13 @@ struct Settlement: ~Copyable {
     private let verdicts: VerdictTable
     /// The rare texts of answers.
     private var texts: [NotificationSlot: AnswerTexts] = [:]
-    private let includesBadTokens: Bool
-    private let derivesIDs: Bool
+    let settings: MachineSettings
 
     init(_ settings: MachineSettings) {
         productions = ProductionQueues(tiers: settings.tiers.count)
         tiers = RetryTiers(settings.tiers)
         verdicts = VerdictTable(overrides: settings.verdicts)
-        includesBadTokens = settings.includesBadTokens
-        derivesIDs = settings.derivesIDs
+        self.settings = settings
     }
 
     // MARK: Answers
@@ -57,7 +55,7 @@ struct Settlement: ~Copyable {
         case .unregistered where store[slot].answer.status == 410:
             store[slot].answer.unregisteredAtMs != 0 ? store[slot].answer.unregisteredAtMs : nil
         case .rejected:
-            store[slot].answer.reason.subject == .badToken && includesBadTokens ? store[slot].sentAtMs : nil
+            store[slot].answer.reason.subject == .badToken && settings.includesBadTokens ? store[slot].sentAtMs : nil
         case .unregistered: store[slot].sentAtMs
         case .accepted, .invalid, .expired, .abandoned: nil
         }
@@ -303,7 +301,7 @@ struct Settlement: ~Copyable {
         var place = store[bodyOf: record].request
         place.index &+= store[slot].index
         var headers = store[bodyOf: record].headers
-        headers.apnsID = store[bodyOf: record].requestID(index: store[slot].index, isDerived: derivesIDs)
+        headers.apnsID = store[bodyOf: record].requestID(index: store[slot].index, isDerived: settings.derivesIDs)
         if headers.apnsID == .none { headers.apnsID = store[slot].answer.apnsID }
         return NotificationContent(
             token: store[slot].token, isBroadcast: store[bodyOf: record].isBroadcast, headers: headers,

@@ -113,6 +113,12 @@ struct Notification {
         /// APNs answered that the device has too many notifications: the next one of its queue waits.
         var slowsDevice = false
 
+        /// Counts that it was returned unprocessed, and returns how often in a row.
+        mutating func countReturn() -> UInt8 {
+            returns.countUp()
+            return returns
+        }
+
         /// Whether it goes over the quarantine connection: connections died under it, or APNs would not process it.
         @inline(__always)
         var isSuspect: Bool { deaths >= 3 || refusals >= 6 }

@@ -10,11 +10,17 @@ struct NotificationStore: ~Copyable {
     private var notifications = Slab<Notification, NotificationSlot>(capacity: 1_024, empty: Notification())
     private var records = Slab<Record, RecordSlot>(capacity: 1_024, empty: Record())
     private var blocks: BlockStore
+    /// How much may be open, and what is.
+    var budget: AdmissionBudget
+    /// Bytes that notifications hold beside blocks (`takeBytes`).
+    private(set) var countedBytes = 0
     /// Holds a token while it is read.
     private let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 8)
 
-    /// - Parameter idleLimit: bytes of blocks that are kept for what comes.
-    init(idleLimit: Int) { blocks = BlockStore(idleLimit: idleLimit) }
+    init(_ settings: MachineSettings) {
+        blocks = BlockStore(idleLimit: max(1 << 20, settings.maxOpenBytes / 4))
+        budget = AdmissionBudget(mostOpen: settings.mostOpen(streams: 0), mostBytes: settings.maxOpenBytes)
+    }
 
     deinit {
         for slot in slots where notifications[slot].state != .free && notifications[slot].tokenBlockSize > 0 {
@@ -60,7 +66,7 @@ struct NotificationStore: ~Copyable {
     }
 
     /// A notification comes into another state: the one place where that happens. Lists and counts are the caller's
-    /// matter. A debug build looks whether it may (`Notification.State.mayBecome`).
+    /// matter. A debug build checks whether it may (`Notification.State.mayBecome`).
     @inline(__always)
     mutating func move(_ slot: NotificationSlot, to state: Notification.State) { notifications[slot].move(to: state) }
 
@@ -73,12 +79,19 @@ struct NotificationStore: ~Copyable {
         notifications[slot].index = index
         notifications[slot].app = app
         records[record].unsettled += 1
+        budget.take(group: Int(records[record].group), app: Int(app))
         return slot
     }
 
     /// The record counts one less.
     mutating func giveBack(_ slot: NotificationSlot) {
         let record = notifications[slot].record
+        let taken = Int(notifications[slot].countedBytes)
+        if taken > 0 {
+            countedBytes -= taken
+            budget.giveBackBlock(taken, group: Int(records[record].group), app: Int(notifications[slot].app))
+        }
+        budget.giveBack(group: Int(records[record].group), app: Int(notifications[slot].app))
         records[record].unsettled -= 1
         if notifications[slot].tries.past == .inDoubt { records[record].doubts -= 1 }
         notifications[slot].move(to: .free)
@@ -95,6 +108,28 @@ struct NotificationStore: ~Copyable {
     /// Leaves the doubt of a dropped notification with its record, for the last commit's horizon.
     mutating func leaveDoubt(_ slot: NotificationSlot) {
         if notifications[slot].tries.past == .inDoubt { notifications[slot].tries.past = .tried }
+    }
+
+    /// A notification belongs to another app from now on, with all that it holds.
+    mutating func move(_ slot: NotificationSlot, toApp app: Int) {
+        let size = Int(notifications[slot].countedBytes) + tokenBytes(slot)
+        budget.move(size, from: Int(notifications[slot].app), to: app)
+        notifications[slot].app = Int32(app)
+    }
+
+    /// Counts bytes that a notification holds, or will write, beside its record's block and its own token: what its
+    /// result repeats, the payload of its retry record, a dead letter's key and value, texts of its answer. They are
+    /// given back with the notification, since they lie in the producer until then.
+    ///
+    /// With these, what is held is bounded by `maxOpenBytes`, one record for each partition that began within it, and a
+    /// fixed size for each notification (its slot, and a result without what it repeats: `RecordLimits.result` at
+    /// most). A byte read holds itself in its record's block; each token of a list, of at least three bytes, its copy
+    /// (`BlockStore.rounded`) and what its result repeats; a retry record the payload once more.
+    mutating func takeBytes(_ count: Int, for slot: NotificationSlot) {
+        let taken = min(count, Int(Int32.max - notifications[slot].countedBytes))
+        notifications[slot].countedBytes += Int32(taken)
+        countedBytes += taken
+        budget.takeBlock(taken, group: Int(self[recordOf: slot].group), app: Int(notifications[slot].app))
     }
 
     // MARK: Records
@@ -129,8 +164,17 @@ struct NotificationStore: ~Copyable {
         @inline(__always) unsafeMutableAddress { records[record].body.unsafelyUnwrapped }
     }
 
-    /// The record's place, for whoever dies at it: lent as long as its body is there.
+    /// The record's place for the crash history, lent as long as its body is there.
     func place(of record: RecordSlot) -> UnsafePointer<CrashPlace>? { records[record].body.map { $0.place } }
+
+    /// Tells the supervisor which record is written, in case the process dies at it.
+    func enterPlace(of id: NotificationID) {
+        precondition(isCurrent(id), "what is lent is to be produced")
+        guard let place = place(of: self[id.slot].record) else {
+            preconditionFailure("what is to be produced has its bytes")
+        }
+        crash_at(place)
+    }
 
     /// Whether it is to be sent now or never: its expiration is 0.
     func isNowOrNever(_ slot: NotificationSlot) -> Bool { self[recordOf: slot].body?.pointee.expiration == 0 }
@@ -138,17 +182,36 @@ struct NotificationStore: ~Copyable {
     /// When it is to be sent, by the wall clock, or 0 for at once.
     func notBeforeMs(_ slot: NotificationSlot) -> Int64 { self[recordOf: slot].body?.pointee.notBeforeMs ?? 0 }
 
+    /// Whether it may be sent, as far as its `push-not-before` goes.
+    @inline(__always)
+    func isDue(_ slot: NotificationSlot, nowMs: Int64) -> Bool { notBeforeMs(slot) <= nowMs }
+
+    /// Whether it may wait in a tier: all may, except what is to be sent now or never, once its time has come.
+    func mayBeDeferred(_ slot: NotificationSlot, nowMs: Int64) -> Bool {
+        !isNowOrNever(slot) || !isDue(slot, nowMs: nowMs)
+    }
+
+    /// Whether the notifications of a record with expiration 0 were tried for `limitMs`: since the record was written
+    /// or its time came, or, when that is not known, since it came here.
+    func isLate(_ record: RecordSlot, limitMs: Int64, now: DeliveryTime) -> Bool {
+        let startMs = RecordTime.start(self[bodyOf: record].firstMs, notBefore: self[bodyOf: record].notBefore)
+        if startMs != RecordTime.unknown { return RecordTime.age(of: startMs, nowMs: now.wallMs) > limitMs }
+        return now.ns - records[record].receivedNs > limitMs * 1_000_000
+    }
+
     /// Copies what is needed of a request into one block, the body of its record.
     ///
     /// - Parameters:
     ///   - firstMs: timestamp of the original record.
     ///   - isExpired: it is too old to be sent.
     ///   - inheritedDoubtEnd: indexes below it may have been sent by the owner before.
-    /// - Returns: the bytes that it takes.
+    ///   - app: the app that it is for, or -1 if no app is known.
+    ///   - firstApp: as in `RecordBody`.
+    ///   - defaultTopic: the topic if the request has none.
     mutating func makeBody(
         of record: RecordSlot, _ request: ParsedRequest, read origin: RecordOrigin, firstMs: Int64, isExpired: Bool,
-        inheritedDoubtEnd: Int32
-    ) -> Int {
+        inheritedDoubtEnd: Int32, app: Int32, firstApp: Int32, defaultTopic: UnsafeRawBufferPointer
+    ) {
         var token = request.tokenList
         var tokenFailure = ReasonCode.none
         var isList = false
@@ -199,27 +262,43 @@ struct NotificationStore: ~Copyable {
                 headers: request.headers.copied(to: &writer.next), key: writer.copy(request.key),
                 tokens: writer.copy(token), isList: isList, tokenFailure: tokenFailure,
                 copiedHeaders: UnsafeBufferPointer(start: headers, count: request.copiedHeaders.count),
-                isBroadcast: isBroadcast, app: -1, firstApp: -1, isInvalid: request.isInvalid, isExpired: isExpired,
+                isBroadcast: isBroadcast, app: app, firstApp: firstApp, isInvalid: request.isInvalid,
+                isExpired: isExpired,
                 failureReason: request.failureReason, detail: Detail(request.detail.text, writer.copy(subject)),
                 request: place, firstMs: firstMs, sends: request.retry?.sends ?? 0,
                 inDoubt: request.retry?.inDoubt ?? 0, inheritedDoubtEnd: inheritedDoubtEnd,
                 attempt: request.retry?.attempt ?? 0, tierDelayMs: origin.tierDelayMs, topicHash: origin.topicHash,
                 notBefore: request.notBefore))
         precondition(writer.next == block + size, "a block has room for what is copied into it")
+        if request.headers.topic.isEmpty, app >= 0 { body.pointee.headers.topic = defaultTopic }
+        body.pointee.countRepeated()
         records[record].body = body
-        return BlockStore.rounded(size)
+        budget.takeRecord(BlockStore.rounded(size), group: Int(records[record].group), app: Int(app))
     }
 
-    /// Counts one less that needs the record's body. Returns the bytes that became free with it, and its app.
-    mutating func releaseBody(_ record: RecordSlot) -> (bytes: Int, app: Int)? {
-        guard let body = records[record].body else { return nil }
+    /// The bytes of a notification are no longer needed.
+    mutating func releaseBytes(_ slot: NotificationSlot) {
+        if notifications[slot].tokenBlockSize > 0, let token = notifications[slot].token.baseAddress {
+            let size = Int(notifications[slot].tokenBlockSize)
+            blocks.giveBack(UnsafeMutableRawPointer(mutating: token), size: size)
+            notifications[slot].tokenBlockSize = 0
+            budget.giveBackBlock(
+                BlockStore.rounded(size), group: Int(self[recordOf: slot].group), app: Int(notifications[slot].app))
+        }
+        notifications[slot].token = UnsafeRawBufferPointer(start: nil, count: 0)
+        releaseBody(notifications[slot].record)
+    }
+
+    /// One less needs the record's body.
+    mutating func releaseBody(_ record: RecordSlot) {
+        guard let body = records[record].body else { return }
         records[record].holders -= 1
-        guard records[record].holders == 0 else { return nil }
+        guard records[record].holders == 0 else { return }
         let size = body.pointee.blockSize
-        let app = Int(body.pointee.app)
+        budget.giveBackBlock(
+            BlockStore.rounded(size), group: Int(records[record].group), app: Int(body.pointee.app))
         records[record].body = nil
         blocks.giveBack(UnsafeMutableRawPointer(body), size: size)
-        return (BlockStore.rounded(size), app)
     }
 
     // MARK: Fan-outs
@@ -264,14 +343,15 @@ struct NotificationStore: ~Copyable {
 
     // MARK: Tokens
 
-    /// Gives a notification a copy of its token, and returns the bytes that it takes.
-    mutating func copyToken(_ token: UnsafeRawBufferPointer, for slot: NotificationSlot) -> Int {
-        guard let source = token.baseAddress, token.count > 0 else { return 0 }
+    /// Gives a notification a copy of its token.
+    mutating func copyToken(_ token: UnsafeRawBufferPointer, for slot: NotificationSlot) {
+        guard let source = token.baseAddress, token.count > 0 else { return }
         let block = blocks.take(token.count)
         block.copyMemory(from: source, byteCount: token.count)
         notifications[slot].tokenBlockSize = Int16(token.count)
         notifications[slot].token = UnsafeRawBufferPointer(start: block, count: token.count)
-        return BlockStore.rounded(token.count)
+        budget.takeBlock(
+            BlockStore.rounded(token.count), group: Int(self[recordOf: slot].group), app: Int(notifications[slot].app))
     }
 
     /// Bytes of the block of its own that holds the token.
@@ -279,24 +359,11 @@ struct NotificationStore: ~Copyable {
         let size = Int(notifications[slot].tokenBlockSize)
         return size > 0 ? BlockStore.rounded(size) : 0
     }
-
-    /// The token is needed no more; returns the bytes that became free.
-    mutating func releaseToken(_ slot: NotificationSlot) -> Int {
-        var bytes = 0
-        if notifications[slot].tokenBlockSize > 0, let token = notifications[slot].token.baseAddress {
-            let size = Int(notifications[slot].tokenBlockSize)
-            blocks.giveBack(UnsafeMutableRawPointer(mutating: token), size: size)
-            bytes = BlockStore.rounded(size)
-            notifications[slot].tokenBlockSize = 0
-        }
-        notifications[slot].token = UnsafeRawBufferPointer(start: nil, count: 0)
-        return bytes
-    }
 }
 
 /// Where a record was read.
 struct RecordOrigin {
-    /// For whoever dies at it.
+    /// For the crash history.
     var place: CrashPlace
     var topic: UnsafeRawBufferPointer
     var topicHash: UInt64

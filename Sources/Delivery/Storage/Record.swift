@@ -57,7 +57,7 @@ struct RecordBody {
     var tokenFailure: ReasonCode
     var copiedHeaders: UnsafeBufferPointer<RecordHeader>
     var isBroadcast: Bool
-    /// -1: none could be told.
+    /// -1 if no app is known.
     var app: Int32
     /// The same, but of a retry record whose token another app called bad before (`unknownApp`: one that is not there).
     var firstApp: Int32

@@ -131,7 +131,7 @@ struct MetricsText {
         perApp("resends_total", "Requests that were sent again at once.", \.counters.resends)
         perApp(
             "sent_on_total", "Requests answered BadDeviceToken that were sent again to the other environment.",
-            \.counters.sentOn)
+            \.counters.sentToOtherEnvironment)
         perApp(
             "window_too_short_total", "Errors of the binary protocol that came after their window had closed.",
             \.window.tooShort)

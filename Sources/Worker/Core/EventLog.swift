@@ -50,10 +50,6 @@ struct EventLog {
             log(
                 .warning, .delivery, id,
                 "the commit's metadata is not ours or damaged: what it named is not known to be settled")
-        case .offsetReset(let id, let committed, let offset):
-            log(
-                .error, .delivery, id, "records came below the committed offset: it was reset, and they are sent",
-                ["committed": .count(committed), "offset": .count(offset)])
         case .logChanged(let id, let committed, let start, let end):
             log(
                 .error, .delivery, id,

@@ -176,7 +176,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         message.forEachHeader { name, value in headers.append(RecordHeader(name: name, value: value)) }
         headers.withUnsafeBufferPointer { original in
             inFlightDeadLetters.add(
-                id.tag, bytes: DeliveryMachine.letterBytes(message.key, message.value, original))
+                id.tag, bytes: AdmissionBudget.letterBytes(message.key, message.value, original))
             let all = deadLetterWriter.headers(
                 original: original, place: place, timestampMs: message.timestampMs, reason: reason, detail: detail)
             hand(

@@ -77,7 +77,7 @@ final class ResultsPart: PartRun {
 final class LedgerPart: PartRun {
     private(set) var count = 0
     private var ledger = PartitionLedger(committed: 0, map: CommitMap())
-    private var reach = SendHorizon(minimum: 500)
+    private var horizon = SendHorizon(minimum: 500)
     private var map = CommitMapWriter()
     private var nextOffset: Int64 = 0
     /// Records that are open since the last turn.
@@ -95,7 +95,7 @@ final class LedgerPart: PartRun {
     func turn() throws {
         let first = Int(nextOffset)
         for _ in 0..<Self.batch {
-            reach.advance(to: nextOffset)
+            horizon.advance(to: nextOffset)
             let record = Int(nextOffset) & (Self.names - 1)
             guard case .open = ledger.receive(nextOffset, record: RecordSlot(UInt32(record)))
             else { throw BenchFailure("offset \(nextOffset) is not new") }
@@ -121,12 +121,12 @@ final class LedgerPart: PartRun {
 
     private func commit() throws {
         guard let base = ledger.committable else { throw BenchFailure("there is nothing to commit") }
-        let next = reach.next(from: base)
-        reach.sent(naming: next)
+        let next = horizon.next(from: base)
+        horizon.sent(naming: next)
         map.start(base: base, limit: 4_000)
         ledger.write(to: &map) { _ in nil }
         map.finish(horizon: next)
         guard !map.isFull, !map.text.isEmpty else { throw BenchFailure("the map does not fit") }
-        reach.acknowledge(next)
+        horizon.acknowledge(next)
     }
 }

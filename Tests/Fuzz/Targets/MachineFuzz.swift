@@ -43,7 +43,7 @@ private struct MachineDriver: ~Copyable {
         var settings = MachineSettings()
         settings.maxOpen = 64
         settings.maxOpenBytes = 1 << 16
-        settings.reachMargin = flags & 1 == 0 ? 500 : 3
+        settings.horizonMargin = flags & 1 == 0 ? 500 : 3
         settings.metadataLimit = flags & 2 == 0 ? 4_000 : 96
         settings.ordering = flags & 4 == 0 ? .device : .none
         settings.inDoubt = flags & 8 == 0 ? .resend : .abandon

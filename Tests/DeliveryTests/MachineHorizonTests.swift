@@ -2,15 +2,13 @@ import Testing
 
 @testable import Delivery
 
-struct MachineReachTests {
+struct MachineHorizonTests {
     @Test func `Each that waits beyond the horizon is asked for in its turn, however far apart they are`() {
         let (rig, partition) = Rig.ready()
         // The oldest stays open, so no commit begins further up.
-        rig.receive(partition, 0, "oldest")
-        #expect(rig.send() == ["oldest"])
+        #expect(rig.offer(partition, 0, "oldest") == ["oldest"])
         rig.receive(partition, 1_000_000, "far")
-        rig.receive(partition, 2_000_000, "farther")
-        #expect(rig.send() == [])
+        #expect(rig.offer(partition, 2_000_000, "farther") == [])
         for device in ["far", "farther"] {
             rig.commit(afterMs: 1_000)
             #expect(rig.send() == [device])
@@ -25,18 +23,13 @@ struct MachineReachTests {
         // The owner before left its oldest open, and had settled more than a margin of what lies above it.
         let partition = rig.assign(committed: 0, map: CommitMap(horizon: 5_000, settled: [1..<4_000]))
         #expect(rig.commit().map(\.map.horizon) == [5_000])
-        rig.receive(partition, 0, "oldest")
-        #expect(rig.send() == ["oldest"])
+        #expect(rig.offer(partition, 0, "oldest") == ["oldest"])
         rig.receive(partition, 1, "settled before")
-        rig.wait(ms: 1_000)
-        #expect(rig.takeCommit().map(\.map.horizon) == [5_000])
-        rig.receive(partition, 4_000, "a")
-        #expect(rig.send() == ["a"])
-        // Whether it was taken after all or not, a successor reads that reach.
+        #expect(rig.wait(ms: 1_000).takeCommit().map(\.map.horizon) == [5_000])
+        #expect(rig.offer(partition, 4_000, "a") == ["a"])
+        // Whether it was taken after all or not, a successor reads that horizon.
         rig.finishCommit([.refused])
-        rig.receive(partition, 4_999, "b")
-        rig.receive(partition, 5_000, "beyond")
-        #expect(rig.send() == ["b"])
+        #expect(rig.offer(partition, 4_999, "b", "beyond") == ["b"])
     }
 
     @Test func `A commit that names less allows no more than that from when it is sent, and where it is refused`() {
@@ -47,21 +40,18 @@ struct MachineReachTests {
         #expect(rig.commit(afterMs: 1_000).map(\.map.horizon) == [1_500], "300 and four times the pace of 300")
         // Nothing more was handed out, so the pace falls.
         rig.finish("d2")
-        rig.wait(ms: 1_000)
-        #expect(rig.takeCommit().map(\.map.horizon) == [1_352], "300 and four times the pace of 263")
-        rig.receive(partition, 1_351, "below")
-        rig.receive(partition, 1_352, "above")
-        #expect(rig.send() == ["below"])
+        #expect(rig.wait(ms: 1_000).takeCommit().map(\.map.horizon) == [1_352], "300 and four times the pace of 263")
+        #expect(rig.offer(partition, 1_351, "below", "above") == ["below"])
         // It may have been taken all the same.
         rig.finishCommit([.refused])
         #expect(rig.send() == [])
     }
 
-    /// Settled in many short runs, more than a map names, up to far above the reach that is read back; and their end.
+    /// Settled in many short runs, more than a map names, up to far above the horizon that is read back; and their end.
     private func inheritingTooMuchForTheMap() -> (rig: Rig, partition: PartitionID, end: Int64) {
         let rig = Rig {
             $0.metadataLimit = 64
-            $0.reachMargin = 1
+            $0.horizonMargin = 1
         }
         let runs: [Range<Int64>] = (1...400).map { (number: Int64) in
             let first = number * 5
@@ -74,20 +64,16 @@ struct MachineReachTests {
     @Test func `While a commit with a cut map is on its way, what that names may be sent`() {
         let (rig, partition, end) = inheritingTooMuchForTheMap()
         rig.commit()
-        rig.receive(partition, 0, "oldest")
-        #expect(rig.send() == ["oldest"])
+        #expect(rig.offer(partition, 0, "oldest") == ["oldest"])
         rig.receive(partition, 5, "settled before")
-        rig.wait(ms: 1_000)
-        let said = rig.takeCommit()
+        let said = rig.wait(ms: 1_000).takeCommit()
         #expect(said.allSatisfy { $0.map.horizon.offset >= end } && said.count == 1)
-        rig.receive(partition, 999, "a")
-        #expect(rig.send() == ["a"])
+        #expect(rig.offer(partition, 999, "a") == ["a"])
     }
 
     @Test func `A map cut before anything was read: what the owner before had settled is marked when sent again`() {
         let (rig, _, end) = inheritingTooMuchForTheMap()
-        rig.wait(ms: 1_000)
-        let said = rig.commit()
+        let said = rig.commit(afterMs: 1_000)
         #expect(said.count == 1)
         expect(rig.machine.counters.mapsCut, is: 1)
         #expect(said[0].map.horizon.offset >= end)
