@@ -60,7 +60,7 @@ extension DeliveryMachine {
         var request =
             unread.map { .unread($0) }
             ?? parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
-        // No worker takes a request that is further ahead, so another one wrote the record. It would wait here for ever.
+        // No worker takes a request that is further ahead, so no worker wrote the record. It would wait for ever.
         if request.retry != nil, Int64(request.notBefore) &* 1_000 - now.wallMs > MachineSettings.longestAheadMs {
             request.markDeadLetter(.badRetryHeaders, "push-not-before is more than a year ahead")
         }

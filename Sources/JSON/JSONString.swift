@@ -65,8 +65,8 @@ enum JSONString {
         return unsafe skip(&p, end, &half) ? p : nil
     }
 
-    /// Where a function that is not inlined stopped: past what it read, or at the fault. It takes and returns a place by
-    /// value, so that its callers keep theirs in a register.
+    /// The place where a function that is not inlined stopped: past what it read, or at the fault. Places are passed by
+    /// value, so that the callers keep theirs in a register.
     @safe private struct Stop {
         var next: UnsafeRawPointer
         var isWhole: Bool

@@ -230,8 +230,8 @@ struct Settlement: ~Copyable {
         }
     }
 
-    /// Returns the day of a time that is in seconds rather than in milliseconds, or `nil`. Read as milliseconds, seconds
-    /// since 1970 are of January or February 1970.
+    /// Describes a time that is in seconds rather than in milliseconds, or returns `nil`. Read as milliseconds, seconds
+    /// since 1970 are a time in January or February 1970.
     private static func dayOfSeconds(_ timeMs: Int64) -> String? {
         guard timeMs != RecordTime.unknown, timeMs <= Int64(UInt32.max) else { return nil }
         let days = timeMs / 86_400_000

@@ -63,7 +63,7 @@ package struct RequestParser: ~Copyable {
         var duplicate: UnsafeRawBufferPointer = .nothing
         /// The first `apns-` or `push-` header that a producer, not the worker, wrote.
         var instruction: UnsafeRawBufferPointer = .nothing
-        /// The first of those that a request may not have: misspelt, in another case, the worker's, or a newer version's.
+        /// The first of those that a request may not have: misspelt, the worker's own, or of a newer version.
         var unknown: UnsafeRawBufferPointer = .nothing
 
         mutating func noteUnknown(_ name: UnsafeRawBufferPointer) {

@@ -34,8 +34,8 @@ enum Hex {
         return true
     }
 
-    /// Whether all sixteen bytes are hex digits. Each sum sets a byte's high bit from a bound on. A byte above 127, which
-    /// could carry into its neighbor, fails itself.
+    /// Whether all sixteen bytes are hex digits. Each sum sets a byte's high bit from a bound on. A byte above 127 may
+    /// carry into its neighbor, but fails itself.
     @inline(__always)
     private static func areHex(_ words: SIMD2<UInt64>) -> Bool {
         let high: UInt64 = 0x8080_8080_8080_8080

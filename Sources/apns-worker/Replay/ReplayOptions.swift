@@ -24,7 +24,7 @@ struct ReplayOptions {
         ],
         about: [
             "Requests failed notifications again. It reads results or dead letters, fetches each request from its topic, and writes it again with the header push-replay-of, which names the first request. Of an envelope it writes only the notification that the result is about.",
-            "Example: apns-worker replay results --config worker.yaml --reason TooManyRequests --since 2h --dry-run",
+            "Example: apns-worker replay results --config worker.yaml --reason Shutdown --dry-run",
             "Every condition has to match; a condition that you repeat matches by any of its values. Accepted notifications are only requested with --outcome accepted. Each request is written once, also if you kill the command and run it again: progress and requests are committed in one transaction. Records that come after the start of the job do not count.",
         ], options: conditionOptions + otherOptions,
         notes:
