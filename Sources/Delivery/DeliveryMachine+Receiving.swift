@@ -75,7 +75,7 @@ extension DeliveryMachine {
             if dueMs > now.wallMs, timestampMs - now.wallMs <= delayMs { return .notDue(untilMs: dueMs) }
         }
         let letterBytes = request.target == .none ? AdmissionBudget.letterBytes(key, value, headers) : 0
-        if letterBytes > letterRoom { return .noLetterRoom }
+        if request.target == .none, letterBytes > letterRoom { return .noLetterRoom }
         journal.counters.recordsReceived &+= 1
 
         let settledIndexes: [Range<Int64>]
