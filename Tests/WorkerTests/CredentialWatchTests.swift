@@ -187,7 +187,7 @@ extension PushWorker {
         try configure(["key.p8", "missing.p8", "damaged.p8"])
         let worker = try start()
         func unusable() -> [Problem.Subject] {
-            worker.files.refusalFaults().filter { $0.kind == .credentialUnusable }.map(\.subject)
+            worker.files.faults().filter { $0.kind == .credentialUnusable }.map(\.subject)
         }
         worker.look()
         #expect(unusable() == [.app("app1"), .app("app2")] && worker.apps[0].tokenIdentity != nil)
@@ -204,7 +204,7 @@ extension PushWorker {
         #expect(unusable() == [.app("app3")] && worker.apps[2].tokenIdentity != nil)
         try configure(["gone.p8", "missing.p8", "damaged.p8", "later.p8"])
         reload()
-        #expect(worker.files.refusalFaults().map(\.subject) == [.configuration, .app("app3")])
+        #expect(worker.files.faults().map(\.subject) == [.configuration, .app("app3")])
     }
 
     /// As on a network file system that does not answer.

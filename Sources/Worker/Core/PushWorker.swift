@@ -301,7 +301,6 @@ package final class PushWorker: @unchecked Sendable {
         if !shutdown.isUnderWay, let reason = hangs.look(parts.owed, limit: limit) { stop(because: "Kafka: \(reason)") }
         files.readNextApp()
         if feedback == nil { readFeedback() }
-        parts.transports.noteUnreachable()
         logger.writeLeftOut()
     }
 
