@@ -2,15 +2,14 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Rights {
+extension EndToEnd {
     /// Problems with Kafka are named while they last.
-    @Suite(.serialized, .ownBroker)
+    @Suite(.ownBroker)
     struct HealthTests {
         @Test(.needs(.worker, .broker, .python))
         func `A request topic that may not be read is named from the start until it may`() throws {
             let protected = try ProtectedScene("unread")
             let (broker, scene) = (protected.broker, protected.scene)
-            _ = try scene.startSimulator()
             let topic = scene.configuration.requests
             try broker.deny(.read, .topic(topic))
             try scene.produce(30, "--plain")
@@ -30,7 +29,6 @@ extension EndToEnd.Rights {
         func `A group whose permission is revoked is named once a commit is refused`() throws {
             let protected = try ProtectedScene("ungrouped")
             let (broker, scene) = (protected.broker, protected.scene)
-            _ = try scene.startSimulator()
             let (worker, pages) = try protected.startFine()
             let group = scene.configuration.group
             try broker.deny(.read, .group(group))
@@ -40,20 +38,7 @@ extension EndToEnd.Rights {
             #expect(try pages.get("/readyz") == (200, "ready\n"))
             try broker.lift(.read, .group(group))
             try protected.awaitMended("group \(group)", worker, pages)
-            try scene.settle(worker)
-            try scene.stop(worker)
-        }
-
-        @Test(.needs(.worker, .broker, .python))
-        func `A request topic that is deleted is named`() throws {
-            let protected = try ProtectedScene("deleted")
-            let (broker, scene) = (protected.broker, protected.scene)
-            _ = try scene.startSimulator()
-            let (worker, pages) = try protected.startFine()
-            let topic = scene.configuration.requests
-            try broker.delete([topic])
-            try protected.awaitProblem("topic \(topic)", ["cannot be read", "create topic \(topic)"], worker, pages)
-            try scene.stop(worker)
+            try scene.finish(worker)
         }
     }
 }

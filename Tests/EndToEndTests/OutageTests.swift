@@ -5,7 +5,7 @@ import Testing
 
 extension EndToEnd.Outages {
     /// The broker is away for longer than the session, under load.
-    @Suite(.serialized) struct OutageTests {
+    @Suite struct OutageTests {
         @Test(
             .needs(.worker, .broker, .python), .ownBroker,
             arguments: Long.isWanted ? ["frozen", "stopped"] : ["stopped"])
@@ -22,8 +22,7 @@ extension EndToEnd.Outages {
             try worker.waitFor("partitions lost")
             if kind == "frozen" { broker.unfreeze() } else { try broker.start() }
             #expect(try load.wait() == .exited(0), "\(load.text.suffix(500))")
-            try scene.settle(worker)
-            try scene.stop(worker)
+            try scene.finish(worker)
             #expect(worker.text.contains("a lost partition came back"), "\(worker.text.suffix(4_000))")
             // A mark is no fault, because another owner may have sent the notification meanwhile. A second request is.
             try scene.audit("--simulator", simulator.control, "--lapsed")
@@ -33,7 +32,6 @@ extension EndToEnd.Outages {
         func `A broker that freezes is named while the worker idles`() throws {
             let protected = try ProtectedScene("frozen", isStopped: true)
             let (broker, scene) = (protected.broker, protected.scene)
-            _ = try scene.startSimulator()
             let (worker, pages) = try protected.startFine()
             broker.freeze()
             defer { broker.unfreeze() }
@@ -43,20 +41,18 @@ extension EndToEnd.Outages {
             broker.unfreeze()
             try protected.awaitMended("kafka", worker, pages)
             try scene.produce(30, "--plain")
-            try scene.settle(worker)
-            try scene.stop(worker)
+            try scene.finish(worker)
         }
     }
 
     /// Stops end, whatever the brokers do.
-    @Suite(.serialized, .ownBroker)
+    @Suite(.ownBroker)
     struct StoppingTests {
         /// librdkafka 2.0.2 never ends a client after that.
         @Test(.needs(.worker, .broker, .python))
         func `The process ends after a topic's permission was lost`() throws {
             let protected = try ProtectedScene("stuck")
             let (broker, scene) = (protected.broker, protected.scene)
-            _ = try scene.startSimulator()
             let (worker, pages) = try protected.startFine()
             try scene.produce(100, "--plain")
             try scene.settle(worker)
@@ -65,8 +61,7 @@ extension EndToEnd.Outages {
             try broker.deny(.all, .topic(scene.configuration.unregistered))
             try pages.await("/status") { $0.1.contains(topic) && $0.1.contains("cannot be read") }
             worker.signal(SIGTERM)
-            let ending = try worker.wait()
-            #expect(ending == .exited(0), "\(worker.text.suffix(4_000))")
+            #expect(try worker.wait() == .exited(0), "\(worker.text.suffix(4_000))")
         }
 
         /// The worker cannot finish its stop, because its last commit has no answer; or it waits for a broker that does
@@ -77,7 +72,6 @@ extension EndToEnd.Outages {
         func `A second signal ends the process at once`(state: String, signal: Int32) throws {
             let protected = try ProtectedScene("impatient", isStopped: true)
             let scene = protected.scene
-            _ = try scene.startSimulator()
             // The drain outlasts the test.
             scene.configuration.more = "drain: {shutdown: 10m}"
             defer { protected.broker.unfreeze() }
@@ -93,13 +87,14 @@ extension EndToEnd.Outages {
                 protected.broker.freeze()
                 worker = try scene.startWorkerWithPages().0
                 worker.signal(SIGINT)
-                // The two must not come as one.
-                usleep(50_000)
             }
             #expect(worker.ended == nil)
-            worker.signal(signal)
-            let ending = try worker.wait()
-            #expect(ending == .exited(128 + signal), "\(worker.text.suffix(4_000))")
+            // Again and again, because two that come as one are one.
+            try eventually("its end") {
+                worker.signal(signal)
+                return worker.ended != nil
+            }
+            #expect(try worker.wait() == .exited(128 + signal), "\(worker.text.suffix(4_000))")
         }
     }
 }
