@@ -85,6 +85,7 @@ def produce(servers, topic, records, note=lambda record, message: None, rate=0):
         "bootstrap.servers": servers, "acks": "all", "enable.idempotence": True, "linger.ms": 10,
         "max.in.flight.requests.per.connection": 1, "queue.buffering.max.messages": 200_000,
         "queue.buffering.max.kbytes": 1_000_000, "message.max.bytes": 50_000_000, "compression.type": "lz4",
+        "log_level": 0,
     })
     written = 0
     failure = None
@@ -133,7 +134,7 @@ def reader(servers, group="books"):
     return Consumer({
         "bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False,
         "enable.auto.offset.store": False, "auto.offset.reset": "earliest", "queued.min.messages": 100_000,
-        "fetch.wait.max.ms": 50,
+        "fetch.wait.max.ms": 50, "log_level": 0,
     })
 
 
