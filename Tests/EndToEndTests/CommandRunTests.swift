@@ -237,34 +237,6 @@ extension EndToEnd {
             try send("2h --deadline 3s").expect(1, "is a worker running?")
         }
 
-        @Test(.needs(.worker, .broker, .python))
-        func `Topics that cannot be made are explained`() throws {
-            let scene = try Scene("uncreated", partitions: 1)
-            _ = try scene.startSimulator()
-            let results = "\(scene.name).missing"
-            scene.configuration.results = results
-            func check(_ creation: String) throws -> Scene.Finished {
-                scene.configuration.kafka = "create_topics: \(creation)"
-                try scene.configure()
-                return try scene.command("check")
-            }
-            // Three replicas, of which one broker has no room.
-            let refused = try check("true").expect(
-                1, "not fine: kafka: the brokers do not make topic \(results) (kafka.create_topics): ",
-                "set kafka.create_topics.replication_factor to the number of brokers at most")
-            #expect(!refused.text.contains("cannot be reached: ") && !refused.text.contains("all topics are there"))
-            let worker = try scene.startWorker()
-            let log = try worker.waitFor("topics cannot be made; trying again")
-            #expect(!log.contains("cannot reach Kafka"), "\(log)")
-            try scene.stop(worker)
-
-            let fine = try check("{partitions: 1, replication_factor: 1}")
-                .expect(0, " reached, run makes the topics that are missing: \(results)\n")
-            #expect(!fine.text.contains("does not exist") && !fine.text.contains("cannot be read"), "\(fine.text)")
-            // Nothing was made.
-            try check("false").expect(1)
-        }
-
         @Test(.needs(.worker, .broker, .python, .kcat))
         func `Tail follows each topic`() throws {
             let scene = try Scene("tail")

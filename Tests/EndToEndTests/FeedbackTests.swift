@@ -56,7 +56,8 @@ extension Scene {
 }
 
 extension EndToEnd {
-    /// The feedback service beside a running worker, and the command that reads it.
+    /// The feedback service beside a running worker, and the command that reads it. `FeedbackReaderTests` has brokers that
+    /// are away.
     @Suite struct FeedbackTests {
         @Test(.needs(.worker, .broker, .kcat))
         func `A worker writes the tokens of the service`() throws {
@@ -123,88 +124,6 @@ extension EndToEnd {
             try scene.configure()
             try scene.command("feedback --deadline 3s").expect(
                 1, "nothing is read before Kafka can take it", "old: was not read; it has lost nothing")
-        }
-    }
-}
-
-extension EndToEnd.Outages {
-    /// The broker stops while the list is read, of which the service keeps nothing.
-    @Suite(.ownBroker) struct FeedbackOutageTests {
-        private static let count = 20_000
-
-        /// Stops the broker of a worker, or of the command, while half of the list is read.
-        ///
-        /// - Parameter drain: how long it may go on at its end.
-        private func interrupt(_ command: String, _ broker: KafkaBroker, drain: String) throws -> (Scene, ChildProcess)
-        {
-            let scene = try Scene("feedback", partitions: 4, on: broker)
-            try scene.makeSigningKey(scene.configuration.keyFile)
-            try scene.makeCertificate()
-            for (from, to) in [("server.pem", "client.pem"), ("server.key", "client-key.pem")] {
-                try FileManager.default.copyItem(atPath: scene.file(from), toPath: scene.file(to))
-            }
-            scene.configuration.caFile = "server.pem"
-            // A service that waits after half of its list.
-            let service = try scene.startBook(
-                "feedback.py", [scene.file("server.pem"), scene.file("server.key"), "\(Self.count)"])
-            scene.readFeedback(port: try scene.port(of: service), interval: "24h")
-            scene.configuration.more = "drain: {shutdown: \(drain)}"
-            try scene.configure()
-            let process = try scene.startCommand(command)
-            try service.waitFor("half is told")
-            try broker.stop(kill: true)
-            service.write("go on\n")
-            try service.waitFor("all is told")
-            return (scene, process)
-        }
-
-        @Test(
-            .needs(.worker, .broker, .python, .kcat, .openssl),
-            arguments: Long.isWanted ? ["run", "feedback"] : ["run"])
-        func `Tokens that were read arrive when the broker is back`(_ command: String) throws {
-            let broker = try KafkaBroker.expendable.get()
-            let (scene, process) = try interrupt(command, broker, drain: "10m")
-            // The worker is stopped meanwhile, and has `drain.shutdown` to write the rest.
-            if command == "run" {
-                process.signal(SIGTERM)
-                try process.waitFor("stopping: draining what is in flight")
-            }
-            try broker.start()
-            #expect(try process.wait() == .exited(0), "\(process.text)")
-            if command == "feedback" {
-                #expect(process.text.contains("old: \(Self.count) dead tokens written to "), "\(process.text)")
-            }
-            #expect(!process.text.contains("LOST"))
-            try scene.expectDeadTokens(Self.count, from: 0)
-        }
-
-        /// Where the broker does not come back in time, a line says how many tokens are lost.
-        @Test(
-            .needs(.worker, .broker, .python, .openssl), arguments: Long.isWanted ? ["run", "feedback"] : ["feedback"])
-        func `Lost tokens are counted`(_ command: String) throws {
-            let broker = try KafkaBroker.expendable.get()
-            let (scene, process) = try interrupt(command, broker, drain: "1s")
-            defer { withExtendedLifetime(scene) {} }
-            process.signal(SIGTERM)
-            // The command reads the rest of what was told first. A second signal ends that, if it does not come as one
-            // with the first.
-            if command == "feedback" {
-                try eventually("the end") {
-                    process.signal(SIGTERM)
-                    return process.ended != nil
-                }
-            }
-            let ending = try? process.wait()
-            // Other tests need it, too.
-            try broker.start()
-            #expect(ending == .exited(command == "run" ? 0 : 1), "\(process.text)")
-            #expect(process.text.contains("DEAD TOKENS ARE LOST"), "\(process.text)")
-            let count = try #require(process.text.firstMatch(of: /app=old lost=(\d+) written=(\d+)/), "\(process.text)")
-            let (lost, written) = (Int(count.1) ?? 0, Int(count.2) ?? 0)
-            // A busy machine may not have read everything by the second signal.
-            #expect(lost > 0 && (command == "run" ? lost + written == Self.count : lost + written <= Self.count))
-            #expect(!process.text.contains("000000000000"), "no token is in the log")
-            if command == "feedback" { #expect(process.text.contains("\(count.1) dead tokens are lost: ")) }
         }
     }
 }

@@ -79,19 +79,6 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
-        /// Every connection of one app ends with a GOAWAY that refuses the credential, so its circuit opens.
-        @Test(.needs(.worker, .broker, .kcat))
-        func `A credential that a GOAWAY refuses stops its app only`() throws {
-            // In another environment, because apps that share key and environment share a circuit.
-            let apps = try TwoApps("environment", annexIn: "development") {
-                try $0.startSimulator("--fault", "goaway-environment@1")
-            }
-            try apps.scene.await(apps.scene.configuration.results, holds: 50, of: apps.worker)
-            try apps.awaitProblem("BadCertificateEnvironment")
-            // Held notifications are sent.
-            try apps.mend("fault=")
-        }
-
         /// SETTINGS_MAX_CONCURRENT_STREAMS goes from 1,000 to 1 and back several times. Streams above a new limit are
         /// refused, and their requests sent again.
         @Test(.needs(.worker, .broker, .python))
@@ -129,14 +116,11 @@ private struct TwoApps {
     let faulty: RunningSimulator
 
     /// Starts all, and writes 50 requests for each app.
-    init(
-        _ name: String, annexIn environment: String = "production",
-        startFaulty: (Scene) throws -> RunningSimulator
-    ) throws {
+    init(_ name: String, startFaulty: (Scene) throws -> RunningSimulator) throws {
         scene = try Scene(name, partitions: 1)
         let port = try scene.startSimulator().port
         faulty = try startFaulty(scene)
-        scene.configuration.apps = scene.configuration.app(named: "annex", port: port, environment: environment)
+        scene.configuration.apps = scene.configuration.app(named: "annex", port: port)
         (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
         try write("shop", 0..<50)
         try write("annex", 100..<150)
