@@ -70,7 +70,7 @@ extension EndToEnd {
         private func prepare(_ scene: Scene) throws -> [String] {
             let topics = Self.tiers.map { "\(scene.name).tier.\($0)s" }
             scene.configuration.deadLetters = "\(scene.name).short"
-            try scene.create(topics)
+            for topic in topics { try scene.create(topic) }
             try scene.create(
                 scene.configuration.deadLetters,
                 configuration: [KafkaProperty("max.message.bytes", "\(Self.deadLetterBytes)")])

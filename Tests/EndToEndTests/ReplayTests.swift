@@ -235,8 +235,7 @@ extension EndToEnd {
 
         @Test(.needs(.worker, .broker, .python, .openssl), .ownBroker)
         func `Missing rights are named`() throws {
-            let protected = try ProtectedScene("replay-rights")
-            let (scene, broker) = (protected.scene, protected.broker)
+            let (scene, broker) = try Scene.protected("replay-rights")
             try scene.makeSigningKey(scene.configuration.keyFile)
             scene.configuration.caFile = ""
             try scene.configure()

@@ -21,39 +21,34 @@ final class Scene {
     private var processes: [ChildProcess] = []
 
     /// - Parameter broker: The one that all scenes share, unless a test has another one.
-    init(_ label: String, partitions: Int = 4, on broker: KafkaBroker? = nil) throws {
-        _ = try Tool.worker.path()
+    convenience init(_ label: String, partitions: Int = 4, on broker: KafkaBroker? = nil) throws {
         guard let broker = broker ?? KafkaBroker.shared else { throw Unexpected(KafkaBroker.reason) }
-        self.broker = broker
-        name = KafkaBroker.uniqueName(label)
-        self.partitions = partitions
-        folder = FileManager.default.temporaryDirectory.appending(path: name)
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        configuration = Configuration(servers: broker.bootstrapServers, name: name)
+        try self.init(label, at: broker, partitions: partitions)
         let plain = [configuration.requests, configuration.results, configuration.retry, configuration.deadLetters]
         let compacted = [KafkaProperty("cleanup.policy", "compact")]
         try broker.create(newTopics(plain) + newTopics([configuration.unregistered], configuration: compacted))
     }
 
     /// A scene without topics, for commands that need no broker.
-    init(withoutBroker label: String) throws {
-        _ = try Tool.worker.path()
-        broker = nil
-        name = KafkaBroker.uniqueName(label)
-        partitions = 0
-        folder = FileManager.default.temporaryDirectory.appending(path: name)
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        configuration = Configuration(servers: "127.0.0.1:1", name: name)
+    convenience init(withoutBroker label: String) throws { try self.init(label, at: nil, partitions: 0) }
+
+    /// A scene with the topics and server of another one, and a copy of its files.
+    convenience init(sharingTopicsOf other: Scene) throws {
+        try self.init("shared", at: other.broker, partitions: other.partitions)
+        configuration = other.configuration
+        for name in try FileManager.default.contentsOfDirectory(atPath: other.folder.path) {
+            try FileManager.default.copyItem(atPath: other.file(name), toPath: file(name))
+        }
     }
 
-    /// A scene with the topics and server of another one, and a copy of its folder.
-    init(sharingTopicsOf other: Scene) throws {
-        broker = other.broker
-        partitions = other.partitions
-        configuration = other.configuration
-        name = KafkaBroker.uniqueName("shared")
+    private init(_ label: String, at broker: KafkaBroker?, partitions: Int) throws {
+        _ = try Tool.worker.path()
+        self.broker = broker
+        self.partitions = partitions
+        name = KafkaBroker.uniqueName(label)
         folder = FileManager.default.temporaryDirectory.appending(path: name)
-        try FileManager.default.copyItem(at: other.folder, to: folder)
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        configuration = Configuration(servers: broker?.bootstrapServers ?? "127.0.0.1:1", name: name)
     }
 
     deinit {
@@ -67,10 +62,6 @@ final class Scene {
 
     /// Creates topics, and waits until they can be written to.
     func create(_ names: String..., partitions: Int? = nil, configuration: [KafkaProperty] = []) throws {
-        try create(names, partitions: partitions, configuration: configuration)
-    }
-
-    func create(_ names: [String], partitions: Int? = nil, configuration: [KafkaProperty] = []) throws {
         try broker.create(newTopics(names, partitions: partitions, configuration: configuration))
     }
 

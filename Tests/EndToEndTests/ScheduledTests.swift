@@ -13,7 +13,7 @@ extension EndToEnd {
         func `None is early or lost when workers`(_ how: String) throws {
             let scene = try Scene("scheduled")
             let tiers = ["\(scene.name).retry.3s", "\(scene.name).retry.8s"]
-            try scene.create(tiers)
+            for tier in tiers { try scene.create(tier) }
             scene.configuration.retries =
                 "tiers: {1s: \(scene.configuration.retry), 3s: \(tiers[0]), 8s: \(tiers[1])}, max_attempts: 1"
             let simulator = try scene.startSimulator()

@@ -158,7 +158,7 @@ extension Scene {
 /// The admin pages of a running worker.
 struct Pages {
     let address: String
-    private let worker: ChildProcess
+    let worker: ChildProcess
 
     /// Waits until the worker said where they are.
     init(of worker: ChildProcess) throws {

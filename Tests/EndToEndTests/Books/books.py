@@ -181,11 +181,7 @@ def selftest(options):
     return selftest.run()
 
 
-def gateway_audit(options):
-    return gateway.audit(options)
-
-
-COMMANDS = [produce, settle, audit, gateway_audit, metrics, contract, watch, midway, selftest]
+COMMANDS = [produce, settle, audit, gateway.gateway_audit, metrics, contract, watch, midway, selftest]
 
 
 def main():

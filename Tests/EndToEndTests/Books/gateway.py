@@ -110,7 +110,7 @@ def records(options):
         yield Record(token(number, book.is_bad(number), options.code), b'{"aps":{"alert":"Hi %d"}}' % number, headers, {})
 
 
-def audit(options):
+def gateway_audit(options):
     outcome, reason, status = options.expected.split(":")
     book = GatewayBook(options.bad_every, options.repeats, (outcome, reason, int(status)))
     for message in topics.read(options.servers, options.results):
