@@ -1,5 +1,5 @@
-import Glibc
 import Kafka
+import TestSupport
 
 /// Writes batches that no client makes to a broker, by the protocol's own bytes (Produce, version 3).
 enum RawProducer {
@@ -54,27 +54,10 @@ enum RawProducer {
         guard let port = server.split(separator: ":").last.flatMap({ UInt16($0) }) else {
             throw Refused(text: "no port in \(server)")
         }
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        defer { close(descriptor) }
-        var limit = timeval(tv_sec: 10, tv_usec: 0)
-        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = port.bigEndian
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        let isConnected = withUnsafePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
-            }
-        }
-        guard isConnected, send(descriptor, frame, frame.count, 0) == frame.count else {
-            throw Refused(text: "no broker at \(server)")
-        }
         // Size, number, one topic and one partition with its error.
         let place = 4 + 4 + 4 + 2 + partition.topic.utf8.count + 4 + 4
-        var answer = [UInt8](repeating: 0, count: place + 2)
-        guard recv(descriptor, &answer, answer.count, Int32(MSG_WAITALL)) == answer.count else {
-            throw Refused(text: "no answer")
+        guard let answer = LocalHTTP.ask(port, frame, count: place + 2), answer.count >= place + 2 else {
+            throw Refused(text: "no answer of a broker at \(server)")
         }
         guard answer[place] == 0, answer[place + 1] == 0 else {
             throw Refused(text: "the broker says \(answer[place...])")
