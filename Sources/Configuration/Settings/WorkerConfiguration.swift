@@ -74,7 +74,7 @@ package struct DeadLetterSettings: Hashable, Sendable {
 /// `drain`: how long to wait for unanswered notifications.
 package struct DrainSettings: Hashable, Sendable {
     package var rebalance = Duration.seconds(30)
-    package var shutdown = Duration.seconds(25)
+    package var shutdown = Duration.seconds(12)
 
     package init() {}
 }
