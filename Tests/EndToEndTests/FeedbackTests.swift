@@ -123,7 +123,7 @@ extension EndToEnd {
             scene.configuration.servers = "127.0.0.1:\(Ports.claim())"
             try scene.configure()
             try scene.command("feedback --deadline 3s").expect(
-                1, "nothing is read before Kafka can take it", "old: was not read; it has lost nothing")
+                1, "nothing is read before Kafka answers", "old: its service was not read, so nothing of it is lost")
         }
     }
 }

@@ -393,6 +393,8 @@ class Check:
             due = int(headers.pop("push-retry-due-ms", b"0"))
             if not message.timestamp()[1] - SLACK_MS <= due - delay <= message.timestamp()[1]:
                 self.findings.append(f"{label}: due {due}, written {message.timestamp()[1]}, delay {delay}")
+            group = headers.pop("push-retry-group", b"").decode()
+            self.equal(f"{label}: group", group, request.split("/")[0].removesuffix("requests") + "worker")
             id = headers.pop("apns-id", b"").decode()
             if ending.id == "apple" or len(id) != 36:
                 self.equal(f"{label}: apns-id", len(id), 36)
