@@ -37,6 +37,11 @@ extension OptionTable.Option {
             values[keyPath: member].append(try read(text))
         }
     }
+
+    /// An option without a value that sets a member.
+    init(_ name: String, sets member: any WritableKeyPath<Values, Bool> & Sendable, _ help: String) {
+        self.init(name, nil, help) { $0[keyPath: member] = true }
+    }
 }
 
 /// Returns a reader of whole numbers in a range.
