@@ -33,7 +33,6 @@ package final class FileReading {
 
     package init(loop: Loop) { self.loop = loop }
 
-    /// Whether a body runs or hangs.
     package var isBusy: Bool { work != nil }
 
     /// The file that is being read (empty before the first), and when the body began (monotonic). `nil` if none runs.

@@ -13,7 +13,6 @@ package final class FileWatch {
     static let hashedLimit = 1 << 20
 
     private var files: [File]
-    /// Reads the files.
     package let reading: FileReading
     private let onChange: ([String]) -> Void
     private let intervalNs: Int64

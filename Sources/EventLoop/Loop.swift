@@ -11,8 +11,11 @@ internal import Glibc
 @safe package final class Loop: @unchecked Sendable {
     /// The time of this turn. Loop's thread.
     package private(set) var now: LoopTime
-    /// Two buffers for reading. Their contents are valid inside one callback.
-    package let scratch = Scratch()
+    /// For reading: 64 KiB for what comes from a descriptor, 96 KiB for what is made of it. Valid inside one callback.
+    package let scratch = (
+        raw: UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 64),
+        cooked: UnsafeMutableRawBufferPointer.allocate(byteCount: 96 << 10, alignment: 64)
+    )
 
     private let clock: () -> LoopTime
     private let epoll: Int32
@@ -76,6 +79,8 @@ internal import Glibc
         if epoll >= 0 { close(epoll) }
         if wakeUp >= 0 { close(wakeUp) }
         unsafe ready.deallocate()
+        unsafe scratch.raw.deallocate()
+        unsafe scratch.cooked.deallocate()
     }
 
     /// The loop's clock at this moment, which is later than `now`. Loop's thread.
@@ -307,19 +312,6 @@ internal import Glibc
             for ender in turnEndersInTurn { ender.turnEnded() }
             turnEndersInTurn.removeAll(keepingCapacity: true)
         }
-    }
-}
-
-/// Memory to read into, one pair for all descriptors of a loop.
-@safe package final class Scratch {
-    /// 64 KiB for what comes from a descriptor.
-    package let raw = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 * 1024, alignment: 64)
-    /// 96 KiB for what is made of it.
-    package let cooked = UnsafeMutableRawBufferPointer.allocate(byteCount: 96 * 1024, alignment: 64)
-
-    deinit {
-        unsafe raw.deallocate()
-        unsafe cooked.deallocate()
     }
 }
 

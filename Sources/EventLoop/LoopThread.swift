@@ -26,7 +26,6 @@ package final class LoopThread: Sendable {
         if !isJoined.load(ordering: .relaxed) { pthread_detach(thread) }
     }
 
-    /// Asks the loop to stop. Any thread.
     package func stop() { loop.stop() }
 
     /// Waits until the thread has ended; call it once, from another thread, after `stop`.
@@ -63,7 +62,6 @@ private final class Start: Sendable {
     }
 }
 
-/// Called by pthread_create on the new thread.
 private func run(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
     let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
     unsafe start.name.withCString { unsafe linux_name_thread($0) }

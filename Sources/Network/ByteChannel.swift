@@ -5,7 +5,6 @@ package import TLS
 /// `SecureChannel` is the one over TLS and TCP. Tests have one in memory, and so has the guard of `apns-bench`, so that
 /// both run the code that the worker runs. Loop's thread. Whoever drops one first calls `close` or `abort`.
 package protocol ByteChannel: AnyObject {
-    /// It takes and delivers bytes.
     var isOpen: Bool { get }
     /// The peer's address, once connected; `nil` where there is none.
     var peerAddress: SocketAddress? { get }
@@ -21,7 +20,6 @@ package protocol ByteChannel: AnyObject {
     /// - Returns: how much was taken; 0 unless open. After less than all, `channelWritable` follows.
     @discardableResult
     func send(_ bytes: UnsafeRawBufferPointer) -> Int
-    /// Writes now what was queued.
     func flush()
     /// Closes in order: what was sent leaves before. `channelClosed` follows.
     func close()

@@ -5,7 +5,6 @@ internal import Glibc
 package final class Listener {
     package struct Accepted {
         package var descriptor: Descriptor
-        /// The peer's.
         package var address: SocketAddress
     }
 

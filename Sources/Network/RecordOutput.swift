@@ -5,7 +5,6 @@ internal import TLS
 @safe struct RecordOutput: ~Copyable {
     /// Most bytes that wait: gathered plaintext and ciphertext the kernel did not take.
     private let limit: Int
-    /// Plaintext taken, in all.
     private(set) var sentBytes: Int64 = 0
     /// Ciphertext the kernel did not take yet.
     private(set) var pending = 0
@@ -27,10 +26,8 @@ internal import TLS
     /// Plaintext of which the kernel has every record.
     var writtenBytes: Int64 { marks.plaintextWritten }
 
-    /// Whether so much only needs to be copied.
     func fits(_ count: Int) -> Bool { gathered + count < SecureChannel.recordLimit }
 
-    /// Takes plaintext that `fits`.
     mutating func gather(_ bytes: UnsafeRawPointer, _ count: Int) {
         unsafe memcpy(gathering.baseAddress! + gathered, bytes, count)
         gathered += count

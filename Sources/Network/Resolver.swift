@@ -8,7 +8,6 @@ internal import Glibc
 package final class Resolver: Sendable {
     package typealias Answer = Result<[SocketAddress], ChannelEnd>
 
-    /// The result of a lookup.
     package enum Lookup: Sendable {
         case found([SocketAddress])
         /// There is no such name, or it has no address.
@@ -24,9 +23,7 @@ package final class Resolver: Sendable {
     }
 
     private struct State: Sendable {
-        /// The addresses of each name's last answer.
         var known: [String: [SocketAddress]] = [:]
-        /// Who waits for the names that are being looked up.
         var waiting: [String: [Waiter]] = [:]
     }
 

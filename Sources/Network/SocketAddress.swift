@@ -53,7 +53,6 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// AF_INET or AF_INET6.
     var family: Int32 { isIPv6 ? AF_INET6 : AF_INET }
 
     func withSockaddr<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
@@ -88,7 +87,6 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
     /// `127.0.0.1:443`, `[::1]:443`.
     package var description: String { isIPv6 ? "[\(hostText)]:\(port)" : "\(hostText):\(port)" }
 
-    /// Without the port.
     package var hostText: String {
         var text = [CChar](repeating: 0, count: Int(NI_MAXHOST))
         let result = unsafe withSockaddr { address, count in
