@@ -12,7 +12,6 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private var seenToken: UInt32 = 0
     /// The generation that `TransportNote.providerTokenRenewed` reported last.
     private var announcedToken: UInt32 = 0
-    /// When connections were last made anew for a topic.
     private var topicRenewalNs: Int64?
     /// Some connections answer nothing but server errors (5xx, or without a reason); examined until they are gone, or
     /// well.
@@ -130,10 +129,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     /// Responses with a status came, whatever they say: the host answers.
     func hostAnswered() { answers.answered() }
 
-    /// The peer ended a stream without an answer.
     func hostEnded(_ code: ErrorCode) { answers.ended(code, nowNs: loop.now.monotonicNs) }
 
-    /// Has the other connections ask their peers for a sign of life.
     func askOthersForSign(than silent: HTTP2Connection) {
         for other in connections where other !== silent { other.askForSign() }
     }
@@ -169,7 +166,6 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     // MARK: The turn's end
 
-    /// Fills streams that came free, writes, and reports what happened.
     package override func turnEnded() {
         outbox.turnEnds()
         if hasErring { replaceErring() }
@@ -193,7 +189,6 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         updateReach()
     }
 
-    /// At the end of a turn, when what came in it is known.
     private func updateUnanswered() {
         answers.update(isAsked: isAsked, nowNs: loop.now.monotonicNs)
         answersAlarm?.set(noLaterThanNs: answers.deadlineNs)
@@ -215,8 +210,6 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     }
 
     /// How many requests may be unanswered at once.
-    ///
-    /// - Parameter streams: what the open connections allow.
     private func capacity(streams: Int) -> Int {
         if isClosing { return 0 }
         let leaving = leaving

@@ -68,7 +68,6 @@ extension WorkerConfiguration {
         return text.starts(with: "${".unicodeScalars)
     }
 
-    /// Checks what flags say; errors name the flag.
     package static func load(flags: AppFlags) throws(ConfigurationError) -> LoadedConfiguration {
         var places = Dictionary(uniqueKeysWithValues: flags.values.map { ($0.path, $0.flag) })
         places["apps[0].token"] = "--key-file"

@@ -94,7 +94,6 @@ package final class ClientSession {
     /// How many streams the peer allows, within `streamLimit`; 0 before its SETTINGS.
     package var allowedStreams: Int { unsafe state.pointee.allowedStreams }
 
-    /// Streams that are open, by our own count.
     package var openStreams: Int { unsafe state.pointee.openStreams }
 
     /// How many requests can be submitted now.
@@ -241,7 +240,6 @@ package final class ClientSession {
     /// What waits to be sent; valid until the next call.
     package var output: UnsafeRawBufferPointer { unsafe state.pointee.output.bytes }
 
-    /// Bytes of output ever made.
     package var outputTotal: Int64 { unsafe state.pointee.output.total }
 
     /// The first `count` bytes of `output` were sent (or copied elsewhere).

@@ -130,7 +130,6 @@ package final class ServerSession {
         try pump()
     }
 
-    /// Sends SETTINGS.
     package func changeSettings(_ settings: [Setting]) throws(HTTP2Error) {
         let entries = settings.map { nghttp2_settings_entry(settings_id: Int32($0.id), value: $0.value) }
         _ = unsafe nghttp2_submit_settings(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), entries, entries.count)
@@ -199,7 +198,6 @@ package final class ServerSession {
     /// What waits to be sent; valid until the next call.
     package var output: UnsafeRawBufferPointer { unsafe state.pointee.output.bytes }
 
-    /// Bytes of output ever made.
     package var outputTotal: Int64 { unsafe state.pointee.output.total }
 
     /// The first `count` bytes of `output` were sent (or copied elsewhere).

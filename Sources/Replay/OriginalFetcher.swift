@@ -6,7 +6,6 @@ internal import PushRecords
 struct ReplayBatch {
     var job: ReplayJob
     var records: [ReplayRecord] = []
-    /// Lines about single requests.
     var remarks: [String] = []
     var byteCount = 0
 
@@ -24,7 +23,6 @@ final class OriginalFetcher {
     private let wait: BrokerWait
     private let client: OffsetReader
     private var writer: ReplayWriter
-    /// Topics that do not exist.
     private var absent: Set<String> = []
     private var batch: ReplayBatch
 

@@ -88,7 +88,6 @@ package final class ReplayRun {
     /// The most requests of one transaction: a quarter of a second's.
     private var batchLimit: Int { min(10_000, max(1, (order.ratePerSecond ?? .max) / 4)) }
 
-    /// Does the rest of the job.
     package func run() throws(CommandFailure) -> ReplayReport {
         if !report.wasDone {
             try remember()
@@ -167,7 +166,6 @@ package final class ReplayRun {
         }
     }
 
-    /// The part of the job's offsets that has been read, from 0 to 1.
     private var part: Double {
         var (passed, all) = (0.0, 0.0)
         for (partition, progress) in job.partitions {

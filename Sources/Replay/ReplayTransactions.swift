@@ -2,7 +2,6 @@ internal import EventLoop
 package import Kafka
 package import PushRecords
 
-/// A record to be produced.
 struct ReplayRecord {
     var record: OwnedRecord
     var topic: String

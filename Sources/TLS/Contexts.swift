@@ -12,13 +12,11 @@ package enum Trust: Hashable, Sendable {
     case anyone
 }
 
-/// How a client connects.
 package struct ClientOptions: Sendable {
     package var trust: Trust
     /// Application protocols offered (RFC 7301), in order of preference; empty: none offered. When any are offered,
     /// a server that picks none fails the handshake.
     package var alpn: [String]
-    /// The client certificate, for servers that ask for one.
     package var identity: Identity?
 
     package init(trust: Trust = .system, alpn: [String] = ["h2"], identity: Identity? = nil) {
@@ -53,7 +51,6 @@ package struct ClientOptions: Sendable {
     deinit { unsafe SSL_CTX_free(raw) }
 }
 
-/// How a server accepts.
 package struct ServerOptions: Sendable {
     package enum ClientCertificates: Hashable, Sendable {
         case notRequested

@@ -42,7 +42,6 @@ internal import COpenSSL
 
     deinit { unsafe EVP_PKEY_free(raw) }
 
-    /// A new key on P-256.
     static func generate() throws(TLSError) -> PrivateKey {
         guard let raw = unsafe openssl_generate_p256() else {
             throw TLSError(.credential, "a key cannot be generated: \(ErrorQueue.takeText())")
@@ -64,7 +63,6 @@ internal import COpenSSL
         unsafe self.init(adopting: raw)
     }
 
-    /// PKCS#8, not encrypted.
     var pem: String? { unsafe writtenText { unsafe PEM_write_bio_PrivateKey($0, raw, nil, nil, 0, nil, nil) } }
 
     var publicPEM: String? { unsafe writtenText { unsafe PEM_write_bio_PUBKEY($0, raw) } }
@@ -72,7 +70,6 @@ internal import COpenSSL
     /// `EC`, `RSA`, `ED25519`.
     var algorithm: String { unsafe EVP_PKEY_get0_type_name(raw).map { unsafe String(cString: $0) } ?? "unknown" }
 
-    /// The name of an EC key's curve, `prime256v1`.
     var curve: String? {
         var name = [CChar](repeating: 0, count: 80)
         var count = 0
@@ -126,7 +123,6 @@ package final class Identity: Sendable {
             key: keyPEM.privateKey(passphrase: passphrase), name: keyPEM.name)
     }
 
-    /// From two PEM texts, which may be the same.
     package convenience init(certificatePEM: String, keyPEM: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
             certificate: .text(certificatePEM, name: "certificate"), key: .text(keyPEM, name: "key"),
@@ -154,6 +150,5 @@ package final class Identity: Sendable {
         self.key = key
     }
 
-    /// What its certificate says.
     package var details: CertificateDetails { CertificateDetails(certificate) }
 }

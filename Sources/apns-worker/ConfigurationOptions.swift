@@ -26,7 +26,6 @@ struct ConfigurationOptions {
             .init("environment", value: "NAME", to: \.app.environment, "production (default) or development."),
         ] + AppFlags.options.map { $0.within(\.app) } + [.init("keylog", value: "FILE", to: \.keyLog, keyLogHelp)]
 
-    /// Reads and checks the configuration.
     func read() throws(ConfigurationError) -> LoadedConfiguration {
         if let file { try WorkerConfiguration.load(file: file) } else { try WorkerConfiguration.load(flags: app) }
     }
@@ -74,17 +73,14 @@ extension AppFlags {
     }
 }
 
-/// Reads the value of `--environment`.
 func parsedEnvironment(_ text: String) throws(UsageError) -> PushEnvironment {
     guard let environment = PushEnvironment(text: text) else { throw UsageError("expected production or development") }
     return environment
 }
 
-/// The help of `--keylog`.
 let keyLogHelp =
     "Append the TLS secrets of connections to APNs to FILE (NSS key log), so that Wireshark can decrypt a capture."
 
-/// Starts the key log of `--keylog`.
 func startKeyLog(_ path: String?) throws(CommandFailure) {
     guard let path else { return }
     do throws(TLSError) {

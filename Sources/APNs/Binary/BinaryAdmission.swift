@@ -6,7 +6,6 @@
 /// alone at last, and only then is an end held against it.
 package struct BinaryAdmission: Sendable, Equatable {
     private let most: Int
-    /// Open at once, on each connection.
     package private(set) var limit: Int
     /// Settled since it changed.
     private var settled = 0
@@ -21,7 +20,6 @@ package struct BinaryAdmission: Sendable, Equatable {
         limit = self.most
     }
 
-    /// So many were settled, by an answer or by silence.
     package mutating func settled(_ count: Int) {
         guard count > 0 else { return }
         settled += count

@@ -17,11 +17,9 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     @exclusivity(unchecked) private var session: BinarySession
     @exclusivity(unchecked) private var frames = BinaryFrames()
     private var answers = GatewayAnswerReader()
-    /// From when a notification has left until the silence of the gateway counts as its acceptance.
     var windowNs: Int64
     /// The gateway said something: what follows is of no use.
     private var hasSpoken = false
-    /// Something was handed to it.
     private var wasAsked = false
     /// It answered, or was silent while it read: it works. The transport sets it.
     var hasAnswered = false
@@ -39,7 +37,6 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// Without an expiry a notification is stored for so long; 0 would say that it is not to be stored.
     private static let storedSeconds: Int64 = 30 * 86_400
 
-    /// Dials.
     init(_ order: DialOrder, configuration: BinaryConfiguration, windowNs: Int64, transport: BinaryTransport) {
         self.configuration = configuration
         self.windowNs = windowNs
@@ -54,12 +51,9 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     /// Notifications of which nothing is known yet; a fence is none.
     override var unanswered: Int { session.open }
-    /// By silence.
     var settledCount: Int { session.settledCount }
-    /// Something was settled on it.
     var wasAnswered: Bool { session.wasAnswered }
 
-    /// It was given up since its peer read no further.
     var isUnread: Bool { silence == .unread && !session.mustProve }
 
     override func judge(_ reachability: inout Reachability) {
@@ -162,7 +156,6 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     // MARK: The turn's end
 
-    /// Sends what the turn gathered, in few large writes.
     override func flush() {
         isDirty = false
         guard let channel, channel.isOpen else { return }
@@ -175,7 +168,6 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         }
     }
 
-    /// Moves frames into the channel, as far as it takes them.
     private func pass() {
         guard let channel, !frames.output.isEmpty else { return }
         let offered = frames.output.count

@@ -32,9 +32,7 @@ package struct BinarySession: Sendable {
     package private(set) var mustProve = false
     /// Something was settled on it, or the fence answered.
     package private(set) var wasAnswered = false
-    /// Notifications that silence settled.
     package private(set) var settledCount = 0
-    /// The gateway answered: it reads no more.
     package private(set) var isAnswered = false
 
     /// What has waited for so long to be acknowledged waits for a peer that does not read.
@@ -46,9 +44,7 @@ package struct BinarySession: Sendable {
     package var isEmpty: Bool { window.isEmpty }
     /// Notifications of which nothing is known yet; a fence is none.
     package var open: Int { window.count - (hasFence ? 1 : 0) }
-    /// Of the open ones' frames.
     package var bytes: Int { window.bytes }
-    /// The identifier of the next frame.
     package var nextIdentifier: UInt32 { window.nextIdentifier }
     package var isWaitingToLeave: Bool { window.isWaitingToLeave }
     /// When silence will have lasted long enough for the first frame, if any.
@@ -225,7 +221,6 @@ package struct BinarySession: Sendable {
         return discarded
     }
 
-    /// - Returns: how many notifications that was.
     private mutating func accept(_ complete: (Completion) -> Void) -> Int {
         let entry = removeFirst()
         guard !entry.isFence else { return 0 }

@@ -111,7 +111,6 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
 
     // MARK: Reports of connections
 
-    /// The connection takes requests.
     func connected(_ connection: BinaryConnection) {
         outbox.note(.connected(address: connection.address, streams: nil))
         opened(connection)
@@ -182,7 +181,6 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         min(admission.limit * connections.count(where: \.isReady), configuration.window.notifications)
     }
 
-    /// How many requests may be undecided at once.
     private var capacity: Int {
         if isClosing || mustProve { return 0 }
         let leaving = leaving

@@ -22,7 +22,6 @@ package struct BinaryWindow: Sendable {
         package var leftNs: Int64 = 0
     }
 
-    /// Where an identifier stands.
     package enum Place: Equatable, Sendable {
         /// So many open entries stand before it.
         case open(before: Int)
@@ -36,7 +35,6 @@ package struct BinaryWindow: Sendable {
     private var entries: ContiguousArray<Entry>
     private var head = 0
     package private(set) var count = 0
-    /// Of the open entries' frames.
     package private(set) var bytes = 0
     /// How many of the first ones have left.
     private var leftCount = 0
@@ -58,7 +56,6 @@ package struct BinaryWindow: Sendable {
 
     // MARK: Opening
 
-    /// Its frame is in the output.
     package mutating func open(_ entry: Entry) {
         if count == entries.count { grow() }
         entries[place(count)] = entry
@@ -75,7 +72,6 @@ package struct BinaryWindow: Sendable {
         }
     }
 
-    /// Whether something is open that is not known to have left.
     package var isWaitingToLeave: Bool { leftCount < count }
 
     /// When the first one was opened that is not known to have left, if any.
@@ -122,7 +118,6 @@ package struct BinaryWindow: Sendable {
         ages.leftNs(of: identifier, before: firstIdentifier)
     }
 
-    /// Whether one of these is open.
     package func holds(anyOf ids: Set<NotificationID>) -> Bool {
         (0..<count).contains { ids.contains(entries[place($0)].id) }
     }

@@ -17,16 +17,13 @@ struct AnswerRecord {
     /// `Window.answers` at the end of the last read.
     private var seenAnswers: UInt32 = 0
 
-    /// Records a response with a status.
     mutating func responded() { hasResponses = true }
 
-    /// Returns whether responses came since the last call.
     mutating func takeResponses() -> Bool {
         defer { hasResponses = false }
         return hasResponses
     }
 
-    /// Records a response that was no server error.
     mutating func wasGood() { hasGood = true }
 
     /// Records a response that was no fault of the connection, and returns whether it is the first.
@@ -110,6 +107,5 @@ struct ErrorRetirement {
         return true
     }
 
-    /// Connections are made with another credential, host or proxy from now on.
     mutating func replaced() { lastNs = nil }
 }

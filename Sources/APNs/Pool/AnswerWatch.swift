@@ -21,7 +21,6 @@ struct AnswerWatch: Sendable, Equatable {
     /// Since when nothing is in flight, or `nil` while something is.
     private var idleNs: Int64? = 0
     private var ends = 0
-    /// When the first of them was ended.
     private var endedNs: Int64 = 0
     private var code = ErrorCode.noError
     private(set) var isUnanswering = false

@@ -23,7 +23,6 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private var tracesFrames = false
     /// Unchecked, as the window is.
     @exclusivity(unchecked) private(set) var answers = AnswerRecord()
-    /// The provider token of the last requests.
     private var lastToken: UInt32 = 0
     private var lastUsedNs: Int64 = 0
     private var closedEntries: [Window.Closed] = []
@@ -41,9 +40,6 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     /// While the kernel takes nothing, how often to look whether it did.
     private static let blockedCheckNs: Int64 = 100_000_000
 
-    /// Dials.
-    ///
-    /// - Parameter token: signs the requests, or `nil` if the client certificate says who sends.
     init(
         _ order: DialOrder, configuration: APNsConfiguration, token: ProviderToken?, transport: APNsTransport
     ) {
@@ -139,7 +135,6 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     // MARK: The turn's end
 
-    /// Sends what the turn gathered, in few large writes.
     override func flush() {
         isDirty = false
         guard let channel, channel.isOpen, let session else { return }

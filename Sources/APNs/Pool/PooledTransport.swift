@@ -22,7 +22,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     private(set) final var plan: PoolPlan
     final var reachability = Reachability()
     private(set) final var isClosing = false
-    /// The capacity that was reported last.
     private(set) final var reportedCapacity = 0
     /// Something happened that may change whether the host can be reached (`updateReach`).
     private(set) final var isReachStale = false
@@ -36,14 +35,12 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     private final var wakeAlarm: Alarm?
     private final var quarantine: Quarantine
     private final var quarantineAlarm: Alarm?
-    /// Counts how often all connections were replaced.
     private final var replacements = 0
     /// Connections that are closed because they are unused, which says nothing about the host.
     private final var unused: Set<PoolPlan.ConnectionID> = []
     /// None of the plan's connections is left after `close`.
     private final var isFinished = false
     private final var reportedConnections = ConnectionCounts()
-    /// Why APNs refused the credential, in this turn.
     private final var refusals: [ReasonCode] = []
     private final var saturation = Saturation()
 
@@ -82,9 +79,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     // MARK: What each protocol has its own of
 
-    /// Dials a connection.
     func makeConnection(_ order: PooledConnection.DialOrder) -> Connection { preconditionFailure("overridden") }
-    /// Hands waiting requests and suspects to connections.
     func dispatch() { preconditionFailure("overridden") }
     /// Partitions go to another worker: called when what waits here was given back.
     func didRecall(_ ids: Set<NotificationID>) {}
@@ -179,7 +174,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         }
     }
 
-    /// The pool's connections and the quarantine connection.
     final var allConnections: [Connection] { connections + (quarantineConnection.map { [$0] } ?? []) }
 
     final var isAnyReady: Bool { connections.contains(where: \.isReady) }
@@ -298,7 +292,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         }
     }
 
-    /// Reports whether the host can be reached, if that changed.
     final func updateReach() {
         isReachStale = false
         guard let isReachable = reachability.isReachable, reportedReachable != isReachable else { return }

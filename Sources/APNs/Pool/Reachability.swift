@@ -6,7 +6,6 @@
 /// connections all allow no stream is out of reach until one of them, or a new one, allows some. One that was given up
 /// since its peer reads no further is out of reach at once, whatever it answered before.
 package struct Reachability: Sendable, Equatable {
-    /// Connections in a row.
     static let endsLimit = 3
     /// Refused streams in a row, before any answer, at which a connection is given up.
     static let refusalsLimit = 32
@@ -35,10 +34,8 @@ package struct Reachability: Sendable, Equatable {
         isUnread ? last : "\(Self.endsLimit) connections in a row ended without an answer, the last one: \(last)"
     }
 
-    /// A connection is ready.
     package mutating func connected() { if !isOnProbation { isOfUse = true } }
 
-    /// A connection could not be made.
     mutating func failed(isAnotherReady: Bool) { if !isAnotherReady { isOfUse = false } }
 
     package mutating func answered() {

@@ -11,7 +11,6 @@ struct RequestQueue {
     var count: Int { elements.count - head }
     var isEmpty: Bool { head == elements.count }
 
-    /// Only while not empty.
     var first: OutgoingRequest {
         _read { yield elements[head] }
     }

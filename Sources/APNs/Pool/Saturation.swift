@@ -1,7 +1,6 @@
 /// Whether the thread spent its time waiting with every stream taken: a value machine. Then more connections help; a
 /// thread that has no time to wait gains nothing by them.
 struct Saturation: Sendable {
-    /// How often the answer is given.
     private static let periodNs: Int64 = 100_000_000
 
     private var periodBeganNs: Int64 = 0

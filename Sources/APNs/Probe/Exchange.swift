@@ -7,9 +7,7 @@ package import PushTransport
 ///
 /// Runs a loop on the calling thread, so it is not for a thread that has one.
 package final class Exchange {
-    /// What APNs said.
     package struct Answer: Sendable {
-        /// `.answered`.
         package var completion: Completion
         /// Apple's reason where it is not known by name.
         package var reasonText: String?
@@ -49,7 +47,6 @@ package final class Exchange {
     /// Handed to the transport, and not given back.
     private var isUnderway = false
     private var capacity = 0
-    /// The last error of the connection.
     private var trouble: String?
 
     /// One request over a connection of its own; the parameters are those of `send`.

@@ -10,7 +10,6 @@ package enum HostProbe {
     package struct Answer: Sendable, Equatable {
         package var address: String
         package var tlsVersion: String
-        /// SETTINGS_MAX_CONCURRENT_STREAMS.
         package var streams: Int
     }
 

@@ -23,7 +23,6 @@ package enum ManagementRequest {
             }
         }
 
-        /// The last part of the path.
         var resource: String { self == .list ? "all-channels" : "channels" }
 
         var channel: String? {

@@ -14,7 +14,6 @@ package final class ProviderToken {
     private let teamID: String
     private let key: SigningKey
     private var age = TokenAge()
-    /// The value of the header.
     private var text = UnsafeMutableRawBufferPointer.allocate(byteCount: 0, alignment: 1)
 
     package init(keyID: String, teamID: String, key: SigningKey) {
@@ -28,7 +27,6 @@ package final class ProviderToken {
     /// Counts tokens taken into use; the current one's number.
     package var generation: UInt32 { age.generation }
 
-    /// The current one's `iat`, in milliseconds since the epoch.
     package var issuedMs: Int64 { age.issuedMs }
 
     /// The header's value; valid until `refresh` or `renewIfAllowed` returned true.
@@ -108,7 +106,6 @@ struct TokenAge {
     private var issuedNs: Int64 = 0
     /// The `iat` of the current token, in milliseconds since the epoch.
     private(set) var issuedMs: Int64 = 0
-    /// Counts tokens.
     private(set) var generation: UInt32 = 0
 
     init() {}

@@ -1,7 +1,6 @@
 internal import CLinux
 import Glibc
 
-/// Why a file could not be read.
 package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     package var path: String
     /// The system's error text, such as `No such file or directory`.

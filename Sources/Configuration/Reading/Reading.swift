@@ -1,6 +1,5 @@
 import YAML
 
-/// The source of a configuration.
 enum Origin {
     case file(path: String)
     /// Names of flags by the path of their value.
@@ -75,7 +74,6 @@ final class Reading {
         warnings.append((path, marks[path], oneLine(text)))
     }
 
-    /// Whether the user gave a value at `path`.
     func isGiven(_ path: String) -> Bool { marks[path] != nil }
 
     /// The beginning of an error about the value at `path`.

@@ -1,6 +1,5 @@
 /// The signing key of provider tokens (`.p8`) with its ids.
 package struct TokenCredential: Hashable, Sendable {
-    /// PEM.
     package var key: Secret
     package var keyID: String
     package var teamID: String

@@ -1,4 +1,3 @@
-/// `kafka`.
 package struct KafkaSettings: Hashable, Sendable {
     package enum Assignment: String, CaseIterable, Sendable { case eager, cooperative }
 

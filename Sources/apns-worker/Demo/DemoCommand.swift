@@ -51,7 +51,6 @@ private struct DemoOptions {
         notes: "Exit codes: 0 the counts agree, 1 they differ or something failed, 64 wrong usage.")
 }
 
-/// `apns-worker demo`.
 func runDemo(_ arguments: [String]) throws -> ExitCode {
     let options = try parsed(DemoOptions.table, arguments, DemoOptions())
     // Before all other threads, which inherit the mask.
@@ -159,7 +158,6 @@ private func drive(
     }
 }
 
-/// A worker on a thread of its own.
 private struct DemoWorker {
     private let worker: PushWorker
     private let thread: pthread_t

@@ -4,7 +4,6 @@ import Kafka
 import PushRecords
 import Worker
 
-/// `apns-worker send`.
 func send(_ arguments: [String]) throws -> ExitCode {
     let options = try parsed(SendOptions.table, arguments, SendOptions())
     let token = try options.checkedToken()

@@ -33,7 +33,6 @@ final class GroupFeeder {
     /// The records that the command took.
     private var taken = 0
     private var commits: UInt64 = 0
-    /// The answer to the last commit.
     private var commitReply: KafkaCode?
     /// The last commit was refused or not answered, so that its records may come again.
     private var isInDoubt = false

@@ -2,7 +2,6 @@ import Configuration
 import Kafka
 import PushRecords
 
-/// `apns-worker tail`.
 func tail(_ arguments: [String]) throws -> ExitCode {
     let (kind, options): (TailKind, TailOptions) = try parsed(
         TailOptions.table, arguments, TailOptions(), "kind of record")
