@@ -184,15 +184,15 @@ package final class ReplayRun {
     private func process(_ items: ArraySlice<ReplayItem>) throws(CommandFailure) {
         guard let item = items.first else { return }
         if var batch = try fetcher.fetch(items, job) {
-            var ending = try write(batch.records, batch.job)
-            if case .refused(let code) = ending, items.count == 1 {
+            var refusal = try write(batch.records, batch.job)
+            if let code = refusal, items.count == 1 {
                 batch = ReplayBatch(job)
                 batch.count(item, .matched)
                 batch.count(
                     item, .refused, "\(item.place) is not requested again: the topic refuses its record: \(code.text)")
-                ending = try write([], batch.job)
+                refusal = try write([], batch.job)
             }
-            if ending == .committed {
+            if refusal == nil {
                 for line in batch.remarks { remark(line) }
                 report.counts = job.counts
                 return progressed(report)
@@ -204,19 +204,16 @@ package final class ReplayRun {
     }
 
     /// Writes at the rate that was asked for; a pause is not made up for.
-    private func write(
-        _ records: [ReplayRecord], _ next: ReplayJob
-    ) throws(CommandFailure) -> ReplayTransactions.Ending {
+    private func write(_ records: [ReplayRecord], _ next: ReplayJob) throws(CommandFailure) -> KafkaCode? {
         if let transactions {
             let nowNs = LoopTime.read().monotonicNs
             if !records.isEmpty, let rate = order.ratePerSecond {
                 try wait.pause(ms: (max(0, nextNs - nowNs) + 999_999) / 1_000_000)
                 nextNs = max(nextNs, nowNs) + Int64(records.count) * 1_000_000_000 / Int64(rate)
             }
-            let ending = try transactions.write(records, next, after: job)
-            guard ending == .committed else { return ending }
+            if let refusal = try transactions.write(records, next, after: job) { return refusal }
         }
         job = next
-        return .committed
+        return nil
     }
 }

@@ -44,7 +44,6 @@ extension AppFlags {
         "ca-file", value: "FILE", to: \.caFile,
         "Trust these certificate authorities (PEM) for it, instead of the system's.")
 
-    /// The flags of an app that sends.
     static let options: [OptionTable<Self>.Option] =
         keyOptions + [
             .init(
@@ -54,7 +53,6 @@ extension AppFlags {
             .init("port", value: "PORT", to: \.port, "Its port (default 443)."), caFileOption,
         ]
 
-    /// Throws unless either a file or flags are given.
     func requireEither(_ file: String?) throws(UsageError) {
         if file == nil, self == AppFlags() { throw UsageError("needs --config FILE, or flags for one app") }
         if file != nil, self != AppFlags() {
@@ -90,7 +88,6 @@ func startKeyLog(_ path: String?) throws(CommandFailure) {
     }
 }
 
-/// Loads the configuration that `--config` names, and its Kafka.
 func loaded(_ file: String?) throws -> (WorkerConfiguration, ClusterSettings) {
     guard let file else { throw UsageError("needs --config FILE") }
     let configuration = try WorkerConfiguration.load(file: file).configuration

@@ -44,14 +44,12 @@ extension OptionTable.Option {
     }
 }
 
-/// Returns a reader of whole numbers in a range.
 func integer<Value: FixedWidthInteger & SendableMetatype>(
     _ range: ClosedRange<Int>
 ) -> @Sendable (String) throws(UsageError) -> Value {
     { text throws(UsageError) in Value(try OptionValue.integer(text, range)) }
 }
 
-/// The formats of records and answers.
 enum OutputFormat: String, CaseIterable {
     case json, text
 }

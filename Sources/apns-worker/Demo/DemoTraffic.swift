@@ -4,7 +4,6 @@ import PushRecords
 /// The requests of the demo: notifications by number, each with a device token that holds its number. The same count
 /// makes the same traffic.
 struct DemoTraffic {
-    /// How a notification ends.
     enum Completion: CaseIterable {
         case accepted
         /// Answered with 429 first, accepted at the second attempt.
@@ -40,7 +39,6 @@ struct DemoTraffic {
         var count = 1
         var completion = Completion.accepted
 
-        /// The record as a producer writes it.
         var request: OwnedRecord {
             let payload =
                 #"{"aps":{"alert":{"title":"Order \#(first)","body":"Your order is on its way."},"sound":"default"}}"#

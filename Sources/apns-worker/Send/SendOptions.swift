@@ -85,7 +85,6 @@ struct SendOptions {
         ),
     ]
 
-    /// Apple's words, with commas between them.
     private static let pushTypes = PushType.allCases.map(\.text.description).joined(separator: ", ")
 
     private static let moreOptions: [OptionTable<Self>.Option] = [

@@ -14,9 +14,7 @@ final class GroupFeeder {
         var ends: [TopicPartition: Int64] = [:]
     }
 
-    private enum Revocation {
-        case requested, lost
-    }
+    private enum Revocation { case requested, lost }
 
     private let kind: TailKind
     private let topic: String
@@ -128,7 +126,7 @@ final class GroupFeeder {
             if let ending = process.ending() {
                 // Whether a command that was ended had taken its records is not known.
                 if let cut { return "was ended \(cut.reason)" }
-                if case .failure(let problem) = ending { return problem }
+                if case .failure(let problem) = ending { return "\(problem)" }
                 return nil
             }
             try serve(timeoutMs: 10)

@@ -3,7 +3,6 @@ import EventLoop
 import Kafka
 import Replay
 
-/// The topics that `tail` follows.
 enum TailKind: String, CaseIterable {
     case results, unregistered
     case deadLetters = "dead-letters"
