@@ -13,8 +13,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     /// The generation that `TransportNote.providerTokenRenewed` reported last.
     private var announcedToken: UInt32 = 0
     private var topicRenewalNs: Int64?
-    /// Some connections answer nothing but server errors (5xx, or without a reason); examined until they are gone, or
-    /// well.
+    /// Whether some connections answer only server errors (5xx, or without a reason).
     var hasErring = false
     private var errorRetirement: ErrorRetirement
     private var answers: AnswerWatch
@@ -23,10 +22,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     /// Dials the first connections at once; with a minimum of 0, when something is to be sent.
     ///
-    /// - Parameters:
-    ///   - token: shared by the apps of one key on this loop, or `nil` if the TLS context's client certificate says who
-    ///     sends.
-    ///   - random: decides how long it waits after a failure, within limits.
+    /// - Parameter token: shared by the apps of one key on this loop, or `nil` if the client certificate authenticates.
     package init(
         app: AppIndex, configuration: APNsConfiguration, token: ProviderToken?, loop: Loop,
         dialer: any ChannelDialer, random: any RandomNumberGenerator = SystemRandomNumberGenerator(),
@@ -51,11 +47,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     // MARK: Replacement
 
-    /// Makes all connections anew, with this configuration and token from now on: another credential, host or proxy.
-    /// The old ones take no more requests and finish what is on them; what waits here waits for the first new
-    /// connection, or until that cannot be made. Loop's thread.
-    ///
-    /// The back-off's limits stay those of the first configuration.
+    /// Replaces all connections by ones with this configuration and token. The old ones finish their requests. Waiting
+    /// requests wait for the first new connection. The backoff keeps the limits of the first configuration.
     package func replace(configuration: APNsConfiguration, token: ProviderToken?) {
         loop.assertOnThread()
         guard !isClosing else { return }

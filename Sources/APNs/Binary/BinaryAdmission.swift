@@ -62,10 +62,8 @@ package struct BinaryPatience: Sendable, Equatable {
         longestNs = limits.longestNs
     }
 
-    /// An error came for one that silence had accepted, `ageNs` after it left: a quarter more than was seen is waited
-    /// from now on, or twice as long where that is not known.
-    ///
-    /// - Returns: whether it is longer now.
+    /// Lengthens the window after an error came `ageNs` after its notification had left: to a quarter more than that,
+    /// or to twice as long if the age is not known. Returns whether it is longer now.
     package mutating func wasTooShort(ageNs: Int64?) -> Bool {
         guard windowNs < longestNs else { return false }
         windowNs = min(longestNs, max(windowNs, ageNs.map { $0 + $0 / 4 } ?? windowNs * 2))

@@ -27,7 +27,6 @@ package struct BinaryWindow: Sendable {
         case open(before: Int)
         /// It was closed; so many were closed after it, as accepted.
         case closed(after: Int)
-        /// No frame of this connection had it.
         case unknown
     }
 

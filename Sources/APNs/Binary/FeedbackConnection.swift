@@ -38,9 +38,7 @@ package final class FeedbackConnection: ByteChannelDelegate {
 
     /// Begins to dial, for 10 s at most, and as long for the handshake.
     ///
-    /// - Parameters:
-    ///   - onItem: is called for each item; the token is lent.
-    ///   - onEnd: is called once, last, never from inside this call. Until then it keeps itself alive.
+    /// - Parameter onEnd: is called once, last, never from inside this call. Until then it keeps itself alive.
     package init(
         _ target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,
         onItem: @escaping (_ seconds: UInt32, _ token: UnsafeRawBufferPointer) -> Void,

@@ -58,9 +58,7 @@ struct AnswerWatch: Sendable, Equatable {
         self.code = code
     }
 
-    /// To be called once all of a turn is known.
-    ///
-    /// - Parameter isAsked: something is in flight.
+    /// Call it at the end of a turn. `isAsked`: something is in flight.
     mutating func update(isAsked: Bool, nowNs: Int64) {
         if let idleNs {
             if nowNs - idleNs >= Self.pauseNs { askedNs = nil }

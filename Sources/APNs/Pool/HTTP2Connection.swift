@@ -77,9 +77,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         return session.freeStreams == 0 || !session.hasWindow(for: unfitBody)
     }
 
-    /// Takes requests from the queue's front as long as it can, until it has `most` on it.
-    ///
-    /// `queue` and `headers` belong to the transport: what it does on an event meanwhile must not touch them.
+    /// Takes requests from the queue's front until `most` are on the connection. Events meanwhile must not make the
+    /// transport touch `queue` or `headers`.
     func fill(from queue: inout RequestQueue, headers: inout RequestHeaders, most: Int = .max) {
         // Whatever went out now on a dead connection would be in doubt.
         guard phase == .ready, !keepalive.isInQuestion, let session, session.freeStreams > 0 else { return }

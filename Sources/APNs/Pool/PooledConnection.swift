@@ -104,11 +104,7 @@ package class PooledConnection {
     /// Tells what its end says about the host.
     func judge(_ reachability: inout Reachability) { preconditionFailure("overridden") }
 
-    /// Ends the connection: it has no alarm and no channel any more.
-    ///
-    /// - Parameters:
-    ///   - reason: for people.
-    ///   - unanswered: how many requests were on it.
+    /// Ends the connection. `unanswered` requests were on it.
     final func close(_ end: ChannelEnd, reason: String, unanswered: Int) {
         phase = .closed
         isCertificateRefused = end.kind == .certificateRefused

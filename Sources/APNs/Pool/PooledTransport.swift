@@ -13,9 +13,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     final let loop: Loop
     final let dialer: any ChannelDialer
     final let outbox: Outbox
-    /// Requests that wait for a stream or a connection.
     final var queue = RequestQueue()
-    /// Suspects that wait for the quarantine connection.
     final var suspects = SuspectQueue()
     private(set) final var connections: [Connection] = []
     private(set) final var quarantineConnection: Connection?
@@ -47,11 +45,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     /// Requests that may wait here beyond the streams there are: the next ones while a completion travels.
     static var slackLimit: Int { 128 }
 
-    /// - Parameters:
-    ///   - dialer: opens the channels of its connections, on the loop.
-    ///   - random: spreads the dials of many workers.
-    ///   - emit: called at the end of a turn, on the loop's thread, with that turn's events: refusals of the
-    ///     credential, then completions, then the others.
+    /// - Parameter emit: gets the turn's events at its end: refusals of the credential, completions, then the others.
     init(
         app: AppIndex, host: String, minimum: Int, maximum: Int, maxAgeNs: Int64, backOff: BackOff.Limits, loop: Loop,
         dialer: any ChannelDialer, random: any RandomNumberGenerator, emit: @escaping ([TransportEvent]) -> Void
@@ -185,7 +179,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     // MARK: Reports of connections
 
-    /// The connection is ready, for the first time or again.
     final func opened(_ connection: Connection) {
         outbox.askForTurnEnd()
         if connection.isQuarantine { return tellQuarantine(.opened) }
@@ -217,7 +210,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.wentOn(connection.id))
     }
 
-    /// The connection must take no more requests.
     final func retired(_ connection: Connection, isFault: Bool) {
         if connection.isQuarantine { return tellQuarantine(.retired(isFault: isFault)) }
         tell(.retired(connection.id, isFault: isFault))
@@ -311,11 +303,8 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     /// Requests on draining connections: they count as outstanding, and take no room of the other connections.
     final var leaving: Int { connections.reduce(0) { $1.phase == .draining ? $0 + $1.unanswered : $0 } }
 
-    /// Emits what the turn brought: refusals of the credential, so that nothing is sent again with it, then completions,
-    /// then the rest.
-    ///
-    /// - Parameter streams: what the open connections allow at once.
-    /// - Returns: whether all is closed, so that nothing follows.
+    /// Emits what the turn brought; returns whether all is closed, so that nothing follows. Refusals of the credential
+    /// come first, so that nothing is sent again with it.
     @discardableResult
     final func report(capacity: Int, streams: Int) -> Bool {
         let first = refusals.map { TransportEvent.credentialRefused(app: outbox.app, reason: $0) }

@@ -46,11 +46,8 @@ package struct Reachability: Sendable, Equatable {
     /// Some connections are ready; whether one of them allows a stream. Requests on them are answered all the same.
     mutating func allow(streams: Bool) { allowsNoStream = !streams }
 
-    /// A connection that was ready is gone, without having been closed here.
-    ///
-    /// - Parameters:
-    ///   - wasAnswered: a request was answered on it that did not ask for another connection.
-    ///   - wasAsked: a request was handed to it.
+    /// A ready connection ended, and not by this side. `wasAnswered`: a request on it got an answer that did not ask
+    /// for another connection.
     package mutating func ended(wasAnswered: Bool, wasAsked: Bool, lifeNs: Int64) {
         guard !wasAnswered, wasAsked || lifeNs < Self.shortLifeNs else { return }
         endsInRow += endsInRow < Self.endsLimit ? 1 : 0

@@ -79,11 +79,8 @@ struct SuspectQueue {
         together.removeAll(where: matches) + alone.removeAll(where: matches)
     }
 
-    /// Hands over the requests that may go now.
-    ///
-    /// - Parameters:
-    ///   - unanswered: how many requests are on the connection.
-    ///   - fill: hands the front of a queue to the connection, at most until so many requests are on it.
+    /// Hands over the requests that may go now: `fill` gives the front of a queue to the connection, at most until
+    /// `most` requests are on it.
     mutating func hand(unanswered: () -> Int, _ fill: (inout RequestQueue, _ most: Int) -> Void) {
         if unanswered() == 0 { isTaken = false }
         guard !isTaken else { return }

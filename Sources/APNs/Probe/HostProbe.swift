@@ -4,8 +4,6 @@ package import TLS
 
 /// Completes a TLS and HTTP/2 handshake with a host, through its proxy and with its client certificate where it has
 /// one, and sends no request: what `check` needs to know.
-///
-/// Runs a loop of its own on the calling thread, so it is not for a thread that has one.
 package enum HostProbe {
     package struct Answer: Sendable, Equatable {
         package var address: String

@@ -17,9 +17,7 @@ final class ProbeLoop {
         dialer = Dialer(loop: loop)
     }
 
-    /// Runs the loop until something has come.
-    ///
-    /// - Returns: it, or `nil` if the time is over.
+    /// Runs the loop until there is a value; returns `nil` if the time is over.
     func wait<Value>(timeoutNs: Int64, for value: () -> Value?) -> Value? {
         let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
         while true {

@@ -32,19 +32,14 @@ package final class ProviderToken {
     /// The header's value; valid until `refresh` or `renewIfAllowed` returned true.
     package var headerValue: UnsafeRawBufferPointer { UnsafeRawBufferPointer(text) }
 
-    /// Makes the first token, or a new one when the next `iat` has come, or the current one is too old by either clock
-    /// or lies ahead (`TokenAge`).
-    ///
-    /// - Returns: true when there is another one now.
+    /// Makes a token if there is none, or a newer one is due (`TokenAge`). Returns whether there is another one now.
     package func refresh(now: LoopTime) -> Bool {
         guard age.isDue(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
         make(now)
         return true
     }
 
-    /// APNs said ExpiredProviderToken: makes a new one if `TokenAge.mayRenew`.
-    ///
-    /// - Returns: true when there is another one now.
+    /// Makes a new token after ExpiredProviderToken, if `TokenAge.mayRenew`. Returns whether there is another one now.
     package func renewIfAllowed(now: LoopTime) -> Bool {
         guard age.mayRenew(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
         make(now)
