@@ -1,7 +1,6 @@
 import Glibc
 import YAML
 
-/// A configuration that can be used, and warnings about it.
 package struct LoadedConfiguration: Hashable, Sendable {
     package var configuration: WorkerConfiguration
     /// Each one line, as in `ConfigurationError`.

@@ -40,9 +40,8 @@ package final class FileReading {
         work.map { ($0.path.withLock { $0 }, startedNs) }
     }
 
-    /// Runs a body on a thread of its own, and hands its result to `then` on the loop's.
-    ///
-    /// - Returns: false if another body runs or no thread could be started. Neither closure is called then.
+    /// Runs a body on a thread of its own, and hands its result to `then` on the loop's thread. Returns false, and
+    /// calls neither, if another body runs or no thread could be started.
     package func begin<Value: Sendable>(
         _ body: @escaping @Sendable () -> Value, then: @escaping (Value) -> Void
     ) -> Bool {

@@ -9,9 +9,7 @@ package final class LoopThread: Sendable {
     private let thread: pthread_t
     private let isJoined = Atomic(false)
 
-    /// Starts the thread: it runs `prepare` with its loop, then the loop until `stop`.
-    ///
-    /// - Parameter name: as `top -H` shows it; 15 bytes are kept.
+    /// Starts the thread: it runs `prepare` with its loop, then the loop until `stop`. 15 bytes of the name are kept.
     package init(name: String, prepare: @escaping @Sendable (Loop) -> Void = { _ in }) throws(SystemError) {
         let loop = try Loop()
         self.loop = loop
@@ -35,9 +33,7 @@ package final class LoopThread: Sendable {
     }
 }
 
-/// Starts a thread for a body, with a stack to die on where deaths are contained. It is to be joined or detached.
-///
-/// - Parameter name: as `top -H` shows it; 15 bytes are kept.
+/// Starts a thread for a body. It is to be joined or detached. 15 bytes of the name are kept.
 package func startThread(
     _ name: String, _ body: @escaping @Sendable () -> Void
 ) throws(SystemError) -> UInt {

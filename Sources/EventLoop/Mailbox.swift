@@ -10,10 +10,8 @@ package final class Mailbox<Element: Sendable>: @unchecked Sendable, Deliverable
     private let handler: ([Element]) -> Void
     private var batch: [Element] = []
 
-    /// - Parameters:
-    ///   - capacity: most elements that wait; `post` then refuses. Leave it out only where another limit holds.
-    ///   - handler: called on the loop's thread with all elements that waited. Do not keep the array: its storage is
-    ///     reused.
+    /// `handler` gets all elements that waited, on the loop's thread; it must not keep the array, which is reused.
+    /// Beyond `capacity` elements `post` refuses.
     package init(loop: Loop, capacity: Int = .max, handler: @escaping ([Element]) -> Void) {
         self.loop = loop
         self.capacity = capacity

@@ -95,10 +95,8 @@ package final class ServerSession {
 
     // MARK: Answers
 
-    /// Answers a stream; bytes of `headers` (pseudo-header `:status` first) are lent for this call, the body is copied.
-    ///
-    /// - Parameter isEnd: false leaves the response unfinished (`reset` it later).
-    /// - Returns: false when the stream is gone, or was answered before.
+    /// Answers a stream, unless it is gone or was answered before. `headers` (`:status` first) are lent for this call,
+    /// the body is copied. `isEnd` false leaves the response unfinished.
     @discardableResult
     package func respond(
         stream: Int32, _ headers: borrowing HeaderList, body: UnsafeRawBufferPointer, isEnd: Bool = true
@@ -176,9 +174,7 @@ package final class ServerSession {
 
     // MARK: Bytes and events
 
-    /// Takes bytes of the peer; copies what it keeps.
-    ///
-    /// - Throws: when the session broke beyond an answer (the first bytes were not HTTP/2, a flood).
+    /// Takes bytes of the peer, and copies what it keeps. Throws when the session broke beyond an answer.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Error) {
         guard unsafe !bytes.isEmpty else { return }
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)

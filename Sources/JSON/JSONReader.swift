@@ -104,7 +104,6 @@
         return unsafe UnsafeRawBufferPointer(start: start, count: last - start)
     }
 
-    /// One past the value at `p`.
     private func pastValue() -> UnsafeRawPointer {
         var q = unsafe p
         var depth = 0

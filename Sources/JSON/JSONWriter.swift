@@ -18,7 +18,6 @@
         needsComma = false
     }
 
-    /// Gives up the buffer, and with it what was written.
     package consuming func finish() -> ByteWriter { out }
 
     package mutating func beginObject() { open(0x7B) }

@@ -1,9 +1,7 @@
 package import TLS
 
-/// Bytes to and from one peer, in order, on one loop: what a connection to APNs stands on.
-///
-/// `SecureChannel` is the one over TLS and TCP. Tests have one in memory, and so has the guard of `apns-bench`, so that
-/// both run the code that the worker runs. Loop's thread. Whoever drops one first calls `close` or `abort`.
+/// Bytes to and from one peer, in order, on one loop. `SecureChannel` is the one over TLS and TCP; tests and the guard
+/// of `apns-bench` have one in memory. Loop's thread. Call `close` or `abort` before dropping one.
 package protocol ByteChannel: AnyObject {
     var isOpen: Bool { get }
     /// The peer's address, once connected; `nil` where there is none.

@@ -3,7 +3,6 @@ internal import TLS
 
 /// A channel's output: plaintext gathered to whole TLS records, and how much of it the kernel has.
 @safe struct RecordOutput: ~Copyable {
-    /// Most bytes that wait: gathered plaintext and ciphertext the kernel did not take.
     private let limit: Int
     private(set) var sentBytes: Int64 = 0
     /// Ciphertext the kernel did not take yet.
@@ -89,7 +88,6 @@ internal import TLS
 struct WrittenMarks {
     /// The ends of plaintext and ciphertext of each encryption whose ciphertext is not written yet.
     private var marks: [(plaintextEnd: Int64, ciphertextEnd: Int64)] = []
-    /// Ciphertext the kernel took, in all.
     private(set) var ciphertextWritten: Int64 = 0
     /// Plaintext of which the kernel has every record.
     private(set) var plaintextWritten: Int64 = 0

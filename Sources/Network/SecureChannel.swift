@@ -80,8 +80,7 @@ package import TLS
         }
     }
 
-    /// Starts the TLS handshake of an accepted connection. The delegate gets `channelOpened` or `channelClosed` later,
-    /// never during this call.
+    /// Starts the TLS handshake of an accepted connection. `channelOpened` or `channelClosed` comes later.
     package convenience init(
         accepted: Listener.Accepted, context: ServerContext, loop: Loop, options: ChannelOptions = ChannelOptions(),
         delegate: any ByteChannelDelegate

@@ -10,8 +10,6 @@ internal import COpenSSL
     deinit { unsafe X509_free(raw) }
 
     /// One in DER, as Apple's `.cer` files are.
-    ///
-    /// - Throws: `TLSError` of kind `credential` that begins with `name`.
     convenience init(der: [UInt8], name: String) throws(TLSError) {
         ErrorQueue.clear()
         // d2i_X509(3): the certificate is the caller's to free; NULL: it is none.
@@ -102,9 +100,6 @@ package final class Identity: Sendable {
 
     /// From PEM. The first certificate is the own one, the rest is its chain. Without `key`, the key stands in the same
     /// text. A certificate may also be in DER, which has neither a chain nor a key.
-    ///
-    /// - Throws: `TLSError` of kind `credential`: neither PEM nor DER, no certificate, no key, wrong or missing
-    ///   passphrase, key of another certificate.
     package convenience init(
         certificate: CredentialSource, key: CredentialSource? = nil, passphrase: String? = nil
     ) throws(TLSError) {
@@ -131,9 +126,6 @@ package final class Identity: Sendable {
 
     /// From PKCS#12 (RFC 7292) as Keychain exports it, or base64 of it. What OpenSSL 3 only decrypts with its legacy
     /// provider is decrypted in a library context of its own.
-    ///
-    /// - Throws: `TLSError` of kind `credential`: not PKCS#12, wrong or missing passphrase, no certificate or key in
-    ///   it, an old cipher and no legacy provider.
     package convenience init(pkcs12 source: CredentialSource, passphrase: String? = nil) throws(TLSError) {
         let parts = try PKCS12Bundle(source.bytes, name: source.name).parts(passphrase: passphrase)
         try self.init(certificate: parts.certificate, chain: parts.chain, key: parts.key, name: source.name)

@@ -91,10 +91,8 @@ internal import Glibc
 
     // MARK: Handshake
 
-    /// Goes on with the handshake. A client's first call makes its ClientHello.
-    ///
-    /// - Returns: true when complete; false when it wants more ciphertext.
-    /// - Throws: `TLSError`; there may be an alert to write then.
+    /// Goes on with the handshake; returns whether it is complete. A client's first call makes its ClientHello. After
+    /// an error there may be an alert to write.
     package func handshake() throws(TLSError) -> Bool {
         if isHandshakeComplete { return true }
         ErrorQueue.clear()

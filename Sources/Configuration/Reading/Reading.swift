@@ -32,7 +32,6 @@ final class Reading {
     private var unknown: [(name: String, path: String, mark: Mark, siblings: [String])] = []
     /// Every valid key, in the order in which the sections ended.
     private var keys: [(name: String, path: String)] = []
-    /// The place of each value that was read, by path.
     private var marks: [String: Mark] = [:]
 
     init(_ origin: Origin, environment: ((String) -> String?)?, folder: String) {

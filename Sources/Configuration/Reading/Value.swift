@@ -101,7 +101,6 @@ struct Value {
         }
     }
 
-    /// One word of a vocabulary.
     func choice<T: RawRepresentable & CaseIterable>(_ type: T.Type = T.self) -> T? where T.RawValue == String {
         choice(of: T.allCases.map { ($0.rawValue, $0) })
     }
@@ -159,7 +158,6 @@ struct Value {
     }
 }
 
-/// Why a text could not be substituted, in one line.
 struct SubstitutionError: Error, Equatable {
     var text: String
 }

@@ -11,7 +11,6 @@ package struct TokenCredential: Hashable, Sendable {
     }
 }
 
-/// A client certificate and its private key.
 package struct CertificateCredential: Hashable, Sendable {
     package enum Form: Hashable, Sendable {
         /// The certificate and its chain in PEM, or a file with the certificate in DER. `key` is PEM, or `nil` if it is
