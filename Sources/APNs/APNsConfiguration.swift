@@ -4,7 +4,6 @@ package import TLS
 /// How one app reaches APNs. Checked before it comes here: the key is loaded, names and ids are printable ASCII.
 package struct APNsConfiguration: Sendable {
     package var host: String
-    /// 443 or 2197.
     package var port: UInt16
     package var proxy: DialTarget.Proxy?
     /// Trust, ALPN `h2`, and the client certificate when there is no provider token.

@@ -1,7 +1,6 @@
 import Glibc
 import YAML
 
-/// A configuration that can be used, and warnings about it.
 package struct LoadedConfiguration: Hashable, Sendable {
     package var configuration: WorkerConfiguration
     /// Each one line, as in `ConfigurationError`.
@@ -68,7 +67,6 @@ extension WorkerConfiguration {
         return text.starts(with: "${".unicodeScalars)
     }
 
-    /// Checks what flags say; errors name the flag.
     package static func load(flags: AppFlags) throws(ConfigurationError) -> LoadedConfiguration {
         var places = Dictionary(uniqueKeysWithValues: flags.values.map { ($0.path, $0.flag) })
         places["apps[0].token"] = "--key-file"

@@ -33,7 +33,6 @@ package final class FileReading {
 
     package init(loop: Loop) { self.loop = loop }
 
-    /// Whether a body runs or hangs.
     package var isBusy: Bool { work != nil }
 
     /// The file that is being read (empty before the first), and when the body began (monotonic). `nil` if none runs.
@@ -41,9 +40,8 @@ package final class FileReading {
         work.map { ($0.path.withLock { $0 }, startedNs) }
     }
 
-    /// Runs a body on a thread of its own, and hands its result to `then` on the loop's.
-    ///
-    /// - Returns: false if another body runs or no thread could be started. Neither closure is called then.
+    /// Runs a body on a thread of its own, and hands its result to `then` on the loop's thread. Returns false, and
+    /// calls neither, if another body runs or no thread could be started.
     package func begin<Value: Sendable>(
         _ body: @escaping @Sendable () -> Value, then: @escaping (Value) -> Void
     ) -> Bool {

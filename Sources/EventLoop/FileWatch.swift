@@ -13,7 +13,6 @@ package final class FileWatch {
     static let hashedLimit = 1 << 20
 
     private var files: [File]
-    /// Reads the files.
     package let reading: FileReading
     private let onChange: ([String]) -> Void
     private let intervalNs: Int64
@@ -26,12 +25,8 @@ package final class FileWatch {
         var remembered = 0
     }
 
-    /// Reports, on the loop's thread, the paths of files whose contents differ from the known hash.
-    ///
-    /// - Parameters:
-    ///   - files: each file's path, and the hash of the bytes that were read from it and are in use (the file may have
-    ///     been replaced since), or `nil` to report any contents.
-    ///   - reading: reads the files after what it reads already; `nil` for one of its own.
+    /// Reports, on the loop's thread, the paths of files whose contents differ from the given hash, which is that of
+    /// the bytes in use (the file may have been replaced since), or `nil` to report any contents.
     package init(
         _ files: [(path: String, hash: UInt64?)], loop: Loop, reading: FileReading? = nil,
         intervalNs: Int64 = 10_000_000_000, onChange: @escaping ([String]) -> Void

@@ -17,10 +17,7 @@ package final class Signals {
     }
 
     /// Blocks the signals in the calling thread and hands each that comes to the handler, on the loop's thread. The
-    /// handler is kept for as long as the process lives.
-    ///
-    /// - Parameter stopping: of these, all taken together, the second ends the process at once, with 128 and its
-    ///   number.
+    /// second of the `stopping` ones, all taken together, ends the process at once, with 128 and its number.
     package init(
         _ signals: [Int32], stopping: [Int32] = [], loop: Loop, handler: @escaping (_ signal: Int32) -> Void
     ) throws(SystemError) {

@@ -43,7 +43,6 @@ struct ClientState {
     var current: UnsafeMutablePointer<StreamSlot>?
     var goAwayData: [UInt8] = []
     var errorText: String?
-    /// Only with `ClientSessionOptions.tracesFrames`.
     var frameHeads: [FrameHead] = []
 
     /// The stream looked up last, and its slot: callbacks of one frame come together.

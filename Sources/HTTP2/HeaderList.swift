@@ -70,14 +70,12 @@ package struct HeaderList: ~Copyable {
         unsafe append(name, bytes, indexing)
     }
 
-    /// Gives the field at `index` another value.
     package mutating func replaceValue(at index: Int, _ value: UnsafeRawBufferPointer) {
         precondition(index >= 0 && index < count, "no such header field")
         unsafe fields[index].value = unsafe UnsafeMutablePointer(mutating: Self.bytes(value))
         unsafe fields[index].valuelen = value.count
     }
 
-    /// Keeps the first `length` fields.
     package mutating func truncate(to length: Int) {
         precondition(length >= 0 && length <= count, "a list is only shortened")
         count = length

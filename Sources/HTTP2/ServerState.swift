@@ -18,9 +18,7 @@ struct RequestSlot {
     /// Body bytes taken in while stalled, not given back to the stream's window yet.
     var unconsumed = 0
 
-    /// Headers, then the body.
     var bytes = unsafe OutputBuffer()
-    /// Where the body begins.
     var headersEnd = 0
     var bodyLength = 0
     private(set) var headers: [HeaderSpan] = []

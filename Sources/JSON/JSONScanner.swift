@@ -34,7 +34,6 @@ package enum JSONScanner {
     /// nesting".
     package static let depthLimit = 64
 
-    /// Checks `bytes` only.
     package static func scan(_ bytes: UnsafeRawBufferPointer) -> JSONScan {
         unsafe scan(bytes, members: UnsafeMutableBufferPointer(start: nil, count: 0))
     }
@@ -100,7 +99,6 @@ package enum JSONScanner {
 
     // The functions below move `start` past the value, or to the fault that they return.
 
-    /// An object or array with everything in it.
     private static func structure(
         _ base: UnsafeRawPointer, _ start: inout UnsafeRawPointer, _ end: UnsafeRawPointer,
         _ members: UnsafeMutableBufferPointer<JSONMember>, _ scan: inout JSONScan, _ half: inout UnsafeRawPointer?

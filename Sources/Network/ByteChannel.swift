@@ -1,11 +1,8 @@
 package import TLS
 
-/// Bytes to and from one peer, in order, on one loop: what a connection to APNs stands on.
-///
-/// `SecureChannel` is the one over TLS and TCP. Tests have one in memory, and so has the guard of `apns-bench`, so that
-/// both run the code that the worker runs. Loop's thread. Whoever drops one first calls `close` or `abort`.
+/// Bytes to and from one peer, in order, on one loop. `SecureChannel` is the one over TLS and TCP; tests and the guard
+/// of `apns-bench` have one in memory. Loop's thread. Call `close` or `abort` before dropping one.
 package protocol ByteChannel: AnyObject {
-    /// It takes and delivers bytes.
     var isOpen: Bool { get }
     /// The peer's address, once connected; `nil` where there is none.
     var peerAddress: SocketAddress? { get }
@@ -21,7 +18,6 @@ package protocol ByteChannel: AnyObject {
     /// - Returns: how much was taken; 0 unless open. After less than all, `channelWritable` follows.
     @discardableResult
     func send(_ bytes: UnsafeRawBufferPointer) -> Int
-    /// Writes now what was queued.
     func flush()
     /// Closes in order: what was sent leaves before. `channelClosed` follows.
     func close()

@@ -35,7 +35,6 @@ package struct ChannelEnd: Error, Hashable, Sendable, CustomStringConvertible {
         case tlsFailed
         /// The server refused the client certificate, which TLS 1.3 servers do after the handshake.
         case certificateRefused
-        /// The handshake was not over in time.
         case handshakeTimedOut
     }
 

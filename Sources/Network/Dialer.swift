@@ -1,7 +1,6 @@
 package import EventLoop
 internal import Glibc
 
-/// A host and port to connect to.
 package struct DialTarget: Hashable, Sendable {
     package var host: String
     package var port: UInt16
@@ -79,16 +78,15 @@ package final class Dialer {
         loop.assertOnThread()
         let attempt = DialAttempt(
             target, loop: loop, timeoutNs: timeoutNs, userTimeoutMs: userTimeoutMs, then: then)
-        let waiting = OnLoop(attempt)
         resolver.resolve(
             host: (target.proxy?.host ?? target.host), port: target.proxy?.port ?? target.port, loop: loop
-        ) { waiting.value.resolved($0) }
+        ) { attempt.resolved($0) }
         return attempt
     }
 }
 
-/// A dial under way. Loop's thread.
-package final class DialAttempt {
+/// A dial under way. Loop's thread; the resolver's thread only holds it.
+package final class DialAttempt: @unchecked Sendable {
     private let target: DialTarget
     private let loop: Loop
     private let userTimeoutMs: Int32
@@ -99,7 +97,6 @@ package final class DialAttempt {
     private var lastFailure = ""
     private var isUnresolved = true
 
-    /// An address that is being tried.
     private struct Candidate {
         var address: SocketAddress
         var descriptor: Descriptor
@@ -126,7 +123,6 @@ package final class DialAttempt {
         }
     }
 
-    /// Gives up without calling `then`.
     package func cancel() {
         loop.assertOnThread()
         end()
@@ -269,10 +265,4 @@ package final class DialAttempt {
         for one in candidates { loop.unregister(one.registration) }
         candidates = []
     }
-}
-
-/// Carries a value of a loop's thread through another thread, which does not use it, and back.
-private struct OnLoop<Value>: @unchecked Sendable {
-    let value: Value
-    init(_ value: Value) { self.value = value }
 }

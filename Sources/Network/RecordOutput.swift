@@ -3,9 +3,7 @@ internal import TLS
 
 /// A channel's output: plaintext gathered to whole TLS records, and how much of it the kernel has.
 @safe struct RecordOutput: ~Copyable {
-    /// Most bytes that wait: gathered plaintext and ciphertext the kernel did not take.
     private let limit: Int
-    /// Plaintext taken, in all.
     private(set) var sentBytes: Int64 = 0
     /// Ciphertext the kernel did not take yet.
     private(set) var pending = 0
@@ -27,10 +25,8 @@ internal import TLS
     /// Plaintext of which the kernel has every record.
     var writtenBytes: Int64 { marks.plaintextWritten }
 
-    /// Whether so much only needs to be copied.
     func fits(_ count: Int) -> Bool { gathered + count < SecureChannel.recordLimit }
 
-    /// Takes plaintext that `fits`.
     mutating func gather(_ bytes: UnsafeRawPointer, _ count: Int) {
         unsafe memcpy(gathering.baseAddress! + gathered, bytes, count)
         gathered += count
@@ -92,7 +88,6 @@ internal import TLS
 struct WrittenMarks {
     /// The ends of plaintext and ciphertext of each encryption whose ciphertext is not written yet.
     private var marks: [(plaintextEnd: Int64, ciphertextEnd: Int64)] = []
-    /// Ciphertext the kernel took, in all.
     private(set) var ciphertextWritten: Int64 = 0
     /// Plaintext of which the kernel has every record.
     private(set) var plaintextWritten: Int64 = 0

@@ -1,7 +1,6 @@
 internal import Bytes
 package import PushRecords
 
-/// The records that a replay reads.
 package enum ReplaySource: String, CaseIterable, Sendable {
     case results
     case deadLetters = "dead-letters"
@@ -73,7 +72,6 @@ package struct ReplaySelection: Hashable, Sendable {
     }
 }
 
-/// The conditions and options of a replay.
 package struct ReplayOrder: Sendable {
     package var source = ReplaySource.results
     /// The topic of the results or dead letters.
@@ -85,13 +83,10 @@ package struct ReplayOrder: Sendable {
     package var isRequestTopic: @Sendable (String) -> Bool = { _ in false }
     /// Where the requests go; `nil` for the topic that each came from.
     package var target: String?
-    /// Whether to include requests that have expired.
     package var expiredToo = false
     /// The most requests a second; `nil` for no limit.
     package var ratePerSecond: Int?
-    /// Whether it only reports what would be produced.
     package var isDryRun = false
-    /// The job's name.
     package var job = ""
     /// The consumer group whose offsets are the job's progress, and the producer's `transactional.id`.
     package var group = ""

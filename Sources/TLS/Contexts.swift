@@ -2,7 +2,6 @@ internal import COpenSSL
 internal import Glibc
 internal import Synchronization
 
-/// Which authorities a client trusts.
 package enum Trust: Hashable, Sendable {
     /// The system's CA certificates (the image needs `ca-certificates`; SSL_CERT_FILE and SSL_CERT_DIR are heeded).
     case system
@@ -12,13 +11,11 @@ package enum Trust: Hashable, Sendable {
     case anyone
 }
 
-/// How a client connects.
 package struct ClientOptions: Sendable {
     package var trust: Trust
     /// Application protocols offered (RFC 7301), in order of preference; empty: none offered. When any are offered,
     /// a server that picks none fails the handshake.
     package var alpn: [String]
-    /// The client certificate, for servers that ask for one.
     package var identity: Identity?
 
     package init(trust: Trust = .system, alpn: [String] = ["h2"], identity: Identity? = nil) {
@@ -34,7 +31,6 @@ package struct ClientOptions: Sendable {
     let alpn: [String]
     let verifies: Bool
 
-    /// - Throws: `TLSError` of kind `credential`.
     package init(_ options: ClientOptions) throws(TLSError) {
         unsafe raw = try makeContext(TLS_client_method())
         unsafe KeyLog.observe(raw)
@@ -53,13 +49,11 @@ package struct ClientOptions: Sendable {
     deinit { unsafe SSL_CTX_free(raw) }
 }
 
-/// How a server accepts.
 package struct ServerOptions: Sendable {
     package enum ClientCertificates: Hashable, Sendable {
         case notRequested
         /// Asked for, not insisted on, and not verified (a simulator accepts every provider's).
         case requested
-        /// Insisted on, and verified against these authorities.
         case required(Trust)
     }
 
@@ -84,7 +78,6 @@ package struct ServerOptions: Sendable {
     /// The accepted protocols as RFC 7301 writes them; OpenSSL's callback reads them while the context lives.
     private let protocols: UnsafeMutableBufferPointer<UInt8>
 
-    /// - Throws: `TLSError` of kind `credential`.
     package init(_ options: ServerOptions) throws(TLSError) {
         unsafe raw = try makeContext(TLS_server_method())
         let list = try protocolList(options.alpn)
@@ -252,8 +245,6 @@ package enum KeyLog {
     private static let descriptor = Atomic<Int32>(-1)
 
     /// Appends to the file from now on.
-    ///
-    /// - Throws: `TLSError` of kind `credential` if the file cannot be opened.
     package static func start(_ path: String) throws(TLSError) {
         let opened = unsafe open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0o600)
         guard opened >= 0 else {

@@ -147,8 +147,6 @@ struct PEM {
 
 /// Reads a credential's file, at most 1 MiB; on a thread that reads regular files only
 /// (`linux_read_regular_files_only`), no other.
-///
-/// - Throws: `TLSError` of kind `credential` that begins with the file's name.
 package func readCredential(file: String) throws(TLSError) -> [UInt8] {
     let descriptor = unsafe linux_open_to_read(file)
     guard descriptor != -2 else {

@@ -61,7 +61,6 @@ package struct CertificateAuthority: Sendable {
         try issueServer(onlyFor: ["localhost", "127.0.0.1", "::1"] + names, validForDays: validForDays)
     }
 
-    /// A server certificate for these names only; at least one.
     package func issueServer(onlyFor names: [String], validForDays: Int = 825) throws(TLSError) -> Issued {
         let alternatives = names.map { isAddress($0) ? "IP:\($0)" : "DNS:\($0)" }.joined(separator: ",")
         return try issue(
@@ -90,7 +89,6 @@ package struct CertificateAuthority: Sendable {
     }
 }
 
-/// What a certificate is to say.
 private struct Template {
     var subject: [(field: String, value: String)]
     /// In the words of x509v3_config(5).

@@ -91,10 +91,8 @@ internal import Glibc
 
     // MARK: Handshake
 
-    /// Goes on with the handshake. A client's first call makes its ClientHello.
-    ///
-    /// - Returns: true when complete; false when it wants more ciphertext.
-    /// - Throws: `TLSError`; there may be an alert to write then.
+    /// Goes on with the handshake; returns whether it is complete. A client's first call makes its ClientHello. After
+    /// an error there may be an alert to write.
     package func handshake() throws(TLSError) -> Bool {
         if isHandshakeComplete { return true }
         ErrorQueue.clear()
@@ -112,7 +110,6 @@ internal import Glibc
         return true
     }
 
-    /// What ALPN agreed on.
     package var applicationProtocol: String? {
         var name: UnsafePointer<UInt8>?
         var count: UInt32 = 0
@@ -121,10 +118,8 @@ internal import Glibc
         return unsafe String(decoding: UnsafeBufferPointer(start: start, count: Int(count)), as: UTF8.self)
     }
 
-    /// `TLSv1.3`.
     package var version: String { unsafe String(cString: SSL_get_version(raw)) }
 
-    /// The peer's certificate, when it sent one.
     package var peerCertificate: CertificateDetails? {
         // SSL_get1_peer_certificate(3): a reference of ours.
         unsafe SSL_get1_peer_certificate(raw).map { unsafe CertificateDetails(Certificate(adopting: $0)) }

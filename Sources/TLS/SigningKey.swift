@@ -10,8 +10,7 @@ package final class SigningKey: Sendable {
 
     package convenience init(pem text: String) throws(TLSError) { try self.init(.text(text, name: "signing key")) }
 
-    /// - Throws: `TLSError` of kind `credential` that begins with the source's name and says what is wrong: not PEM, a
-    ///   certificate or public key, encrypted, not EC, another curve than P-256.
+    /// Errors begin with the source's name.
     package init(_ source: CredentialSource) throws(TLSError) {
         let pem = PEM(source)
         if pem.labels.contains("ENCRYPTED PRIVATE KEY") || pem.text.contains("Proc-Type: 4,ENCRYPTED") {

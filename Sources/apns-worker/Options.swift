@@ -37,16 +37,19 @@ extension OptionTable.Option {
             values[keyPath: member].append(try read(text))
         }
     }
+
+    /// An option without a value that sets a member.
+    init(_ name: String, sets member: any WritableKeyPath<Values, Bool> & Sendable, _ help: String) {
+        self.init(name, nil, help) { $0[keyPath: member] = true }
+    }
 }
 
-/// Returns a reader of whole numbers in a range.
 func integer<Value: FixedWidthInteger & SendableMetatype>(
     _ range: ClosedRange<Int>
 ) -> @Sendable (String) throws(UsageError) -> Value {
     { text throws(UsageError) in Value(try OptionValue.integer(text, range)) }
 }
 
-/// The formats of records and answers.
 enum OutputFormat: String, CaseIterable {
     case json, text
 }

@@ -28,6 +28,5 @@ extension DeliveryResult {
         return words.joined(separator: " ")
     }
 
-    /// One line for people.
     var line: String { line(about: deviceToken ?? channelID, of: request) }
 }

@@ -3,7 +3,6 @@ import Configuration
 import Glibc
 import PushRecords
 
-/// `apns-worker simulate`.
 func simulate(_ arguments: [String]) throws -> ExitCode {
     var defaults = SimulatorOptions()
     defaults.port = 2197
@@ -108,7 +107,6 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "Seed the random latencies and choices (default 1)."),
     ], notes: Simulator.helpText)
 
-/// Reads a latency.
 func parsedLatency(_ text: String) throws(UsageError) -> Latency {
     guard let latency = Latency(text: text) else {
         throw UsageError("expected a time such as 50ms, 20ms..80ms or ~50ms")
@@ -116,7 +114,6 @@ func parsedLatency(_ text: String) throws(UsageError) -> Latency {
     return latency
 }
 
-/// Reads a fault and its pace.
 func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
     do throws(SimulatorError) { return try FaultRule(text: text) } catch { throw UsageError(error.description) }
 }
@@ -125,7 +122,6 @@ private func parsedGatewayFault(_ text: String) throws(UsageError) -> GatewayFau
     do throws(SimulatorError) { return try GatewayFault(text: text) } catch { throw UsageError(error.description) }
 }
 
-/// Reads `ID=FILE`.
 private func parsedKey(_ text: String) throws(UsageError) -> SimulatorOptions.KeyFile {
     let parts = text.split(separator: "=", maxSplits: 1)
     guard parts.count == 2, text.first != "=" else {
@@ -134,7 +130,6 @@ private func parsedKey(_ text: String) throws(UsageError) -> SimulatorOptions.Ke
     return SimulatorOptions.KeyFile(path: String(parts[1]), keyID: String(parts[0]))
 }
 
-/// Reads `HEX` or `HEX@SECONDS`.
 private func parsedFeedback(_ text: String) throws(UsageError) -> SimulatorOptions.FeedbackItem {
     let parts = text.split(separator: "@", omittingEmptySubsequences: false)
     guard parts.count <= 2, let seconds = parts.count == 2 ? UInt32(parts[1]) : UInt32(clamping: time(nil)) else {
@@ -162,9 +157,8 @@ private func portOption(
 /// Reads `HOST:PORT`, or a port alone; an IPv6 address stands in brackets.
 private func hostAndPort(_ text: String) throws(UsageError) -> (host: String?, port: UInt16) {
     if let port = UInt16(text) { return (nil, port) }
-    let address = /(?:\[(.+)\]|([^:]+)):(\d+)/
-    guard let match = text.wholeMatch(of: address), let port = UInt16(match.3), let host = match.1 ?? match.2 else {
+    guard let address = NetworkAddress(text) else {
         throw UsageError("expected HOST:PORT with a port up to 65535 (an IPv6 address in brackets: [::1]:2197)")
     }
-    return (String(host), port)
+    return (address.host, UInt16(address.port))
 }

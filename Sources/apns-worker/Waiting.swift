@@ -4,7 +4,6 @@ import EventLoop
 import Glibc
 import Kafka
 
-/// The time until which a command waits.
 struct Deadline {
     private let atNs: Int64?
 
@@ -61,7 +60,6 @@ struct StopSignals: ~Copyable {
         pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 
-    /// Returns once one of them came.
     func wait() {
         var set = set
         var signal: Int32 = 0

@@ -19,9 +19,7 @@ package struct BinaryConfiguration: Sendable {
         package var durationNs: Int64 = 2_000_000_000
         /// What `durationNs` may be lengthened to, where errors come later than that; the same: never.
         package var longestNs: Int64 = 2_000_000_000
-        /// Notifications open at once, over all connections.
         package var notifications = 100_000
-        /// Bytes of their frames.
         package var bytes = 32 << 20
 
         package init() {}
@@ -30,7 +28,6 @@ package struct BinaryConfiguration: Sendable {
     package var host: String
     package var port: UInt16
     package var proxy: DialTarget.Proxy?
-    /// Trust and the client certificate.
     package var tls: ClientContext
     package var format = Format.framed
     package var window = WindowLimits()

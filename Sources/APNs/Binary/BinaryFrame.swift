@@ -5,13 +5,11 @@ internal import PushRecords
 struct BinaryFrames: ~Copyable {
     /// One notification; its bytes are lent.
     struct Fields {
-        /// Hex.
         var token: UnsafeRawBufferPointer
         var payload: UnsafeRawBufferPointer
         var identifier: UInt32
         /// Seconds since the epoch; 0 means now or never.
         var expiry: UInt32
-        /// 5 or 10.
         var priority: UInt8
 
         /// For a device token that no gateway knows, so that it must answer with an error.

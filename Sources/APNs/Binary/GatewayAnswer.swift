@@ -6,11 +6,6 @@ package struct GatewayAnswer: Sendable, Equatable {
     package var status: UInt8
     package var identifier: UInt32
 
-    package init(status: UInt8, identifier: UInt32) {
-        self.status = status
-        self.identifier = identifier
-    }
-
     /// "No errors encountered" and "shutdown": the identifier is the last one that was processed, nothing is wrong with
     /// it.
     package var isOfTheLastProcessed: Bool { status == 0 || status == 10 }
@@ -27,7 +22,6 @@ package struct GatewayAnswer: Sendable, Equatable {
         }
     }
 
-    /// With a reason that is `.other`.
     package var text: String? {
         guard reason == .other else { return nil }
         return switch status {
@@ -54,7 +48,6 @@ package struct GatewayAnswer: Sendable, Equatable {
 struct GatewayAnswerReader {
     enum Found: Equatable {
         case answer(GatewayAnswer)
-        /// It begins with another byte than an answer does.
         case garbage(UInt8)
     }
 

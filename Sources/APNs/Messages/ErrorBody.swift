@@ -11,7 +11,6 @@ package struct ErrorBody: Equatable, Sendable {
     package var text: String?
     /// Milliseconds since the epoch (`RecordTime`), without a fraction, or 0 if there is none that can be one.
     package var timestampMs: Int64 = 0
-    /// A number came that can be no time.
     package var isTimestampUnusable = false
 
     package init() {}

@@ -21,7 +21,6 @@ struct AnswerWatch: Sendable, Equatable {
     /// Since when nothing is in flight, or `nil` while something is.
     private var idleNs: Int64? = 0
     private var ends = 0
-    /// When the first of them was ended.
     private var endedNs: Int64 = 0
     private var code = ErrorCode.noError
     private(set) var isUnanswering = false
@@ -59,9 +58,7 @@ struct AnswerWatch: Sendable, Equatable {
         self.code = code
     }
 
-    /// To be called once all of a turn is known.
-    ///
-    /// - Parameter isAsked: something is in flight.
+    /// Call it at the end of a turn. `isAsked`: something is in flight.
     mutating func update(isAsked: Bool, nowNs: Int64) {
         if let idleNs {
             if nowNs - idleNs >= Self.pauseNs { askedNs = nil }

@@ -23,7 +23,6 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private var tracesFrames = false
     /// Unchecked, as the window is.
     @exclusivity(unchecked) private(set) var answers = AnswerRecord()
-    /// The provider token of the last requests.
     private var lastToken: UInt32 = 0
     private var lastUsedNs: Int64 = 0
     private var closedEntries: [Window.Closed] = []
@@ -41,9 +40,6 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     /// While the kernel takes nothing, how often to look whether it did.
     private static let blockedCheckNs: Int64 = 100_000_000
 
-    /// Dials.
-    ///
-    /// - Parameter token: signs the requests, or `nil` if the client certificate says who sends.
     init(
         _ order: DialOrder, configuration: APNsConfiguration, token: ProviderToken?, transport: APNsTransport
     ) {
@@ -81,9 +77,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         return session.freeStreams == 0 || !session.hasWindow(for: unfitBody)
     }
 
-    /// Takes requests from the queue's front as long as it can, until it has `most` on it.
-    ///
-    /// `queue` and `headers` belong to the transport: what it does on an event meanwhile must not touch them.
+    /// Takes requests from the queue's front until `most` are on the connection. Events meanwhile must not make the
+    /// transport touch `queue` or `headers`.
     func fill(from queue: inout RequestQueue, headers: inout RequestHeaders, most: Int = .max) {
         // Whatever went out now on a dead connection would be in doubt.
         guard phase == .ready, !keepalive.isInQuestion, let session, session.freeStreams > 0 else { return }
@@ -139,7 +134,6 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     // MARK: The turn's end
 
-    /// Sends what the turn gathered, in few large writes.
     override func flush() {
         isDirty = false
         guard let channel, channel.isOpen, let session else { return }

@@ -75,7 +75,6 @@ struct PoolPlan {
     private var isOnProbation = false
     /// One that was answered before was answered again since the last failure.
     private var hasGoneOn = false
-    /// The wait asked for last.
     private(set) var lastWaitNs: Int64 = 0
     private var isClosing = false
 
@@ -276,10 +275,7 @@ package struct BackOff: Sendable {
 
     package mutating func succeeded() { failures = 0 }
 
-    /// Counts a failure.
-    ///
-    /// - Returns: nanoseconds to wait from now, within the limits: three to five quarters of 1, 2, 4, ... times the
-    ///   first.
+    /// Counts a failure; returns how many nanoseconds to wait: 1, 2, 4, … times the first, give or take a quarter.
     package mutating func failed(using random: inout some RandomNumberGenerator) -> Int64 {
         let doubled = limits.firstNs.multipliedReportingOverflow(by: 1 << Int64(min(failures, 32)))
         failures += 1

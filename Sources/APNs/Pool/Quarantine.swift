@@ -8,19 +8,13 @@ internal import PushTransport
 /// host answers others: then its suspects are what ends it, and each of them is tried a few times only.
 struct Quarantine {
     enum Event {
-        /// A suspect waits.
         case wanted
-        /// The connection is ready.
         case opened
-        /// Its first response came.
         case answered
-        /// It takes no more requests.
         case retired(isFault: Bool)
         /// It is gone, or never came to be.
         case closed
-        /// Unused for long.
         case idle
-        /// The time asked for by `wake` has come.
         case due
         /// It is to be replaced by one made with the present configuration.
         case replace
@@ -45,7 +39,6 @@ struct Quarantine {
     private var phase = Phase.none
     private var nextID = 0
     private var backOff: BackOff
-    /// The wait asked for last.
     private(set) var lastWaitNs: Int64 = 0
     /// The host answers on other connections, as far as is known.
     var doesHostAnswer = true
@@ -94,7 +87,6 @@ struct Quarantine {
         }
     }
 
-    /// Adds its connection.
     func count(in counts: inout ConnectionCounts) {
         switch phase {
         case .none, .waiting, .closed: break

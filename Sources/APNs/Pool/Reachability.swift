@@ -6,7 +6,6 @@
 /// connections all allow no stream is out of reach until one of them, or a new one, allows some. One that was given up
 /// since its peer reads no further is out of reach at once, whatever it answered before.
 package struct Reachability: Sendable, Equatable {
-    /// Connections in a row.
     static let endsLimit = 3
     /// Refused streams in a row, before any answer, at which a connection is given up.
     static let refusalsLimit = 32
@@ -35,10 +34,8 @@ package struct Reachability: Sendable, Equatable {
         isUnread ? last : "\(Self.endsLimit) connections in a row ended without an answer, the last one: \(last)"
     }
 
-    /// A connection is ready.
     package mutating func connected() { if !isOnProbation { isOfUse = true } }
 
-    /// A connection could not be made.
     mutating func failed(isAnotherReady: Bool) { if !isAnotherReady { isOfUse = false } }
 
     package mutating func answered() {
@@ -49,11 +46,8 @@ package struct Reachability: Sendable, Equatable {
     /// Some connections are ready; whether one of them allows a stream. Requests on them are answered all the same.
     mutating func allow(streams: Bool) { allowsNoStream = !streams }
 
-    /// A connection that was ready is gone, without having been closed here.
-    ///
-    /// - Parameters:
-    ///   - wasAnswered: a request was answered on it that did not ask for another connection.
-    ///   - wasAsked: a request was handed to it.
+    /// A ready connection ended, and not by this side. `wasAnswered`: a request on it got an answer that did not ask
+    /// for another connection.
     package mutating func ended(wasAnswered: Bool, wasAsked: Bool, lifeNs: Int64) {
         guard !wasAnswered, wasAsked || lifeNs < Self.shortLifeNs else { return }
         endsInRow += endsInRow < Self.endsLimit ? 1 : 0

@@ -11,7 +11,6 @@ struct RequestQueue {
     var count: Int { elements.count - head }
     var isEmpty: Bool { head == elements.count }
 
-    /// Only while not empty.
     var first: OutgoingRequest {
         _read { yield elements[head] }
     }
@@ -80,11 +79,8 @@ struct SuspectQueue {
         together.removeAll(where: matches) + alone.removeAll(where: matches)
     }
 
-    /// Hands over the requests that may go now.
-    ///
-    /// - Parameters:
-    ///   - unanswered: how many requests are on the connection.
-    ///   - fill: hands the front of a queue to the connection, at most until so many requests are on it.
+    /// Hands over the requests that may go now: `fill` gives the front of a queue to the connection, at most until
+    /// `most` requests are on it.
     mutating func hand(unanswered: () -> Int, _ fill: (inout RequestQueue, _ most: Int) -> Void) {
         if unanswered() == 0 { isTaken = false }
         guard !isTaken else { return }

@@ -15,8 +15,6 @@ package enum CredentialProbe {
     /// Sends one topic after the other over one connection: Apple treats many that come and go as an attack. Where that
     /// ends after it gave an answer, the request that got none is sent once more over the next one.
     ///
-    /// Runs a loop on the calling thread, so it is not for a thread that has one.
-    ///
     /// - Parameters:
     ///   - topics: bundle ids of the app, at least one.
     ///   - timeoutNs: of each request.

@@ -17,7 +17,6 @@ package struct AppSettings: Hashable, Sendable {
         case off
     }
 
-    /// The protocol of the host.
     package enum Transport: String, CaseIterable, Sendable { case http2, binary }
 
     package struct Connections: Hashable, Sendable {
@@ -43,7 +42,6 @@ package struct AppSettings: Hashable, Sendable {
     package var port = 443
     /// `nil` for HTTP/2.
     package var binary: BinarySettings?
-    /// The host that manages broadcast channels.
     package var manageHost: String
     package var managePort: Int
     package var connections = Connections()
@@ -61,7 +59,6 @@ package struct AppSettings: Hashable, Sendable {
     package var otherEnvironment: String?
     /// Notifications a second; 0 for no limit.
     package var rateLimit = 0
-    /// Whether its notifications are held instead of sent.
     package var isPaused = false
 
     /// - Parameter host: `nil` for Apple's.

@@ -1,7 +1,6 @@
 internal import PushRecords
 
 extension WorkerConfiguration {
-    /// Checks the rules that involve several keys.
     func check(_ reading: Reading) {
         checkTopics(reading)
         checkApps(reading)

@@ -1,6 +1,5 @@
 package import PushRecords
 
-/// `delivery`.
 package struct DeliverySettings: Hashable, Sendable {
     package enum Ordering: String, CaseIterable, Sendable {
         /// At most one notification of a device in flight, in the order of its request partition.

@@ -1,8 +1,6 @@
-/// `kafka`.
 package struct KafkaSettings: Hashable, Sendable {
     package enum Assignment: String, CaseIterable, Sendable { case eager, cooperative }
 
-    /// The settings of topics that the worker creates.
     package struct TopicCreation: Hashable, Sendable {
         package var partitions = 8
         package var replicationFactor = 3

@@ -40,7 +40,6 @@ func isTopicName(_ text: String) -> Bool {
 }
 
 extension Unicode.Scalar {
-    /// A letter, a digit or an underscore.
     var isASCIIWord: Bool {
         switch self {
         case "a"..."z", "A"..."Z", "0"..."9", "_": true

@@ -1,4 +1,3 @@
-/// An HTTP proxy for connections by CONNECT.
 package struct ProxySettings: Hashable, Sendable {
     /// A name or an address (IPv6 without brackets).
     package var host: String

@@ -49,7 +49,6 @@ extension RequestTopic {
     }
 }
 
-/// Why the C library refused a regular expression.
 struct PatternError: Error {
     var reason: String
 }

@@ -1,4 +1,3 @@
-/// `retry`.
 package struct RetrySettings: Hashable, Sendable {
     /// A topic of notifications that wait for the same delay.
     package struct Tier: Hashable, Sendable {

@@ -39,7 +39,6 @@ package enum CrashHandling: String, CaseIterable, Sendable {
     case core
 }
 
-/// `results`.
 package struct ResultSettings: Hashable, Sendable {
     package enum Publish: String, CaseIterable, Sendable {
         case all
@@ -55,7 +54,6 @@ package struct ResultSettings: Hashable, Sendable {
     package init() {}
 }
 
-/// `unregistered`.
 package struct UnregisteredSettings: Hashable, Sendable {
     package var topic = "apns.unregistered"
     /// `BadDeviceToken` and `DeviceTokenNotForTopic` count as dead tokens.
@@ -64,7 +62,6 @@ package struct UnregisteredSettings: Hashable, Sendable {
     package init() {}
 }
 
-/// `dead_letters`.
 package struct DeadLetterSettings: Hashable, Sendable {
     package var topic = "apns.dead-letters"
 
@@ -79,7 +76,6 @@ package struct DrainSettings: Hashable, Sendable {
     package init() {}
 }
 
-/// `admin`.
 package struct AdminSettings: Hashable, Sendable {
     /// The address of the pages, or `nil` for none. Port 0 takes any free one.
     package var listen: NetworkAddress? = NetworkAddress(host: "127.0.0.1", port: 9_464)
@@ -87,7 +83,6 @@ package struct AdminSettings: Hashable, Sendable {
     package init() {}
 }
 
-/// `log`.
 package struct LogSettings: Hashable, Sendable {
     package var level = Level.info
     package var parts: [Part: Level] = [:]

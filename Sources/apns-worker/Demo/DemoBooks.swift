@@ -8,7 +8,6 @@ struct DemoBooks {
     private struct Entry {
         var completion: DemoTraffic.Completion
         var results = 0
-        /// The outcome of the last result.
         var outcome: Outcome?
         /// The sends without a known answer that the results name.
         var inDoubt = 0
@@ -106,7 +105,6 @@ struct DemoBooks {
     /// Whether a result says `unregistered` whose dead token was not read yet.
     var lacksDeadTokens: Bool { deadTokens < outcomes[.unregistered, default: 0] }
 
-    /// One line of progress.
     func progress(of total: Int, rate: Int, _ worker: WorkerProgress) -> String {
         let ended = Outcome.allCases.compactMap { outcome in
             outcomes[outcome].map { "\(outcome.rawValue) \(grouped($0))" }

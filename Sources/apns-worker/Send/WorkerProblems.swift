@@ -18,7 +18,6 @@ func workerProblems(_ configuration: WorkerConfiguration) -> [String] {
     return paused + problems.prefix(5).map { "the worker at \(listen) says: \(printable($0, limit: 1_200))" }
 }
 
-/// Returns the problems of a `/status` page, a line each.
 private func problems(_ status: consuming JSONReader) throws -> [String] {
     var reader = status
     var lines: [String] = []
@@ -30,20 +29,12 @@ private func problems(_ status: consuming JSONReader) throws -> [String] {
         }
         try reader.enterArray()
         while reader.nextElement() {
-            var (subject, text, advice) = ("", "", "")
+            var texts: [String: String] = [:]
             try reader.enterObject()
             while let name = reader.nextMember() {
-                if name.equals("subject") {
-                    subject = try reader.text().string
-                } else if name.equals("text") {
-                    text = try reader.text().string
-                } else if name.equals("advice") {
-                    advice = try reader.text().string
-                } else {
-                    reader.skip()
-                }
+                if reader.kind == .string { texts[name.string] = try reader.text().string } else { reader.skip() }
             }
-            lines.append("\(subject): \(text); \(advice)")
+            lines.append("\(texts["subject"] ?? ""): \(texts["text"] ?? ""); \(texts["advice"] ?? "")")
         }
     }
     return lines

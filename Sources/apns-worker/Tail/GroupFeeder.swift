@@ -14,9 +14,7 @@ final class GroupFeeder {
         var ends: [TopicPartition: Int64] = [:]
     }
 
-    private enum Revocation {
-        case requested, lost
-    }
+    private enum Revocation { case requested, lost }
 
     private let kind: TailKind
     private let topic: String
@@ -33,7 +31,6 @@ final class GroupFeeder {
     /// The records that the command took.
     private var taken = 0
     private var commits: UInt64 = 0
-    /// The answer to the last commit.
     private var commitReply: KafkaCode?
     /// The last commit was refused or not answered, so that its records may come again.
     private var isInDoubt = false
@@ -129,7 +126,7 @@ final class GroupFeeder {
             if let ending = process.ending() {
                 // Whether a command that was ended had taken its records is not known.
                 if let cut { return "was ended \(cut.reason)" }
-                if case .failure(let problem) = ending { return problem }
+                if case .failure(let problem) = ending { return "\(problem)" }
                 return nil
             }
             try serve(timeoutMs: 10)

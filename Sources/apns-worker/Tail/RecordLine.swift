@@ -41,7 +41,6 @@ struct PublishedRecord {
         return String(decoding: value.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 }, as: UTF8.self)
     }
 
-    /// The record as one line for people.
     var line: String {
         switch content {
         case .result(let result): result.line
