@@ -46,7 +46,7 @@ package final class PushWorker: @unchecked Sendable {
     var pages: StatusPages
     private let board: StatusBoard
     /// How earlier workers died.
-    private(set) var crashes: CrashHistory
+    private let crashes: CrashHistory
     private let shutdown = Shutdown()
     private var hangs = HangWatch()
     /// False once `run` has ended and something it started has not: the process must exit without destructors.
@@ -77,7 +77,7 @@ package final class PushWorker: @unchecked Sendable {
         let now = DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs)
         pages = StatusPages(configuration, machine, now: now)
         board = pages.board
-        _ = machine.replaceApps(configuration.apps.map { apps.route($0) }, now: now)
+        _ = machine.replaceApps(configuration.apps.map(\.route), now: now)
         files.apps = { [unowned self] in apps }
         files.onConfiguration = { [unowned self] in takeOver($0, $1) }
         files.onCredential = { [unowned self] app, index in
@@ -193,12 +193,9 @@ package final class PushWorker: @unchecked Sendable {
             onChange: { [unowned self, unowned retries = groups.readers[1]] topics in
                 if !shutdown.isUnderWay { retries.subscribe(to: tiers + topics) }
             },
-            onTopics: { [unowned self] topics in for reader in parts?.readers ?? [] { reader.exist(topics) } })
+            onTopics: { [unowned self] topics in for reader in parts?.readers ?? [] { reader.problems.exist(topics) } })
         for reader in groups.readers {
             reader.context.condemned = crashes.condemned
-            reader.context.onRecreated = { [unowned self] partition in
-                crashes.forgetOffsets(topic: partition.topic, partition: partition.partition)
-            }
             reader.onAssignment = { [unowned removed] in removed.look() }
         }
         // The last that can fail: it starts a thread.
@@ -221,7 +218,7 @@ package final class PushWorker: @unchecked Sendable {
         removed.look()
         files.watch()
         readFeedback()
-        health.begin(nowNs: loop.now.monotonicNs)
+        health.startedNs = loop.now.monotonicNs
         alarm = Alarm(loop: loop) { [unowned self] in wakeUps.insert(.time) }
         loop.onTurnEnd { [unowned self] in turn() }
     }
@@ -287,9 +284,9 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     private func note(_ event: DeliveryEvent, _ parts: WorkerParts, _ now: DeliveryTime) {
-        health.note(event)
+        health.apps.note(event)
         if case .overtaken(let id, let committed, let start) = event, let partition = parts.name(of: id) {
-            health.noteLost(partition, offsets: start - committed, nowNs: now.ns)
+            health.lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
         }
         eventLog.write(event) { parts.name(of: $0)?.description ?? "unknown" }
     }
@@ -382,7 +379,7 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     private func take(_ settings: [AppSettings], _ changed: [String: LoadedApp]) {
-        let mapping = machine.replaceApps(settings.map { apps.route($0) }, now: now)
+        let mapping = machine.replaceApps(settings.map(\.route), now: now)
         for (app, index) in zip(settings, mapping.indexes) {
             if mapping.added.contains(index) {
                 guard let loaded = changed[app.name] else { preconditionFailure("a new app was loaded") }
@@ -396,12 +393,12 @@ package final class PushWorker: @unchecked Sendable {
                 guard loaded.faults.isEmpty else { continue }
                 logger.notice(.worker, "app changed: its connections are made anew", ["app": "\(app.name)"])
             } else {
-                apps.set(app, of: index)
+                apps.all[index.value].settings = app
             }
         }
         for index in mapping.removed {
-            apps.remove(index)
-            health.forget(index)
+            apps.rows[index.value].isRemoved = true
+            health.apps.forget(index)
             parts?.transports.remove(index)
             logger.notice(
                 .worker, "app removed; what is left of it is held", ["app": "\(apps.rows[index.value].name)"])
