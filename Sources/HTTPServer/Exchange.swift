@@ -9,15 +9,8 @@ package struct HTTPRequest: Sendable {
     /// Without the query, percent-decoded.
     package var path: String
     /// The query's parameters in their order, percent-decoded; a parameter without `=` has an empty value.
-    package var parameters: [(name: String, value: String)]
-    package var body: [UInt8]
-
-    package init(method: Method, path: String, parameters: [(name: String, value: String)] = [], body: [UInt8] = []) {
-        self.method = method
-        self.path = path
-        self.parameters = parameters
-        self.body = body
-    }
+    package var parameters: [(name: String, value: String)] = []
+    package var body: [UInt8] = []
 
     /// Returns the first value of a parameter.
     package func parameter(_ name: String) -> String? {

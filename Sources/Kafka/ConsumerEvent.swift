@@ -36,9 +36,4 @@ package struct CommitReply: Sendable, Hashable {
 package struct TopicID: Sendable, Hashable {
     let high: Int64
     let low: Int64
-
-    package init(high: Int64, low: Int64) {
-        self.high = high
-        self.low = low
-    }
 }

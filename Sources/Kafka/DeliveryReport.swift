@@ -66,8 +66,6 @@ import CRdkafka
     package let value: [UInt8]?
     /// Owned.
     private(set) var headers: OpaquePointer?
-    /// The size of key, value and headers.
-    package private(set) var byteCount: Int
 
     init(
         topic: ProducerTopic, tag: UInt64, code: KafkaCode, mayBeWritten: Bool, key: [UInt8]?, value: [UInt8]?,
@@ -80,8 +78,6 @@ import CRdkafka
         self.key = key
         self.value = value
         unsafe self.headers = headers
-        byteCount = (key?.count ?? 0) + (value?.count ?? 0)
-        unsafe forEach(in: headers) { name, value in byteCount += name.count + value.count }
     }
 
     /// Copies a record that a producer did not take.
@@ -134,7 +130,6 @@ import CRdkafka
         _ = unsafe rd_kafka_header_remove(headers, name)
         // Name and value are copied; -1 stands for strlen (rdkafka.h).
         _ = unsafe rd_kafka_header_add(headers, name, -1, "\(raised)", -1)
-        byteCount += "\(raised)".utf8.count - size
     }
 
     static func copy(_ bytes: UnsafeRawBufferPointer) -> [UInt8]? {

@@ -40,8 +40,6 @@ package struct ProducerTopic: Hashable, Sendable {
         return ProducerTopic(index: topicNames.count - 1)
     }
 
-    package func name(of topic: ProducerTopic) -> String { topicNames[topic.index] }
-
     /// Fetches the metadata of the topics looked up so far, so that the first record does not wait for it.
     package func warmUp(timeoutMs: Int32) throws(KafkaError) {
         let topics = try client.handle.describeTopics(onlyKnown: true, timeoutMs: timeoutMs)

@@ -111,7 +111,7 @@ package struct BrokerWait {
         if let line = denial(topic, code) { throw CommandFailure(line) }
         if code.isUnknownTopic { throw CommandFailure("\(topic): there is no such topic at \(servers)", .unknownTopic) }
         guard code == .none, let found else { throw CommandFailure("\(topic): \(KafkaError(code))") }
-        return (0..<Int32(found.partitions)).map { TopicPartition(topic, $0) }
+        return found.all
     }
 
     /// Returns the first offset of each partition and the end of what can be read of it, also of partitions whose
@@ -281,8 +281,6 @@ package final class TopicReader {
             positions = [:]
         }
         absences = 0
-        for number in 0..<Int32(found.partitions) where positions[TopicPartition(topic, number)] == nil {
-            try start(TopicPartition(topic, number), at: 0)
-        }
+        for partition in found.all where positions[partition] == nil { try start(partition, at: 0) }
     }
 }

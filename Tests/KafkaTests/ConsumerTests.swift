@@ -46,7 +46,7 @@ import Testing
         let second = member.records.filter { $0.partition == 1 }
         #expect(second.map(\.text) == (odd.count..<count).map { "\($0)" })
         #expect(second.map(\.offset) == (0..<Int64(count - odd.count)).map { $0 })
-        #expect(member.consumer.watermarks(of: cluster.partition(1)).high >= Int64(count - odd.count))
+        #expect(member.consumer.logEnd(of: cluster.partition(1)) ?? -1 >= Int64(count - odd.count))
         let ends = member.consumer.ends(
             of: [cluster.partition(1), cluster.partition(7), cluster.partition(0)], timeoutMs: 10_000)
         #expect(ends == [Int64(count - odd.count), nil, Int64(odd.count)])

@@ -1,7 +1,8 @@
 import Foundation
-import Kafka
 import TestSupport
 import Testing
+
+@testable import Kafka
 
 struct TopicsTests {
     @Test(.timeLimit(.minutes(5))) func `That no broker is connected is no error beside what is wrong with each`()

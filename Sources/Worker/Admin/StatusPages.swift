@@ -43,8 +43,8 @@ struct StatusPages {
             isStopping ? .stopping : parts == nil ? .starting : hasBeenReady ? .running : .joining
         snapshot.hasBeenReady = hasBeenReady
         snapshot.crashes = crashes
-        snapshot.problems = health.problems
-        snapshot.problemsLeftOut = health.leftOut
+        snapshot.problems = health.list.problems
+        snapshot.problemsLeftOut = health.list.leftOut
         if let parts { snapshot.take(parts, machine) }
         board.post(snapshot)
     }
@@ -61,15 +61,15 @@ extension WorkerSnapshot {
         for (reader, role) in zip(parts.readers, Role.allCases) {
             for one in reader.partitions {
                 guard let status = machine.status(of: one.id) else { continue }
-                let high = reader.consumer.watermarks(of: one.partition).high
-                partitions.append(Partition(role: role, status: status, logEnd: high < 0 || isSilent ? nil : high))
+                let logEnd = isSilent ? nil : reader.consumer.logEnd(of: one.partition)
+                partitions.append(Partition(role: role, status: status, logEnd: logEnd))
             }
         }
         let read = Set(partitions.map(\.status.topic))
         for (reader, role) in zip(parts.readers, Role.allCases) {
             let isMember = reader.hasJoined && reader.brokers.isMemberSteady && !isSilent
             // A topic that is not available may have records.
-            if isMember, read.isSuperset(of: reader.unavailableTopics) { unknownLags.remove(role) }
+            if isMember, read.isSuperset(of: reader.problems.unavailableTopics) { unknownLags.remove(role) }
         }
         leftTiers = parts.removedRetryTopics.topics.map { topic in
             let lag = partitions.reduce(Int64(0)) { $0 + ($1.status.topic == topic ? $1.lag ?? 0 : 0) }

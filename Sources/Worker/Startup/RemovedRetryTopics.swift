@@ -102,8 +102,7 @@ final class RemovedRetryTopics {
                 ["topic": "\(topic)", "records": .count(records)])
         }
         for topic in gone {
-            logger.info(
-                .kafka, "removed retry topic deleted", ["topic": "\(topic)"])
+            logger.info(.kafka, "removed retry topic deleted", ["topic": "\(topic)"])
         }
         topics.removeAll { gone.contains($0) }
         topics += begun.map(\.topic)
@@ -128,19 +127,15 @@ final class RemovedRetryTopics {
             let others = topics.values.filter {
                 $0.code == .none && !named.contains($0.name) && !$0.name.hasPrefix("__")
             }
-            let partitions = others.flatMap { topic in
-                (0..<Int32(clamping: topic.partitions)).map { TopicPartition(topic.name, $0) }
-            }
-            // Joins nothing.
-            let consumer = try Consumer(configuration.consumer(.retries, of: cluster))
-            let committed = partitions.isEmpty ? [] : try consumer.committed(partitions, timeoutMs: timeoutMs)
+            let partitions = others.flatMap(\.all)
+            let group = configuration.consumer(.retries, of: cluster).memberGroupID
+            let reader = try OffsetReader(cluster, group: group, fetchKilobytes: 64)
+            let committed = partitions.isEmpty ? [] : try reader.committed(partitions, timeoutMs: timeoutMs)
             let read = Set(committed.filter { $0.offset != nil }.map(\.partition.topic))
             let places = committed.filter { read.contains($0.partition.topic) }
-            let bounds =
-                places.isEmpty ? [:] : try consumer.bounds(of: places.map(\.partition), timeoutMs: timeoutMs)
+            let bounds = places.isEmpty ? [:] : try reader.bounds(of: places.map(\.partition), timeoutMs: timeoutMs)
             var records: [String: Int64] = [:]
             var isOfRetries: [String: Bool] = [:]
-            let reader = try OffsetReader(cluster, fetchKilobytes: 64)
             for place in places {
                 let topic = place.partition.topic
                 guard let range = bounds[place.partition] else { continue }
