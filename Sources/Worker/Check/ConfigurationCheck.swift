@@ -304,22 +304,15 @@ extension CredentialProbe.Answer {
 enum ConfigurationWarnings {
     /// Warns of keys with which apps of both environments send: since February 2025 a key may be for one of them only.
     static func ofKeys(_ apps: [AppSettings]) -> [String] {
-        var users: [(key: [String], apps: [AppSettings])] = []
-        for app in apps {
-            guard case .token(let token) = app.credential else { continue }
-            let key = [token.teamID, token.keyID]
-            if let place = users.firstIndex(where: { $0.key == key }) {
-                users[place].apps.append(app)
-            } else {
-                users.append((key, [app]))
-            }
+        let users = Dictionary(grouping: apps) { app -> [String] in
+            if case .token(let token) = app.credential { [token.teamID, token.keyID] } else { [] }
         }
-        return users.compactMap { key, apps in
-            guard let production = apps.first(where: { $0.environment == .production }),
+        return users.sorted { $0.key.lexicographicallyPrecedes($1.key) }.compactMap { key, apps in
+            guard let keyID = key.last, let production = apps.first(where: { $0.environment == .production }),
                 let development = apps.first(where: { $0.environment == .development })
             else { return nil }
             return
-                "key \(key[1]) is used in production (app \(production.name)) and in development (app "
+                "key \(keyID) is used in production (app \(production.name)) and in development (app "
                 + "\(development.name)): a key may be for one environment only, and APNs answers "
                 + "BadEnvironmentKeyIdInToken in the other; --probe shows it"
         }

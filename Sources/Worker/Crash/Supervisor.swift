@@ -123,7 +123,7 @@ package struct Supervisor: ~Copyable {
     /// Forwards signals until the child has ended.
     private mutating func waitForEnd() -> Ending {
         while true {
-            switch Self.nextSignal(withinMs: nil) {
+            switch Self.nextSignal() {
             case SIGCHLD:
                 if let ending = reap() { return ending }
             case SIGHUP:
@@ -177,12 +177,8 @@ package struct Supervisor: ~Copyable {
     // MARK: Parts
 
     /// Waits for the next signal; `nil` if none comes in time.
-    private static func nextSignal(withinMs milliseconds: Int64?) -> Int32? {
+    private static func nextSignal(withinMs milliseconds: Int64 = 3_600_000) -> Int32? {
         var set = signals([SIGHUP, SIGINT, SIGTERM, SIGCHLD])
-        guard let milliseconds else {
-            let signal = sigwaitinfo(&set, nil)
-            return signal > 0 ? signal : nil
-        }
         var time = timespec(tv_sec: Int(milliseconds / 1_000), tv_nsec: Int(milliseconds % 1_000) * 1_000_000)
         let signal = sigtimedwait(&set, nil, &time)
         return signal > 0 ? signal : nil

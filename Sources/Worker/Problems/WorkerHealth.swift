@@ -7,28 +7,13 @@ internal import Observability
 /// last and end. Core thread.
 struct WorkerHealth {
     private let logger: Logger
-    private var list = ProblemList()
-    private var apps = AppHealth()
-    private var lostRecords = LostRecords()
+    private(set) var list = ProblemList()
+    var apps = AppHealth()
+    var lostRecords = LostRecords()
     /// The time at which the worker began to read (monotonic).
-    private var startedNs: Int64 = 0
+    var startedNs: Int64 = 0
 
     init(_ logger: Logger) { self.logger = logger }
-
-    var problems: [Problem] { list.problems }
-    /// Problems beyond those that are named.
-    var leftOut: Int { list.leftOut }
-
-    mutating func begin(nowNs: Int64) { startedNs = nowNs }
-
-    mutating func note(_ event: DeliveryEvent) { apps.note(event) }
-
-    /// Reading skipped so many offsets whose records were deleted before they were read.
-    mutating func noteLost(_ partition: TopicPartition, offsets: Int64, nowNs: Int64) {
-        lostRecords.note(partition, offsets: offsets, nowNs: nowNs)
-    }
-
-    mutating func forget(_ app: AppIndex) { apps.forget(app) }
 
     /// Logs problems that begin, that still last, and that are over.
     ///

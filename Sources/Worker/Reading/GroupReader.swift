@@ -153,12 +153,6 @@ final class GroupReader {
             }
     }
 
-    /// Takes all topics that the cluster has: one that was missing may exist again.
-    func exist(_ topics: Set<String>) { problems.exist(topics) }
-
-    /// Topics of the group that cannot be read as a whole.
-    var unavailableTopics: [String] { problems.unavailableTopics }
-
     // MARK: Records
 
     /// Notes that every queue may have something, as after a wake-up.
@@ -209,11 +203,7 @@ final class GroupReader {
         names[reader.id] = reader.partition
     }
 
-    private func reader(of partition: TopicPartition) -> PartitionReader? {
-        partitions.first { $0.partition == partition }
-    }
-
-    func isAssigned(_ partition: TopicPartition) -> Bool { reader(of: partition) != nil }
+    func isAssigned(_ partition: TopicPartition) -> Bool { partitions.contains { $0.partition == partition } }
 
     /// When `serve` or `read` has something to do without a wake-up (monotonic).
     func nextDeadlineNs(now: DeliveryTime) -> Int64? {

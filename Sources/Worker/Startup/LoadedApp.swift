@@ -44,7 +44,7 @@ package struct LoadedApp: Sendable {
         }
         _ = load("") {
             switch settings.credential {
-            case .token(let credential): signingKey = try credential.signingKey(&files)
+            case .token(let credential): signingKey = try SigningKey(files.source(credential.key, "token.key"))
             case .certificate(let credential): identity = try credential.identity(&files)
             }
         }
@@ -146,12 +146,6 @@ private struct ReadFiles {
         case .text(let text): Secret.line(in: Array(text.utf8))
         case .file(let path): Secret.line(in: try bytes(path))
         }
-    }
-}
-
-extension TokenCredential {
-    fileprivate func signingKey(_ files: inout ReadFiles) throws -> SigningKey {
-        try SigningKey(files.source(key, "token.key"))
     }
 }
 

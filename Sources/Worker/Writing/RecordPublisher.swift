@@ -18,16 +18,15 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     private let logger: Logger
     /// By the index of the producers' topics.
     private var targets: [TargetTopic] = []
-    private let results: ProducerTopic
+    let results: ProducerTopic
     private let unregistered: ProducerTopic
-    private let deadLetters: ProducerTopic
-    private let tiers: [ProducerTopic]
+    let deadLetters: ProducerTopic
+    let tiers: [ProducerTopic]
     /// A record that was written is handed over before the next is: nothing else has access meanwhile.
     @exclusivity(unchecked) private var resultWriter: ResultWriter
     @exclusivity(unchecked) private var unregisteredWriter: UnregisteredWriter
     @exclusivity(unchecked) private var retryWriter: RetryWriter
     private var deadLetterWriter = DeadLetterWriter()
-    private let reducedForms: ReducedForms
     private let groupID: String
     private var headers: [RecordHeader] = []
     private var inFlightDeadLetters = InFlightDeadLetters()
@@ -57,8 +56,6 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         var tiers: [ProducerTopic] = []
         for tier in configuration.retry.tiers { tiers.append(try producer.topic(tier.topic)) }
         self.tiers = tiers
-        reducedForms = ReducedForms(
-            results: results, deadLetters: deadLetters, tiers: tiers, names: producer.topicNames)
         targets = producer.topicNames.map { TargetTopic($0) }
         resultWriter = ResultWriter(apps: apps)
         unregisteredWriter = UnregisteredWriter(apps: apps)
@@ -306,12 +303,14 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     ) {
         let index = record.topic.index
         let name = targets[index].name
-        let isReplaceable = reducedForms.canReplace(form, record)
-        if code == .messageTooLarge, form == .alone { targets[index].tooLargeCount += 1 }
-        if code == .messageTooLarge, form == .alone, targets[index].tooLargeCount == 1 {
-            logger.warning(
-                .kafka, "a record is too large for its topic, and a smaller one is written; more are only counted",
-                about: name, ["topic": "\(name)", "advice": "raise its max.message.bytes"])
+        let isReplaceable = canReplace(form, record)
+        if code == .messageTooLarge, form == .alone {
+            targets[index].tooLargeCount += 1
+            if targets[index].tooLargeCount == 1 {
+                logger.warning(
+                    .kafka, "a record is too large for its topic, and a smaller one is written; more are only counted",
+                    about: name, ["topic": "\(name)", "advice": "raise its max.message.bytes"])
+            }
         }
         if code != .messageTooLarge || !isReplaceable {
             let isGivenUp = targets[index].refused(
@@ -320,11 +319,9 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             logger.warning(
                 .kafka, "a topic refuses a record for the record's own sake; what it says is written elsewhere",
                 about: name,
-                [
-                    "topic": "\(name)", "error": "\(code)", "advice": "\(Advice.writing(name, code))",
-                ])
+                ["topic": "\(name)", "error": "\(code)", "advice": "\(Advice.writing(name, code))"])
         }
-        let other = reducedForms.replacement(of: record, form, because: code, nowMs: now.wallMs)
+        let other = replacement(of: record, form, because: code, nowMs: now.wallMs)
         if other.topic == record.topic {
             targets[index].writeAgain(other, isReduced: true)
         } else {
