@@ -2,7 +2,6 @@ import CMicrohttpd
 
 // libmicrohttpd's callbacks. All are called on the server's own thread.
 
-/// The pages and the limit that the callbacks use.
 final class Pages: Sendable {
     let routes: [Route]
     let bodyLimit: Int

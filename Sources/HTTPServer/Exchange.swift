@@ -1,4 +1,3 @@
-/// A complete request, its body read to the end.
 package struct HTTPRequest: Sendable {
     package enum Method: String, Sendable, CaseIterable {
         case get = "GET"
@@ -12,7 +11,6 @@ package struct HTTPRequest: Sendable {
     package var parameters: [(name: String, value: String)] = []
     package var body: [UInt8] = []
 
-    /// Returns the first value of a parameter.
     package func parameter(_ name: String) -> String? {
         parameters.first { $0.name == name }?.value
     }
@@ -23,7 +21,6 @@ package struct HTTPRequest: Sendable {
     }
 }
 
-/// A handler's answer.
 package struct HTTPResponse: Sendable {
     /// One step of a body that is written piece by piece.
     package enum Step: Sendable, Equatable {

@@ -1,6 +1,5 @@
 import CRdkafka
 
-/// What any client reports about itself.
 package enum ClientEvent: Sendable, Hashable {
     /// A line of librdkafka's log: syslog's severity (0 emergency … 7 debug), and `facility`, its short name for the
     /// place.
@@ -13,7 +12,6 @@ package enum ClientEvent: Sendable, Hashable {
     case statistics(String)
 }
 
-/// An event taken from a queue.
 @safe struct QueueEvent: ~Copyable {
     let raw: OpaquePointer
 
@@ -37,7 +35,6 @@ package enum ClientEvent: Sendable, Hashable {
     /// The tag that was given to the request which this event answers.
     var tag: UInt64 { UInt64(UInt(bitPattern: unsafe rd_kafka_event_opaque(raw))) }
 
-    /// The event's list of partitions, which stays the event's.
     var partitions: UnsafePointer<rd_kafka_topic_partition_list_t>? {
         unsafe UnsafePointer(rd_kafka_event_topic_partition_list(raw))
     }
@@ -68,5 +65,4 @@ package enum ClientEvent: Sendable, Hashable {
     }
 }
 
-/// A C string's text, empty for NULL.
 private func string(_ text: UnsafePointer<CChar>?) -> String { unsafe text.map { unsafe String(cString: $0) } ?? "" }

@@ -19,8 +19,6 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     private let username: String
     private let password: String
 
-    /// Makes a client.
-    ///
     /// - Parameters:
     ///   - events: the events to get besides errors and the log.
     ///   - wakeUpDescriptor: an eventfd(2) that gets 1 added when the queue of events is no longer empty; -1 for none.
@@ -70,7 +68,6 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         }
     }
 
-    /// Returns the events that have come since the last call.
     func clientEvents() -> [ClientEvent] {
         var events: [ClientEvent] = []
         poll(timeoutMs: 0) { if let event = $0.clientEvent(of: self) { events.append(event) } }
@@ -97,7 +94,6 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         return unsafe topic
     }
 
-    /// Returns a configuration that the caller owns.
     private static func configuration(_ properties: [KafkaProperty]) throws(InvalidProperty) -> OpaquePointer {
         let configuration: OpaquePointer = unsafe rd_kafka_conf_new()
         var text = [CChar](repeating: 0, count: 512)
@@ -152,7 +148,6 @@ package enum KafkaLibrary {
     /// Whether the header has the request for topic ids (`crdkafka_topic_ids`).
     static var tellsTopicIDs: Bool { RD_KAFKA_VERSION >= 0x0203_00ff }
 
-    /// A property that the library knows.
     package struct KnownProperty: Sendable {
         package let name: String
         /// The values it takes as librdkafka's table has them: `none, gzip, snappy, lz4, zstd`, `0 .. 900000`. Empty

@@ -17,7 +17,6 @@ package struct ClusterSettings: Sendable, Equatable {
         self.statisticsIntervalMs = statisticsIntervalMs
     }
 
-    /// Returns all properties of a client in the order in which they are set. A later one replaces an earlier one.
     func all(ours: [KafkaProperty] = [], users: [KafkaProperty], fixed: [KafkaProperty] = []) -> [KafkaProperty] {
         let defaults = KafkaProperty.list([
             "client.id": clientID, "socket.nagle.disable": "true", "topic.metadata.refresh.interval.ms": "10000",
@@ -105,7 +104,6 @@ package struct ConsumerSettings: Sendable, Equatable {
     }
 }
 
-/// The worker's producer, or one that writes in transactions.
 package struct ProducerSettings: Sendable, Equatable {
     package var cluster: ClusterSettings
     /// Whether each record is sent by itself, and at once: a broker that refuses a batch as too large refuses all its

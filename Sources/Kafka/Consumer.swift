@@ -8,7 +8,6 @@ import Glibc
 /// it feeds `max.poll.interval.ms`.
 @safe package final class Consumer: OffsetClient {
     private let shared: SharedQueueState
-    /// The queues of the assigned partitions.
     private var queues: [TopicPartition: PartitionQueue] = [:]
     /// Whether partitions move one by one (cooperative) and not all at once (eager).
     package let isCooperative: Bool

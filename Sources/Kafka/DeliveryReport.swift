@@ -27,10 +27,8 @@ import CRdkafka
         ProducerTopic(index: Int(bitPattern: unsafe rd_kafka_topic_opaque(raw.pointee.rkt)) - 1)
     }
 
-    /// -1 if none was chosen.
     package var partition: Int32 { unsafe raw.pointee.partition }
 
-    /// -1 if not known.
     package var offset: Int64 { unsafe raw.pointee.offset }
 
     /// A `nil` base address means null.
@@ -64,7 +62,6 @@ import CRdkafka
     /// `nil` for null.
     package let key: [UInt8]?
     package let value: [UInt8]?
-    /// Owned.
     private(set) var headers: OpaquePointer?
 
     init(

@@ -71,7 +71,6 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     /// The name in rdkafka.h without its prefix, for example `_QUEUE_FULL` or `OFFSET_METADATA_TOO_LARGE`.
     package var name: String { unsafe String(cString: rd_kafka_err2name(c)) }
 
-    /// librdkafka's sentence for the code.
     package var text: String { unsafe String(cString: rd_kafka_err2str(c)) }
 
     /// Whether a commit failed because of a rebalance: it is repeated, or not needed any more.
@@ -98,7 +97,6 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package var description: String { name }
 }
 
-/// An error of a call or an event of librdkafka.
 package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     package let code: KafkaCode
     /// librdkafka's sentence about this case. Never empty.

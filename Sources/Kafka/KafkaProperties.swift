@@ -14,7 +14,6 @@ package struct KafkaProperty: Hashable, Sendable {
 }
 
 extension [KafkaProperty] {
-    /// Returns the value that counts: the last one.
     func value(_ names: String...) -> String? { last { names.contains($0.name) }?.value }
 }
 
@@ -31,15 +30,12 @@ package struct RefusedProperty: Error, Hashable, Sendable, CustomStringConvertib
 
 /// The librdkafka properties of the user's configuration, none of which breaks the promise.
 package struct KafkaProperties: Sendable, Equatable {
-    /// Where in the configuration a property stands.
     package enum Section: Hashable, Sendable, CaseIterable {
         case common, consumer, producer
 
-        /// The section's key in the configuration file.
         package var key: String { self == .common ? "kafka.librdkafka" : "kafka.\(self)" }
     }
 
-    /// For every client.
     package let common: [KafkaProperty]
     /// For all consumers, in addition to `common`.
     package let consumer: [KafkaProperty]
@@ -124,7 +120,6 @@ package struct KafkaProperties: Sendable, Equatable {
         return (mechanism.name, "OAUTHBEARER needs sasl.oauthbearer.method: oidc beside it: the worker makes no tokens")
     }
 
-    /// The properties that may not be set, with their aliases, and why.
     private static let refusals: [(reason: String, names: [String])] = [
         (
             "offsets are committed by the worker, after the results are acknowledged",

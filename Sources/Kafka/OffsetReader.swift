@@ -48,7 +48,6 @@ import CRdkafka
     private let wakeEveryMs: Int32
     /// The topics that were asked for. They are kept because librdkafka asks for those it knows.
     private var topics: [String: OpaquePointer] = unsafe [:]
-    /// The partitions that are read.
     private var partitions: [Key: TopicPartition] = [:]
 
     /// Makes a client. No broker needs to be there.
@@ -88,7 +87,6 @@ import CRdkafka
         unsafe rd_kafka_queue_destroy(queue)
     }
 
-    /// Returns the client's events since the last call.
     package func events() -> [ClientEvent] { client.clientEvents() }
 
     // MARK: Questions; each waits at most `timeoutMs`

@@ -52,7 +52,6 @@ package struct BrokerWait {
         }
     }
 
-    /// Throws once the command is to stop.
     package func check() throws(CommandFailure) {
         if leftMs() <= 0 { throw CommandFailure("stopped", .stopped) }
     }
@@ -130,7 +129,6 @@ package struct BrokerWait {
     }
 }
 
-/// Where reading a topic starts.
 package enum ReadingStart: Equatable, Sendable {
     case beginning, end
     /// The first record with this timestamp (milliseconds since the epoch) or a later one.
@@ -179,7 +177,6 @@ package final class TopicReader {
         nextLookMs = Stopwatch.nowMs + Self.lookPauseMs
     }
 
-    /// Returns the offset of each partition at which reading begins.
     package func starts(at start: ReadingStart) throws(CommandFailure) -> [TopicPartition: Int64] {
         switch start {
         case .beginning: return bounds.mapValues(\.lowerBound)

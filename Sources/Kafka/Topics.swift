@@ -1,7 +1,6 @@
 import CRdkafka
 import Glibc
 
-/// A topic as the brokers describe it.
 package struct TopicDescription: Hashable, Sendable {
     package var name: String
     package var partitions: Int
@@ -11,7 +10,6 @@ package struct TopicDescription: Hashable, Sendable {
     package var all: [TopicPartition] { (0..<Int32(clamping: partitions)).map { TopicPartition(name, $0) } }
 }
 
-/// A topic to be created.
 package struct NewTopic: Hashable, Sendable {
     package var name: String
     package var partitions: Int
@@ -56,7 +54,6 @@ package struct TopicConfiguration: Hashable, Sendable {
         try client.describeTopics(onlyKnown: false, timeoutMs: timeoutMs)
     }
 
-    /// All topics of the cluster, once these are among them or the time is over.
     package func all(
         showing names: [String], withinMs: Int64, timeoutMs: Int32
     ) throws(KafkaError) -> [String: TopicDescription] {

@@ -15,7 +15,6 @@ package final class DescriptorSink: LogSink {
     private struct State {
         /// The last line could not be written.
         var isStuck = false
-        /// A line was begun, and its rest is lost.
         var isCut = false
         /// The beginning of the ten seconds (monotonic), and the time that may still be waited in them.
         var periodBeganNs = Int64.min / 2
@@ -85,7 +84,6 @@ package final class DescriptorSink: LogSink {
     }
 }
 
-/// Keeps lines in memory, for tests.
 package final class MemorySink: LogSink {
     private let bytes = Mutex<[UInt8]>([])
 

@@ -78,7 +78,6 @@ extension WorkerSnapshot {
     }
 }
 
-/// The newest snapshot and the core's sign of life, for the threads that answer requests. Any thread.
 final class StatusBoard: Sendable {
     private let snapshot: Guarded<WorkerSnapshot>
     private let lastTurnNs: Atomic<Int64>
@@ -95,7 +94,6 @@ final class StatusBoard: Sendable {
 
     func post(_ new: WorkerSnapshot) { snapshot.withLock { $0 = new } }
 
-    /// The core thread turned.
     func turned(nowNs: Int64) { lastTurnNs.store(nowNs, ordering: .relaxed) }
 
     func isAlive(nowNs: Int64) -> Bool { nowNs - lastTurnNs.load(ordering: .relaxed) <= Self.stallNs }

@@ -9,11 +9,9 @@ internal import TLS
 
 /// `check`: tries everything that `run` will need, sends nothing unless asked to, and reports a line about each thing.
 package struct ConfigurationCheck {
-    /// One line of the answer.
     package struct Finding: Sendable, Equatable {
         package enum Kind: String, Sendable {
             case fine
-            /// Something that can be used but may not do what it seems to.
             case warning
             case notFine = "not fine"
         }
@@ -21,11 +19,9 @@ package struct ConfigurationCheck {
         package let kind: Kind
         package let text: String
 
-        /// The line that `check` prints.
         package var line: String { "\(kind.rawValue): \(text)" }
     }
 
-    /// The most bundle ids of an app that are probed.
     private static let probeLimit = 400
 
     private let configuration: WorkerConfiguration
@@ -110,7 +106,6 @@ package struct ConfigurationCheck {
 
     // MARK: Apps
 
-    /// Returns whether the app can be used.
     func check(_ settings: AppSettings) -> Bool {
         let app: LoadedApp
         do throws(StartFailure) {
@@ -151,7 +146,6 @@ package struct ConfigurationCheck {
         return true
     }
 
-    /// Reports how a host was reached, or why it was not.
     private func report(reaching app: LoadedApp, _ body: (_ way: (String) -> String) throws -> String) -> Bool {
         let name = "app \(app.settings.name)"
         do {

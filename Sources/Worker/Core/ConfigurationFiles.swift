@@ -21,17 +21,14 @@ final class ConfigurationFiles {
     private var nextReload: Rereading?
     /// Apps with a changed file that is not read yet.
     private var appsToRead: Set<AppIndex> = []
-    /// Why the last configuration was refused, or nothing.
     private var refusedReload: [String] = []
     /// By app, why its changed file cannot be used.
     private var refusedFiles: [Int: [String]] = [:]
     private var isStopped = false
 
-    /// The current apps.
     var apps: () -> ConfiguredApps = { ConfiguredApps([]) }
     /// Takes a configuration over, with the apps that were loaded for it.
     var onConfiguration: (LoadedConfiguration, [String: LoadedApp]) -> Void = { _, _ in }
-    /// Takes over an app whose credential changed.
     var onCredential: (LoadedApp, AppIndex) -> Void = { _, _ in }
 
     init(loop: Loop, logger: Logger) {
@@ -41,7 +38,6 @@ final class ConfigurationFiles {
         credential = FileReading(loop: loop)
     }
 
-    /// Takes nothing over from now on.
     func stop() { isStopped = true }
 
     /// Whether a file is being read, or will be.
@@ -126,7 +122,6 @@ final class ConfigurationFiles {
         }
     }
 
-    /// Looks for files that changed.
     func look() { credentialWatch?.look() }
 
     /// Reads the credential of the next app with a changed file, unless one is being read. Call it once a second, too:
@@ -175,7 +170,6 @@ final class ConfigurationFiles {
 
     // MARK: Faults
 
-    /// Faults of a configuration or a credential that cannot be used.
     func faults() -> [Problem] {
         let apps = apps()
         var faults: [Problem] = []

@@ -19,7 +19,6 @@ struct ConfiguredApps {
 
     var settings: [AppSettings] { all.map(\.settings) }
 
-    /// The indexes of the apps that are in the configuration.
     var living: [Int] { rows.indices.filter { !rows[$0].isRemoved } }
 
     /// By `AppIndex`, with removed apps.
@@ -30,7 +29,6 @@ struct ConfiguredApps {
         rows.append(WorkerSnapshot.App(app))
     }
 
-    /// Takes over a credential that was loaded again.
     mutating func replace(_ index: AppIndex, with app: LoadedApp) {
         all[index.value] = app
         rows[index.value].certificateEndsMs = app.certificate?.notAfterMs

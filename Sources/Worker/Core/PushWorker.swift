@@ -12,7 +12,6 @@ internal import Synchronization
 /// of it; any thread may call `stop` and `progress`, which use only atomic or locked state. That is why it is
 /// `@unchecked Sendable`.
 package final class PushWorker: @unchecked Sendable {
-    /// How `run` ended.
     package enum Ending: Sendable, Equatable {
         /// Asked to stop, and stopped in order.
         case stopped
@@ -32,7 +31,6 @@ package final class PushWorker: @unchecked Sendable {
     let files: ConfigurationFiles
     private var machine: DeliveryMachine
     private var deliveryTurn = DeliveryTurn()
-    /// The wake-ups since the last turn.
     private var wakeUps: DeliveryTurn.WakeUps = [.kafka]
     /// Rung by librdkafka whenever one of its queues has something after it was empty.
     private var doorbell: Doorbell?
@@ -40,12 +38,10 @@ package final class PushWorker: @unchecked Sendable {
     private var lastMaintenanceNs: Int64 = 0
     /// The parts that the machine is connected to, from `start` on.
     private(set) var parts: WorkerParts?
-    /// Reads the apps' feedback, once an app wants that.
     private var feedback: FeedbackThread?
     var health: WorkerHealth
     var pages: StatusPages
     private let board: StatusBoard
-    /// How earlier workers died.
     private let crashes: CrashHistory
     private let shutdown = Shutdown()
     private var hangs = HangWatch()
@@ -93,7 +89,6 @@ package final class PushWorker: @unchecked Sendable {
         loop.perform { [weak self] in self?.beginStopping() }
     }
 
-    /// Any thread.
     package var progress: WorkerProgress { WorkerProgress(board.newest) }
 
     /// Both clocks, as the loop read them this turn.
@@ -255,7 +250,6 @@ package final class PushWorker: @unchecked Sendable {
 
     // MARK: One turn
 
-    /// Runs one turn of the machine, and what the worker does beside it.
     private func turn() {
         guard let parts else { return }
         let now = now
@@ -415,7 +409,6 @@ package final class PushWorker: @unchecked Sendable {
         machine.credentialReplaced(index, now: now)
     }
 
-    /// Says which apps are paused and were not, and the other way round.
     private func logPauses(_ apps: [AppSettings], before: [AppSettings]) {
         for app in apps where app.isPaused != before.contains(where: { $0.name == app.name && $0.isPaused }) {
             logger.notice(

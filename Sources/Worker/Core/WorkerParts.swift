@@ -3,7 +3,6 @@ internal import EventLoop
 internal import Kafka
 internal import Observability
 
-/// The parts of a running worker.
 struct WorkerParts {
     let groups: ConsumerGroups
     let publisher: RecordPublisher
@@ -13,7 +12,6 @@ struct WorkerParts {
     /// Of the request topics, of the retry topics.
     var readers: [GroupReader] { groups.readers }
 
-    /// How the brokers answer each of the Kafka clients.
     var brokerHealth: [BrokerHealth] { readers.map(\.brokers) + [publisher.brokers] }
 
     /// What librdkafka owes within seconds, whatever brokers do: the reply to a commit, the reports of a producer that

@@ -7,7 +7,6 @@ package struct CrashHistory: Sendable, Equatable {
     /// A record with this many deaths becomes a dead letter.
     package static let deathsOfRecord = 2
 
-    /// A record's position.
     package struct Place: Hashable, Sendable, CustomStringConvertible {
         package var topic: String
         package var partition: Int32
@@ -21,12 +20,10 @@ package struct CrashHistory: Sendable, Equatable {
         /// The records that the worker's threads were working on. A signal does not tell which thread caused it.
         package var places: [Place]
 
-        /// `SIGSEGV` and the like.
         package var signalName: String {
             linux_signal_name(signal).map { "SIG" + String(cString: $0) } ?? "signal \(signal)"
         }
 
-        /// The records as text.
         package var record: String {
             places.isEmpty ? "no known record" : places.map(\.description).joined(separator: ", ")
         }
@@ -34,7 +31,6 @@ package struct CrashHistory: Sendable, Equatable {
 
     /// Deaths since the supervisor was started.
     package let total: Int
-    /// The last deaths, oldest first.
     package let deaths: [Death]
     /// The records that go to the dead letters unparsed.
     package let condemned: Set<Place>

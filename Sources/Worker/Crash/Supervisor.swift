@@ -8,7 +8,6 @@ internal import Glibc
 /// It has one thread, on which all signals are blocked and taken by sigtimedwait(2). As process 1 of a container it
 /// also reaps orphans.
 package struct Supervisor: ~Copyable {
-    /// The role of a process, by its environment.
     package enum Role {
         case supervisor, worker
         /// A worker without a supervisor (`crash: core`).
@@ -19,7 +18,6 @@ package struct Supervisor: ~Copyable {
     private static let alone = "none"
 
     private let complain: (String) -> Void
-    /// The number of stop signals so far.
     private var stops = 0
     private var child: pid_t = 0
 
@@ -106,7 +104,6 @@ package struct Supervisor: ~Copyable {
         complain("the worker died of \(death.signalName) at \(place); \(next)")
     }
 
-    /// Starts the child; returns 0 or an error number.
     private mutating func spawn() -> Int32 {
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
@@ -176,7 +173,6 @@ package struct Supervisor: ~Copyable {
 
     // MARK: Parts
 
-    /// Waits for the next signal; `nil` if none comes in time.
     private static func nextSignal(withinMs milliseconds: Int64 = 3_600_000) -> Int32? {
         var set = signals([SIGHUP, SIGINT, SIGTERM, SIGCHLD])
         var time = timespec(tv_sec: Int(milliseconds / 1_000), tv_nsec: Int(milliseconds % 1_000) * 1_000_000)
@@ -194,7 +190,6 @@ package struct Supervisor: ~Copyable {
     private static var nowMs: Int64 { LoopTime.read().monotonicNs / 1_000_000 }
 }
 
-/// How long the supervisor waits before it starts the worker again.
 struct RestartBackoff {
     /// A worker that lived this long did not die because of its start.
     static let soundMs: Int64 = 60_000

@@ -8,15 +8,12 @@ package import PushRecords
 ///
 /// Runs a loop on the calling thread, so it is not for a thread that has one.
 package enum ChannelManagement {
-    /// The answer of APNs.
     package struct Answer: Sendable, Equatable {
         package var app: String
         package var environment: PushEnvironment
         package var bundleID: String
         package var status: Int
-        /// The reason of a refusal.
         package var reason: Reason?
-        /// The meaning of the reason and advice.
         package var advice: String?
         /// `apns-request-id`, which Apple's support asks for.
         package var requestID: String?

@@ -14,7 +14,6 @@ package enum DirectSend {
     /// that nothing was sent.
     package struct Answer: Sendable {
         package var result: DeliveryResult
-        /// The meaning of a refusal and advice.
         package var advice: String?
     }
 

@@ -108,7 +108,6 @@ package enum RefusalAdvice {
             || status == 429 && reason.subject != .ourTokens
     }
 
-    /// The advice about a refusal without a reason, or with an unknown one.
     private static func text(ofStatus status: Int, _ reason: ReasonCode) -> String? {
         switch status {
         case 403: "the credential is refused"

@@ -3,7 +3,6 @@ internal import Network
 internal import PushRecords
 internal import TLS
 
-/// An app whose feedback is read.
 struct FeedbackApp: Sendable {
     /// The app's `AppIndex`.
     let index: Int
@@ -29,10 +28,8 @@ struct FeedbackApp: Sendable {
     }
 }
 
-/// The outcome of one read of an app's feedback.
 package struct FeedbackOutcome: Sendable, Equatable {
     package var app: String
-    /// Dead tokens that Kafka acknowledged.
     package var tokens: Int
     /// Items whose token had an impossible length.
     package var skipped = 0
@@ -56,7 +53,6 @@ struct FeedbackStanding: Sendable {
         case failed
     }
 
-    /// Dead tokens that Kafka acknowledged.
     var tokens = 0
     /// Finished reads, by the order of their outcomes.
     var reads = Outcome.allCases.map { _ in 0 }

@@ -29,7 +29,6 @@ struct AppHealth {
         }
     }
 
-    /// An app was removed.
     mutating func forget(_ app: AppIndex) { openCircuits.removeAll { $0.name.app == app } }
 
     /// Notes since when apps have had no usable connection, and warns of certificates whose last 30 days have begun.
@@ -74,7 +73,6 @@ struct AppHealth {
         }
     }
 
-    /// A credential that Apple refuses, or a host that cannot be reached.
     private func circuitProblem(
         _ circuit: CircuitName, _ reason: ReasonCode, _ row: WorkerSnapshot.App, _ settings: AppSettings
     ) -> Problem {

@@ -15,7 +15,6 @@ struct ClientStatistics: Equatable {
         var inFlight: Int64 = 0
         /// The time since something was received on the connection, or -1 if nothing was.
         var silentMs: Int64 = -1
-        /// The number of connection attempts.
         var attempts: Int64 = 0
     }
 
@@ -32,7 +31,6 @@ struct ClientStatistics: Equatable {
 }
 
 extension ClientStatistics {
-    /// Returns `nil` for a text that is no such JSON.
     init?(_ text: String) {
         var text = text
         let parsed: ClientStatistics? = text.withUTF8 { bytes in

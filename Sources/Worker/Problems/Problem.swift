@@ -45,7 +45,6 @@ struct Problem: Sendable, Equatable {
 
     var subject: Subject
     var kind: Kind
-    /// The cause.
     var text: String
     /// One sentence in the imperative that says what to do.
     var advice: String
@@ -70,7 +69,6 @@ struct Problem: Sendable, Equatable {
         self.sinceNs = sinceNs
     }
 
-    /// A problem that an error code of Kafka's tells of.
     init(subject: Subject, kind: Kind, code: KafkaCode, advice: String, sinceNs: Int64) {
         self.init(subject, kind, "\(kind.kafkaText): \(code.name)", advice, code: code, sinceNs: sinceNs)
     }

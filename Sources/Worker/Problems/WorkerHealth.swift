@@ -66,7 +66,6 @@ struct WorkerHealth {
         return problems + lostRecords.problems(nowNs: now.ns)
     }
 
-    /// Returns the problem of a group that cannot be joined, or whose coordinator does not answer.
     private func groupProblem(
         _ reader: GroupReader, _ configuration: WorkerConfiguration, _ now: DeliveryTime
     ) -> Problem? {

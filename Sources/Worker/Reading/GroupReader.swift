@@ -9,7 +9,6 @@ internal import PushRecords
 /// There are two, of the request topics and of the retry topics, so that a rebalance of one never drains the other.
 /// Here are its events, records and problems; `GroupReader+Membership.swift` has its assignment and how it leaves.
 final class GroupReader {
-    /// What the partitions of a topic are read for.
     typealias RoleOfTopic = (String) -> PartitionRole
 
     enum Phase {
@@ -23,11 +22,9 @@ final class GroupReader {
     }
 
     let consumer: Consumer
-    /// The group's id.
     let name: String
     let group: CommitGroup
     let logger: Logger
-    /// The topics that it subscribes to.
     var topics: [String]
     let drainNs: Int64
     let roleOfTopic: RoleOfTopic
@@ -37,7 +34,6 @@ final class GroupReader {
     var onAssignment: () -> Void = {}
 
     var phase = Phase.member
-    /// The assigned partitions that are read, or drain.
     var partitions: [PartitionReader] = [] {
         didSet { byID = Dictionary(uniqueKeysWithValues: partitions.map { ($0.id, $0) }) }
     }
@@ -65,7 +61,6 @@ final class GroupReader {
     var fatalError: KafkaError?
     /// The client's last error, which may be over.
     private(set) var lastError: KafkaError?
-    /// How the brokers answer its client.
     private(set) var brokers = BrokerHealth()
 
     private static let nameLimit = 10_000

@@ -6,7 +6,6 @@ internal import Observability
 final class OffsetCommitter {
     private let group: CommitGroup
     private let logger: Logger
-    /// The group's id.
     private let name: String
     /// The partitions of the commit in flight, in the machine's order; `nil` for one that was given up before.
     private var pending: [TopicPartition?] = []
@@ -26,8 +25,6 @@ final class OffsetCommitter {
         self.logger = logger
     }
 
-    /// Commits what is due.
-    ///
     /// - Parameters:
     ///   - partitionOf: returns the partition of an assignment, or `nil` once it was given up.
     ///   - send: sends a commit, whose reply comes with this tag. Throws when nothing could be sent.
@@ -57,7 +54,6 @@ final class OffsetCommitter {
         }
     }
 
-    /// Takes a reply to this group's commits.
     func take(_ reply: CommitReply, _ machine: inout DeliveryMachine, now: DeliveryTime) {
         guard reply.tag == tag, !pending.isEmpty else { return }
         let isAlone = pending.count { $0 != nil } == 1
@@ -104,7 +100,6 @@ final class OffsetCommitter {
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
     }
 
-    /// The tag of the commit whose reply is missing.
     var missingReply: UInt64? { pending.isEmpty ? nil : tag }
 
     /// Why commits are refused now, or what they wait for. Problems of partitions that were given up are dropped.

@@ -21,7 +21,6 @@ protocol DeadLetterSink: AnyObject {
 final class PartitionReader {
     struct Outcome {
         var records = 0
-        /// More can be read at once.
         var hasMore = false
     }
 
@@ -35,7 +34,6 @@ final class PartitionReader {
     /// When the head of a retry topic's partition is due (monotonic: the wall clock may be set back by hours
     /// meanwhile). The queue keeps it. (Pausing and seeking back would throw away what was fetched.)
     private var dueNs: Int64 = 0
-    /// Where reading began in this assignment.
     private let readFrom: Int64
 
     /// A retry record that is due later is looked at again after so long.
@@ -56,7 +54,6 @@ final class PartitionReader {
     /// When `read` has something to do without a wake-up (monotonic).
     func nextDeadlineNs(nowNs: Int64) -> Int64? { dueNs > nowNs ? dueNs : nil }
 
-    /// The offset that is read next.
     func position(_ machine: borrowing DeliveryMachine) -> Int64 {
         max(readFrom, (machine.status(of: id)?.highestReceived ?? -1) + 1)
     }

@@ -15,10 +15,8 @@ struct ReadingProblems {
         var endNs: Int64
     }
 
-    /// How long an error is named that is reported at every fetch.
     static let namedNs: Int64 = 20_000_000_000
 
-    /// The group's id.
     private let group: String
     private let logger: Logger
     private var entries: [Problem.Subject: Entry] = [:]

@@ -91,7 +91,6 @@ package struct LoadedApp: Sendable {
         return loaded
     }
 
-    /// The proxy to connect through.
     package var proxy: DialTarget.Proxy? {
         settings.proxy.map {
             DialTarget.Proxy(host: $0.host, port: UInt16(clamping: $0.port), credentials: proxyCredentials)
@@ -162,7 +161,6 @@ extension CertificateCredential {
         }
     }
 
-    /// The place of the certificate, for messages.
     var place: String {
         switch form {
         case .pem(let certificate, _): certificate.path ?? "certificate.pem"

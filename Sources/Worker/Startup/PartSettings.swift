@@ -100,7 +100,6 @@ extension ClusterSettings {
 }
 
 extension WorkerConfiguration {
-    /// The settings of the delivery machine.
     var machineSettings: MachineSettings {
         var settings = MachineSettings()
         settings.ordering = delivery.ordering == .device ? .device : .none

@@ -22,7 +22,6 @@ final class RemovedRetryTopics {
     private let logger: Logger
     /// Subscribes to these in addition to the tiers of the configuration.
     private let onChange: ([String]) -> Void
-    /// Takes all topics of the cluster.
     private let onTopics: (Set<String>) -> Void
     /// The topics that are read, in the order in which they were found.
     private(set) var topics: [String] = []
@@ -114,7 +113,6 @@ final class RemovedRetryTopics {
     /// which could list the offsets, was seen not to answer on a fresh cluster.)
     struct Answer: Sendable {
         let found: [(topic: String, records: Int64)]
-        /// All topics of the cluster.
         let existing: Set<String>
 
         /// Waits at most `timeoutMs` for each of four answers, and for a record of each topic.

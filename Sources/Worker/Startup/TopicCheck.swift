@@ -120,7 +120,6 @@ struct TopicCheck {
         return lines
     }
 
-    /// Returns the delay of a retry topic, or `nil` for another topic.
     private func delay(of topic: String) -> Duration? {
         configuration.retry.tiers.first { $0.topic == topic }?.delay
     }

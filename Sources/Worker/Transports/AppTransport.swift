@@ -13,7 +13,6 @@ struct AppTransport {
     let replace: (LoadedApp) -> Void
 
     typealias Emit = ([TransportEvent]) -> Void
-    /// Makes an app's transport, which hands its events to `Emit`.
     typealias Maker = (LoadedApp, AppIndex, @escaping Emit) -> AppTransport
 
     /// Makes transports over HTTP/2 or the binary protocol, as each app says. Apps with the same key share its provider

@@ -30,7 +30,6 @@ final class AppTransports: Transports {
         var tooShort = 0
         /// Notifications whose results say accepted, and that were not delivered.
         var lostAtMost = 0
-        /// The time of the last one.
         var lastNs: Int64 = 0
 
         func sum(with other: Self) -> Self {
@@ -63,7 +62,6 @@ final class AppTransports: Transports {
     }
 
     private let link: TransportLink
-    /// By `AppIndex`.
     private var standings: [Standing]
     private let inbox = Inbox()
     /// Apps for which a connection could not be made, since the last turn.
@@ -90,7 +88,6 @@ final class AppTransports: Transports {
         link = try start(events)
     }
 
-    /// The events since the last turn.
     private final class Inbox {
         var events: [TransportEvent] = []
     }
@@ -106,7 +103,6 @@ final class AppTransports: Transports {
         return AppIndex(standings.count - 1)
     }
 
-    /// Makes an app's next connections as it says now.
     func replace(_ index: AppIndex, with app: LoadedApp) {
         if app.certificate != nil { standings[index.value].tokenIssuedMs = nil }
         link.replace(index, with: app)
@@ -120,7 +116,6 @@ final class AppTransports: Transports {
         link.post(app, .close)
     }
 
-    /// Closes all transports, which finish what they have.
     func close() {
         for (app, standing) in standings.enumerated() where !standing.isRemoved { link.post(AppIndex(app), .close) }
     }

@@ -55,7 +55,6 @@ final class TransportLink: Sendable {
     /// Starts a transport for one more app, with the index one past the last. Core thread.
     func add(_ app: LoadedApp) { orders.post(.add(app)) }
 
-    /// Ends the net thread. Whatever transports still hold is given up.
     func stop() {
         thread.stop()
         thread.join()
@@ -63,7 +62,6 @@ final class TransportLink: Sendable {
 
     /// The state that only the net thread touches.
     private final class Net: @unchecked Sendable {
-        /// By `AppIndex`; `nil` once closed.
         private(set) var transports: [SwitchingTransport?] = []
         private let loop: Loop
         private let make: AppTransport.Maker
@@ -105,7 +103,6 @@ private final class SwitchingTransport {
     private let make: AppTransport.Maker
     private let emit: AppTransport.Emit
     private var current: AppTransport?
-    /// The number of the current transport.
     private var number = 0
     /// Former transports until they are closed, by their numbers.
     private var leaving: [Int: AppTransport] = [:]

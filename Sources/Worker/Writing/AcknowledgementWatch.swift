@@ -8,7 +8,6 @@ struct AcknowledgementWatch {
     /// in milliseconds, or in a few seconds while a leader moves.
     static let namedNs: Int64 = 10_000_000_000
 
-    /// Notes that a producer took a record.
     @inline(__always)
     mutating func handedOver(nowNs: Int64) {
         if outstanding == 0 { quietSinceNs = nowNs }

@@ -30,7 +30,6 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     private let groupID: String
     private var headers: [RecordHeader] = []
     private var inFlightDeadLetters = InFlightDeadLetters()
-    /// How the brokers answer the producer.
     private(set) var brokers = BrokerHealth()
     private var statisticsCount: UInt64 = 0
     private var health = ProducerHealth()
@@ -74,7 +73,6 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     /// Whether nothing more should be read, until records of lost partitions are written.
     var isBackedUp: Bool { producer.outstanding >= outstandingLimit }
 
-    /// Whether every record was acknowledged.
     var isIdle: Bool { unacknowledgedCount == 0 && targets.allSatisfy(\.isIdle) }
 
     /// Records that producers have and that are not acknowledged.
@@ -100,7 +98,6 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         targets.filter { $0.rejectedCount > 0 }.map { ($0.name, $0.rejectedCount) }
     }
 
-    /// The topics that cannot be written now.
     func problems(nowNs: Int64) -> [Problem] {
         targets.compactMap { target in
             func problem(_ kind: Problem.Kind, _ code: KafkaCode, since sinceNs: Int64) -> Problem {
@@ -214,7 +211,6 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         return true
     }
 
-    /// Keeps a record that its topic refused among others.
     private func refuse(_ record: UndeliveredRecord, _ code: KafkaCode, _ now: DeliveryTime) {
         targets[record.topic.index].take(record, .alone)
         if code.fault == .topic { targets[record.topic.index].close(code, nowNs: now.ns) }
