@@ -9,21 +9,17 @@ internal import Synchronization
 /// Makes a snapshot of the worker a few times a second, for the threads that answer requests. Core thread.
 struct StatusPages {
     let board: StatusBoard
-    private let groupID: String
-    private let tiers: [String]
-    private let startedMs: Int64
+    /// The snapshot before the start.
+    private let first: WorkerSnapshot
     private var hasBeenReady = false
     private var lastPostNs: Int64 = 0
 
     private static let intervalNs: Int64 = 250_000_000
 
     init(_ configuration: WorkerConfiguration, _ machine: borrowing DeliveryMachine, now: DeliveryTime) {
-        groupID = configuration.kafka.groupID
-        tiers = configuration.retry.tiers.map(\.name)
-        startedMs = now.wallMs
-        let first = WorkerSnapshot(
-            groupID: groupID, startedMs: startedMs, takenMs: startedMs, apps: [], tiers: tiers,
-            counters: machine.counters, gauges: machine.gauges)
+        first = WorkerSnapshot(
+            groupID: configuration.kafka.groupID, startedMs: now.wallMs, takenMs: now.wallMs, apps: [],
+            tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)
         board = StatusBoard(first, nowNs: now.ns)
     }
 
@@ -36,11 +32,11 @@ struct StatusPages {
     ) {
         lastPostNs = now.ns
         if let parts, parts.readers.allSatisfy(\.hasJoined) { hasBeenReady = true }
-        var snapshot = WorkerSnapshot(
-            groupID: groupID, startedMs: startedMs, takenMs: now.wallMs, apps: apps.rows, tiers: tiers,
-            counters: machine.counters, gauges: machine.gauges)
-        snapshot.phase =
-            isStopping ? .stopping : parts == nil ? .starting : hasBeenReady ? .running : .joining
+        var snapshot = first
+        snapshot.takenMs = now.wallMs
+        snapshot.apps = apps.rows
+        (snapshot.counters, snapshot.gauges) = (machine.counters, machine.gauges)
+        snapshot.phase = isStopping ? .stopping : parts == nil ? .starting : hasBeenReady ? .running : .joining
         snapshot.hasBeenReady = hasBeenReady
         snapshot.crashes = crashes
         snapshot.problems = health.list.problems

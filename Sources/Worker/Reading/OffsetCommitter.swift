@@ -11,7 +11,8 @@ final class OffsetCommitter {
     private var pending: [TopicPartition?] = []
     private var sentNs: Int64 = 0
     private var tag: UInt64 = 0
-    private var problems: [Problem.Subject: Problem] = [:]
+    /// The problems, and when each was first noted (monotonic).
+    private var problems: [Problem.Subject: (problem: Problem, sinceNs: Int64)] = [:]
 
     /// A reply that takes longer is a problem.
     private static let silenceNs: Int64 = 5_000_000_000
@@ -92,9 +93,7 @@ final class OffsetCommitter {
     }
 
     private func note(_ subject: Problem.Subject, _ code: KafkaCode, _ advice: String, _ now: DeliveryTime) {
-        let sinceNs = problems[subject]?.sinceNs ?? now.ns
-        problems[subject] = Problem(
-            subject: subject, kind: .committing, code: code, advice: advice, sinceNs: sinceNs)
+        problems[subject] = (Problem(subject, .committing, code, advice), problems[subject]?.sinceNs ?? now.ns)
         logger.debug(
             .kafka, "a commit is refused; committing again", about: "\(subject) \(code.name)",
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
@@ -107,12 +106,9 @@ final class OffsetCommitter {
         problems = problems.filter { entry in
             if case .partition(let partition) = entry.key { isAssigned(partition) } else { true }
         }
-        var named = Array(problems.values)
+        var named = problems.values.map(\.problem)
         if !pending.isEmpty, now.ns - sentNs >= Self.silenceNs, problems[.group(name)] == nil {
-            named.append(
-                Problem(
-                    subject: .group(name), kind: .committing, code: .timedOut,
-                    advice: Advice.group(name, .timedOut), sinceNs: sentNs))
+            named.append(Problem(.group(name), .committing, .timedOut, Advice.group(name, .timedOut)))
         }
         return named
     }

@@ -22,10 +22,7 @@ struct AcknowledgementWatch {
         quietSinceNs = nowNs
     }
 
-    /// Since when nothing was acknowledged while records wait (monotonic), or `nil` if that is not long.
-    func overdueSinceNs(nowNs: Int64) -> Int64? {
-        outstanding > 0 && nowNs - quietSinceNs >= Self.namedNs ? quietSinceNs : nil
-    }
+    func isOverdue(nowNs: Int64) -> Bool { outstanding > 0 && nowNs - quietSinceNs >= Self.namedNs }
 }
 
 /// The memory that unacknowledged dead letters take. Decides only; no clock, no I/O.

@@ -100,20 +100,14 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
 
     func problems(nowNs: Int64) -> [Problem] {
         targets.compactMap { target in
-            func problem(_ kind: Problem.Kind, _ code: KafkaCode, since sinceNs: Int64) -> Problem {
-                let advice =
-                    kind == .unacknowledged ? Advice.unacknowledged(target.name) : Advice.writing(target.name, code)
+            if let code = target.cause?.code ?? target.causeOfSingle?.code {
+                let isClosed = target.cause != nil || target.causeOfSingle?.refusesAll == true
                 return Problem(
-                    subject: .topic(target.name), kind: kind, code: code, advice: advice, sinceNs: sinceNs)
-            }
-            if let cause = target.cause { return problem(.writing, cause.code, since: cause.sinceNs) }
-            if let cause = target.causeOfSingle {
-                return problem(cause.refusesAll ? .writing : .refusingSingle, cause.code, since: cause.sinceNs)
+                    .topic(target.name), isClosed ? .writing : .refusingSingle, code, Advice.writing(target.name, code))
             }
             // librdkafka retries for as long as it takes, and says why at debug level only.
-            return target.acknowledgements.overdueSinceNs(nowNs: nowNs).map {
-                problem(.unacknowledged, .timedOut, since: $0)
-            }
+            guard target.acknowledgements.isOverdue(nowNs: nowNs) else { return nil }
+            return Problem(.topic(target.name), .unacknowledged, .timedOut, Advice.unacknowledged(target.name))
         }
     }
 

@@ -29,7 +29,6 @@ struct TargetTopic {
         /// How many records the topic had taken at the last refusal.
         fileprivate var takenBefore: UInt64
         fileprivate var code = KafkaCode.none
-        fileprivate var sinceNs: Int64 = 0
         /// Has begun once the record was refused alone, perhaps for its own fault.
         fileprivate var pause = GrowingPause()
     }
@@ -38,8 +37,8 @@ struct TargetTopic {
     /// What the machine was last told of `isOpen`.
     var isKnownOpen = true
     var acknowledgements = AcknowledgementWatch()
-    /// Why and since when the topic is closed (monotonic), and the pause before it is tried again.
-    private(set) var cause: (code: KafkaCode, sinceNs: Int64, pause: GrowingPause)?
+    /// Why the topic is closed, and the pause before it is tried again.
+    private(set) var cause: (code: KafkaCode, pause: GrowingPause)?
     /// The topic took a record after it was closed, and the other refused ones are being written.
     private var isReturning = false
     private var waiting: ArraySlice<Refused> = []
@@ -60,10 +59,10 @@ struct TargetTopic {
 
     var isOpen: Bool { cause == nil && !isReturning && !isFull }
 
-    /// Why and since when it refuses single records (monotonic), and whether it has taken none since.
-    var causeOfSingle: (code: KafkaCode, sinceNs: Int64, refusesAll: Bool)? {
+    /// Why it refuses single records, and whether it has taken none since.
+    var causeOfSingle: (code: KafkaCode, refusesAll: Bool)? {
         (suspects.first ?? underWay.values.first(where: \.pause.hasBegun)).map {
-            ($0.code, $0.sinceNs, $0.takenBefore == takenCount)
+            ($0.code, $0.takenBefore == takenCount)
         }
     }
 
@@ -92,7 +91,7 @@ struct TargetTopic {
     mutating func close(_ code: KafkaCode, nowNs: Int64) {
         cause?.code = code
         guard cause == nil else { return }
-        cause = (code, nowNs, GrowingPause())
+        cause = (code, GrowingPause())
         cause?.pause.begin(nowNs)
         isReturning = false
     }
@@ -127,7 +126,6 @@ struct TargetTopic {
             if refused.form == .alone { rejectedCount += 1 }
             return true
         }
-        if refused.code == .none { refused.sinceNs = nowNs }
         refused.code = code
         refused.record = record
         refused.takenBefore = takenCount
