@@ -56,7 +56,6 @@ private final class PendingBody {
 }
 
 extension Pages {
-    /// - Parameter body: `nil` if it was too long.
     @unsafe fileprivate func answer(
         _ body: [UInt8]?, on connection: OpaquePointer, url: String, method: String
     ) -> HTTPResponse {

@@ -22,7 +22,6 @@ package struct HTTPRequest: Sendable {
 }
 
 package struct HTTPResponse: Sendable {
-    /// One step of a body that is written piece by piece.
     package enum Step: Sendable, Equatable {
         /// The number of bytes that were filled; at least one.
         case wrote(Int)

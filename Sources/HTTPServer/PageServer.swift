@@ -2,7 +2,6 @@ import CMicrohttpd
 import Glibc
 import Synchronization
 
-/// The reason why a page server could not start, in one line that names the address.
 package struct PageServerError: Error, Equatable, CustomStringConvertible {
     package let description: String
 }

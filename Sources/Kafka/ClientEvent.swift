@@ -15,7 +15,6 @@ package enum ClientEvent: Sendable, Hashable {
 @safe struct QueueEvent: ~Copyable {
     let raw: OpaquePointer
 
-    /// Takes the next event of `queue`, waiting at most `timeoutMs`.
     init?(polling queue: OpaquePointer, timeoutMs: Int32) {
         guard let raw = unsafe rd_kafka_queue_poll(queue, timeoutMs) else { return nil }
         unsafe self.raw = raw
@@ -27,10 +26,7 @@ package enum ClientEvent: Sendable, Hashable {
 
     var code: KafkaCode { KafkaCode(unsafe rd_kafka_event_error(raw)) }
 
-    var error: KafkaError {
-        unsafe KafkaError(
-            code, string(rd_kafka_event_error_string(raw)), isFatal: rd_kafka_event_error_is_fatal(raw) != 0)
-    }
+    var error: KafkaError { unsafe KafkaError(code, string(rd_kafka_event_error_string(raw))) }
 
     /// The tag that was given to the request which this event answers.
     var tag: UInt64 { UInt64(UInt(bitPattern: unsafe rd_kafka_event_opaque(raw))) }
@@ -56,7 +52,8 @@ package enum ClientEvent: Sendable, Hashable {
             if error.code == .allBrokersDown {
                 return .log(severity: 7, facility: "ALLDOWN", text: "no broker is connected")
             }
-            return error.isFatal || error.code == .fatal ? .fatal(client.fatalError ?? error) : .error(error)
+            let isFatal = unsafe rd_kafka_event_error_is_fatal(raw) != 0 || error.code == .fatal
+            return isFatal ? .fatal(client.fatalError ?? error) : .error(error)
         case RD_KAFKA_EVENT_STATS:
             return .statistics(unsafe string(rd_kafka_event_stats(raw)))
         default:

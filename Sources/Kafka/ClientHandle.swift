@@ -1,7 +1,6 @@
 import CRdkafka
 import Glibc
 
-/// A property that librdkafka does not know, or whose value it refuses.
 package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertible {
     package let property: KafkaProperty
     /// librdkafka's sentence, which names the property or the one that it is an alias of.
@@ -74,11 +73,10 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         return events
     }
 
-    /// The error that made the client unusable, if one did.
     var fatalError: KafkaError? {
         var text = [CChar](repeating: 0, count: 512)
         let code = KafkaCode(unsafe rd_kafka_fatal_error(raw, &text, text.count))
-        return code == .none ? nil : KafkaError(code, Self.string(text), isFatal: true)
+        return code == .none ? nil : KafkaError(code, Self.string(text))
     }
 
     /// Wakes the threads of all brokers, which before librdkafka 2.2.0 sleep for up to a second when they have nothing

@@ -1,4 +1,3 @@
-/// The cluster, and what the user set for every client.
 package struct ClusterSettings: Sendable, Equatable {
     /// `host:port`, comma separated.
     package var bootstrapServers: String
@@ -33,7 +32,6 @@ package struct ClusterSettings: Sendable, Equatable {
     fileprivate static let patience = KafkaProperty("socket.timeout.ms", "10000")
 }
 
-/// One of the worker's consumers.
 package struct ConsumerSettings: Sendable, Equatable {
     /// Request topics are read ahead. Retry topics have a group of their own (`<group>.retry`) and small queues.
     package enum Role: Sendable { case requests, retries }
@@ -71,7 +69,6 @@ package struct ConsumerSettings: Sendable, Equatable {
         self.partitions = partitions
     }
 
-    /// The group this consumer joins.
     package var memberGroupID: String { role == .retries ? "\(groupID).retry" : groupID }
 
     package var all: [KafkaProperty] {
@@ -111,7 +108,6 @@ package struct ProducerSettings: Sendable, Equatable {
     package var sendsSingly: Bool
     package var transaction: Transaction?
 
-    /// For a producer that writes in transactions (`Producer.beginTransaction`).
     package struct Transaction: Sendable, Equatable {
         /// Of the producers with the same id, only the last that began may write.
         package var id: String

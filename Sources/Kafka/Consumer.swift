@@ -71,8 +71,7 @@ import Glibc
             return .committed(commitReply(event))
         case RD_KAFKA_EVENT_FETCH:
             // Every partition's queue is split off before it is read.
-            let text = "a record came over the consumer's queue"
-            return .client(.fatal(KafkaError(.inconsistent, text, isFatal: true)))
+            return .client(.fatal(KafkaError(.inconsistent, "a record came over the consumer's queue")))
         default:
             return event.clientEvent(of: client).map { .client($0) }
         }

@@ -7,7 +7,6 @@ import CRdkafka
     /// - Parameter raw: belongs to the event it came with.
     init(of raw: UnsafePointer<rd_kafka_message_t>) { unsafe self.raw = raw }
 
-    /// The tag that was given to `Producer.produce`.
     package var tag: UInt64 { unsafe crdkafka_tag(raw) }
 
     /// `.none` if all replicas have the record. After any other code it is produced again.
@@ -55,7 +54,6 @@ import CRdkafka
 @safe package final class UndeliveredRecord {
     package let topic: ProducerTopic
     package let tag: UInt64
-    /// Why it was not written.
     package let code: KafkaCode
     /// Whether a broker may have the record nevertheless.
     package let mayBeWritten: Bool
@@ -77,7 +75,6 @@ import CRdkafka
         unsafe self.headers = headers
     }
 
-    /// Copies a record that a producer did not take.
     package convenience init(
         copying key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
         headers: UnsafeBufferPointer<MessageHeader>, to topic: ProducerTopic, tag: UInt64, code: KafkaCode

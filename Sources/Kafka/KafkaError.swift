@@ -83,12 +83,10 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
         }
     }
 
-    /// Whether a right on a topic, the group or the cluster is missing.
     package var isDenied: Bool {
         self == .topicAuthorizationFailed || self == .groupAuthorizationFailed || self == .clusterAuthorizationFailed
     }
 
-    /// Whether the topic, or the partition of it, does not exist.
     package var isUnknownTopic: Bool {
         self == .unknownTopicOrPartition || self == .unknownTopicID || self == .unknownTopic
             || c == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION
@@ -101,13 +99,10 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     package let code: KafkaCode
     /// librdkafka's sentence about this case. Never empty.
     package let text: String
-    /// Whether the client cannot be used any more: a producer is rebuilt, a consumer stops.
-    package let isFatal: Bool
 
-    package init(_ code: KafkaCode, _ text: String = "", isFatal: Bool = false) {
+    package init(_ code: KafkaCode, _ text: String = "") {
         self.code = code
         self.text = text.isEmpty ? code.text : text
-        self.isFatal = isFatal
     }
 
     /// Returns the error of the last call on this thread, of the functions that return no code.
@@ -119,8 +114,7 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Takes over and frees an error object (rdkafka.h: the caller owns it).
     init(adopting error: OpaquePointer) {
         self.init(
-            KafkaCode(unsafe rd_kafka_error_code(error)), unsafe String(cString: rd_kafka_error_string(error)),
-            isFatal: unsafe rd_kafka_error_is_fatal(error) != 0)
+            KafkaCode(unsafe rd_kafka_error_code(error)), unsafe String(cString: rd_kafka_error_string(error)))
         unsafe rd_kafka_error_destroy(error)
     }
 
@@ -158,7 +152,6 @@ package enum Denial {
         }
     }
 
-    /// Of a group that is joined, or that commits are made for.
     package static func using(group: String, _ code: KafkaCode) -> String? {
         code == .groupAuthorizationFailed ? "group \(group) cannot be used: grant READ on group \(group)" : nil
     }

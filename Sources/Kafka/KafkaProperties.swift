@@ -21,10 +21,8 @@ extension [KafkaProperty] {
 package struct RefusedProperty: Error, Hashable, Sendable, CustomStringConvertible {
     package let section: KafkaProperties.Section
     package let name: String
-    /// Why, and what to do instead.
     package let reason: String
 
-    /// One line for the user, which names the property.
     package var description: String { "\(section.key): \(name) cannot be set: \(reason)" }
 }
 
@@ -78,7 +76,6 @@ package struct KafkaProperties: Sendable, Equatable {
         self.init(unchecked: common, consumer, producer)
     }
 
-    /// Returns why a property may not be set so, or `nil` if it may.
     private static func refusal(of property: KafkaProperty) -> String? {
         if property.name.hasPrefix("test.") { return "records would go to brokers in memory, or be lost" }
         // librdkafka takes a topic's properties with this prefix, too.

@@ -16,7 +16,6 @@ import CRdkafka
         case outOfRange
         /// A batch that begins here, or the record at this offset, cannot be read. It is fetched again and again.
         case unreadable(offset: Int64, KafkaError)
-        /// Reading failed and is tried again.
         case failed(KafkaError)
 
         fileprivate init(_ problem: KafkaError, at offset: Int64) {

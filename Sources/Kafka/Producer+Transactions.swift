@@ -1,6 +1,5 @@
 import CRdkafka
 
-/// Why a step of a transaction was not done.
 package struct TransactionError: Error, Hashable, Sendable, CustomStringConvertible {
     package let error: KafkaError
     /// The same call may be made again, after a pause: nothing is lost, it may go on in the background. Else nothing
@@ -88,7 +87,6 @@ extension Producer {
         if case .log(_, "TXNERR", _) = event { true } else { false }
     }
 
-    /// What made the client unusable; `nil` while nothing did.
     package var fatalError: KafkaError? { client.handle.fatalError }
 
     /// Two of these are less than a transaction's time limit.

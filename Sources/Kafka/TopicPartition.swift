@@ -13,12 +13,10 @@ package struct TopicPartition: Hashable, Sendable, CustomStringConvertible {
     package var description: String { "\(topic)/\(partition)" }
 }
 
-/// What the group has committed for a partition.
 package struct CommittedOffset: Hashable, Sendable {
     package let partition: TopicPartition
     /// The next offset to read, or `nil` if nothing is committed.
     package let offset: Int64?
-    /// The bytes as they were committed.
     package let metadata: [UInt8]
     /// `.none`, or why this partition's offset could not be read.
     package let code: KafkaCode

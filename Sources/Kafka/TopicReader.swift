@@ -97,9 +97,6 @@ package struct BrokerWait {
         }
     }
 
-    /// Returns the partitions of a topic, or throws why it cannot be used.
-    ///
-    /// - Parameter denial: says which right is missing (`Denial`).
     package func partitions(
         of topic: String, from client: OffsetReader, denial: (String, KafkaCode) -> String?
     ) throws(CommandFailure) -> [TopicPartition] {

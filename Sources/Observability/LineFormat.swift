@@ -21,7 +21,6 @@ struct Line {
     var fields: Fields
     var leftOut: LeftOut?
 
-    /// The fields, and those of the lines that were left out.
     private var pairs: [(name: StaticString, value: Fields.Value)] {
         guard let leftOut else { return fields.pairs }
         return fields.pairs + [

@@ -326,7 +326,6 @@ extension PrometheusText {
     }
 }
 
-/// Figures of this process as a whole.
 struct ProcessFigures: Sendable {
     var cpuSeconds = 0.0
     /// Resident memory; 0 if it cannot be read.

@@ -128,9 +128,6 @@ struct AdminPages: Sendable {
         return .text("not ready: \(reason)\n", status: 503)
     }
 
-    /// Serves the pages, unless the configuration turns them off.
-    ///
-    /// - Throws: `StartFailure` when the address cannot be listened on.
     static func serve(_ settings: AdminSettings, board: StatusBoard) throws(StartFailure) -> PageServer? {
         guard let listen = settings.listen else { return nil }
         do {

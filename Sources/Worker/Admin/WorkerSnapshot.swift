@@ -64,9 +64,7 @@ struct WorkerSnapshot: Sendable {
     var crashes = CrashHistory()
     var unacknowledged = 0
     var refused = 0
-    /// Records that were too large for a topic, since the start.
     var tooLarge: TopicCounts = []
-    /// Records that a topic refused while it took others, since the start.
     var rejected: TopicCounts = []
     /// Records left in retry topics that were removed from the configuration, in this worker's partitions.
     var leftTiers: TopicCounts = []

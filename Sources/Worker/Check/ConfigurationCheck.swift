@@ -312,7 +312,6 @@ enum ConfigurationWarnings {
         }
     }
 
-    /// Warns of bundle ids that are another push type's topic.
     static func ofBundleIDs(_ app: AppSettings) -> [String] {
         app.bundleIDs.compactMap { id in
             guard let (bundleID, type) = split(id) else { return nil }

@@ -19,7 +19,6 @@ final class ConfigurationFiles {
     private var credentialWatch: FileWatch?
     /// The last SIGHUP that came while the configuration was being read.
     private var nextReload: Rereading?
-    /// Apps with a changed file that is not read yet.
     private var appsToRead: Set<AppIndex> = []
     private var refusedReload: [String] = []
     /// By app, why its changed file cannot be used.
@@ -40,7 +39,6 @@ final class ConfigurationFiles {
 
     func stop() { isStopped = true }
 
-    /// Whether a file is being read, or will be.
     var isReading: Bool { readings.contains(where: \.isBusy) || !appsToRead.isEmpty }
 
     private var readings: [FileReading] { [configuration, credential] + [credentialWatch?.reading].compactMap(\.self) }

@@ -4,7 +4,6 @@ internal import Kafka
 internal import Observability
 internal import PushRecords
 
-/// Writes the events of the machine and the transports as log lines.
 struct EventLog {
     let logger: Logger
     var names: [String]

@@ -13,7 +13,6 @@ internal import Synchronization
 /// `@unchecked Sendable`.
 package final class PushWorker: @unchecked Sendable {
     package enum Ending: Sendable, Equatable {
-        /// Asked to stop, and stopped in order.
         case stopped
         /// Something that a restart may heal; the line says what.
         case failed(String)
@@ -48,7 +47,6 @@ package final class PushWorker: @unchecked Sendable {
     /// False once `run` has ended and something it started has not: the process must exit without destructors.
     package private(set) var hasEndedWhole = true
 
-    /// - Throws: `StartFailure` when the configuration or a credential cannot be used.
     package init(
         _ configuration: WorkerConfiguration, logger: Logger, crashes: CrashHistory = CrashHistory()
     ) throws(StartFailure) {
@@ -91,7 +89,6 @@ package final class PushWorker: @unchecked Sendable {
 
     package var progress: WorkerProgress { WorkerProgress(board.newest) }
 
-    /// Both clocks, as the loop read them this turn.
     var now: DeliveryTime { DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs) }
 
     // MARK: Running
@@ -285,7 +282,6 @@ package final class PushWorker: @unchecked Sendable {
         eventLog.write(event) { parts.name(of: $0)?.description ?? "unknown" }
     }
 
-    /// Does what is due once a second: reads files that changed, and logs what lasts.
     private func runMaintenance(_ parts: WorkerParts, _ now: DeliveryTime) {
         // librdkafka gives a commit up after the session timeout and a request.
         let limit = Int(configuration.kafka.sessionTimeout.milliseconds / 1_000) + 20

@@ -9,7 +9,6 @@ struct WorkerParts {
     let transports: AppTransports
     let removedRetryTopics: RemovedRetryTopics
 
-    /// Of the request topics, of the retry topics.
     var readers: [GroupReader] { groups.readers }
 
     var brokerHealth: [BrokerHealth] { readers.map(\.brokers) + [publisher.brokers] }
@@ -18,7 +17,6 @@ struct WorkerParts {
     /// was replaced, and statistics. A mark changes with each answer.
     var owed: [(subject: String, mark: UInt64)] { groups.missingReplies + publisher.owed }
 
-    /// The partition of an assignment, for log lines.
     func name(of id: PartitionID) -> TopicPartition? { readers.lazy.compactMap { $0.name(of: id) }.first }
 }
 
@@ -44,7 +42,6 @@ package struct WorkerProgress: Sendable, Equatable {
     /// Notifications handed to connections and not answered.
     package var inFlight: Int
     package var connections: Int
-    /// Whether the groups have answered once.
     package var hasJoined: Bool
 
     init(_ snapshot: WorkerSnapshot) {

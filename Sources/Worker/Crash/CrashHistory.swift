@@ -29,10 +29,8 @@ package struct CrashHistory: Sendable, Equatable {
         }
     }
 
-    /// Deaths since the supervisor was started.
     package let total: Int
     package let deaths: [Death]
-    /// The records that go to the dead letters unparsed.
     package let condemned: Set<Place>
 
     package init(total: Int = 0, deaths: [Death] = []) {

@@ -56,7 +56,6 @@ package struct Supervisor: ~Copyable {
         case stopped(signal: Int32)
     }
 
-    /// Runs the worker until it exits, or until it is told to stop. Returns the exit code.
     package consuming func run() -> Int32 {
         Signals.block([SIGHUP, SIGINT, SIGTERM, SIGCHLD])
         let descriptor = crash_page_make()
@@ -117,7 +116,6 @@ package struct Supervisor: ~Copyable {
             &child, "/proc/self/exe", nil, &attributes, CommandLine.unsafeArgv, linux_environment())
     }
 
-    /// Forwards signals until the child has ended.
     private mutating func waitForEnd() -> Ending {
         while true {
             switch Self.nextSignal() {

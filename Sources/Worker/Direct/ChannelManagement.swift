@@ -17,18 +17,15 @@ package enum ChannelManagement {
         package var advice: String?
         /// `apns-request-id`, which Apple's support asks for.
         package var requestID: String?
-        /// The channel that was created, read or deleted.
         package var channelID: String?
         /// `message-storage-policy` of a channel that was created or read: 0 keeps no message for devices that cannot
         /// be reached, 1 the most recent one.
         package var storagePolicy: Int?
-        /// All channels of the bundle id, for a list.
         package var channels: [String]?
 
         package var isFine: Bool { reason == nil && (200...299).contains(status) }
     }
 
-    /// - Parameter bundleID: one of the app's.
     package static func run(
         _ operation: ManagementRequest.Operation, bundleID: String, of settings: AppSettings, timeoutNs: Int64
     ) throws(DirectSend.Failure) -> Answer {

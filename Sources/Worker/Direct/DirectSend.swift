@@ -17,7 +17,6 @@ package enum DirectSend {
         package var advice: String?
     }
 
-    /// The reason for a missing or unreadable answer, in one line.
     package struct Failure: Error, Sendable, CustomStringConvertible {
         package let description: String
 

@@ -121,7 +121,6 @@ package enum RefusalAdvice {
         }
     }
 
-    /// - Parameter word: a reason that only the binary protocol has.
     private static func gatewayText(of word: String, _ binary: BinarySettings) -> String? {
         switch word {
         case "InvalidTokenSize": "a gateway takes device tokens of 32 bytes, 64 hex digits"

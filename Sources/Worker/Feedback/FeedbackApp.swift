@@ -4,7 +4,6 @@ internal import PushRecords
 internal import TLS
 
 struct FeedbackApp: Sendable {
-    /// The app's `AppIndex`.
     let index: Int
     let record: RecordApp
     /// The topic of its dead tokens. The feedback service names none, so it is the app's first bundle id.
@@ -16,7 +15,6 @@ struct FeedbackApp: Sendable {
 
     var name: String { record.name }
 
-    /// Returns `nil` if the app's feedback is not read.
     init?(_ app: LoadedApp, index: Int) {
         guard app.faults.isEmpty, let feedback = app.settings.binary?.feedback else { return nil }
         self.index = index
@@ -41,15 +39,12 @@ package struct FeedbackOutcome: Sendable, Equatable {
     }
 }
 
-/// An app's feedback since the start.
 struct FeedbackStanding: Sendable {
-    /// The kinds of outcome that metrics count.
     enum Outcome: String, CaseIterable, Sendable {
         /// The service sent all it had, and Kafka has it.
         case complete
         /// Kafka has what came; there may have been more.
         case incomplete
-        /// Nothing came.
         case failed
     }
 

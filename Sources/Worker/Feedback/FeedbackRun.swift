@@ -14,7 +14,6 @@ package enum FeedbackRun {
         package var trouble: String
     }
 
-    /// Whether, and how, to end before all is read.
     package enum StopRequest: Sendable {
         case none
         /// Begin no read, and write what was read.

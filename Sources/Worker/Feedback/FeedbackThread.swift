@@ -26,7 +26,6 @@ final class FeedbackThread: @unchecked Sendable {
     private var current: [Int: FeedbackStanding] = [:]
     private var isFinishing = false
 
-    /// - Parameter standings: gets the standing of each app whenever it may have changed.
     init(
         _ cluster: ClusterSettings, topic: String, logger: Logger, standings: Mailbox<Told>
     ) throws(SystemError) {

@@ -10,7 +10,6 @@ struct AppHealth {
     private var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
     /// The time since when an app has had no usable connection (monotonic), by `AppIndex`.
     private var disconnectedSinceNs: [Int: Int64] = [:]
-    /// The time of the last look (wall clock).
     private var lookedMs: Int64?
 
     /// The time without a usable connection after which an app has a problem. Dialing usually takes less.
@@ -45,7 +44,6 @@ struct AppHealth {
         lookedMs = now.wallMs
     }
 
-    /// - Parameter deadTokens: the topic of dead tokens.
     func problems(_ apps: ConfiguredApps, deadTokens: String, _ now: DeliveryTime) -> [Problem] {
         apps.rows.indices.flatMap { index in
             let row = apps.rows[index]

@@ -11,7 +11,6 @@ struct ClientStatistics: Equatable {
         /// Whether this is the connection to the group's coordinator, which is one of the other brokers, too.
         var isCoordinator = false
         var isConnected = false
-        /// Requests that were sent and have no answer yet.
         var inFlight: Int64 = 0
         /// The time since something was received on the connection, or -1 if nothing was.
         var silentMs: Int64 = -1
@@ -19,9 +18,7 @@ struct ClientStatistics: Equatable {
     }
 
     struct Group: Equatable {
-        /// Whether the coordinator is known and connected.
         var hasCoordinator = false
-        /// Whether the member neither joins nor leaves the group.
         var isSteady = false
     }
 

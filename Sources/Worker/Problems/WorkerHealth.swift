@@ -17,9 +17,7 @@ struct WorkerHealth {
 
     /// Logs problems that begin, that still last, and that are over.
     ///
-    /// - Parameters:
-    ///   - parts: `nil` while the worker starts or stops.
-    ///   - others: problems that the parts do not show.
+    /// - Parameter parts: `nil` while the worker starts or stops.
     mutating func look(
         _ parts: WorkerParts?, _ configuration: WorkerConfiguration, _ configured: ConfiguredApps, others: [Problem],
         _ eventLog: EventLog, _ now: DeliveryTime
@@ -38,12 +36,11 @@ struct WorkerHealth {
                     .worker, "degraded",
                     [
                         "kind": "\(problem.kind.rawValue)", "subject": "\(problem.subject)",
-                        "problem": .text(problem.text),
-                        "advice": .text(problem.advice), "for_ms": .count(max(0, now.wallMs - problem.sinceMs)),
+                        "problem": .text(problem.text), "advice": .text(problem.advice),
+                        "for_ms": .count(max(0, now.wallMs - problem.sinceMs)),
                     ])
             case .isOver(let subject, let afterMs):
-                logger.notice(
-                    .worker, "problem resolved", ["subject": "\(subject)", "after_ms": .count(afterMs)])
+                logger.notice(.worker, "problem resolved", ["subject": "\(subject)", "after_ms": .count(afterMs)])
             }
         }
     }

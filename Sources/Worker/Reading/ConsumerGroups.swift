@@ -49,7 +49,6 @@ struct ConsumerGroups: RequestSource, OffsetSink {
         }
     }
 
-    /// The error after which one of them can no longer be used.
     var fatalError: KafkaError? { readers.lazy.compactMap(\.fatalError).first }
 
     /// Of each group whose commit has no reply yet, although its coordinator answers, its id and the commit's tag.

@@ -30,7 +30,6 @@ final class GroupReader {
     let roleOfTopic: RoleOfTopic
     let context: ReadingContext
     var problems: ReadingProblems
-    /// The group gave out its partitions anew.
     var onAssignment: () -> Void = {}
 
     var phase = Phase.member
@@ -57,7 +56,6 @@ final class GroupReader {
     var hasJoined = false
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
-    /// The client can no longer be used.
     var fatalError: KafkaError?
     /// The client's last error, which may be over.
     private(set) var lastError: KafkaError?
@@ -150,7 +148,6 @@ final class GroupReader {
 
     // MARK: Records
 
-    /// Notes that every queue may have something, as after a wake-up.
     func markReadable() {
         for one in partitions { one.markReadable() }
     }
@@ -187,7 +184,6 @@ final class GroupReader {
 
     // MARK: Partitions and commits
 
-    /// The partition of an assignment, or `nil` once it was given up.
     func partition(of id: PartitionID) -> TopicPartition? { byID[id]?.partition }
 
     /// The partition of an assignment, for log lines: also of one that was given up, unless that is long ago.

@@ -5,7 +5,6 @@ internal import PushRecords
 
 /// Takes the dead letters of records that no notification can be read from.
 protocol DeadLetterSink: AnyObject {
-    /// Bytes that the next dead letter may have now.
     var deadLetterBudget: Int { get }
 
     /// Produces a record as it is, before its bytes are given back. The budget must allow it.

@@ -16,7 +16,6 @@ package struct LoadedApp: Sendable {
     let lacksAuthorities: Bool
     /// Signs provider tokens, unless the app has a client certificate.
     package let signingKey: SigningKey?
-    /// The client certificate, if the app has one.
     package let certificate: CertificateDetails?
     /// Which provider token the app sends; apps with the same share one, since Apple counts a key's tokens.
     let tokenIdentity: TokenIdentity?
@@ -102,7 +101,6 @@ package struct LoadedApp: Sendable {
 struct TokenIdentity: Hashable, Sendable {
     var teamID: String
     var keyID: String
-    /// PEM.
     var publicKey: String
 }
 

@@ -162,7 +162,6 @@ package enum DescriptorNeed {
         }
     }
 
-    /// Returns a warning if they do not fit, or `nil`.
     package static func warning(of configuration: WorkerConfiguration, limit: Int64) -> String? {
         let most = most(of: configuration)
         guard Int64(most) > limit else { return nil }

@@ -86,11 +86,6 @@ final class RemovedRetryTopics {
         }
     }
 
-    /// Takes what a look found.
-    ///
-    /// - Parameters:
-    ///   - found: topics that hold records, and how many as far as is known.
-    ///   - existing: all topics of the cluster.
     func take(found: [(topic: String, records: Int64)], existing: Set<String>) {
         let begun = found.filter { !topics.contains($0.topic) }
         let gone = topics.filter { !existing.contains($0) }

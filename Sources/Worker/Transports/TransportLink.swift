@@ -15,10 +15,6 @@ final class TransportLink: Sendable {
     private let orders: Mailbox<Order>
 
     /// Starts the net thread with one transport for each app.
-    ///
-    /// - Parameters:
-    ///   - events: gets what the transports emit, from the net thread.
-    ///   - maker: is given the net thread's loop.
     init(
         _ apps: [LoadedApp], events: Mailbox<TransportEvent>, maker: (Loop) throws -> AppTransport.Maker
     ) throws {

@@ -85,15 +85,12 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             + (purging > 0 ? [("a producer that was replaced sends no reports", UInt64(purging))] : [])
     }
 
-    /// Records that Kafka refused and that are written again.
     var refusedCount: Int { targets.reduce(0) { $0 + $1.refusedCount } }
 
-    /// Records that were too large even alone, of the topics that have any.
     var tooLarge: [(topic: String, records: Int)] {
         targets.filter { $0.tooLargeCount > 0 }.map { ($0.name, $0.tooLargeCount) }
     }
 
-    /// Records that were refused for their own fault, of the topics that have any.
     var rejected: [(topic: String, records: Int)] {
         targets.filter { $0.rejectedCount > 0 }.map { ($0.name, $0.rejectedCount) }
     }
@@ -210,7 +207,6 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         if code.fault == .topic { targets[record.topic.index].close(code, nowNs: now.ns) }
     }
 
-    /// Tells the machine which topics it may count on.
     private func notifyOpen(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         for index in targets.indices where targets[index].isOpen != targets[index].isKnownOpen {
             targets[index].isKnownOpen.toggle()
@@ -320,7 +316,6 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
     }
 
-    /// Writes what a topic refused and what is due of it.
     private func writeAgain(_ index: Int, _ now: DeliveryTime) {
         while let (refused, isSingle) = targets[index].next(nowNs: now.ns) {
             let record = refused.record
