@@ -171,11 +171,11 @@ import Glibc
         var results: [CommitResult] = []
         unsafe event.partitions?.forEach { element in
             unsafe results.append(
-                CommitResult(element.identity, offset: element.offset, code: KafkaCode(element.err)))
+                CommitResult(partition: element.identity, offset: element.offset, code: KafkaCode(element.err)))
         }
         // librdkafka may put an error of the whole request on no partition.
         if whole != .none, results.allSatisfy({ $0.code == .none }) {
-            results = results.map { CommitResult($0.partition, offset: $0.offset, code: whole) }
+            results = results.map { CommitResult(partition: $0.partition, offset: $0.offset, code: whole) }
         }
         let code = whole != .none ? whole : results.first { $0.code != .none }?.code ?? .none
         return CommitReply(tag: event.tag, code: code, results: results)

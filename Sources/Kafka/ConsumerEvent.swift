@@ -20,12 +20,6 @@ package struct CommitReply: Sendable, Hashable {
     /// One for each partition of the commit. `.none`: it was committed. When one partition is refused (its metadata is
     /// too large), librdkafka gives the others its code, although they may have been committed: commit them again.
     package let results: [CommitResult]
-
-    package init(tag: UInt64, code: KafkaCode, results: [CommitResult]) {
-        self.tag = tag
-        self.code = code
-        self.results = results
-    }
 }
 
 /// The id of a topic. A topic that is deleted and created again has another one.

@@ -83,10 +83,6 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
         }
     }
 
-    package var isDenied: Bool {
-        self == .topicAuthorizationFailed || self == .groupAuthorizationFailed || self == .clusterAuthorizationFailed
-    }
-
     package var isUnknownTopic: Bool {
         self == .unknownTopicOrPartition || self == .unknownTopicID || self == .unknownTopic
             || c == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION

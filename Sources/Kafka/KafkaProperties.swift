@@ -40,13 +40,7 @@ package struct KafkaProperties: Sendable, Equatable {
     /// For all producers, in addition to `common`.
     package let producer: [KafkaProperty]
 
-    package static let none = KafkaProperties(unchecked: [], [], [])
-
-    private init(unchecked common: [KafkaProperty], _ consumer: [KafkaProperty], _ producer: [KafkaProperty]) {
-        self.common = common
-        self.consumer = consumer
-        self.producer = producer
-    }
+    package static let none = try! KafkaProperties()
 
     /// Throws for the first property that may not be set. Whether librdkafka knows the others, and takes their values,
     /// shows when a client is made (`validate()`).
@@ -73,7 +67,9 @@ package struct KafkaProperties: Sendable, Equatable {
                 section: .producer, name: "queue.buffering.max.kbytes",
                 reason: "a record of message.max.bytes (by default 10,000,000) would never fit into the queue")
         }
-        self.init(unchecked: common, consumer, producer)
+        self.common = common
+        self.consumer = consumer
+        self.producer = producer
     }
 
     private static func refusal(of property: KafkaProperty) -> String? {

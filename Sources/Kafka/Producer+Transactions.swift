@@ -64,8 +64,9 @@ extension Producer {
         let metadata: OpaquePointer? = unsafe rd_kafka_consumer_group_metadata_new(group)
         defer { unsafe rd_kafka_consumer_group_metadata_destroy(metadata) }
         try again { () throws(TransactionError) in
+            // Two calls of 5 s take less than a transaction's time limit.
             try unsafe checkTransaction(
-                rd_kafka_send_offsets_to_transaction(client.handle.raw, list.raw, metadata, Self.offsetsMs))
+                rd_kafka_send_offsets_to_transaction(client.handle.raw, list.raw, metadata, 5_000))
         }
     }
 
@@ -88,9 +89,6 @@ extension Producer {
     }
 
     package var fatalError: KafkaError? { client.handle.fatalError }
-
-    /// Two of these are less than a transaction's time limit.
-    private static var offsetsMs: Int32 { 5_000 }
 
     /// Calls once more after an error that passes, since the caller cannot go on in the middle.
     private func again(_ call: () throws(TransactionError) -> Void) throws(TransactionError) {

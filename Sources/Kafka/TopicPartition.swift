@@ -46,12 +46,6 @@ package struct CommitResult: Hashable, Sendable {
     package let partition: TopicPartition
     package let offset: Int64
     package let code: KafkaCode
-
-    package init(_ partition: TopicPartition, offset: Int64, code: KafkaCode) {
-        self.partition = partition
-        self.offset = offset
-        self.code = code
-    }
 }
 
 @safe struct PartitionList: ~Copyable {

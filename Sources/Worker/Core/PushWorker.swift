@@ -27,7 +27,7 @@ package final class PushWorker: @unchecked Sendable {
     var eventLog: EventLog
     private let cluster: ClusterSettings
     private(set) var apps: ConfiguredApps
-    let files: ConfigurationFiles
+    private(set) lazy var files = ConfigurationFiles(self)
     private var machine: DeliveryMachine
     private var deliveryTurn = DeliveryTurn()
     private var wakeUps: DeliveryTurn.WakeUps = [.kafka]
@@ -66,18 +66,11 @@ package final class PushWorker: @unchecked Sendable {
         } catch {
             throw StartFailure(["\(error)"])
         }
-        files = ConfigurationFiles(loop: loop, logger: logger)
         health = WorkerHealth(logger)
         let now = DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs)
         pages = StatusPages(configuration, machine, now: now)
         board = pages.board
         _ = machine.replaceApps(configuration.apps.map(\.route), now: now)
-        files.apps = { [unowned self] in apps }
-        files.onConfiguration = { [unowned self] in takeOver($0, $1) }
-        files.onCredential = { [unowned self] app, index in
-            replace(index, with: app)
-            readFeedback()
-        }
         postSnapshot(now)
     }
 
@@ -231,18 +224,15 @@ package final class PushWorker: @unchecked Sendable {
         }
         return ConsumerGroups(
             requests: try reader(.requests, partitions: requestPartitions, topics: requests.map(\.name)) { topic in
-                Self.role(of: topic, among: requests)
+                // A topic has the weight and app of the entry with its own name, else of the first pattern that fits.
+                let entry =
+                    requests.first { $0.name == topic } ?? requests.first { !$0.matching([topic]).isEmpty }
+                return .requests(weight: entry?.weight ?? 1, app: entry?.app)
             },
             retries: try reader(.retries, topics: tiers.map(\.topic)) { topic in
                 .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? RemovedRetryTopics.delayMs)
             },
             publisher: publisher)
-    }
-
-    /// A topic has the weight and app of the entry with its own name, else of the first pattern that fits it.
-    private static func role(of topic: String, among entries: [RequestTopic]) -> PartitionRole {
-        let entry = entries.first { $0.name == topic } ?? entries.first { !$0.matching([topic]).isEmpty }
-        return .requests(weight: entry?.weight ?? 1, app: entry?.app)
     }
 
     // MARK: One turn
@@ -351,7 +341,7 @@ package final class PushWorker: @unchecked Sendable {
         files.reload(reread)
     }
 
-    private func takeOver(_ loaded: LoadedConfiguration, _ changed: [String: LoadedApp]) {
+    func takeOver(_ loaded: LoadedConfiguration, _ changed: [String: LoadedApp]) {
         let new = loaded.configuration
         for warning in loaded.warnings {
             logger.warning(.worker, "the configuration is odd", about: warning, ["text": .text(warning)])
@@ -399,7 +389,7 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// New connections are made as it says from now on, and what its credential's fault held up goes on.
-    private func replace(_ index: AppIndex, with loaded: LoadedApp) {
+    func replace(_ index: AppIndex, with loaded: LoadedApp) {
         apps.replace(index, with: loaded)
         parts?.transports.replace(index, with: loaded)
         machine.credentialReplaced(index, now: now)
@@ -417,7 +407,7 @@ package final class PushWorker: @unchecked Sendable {
 
     /// Has the feedback read of the apps that there are now, as they say now. Starts the thread when the first one asks
     /// for it; where there is none to be had, a second later.
-    private func readFeedback() {
+    func readFeedback() {
         guard !shutdown.isUnderWay, parts != nil else { return }
         let wanted = apps.beginFeedback()
         if feedback == nil, wanted.contains(where: { $0.intervalNs > 0 }) {

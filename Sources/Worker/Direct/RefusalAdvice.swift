@@ -82,8 +82,11 @@ package enum RefusalAdvice {
         case .unrelatedKeyIdInToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken:
             "the key is not for \(app.environment.text), or not for \(topic)"
         case .badCertificate:
-            "the certificate has expired, was revoked, or is from another authority; renew "
-                + certificatePlace(app)
+            if case .certificate(let certificate) = app.credential {
+                "the certificate has expired, was revoked, or is from another authority; renew \(certificate.place)"
+            } else {
+                "the certificate has expired, was revoked, or is from another authority; renew it"
+            }
         case .badCertificateEnvironment: "the certificate is not for \(app.environment.text)"
         case .topicDisallowed, .badTopic, .topicMismatch:
             "the credential is not for \(topic); look at the key's team and at how the bundle id is written"
@@ -96,10 +99,6 @@ package enum RefusalAdvice {
             "APNs has a problem of its own; try again"
         case .none, .other: text(ofStatus: status, reason)
         }
-    }
-
-    private static func certificatePlace(_ app: AppSettings) -> String {
-        if case .certificate(let certificate) = app.credential { certificate.place } else { "it" }
     }
 
     /// Whether an answer tells nothing about the credential, because the service could not deal with the request.

@@ -240,7 +240,9 @@ extension LoadedApp {
             lines.append("\(name) is valid from \(certificate.notBeforeDay) on: is this machine's clock right?")
         }
         let topics = certificate.topics.isEmpty ? certificate.userID.map { [$0] } ?? [] : certificate.topics
-        for id in settings.bundleIDs where !topics.isEmpty && !topics.contains(where: { $0.isTopic(of: id) }) {
+        // A topic is the bundle id itself, or with the suffix of a push type: `com.example.shop.voip`.
+        for id in settings.bundleIDs
+        where !topics.isEmpty && !topics.contains(where: { $0 == id || $0.hasPrefix("\(id).") }) {
             lines.append("\(name) is for \(topics.joined(separator: ", ")), not for \(id) (bundle_ids)")
         }
         let isMarked = certificate.isForDevelopment || certificate.isForProduction
@@ -262,9 +264,4 @@ extension LoadedApp {
         return "app \(settings.name): the certificate in \(credential.place) expires on \(certificate.notAfterDay), in "
             + "\(leftMs / 86_400_000) days"
     }
-}
-
-extension String {
-    /// The bundle id itself, or with the suffix of a push type: `com.example.shop.voip`.
-    fileprivate func isTopic(of bundleID: String) -> Bool { self == bundleID || hasPrefix("\(bundleID).") }
 }

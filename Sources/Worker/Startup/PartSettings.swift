@@ -119,15 +119,7 @@ extension WorkerConfiguration {
         settings.tiers = retry.tiers.map { MachineSettings.Tier(delayMs: $0.delay.milliseconds) }
         settings.maxAttempts = retry.maxAttempts
         for (reason, verdict) in delivery.verdicts {
-            settings.verdicts[reason.rawValue] =
-                switch verdict {
-                case .accept: .accept
-                case .unregister: .unregister
-                case .reject: .reject
-                case .resend: .resend
-                case .retry: .retry
-                case .credentialFault: .credentialFault
-                }
+            settings.verdicts[reason.rawValue] = Verdict(rawValue: verdict.rawValue)
         }
         settings.hashSeed = UInt64.random(in: .min ... .max)
         return settings

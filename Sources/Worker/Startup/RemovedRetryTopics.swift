@@ -74,7 +74,9 @@ final class RemovedRetryTopics {
             onTopics(answer.existing)
             take(found: answer.found, existing: answer.existing)
         case .failure(let error):
-            let isDenied = error.code.isDenied
+            let isDenied = [
+                .topicAuthorizationFailed, .groupAuthorizationFailed, .clusterAuthorizationFailed,
+            ].contains(error.code)
             logger.warning(
                 .kafka, "lookup of removed retry topics failed",
                 [

@@ -74,7 +74,7 @@ final class TransportLink: Sendable {
             let transport = SwitchingTransport(index, make) { [events, unowned self] said in
                 events.post(contentsOf: said)
                 // In the next turn it has nothing more to do.
-                if said.contains(where: \.isClosed) {
+                if said.contains(where: { if case .closed = $0 { true } else { false } }) {
                     loop.perform { [weak self] in self?.transports[index.value] = nil }
                 }
             }
@@ -165,8 +165,4 @@ private final class SwitchingTransport {
         }
         if !told.isEmpty { emit(told) }
     }
-}
-
-extension TransportEvent {
-    fileprivate var isClosed: Bool { if case .closed = self { true } else { false } }
 }

@@ -57,7 +57,7 @@ struct TargetTopic {
 
     init(_ name: String) { self.name = name }
 
-    var isOpen: Bool { cause == nil && !isReturning && !isFull }
+    var isOpen: Bool { cause == nil && !isReturning && refusedCount < Self.limit }
 
     /// Why it refuses single records, and whether it has taken none since.
     var causeOfSingle: (code: KafkaCode, refusesAll: Bool)? {
@@ -68,7 +68,6 @@ struct TargetTopic {
 
     var refusedCount: Int { waiting.count + suspects.count }
     var isIdle: Bool { refusedCount == 0 && underWay.isEmpty }
-    private var isFull: Bool { refusedCount >= Self.limit }
     private var hasRoom: Bool { underWay.count < Self.limit }
 
     /// When `next` has something without any report (monotonic), or `nil`.
