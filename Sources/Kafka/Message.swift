@@ -20,7 +20,6 @@ import Glibc
 
     deinit { unsafe rd_kafka_message_destroy(raw) }
 
-    /// Gives up the ownership.
     consuming func release() { discard self }
 
     /// librdkafka's error where this is no record.
@@ -66,7 +65,6 @@ import Glibc
     }
 }
 
-/// Calls `body` with each header of a list, which stays its owner's.
 func forEach(
     in headers: OpaquePointer?, _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Void
 ) {

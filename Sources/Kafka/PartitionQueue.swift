@@ -30,7 +30,6 @@ import CRdkafka
 
     deinit { close() }
 
-    /// Whether the partition was given up. Nothing can be read any more then.
     package var isClosed: Bool { unsafe queue == nil }
 
     /// The most records that can be read without waiting. librdkafka also counts marks of its own (one at each
@@ -93,7 +92,6 @@ import CRdkafka
     }
 }
 
-/// What all partition queues of a consumer share.
 @safe final class SharedQueueState {
     let client: ClientHandle
     let wakeUpDescriptor: Int32

@@ -28,7 +28,6 @@ package struct ProducerTopic: Hashable, Sendable {
         client = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)
     }
 
-    /// Drops records that are not acknowledged.
     deinit { client.purge() }
 
     /// Returns the topic's handle. The topic should exist: one that the first record creates was seen to block an
@@ -39,8 +38,6 @@ package struct ProducerTopic: Hashable, Sendable {
         topicNames.append(name)
         return ProducerTopic(index: topicNames.count - 1)
     }
-
-    package func name(of topic: ProducerTopic) -> String { topicNames[topic.index] }
 
     /// Fetches the metadata of the topics looked up so far, so that the first record does not wait for it.
     package func warmUp(timeoutMs: Int32) throws(KafkaError) {
@@ -69,7 +66,6 @@ package struct ProducerTopic: Hashable, Sendable {
             headers: headers.isEmpty ? nil : makeHeaders(headers), timestampMs: timestampMs, tag: tag)
     }
 
-    /// Queues a record with headers from a reused array.
     package func produce(
         to topic: ProducerTopic, partition: Int32 = -1, key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
         headers: [MessageHeader], timestampMs: Int64 = 0, tag: UInt64

@@ -36,7 +36,7 @@ import Testing
         #expect(failed.code == .topicAuthorizationFailed)
         #expect(failed.tag == 42)
         #expect(failed.key == Array("key".utf8))
-        #expect(writer.producer.name(of: failed.topic) == cluster.topic)
+        #expect(writer.producer.topicNames[failed.topic.index] == cluster.topic)
         // The topic is refused here too until librdkafka has asked about it again; the record bears being tried again.
         let deadline = Date(timeIntervalSinceNow: 20)
         while writer.producer.produce(failed) != .none {
@@ -68,7 +68,7 @@ import Testing
         }
         writer.producer.failFatally(KafkaCode(rawValue: 45))
         try writer.run("the fatal error") { writer.fatal != nil }
-        #expect(writer.fatal?.isFatal == true)
+        #expect(writer.fatal != nil)
         #expect(writer.fatal?.code == KafkaCode(rawValue: 45))
         #expect(writer.produce(to: topic, key: nil, value: [1], tag: 99) == .fatal)
 
@@ -191,7 +191,6 @@ import Testing
         let refused = try #require(writer.undelivered.first)
         #expect(refused.code == .messageTooLarge)
         #expect(!refused.mayBeWritten)
-        #expect(refused.byteCount == 1 + 5000 + "push-retry-in-doubt".count + 1 + "push-dlq-reason".count + 1)
         refused.raiseHeader(number.name, limit: 100)
         refused.raiseHeader(header.name, limit: 100)
         refused.raiseHeader("none", limit: 100)

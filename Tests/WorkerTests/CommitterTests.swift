@@ -1,9 +1,9 @@
 import Delivery
-import Kafka
 import Observability
 import PushRecords
 import Testing
 
+@testable import Kafka
 @testable import Worker
 
 /// What commits are made of replies, without a broker.
@@ -65,7 +65,7 @@ struct CommitterTests {
         mutating func answer(_ codes: [Int32: KafkaCode]) throws {
             let last = try #require(member.sent.last)
             let results = last.entries.map {
-                CommitResult($0.partition, offset: $0.offset, code: codes[$0.partition.partition] ?? .none)
+                CommitResult(partition: $0.partition, offset: $0.offset, code: codes[$0.partition.partition] ?? .none)
             }
             let code = results.first { $0.code != .none }?.code ?? .none
             committer.take(CommitReply(tag: last.tag, code: code, results: results), &machine, now: now)
@@ -170,7 +170,8 @@ struct CommitterTests {
         let last = try #require(scene.member.sent.last)
         let results = [2, 0, 3].map { (member: Int) in
             CommitResult(
-                last.entries[member].partition, offset: 8, code: member == 0 ? .offsetMetadataTooLarge : .none)
+                partition: last.entries[member].partition, offset: 8,
+                code: member == 0 ? .offsetMetadataTooLarge : .none)
         }
         // One is not told of by itself: what is said of the whole counts for it.
         scene.committer.take(
@@ -226,7 +227,7 @@ struct CommitterTests {
         scene.settle(offset: 8)
         scene.commit()
         #expect(scene.member.sent.count == 2)
-        let result = CommitResult(first.entries[0].partition, offset: 8, code: .none)
+        let result = CommitResult(partition: first.entries[0].partition, offset: 8, code: .none)
         scene.committer.take(
             CommitReply(tag: first.tag, code: .none, results: [result]), &scene.machine, now: scene.now)
         #expect(scene.machine.counters.commitsAcknowledged == 1, "nothing says that the second one was taken")

@@ -61,7 +61,7 @@ struct TargetTopicTests {
         for tag in [3, 2] as [UInt64] {
             _ = topic.refused(run.record(tag), .unknownTopicOrPartition, partition: 0, nowNs: Run.second)
         }
-        #expect(topic.cause?.sinceNs == Run.second && Run.write(&topic, at: 2 * Run.second) == [2])
+        #expect(topic.cause != nil && Run.write(&topic, at: 2 * Run.second) == [2])
         topic.written(2)
         #expect(Run.write(&topic, at: 2 * Run.second) == [3])
         for tag in [3, 4] as [UInt64] { topic.written(tag) }
@@ -388,15 +388,15 @@ struct AcknowledgementWatchTests {
         var watch = AcknowledgementWatch()
         watch.handedOver(nowNs: 5)
         watch.handedOver(nowNs: 5)
-        #expect(watch.overdueSinceNs(nowNs: 5 + AcknowledgementWatch.namedNs - 1) == nil)
-        #expect(watch.overdueSinceNs(nowNs: 5 + AcknowledgementWatch.namedNs) == 5)
+        #expect(!watch.isOverdue(nowNs: 5 + AcknowledgementWatch.namedNs - 1))
+        #expect(watch.isOverdue(nowNs: 5 + AcknowledgementWatch.namedNs))
         watch.reported(nowNs: 20 * second)
-        #expect(watch.overdueSinceNs(nowNs: 29 * second) == nil && watch.overdueSinceNs(nowNs: 30 * second) != nil)
+        #expect(!watch.isOverdue(nowNs: 29 * second) && watch.isOverdue(nowNs: 30 * second))
         watch.reported(nowNs: 40 * second)
-        #expect(watch.overdueSinceNs(nowNs: 60 * second) == nil)
+        #expect(!watch.isOverdue(nowNs: 60 * second))
         // A topic that was idle for a while has not been waiting since then.
         watch.handedOver(nowNs: 60 * second)
-        #expect(watch.overdueSinceNs(nowNs: 61 * second) == nil)
+        #expect(!watch.isOverdue(nowNs: 61 * second))
     }
 }
 

@@ -1,7 +1,7 @@
 import Configuration
-import Kafka
 import Testing
 
+@testable import Kafka
 @testable import Worker
 
 /// What a configuration and a cluster's topics lead to.

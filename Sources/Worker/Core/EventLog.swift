@@ -4,10 +4,8 @@ internal import Kafka
 internal import Observability
 internal import PushRecords
 
-/// Writes the events of the machine and the transports as log lines.
 struct EventLog {
     let logger: Logger
-    /// Of the apps, by `AppIndex`.
     var names: [String]
 
     /// Logs an event of a Kafka client; librdkafka's debug lines only at `debug`.
@@ -32,12 +30,10 @@ struct EventLog {
     }
 
     func write(_ event: DeliveryEvent, partitionName: (PartitionID) -> String) {
-        /// Logs what happened to a partition.
         func log(_ level: Level, _ part: Part, _ id: PartitionID, _ message: StaticString, _ more: Fields = [:]) {
             let name = partitionName(id)
             logger.log(level, part, message, about: name, Fields("partition", .text(name), more))
         }
-        /// Logs what happened to an app.
         func log(
             _ level: Level, _ part: Part, _ app: AppIndex, _ message: StaticString, about subject: String = "",
             _ more: Fields = [:]
@@ -219,7 +215,6 @@ struct EventLog {
 }
 
 extension Fields {
-    /// One field, followed by others.
     fileprivate init(_ name: StaticString, _ value: Value, _ others: Fields) {
         self = [name: value]
         for (name, value) in others.pairs { append(name, value) }

@@ -13,10 +13,8 @@ final class Shutdown {
         case closing(deadlineNs: Int64)
     }
 
-    /// Set by `PushWorker.stop`, on any thread.
     let isRequested = Atomic(false)
     private var stage: Stage?
-    /// Why the worker cannot go on.
     private(set) var failure: String?
 
     /// How long leaving the groups may take after the drain limit, the last commit included (`GroupReader`).
@@ -27,7 +25,6 @@ final class Shutdown {
 
     var isUnderWay: Bool { stage != nil }
 
-    /// Begins to drain and leave the groups.
     func begin(
         _ parts: WorkerParts, _ feedback: FeedbackThread?, _ machine: inout DeliveryMachine, limitNs: Int64,
         because failure: String?, _ now: DeliveryTime

@@ -74,7 +74,6 @@ final class FeedbackReader {
 
     // MARK: Reads
 
-    /// The number of reads under way.
     var count: Int { reads.count }
 
     /// The tokens of an app's read that wait for Kafka, and since when it acknowledged none (monotonic).
@@ -83,8 +82,6 @@ final class FeedbackReader {
         return (read.waiting, read.movedNs)
     }
 
-    /// Begins to read an app's feedback.
-    ///
     /// - Throws: `KafkaError` if Kafka could not take tokens now. Nothing was read.
     func begin(_ app: FeedbackApp) throws(KafkaError) {
         guard !reads.values.contains(where: { $0.app.index == app.index }) else { return }
@@ -197,7 +194,6 @@ final class FeedbackReader {
 
     // MARK: Records
 
-    /// Tokens that are not acknowledged.
     private var waiting: Int { refused.count + (producer?.outstanding ?? 0) }
 
     private func write(_ record: EncodedRecord, tag: UInt64) {

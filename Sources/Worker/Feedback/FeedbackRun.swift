@@ -7,7 +7,6 @@ package import Observability
 /// Reads the feedback of some apps once, without a worker.
 package enum FeedbackRun {
     package struct Ending: Sendable, Equatable {
-        /// Apps that were not read.
         package var unread: [String]
         /// Tokens that were read and that Kafka did not acknowledge.
         package var lost: Int
@@ -15,7 +14,6 @@ package enum FeedbackRun {
         package var trouble: String
     }
 
-    /// Whether, and how, to end before all is read.
     package enum StopRequest: Sendable {
         case none
         /// Begin no read, and write what was read.

@@ -7,10 +7,8 @@ internal import Kafka
 struct ConsumerGroups: RequestSource, OffsetSink {
     typealias Failure = Never
 
-    /// Of the request topics, of the retry topics.
     let readers: [GroupReader]
     private let committers: [OffsetCommitter]
-    /// Takes the dead letters of what is read.
     private let publisher: RecordPublisher
 
     init(requests: GroupReader, retries: GroupReader, publisher: RecordPublisher) {
@@ -51,7 +49,6 @@ struct ConsumerGroups: RequestSource, OffsetSink {
         }
     }
 
-    /// The error after which one of them can no longer be used.
     var fatalError: KafkaError? { readers.lazy.compactMap(\.fatalError).first }
 
     /// Of each group whose commit has no reply yet, although its coordinator answers, its id and the commit's tag.
@@ -62,7 +59,6 @@ struct ConsumerGroups: RequestSource, OffsetSink {
         }
     }
 
-    /// What keeps them from reading or committing now.
     func problems(now: DeliveryTime) -> [Problem] {
         readers.flatMap { $0.problems(now) }
             + zip(readers, committers).flatMap { reader, committer in

@@ -9,7 +9,6 @@ internal import PushRecords
 /// There are two, of the request topics and of the retry topics, so that a rebalance of one never drains the other.
 /// Here are its events, records and problems; `GroupReader+Membership.swift` has its assignment and how it leaves.
 final class GroupReader {
-    /// What the partitions of a topic are read for.
     typealias RoleOfTopic = (String) -> PartitionRole
 
     enum Phase {
@@ -23,21 +22,17 @@ final class GroupReader {
     }
 
     let consumer: Consumer
-    /// The group's id.
     let name: String
     let group: CommitGroup
     let logger: Logger
-    /// The topics that it subscribes to.
     var topics: [String]
     let drainNs: Int64
     let roleOfTopic: RoleOfTopic
     let context: ReadingContext
     var problems: ReadingProblems
-    /// The group gave out its partitions anew.
     var onAssignment: () -> Void = {}
 
     var phase = Phase.member
-    /// The assigned partitions that are read, or drain.
     var partitions: [PartitionReader] = [] {
         didSet { byID = Dictionary(uniqueKeysWithValues: partitions.map { ($0.id, $0) }) }
     }
@@ -61,11 +56,9 @@ final class GroupReader {
     var hasJoined = false
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
-    /// The client can no longer be used.
     var fatalError: KafkaError?
     /// The client's last error, which may be over.
     private(set) var lastError: KafkaError?
-    /// How the brokers answer its client.
     private(set) var brokers = BrokerHealth()
 
     private static let nameLimit = 10_000
@@ -153,15 +146,8 @@ final class GroupReader {
             }
     }
 
-    /// Takes all topics that the cluster has: one that was missing may exist again.
-    func exist(_ topics: Set<String>) { problems.exist(topics) }
-
-    /// Topics of the group that cannot be read as a whole.
-    var unavailableTopics: [String] { problems.unavailableTopics }
-
     // MARK: Records
 
-    /// Notes that every queue may have something, as after a wake-up.
     func markReadable() {
         for one in partitions { one.markReadable() }
     }
@@ -198,7 +184,6 @@ final class GroupReader {
 
     // MARK: Partitions and commits
 
-    /// The partition of an assignment, or `nil` once it was given up.
     func partition(of id: PartitionID) -> TopicPartition? { byID[id]?.partition }
 
     /// The partition of an assignment, for log lines: also of one that was given up, unless that is long ago.
@@ -209,11 +194,7 @@ final class GroupReader {
         names[reader.id] = reader.partition
     }
 
-    private func reader(of partition: TopicPartition) -> PartitionReader? {
-        partitions.first { $0.partition == partition }
-    }
-
-    func isAssigned(_ partition: TopicPartition) -> Bool { reader(of: partition) != nil }
+    func isAssigned(_ partition: TopicPartition) -> Bool { partitions.contains { $0.partition == partition } }
 
     /// When `serve` or `read` has something to do without a wake-up (monotonic).
     func nextDeadlineNs(now: DeliveryTime) -> Int64? {

@@ -15,7 +15,6 @@ package struct ClusterReadiness {
     /// Makes missing topics where `kafka.create_topics` says so; otherwise asks the brokers whether they could be made.
     private let makesTopics: Bool
 
-    /// - Throws: `StartFailure` for properties that librdkafka does not take.
     package init(
         _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, makesTopics: Bool = true
     ) throws(StartFailure) {
@@ -36,7 +35,6 @@ package struct ClusterReadiness {
         /// - `warnings`: lines about what may lose records one day.
         /// - `toBeMade`: missing topics that a worker would make, where this one does not.
         case ready(requestPartitions: Int, denied: [String], warnings: [String], toBeMade: [String])
-        /// No broker answered; the text says why.
         case unreachable(String)
         /// The brokers do not make the missing topics; the lines say why. They may later, once all have started.
         case uncreated([String])
@@ -134,7 +132,6 @@ package struct StartFailure: Error, CustomStringConvertible {
 
     package var description: String { lines.joined(separator: "\n") }
 
-    /// An error of the system or the Kafka library.
     init(of error: any Error) {
         if let error = error as? SystemError, error.call == "pthread_create", error.code == EAGAIN {
             self.init(["\(error); \(KafkaCode.roomForThreads)"], isPassing: true)
