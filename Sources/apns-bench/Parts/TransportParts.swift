@@ -41,41 +41,55 @@ extension PartInputs {
     }
 }
 
+/// What the parts of both transports share: a loop with a clock that they advance, a channel in memory, and a batch of
+/// requests that are sent again and again.
+class TransportPart {
+    var events = TransportEvents()
+    var count: Int { events.count }
+    let clock = SteppedClock()
+    let loop: Loop
+    let wire = PipeDialer()
+    /// Open at once, on one connection.
+    var requests = PartInputs.requests(256)
+
+    init() throws { loop = try Loop { [clock] in clock.now } }
+
+    func checkRoom() throws {
+        guard events.capacity >= requests.count else { throw BenchFailure("the transport has no room for a batch") }
+    }
+
+    /// Checks that the last batch was accepted, and makes the next one.
+    func startBatch(isPresumed: Bool) throws {
+        let isAccepted = events.completions.allSatisfy {
+            $0.kind == .answered && $0.status == 200 && $0.isPresumed == isPresumed
+        }
+        guard isAccepted, wire.channel.isOpen else { throw BenchFailure("a request was not accepted") }
+        events.completions = []
+        for index in requests.indices { requests[index].id.generation &+= 1 }
+    }
+}
+
 /// `encode`: requests from the machine's batch through the transport and its connection into memory, and the answers
 /// back to the batch of completions. The code is the product's (`APNsTransport`, `HTTP2Connection`), except for the
 /// byte channel and the clock. The server that answers 200 is not counted.
-final class EncodePart: PartRun {
-    private var events = TransportEvents()
-    var count: Int { events.count }
+final class EncodePart: TransportPart, PartRun {
     var sentBytes: Int64 { wire.channel.sentBytes }
-    private let clock = SteppedClock()
-    private let loop: Loop
-    private let wire = PipeDialer()
     private var transport: APNsTransport!
     private let server: ServerSession
     private var answer = HeaderList()
-    private var requests: [OutgoingRequest] = []
     private var made: Int64 = 0
     private let topicHash: UInt64
 
-    /// On one connection at once.
-    private static let batch = 256
-
-    init() throws {
-        loop = try Loop { [clock] in clock.now }
+    override init() throws {
         // The window never holds a batch back, so that all turns are alike.
         var options = ServerSessionOptions()
         options.connectionWindow = 1 << 20
         server = try ServerSession(options: options)
         topicHash = DerivedID.topicHash(PartInputs.lasting("apns.requests"))
+        try super.init()
         answer.append(":status", "200")
         answer.append(
             "apns-id", PartInputs.lasting("0a1b2c3d-4e5f-8a6b-9c7d-8e9fa0b1c2d3"), .nameOnly(slot: 0))
-        requests = PartInputs.requests(Self.batch)
-        try connect()
-    }
-
-    private func connect() throws {
         var configuration = APNsConfiguration(
             host: "api.push.apple.com", tls: try ClientContext(ClientOptions(trust: .anyone)))
         configuration.maximumConnections = 1
@@ -89,19 +103,15 @@ final class EncodePart: PartRun {
         try serve()
         wire.channel.deliver()
         loop.runOnce()
-        guard events.capacity >= Self.batch else { throw BenchFailure("the transport has no room for a batch") }
+        try checkRoom()
     }
 
     func prepare() throws {
-        guard events.completions.allSatisfy({ $0.kind == .answered && $0.status == 200 }) else {
-            throw BenchFailure("a request of encode was not answered")
-        }
-        events.completions = []
+        try startBatch(isPresumed: false)
         clock.now.monotonicNs += 10_000_000
         clock.now.wallMs += 10
         try serve()
         for index in requests.indices {
-            requests[index].id.generation &+= 1
             requests[index].headers.apnsID = DerivedID.make(topicHash: topicHash, partition: 3, offset: made, index: 0)
             made += 1
         }
@@ -122,29 +132,18 @@ final class EncodePart: PartRun {
         wire.channel.deliver()
         transport.handle(.send(requests))
         loop.runOnce()
-        guard wire.channel.isOpen else { throw BenchFailure("the connection of encode ended") }
     }
 }
 
 /// `frames`: requests from the machine's batch through the transport of the binary protocol into memory, and their
 /// acceptance after the silence of the window. The code is the product's (`BinaryTransport`, `BinaryConnection`),
 /// except for the byte channel and the clock.
-final class FramesPart: PartRun {
-    private var events = TransportEvents()
-    var count: Int { events.count }
-    private let clock = SteppedClock()
-    private let loop: Loop
-    private let wire = PipeDialer()
+final class FramesPart: TransportPart, PartRun {
     private var transport: BinaryTransport!
-    private var requests: [OutgoingRequest] = []
-
-    /// Open at once.
-    private static let batch = 256
     private static let windowNs: Int64 = 1_000_000_000
 
-    init() throws {
-        loop = try Loop { [clock] in clock.now }
-        requests = PartInputs.requests(Self.batch)
+    override init() throws {
+        try super.init()
         var configuration = BinaryConfiguration(
             host: "gateway.example.com", tls: try ClientContext(ClientOptions(trust: .anyone, alpn: [])))
         configuration.maximumConnections = 1
@@ -155,16 +154,12 @@ final class FramesPart: PartRun {
         }
         wire.channel.open()
         loop.runOnce()
-        guard events.capacity >= Self.batch else { throw BenchFailure("the transport has no room for a batch") }
+        try checkRoom()
     }
 
     func prepare() throws {
-        guard events.completions.allSatisfy({ $0.kind == .answered && $0.status == 200 && $0.isPresumed }) else {
-            throw BenchFailure("a request of frames was not accepted")
-        }
-        events.completions = []
+        try startBatch(isPresumed: true)
         wire.channel.sent.take { _ in }
-        for index in requests.indices { requests[index].id.generation &+= 1 }
     }
 
     func turn() throws {
@@ -176,7 +171,6 @@ final class FramesPart: PartRun {
             clock.now.wallMs += stepNs / 1_000_000
             loop.runOnce()
         }
-        guard wire.channel.isOpen else { throw BenchFailure("the connection of frames ended") }
     }
 }
 
