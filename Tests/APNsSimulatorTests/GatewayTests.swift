@@ -51,11 +51,11 @@ struct GatewayTests {
     }
 
     @Test func `New faults apply to new connections`() throws {
-        let simulator = try Simulator.withGateway { $0.gatewayFaults = [.close(after: 2)] }
+        let simulator = try Simulator.withGateway { try $0.gatewayFaults.add("close@2") }
         let first = try simulator.gatewayClient()
         #expect(first.open())
         first.send(Wire.frame(1, tokenBytes("01", 1)))
-        simulator.switches.gateway = [.shutdown(after: 1)]
+        simulator.switches.gateway = try GatewayFaults(["shutdown@1"])
         let second = try simulator.gatewayClient()
         #expect(second.open())
         second.send(Wire.frame(7, tokenBytes("01", 7)))
@@ -89,9 +89,9 @@ struct GatewayTests {
     /// Unread bytes would make the kernel reset the connection, and the answer would be lost.
     @Test func `An error reaches a client that goes on sending`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient()
-        let payload = GatewayDialogueTests.payload(2000)
+        let body = payload(2000)
         var frames = Wire.frame(1, tokenBytes("fa170008"))
-        for number in 2...3000 { frames += Wire.frame(number, tokenBytes("01", number), payload) }
+        for number in 2...3000 { frames += Wire.frame(number, tokenBytes("01", number), body) }
         client.send(frames)
         #expect(client.run { client.end != nil })
         #expect(client.received == Wire.error(8, 1))
@@ -101,8 +101,8 @@ struct GatewayTests {
     @Test func `A slow gateway reads at its rate`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient(["slow"])
         #expect(client.open())
-        let payload = GatewayDialogueTests.payload(1000)
-        for number in 1...300 { client.send(Wire.frame(number, tokenBytes("01", number), payload)) }
+        let body = payload(1000)
+        for number in 1...300 { client.send(Wire.frame(number, tokenBytes("01", number), body)) }
         #expect(client.run { simulator.books.totals.accepted > 0 })
         // All of it would take nine seconds.
         #expect(simulator.books.totals.accepted < 300)
@@ -111,9 +111,9 @@ struct GatewayTests {
 
     @Test func `A silent gateway reads nothing`() throws {
         let (simulator, client) = try Simulator.gatewayAndClient(["silent"])
-        let payload = GatewayDialogueTests.payload(2000)
+        let body = payload(2000)
         var frames: [UInt8] = []
-        for number in 1...8000 { frames += Wire.frame(number, tokenBytes("fa170008", number), payload) }
+        for number in 1...8000 { frames += Wire.frame(number, tokenBytes("fa170008", number), body) }
         client.send(frames)
         client.run(forMs: 500)
         #expect(client.isOpen && client.end == nil && !client.isSent)
