@@ -6,15 +6,31 @@ import Network
 import PushRecords
 import TLS
 
-/// The events of a transport.
-struct TransportEvents {
+/// What the parts of both transports share: a loop with a clock that they advance, a channel in memory, and a batch of
+/// requests that are sent again and again.
+class TransportPart {
     /// Notifications that went all the way through.
     private(set) var count = 0
-    private(set) var capacity = 0
+    private var capacity = 0
     /// Of the last turn.
-    var completions: [Completion] = []
+    private var completions: [Completion] = []
+    let clock = SteppedClock()
+    let loop: Loop
+    let wire = PipeDialer()
+    /// Open at once, on one connection: as many devices, one payload.
+    var requests: [OutgoingRequest] = {
+        let topic = PartInputs.lasting(Traffic.bundleID)
+        let payload = PartInputs.lasting(Traffic.payload(7))
+        return PartInputs.tokens(256).enumerated().map { index, token in
+            OutgoingRequest(
+                id: NotificationID(slot: NotificationSlot(UInt32(index)), generation: 0), token: token,
+                payload: payload, headers: NotificationHeaders(topic: topic, priority: 10))
+        }
+    }()
 
-    mutating func take(_ events: [TransportEvent]) {
+    init() throws { loop = try Loop { [clock] in clock.now } }
+
+    final func take(_ events: [TransportEvent]) {
         for event in events {
             switch event {
             case .completions(let batch):
@@ -25,46 +41,18 @@ struct TransportEvents {
             }
         }
     }
-}
-
-extension PartInputs {
-    /// A batch for a transport: as many devices, one payload.
-    static func requests(_ count: Int) -> [OutgoingRequest] {
-        let topic = lasting(Traffic.bundleID)
-        let payload = lasting(Traffic.payload(7))
-        return tokens(count).enumerated().map { index, token in
-            OutgoingRequest(
-                id: NotificationID(slot: NotificationSlot(UInt32(index)), generation: 0), token: token,
-                payload: payload,
-                headers: NotificationHeaders(topic: topic, priority: 10))
-        }
-    }
-}
-
-/// What the parts of both transports share: a loop with a clock that they advance, a channel in memory, and a batch of
-/// requests that are sent again and again.
-class TransportPart {
-    var events = TransportEvents()
-    var count: Int { events.count }
-    let clock = SteppedClock()
-    let loop: Loop
-    let wire = PipeDialer()
-    /// Open at once, on one connection.
-    var requests = PartInputs.requests(256)
-
-    init() throws { loop = try Loop { [clock] in clock.now } }
 
     func checkRoom() throws {
-        guard events.capacity >= requests.count else { throw BenchFailure("the transport has no room for a batch") }
+        guard capacity >= requests.count else { throw BenchFailure("the transport has no room for a batch") }
     }
 
     /// Checks that the last batch was accepted, and makes the next one.
     func startBatch(isPresumed: Bool) throws {
-        let isAccepted = events.completions.allSatisfy {
+        let isAccepted = completions.allSatisfy {
             $0.kind == .answered && $0.status == 200 && $0.isPresumed == isPresumed
         }
         guard isAccepted, wire.channel.isOpen else { throw BenchFailure("a request was not accepted") }
-        events.completions = []
+        completions = []
         for index in requests.indices { requests[index].id.generation &+= 1 }
     }
 }
@@ -97,7 +85,7 @@ final class EncodePart: TransportPart, PartRun {
             keyID: "BENCHKEY01", teamID: "BENCHTEAM1", key: try SigningKey(pem: SelfSigned.privateKey()))
         transport = APNsTransport(
             app: AppIndex(0), configuration: configuration, token: token, loop: loop, dialer: wire
-        ) { [unowned self] in events.take($0) }
+        ) { [unowned self] in take($0) }
         wire.channel.open()
         loop.runOnce()
         try serve()
@@ -118,13 +106,14 @@ final class EncodePart: TransportPart, PartRun {
     }
 
     private func serve() throws {
-        try wire.channel.sent.take { try server.receive($0) }
+        try wire.channel.sent.withUnsafeBytes { try server.receive($0) }
+        wire.channel.sent.removeAll(keepingCapacity: true)
         while let event = server.nextEvent() {
             guard case .request(let stream) = event else { continue }
             try server.respond(stream: stream, answer, body: PartInputs.nothing)
         }
         let output = server.output
-        wire.channel.coming.add(output)
+        wire.channel.coming += output
         server.consumeOutput(output.count)
     }
 
@@ -150,7 +139,7 @@ final class FramesPart: TransportPart, PartRun {
         configuration.window.durationNs = Self.windowNs
         configuration.window.longestNs = Self.windowNs
         transport = BinaryTransport(app: AppIndex(0), configuration: configuration, loop: loop, dialer: wire) {
-            [unowned self] in events.take($0)
+            [unowned self] in take($0)
         }
         wire.channel.open()
         loop.runOnce()
@@ -159,7 +148,7 @@ final class FramesPart: TransportPart, PartRun {
 
     func prepare() throws {
         try startBatch(isPresumed: true)
-        wire.channel.sent.take { _ in }
+        wire.channel.sent.removeAll(keepingCapacity: true)
     }
 
     func turn() throws {
@@ -181,8 +170,9 @@ final class SteppedClock {
 
 /// A byte channel in memory.
 final class PipeChannel: ByteChannel {
-    var sent = Pipe(capacity: 1 << 20)
-    var coming = Pipe(capacity: 1 << 20)
+    /// What was sent, and what the next `deliver` brings. Both keep their memory.
+    var sent: [UInt8] = []
+    var coming: [UInt8] = []
     private let delegate: any ByteChannelDelegate
     private(set) var isOpen = false
     private(set) var sentBytes: Int64 = 0
@@ -198,10 +188,13 @@ final class PipeChannel: ByteChannel {
         delegate.channelOpened(applicationProtocol: "h2")
     }
 
-    func deliver() { coming.take { delegate.channelReceived($0) } }
+    func deliver() {
+        coming.withUnsafeBytes { delegate.channelReceived($0) }
+        coming.removeAll(keepingCapacity: true)
+    }
 
     func send(_ bytes: UnsafeRawBufferPointer) -> Int {
-        sent.add(bytes)
+        sent += bytes
         sentBytes += Int64(bytes.count)
         return bytes.count
     }
@@ -221,30 +214,5 @@ final class PipeDialer: ChannelDialer {
     ) -> any ByteChannel {
         channel = PipeChannel(delegate)
         return channel
-    }
-}
-
-/// Bytes between the two sides, in memory that is reused.
-struct Pipe: ~Copyable {
-    private let bytes: UnsafeMutableRawBufferPointer
-    private var count = 0
-
-    init(capacity: Int) { bytes = .allocate(byteCount: capacity, alignment: 16) }
-
-    deinit { bytes.deallocate() }
-
-    mutating func add(_ more: UnsafeRawBufferPointer) {
-        precondition(count + more.count <= bytes.count, "a turn makes less than the pipe holds")
-        guard !more.isEmpty else { return }
-        UnsafeMutableRawBufferPointer(rebasing: bytes[count...]).copyMemory(from: more)
-        count += more.count
-    }
-
-    /// Lends all bytes, and removes them.
-    mutating func take(_ body: (UnsafeRawBufferPointer) throws -> Void) rethrows {
-        guard count > 0 else { return }
-        let lent = UnsafeRawBufferPointer(rebasing: bytes[..<count])
-        count = 0
-        try body(lent)
     }
 }
