@@ -59,6 +59,9 @@ final class RawClient: Client {
 
     func open() -> Bool { run { isOpen || end != nil } && isOpen }
 
+    /// Waits for the end of the connection. Returns what came before it, or `nil` if it did not end.
+    func receivedAtEnd() -> [UInt8]? { run { end != nil } ? received : nil }
+
     func send(_ bytes: [UInt8]) {
         unsent = Array(unsent[sentCount...]) + bytes
         sentCount = 0

@@ -114,6 +114,18 @@ final class Provider: Client {
         return try submit("POST", "/3/device/" + token, more, payload, user: user)
     }
 
+    /// Sends a push and waits for its answer, which must come.
+    func answer(
+        token: String = plainToken, id: String? = nil, topic: String? = "com.example.app"
+    ) throws -> Response {
+        asked += 1
+        let user = 1_000_000 + asked
+        guard try push(user, token: token, id: id, topic: topic), run(until: { responses[user] != nil }) else {
+            throw SimulatorError("no answer to a push")
+        }
+        return responses[user]!
+    }
+
     /// Any request, and its answer.
     func ask(
         _ method: String, _ path: String, channel: String? = nil, requestID: String? = nil, isPush: Bool = false,

@@ -37,31 +37,25 @@ struct ProviderTokenTests {
     @Test func `Missing and malformed tokens are refused`() throws {
         let good = maker.token(issuedAt: Self.nowS)
         let parts = good.split(separator: ".")
-        let table: [(String?, ReasonCode)] = [
-            (nil, .missingProviderToken),
-            ("", .missingProviderToken),
-            ("bearer ", .missingProviderToken),
-            ("basic " + good, .missingProviderToken),
-            ("Bearer " + good, .none),
-            ("bearer x", .invalidProviderToken),
-            ("bearer \(parts[0]).\(parts[1])", .invalidProviderToken),
-            ("bearer \(good).x", .invalidProviderToken),
-            ("bearer \(good)=", .invalidProviderToken),
-            ("bearer \(good.dropLast(4))", .invalidProviderToken),
-            ("bearer \(parts[0]).\(parts[1]).\(String(repeating: "A", count: 86))", .invalidProviderToken),
-            ("bearer " + maker.token(header: #"{"alg":"HS256","kid":"SIMULATOR1"}"#), .invalidProviderToken),
-            ("bearer " + maker.token(header: #"{"alg":"ES256"}"#), .invalidProviderToken),
-            ("bearer " + maker.token(header: #"{"alg":"ES256","kid":"OTHERKEY12"}"#), .invalidProviderToken),
-            ("bearer " + maker.token(claims: #"{"iss":"TEAM123456","iat":"then"}"#), .invalidProviderToken),
-            ("bearer " + maker.token(claims: #"{"iss":"TEAM123456"}"#), .invalidProviderToken),
-            ("bearer " + maker.token(claims: #"{"iat":1700000000}"#), .invalidProviderToken),
-            ("bearer " + maker.token(claims: #"{"iss":"OTHERTEAM1","iat":1700000000}"#), .invalidProviderToken),
-            ("bearer " + maker.token(claims: #"{"iss":"TEAM123456","iat":1700000000.5}"#), .none),
-            ("bearer " + String(repeating: "a", count: 5000), .invalidProviderToken),
+        let missing = [nil, "", "bearer ", "basic " + good]
+        let valid = ["Bearer " + good, "bearer " + maker.token(claims: #"{"iss":"TEAM123456","iat":1700000000.5}"#)]
+        let invalid = [
+            "x", "\(parts[0]).\(parts[1])", "\(good).x", "\(good)=", "\(good.dropLast(4))",
+            "\(parts[0]).\(parts[1]).\(String(repeating: "A", count: 86))",
+            maker.token(header: #"{"alg":"HS256","kid":"SIMULATOR1"}"#), maker.token(header: #"{"alg":"ES256"}"#),
+            maker.token(header: #"{"alg":"ES256","kid":"OTHERKEY12"}"#),
+            maker.token(claims: #"{"iss":"TEAM123456","iat":"then"}"#), maker.token(claims: #"{"iss":"TEAM123456"}"#),
+            maker.token(claims: #"{"iat":1700000000}"#), maker.token(claims: #"{"iss":"OTHERTEAM1","iat":1700000000}"#),
+            String(repeating: "a", count: 5000),
         ]
-        for (authorization, reason) in table {
-            var world = World(maker.providerKey)
-            #expect(world.send(authorization) == reason, "\(authorization?.prefix(60) ?? "none")")
+        let tables: [(ReasonCode, [String?])] = [
+            (.missingProviderToken, missing), (.none, valid), (.invalidProviderToken, invalid.map { "bearer " + $0 }),
+        ]
+        for (reason, authorizations) in tables {
+            for authorization in authorizations {
+                var world = World(maker.providerKey)
+                #expect(world.send(authorization) == reason, "\(authorization?.prefix(60) ?? "none")")
+            }
         }
     }
 

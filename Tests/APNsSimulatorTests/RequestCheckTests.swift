@@ -76,12 +76,10 @@ struct RequestCheckTests {
         #expect(sample.refusal(check) == reason)
         // Without one, the topic says it all.
         #expect(sample.with("apns-push-type", nil).refusal() == .none)
-        // A certificate's topic stands for one that is not given.
-        if type != "location" {
-            let certificate = RequestCheck(
-                defaultTopic: Array("com.example.app\(suffix)".utf8), isCertificate: true)
-            #expect(sample.with("apns-topic", nil).refusal(certificate) == reason)
-        }
+        // A certificate's topic stands for one that is not given, and it is not for locations.
+        let certificate = RequestCheck(defaultTopic: Array("com.example.app\(suffix)".utf8), isCertificate: true)
+        #expect(
+            sample.with("apns-topic", nil).refusal(certificate) == (type == "location" ? .invalidPushType : reason))
         #expect(Self.suffixes.count == PushType.allCases.count)
     }
 
@@ -98,27 +96,5 @@ struct RequestCheckTests {
     func `Only configured bundles may be pushed to`(topic: String, reason: ReasonCode) {
         let check = RequestCheck(bundleIDs: [Array("com.example.app".utf8), Array("com.example.shop".utf8)])
         #expect(SampleRequest().with("apns-topic", topic).with("apns-push-type", nil).refusal(check) == reason)
-    }
-
-    @Test func `A certificate brings its topic and no location`() {
-        let check = RequestCheck(defaultTopic: Array("com.example.app".utf8), isCertificate: true)
-        #expect(SampleRequest().with("apns-topic", nil).refusal(check) == .none)
-        #expect(SampleRequest().with("apns-push-type", "location").refusal(check) == .invalidPushType)
-    }
-
-    @Test func `The id and the token are read`() {
-        var request = CheckedRequest()
-        let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 100, alignment: 1)
-        defer { room.deallocate() }
-        #expect(RequestCheck().target(SampleRequest().fields, room: room, into: &request) == .none)
-        #expect(request.id == NotificationUUID(high: 0x123e_4567_e89b_12d3, low: 0xa456_4266_5544_000a))
-        #expect(hexText(Array(request.token)) == plainToken)
-    }
-
-    @Test func `Every reason has Apple's status`() {
-        // The page's table, copied by hand: status, how many reasons it has.
-        let counts = Dictionary(grouping: (1...32).map { Answer(ReasonCode(rawValue: $0)!).status }, by: { $0 })
-            .mapValues(\.count)
-        #expect(counts == [400: 14, 403: 8, 404: 1, 405: 1, 410: 2, 413: 1, 429: 2, 500: 1, 503: 2])
     }
 }

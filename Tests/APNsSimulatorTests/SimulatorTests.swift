@@ -16,9 +16,7 @@ struct SimulatorTests {
     @Test func `A push is accepted and noted`() throws {
         let (simulator, provider) = try Simulator.connected()
         let id = "123e4567-e89b-12d3-a456-42665544000a"
-        #expect(try provider.push(1, id: id))
-        #expect(provider.run { provider.responses[1] != nil })
-        #expect(provider.responses[1] == .init(status: 200, id: id, uniqueID: "", body: ""))
+        #expect(try provider.answer(id: id) == .init(status: 200, id: id, uniqueID: "", body: ""))
         #expect(simulator.books.counts(ofToken: plainToken) == (1, 1))
         let totals = simulator.books.totals
         #expect(totals.requests == 2 && totals.accepted == 2 && totals.acceptedAgain == 0)
@@ -29,8 +27,7 @@ struct SimulatorTests {
         let simulator = try Simulator()
         let provider = try Provider(simulator, authorization: simulator.bearer(), alpn: [])
         #expect(provider.isReady())
-        #expect(try provider.push(1))
-        #expect(provider.run { provider.responses[1]?.status == 200 })
+        #expect(try provider.answer().status == 200)
     }
 
     @Test func `A device token can ask for every reason of Apple's page`() throws {
@@ -59,9 +56,7 @@ struct SimulatorTests {
     @Test func `The token's ninth digit says how often`() throws {
         let (simulator, provider) = try Simulator.connected()
         let flaky = token("fa1750002")
-        for user in 1...4 as ClosedRange<UInt32> { #expect(try provider.push(user, token: flaky)) }
-        #expect(provider.run { provider.responses.count == 5 })
-        #expect((1...4).map { provider.responses[$0]?.status } == [500, 500, 200, 200])
+        #expect(try (1...4).map { _ in try provider.answer(token: flaky).status } == [500, 500, 200, 200])
         #expect(simulator.books.counts(ofToken: flaky) == (4, 2))
     }
 
@@ -77,9 +72,8 @@ struct SimulatorTests {
         #expect(provider.session.allowedStreams == 1)
         provider.authorization = try simulator.bearer()
         // Valid, though the request is refused for another reason.
-        #expect(try provider.push(3, topic: nil))
+        #expect(try provider.answer(topic: nil).body == #"{"reason":"MissingTopic"}"#)
         #expect(provider.run { provider.session.allowedStreams == 1000 })
-        #expect(provider.run { provider.responses[3]?.body == #"{"reason":"MissingTopic"}"# })
     }
 
     @Test(arguments: [nil, 3601])
@@ -87,10 +81,9 @@ struct SimulatorTests {
         let simulator = try Simulator()
         let provider = try Provider(simulator, authorization: issuedAgoS.map { try simulator.bearer(issuedAgoS: $0) })
         #expect(provider.isReady())
-        #expect(try provider.push(1))
-        #expect(provider.run { provider.responses[1] != nil })
         let reason = issuedAgoS == nil ? "MissingProviderToken" : "ExpiredProviderToken"
-        #expect(provider.responses[1]?.status == 403 && provider.responses[1]?.body == "{\"reason\":\"\(reason)\"}")
+        let answer = try provider.answer()
+        #expect(answer.status == 403 && answer.body == "{\"reason\":\"\(reason)\"}")
     }
 
     @Test func `A client certificate takes the token's place`() throws {
@@ -100,26 +93,20 @@ struct SimulatorTests {
         let provider = try Provider(simulator, identity: identity)
         #expect(provider.isReady())
         #expect(provider.session.allowedStreams == 1000)
-        #expect(try provider.push(1, topic: nil))
-        #expect(try provider.push(2, topic: "com.example.other"))
-        #expect(provider.run { provider.responses.count == 2 })
-        #expect(provider.responses[1]?.status == 200)
-        #expect(provider.responses[2]?.body == #"{"reason":"TopicDisallowed"}"#)
-    }
-
-    @Test func `The development environment sends apns-unique-id`() throws {
-        let (_, provider) = try Simulator.connected { $0.environment = .development }
-        #expect(UUID(uuidString: provider.responses[Provider.warmUp]?.uniqueID ?? "") != nil)
+        #expect(try provider.answer(topic: nil).status == 200)
+        #expect(try provider.answer(topic: "com.example.other").body == #"{"reason":"TopicDisallowed"}"#)
     }
 
     @Test func `New ids are distinct and in upper case`() throws {
-        let (_, provider) = try Simulator.connected()
+        let (_, provider) = try Simulator.connected { $0.environment = .development }
         for user in 1...100 as ClosedRange<UInt32> { try provider.push(user) }
         #expect(provider.run { provider.responses.count == 101 })
         let ids = provider.responses.values.map(\.id)
         #expect(Set(ids).count == 101)
         #expect(ids.allSatisfy { UUID(uuidString: $0)?.uuidString == $0 })
         #expect(ids.allSatisfy { $0.dropFirst(14).first == "4" && "89AB".contains($0.dropFirst(19).first!) })
+        // `apns-unique-id`, which only the development environment sends.
+        #expect(provider.responses.values.allSatisfy { UUID(uuidString: $0.uniqueID) != nil })
     }
 
     @Test func `Bodies up to the limit are accepted`() throws {
