@@ -46,9 +46,13 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "Also serve Apple's retired binary gateway on this port of the same host (0 takes any free one and prints it)."
         ),
         .init(
-            "gateway-fault", value: "NAME", each: \.gatewayFaults, parsedGatewayFault,
+            "gateway-fault", value: "NAME",
             "Inject this fault (below) into each of the gateway's connections: error-delay=200ms, close@1000. Repeat the option for more."
-        ),
+        ) { options, text throws(UsageError) in
+            do throws(SimulatorError) { try options.gatewayFaults.add(text) } catch {
+                throw UsageError(error.description)
+            }
+        },
         .init(
             "gateway-payload", value: "BYTES", to: \.gatewayPayloadLimit, integer(1...65_535),
             "The longest payload that the gateway accepts (default 2048; Apple's was 256 before 2014)."),
@@ -118,16 +122,13 @@ func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
     do throws(SimulatorError) { return try FaultRule(text: text) } catch { throw UsageError(error.description) }
 }
 
-private func parsedGatewayFault(_ text: String) throws(UsageError) -> GatewayFault {
-    do throws(SimulatorError) { return try GatewayFault(text: text) } catch { throw UsageError(error.description) }
-}
-
-private func parsedKey(_ text: String) throws(UsageError) -> SimulatorOptions.KeyFile {
+/// Reads `ID=FILE`.
+private func parsedKey(_ text: String) throws(UsageError) -> (keyID: String, path: String) {
     let parts = text.split(separator: "=", maxSplits: 1)
     guard parts.count == 2, text.first != "=" else {
         throw UsageError("expected a key id and a file, such as ABC123DEFG=AuthKey_ABC123DEFG.p8")
     }
-    return SimulatorOptions.KeyFile(path: String(parts[1]), keyID: String(parts[0]))
+    return (String(parts[0]), String(parts[1]))
 }
 
 private func parsedFeedback(_ text: String) throws(UsageError) -> SimulatorOptions.FeedbackItem {

@@ -56,7 +56,9 @@ import Testing
     /// As many as Apple allows fit into an answer.
     @Test func `A list of ten thousand`() throws {
         let (scene, apps) = try Self.scene()
-        let ids = try scene.simulator.fill(10_000, bundleID: SimulatorCredentials.bundleID)
+        let ids = (0..<10_000).compactMap { _ in
+            scene.simulator.channels.make(bundleID: SimulatorCredentials.bundleID, policy: .nothing)
+        }
         #expect(try Self.manage(.list, apps[0]).channels == ids)
         let full = try Self.manage(.create(storesMostRecent: false), apps[0])
         #expect(full.reason == .cannotCreateChannelConfig && full.advice?.contains("10,000") == true)

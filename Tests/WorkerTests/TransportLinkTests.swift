@@ -89,7 +89,7 @@ import Testing
         let other = try SelfSigned.privateKey()
         let folder = try TestFolder()
         let path = try folder.write(other, "other.p8")
-        let scene = try LinkScene { $0.keys = [.init(path: path, keyID: "OTHERKEY12")] }
+        let scene = try LinkScene { $0.keys = [("OTHERKEY12", path)] }
         var third = try scene.tokenApp("third")
         third.credential = .token(
             TokenCredential(key: .file(path), keyID: "OTHERKEY12", teamID: SimulatorCredentials.teamID))
@@ -105,7 +105,7 @@ import Testing
         let (old, new) = (try SelfSigned.privateKey(), try SelfSigned.privateKey())
         let (oldKey, newKey) = (try folder.write(old, "old.p8"), try folder.write(new, "new.p8"))
         let scene = try LinkScene {
-            $0.keys = [.init(path: oldKey, keyID: "FIRSTKEY12"), .init(path: newKey, keyID: "NEXTKEY123")]
+            $0.keys = [("FIRSTKEY12", oldKey), ("NEXTKEY123", newKey)]
         }
         var app = try scene.tokenApp("shop")
         app.credential = .token(
