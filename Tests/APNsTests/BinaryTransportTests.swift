@@ -146,15 +146,6 @@ struct BinaryTransportTests {
         #expect(blamed() == [77, 77, 77])
     }
 
-    @Test func `A suspect goes alone`() throws {
-        let world = try GatewayWorld.connected()
-        world.sendSuspects(0..<3)
-        world.run("settled", seconds: 30) { world.completions.count == 3 }
-        #expect(world.gateway.peers.count == 2)
-        #expect(world.gateway.peers[0].frames.isEmpty)
-        #expect(world.completions.map(\.id.slot.number) == [0, 1, 2])
-    }
-
     /// An error about a notification that counts as accepted is reported, and the window is longer from then on.
     @Test func `An error that comes too late lengthens the window`() throws {
         let world = try GatewayWorld.connected {
@@ -173,23 +164,6 @@ struct BinaryTransportTests {
         // A quarter more than the 400 ms after which it came.
         #expect(world.notes.count { if case .windowLengthened(450...600) = $0 { true } else { false } } == 1)
         #expect(world.completions.filter { $0.kind == .notProcessed }.map(\.id.slot.number) == Array(10..<20))
-    }
-
-    @Test func `What was not acknowledged does not age`() throws {
-        let world = try GatewayWorld()
-        world.configuration.window.durationNs = 300_000_000
-        world.configuration.silenceNs = 10_000_000_000
-        world.connect()
-        world.send(0..<5)
-        world.gateway.channels[0].unacknowledgedBytes = 1
-        world.runFor(seconds: 0.8)
-        // All but the last one's last byte.
-        #expect(world.completions.map(\.id.slot.number) == [0, 1, 2, 3])
-        world.runFor(seconds: 4)
-        world.gateway.channels[0].unacknowledgedBytes = 0
-        let sinceNs = world.nowNs
-        world.run("the last") { world.completions.count == 5 }
-        #expect(world.nowNs - sinceNs >= 300_000_000)
     }
 
     @Test func `The kernel's room is the gateway's pace`() throws {
@@ -313,18 +287,6 @@ struct BinaryTransportTests {
         #expect(world.connections.streams == world.capacity)
         // It has no streams, so none are told of.
         #expect(world.notes.contains { if case .connected(_, streams: nil) = $0 { true } else { false } })
-    }
-
-    @Test func `Idle connections close and the next request dials`() throws {
-        let world = try GatewayWorld()
-        world.configuration.minimumConnections = 0
-        world.configuration.idleConnectionNs = 5_000_000_000
-        world.connect()
-        #expect(world.gateway.peers.isEmpty)
-        world.complete(0..<3)
-        world.run("closed") { world.gateway.peers[0].isClosed }
-        world.complete(3..<4)
-        #expect(world.gateway.peers.count == 2)
     }
 
     /// That nobody used them says nothing about the gateway, however soon they close.

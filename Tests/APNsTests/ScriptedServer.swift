@@ -41,11 +41,6 @@ final class ServerPeer: ByteChannelDelegate {
     }
 
     func channelOpened(applicationProtocol: String?) {
-        if let greeting = server.greeting {
-            session.consumeOutput(session.output.count)
-            session.appendRaw(Array(greeting.utf8))
-            isDeaf = true
-        }
         flush()
     }
 
@@ -110,8 +105,6 @@ final class ScriptedServer {
     static let authority = try! CertificateAuthority()
 
     var options = ServerSessionOptions()
-    /// Said instead of HTTP/2's preface.
-    var greeting: String?
     var onRequest: (ServerPeer, Arrived) -> Void = { $0.respond($1.stream) }
     /// With `announcesHeaders`.
     var onHeaders: (ServerPeer, Int32) -> Void = { _, _ in }

@@ -57,6 +57,8 @@ final class WorldHost: ChannelDialer {
     private let makePeer: (WorldHost, WorldConnection) -> any WorldPeer
     /// By serial number, as they were made.
     var tries: [WorldTry] = []
+    /// Connections take no streams from this one on.
+    var retirementStreamID: UInt32 = .max
     /// Connections die under these.
     var poisons: Set<UInt32> = []
     private(set) var mood = WorldMood.well

@@ -101,6 +101,7 @@ final class WorldServerPeer: WorldPeer {
         else { return chronicle.broke("a request that nobody made: \(path), \(session.body.count) bytes") }
         let arrived = host.tries[Int(serial)]
         host.came(arrived, over: connection)
+        chronicle.check(stream < host.retirementStreamID, "a request on stream \(stream), at which connections retire")
         tries[stream] = arrived
         seen.append(stream)
         chronicle.trace("#\(connection.number) stream \(stream): try \(serial) of \(arrived.number)")
