@@ -40,10 +40,7 @@ import Testing
     }
 
     @Test func `What waits is sent over the next connection`() throws {
-        let world = try World.connected(streams: 2) { world in
-            world.configuration.maximumConnections = 1
-            world.server.hold()
-        }
+        let world = try World.connected(streams: 2, connections: 1...1) { $0.server.hold() }
         world.send(0..<7)
         world.run("two on the connection") { world.server.held.count == 2 }
         try world.replace()

@@ -232,9 +232,14 @@ final class World: TransportScene {
 
     /// A world with a connection, which server and configuration are prepared for.
     static func connected(
-        over wire: Wire = .memory, streams: UInt32? = nil, prepare: (World) -> Void = { _ in }
+        over wire: Wire = .memory, streams: UInt32? = nil, connections: ClosedRange<Int>? = nil,
+        prepare: (World) -> Void = { _ in }
     ) throws -> World {
         let world = try World(over: wire) { if let streams { $0.options.settings = [.maxConcurrentStreams(streams)] } }
+        if let connections {
+            world.configuration.minimumConnections = connections.lowerBound
+            world.configuration.maximumConnections = connections.upperBound
+        }
         prepare(world)
         try world.connect()
         return world

@@ -228,10 +228,7 @@ import Testing
     }
 
     @Test func `A recall gives back what is on no connection`() throws {
-        let world = try World.connected(streams: 2) { world in
-            world.configuration.maximumConnections = 1
-            world.server.hold()
-        }
+        let world = try World.connected(streams: 2, connections: 1...1) { $0.server.hold() }
         world.send(0..<6)
         world.run("two on the connection") { world.server.arrived == 2 }
         world.recall([1, 3, 5])
@@ -302,9 +299,9 @@ import Testing
     }
 
     @Test func `An expired token that is young is not renewed`() throws {
-        let world = try World()
-        world.server.onRequest = { $0.respond($1.stream, 403, #"{"reason":"ExpiredProviderToken"}"#) }
-        try world.connect()
+        let world = try World.connected {
+            $0.server.onRequest = { $0.respond($1.stream, 403, #"{"reason":"ExpiredProviderToken"}"#) }
+        }
         world.complete(0..<2)
         #expect(world.completions.allSatisfy { $0.reason == .expiredProviderToken && !$0.carriedOlderToken })
         let tokens = Set(world.server.peers[0].arrived.map { $0.headers["authorization"] })
@@ -319,9 +316,9 @@ import Testing
 
     /// So what was refused goes again at once, and no circuit opens for it.
     @Test func `An expired token that is old is renewed before its answer is told of`() throws {
-        let world = try World()
-        world.server.onRequest = { $0.respond($1.stream, 403, #"{"reason":"ExpiredProviderToken"}"#) }
-        try world.connect()
+        let world = try World.connected {
+            $0.server.onRequest = { $0.respond($1.stream, 403, #"{"reason":"ExpiredProviderToken"}"#) }
+        }
         world.complete(0..<1)
         world.runFor(seconds: 1_260)
         world.complete(1..<3)
@@ -333,8 +330,7 @@ import Testing
     }
 
     @Test func `A pool grows while all streams are taken and shrinks after idleness`() throws {
-        let world = try World.connected(streams: 8) { world in
-            world.configuration.maximumConnections = 3
+        let world = try World.connected(streams: 8, connections: 1...3) { world in
             world.configuration.idleConnectionNs = 1_000_000_000
             world.server.onRequest = { [loop = world.loop] peer, request in
                 loop.schedule(afterNs: 30_000_000) { peer.respond(request.stream) }
