@@ -73,8 +73,7 @@ import Testing
     /// nginx ends a connection in order after a number of requests (`keepalive_requests`). The backoff is far longer
     /// than the test, and what is behind the last request is no notification's fault.
     @Test func `A server that rotates connections is used at once again`() throws {
-        let world = try World.connected(streams: 100) { world in
-            world.configuration.maximumConnections = 1
+        let world = try World.connected(streams: 100, connections: 1...1) { world in
             world.configuration.backOff.firstNs = 3_600_000_000_000
             world.configuration.backOff.lastNs = 3_600_000_000_000
             world.server.onRequest = { peer, request in

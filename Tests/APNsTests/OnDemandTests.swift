@@ -54,20 +54,6 @@ import Testing
         world.close()
     }
 
-    @Test func `After the last ones go away the next is dialled for a request only`() throws {
-        let world = try world()
-        world.server.onRequest = { $0.respond($1.stream) }
-        try world.start()
-        world.run("room") { world.capacity == 128 }
-        world.complete(0..<1)
-        world.server.peers[0].goAway(1)
-        world.run("asleep") { world.capacity == 128 }
-        world.runFor(seconds: 1)
-        #expect(world.server.peers.count == 1)
-        world.complete(1..<2)
-        #expect(world.server.peers.count == 2 && !world.capacities.contains(0))
-    }
-
     /// What a connection that leaves has not answered takes no room of its successor.
     @Test(arguments: [0, 1]) func `While one leaves the next is used`(minimum: Int) throws {
         let world = try World()

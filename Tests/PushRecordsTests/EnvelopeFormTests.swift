@@ -164,22 +164,6 @@ import Testing
         #expect(!found.isInvalid && found.target == .devices, "\(found.detail) \(found.subject)")
     }
 
-    @Test(
-        arguments: [
-            ("null", .payloadEmpty), ("1", .badRequestPayload), ("[]", .badRequestPayload),
-            ("\"x\"", .badRequestPayload),
-            ("false", .badRequestPayload),
-            (#"{"a":""# + String(repeating: "x", count: 4_089) + #""}"#, .payloadTooLarge),
-        ] as [(String, ReasonCode)])
-    func `An envelope's payload is a small object`(payload: String, reason: ReasonCode) {
-        let found = parse("{\"device_token\":\"\(tokenA)\",\"payload\":\(payload)}")
-        #expect(found.isInvalid && found.reason == reason)
-        // One byte less is small enough.
-        let fitting = #"{"a":""# + String(repeating: "x", count: 4_088) + #""}"#
-        #expect(fitting.utf8.count == 4_096)
-        #expect(!parse("{\"device_token\":\"\(tokenA)\",\"payload\":  \(fitting)  }").isInvalid)
-    }
-
     @Test func `One apns-id for several tokens is refused`() {
         let headers = #""headers":{"apns-id":"123e4567-e89b-12d3-a456-4266554400a0"}"#
         let found = parse("{\"payload\":{},\"device_tokens\":[\"\(tokenA)\",\"\(tokenB)\"],\(headers)}")

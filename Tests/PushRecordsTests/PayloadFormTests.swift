@@ -185,7 +185,8 @@ import Testing
     ) {
         let headers = [("apns-topic", topic)] as [(String, String?)]
         #expect(parse(headers).pushType == type)
-        #expect(parse(OwnedRecord(key: tokenA, payload(5_120), headers)).isInvalid == (type != .voip))
+        #expect(parse(OwnedRecord(key: tokenA, Self.payload(5_120), headers)).isInvalid == (type != .voip))
+        #expect(parse(OwnedRecord(key: tokenA, Self.payload(5_121), headers)).reason == .payloadTooLarge)
         #expect(parse(headers + [("apns-push-type", "background")]).pushType == .background)
     }
 
@@ -237,31 +238,23 @@ import Testing
     }
 
     /// Bytes of an alert payload with `count` of them.
-    private func payload(_ count: Int) -> String {
+    private static func payload(_ count: Int) -> String {
         #"{"aps":{"alert":""# + String(repeating: "x", count: count - 20) + #""}}"#
     }
 
-    @Test func `Payloads have a limit`() {
-        let voip = [("apns-push-type", "voip")] as [(String, String?)]
-        for (size, headers, isInvalid) in [
-            (4096, [], false), (4097, [], true), (5120, voip, false), (5121, voip, true), (100_000, [], true),
-        ] as [(Int, [(String, String?)], Bool)] {
-            let found = parse(OwnedRecord(key: tokenA, payload(size), headers))
-            #expect(found.payload.utf8.count == size)
-            #expect(found.isInvalid == isInvalid)
-            #expect(found.reason == (isInvalid ? .payloadTooLarge : .none))
-        }
-        #expect(!parse(OwnedRecord(key: tokenA, "{}")).isInvalid)
-    }
-
+    /// White space around it does not count.
     @Test(
         arguments: [
             ("", .payloadEmpty), ("null", .payloadEmpty), ("[]", .badRequestPayload), ("1", .badRequestPayload),
-            (#""{}""#, .badRequestPayload), (" true ", .badRequestPayload),
+            (#""{}""#, .badRequestPayload), (" true ", .badRequestPayload), ("{}", .none), (payload(4_096), .none),
+            (payload(4_097), .payloadTooLarge), (payload(100_000), .payloadTooLarge),
         ] as [(String, ReasonCode)])
-    func `A payload is an object`(value: String, reason: ReasonCode) {
-        let found = parse(OwnedRecord(key: tokenA, value))
-        #expect(found.target == .device && found.isInvalid && found.reason == reason)
+    func `A payload is an object of a limited size, in both forms`(payload: String, reason: ReasonCode) {
+        var records = [OwnedRecord(key: tokenA, payload)]
+        if !payload.isEmpty { records.append(OwnedRecord(#"{"device_token":"\#(tokenA)","payload":  \#(payload)  }"#)) }
+        for found in records.map({ parse($0) }) {
+            #expect(found.target == .device && found.isInvalid == (reason != .none) && found.reason == reason)
+        }
     }
 
     @Test func `The payload is what the producer wrote`() {
@@ -278,8 +271,8 @@ import Testing
         // A key that looks like a token is none here.
         #expect(parse(OwnedRecord(key: tokenA, hi, [channel])).target == .channel)
         #expect(parse(OwnedRecord(key: channel.1, hi, [channel])).key == nil)
-        #expect(!parse(OwnedRecord(key: nil, payload(5120), [channel])).isInvalid)
-        #expect(parse(OwnedRecord(key: nil, payload(5121), [channel])).reason == .payloadTooLarge)
+        #expect(!parse(OwnedRecord(key: nil, Self.payload(5120), [channel])).isInvalid)
+        #expect(parse(OwnedRecord(key: nil, Self.payload(5121), [channel])).reason == .payloadTooLarge)
         #expect(parse(OwnedRecord(key: nil, hi, [channel, ("apns-push-type", "alert")])).reason == .invalidPushType)
         #expect(!parse(OwnedRecord(key: nil, hi, [channel, ("apns-push-type", "liveactivity")])).isInvalid)
         #expect(parse(OwnedRecord(key: nil, hi, [("apns-channel-id", "")])).reason == .badChannelId)

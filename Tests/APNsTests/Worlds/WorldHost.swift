@@ -26,7 +26,7 @@ protocol WorldPeer: ByteChannelDelegate {
 
 extension WorldPeer {
     var chronicle: WorldChronicle { host.chronicle }
-    var mood: WorldMood { host.mood }
+    func does(_ fault: WorldMood.Fault) -> Bool { host.does(fault) }
 
     /// Ends the connection in one of the ways that there are.
     func endAnyhow() {
@@ -40,7 +40,7 @@ extension WorldPeer {
 
     /// The client's kernel takes little for a while; TCP may give up meanwhile.
     func fillKernel() {
-        guard chronicle.chance(mood.fullKernel), let client = connection.channel else { return }
+        guard does(.fullKernel), let client = connection.channel else { return }
         chronicle.note("full kernel")
         client.kernelRoom = chronicle.number(0...2_000)
         host.after(chronicle.ms(100...5_000)) { [self] in
@@ -57,6 +57,8 @@ final class WorldHost: ChannelDialer {
     private let makePeer: (WorldHost, WorldConnection) -> any WorldPeer
     /// By serial number, as they were made.
     var tries: [WorldTry] = []
+    /// Connections take no streams from this one on.
+    var retirementStreamID: UInt32 = .max
     /// Connections die under these.
     var poisons: Set<UInt32> = []
     private(set) var mood = WorldMood.well
@@ -107,6 +109,8 @@ final class WorldHost: ChannelDialer {
 
     // MARK: Moods
 
+    func does(_ fault: WorldMood.Fault) -> Bool { chronicle.chance(mood[fault]) }
+
     func changeMood() {
         guard !isWell else { return }
         mood = WorldMood.drawn(chronicle)
@@ -130,8 +134,8 @@ final class WorldHost: ChannelDialer {
         onDial(connection)
         connections.append(connection)
         standing.append(connection)
-        let isRefused = chronicle.chance(mood.refusesDial)
-        let afterNs = chronicle.chance(mood.slowDial) ? chronicle.ms(1...3_000) : 0
+        let isRefused = does(.refusesDial)
+        let afterNs = does(.slowDial) ? chronicle.ms(1...3_000) : 0
         chronicle.trace(
             "#\(connection.number) dialled\(connection.isQuarantine ? " for suspects" : "")\(isRefused ? ", refused" : "")"
         )
