@@ -22,7 +22,7 @@ extension RequestParser {
         readHeaders(&request)
         addText(.app, envelope[.app], &request, "app must be a string")
         addText(.environment, envelope[.environment], &request, "environment must be a string")
-        // As it is written, so that a value that is no number is refused.
+        // The value is added unparsed, so that `readNotBefore` rejects a string.
         if let value = envelope[.notBefore] { _ = fields.add(.notBefore, value) }
         readFields(&request)
         if request.tokenCount > 1 && request.headers.apnsID != .none {
@@ -30,7 +30,7 @@ extension RequestParser {
         }
         if let payload = envelope[.payload] {
             request.payload = payload
-            // The scan may have found it in another member.
+            // The surrogate that the scan found may be in another member.
             let half = scan.halfSurrogate == nil ? nil : JSONScanner.scan(payload).halfSurrogate
             let start = half == nil ? 0 : payload.baseAddress! - value.baseAddress!
             checkPayload(&request, JSONScanner.kind(of: payload[0]), half: half.map { start + $0 })
@@ -39,7 +39,7 @@ extension RequestParser {
         }
     }
 
-    /// The name of an unknown member with the member that is meant by it, or the header, which belongs into `headers`.
+    /// Returns an unknown member's name and a suggestion: another member, or a header, which belongs into `headers`.
     mutating func meantMember(_ name: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         var nearest = NearestName(to: name)
         for member in EnvelopeTable.Name.allCases where member != .aps { nearest.consider(member.text) }
@@ -47,7 +47,7 @@ extension RequestParser {
         return scratch.suggestion(HeaderName.nearest(to: name, inEnvelope: true), of: "headers.", for: name)
     }
 
-    /// Finds the tokens or the channel. Returns false if none can be read and the record is a dead letter.
+    /// Reads the tokens or the channel. Returns false and marks the record as a dead letter if there are none.
     private mutating func readTarget(_ request: inout ParsedRequest) -> Bool {
         switch (envelope[.deviceToken], envelope[.deviceTokens], envelope[.channelID]) {
         case (let token?, nil, nil):
@@ -84,7 +84,7 @@ extension RequestParser {
         return request.deadLetter == nil
     }
 
-    /// Puts the members of `headers` into the field table.
+    /// Adds the members of `headers` to the field table.
     private mutating func readHeaders(_ request: inout ParsedRequest) {
         guard let headers = envelope[.headers] else { return }
         guard headers[0] == UInt8(ascii: "{") else {
@@ -109,8 +109,8 @@ extension RequestParser {
         }
     }
 
-    /// The value of a header as text: a string, or a number where Apple's header is one. It has no address if it is
-    /// `null` or wrong.
+    /// Returns a header's value as text, which must be a string, or a number for a numeric header. Without a base
+    /// address it is `null` or invalid.
     private mutating func fieldValue(
         _ name: HeaderName, _ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest
     ) -> UnsafeRawBufferPointer {
@@ -136,7 +136,7 @@ extension RequestParser {
         _ = fields.add(name, text)
     }
 
-    /// The text of a JSON string, or `nil` if the value is not one.
+    /// Returns the text of a JSON string, or `nil` for another kind of value.
     private mutating func string(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         guard value[0] == UInt8(ascii: "\"") else { return nil }
         return scratch.resolve(value.part(1, value.count - 1))
