@@ -1,6 +1,6 @@
-/// The signing key of provider tokens (`.p8`) with its ids.
+/// The signing key of provider tokens (a `.p8` file) and its ids.
 package struct TokenCredential: Hashable, Sendable {
-    /// PEM.
+    /// The private key in PEM.
     package var key: Secret
     package var keyID: String
     package var teamID: String
@@ -15,10 +15,10 @@ package struct TokenCredential: Hashable, Sendable {
 /// A client certificate and its private key.
 package struct CertificateCredential: Hashable, Sendable {
     package enum Form: Hashable, Sendable {
-        /// The certificate and its chain in PEM, or a file with the certificate in DER. `key` is PEM, or `nil` if it is
-        /// beside the certificate.
+        /// The certificate and its chain in PEM, or a file with the certificate in DER. `key` is PEM, or `nil` if the
+        /// certificate's file or text also has the key.
         case pem(certificate: Secret, key: Secret?)
-        /// A PKCS#12 file, or its base64 in the configuration itself.
+        /// A PKCS#12 file, or its base64 in the configuration.
         case pkcs12(Secret)
     }
 
@@ -33,7 +33,7 @@ package struct CertificateCredential: Hashable, Sendable {
 }
 
 extension AppSettings.Credential {
-    /// Reads `token` or `certificate`. Returns `nil` after refusing what is wrong.
+    /// Reads `token` or `certificate`. Returns `nil` after it has reported an error.
     init?(reading section: inout Section) {
         var token: TokenCredential?
         var certificate: CertificateCredential?
@@ -72,7 +72,7 @@ extension TokenCredential {
 }
 
 extension CertificateCredential {
-    /// Returns `nil` after refusing what is wrong.
+    /// Returns `nil` after it has reported an error.
     fileprivate init?(reading section: inout Section) {
         let pem = section.secret("pem", file: "file")
         let key = section.secret("key")

@@ -8,7 +8,7 @@ extension WorkerConfiguration {
         checkTimes(reading)
     }
 
-    /// The group removes a member that drains for longer than `max.poll.interval.ms`.
+    /// Checks that a drain ends before `max.poll.interval.ms`, after which the group removes the member.
     private func checkTimes(_ reading: Reading) {
         let poll = kafka.milliseconds(ofConsumerProperty: "max.poll.interval.ms", default: 300_000)
         let heartbeat = kafka.milliseconds(ofConsumerProperty: "heartbeat.interval.ms", default: 3_000)
@@ -35,10 +35,11 @@ extension WorkerConfiguration {
         }
     }
 
-    /// How long the last commit of a rebalance may take, beyond `drain.rebalance`.
+    /// The time for the last commit of a rebalance, beyond `drain.rebalance`.
     package static let lastCommitMs: Int64 = 5_000
 
-    /// No topic has two uses, and no pattern matches a topic that the worker writes: it would answer its own answers.
+    /// Checks that no topic has two uses and no pattern matches an output topic, whose records the worker would read
+    /// back.
     private func checkTopics(_ reading: Reading) {
         var uses: [String: String] = [:]
         for (index, topic) in requestTopics.enumerated() {
@@ -88,7 +89,7 @@ extension WorkerConfiguration {
         return "no app has the name \(quoted(name))\(advice)"
     }
 
-    /// The app of the other environment must accept every notification that is sent on to it.
+    /// Checks that the app of the other environment accepts every notification that this app forwards to it.
     private func checkOtherEnvironment(_ index: Int, _ names: [String], _ reading: Reading) {
         let app = apps[index]
         guard let name = app.otherEnvironment else { return }
@@ -113,8 +114,8 @@ extension WorkerConfiguration {
 }
 
 extension KafkaSettings {
-    /// A consumer's value of a librdkafka property and its place: the last one of the most specific section. librdkafka
-    /// refuses values that are no numbers.
+    /// Returns the value of a librdkafka property of consumers and its place: the last one of the most specific
+    /// section. Uses the default for a value that is not a number, which librdkafka rejects later.
     fileprivate func milliseconds(
         ofConsumerProperty name: String, default: Int64
     ) -> (value: Int64, path: String) {
