@@ -200,7 +200,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 6:18: results.topic: expected a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores, found
                 "a\nb\u{9b}"
             """#))
-    func `A wrong section is one line`(wrong: Wrong) {
+    func `Each error in a section is one line`(wrong: Wrong) {
         #expect(errors(minimal + wrong.text + "\n") == [wrong.error])
     }
 
@@ -239,7 +239,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             {bootstrap_servers: a, librdkafka: {sasl.password_file: /nonexistent}}
                 1:64: kafka.librdkafka.sasl.password_file: cannot read /nonexistent: No such file or directory
             """#))
-    func `A wrong kafka section is one line`(wrong: Wrong) {
+    func `Each error in the kafka section is one line`(wrong: Wrong) {
         let text = minimal.replacing("{bootstrap_servers: \"localhost:9092\"}", with: wrong.text)
         #expect(errors(text) == [wrong.error])
     }
@@ -294,7 +294,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             tls: {verfy: false}
                 4:11: apps[0].tls.verfy: unknown key; did you mean verify?
             """#))
-    func `A wrong key of an app is one line`(wrong: Wrong) {
+    func `Each error in an app is one line`(wrong: Wrong) {
         let text = minimal.replacing("    bundle_ids", with: "    \(wrong.text)\n    bundle_ids")
         #expect(errors(text) == [wrong.error])
     }
@@ -364,7 +364,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             [{name: a, bundle_ids: [a], token: {key_file: k, key_id: ABC-123DEF, team_id: TEAM123456}}]
                 2:64: apps[0].token.key_id: expected Apple's 10 letters and digits, found "ABC-123DEF"
             """#))
-    func `A wrong list of apps is one line`(wrong: Wrong) {
+    func `Each error in the list of apps is one line`(wrong: Wrong) {
         let token = "token: {key_file: k, key_id: ABC123DEFG, team_id: TEAM123456}"
         let text = "kafka: {bootstrap_servers: a}\napps: \(wrong.text.replacing("TOKEN", with: token))\n"
         #expect(errors(text) == [wrong.error])
@@ -376,11 +376,11 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         ("[]", ["w.yaml:1:1: expected a mapping, found a list"]),
         ("delivery: {}", ["w.yaml:1:1: kafka: is missing", "w.yaml:1:1: apps: is missing"]),
     ])
-    func `A file that is no configuration`(text: String, expected: [String]) {
+    func `A file that is not a configuration is refused`(text: String, expected: [String]) {
         #expect(errors(text) == expected)
     }
 
-    @Test func `All errors come in the order of the file`() {
+    @Test func `All errors are listed in the order of the file`() {
         let text = """
             kafka: {group: x}
             delivery:
@@ -411,14 +411,14 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             ])
     }
 
-    @Test func `Beyond the limit errors are counted`() {
+    @Test func `Errors beyond the limit are only counted`() {
         let text = minimal + (1...200).map { "zz\($0): 1\n" }.joined()
         let lines = errors(text)
         #expect(lines.count == 51)
         #expect(lines.last == "and 150 more problems")
     }
 
-    @Test func `A file that cannot be read is one line`() {
+    @Test func `An unreadable file is reported in one line`() {
         #expect(throws: ConfigurationError.self) { try WorkerConfiguration.load(file: "/nonexistent/w.yaml") }
         do throws(ConfigurationError) {
             _ = try WorkerConfiguration.load(file: "/nonexistent/w.yaml")

@@ -21,18 +21,18 @@ import Testing
         try #require(try load(file(keys)).configuration.apps.first?.binary).feedback
     }
 
-    @Test func `Without it nobody is asked`() throws {
+    @Test func `Without the section no feedback service is read`() throws {
         #expect(try feedback("") == nil)
         #expect(try feedback("format: simple") == nil)
     }
 
-    @Test func `Defaults are Apple s port and an hour`() throws {
+    @Test func `The defaults are Apple's port and an hour`() throws {
         let feedback = try #require(try feedback("feedback: {host: feedback.example}"))
         #expect(feedback.host == "feedback.example" && feedback.port == 2_196 && feedback.interval == .seconds(3_600))
     }
 
     @Test(arguments: [("1s", 1), ("168h", 604_800), ("0", 0), ("90m", 5_400)])
-    func `An interval`(text: String, seconds: Int) throws {
+    func `The interval is a duration or 0`(text: String, seconds: Int) throws {
         let feedback = try #require(try feedback("feedback: {host: \"::1\", port: 65535, interval: \(text)}"))
         #expect(feedback.host == "::1" && feedback.port == 65_535 && feedback.interval == .seconds(seconds))
     }
@@ -55,11 +55,11 @@ import Testing
                 8:44: apps[0].binary.feedback.interval: expected a duration (ms, s, m or h) from 1s to 168h, or 0, found
                 "169h"
             """#))
-    func `What is wrong is named`(wrong: Wrong) {
+    func `Every error is reported with its place`(wrong: Wrong) {
         #expect(errors(file(wrong.text)) == [wrong.error])
     }
 
-    @Test func `An app of HTTP2 has none`() {
+    @Test func `An app with HTTP/2 cannot have a feedback service`() {
         let text = file("feedback: {host: a}").replacing("    transport: binary\n", with: "")
         #expect(
             errors(text) == [

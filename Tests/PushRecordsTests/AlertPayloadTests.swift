@@ -63,7 +63,7 @@ import Testing
     ]
 
     @Test(arguments: written)
-    func `Each property is its member of aps`(fill: @Sendable (inout AlertPayload) -> Void, json: String) throws {
+    func `Each property is a member of aps`(fill: @Sendable (inout AlertPayload) -> Void, json: String) throws {
         var payload = AlertPayload()
         fill(&payload)
         #expect(String(decoding: try payload.json(), as: UTF8.self) == json)
@@ -87,14 +87,14 @@ import Testing
     ]
 
     @Test(arguments: refused)
-    func `A wrong value is refused by name`(fill: @Sendable (inout AlertPayload) -> Void, words: String) {
+    func `An invalid value is refused with its name`(fill: @Sendable (inout AlertPayload) -> Void, words: String) {
         var payload = AlertPayload()
         fill(&payload)
         let error = #expect(throws: RequestError.self) { try payload.json() }
         #expect(error?.reason == .badRequestPayload && error?.detail.hasPrefix(words) == true, "\(error?.detail ?? "")")
     }
 
-    @Test func `A payload may be as deep as the worker reads`() throws {
+    @Test func `A payload may be nested as deeply as the worker accepts`() throws {
         var payload = AlertPayload()
         payload.custom["x"] = nested(63)
         payload.more["x"] = nested(62)

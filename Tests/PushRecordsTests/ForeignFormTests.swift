@@ -18,7 +18,7 @@ import Testing
         ([0, 0, 0, 7] as [UInt8], "7"), ([0, 0, 1, 0], "256"), ([255, 255, 255, 255], "4294967295"),
         ([0, 0, 0, 0], "0"),
     ])
-    func `A Schema Registry prefix of a value is named`(id: [UInt8], number: String) {
+    func `A Schema Registry prefix of a value is explained`(id: [UInt8], number: String) {
         for body in [plain, [44] + plain, [0, 0x0A, 22] + plain, []] {
             // With a token, too: there is nothing that could be sent.
             let found = parse(key: Array(tokenA.utf8), [0] + id + body, [("push-device-token", tokenB)])
@@ -35,7 +35,7 @@ import Testing
         }
     }
 
-    @Test func `A byte order mark is named`() {
+    @Test func `A byte order mark is explained`() {
         let found = parse(key: Array(tokenA.utf8), [0xEF, 0xBB, 0xBF] + plain)
         #expect(
             found.deadLetter == .notJSON && found.detail.contains("byte order mark (EF BB BF); write UTF-8 without it"))
@@ -43,7 +43,7 @@ import Testing
     }
 
     @Test(arguments: [tokenA, tokenA.uppercased(), String(repeating: "ab", count: 100)])
-    func `A key in quotes is named`(token: String) {
+    func `A key in quotes is explained`(token: String) {
         let key = Array("\"\(token)\"".utf8)
         let found = parse(key: key, plain)
         #expect(found.deadLetter == .noDeviceToken && found.subject == "")
@@ -56,7 +56,7 @@ import Testing
         #expect(!parse(key: key, Array(#"{"device_token":"\#(tokenB)","payload":{}}"#.utf8)).isInvalid)
     }
 
-    @Test func `A Schema Registry prefix of a key is named`() {
+    @Test func `A Schema Registry prefix of a key is explained`() {
         let token = Array(tokenA.utf8)
         for body in [token, [0x80, 0x01] + token, [0, 0x0A, 0x40] + token, [0x22] + token + [0x22]] as [[UInt8]] {
             let key = [0, 0, 0, 0, 9] + body
@@ -107,7 +107,7 @@ import Testing
             ("apns-id", "123e4567-e89b-12d3-a456-4266554400a0", .badMessageId),
             ("push-environment", "production", .none), ("push-not-before", "1790000000", .none),
         ] as [(String, String, ReasonCode)])
-    func `A header's value in quotes is named`(name: String, value: String, reason: ReasonCode) {
+    func `A header's value in quotes is explained`(name: String, value: String, reason: ReasonCode) {
         let key = Array(tokenA.utf8)
         let found = parse(key: key, plain, [(name, "\"\(value)\"")])
         #expect(found.isInvalid && found.reason == reason)
@@ -119,12 +119,12 @@ import Testing
         #expect(inside.detail == ForeignForm.quotedHeader.description && inside.subject == name)
     }
 
-    @Test func `A channel id in quotes is named`() {
+    @Test func `A channel id in quotes is explained`() {
         let found = parse(key: nil, plain, [("apns-channel-id", "\"dHN0\"")])
         #expect(found.reason == .badChannelId && found.detail == ForeignForm.quotedHeader.description)
     }
 
-    @Test func `A payload that was serialized twice is named`() {
+    @Test func `A payload that was serialized twice is explained`() {
         for found in [
             parse(key: Array(tokenA.utf8), Array(#""{\"aps\":{}}""#.utf8)),
             parse(key: nil, Array(#"{"device_token":"ab","payload":"{\"aps\":{}}"}"#.utf8)),
@@ -142,7 +142,7 @@ import Testing
         (#"{"a":"\ud83d\ud83d\ude00"}"#, 6), (#"{"a":"\ud83d\ude00\ude00"}"#, 18), (#"{"\ud83d":1}"#, 2),
         (#"{"a":{"b":["\udfff"]}}"#, 12), (#"{"a":"\ud83d\n"}"#, 6), (#"{"a":1,"b":"\ud800","c":"\ud800"}"#, 12),
     ])
-    func `Half a surrogate pair is refused where it is`(payload: String, place: Int) {
+    func `Half a surrogate pair is refused with its position`(payload: String, place: Int) {
         var parser = RequestParser()
         let found = parser.parse(OwnedRecord(key: tokenA, payload))
         #expect(found.isInvalid && found.reason == .badRequestPayload && found.target == .device)
@@ -164,14 +164,14 @@ import Testing
         #"{"a":"😀"}"#,
         #"{"a":"\ud83d\ude00\ud83d\ude00"}"#,
     ])
-    func `Whole pairs and other texts are accepted`(payload: String) {
+    func `Whole surrogate pairs and other texts are accepted`(payload: String) {
         var parser = RequestParser()
         #expect(!parser.parse(OwnedRecord(key: tokenA, payload)).isInvalid)
         #expect(!parser.parse(OwnedRecord(#"{"device_token":"ab","payload":\#(payload)}"#)).isInvalid)
     }
 
     /// Beside the payload only what it spells counts, and the texts that were read stay what they are.
-    @Test func `Half a pair beside the payload is only replaced`() {
+    @Test func `Half a surrogate pair outside the payload is replaced`() {
         var parser = RequestParser()
         let list = parser.parse(OwnedRecord(#"{"device_tokens":["\ud83d","ab"],"payload":{}}"#))
         #expect(!list.isInvalid && list.tokens == ["\u{FFFD}!badDeviceToken", "ab"])

@@ -72,7 +72,7 @@ import Testing
             sourceLocation: location)
     }
 
-    @Test func `A value means the same as with JSONEncoder`() throws {
+    @Test func `A value is encoded like by JSONEncoder`() throws {
         try expectTheSame(Order())
         try expectTheSame(Empty())
         try expectTheSame(Winding())
@@ -129,7 +129,7 @@ import Testing
         return chain
     }
 
-    @Test func `A value that JSON cannot have is refused by path`() throws {
+    @Test func `A value that JSON cannot represent is refused with its path`() throws {
         struct Deep: Encodable { var list = [["x": Double.nan]] }
         func detail(_ value: some Encodable) -> String? {
             let error = #expect(throws: RequestError.self) { try PayloadValue(encoding: value) }

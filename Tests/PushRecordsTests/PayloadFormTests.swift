@@ -62,7 +62,7 @@ import Testing
         #expect(found.key == nil)
     }
 
-    @Test func `The key is named when it is not the token`() {
+    @Test func `The key is kept if it is not the token`() {
         let header = [("push-device-token", tokenA)] as [(String, String?)]
         #expect(parse(OwnedRecord(key: "k", hi, header)).key == "k")
         #expect(parse(OwnedRecord(key: tokenB, hi, header)).key == tokenB)
@@ -107,7 +107,7 @@ import Testing
             ("apns-id", "00000000-0000-0000-0000-000000000000", .badMessageId), ("push-environment", "prod", .none),
             ("push-app", "", .none), ("push-not-before", "4294967296", .none), ("push-not-before", "90s", .none),
         ] as [(String, String, ReasonCode)])
-    func `A wrong header is refused with Apple's reason`(name: String, value: String, reason: ReasonCode) {
+    func `An invalid header is refused with Apple's reason`(name: String, value: String, reason: ReasonCode) {
         let found = parse([(name, value)])
         #expect(found.target == .device && found.deadLetter == nil && found.token == tokenA)
         #expect(found.isInvalid && found.reason == reason && !found.detail.isEmpty)
@@ -123,7 +123,7 @@ import Testing
         ("apns_topic", "x"),
         ("x-apns-topic", "x"), ("apnstopic", "x"), ("apps-topic", "x"),
     ])
-    func `Boundaries and foreign headers are accepted`(name: String, value: String) {
+    func `Values at their limit and foreign headers are accepted`(name: String, value: String) {
         #expect(!parse([(name, value)]).isInvalid)
     }
 
@@ -139,7 +139,7 @@ import Testing
         ("push-x", nil), ("push-retry", nil), ("push-dlq", nil), ("apns-request-id", nil),
         ("apns-" + String(repeating: "x", count: 500), nil), ("APNS-é\n", nil),
     ])
-    func `An unknown header is refused with the nearest name`(name: String, meant: String?) {
+    func `An unknown header is refused with a suggestion`(name: String, meant: String?) {
         let found = parse([(name, "x")])
         #expect(found.target == .device && found.deadLetter == nil && found.token == tokenA)
         #expect(found.isInvalid && found.reason == .none)
@@ -180,7 +180,7 @@ import Testing
             ("com.example.shop", .alert), ("com.example.voip.shop", .alert), (".voip", .alert),
             ("com.example-voip", .alert),
         ] as [(String, PushType)])
-    func `Without a push type the topic's suffix says which, and how large the payload may be`(
+    func `Without a push type the topic's suffix determines it and the payload's size limit`(
         topic: String, type: PushType
     ) {
         let headers = [("apns-topic", topic)] as [(String, String?)]
@@ -219,7 +219,7 @@ import Testing
         }
     }
 
-    @Test func `Background has priority 5`() {
+    @Test func `A background notification has priority 5`() {
         for priority in ["1", "10"] {
             let found = parse([("apns-priority", priority), ("apns-push-type", "background")])
             #expect(found.isInvalid && found.reason == .badPriority)
@@ -228,7 +228,7 @@ import Testing
         #expect(!found.isInvalid && found.priority == 5)
     }
 
-    @Test func `A header that comes twice is refused`() {
+    @Test func `A header that occurs twice is refused`() {
         let found = parse([("apns-topic", "a"), ("apns-priority", "5"), ("apns-topic", "a")])
         #expect(found.isInvalid && found.reason == .duplicateHeaders && found.subject == "apns-topic")
         let token = parse([("push-device-token", tokenA), ("push-device-token", tokenB)])
@@ -241,7 +241,7 @@ import Testing
         #"{"aps":{"alert":""# + String(repeating: "x", count: count - 20) + #""}}"#
     }
 
-    @Test func `Payloads have a limit`() {
+    @Test func `Payloads have a size limit`() {
         let voip = [("apns-push-type", "voip")] as [(String, String?)]
         for (size, headers, isInvalid) in [
             (4096, [], false), (4097, [], true), (5120, voip, false), (5121, voip, true), (100_000, [], true),
@@ -259,12 +259,12 @@ import Testing
             ("", .payloadEmpty), ("null", .payloadEmpty), ("[]", .badRequestPayload), ("1", .badRequestPayload),
             (#""{}""#, .badRequestPayload), (" true ", .badRequestPayload),
         ] as [(String, ReasonCode)])
-    func `A payload is an object`(value: String, reason: ReasonCode) {
+    func `A payload must be an object`(value: String, reason: ReasonCode) {
         let found = parse(OwnedRecord(key: tokenA, value))
         #expect(found.target == .device && found.isInvalid && found.reason == reason)
     }
 
-    @Test func `The payload is what the producer wrote`() {
+    @Test func `The payload has the bytes that the producer wrote`() {
         let odd = " { \"aps\" : {\"alert\":\"\\u0048i / \\/\"}, \"payload\":1, \"device_token\":\"\(tokenB)\" } \n"
         let found = parse(OwnedRecord(key: tokenA, odd))
         #expect(found.form == .payload && found.payload == odd && !found.isInvalid && found.token == tokenA)
@@ -313,7 +313,7 @@ import Testing
     }
 
     /// Nothing of a record is left over for the next.
-    @Test func `Nothing of a record is left for the next`() {
+    @Test func `Parsing a record leaves no state for the next one`() {
         var parser = RequestParser()
         let plain = parser.parse(OwnedRecord(key: tokenA, hi))
         _ = parser.parse(

@@ -55,7 +55,7 @@ import Testing
 
     // MARK: Records with one notification
 
-    @Test func `Payload form goes as it was`() {
+    @Test func `A record in payload form is copied unchanged`() {
         let record = OwnedRecord(
             key: "user-1", hi,
             [
@@ -74,7 +74,7 @@ import Testing
             ])
     }
 
-    @Test func `An envelope for one device and a broadcast go as they were`() {
+    @Test func `An envelope for one device and a broadcast are copied unchanged`() {
         let envelope = #"{"device_token":"\#(tokenA)","payload":{"aps":{}},"app":"shop"}"#
         #expect(
             replay(OwnedRecord(key: nil, envelope, [("traceparent", "t")]), [asked()]) == [
@@ -88,7 +88,7 @@ import Testing
     }
 
     /// Whoever mends its headers has the worker read it; by itself it would be refused as before.
-    @Test func `What is invalid goes as it was`() {
+    @Test func `An invalid record is copied unchanged`() {
         let said = replay(OwnedRecord(key: tokenA, hi, [("apns-priority", "7")]), [asked()])
         #expect(
             said == [
@@ -96,7 +96,7 @@ import Testing
             ])
     }
 
-    @Test func `What was replayed keeps its first place`() {
+    @Test func `A replayed record keeps the place of its first request`() {
         let record = OwnedRecord(
             key: tokenA, hi, [("a", "1"), ("push-replay-of", "first/0/7/9999"), ("push-replay-of", "second/0/1/0")])
         #expect(
@@ -115,7 +115,7 @@ import Testing
     private static let tokens = (0..<4).map { String(repeating: "0\($0)", count: 32) }
     private static let list = tokens.map { "\"\($0)\"" }.joined(separator: ", ")
 
-    @Test func `Only the indexes that are wanted`() {
+    @Test func `Only the requested indexes of a fan-out are written`() {
         let payload = #"{ "aps" : {"alert":"H\u0069"} }"#
         let value = """
             {"device_tokens": [\(Self.list)], "app": "shop", "environment": "development", "not_before": 1789999999,
@@ -140,7 +140,7 @@ import Testing
     }
 
     /// The worker reads what was made as it read the envelope.
-    @Test func `A notification of a fan out is read as it was`() throws {
+    @Test func `A replayed notification of a fan-out is parsed like the original`() throws {
         let value = """
             {"device_tokens": ["\(tokenA)", "ab"], "headers": {"apns-topic": "t", "apns-id": null, "apns-priority": 1},
              "payload": {"aps":{}}}
@@ -164,7 +164,7 @@ import Testing
         }
     }
 
-    @Test func `What cannot be taken apart is refused`() {
+    @Test func `A fan-out that cannot be split is refused`() {
         let invalid = OwnedRecord(#"{"device_tokens":[\#(Self.list)],"payload":{"aps":{}},"colour":"red"}"#)
         #expect(
             replay(invalid, [asked(Self.tokens[1], index: 1)]) == [.refused("an envelope has no such member: colour")])
@@ -180,7 +180,7 @@ import Testing
 
     // MARK: Another record
 
-    @Test func `Another record is known`() {
+    @Test func `A record that is not the result's request is recognized`() {
         let record = OwnedRecord(key: tokenA, hi)
         #expect(
             replay(record, [asked(requestedAtMs: Self.timeMs - 1)])
@@ -199,7 +199,7 @@ import Testing
     }
 
     /// A record without a time, and a result that names no device (a topic's limit may leave no room for it).
-    @Test func `What is not told is no difference`() {
+    @Test func `An absent time or device is not a difference`() {
         for said in [
             replay(OwnedRecord(key: tokenA, hi), [asked(requestedAtMs: 0)], timestampMs: -1),
             replay(OwnedRecord(key: tokenA, hi), [asked()], timestampMs: -1),
@@ -214,7 +214,7 @@ import Testing
         }
     }
 
-    @Test func `Of several results for one place the one that fits is taken`() {
+    @Test func `The matching one of several results for one place is replayed`() {
         let other = "the record there is for another device"
         let list = OwnedRecord(#"{"device_tokens":["\#(tokenB)","\#(tokenA)"],"payload":{"aps":{}}}"#)
         for (record, index) in [(OwnedRecord(key: tokenA, hi), 0), (list, 1)] as [(OwnedRecord, Int32)] {
@@ -233,7 +233,7 @@ import Testing
     @Test(arguments: [
         ("1780000000", true), ("1780000001", false), ("1", true), ("0", false), ("soon", false),
     ])
-    func `What has expired`(expiration: String, isExpired: Bool) {
+    func `An expired request is replayed only on demand`(expiration: String, isExpired: Bool) {
         let record = OwnedRecord(key: tokenA, hi, [("apns-expiration", expiration)])
         #expect((replay(record, [asked()]) == [.expired]) == isExpired)
         #expect(replay(record, [asked()], expiredToo: true) != [.expired])
@@ -241,7 +241,7 @@ import Testing
 
     // MARK: Dead letters
 
-    @Test func `A dead letter loses what the worker added`() {
+    @Test func `A replayed dead letter loses the headers that the worker added`() {
         let record = OwnedRecord(
             key: nil, "{", [("a", "1"), ("push-dlq-reason", "not-json"), ("push-dlq-topic", "t"), ("b", nil)])
         var writer = ReplayWriter()
@@ -259,7 +259,7 @@ import Testing
         ("r.req/3/17/4", ReplayWriter.Whole.retryLetter, "r.req/3/17/4"), ("r.req/3/17/4", .letter, "t/0/5/0"),
         ("r.req", .retryLetter, "t/0/5/0"), ("r.req/3/17/4", .movedRetryLetter, "r.req/3/17/4"),
     ])
-    func `A dead letter of a retry record is of its request`(told: String, kind: ReplayWriter.Whole, place: String) {
+    func `A retry record's dead letter replays its request`(told: String, kind: ReplayWriter.Whole, place: String) {
         func written(_ more: (String, String?)...) -> Said {
             let record = OwnedRecord(key: tokenA, hi, [("push-retry-request", told), ("push-dlq-topic", "t")] + more)
             var writer = ReplayWriter()
@@ -281,7 +281,7 @@ import Testing
     // MARK: The header's way
 
     /// It is known in both forms, and carried on however many others are: it stands first.
-    @Test func `The header is carried on`() {
+    @Test func `The replay header is carried through results and retries`() {
         let place = String(repeating: "t", count: 249) + "/2147483647/9223372036854775807/9999"
         let others = (0..<40).map { ("tenant", "\($0)" + String(repeating: "v", count: 60)) } as [(String, String?)]
         let single = OwnedRecord(key: tokenA, hi, [("push-replay-of", place)] + others)

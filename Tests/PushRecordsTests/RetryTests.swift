@@ -53,7 +53,7 @@ import Testing
             ("push-retry-attempt", "99999999999999999999"), ("push-retry-due-ms", "-"), ("push-retry-first-ms", "--1"),
             ("push-retry-request", "a/3/1/10000"), ("push-retry-request", "a/3/9223372036854775808/0"),
         ] as [(String, String?)])
-    func `A missing or damaged header makes a dead letter`(name: String, value: String?) {
+    func `A record with a missing or damaged header is a dead letter`(name: String, value: String?) {
         let found = parse(Self.fields.filter { $0.0 != name } + [(name, value)])
         #expect(found.deadLetter == .badRetryHeaders && found.target == .none)
     }
@@ -72,7 +72,7 @@ import Testing
             ("-1", 0), ("0", 0), ("1", 1), ("253402300799999", 253_402_300_799_999), ("253402300800000", 0),
             ("9223372036854775807", 0), ("-9223372036854775807", 0),
         ] as [(String, Int64)])
-    func `Times that are none are unknown`(text: String, expected: Int64) {
+    func `Invalid times are unknown`(text: String, expected: Int64) {
         let names = ["push-retry-due-ms", "push-retry-first-ms"]
         let found = parse(Self.fields.filter { !names.contains($0.0) } + names.map { ($0, text) })
         #expect(found.retry?.dueMs == expected && found.retry?.firstMs == expected)
@@ -80,7 +80,7 @@ import Testing
 
     /// By the key if the parser takes it for a token, else by a header.
     @Test(arguments: [(tokenA, false), (String(tokenA.prefix(62)), true)])
-    func `The token is named once`(token: String, inHeader: Bool) {
+    func `The token is in the key or in a header, not in both`(token: String, inHeader: Bool) {
         let fixture = ContentFixture(token: token)
         var writer = RetryWriter(apps: ContentFixture.apps)
         let order = RetryOrder(attempt: 1, dueMs: 2, reason: .nothing, sends: 0, inDoubt: 0)
