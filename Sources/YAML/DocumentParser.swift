@@ -88,7 +88,7 @@ import CYAML
             var name: String?
             if case .scalar(let text, _) = key.content {
                 if let line = lines[text] {
-                    refuse(key.mark, "the key \(text) stands twice, first in line \(line)")
+                    refuse(key.mark, "the key \(text) occurs twice, first in line \(line)")
                 } else {
                     name = text
                     lines[text] = key.mark.line

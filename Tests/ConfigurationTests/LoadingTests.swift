@@ -174,8 +174,8 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
             """)
         #expect(it.configuration.apps.map(\.otherEnvironment) == [namesThis ? "shop" : nil, "dev"])
         let warning =
-            "w.yaml:4:54: apps[1].other_environment: requests that name no app go to \"dev\", which stands before this "
-            + "one and sends nothing on"
+            "w.yaml:4:54: apps[1].other_environment: requests that name no app go to \"dev\", which comes before this "
+            + "one and forwards nothing"
         #expect(it.warnings.map { "\($0)" } == (namesThis ? [] : [warning]))
     }
 

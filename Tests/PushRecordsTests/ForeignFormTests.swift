@@ -146,7 +146,7 @@ import Testing
         var parser = RequestParser()
         let found = parser.parse(OwnedRecord(key: tokenA, payload))
         #expect(found.isInvalid && found.reason == .badRequestPayload && found.target == .device)
-        #expect(found.detail == "the payload has half a surrogate pair, as of a text cut inside an emoji")
+        #expect(found.detail == "the payload has half a surrogate pair, as if a text was cut inside an emoji")
         #expect(found.subject == "at byte \(place)")
         let opening = #"{"device_token":"ab","payload":"#
         let inside = parser.parse(OwnedRecord(opening + payload + "}"))

@@ -136,8 +136,8 @@ import Testing
             #expect(error?.reason == .badRequestPayload)
             return error?.detail
         }
-        #expect(detail(Deep()) == "list[0].x: JSON has no word for nan")
-        #expect(detail(Float.infinity) == "the value: JSON has no word for inf")
+        #expect(detail(Deep()) == "list[0].x: JSON cannot represent nan")
+        #expect(detail(Float.infinity) == "the value: JSON cannot represent inf")
         #expect(detail(["a": Torn()]) == "a is encoded as values of two kinds")
         #expect(detail(Refusing()) == "Refusing: not today")
         #expect(detail(Self.chain(100)) == "next.next.next… is nested deeper than 64 levels")

@@ -143,7 +143,7 @@ import Testing
         let found = parse([(name, "x")])
         #expect(found.target == .device && found.deadLetter == nil && found.token == tokenA)
         #expect(found.isInvalid && found.reason == .none)
-        #expect(found.detail == "there is no such header")
+        #expect(found.detail == "unknown header")
         let subject = String(name.prefix(Detail.subjectLimit))
         #expect(found.subject == meant.map { "\(name) (did you mean \($0)?)" } ?? subject)
         // Without a value, too: nobody gives one that means nothing.

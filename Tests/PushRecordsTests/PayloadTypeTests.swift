@@ -109,8 +109,8 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
 
     private static let refused: [(any PushPayload, String)] = [
         (MDMPayload(pushMagic: ""), "mdm: the PushMagic is empty"),
-        (BackgroundPayload(custom: ["aps": [:]]), "custom: what aps has is said by properties"),
-        (VoIPPayload(["a": .number(.nan)]), "a: JSON has no word for nan"),
+        (BackgroundPayload(custom: ["aps": [:]]), "custom: aps is not allowed"),
+        (VoIPPayload(["a": .number(.nan)]), "a: JSON cannot represent nan"),
         (LiveActivityUpdate(contentState: 1, timestamp: 1), "content-state must be an object"),
         (
             LiveActivityUpdate(contentState: .encoded(Array("[{}]".utf8)), timestamp: 1),
@@ -127,7 +127,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         ),
         (LiveActivityEnd(contentState: nil, timestamp: 1, dismissal: .at(-1)), "dismissal-date is -1"),
         (LiveActivityEnd(contentState: [1], timestamp: 1), "content-state must be an object"),
-        (stale, "stale-date is 1700000000000"), (irrelevant, "relevance-score: JSON has no word for inf"),
+        (stale, "stale-date is 1700000000000"), (irrelevant, "relevance-score: JSON cannot represent inf"),
         (
             LiveActivityStart(
                 attributesType: "A", attributes: "a", contentState: [:],

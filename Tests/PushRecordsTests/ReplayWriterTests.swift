@@ -175,7 +175,7 @@ import Testing
                 == [.refused("its payload has the members of an envelope: ")])
         let bad = OwnedRecord(#"{"device_tokens":["xyz", "\#(tokenA)"],"payload":{"aps":{}}}"#)
         let said = replay(bad, [asked("xyz"), asked(index: 1)])
-        #expect(said.first == .refused("what stands for its device is no device token: ") && said.count == 2)
+        #expect(said.first == .refused("its device token is invalid: ") && said.count == 2)
     }
 
     // MARK: Another record
@@ -184,18 +184,18 @@ import Testing
         let record = OwnedRecord(key: tokenA, hi)
         #expect(
             replay(record, [asked(requestedAtMs: Self.timeMs - 1)])
-                == [.another("the record there has another time than the result says")])
+                == [.another("the record has another timestamp than the result says")])
         #expect(
             replay(record, [asked(requestedAtMs: 0)])
-                == [.another("the record there has another time than the result says")])
-        #expect(replay(record, [asked(tokenB)]) == [.another("the record there is for another device")])
-        #expect(replay(record, [asked(index: 1)]) == [.another("the record there has no such notification")])
+                == [.another("the record has another timestamp than the result says")])
+        #expect(replay(record, [asked(tokenB)]) == [.another("the record is for another device")])
+        #expect(replay(record, [asked(index: 1)]) == [.another("the record has no such notification")])
         #expect(
             replay(OwnedRecord(key: tokenA, "not json"), [asked()]) == [
-                .another("the record there has no such notification")
+                .another("the record has no such notification")
             ])
         let list = OwnedRecord(#"{"device_tokens":["\#(tokenA)"],"payload":{"aps":{}}}"#)
-        #expect(replay(list, [asked(index: 1)]) == [.another("the record there has no such notification")])
+        #expect(replay(list, [asked(index: 1)]) == [.another("the record has no such notification")])
     }
 
     /// A record without a time, and a result that names no device (a topic's limit may leave no room for it).
@@ -215,7 +215,7 @@ import Testing
     }
 
     @Test func `The matching one of several results for one place is replayed`() {
-        let other = "the record there is for another device"
+        let other = "the record is for another device"
         let list = OwnedRecord(#"{"device_tokens":["\#(tokenB)","\#(tokenA)"],"payload":{"aps":{}}}"#)
         for (record, index) in [(OwnedRecord(key: tokenA, hi), 0), (list, 1)] as [(OwnedRecord, Int32)] {
             let wrong = asked(String(repeating: "0", count: 64), index: index)

@@ -164,15 +164,15 @@ extension AppSettings {
         if !section.has("host") {
             section.refuseMissing(
                 "host",
-                ": Apple's own gateways are gone since March 2021; give the host that speaks the binary protocol")
+                ": Apple shut down its own gateways in March 2021; set the host that speaks the binary protocol")
         }
         if let feedback = binary?.feedback, feedback.host == host, feedback.port == port {
             section.refuse(
                 "port",
-                "\(host):\(port) is the feedback service as well, which would tell its list to whoever connects")
+                "\(host):\(port) is also the feedback service, which sends its list to any client that connects")
         }
         if case .token = credential, section.has("token") {
-            section.refuse("token", "the binary protocol has no provider tokens: give a certificate")
+            section.refuse("token", "the binary protocol has no provider tokens: use a certificate")
         }
     }
 

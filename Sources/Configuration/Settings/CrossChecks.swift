@@ -17,8 +17,8 @@ extension WorkerConfiguration {
             reading.refuse(
                 reading.isGiven("drain.rebalance") ? "drain.rebalance" : poll.path,
                 "drain.rebalance (\(Quantity.text(drain.rebalance))) and \(Self.lastCommitMs / 1_000) s for the last "
-                    + "commit must fit max.poll.interval.ms (\(poll.value) ms), or the group puts the worker out while "
-                    + "it drains; shorten the one, or set the other under kafka.consumer")
+                    + "commit must fit max.poll.interval.ms (\(poll.value) ms), or the group removes the worker while it "
+                    + "drains; shorten drain.rebalance, or set max.poll.interval.ms under kafka.consumer")
         }
         if session > poll.value {
             reading.refuse(
@@ -30,8 +30,8 @@ extension WorkerConfiguration {
             reading.refuse(
                 reading.isGiven(heartbeat.path) ? heartbeat.path : "kafka.session_timeout",
                 "heartbeat.interval.ms (\(heartbeat.value) ms) must be below session_timeout "
-                    + "(\(Quantity.text(kafka.sessionTimeout))), at best a third of it, or the group forgets the "
-                    + "worker between two heartbeats; it is set under kafka.consumer")
+                    + "(\(Quantity.text(kafka.sessionTimeout))), ideally a third of it, or the group removes the "
+                    + "worker between two heartbeats; set it under kafka.consumer")
         }
     }
 
@@ -45,12 +45,12 @@ extension WorkerConfiguration {
         for (index, topic) in requestTopics.enumerated() {
             let path = "requests.topics[\(index)]"
             if uses[topic.name] != nil {
-                reading.refuse(path, "\(quoted(topic.name)) stands twice")
+                reading.refuse(path, "\(quoted(topic.name)) occurs twice")
             } else {
                 uses[topic.name] = path
             }
             if RequestTopic.internalTopics.contains(topic.name) {
-                reading.refuse(path, "\(topic.name) is Kafka's own: its records are no requests")
+                reading.refuse(path, "\(topic.name) is an internal topic of Kafka and cannot be a request topic")
             }
         }
         for (path, name) in outputTopics {
@@ -67,7 +67,7 @@ extension WorkerConfiguration {
             for (path, name) in outputTopics where pattern.matches(name) {
                 reading.refuse(
                     "requests.topics[\(index)]",
-                    "the pattern \(quoted(topic.name)) also fits \(name), which the worker writes (\(path))")
+                    "the pattern \(quoted(topic.name)) also matches \(name), which the worker writes (\(path))")
             }
         }
     }
@@ -100,15 +100,15 @@ extension WorkerConfiguration {
         guard other.environment != app.environment else {
             return reading.refuse(
                 path,
-                "the app \(quoted(name)) is in \(app.environment.text), as this one; it has to be an app of the other "
-                    + "environment")
+                "the app \(quoted(name)) is in \(app.environment.text), like this one; name an app of the "
+                    + "other environment")
         }
         if let missing = app.bundleIDs.first(where: { !other.bundleIDs.contains($0) }) {
             reading.refuse(path, "the app \(quoted(name)) lacks the bundle id \(missing), which this one has")
         } else if other.otherEnvironment == nil, apps[..<index].contains(where: { $0.name == name }) {
             reading.warn(
                 path,
-                "requests that name no app go to \(quoted(name)), which stands before this one and sends nothing on")
+                "requests that name no app go to \(quoted(name)), which comes before this one and forwards nothing")
         }
     }
 }

@@ -11,7 +11,7 @@ extension Value {
             _ = try Pattern(text)
             return text
         } catch {
-            refuse("\(quoted(text)) is no POSIX extended regular expression: \(error.reason)")
+            refuse("\(quoted(text)) is not a POSIX extended regular expression: \(error.reason)")
             return nil
         }
     }

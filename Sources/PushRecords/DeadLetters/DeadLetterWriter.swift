@@ -73,7 +73,7 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
     /// The detail of a record that is not parsed. The parser writes the other details.
     var unreadDetail: StaticString {
         switch self {
-        case .workerCrashed: "the worker died at this record twice"
+        case .workerCrashed: "the worker crashed twice at this record"
         case .unreadableHeaders: "its headers cannot be read"
         case .tombstone, .notJSON, .noDeviceToken, .badEnvelope, .tooManyTokens, .badRetryHeaders: ""
         }

@@ -104,7 +104,7 @@ final class EncodedNode {
         _ value: F, _ double: Double, _ path: [any CodingKey]
     ) throws(RequestError) -> PayloadValue {
         guard value.isFinite else {
-            throw RequestError(.badRequestPayload, "\(EncodingPath.text(path)): JSON has no word for \(value)")
+            throw RequestError(.badRequestPayload, "\(EncodingPath.text(path)): JSON cannot represent \(value)")
         }
         return .number(double)
     }

@@ -125,7 +125,7 @@ package struct ReplayWriter: ~Copyable {
                 } else if let found, found.isToken {
                     .record(single(record, found.text, key: key, headers: headers, place: place))
                 } else {
-                    .refused(Detail("what stands for its device is no device token"))
+                    .refused(Detail("its device token is invalid"))
                 }
             body(number, verdict)
         }
@@ -166,11 +166,11 @@ package struct ReplayWriter: ~Copyable {
     private func difference(_ request: ReplayRequest, _ found: Target?, _ timestampMs: Int64) -> StaticString? {
         let (one, other) = (RecordTime.checked(request.requestedAtMs), RecordTime.checked(timestampMs))
         // If a record has a timestamp, its results have the same one.
-        if other != RecordTime.unknown, one != other { return "the record there has another time than the result says" }
-        guard let found else { return "the record there has no such notification" }
+        if other != RecordTime.unknown, one != other { return "the record has another timestamp than the result says" }
+        guard let found else { return "the record has no such notification" }
         // A result contains only the beginning of an invalid token, so it cannot be compared.
         guard found.isToken, !request.target.isEmpty, !request.target.utf8.elementsEqual(found.text) else { return nil }
-        return "the record there is for another device"
+        return "the record is for another device"
     }
 
     /// Returns the reason for which an envelope cannot be split, or `nil` if it can.

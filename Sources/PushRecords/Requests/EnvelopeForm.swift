@@ -10,13 +10,13 @@ extension RequestParser {
         guard readTarget(&request) else { return }
         request.keepKey(key)
         if envelope.duplicate.baseAddress != nil {
-            request.fail(.none, "a member that comes twice", envelope.duplicate)
+            request.fail(.none, "a member occurs twice", envelope.duplicate)
         }
         if envelope.unknown.baseAddress != nil {
             request.fail(.none, "an envelope has no such member", meantMember(envelope.unknown))
         }
         if names.instruction.baseAddress != nil {
-            request.fail(.none, "an envelope's headers belong into it, not to the record", names.instruction)
+            request.fail(.none, "headers of an envelope must be inside it, not on the record", names.instruction)
         }
         fields.removeAll()
         readHeaders(&request)
@@ -26,7 +26,7 @@ extension RequestParser {
         if let value = envelope[.notBefore] { _ = fields.add(.notBefore, value) }
         readFields(&request)
         if request.tokenCount > 1 && request.headers.apnsID != .none {
-            request.fail(.badMessageId, "one apns-id for several device tokens")
+            request.fail(.badMessageId, "an apns-id cannot be used for several device tokens")
         }
         if let payload = envelope[.payload] {
             request.payload = payload
@@ -93,7 +93,7 @@ extension RequestParser {
         let members = scratch.headerMembers
         let count = JSONScanner.scan(headers, members: members).memberCount
         guard count <= members.count else {
-            return request.fail(.none, "headers has more members than there are headers")
+            return request.fail(.none, "headers has too many members")
         }
         for member in members[..<count] {
             let text = headers.part(member.nameStart, member.nameEnd)
@@ -104,7 +104,7 @@ extension RequestParser {
             }
             let value = headers.part(member.valueStart, member.valueEnd)
             if !fields.add(name, fieldValue(name, value, &request)) {
-                request.fail(.duplicateHeaders, "a header that comes twice", text)
+                request.fail(.duplicateHeaders, "a header occurs twice", text)
             }
         }
     }

@@ -138,11 +138,11 @@ package struct RequestParser: ~Copyable {
                 request.fail(.none, "only the worker writes push-retry headers", names.unknown)
             } else if names.unknown.baseAddress != nil {
                 let nearest = HeaderName.nearest(to: names.unknown, inEnvelope: false)
-                request.fail(.none, "there is no such header", scratch.suggestion(nearest, for: names.unknown))
+                request.fail(.none, "unknown header", scratch.suggestion(nearest, for: names.unknown))
             }
         }
         if names.duplicate.baseAddress != nil {
-            request.fail(.duplicateHeaders, "a header that comes twice", names.duplicate)
+            request.fail(.duplicateHeaders, "a header occurs twice", names.duplicate)
         }
         readFields(&request)
         checkPayload(&request, kind, half: half)
@@ -153,7 +153,7 @@ package struct RequestParser: ~Copyable {
         // The envelope table is current only for an object on a request topic.
         if case .object = kind, role == .request, envelope.lacksTarget {
             return Detail(
-                "an envelope names its device_token, device_tokens or channel_id", meantMember(envelope.unknown))
+                "an envelope needs device_token, device_tokens or channel_id", meantMember(envelope.unknown))
         }
         return Detail("no push-device-token, and the key is not a device token of 64 or more hex digits")
     }
@@ -178,7 +178,7 @@ package struct RequestParser: ~Copyable {
         }
         if let half {
             request.fail(
-                .badRequestPayload, "the payload has half a surrogate pair, as of a text cut inside an emoji",
+                .badRequestPayload, "the payload has half a surrogate pair, as if a text was cut inside an emoji",
                 scratch.add("at byte \(half)") ?? .nothing)
         }
         if request.target == .channel || request.headers.pushType == .voip {

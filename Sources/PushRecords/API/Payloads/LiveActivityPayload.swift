@@ -90,7 +90,7 @@ extension JSONWriter {
         if let staleDate { member("stale-date", try staleDate.checked("stale-date")) }
         guard let relevanceScore else { return }
         guard relevanceScore.isFinite else {
-            throw RequestError(.badRequestPayload, "relevance-score: JSON has no word for \(relevanceScore)")
+            throw RequestError(.badRequestPayload, "relevance-score: JSON cannot represent \(relevanceScore)")
         }
         member("relevance-score", relevanceScore)
     }

@@ -71,7 +71,7 @@ extension PayloadValue {
         case .integer(let value): json.value(value)
         case .number(let value):
             guard value.isFinite else {
-                throw RequestError(.badRequestPayload, "\(member): JSON has no word for \(value)")
+                throw RequestError(.badRequestPayload, "\(member): JSON cannot represent \(value)")
             }
             json.value(value)
         case .string(let value): json.value(value)

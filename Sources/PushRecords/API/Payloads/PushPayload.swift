@@ -89,7 +89,7 @@ extension JSONWriter {
         beside custom: [String: PayloadValue] = [:], aps write: (inout JSONWriter) throws(RequestError) -> Void
     ) throws(RequestError) -> [UInt8] {
         if custom["aps"] != nil {
-            throw RequestError(.badRequestPayload, "custom: what aps has is said by properties, or stands in more")
+            throw RequestError(.badRequestPayload, "custom: aps is not allowed; use the properties, or more")
         }
         var json = JSONWriter(capacity: 512)
         json.beginObject()
