@@ -152,8 +152,7 @@ let package = Package(
         ] + fuzzer
 )
 
-// `APNS_WORKER_ONLY=DeliveryTests,JSONTests swift test` plans, builds and links only these targets and their
-// dependencies.
+// `APNS_WORKER_ONLY=DeliveryTests,JSONTests swift test` builds and links only these targets and their dependencies.
 if let names = Context.environment["APNS_WORKER_ONLY"] {
     var wanted = Set(names.split(separator: ",").map(String.init))
     var known = -1

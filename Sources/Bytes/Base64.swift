@@ -48,8 +48,7 @@ package struct Base64: Sendable {
         return text
     }
 
-    /// Returns the decoded bytes, or `nil` if a character is invalid, padding is missing or superfluous, or the length
-    /// is impossible.
+    /// Returns the decoded bytes, or `nil` if a character, the padding or the length is invalid.
     package func decode(_ text: UnsafeRawBufferPointer) -> [UInt8]? {
         var text = unsafe text[...]
         if isPadded {

@@ -114,8 +114,7 @@ import CYAML
     private mutating func next() throws(Stop) -> (event: Event, mark: Mark) {
         var event = unsafe yaml_event_t()
         guard unsafe yaml_parser_parse(parser, &event) == 1 else {
-            // Reader errors (bad UTF-8, a control character) set no `problem_mark`. The reader's position is the
-            // nearest.
+            // Reader errors (bad UTF-8, a control character) set no `problem_mark`, so use the reader's position.
             let isReaderError = unsafe parser.pointee.error == YAML_READER_ERROR
             let mark = unsafe Mark(isReaderError ? parser.pointee.mark : parser.pointee.problem_mark)
             var text = unsafe parser.pointee.problem.map { unsafe String(cString: $0) } ?? "unknown error"

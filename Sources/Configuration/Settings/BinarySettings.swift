@@ -1,6 +1,5 @@
 /// The section `binary` of an app: the settings of Apple's retired binary provider protocol.
 package struct BinarySettings: Hashable, Sendable {
-    /// The frame format of notifications.
     package enum Format: String, CaseIterable, Sendable {
         /// The first format. It has no identifiers, so errors do not name their notification.
         case simple

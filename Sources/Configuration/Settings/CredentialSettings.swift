@@ -15,8 +15,8 @@ package struct TokenCredential: Hashable, Sendable {
 /// A client certificate and its private key.
 package struct CertificateCredential: Hashable, Sendable {
     package enum Form: Hashable, Sendable {
-        /// The certificate and its chain in PEM, or a file with the certificate in DER. `key` is PEM, or `nil` if the
-        /// certificate's file or text also has the key.
+        /// A PEM certificate with its chain, or a DER certificate file. `key` is PEM, or `nil` if it is in the same PEM
+        /// text.
         case pem(certificate: Secret, key: Secret?)
         /// A PKCS#12 file, or its base64 in the configuration.
         case pkcs12(Secret)

@@ -22,8 +22,7 @@ package struct KafkaSettings: Hashable, Sendable {
     package var createTopics: TopicCreation?
     /// Whether the brokers support DescribeConfigs, which librdkafka's in-process brokers do not. Not in the file.
     package var tellsTopicConfigurations = true
-    /// The user's librdkafka properties: for all clients, for consumers, and for the producer. The Kafka module rejects
-    /// unsafe ones.
+    /// The user's librdkafka properties: of all clients, of consumers, of the producer. The Kafka module checks them.
     package var properties: [UserProperty] = []
     package var consumerProperties: [UserProperty] = []
     package var producerProperties: [UserProperty] = []
@@ -86,8 +85,7 @@ extension KafkaSettings {
 
     private static func isGroupName(_ text: String) -> Bool { text.utf8.count <= 200 && text.isPrintableASCII }
 
-    /// Returns whether the text is a list of brokers. librdkafka allows a protocol (`SSL://`) and a missing port
-    /// (9092).
+    /// Returns whether the text is a list of brokers. librdkafka allows a protocol (`SSL://`) and no port (9092).
     private static func areServers(_ text: String) -> Bool {
         guard text.isPrintableASCII, !text.contains(" ") else { return false }
         return text.split(separator: ",", omittingEmptySubsequences: false).allSatisfy { server in

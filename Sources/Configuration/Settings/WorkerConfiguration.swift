@@ -99,8 +99,7 @@ package struct LogSettings: Hashable, Sendable {
 }
 
 extension WorkerConfiguration {
-    /// Reads the whole document. For a missing or invalid value without a default, it reports an error to
-    /// `document.reading` and uses an empty value.
+    /// Reads the whole document. Reports missing and invalid values to `document.reading`, and uses empty ones.
     init(reading document: inout Section) {
         self.init(kafka: KafkaSettings(bootstrapServers: ""), apps: [])
         document.requiredSection("kafka") { kafka.read(&$0) }

@@ -142,8 +142,7 @@ final class EncodedNode {
     }
 }
 
-/// The Foundation types that `JSONEncoder` treats specially. They are recognized by name because this module does not
-/// import Foundation.
+/// The Foundation types that `JSONEncoder` treats specially, recognized by name, since Foundation is not imported.
 enum FoundationType {
     case data, url, decimal
 

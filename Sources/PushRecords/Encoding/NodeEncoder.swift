@@ -18,8 +18,7 @@ struct NodeEncoder: Encoder {
     func singleValueContainer() -> any SingleValueEncodingContainer { NodeValue(node: node, codingPath: codingPath) }
 }
 
-// The generic `encode` satisfies the protocol's requirement for each type. `EncodedNode.encode` distinguishes the
-// types.
+// The generic `encode` satisfies the requirements for all types, which `EncodedNode.encode` distinguishes.
 
 struct NodeMembers<Key: CodingKey>: KeyedEncodingContainerProtocol {
     let node: EncodedNode

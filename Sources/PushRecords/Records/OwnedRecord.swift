@@ -39,8 +39,7 @@ package struct OwnedRecord: Equatable, Sendable {
     package func withLent<R>(
         _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeBufferPointer<RecordHeader>) -> R
     ) -> R {
-        // Arrays in arrays cannot be lent at once, so they are copied to one block. Its extra byte gives empty values
-        // an address.
+        // Nested arrays cannot be lent at once, so copy them. The extra byte gives empty values an address.
         let block = UnsafeMutableRawBufferPointer.allocate(byteCount: byteCount + 1, alignment: 1)
         defer { block.deallocate() }
         var used = 0

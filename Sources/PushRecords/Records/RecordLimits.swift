@@ -23,8 +23,7 @@ package enum RecordLimits {
     package static let copiedBytes = 1_024
     /// A reason. Apple's longest has 26 bytes.
     package static let reason = 64
-    /// The values of `push-retry-attempt`, `-sends` and `-in-doubt`. Larger numbers are read as this one, so that
-    /// additions cannot overflow.
+    /// The counts in retry headers. Larger numbers are read as this one, so that additions cannot overflow.
     package static let count: Int32 = 1_000_000
     /// The name of a Kafka topic, by Kafka's own limit, and a group id in a retry record.
     package static let kafkaTopic = 249

@@ -19,8 +19,7 @@ package enum ReducedRecord {
         return reduced(refused, detail: "the broker refused the whole result as too large")
     }
 
-    /// Returns the `abandoned` result of a notification whose retry topic refuses its record, or `nil` if `refused` is
-    /// not a retry record.
+    /// Returns the `abandoned` result for a retry record that its topic refuses, or `nil` for any other record.
     package static func abandonedResult(
         ofRetry refused: OwnedRecord, because refusal: Refusal, settledAtMs: Int64
     ) -> OwnedRecord? {
@@ -140,11 +139,9 @@ package enum ReducedRecord {
         "push-dlq-timestamp": 20,
     ]
 
-    /// Returns the reduced form of a dead letter: its place and reason, the first bytes of key and value, and their
-    /// sizes.
+    /// Returns the reduced form of a dead letter: its place and reason, and the first bytes and sizes of key and value.
     ///
-    /// It omits the record's own headers. A missing key is replaced by the place, since a compacted topic requires a
-    /// key.
+    /// It omits the record's own headers. The place replaces a missing key, which a compacted topic requires.
     package static func deadLetter(_ refused: OwnedRecord) -> OwnedRecord {
         let isReason = { (header: OwnedRecord.Header) in header.name.elementsEqual("push-dlq-reason".utf8) }
         let added = refused.headers[(refused.headers.lastIndex(where: isReason) ?? refused.headers.endIndex)...]

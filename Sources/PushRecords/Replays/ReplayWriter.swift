@@ -29,8 +29,7 @@ package struct ReplayRequest: Hashable, Sendable {
 package enum ReplayVerdict {
     /// The record to produce, valid during the call.
     case record(EncodedRecord)
-    /// The record at this offset is not the result's request, because its topic was recreated. The text is the
-    /// difference.
+    /// The record differs from the result's request, because its topic was recreated. The text names the difference.
     case another(StaticString)
     /// The request's `apns-expiration` has passed.
     case expired
@@ -88,9 +87,8 @@ package struct ReplayWriter: ~Copyable {
         return EncodedRecord(key: key, value: value, headers: list.list)
     }
 
-    /// Calls `body` with the verdict on each request. A record with one notification is copied. For an envelope with
-    /// several notifications, the new record has the requested one in payload form, the record's key and its other
-    /// headers.
+    /// Calls `body` with the verdict on each request. A record with one notification is copied. A notification of a
+    /// fan-out becomes a record in payload form, with the envelope record's key and headers.
     ///
     /// - Parameters:
     ///   - timestampMs: the record's timestamp.

@@ -28,8 +28,7 @@ struct CopiedHeaders: ~Copyable {
         bytes = 0
     }
 
-    /// Adds a header if its name is on the list, it has a value, and there is space. Returns whether its name is on the
-    /// list.
+    /// Returns whether the header's name is on the list. If so, adds the header if it has a value and there is space.
     @inline(__always)
     @discardableResult
     mutating func consider(_ header: RecordHeader) -> Bool {

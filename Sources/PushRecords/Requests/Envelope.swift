@@ -112,8 +112,7 @@ package struct TokenCursor {
         index = 0
     }
 
-    /// Reads the next token into `buffer`, which must have at least `DeviceToken.textLimit` bytes. Returns `nil` at the
-    /// end of the list.
+    /// Reads the next token into `buffer`, of at least `DeviceToken.textLimit` bytes. Returns `nil` at the end.
     package mutating func next(
         in list: UnsafeRawBufferPointer, into buffer: UnsafeMutableRawBufferPointer
     ) -> DeviceToken.Normalized? {

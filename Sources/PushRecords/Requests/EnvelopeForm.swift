@@ -1,7 +1,6 @@
 import JSON
 
 extension RequestParser {
-    /// Parses a record whose value is an envelope.
     mutating func envelopeForm(
         _ request: inout ParsedRequest, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
         _ scan: JSONScan, _ names: NotableNames
@@ -109,8 +108,7 @@ extension RequestParser {
         }
     }
 
-    /// Returns a header's value as text, which must be a string, or a number for a numeric header. Without a base
-    /// address it is `null` or invalid.
+    /// Returns a header's value as text, or bytes without an address if it is `null` or of a wrong kind.
     private mutating func fieldValue(
         _ name: HeaderName, _ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest
     ) -> UnsafeRawBufferPointer {

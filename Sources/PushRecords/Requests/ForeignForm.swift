@@ -31,8 +31,7 @@ enum ForeignForm {
         isQuoted(text) && text.count > 2 && Hex.isHex(text.part(1, text.count - 1))
     }
 
-    /// Returns whether a key ends with a device token, quoted or not. Other keys that begin with a byte of 0 are
-    /// numbers or ids.
+    /// Returns whether a key ends with a device token, quoted or not. Other keys with a leading 0 are numbers or ids.
     static func endsWithToken(_ key: UnsafeRawBufferPointer) -> Bool {
         let end = key.last == quote ? key.count - 1 : key.count
         return end >= prefixCount + 64 && Hex.isHex(key.part(end - 64, end))

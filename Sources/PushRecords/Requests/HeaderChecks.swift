@@ -1,7 +1,6 @@
 /// Validation of values that become headers of a request to APNs.
 ///
-/// Only printable ASCII is allowed. One invalid byte would make the peer close the whole HTTP/2 connection (RFC 9113,
-/// section 8.2.1).
+/// Only printable ASCII is allowed. After one invalid byte the peer would close the connection (RFC 9113, 8.2.1).
 enum HeaderCheck {
     /// Returns whether `value` is 1 to `limit` bytes of printable ASCII, not in quotes and without spaces at the ends.
     @inline(__always)
@@ -11,8 +10,8 @@ enum HeaderCheck {
         guard first != 0x20, last != 0x20, !ForeignForm.isQuoted(value) else { return false }
         var index = 0
         while value.count &- index >= 8 {
-            // A set high bit marks a byte that is below 0x20, above 0x7E or not ASCII. A carry can only come from such
-            // a byte.
+            // A high bit marks a byte that is below 0x20, above 0x7E or not ASCII. Only marked bytes can borrow or
+            // carry.
             let word = (base + index).loadUnaligned(as: UInt64.self)
             let marked = (word &- 0x2020_2020_2020_2020) | (word &+ 0x0101_0101_0101_0101) | word
             guard marked & 0x8080_8080_8080_8080 == 0 else { return false }

@@ -97,8 +97,7 @@ enum HeaderName: UInt8, CaseIterable {
         }
     }
 
-    /// Returns whether an unknown name begins with `apns-` or `push-` in any case. Names with `push-dlq-` do not count,
-    /// since a replayed dead letter may have them.
+    /// Returns whether the name begins with `apns-` or `push-` in any case, but not with the `push-dlq-` of replays.
     @inline(__always)
     static func hasReservedPrefix(_ name: UnsafeRawBufferPointer) -> Bool {
         guard let base = name.baseAddress, name.count >= 5, base.load(fromByteOffset: 4, as: UInt8.self) == 0x2D else {

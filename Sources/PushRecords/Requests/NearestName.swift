@@ -24,8 +24,7 @@ struct NearestName {
     }
 }
 
-/// Returns the number of letters to insert, delete, replace or swap, ignoring case (Damerau–Levenshtein distance,
-/// optimal string alignment).
+/// Returns the Damerau–Levenshtein distance (optimal string alignment), ignoring the case of letters.
 package func editDistance(_ a: some Collection<UInt8>, _ b: some Collection<UInt8>) -> Int {
     let (a, b) = (a.map { $0 | 0x20 }, b.map { $0 | 0x20 })
     var (beforeLast, last) = ([Int](), Array(0...b.count))

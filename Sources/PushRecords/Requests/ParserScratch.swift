@@ -2,8 +2,7 @@ import JSON
 
 /// Memory that the parser reuses: members of objects, unescaped strings, and subjects of details.
 struct ParserScratch: ~Copyable {
-    /// The capacity for members of the value, and that for members of an envelope's headers. An envelope can have
-    /// fewer.
+    /// The capacity for members of the value, and for those of an envelope's headers. An envelope can have fewer.
     static let memberLimit = 16
     static let textLimit = 4_096
 

@@ -16,8 +16,7 @@ extension RequestParser {
                 request.headers.topic = value.cutText(RecordLimits.topic)
                 request.refuse(.topic, "apns-topic must be printable ASCII of 1 to 255 bytes", value)
             } else if isBroadcast && HeaderCheck.pushType(ofTopic: value) == .liveactivity {
-                // The check is here and not at the app's topics, so that it also applies to producers that use this
-                // library.
+                // The check is here and not with the app's topics, so that producers who use this library get it, too.
                 request.fail(
                     .topicDisallowed, "a broadcast's topic is the bundle id, without a push type's suffix", value)
             }

@@ -55,13 +55,11 @@ public struct DeliveryResult: Hashable, Sendable {
     public var reason: Reason?
     /// A human-readable explanation.
     public var detail: String?
-    /// The time at which the token became invalid, in milliseconds since 1970 (UTC). Delete it only if it was
-    /// registered before.
+    /// The time at which the token became invalid (ms since 1970, UTC). Delete it only if it was registered before.
     public var unregisteredAtMs: Int64?
     /// The number of sends, including those in doubt.
     public var attempts: Int
-    /// The number of sends whose outcome is unknown. If it is above 0, the device may have shown the notification more
-    /// than once.
+    /// The number of sends whose outcome is unknown. Above 0, the device may have shown the notification repeatedly.
     public var inDoubt: Int
     /// The request record's timestamp in milliseconds since 1970 (UTC), or 0 if it has no valid one.
     public var requestedAtMs: Int64

@@ -97,7 +97,6 @@ package struct RetryWriter: ~Copyable {
 /// The validated `push-retry-*` headers of a retry record. Counts are at most `RecordLimits.count`, times are valid for
 /// `RecordTime`, and the index is one that a request can have. Its ranges are lent.
 package struct RetryFields {
-    /// The original request.
     package var request: RequestPlace
     /// The number of attempts, including the one that caused this retry.
     package var attempt: Int32

@@ -25,8 +25,7 @@ package struct UnregisteredWriter: ~Copyable {
             headers: UnsafeBufferPointer(start: nil, count: 0))
     }
 
-    /// Writes the record of a token that the feedback service reported, without headers. It is valid until the next
-    /// `write`.
+    /// Writes the record of a token from the feedback service, without headers. It is valid until the next `write`.
     ///
     /// - Parameters:
     ///   - token: the token's bytes, of which the first 100 are written.

@@ -12,8 +12,7 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
     /// The token as 2 to 200 lower-case hex digits.
     public let hex: String
 
-    /// Creates a token from hex digits in either case. Throws `BadDeviceToken`, or `MissingDeviceToken` for an empty
-    /// text.
+    /// Creates a token from hex digits in either case. Throws `BadDeviceToken`, or `MissingDeviceToken` if empty.
     public init(hex: some StringProtocol) throws(RequestError) {
         var text = String(hex)
         let read = withUnsafeTemporaryAllocation(byteCount: Self.textLimit, alignment: 1) { room in

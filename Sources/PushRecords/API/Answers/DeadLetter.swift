@@ -49,8 +49,7 @@ extension DeadLetter {
                 own.append(header)
                 continue
             }
-            // The writer puts the reason first. Any earlier `push-dlq-…` headers are from a dead letter that was
-            // replayed.
+            // The writer puts the reason first. Earlier `push-dlq-…` headers are from a dead letter that was replayed.
             if header.name == "push-dlq-reason" { added.removeAll() }
             added[header.name] = header.text
         }

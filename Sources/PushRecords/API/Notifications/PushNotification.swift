@@ -25,8 +25,7 @@ public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
     public var priority: Payload.Priority?
     /// The time until which APNs stores the notification (`apns-expiration`). The payload type sets the default.
     public var expiration: PushExpiration
-    /// The earliest time at which the worker sends the notification (`push-not-before`). `nil` or a past time means
-    /// now.
+    /// The earliest time to send the notification (`push-not-before`). `nil` or a past time means now.
     ///
     /// The limit is 4294967295 seconds since 1970. The time must also be within the worker's `delivery.max_ahead` (a
     /// week by default) and before the `expiration`.
@@ -77,8 +76,7 @@ extension PushNotification where Payload == RawPayload {
 extension PushNotification {
     /// Returns the same notification with its payload encoded as JSON.
     ///
-    /// Use it to make many records from one payload, or to store notifications of different types in one list. Throws
-    /// if the payload is invalid.
+    /// Use it for many records with one payload, or to mix types in one list. Throws if the payload is invalid.
     public func encoded() throws(RequestError) -> PushNotification<RawPayload> {
         var notification = PushNotification<RawPayload>(
             RawPayload(try payload.json(), pushType: pushType), topic: topic)
@@ -120,8 +118,7 @@ extension NotificationUUID {
 ///
 /// Source: "Sending notification requests to APNs", apns-topic and "Know when to use push types".
 public enum PushTopic: Hashable, Sendable {
-    /// The app's bundle id. `PushType.topicSuffix` is appended unless it is there already or the notification is a
-    /// broadcast.
+    /// The app's bundle id. `PushType.topicSuffix` is appended if it is missing, except for a broadcast.
     case bundleID(String)
     /// The complete topic. For `mdm` it is the UID in the subject of the MDM push certificate.
     case exactly(String)

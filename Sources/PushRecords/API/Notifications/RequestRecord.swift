@@ -79,8 +79,7 @@ extension RequestRecord {
 }
 
 extension PushNotification {
-    /// Returns the record in payload form for one device: the payload is its value, the device token its key. Prefer
-    /// this form.
+    /// Returns the record in payload form (preferred) for one device: payload as value, device token as key.
     ///
     /// Throws if the worker would reject the record.
     public func payloadRecord(to token: DeviceToken) throws(RequestError) -> RequestRecord {
@@ -91,9 +90,8 @@ extension PushNotification {
             .checked(form: .payload)
     }
 
-    /// Returns a record in envelope form, without a key, for up to `RequestRecord.deviceLimit` devices. The worker
-    /// sends each device its own notification and publishes a result with the token's position
-    /// (`DeliveryResult.Request.index`).
+    /// Returns a record in envelope form, without a key, for up to `RequestRecord.deviceLimit` devices. Each device has
+    /// its own notification and result, whose `DeliveryResult.Request.index` is the token's position.
     ///
     /// Throws if the worker would reject the record.
     public func envelopeRecord(to tokens: some Collection<DeviceToken>) throws(RequestError) -> RequestRecord {

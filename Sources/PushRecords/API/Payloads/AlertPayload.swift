@@ -71,8 +71,7 @@ public struct AlertPayload: CollapsiblePayload {
     /// Whether a notification service extension may change the notification before it is shown (`mutable-content`).
     /// Source: "Modifying content in newly delivered notifications".
     public var isMutable = false
-    /// Whether the app is also woken in the background (`content-available`). For a silent notification use
-    /// `BackgroundPayload`.
+    /// Whether the app is also woken in the background (`content-available`). `BackgroundPayload` only wakes it.
     public var isContentAvailable = false
     /// The interruption level, or `nil` for Apple's default (`interruption-level`).
     public var interruptionLevel: InterruptionLevel?
@@ -103,8 +102,7 @@ public struct AlertPayload: CollapsiblePayload {
 extension AlertPayload {
     /// Returns the payload as JSON. Equal payloads have equal bytes.
     ///
-    /// Throws if a number, a member name in `more` or `custom`, or encoded JSON is invalid. The payload's size is
-    /// checked when a record is created.
+    /// Throws if a number, a name in `more` or `custom`, or encoded JSON is invalid. Does not check the size.
     public func json() throws(RequestError) -> [UInt8] {
         try check()
         return try JSONWriter.payload(beside: custom) { json throws(RequestError) in

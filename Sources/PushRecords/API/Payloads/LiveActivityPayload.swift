@@ -33,8 +33,7 @@ public struct LiveActivityStart: PushPayload {
     public var alert: LiveActivityAlert
     /// The way of updating. If `nil`, updates go to the app's push token, as on iOS 17.
     public var updates: Updates?
-    /// The current time (`timestamp`). A device shows the payload with the newest timestamp, whatever the arrival
-    /// order.
+    /// The current time (`timestamp`). A device shows the payload with the newest timestamp, in any order of arrival.
     public var timestamp: UnixTime
     /// The time at which the content becomes out of date (`stale-date`).
     public var staleDate: UnixTime?
@@ -57,8 +56,7 @@ public struct LiveActivityStart: PushPayload {
     /// The push type, always `liveactivity`.
     public var pushType: PushType { .liveactivity }
 
-    /// Returns the payload as JSON. Throws if a time or number is invalid, or the attributes or the state are not an
-    /// object.
+    /// Returns the payload as JSON. Throws if a time or number is invalid, or attributes or state are not an object.
     public func json() throws(RequestError) -> [UInt8] {
         try JSONWriter.payload { json throws(RequestError) in
             json.member("timestamp", try timestamp.checked("timestamp"))
@@ -96,8 +94,7 @@ extension JSONWriter {
     }
 }
 
-/// The payload that updates a Live Activity, on one device or on a channel (push type `liveactivity`, `event`
-/// `update`).
+/// The payload that updates a Live Activity, on a device or a channel (push type `liveactivity`, `event` `update`).
 ///
 /// ```swift
 /// var goal = LiveActivityUpdate(contentState: try PayloadValue(encoding: state), timestamp: now)
@@ -110,11 +107,9 @@ public struct LiveActivityUpdate: BroadcastPayload {
     /// The allowed priorities: "Set the value for the apns-priority header field to 5 or 10."
     public typealias Priority = WakingPriority
 
-    /// The members of the activity's `ContentState`, as an object that Apple's default JSON decoder can read
-    /// (`content-state`).
+    /// The members of the activity's `ContentState`, as an object for Apple's default JSON decoder (`content-state`).
     public var contentState: PayloadValue
-    /// The current time (`timestamp`). A device shows the payload with the newest timestamp, whatever the arrival
-    /// order.
+    /// The current time (`timestamp`). A device shows the payload with the newest timestamp, in any order of arrival.
     public var timestamp: UnixTime
     /// The time at which the content becomes out of date (`stale-date`).
     public var staleDate: UnixTime?
@@ -170,8 +165,7 @@ public struct LiveActivityEnd: BroadcastPayload {
     /// The final state, as an object with the members of the activity's `ContentState` (`content-state`). `nil` keeps
     /// the last state.
     public var contentState: PayloadValue?
-    /// The current time (`timestamp`). A device shows the payload with the newest timestamp, whatever the arrival
-    /// order.
+    /// The current time (`timestamp`). A device shows the payload with the newest timestamp, in any order of arrival.
     public var timestamp: UnixTime
     /// The time at which the activity leaves the Lock Screen (`dismissal-date`).
     public var dismissal: Dismissal

@@ -110,8 +110,7 @@ public struct FileProviderPayload: PushPayload {
     }
 }
 
-/// The payload that wakes the app's Location Push Service Extension to ask for the device's location (push type
-/// `location`).
+/// The payload that asks the app's Location Push Service Extension for the location (push type `location`).
 ///
 /// Your extension defines the content. Send it to the token from `startMonitoringLocationPushes(completion:)`. The app
 /// needs a signing key, not a certificate. Source: "Creating a location push service extension".

@@ -102,8 +102,7 @@ extension JSONWriter {
         return Array(json.bytes)
     }
 
-    /// Returns a payload of an app's own members. An empty one becomes an empty `aps`, since Apple refuses empty
-    /// payloads.
+    /// Returns a payload of an app's own members, or one with an empty `aps`, since Apple refuses empty payloads.
     static func payload(of members: [String: PayloadValue]) throws(RequestError) -> [UInt8] {
         if members.isEmpty { return Array(#"{"aps":{}}"#.utf8) }
         var json = JSONWriter(capacity: 512)
@@ -127,8 +126,7 @@ extension PayloadValue {
     ///
     /// The result matches the default strategies of Foundation's `JSONEncoder`: a `Date` is the number of seconds since
     /// 2001, `Data` is base64. Equal values have equal bytes, since members are ordered by name. Throws an error with
-    /// the path if a number is not finite or the value has more than 64 levels. It also throws what the type itself
-    /// throws.
+    /// the path if a number is not finite or there are more than 64 levels, and what the type itself throws.
     public init(encoding value: some Encodable) throws(RequestError) {
         let node = EncodedNode()
         do {
