@@ -52,7 +52,7 @@ import Testing
                 8:44: apps[0].binary.feedback.interval: expected a duration (ms, s, m or h) from 1s to 168h, or 0, found
                 "169h"
             """#))
-    func `What is wrong is named`(wrong: Wrong) {
+    func `Every error is reported with its place`(wrong: Wrong) {
         #expect(errors(file(wrong.text)) == [wrong.error])
     }
 }

@@ -136,7 +136,7 @@ extension EndToEnd {
             let (ended, produced) = try run("all", "--all", status: 1)
             #expect(produced == all)
             ended.expect(
-                1, "\(place("other")) is gone: the record there has another time", "/10000000/0 is gone: the log has ",
+                1, "\(place("other")) is gone: the record has another timestamp", "/10000000/0 is gone: the log has ",
                 "of 11 results that matched", "1 were further results of the same", "1 have expired and were left out",
                 "2 are gone")
             #expect(try run("expired", "--all --expired", status: 1).1 == all.union([place("expired")]))

@@ -19,7 +19,7 @@ private func full() -> PushNotification<RawPayload> {
 }
 
 @Suite struct BuildingTests {
-    @Test func `Payload form has every header`() throws {
+    @Test func `A record in payload form can have every header`() throws {
         let record = try full().payloadRecord(to: token)
         #expect(record.key == Array(tokenA.utf8) && record.value == Array(hi.utf8))
         #expect(
@@ -33,7 +33,7 @@ private func full() -> PushNotification<RawPayload> {
         expectAll(found)
     }
 
-    @Test func `Envelope form has every member`() throws {
+    @Test func `A record in envelope form can have every member`() throws {
         let record = try full().envelopeRecord(to: [token])
         #expect(record.key == nil && record.headers == [])
         let found = read(record)
@@ -62,7 +62,7 @@ private func full() -> PushNotification<RawPayload> {
 
     /// The worker takes a key for a token only from 64 digits on.
     @Test(arguments: [1, 31, 32, 100])
-    func `A short token is named in a header`(count: Int) throws {
+    func `A short token is written to a header`(count: Int) throws {
         let token = try DeviceToken(bytes: (0..<count).map { UInt8($0 * 7 & 0xFF) })
         let found = read(try PushNotification(json: hi).payloadRecord(to: token))
         #expect(found.token == token.hex && found.target == .device && found.key == nil)
@@ -80,7 +80,7 @@ private func full() -> PushNotification<RawPayload> {
         #expect(error?.detail == "device_tokens has more than 10000")
     }
 
-    @Test func `A channel record is checked as a broadcast`() throws {
+    @Test func `A record for a channel is validated as a broadcast`() throws {
         let live = PushNotification(
             json: #"{"aps":{"event":"update"}}"#, pushType: .liveactivity, topic: .exactly("com.example.shop"))
         let error = #expect(throws: RequestError.self) { try PushNotification(json: hi).payloadRecord(toChannel: "a") }
@@ -128,7 +128,7 @@ private func full() -> PushNotification<RawPayload> {
 
     /// With the worker's reason and words.
     @Test(arguments: refused)
-    func `Both forms refuse what the worker would`(
+    func `Both forms refuse what the worker refuses`(
         spoil: @Sendable (inout PushNotification<RawPayload>) -> Void, reason: Reason?, words: String
     ) throws {
         var notification = PushNotification(json: hi)
@@ -151,7 +151,7 @@ private func full() -> PushNotification<RawPayload> {
         _ = try notification.envelopeRecord(to: [token])
     }
 
-    @Test func `What only one form can carry is refused in the other`() throws {
+    @Test func `A payload that only one form can carry is refused in the other`() throws {
         let shaped = PushNotification(json: #"{"payload":{},"device_token":"\#(tokenB)"}"#, pushType: .mdm)
         let error = #expect(throws: RequestError.self) { try shaped.payloadRecord(to: token) }
         #expect(error?.detail.contains("only an envelope record can carry it") == true)
@@ -164,7 +164,7 @@ private func full() -> PushNotification<RawPayload> {
         #expect(none?.detail == "device_tokens is empty")
     }
 
-    @Test func `A device token is read from hex, bytes and descriptions`() throws {
+    @Test func `A device token is created from hex, bytes and descriptions`() throws {
         #expect(token.hex == tokenA && token.bytes == [UInt8](repeating: 0xA1, count: 32))
         #expect(token.description == "a1a1a1a1…")
         #expect(try DeviceToken(hex: "0aFf").description == "0aff")

@@ -18,7 +18,7 @@ import Testing
         ([0, 0, 0, 7] as [UInt8], "7"), ([0, 0, 1, 0], "256"), ([255, 255, 255, 255], "4294967295"),
         ([0, 0, 0, 0], "0"),
     ])
-    func `A Schema Registry prefix of a value is named`(id: [UInt8], number: String) {
+    func `A Schema Registry prefix of a value is explained`(id: [UInt8], number: String) {
         for body in [plain, [44] + plain, [0, 0x0A, 22] + plain, []] {
             // With a token, too: there is nothing that could be sent.
             let found = parse(key: Array(tokenA.utf8), [0] + id + body, [("push-device-token", tokenB)])
@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test(arguments: [tokenA, tokenA.uppercased(), String(repeating: "ab", count: 100)])
-    func `A key in quotes is named`(token: String) {
+    func `A key in quotes is explained`(token: String) {
         let key = Array("\"\(token)\"".utf8)
         let found = parse(key: key, plain)
         #expect(found.deadLetter == .noDeviceToken && found.subject == "")
@@ -55,7 +55,7 @@ import Testing
         #expect(!parse(key: key, Array(#"{"device_token":"\#(tokenB)","payload":{}}"#.utf8)).isInvalid)
     }
 
-    @Test func `A Schema Registry prefix of a key is named`() {
+    @Test func `A Schema Registry prefix of a key is explained`() {
         let token = Array(tokenA.utf8)
         for body in [token, [0x80, 0x01] + token, [0, 0x0A, 0x40] + token, [0x22] + token + [0x22]] as [[UInt8]] {
             let key = [0, 0, 0, 0, 9] + body
@@ -107,7 +107,7 @@ import Testing
             ("push-environment", "production", .none), ("push-not-before", "1790000000", .none),
             ("apns-channel-id", "dHN0", .badChannelId),
         ] as [(String, String, ReasonCode)])
-    func `A header's value in quotes is named`(name: String, value: String, reason: ReasonCode) {
+    func `A header's value in quotes is explained`(name: String, value: String, reason: ReasonCode) {
         let key = Array(tokenA.utf8)
         let found = parse(key: key, plain, [(name, "\"\(value)\"")])
         #expect(found.isInvalid && found.reason == reason)
@@ -149,7 +149,7 @@ import Testing
         let inside = parser.parse(OwnedRecord(opening + payload + "}"))
         guard let place else { return #expect(!found.isInvalid && !inside.isInvalid) }
         #expect(found.isInvalid && found.reason == .badRequestPayload && found.target == .device)
-        #expect(found.detail == "the payload has half a surrogate pair, as of a text cut inside an emoji")
+        #expect(found.detail == "the payload has half a surrogate pair, as if a text was cut inside an emoji")
         #expect(found.subject == "at byte \(place)")
         #expect(inside.isInvalid && inside.detail == found.detail)
         #expect(inside.subject == "at byte \(place + opening.utf8.count)")
@@ -160,7 +160,7 @@ import Testing
     }
 
     /// Beside the payload only what it spells counts, and the texts that were read stay what they are.
-    @Test func `Half a pair beside the payload is only replaced`() {
+    @Test func `Half a surrogate pair outside the payload is replaced`() {
         var parser = RequestParser()
         let list = parser.parse(OwnedRecord(#"{"device_tokens":["\ud83d","ab"],"payload":{}}"#))
         #expect(!list.isInvalid && list.tokens == ["\u{FFFD}!badDeviceToken", "ab"])

@@ -62,7 +62,7 @@ import Testing
         #expect(found.key == nil)
     }
 
-    @Test func `The key is named when it is not the token`() {
+    @Test func `The key is kept if it is not the token`() {
         let header = [("push-device-token", tokenA)] as [(String, String?)]
         #expect(parse(OwnedRecord(key: "k", hi, header)).key == "k")
         #expect(parse(OwnedRecord(key: tokenB, hi, header)).key == tokenB)
@@ -107,7 +107,7 @@ import Testing
             ("apns-id", "00000000-0000-0000-0000-000000000000", .badMessageId), ("push-environment", "prod", .none),
             ("push-app", "", .none), ("push-not-before", "4294967296", .none), ("push-not-before", "90s", .none),
         ] as [(String, String, ReasonCode)])
-    func `A wrong header is refused with Apple's reason`(name: String, value: String, reason: ReasonCode) {
+    func `An invalid header is refused with Apple's reason`(name: String, value: String, reason: ReasonCode) {
         let found = parse([(name, value)])
         #expect(found.target == .device && found.deadLetter == nil && found.token == tokenA)
         #expect(found.isInvalid && found.reason == reason && !found.detail.isEmpty)
@@ -123,7 +123,7 @@ import Testing
         ("apns_topic", "x"),
         ("x-apns-topic", "x"), ("apnstopic", "x"), ("apps-topic", "x"),
     ])
-    func `Boundaries and foreign headers are accepted`(name: String, value: String) {
+    func `Values at their limit and foreign headers are accepted`(name: String, value: String) {
         #expect(!parse([(name, value)]).isInvalid)
     }
 
@@ -139,11 +139,11 @@ import Testing
         ("push-x", nil), ("push-retry", nil), ("push-dlq", nil), ("apns-request-id", nil),
         ("apns-" + String(repeating: "x", count: 500), nil), ("APNS-é\n", nil),
     ])
-    func `An unknown header is refused with the nearest name`(name: String, meant: String?) {
+    func `An unknown header is refused with a suggestion`(name: String, meant: String?) {
         let found = parse([(name, "x")])
         #expect(found.target == .device && found.deadLetter == nil && found.token == tokenA)
         #expect(found.isInvalid && found.reason == .none)
-        #expect(found.detail == "there is no such header")
+        #expect(found.detail == "unknown header")
         let subject = String(name.prefix(Detail.subjectLimit))
         #expect(found.subject == meant.map { "\(name) (did you mean \($0)?)" } ?? subject)
         // Without a value, too: nobody gives one that means nothing.
@@ -180,7 +180,7 @@ import Testing
             ("com.example.shop", .alert), ("com.example.voip.shop", .alert), (".voip", .alert),
             ("com.example-voip", .alert),
         ] as [(String, PushType)])
-    func `Without a push type the topic's suffix says which, and how large the payload may be`(
+    func `Without a push type the topic's suffix determines it and the payload's size limit`(
         topic: String, type: PushType
     ) {
         let headers = [("apns-topic", topic)] as [(String, String?)]
@@ -220,7 +220,7 @@ import Testing
         }
     }
 
-    @Test func `Background has priority 5`() {
+    @Test func `A background notification has priority 5`() {
         for priority in ["1", "10"] {
             let found = parse([("apns-priority", priority), ("apns-push-type", "background")])
             #expect(found.isInvalid && found.reason == .badPriority)
@@ -229,7 +229,7 @@ import Testing
         #expect(!found.isInvalid && found.priority == 5)
     }
 
-    @Test func `A header that comes twice is refused`() {
+    @Test func `A header that occurs twice is refused`() {
         let found = parse([("apns-topic", "a"), ("apns-priority", "5"), ("apns-topic", "a")])
         #expect(found.isInvalid && found.reason == .duplicateHeaders && found.subject == "apns-topic")
         let token = parse([("push-device-token", tokenA), ("push-device-token", tokenB)])
@@ -257,7 +257,7 @@ import Testing
         }
     }
 
-    @Test func `The payload is what the producer wrote`() {
+    @Test func `The payload has the bytes that the producer wrote`() {
         let odd = " { \"aps\" : {\"alert\":\"\\u0048i / \\/\"}, \"payload\":1, \"device_token\":\"\(tokenB)\" } \n"
         let found = parse(OwnedRecord(key: tokenA, odd))
         #expect(found.form == .payload && found.payload == odd && !found.isInvalid && found.token == tokenA)
@@ -306,7 +306,7 @@ import Testing
     }
 
     /// Nothing of a record is left over for the next.
-    @Test func `Nothing of a record is left for the next`() {
+    @Test func `Parsing a record leaves no state for the next one`() {
         var parser = RequestParser()
         let plain = parser.parse(OwnedRecord(key: tokenA, hi))
         _ = parser.parse(

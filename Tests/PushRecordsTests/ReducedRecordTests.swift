@@ -17,7 +17,7 @@ import Testing
         }
     }
 
-    @Test func `A result keeps what it is about`() throws {
+    @Test func `A reduced result keeps its request and outcome`() throws {
         let fixture = ContentFixture()
         var writer = ResultWriter(apps: ContentFixture.apps)
         let ending = Ending(
@@ -36,7 +36,7 @@ import Testing
 
     /// Whatever is in it, it fits, and says outcome and place.
     @Test(arguments: ["com.example.shop", String(repeating: "\"", count: 255), String(repeating: "x", count: 255)])
-    func `A result always fits`(topic: String) throws {
+    func `A reduced result always fits`(topic: String) throws {
         for name in ["t", Self.longTopic] {
             for token in [tokenA, String(repeating: "ab", count: 100), "\u{1}"] {
                 for isBroadcast in [false, true] {
@@ -63,12 +63,12 @@ import Testing
         }
     }
 
-    @Test func `What is no result has no reduced form`() {
+    @Test func `A record that is not a result has no reduced form`() {
         #expect(ReducedRecord.result(OwnedRecord(key: nil, value: nil, headers: [])) == nil)
         #expect(ReducedRecord.result(OwnedRecord(key: [1], value: Array("{}".utf8), headers: [])) == nil)
     }
 
-    @Test func `A retry record that fits nowhere becomes abandoned`() throws {
+    @Test func `A retry record that its topic refuses becomes an abandoned result`() throws {
         let fixture = ContentFixture()
         var writer = RetryWriter(apps: ContentFixture.apps)
         let order = RetryOrder(attempt: 2, dueMs: 9, reason: lend("TooManyRequests"), sends: 4, inDoubt: 1)
@@ -98,7 +98,7 @@ import Testing
 
     /// Coordinates, reason and the first bytes are left of a dead letter.
     @Test(arguments: [0, 127, 128, 129, 1_000_000])
-    func `A dead letter is cut`(count: Int) throws {
+    func `A reduced dead letter has the first bytes of key and value`(count: Int) throws {
         let headers = [RecordHeader(name: lend("x"), value: lend(Array(repeating: 1, count: count)))]
         let topic = lend(Self.longTopic)
         var writer = DeadLetterWriter()
@@ -135,7 +135,7 @@ import Testing
         #expect(texts(ReducedRecord.deadLetter(valueless)).contains("push-dlq-truncated=5"))
     }
 
-    @Test func `A result that is refused in every form is a dead letter that names its request`() throws {
+    @Test func `A result that is refused in every form becomes a dead letter that names its request`() throws {
         let fixture = ContentFixture()
         var writer = ResultWriter(apps: ContentFixture.apps)
         let ending = Ending(outcome: .accepted, status: 200, attempts: 1, inDoubt: 0, sentAtMs: 5, settledAtMs: 6)
@@ -151,7 +151,7 @@ import Testing
         #expect(ReducedRecord.deadLetter(keyless).key == Array("apns.requests/3/1234".utf8), "for a compacted topic")
     }
 
-    @Test func `A dead token that is refused is a dead letter that names the topic which refused it`() throws {
+    @Test func `A refused record of an unregistered token becomes a dead letter that names the topic`() throws {
         let record = OwnedRecord(key: Array("abcd".utf8), value: Array(#"{"device_token":"abcd"}"#.utf8), headers: [])
         let letter = try decoded(
             ReducedRecord.deadLetter(

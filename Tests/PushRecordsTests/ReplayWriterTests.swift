@@ -89,7 +89,7 @@ import Testing
     private static let tokens = (0..<4).map { String(repeating: "0\($0)", count: 32) }
     private static let list = tokens.map { "\"\($0)\"" }.joined(separator: ", ")
 
-    @Test func `Only the indexes that are wanted`() {
+    @Test func `Only the requested indexes of a fan-out are written`() {
         let payload = #"{ "aps" : {"alert":"H\u0069"} }"#
         let value = """
             {"device_tokens": [\(Self.list)], "app": "shop", "environment": "development", "not_before": 1789999999,
@@ -159,7 +159,7 @@ import Testing
     }
 
     /// A record without a time, and a result that names no device (a topic's limit may leave no room for it).
-    @Test func `What is not told is no difference`() {
+    @Test func `An absent time or device is not a difference`() {
         for said in [
             replay(OwnedRecord(key: tokenA, hi), [asked(requestedAtMs: 0)], timestampMs: -1),
             replay(OwnedRecord(key: tokenA, hi), [asked()], timestampMs: -1),
@@ -186,7 +186,7 @@ import Testing
     @Test(arguments: [
         ("1780000000", true), ("1780000001", false), ("1", true), ("0", false), ("soon", false),
     ])
-    func `What has expired`(expiration: String, isExpired: Bool) {
+    func `An expired request is replayed only on demand`(expiration: String, isExpired: Bool) {
         let record = OwnedRecord(key: tokenA, hi, [("apns-expiration", expiration)])
         #expect((replay(record, [asked()]) == [.expired]) == isExpired)
         #expect(replay(record, [asked()], expiredToo: true) != [.expired])
@@ -229,7 +229,7 @@ import Testing
     // MARK: The header's way
 
     /// It is known in both forms, and carried on however many others are: it stands first.
-    @Test func `The header is carried on`() {
+    @Test func `The replay header is carried through results and retries`() {
         let place = String(repeating: "t", count: 249) + "/2147483647/9223372036854775807/9999"
         let others = (0..<40).map { ("tenant", "\($0)" + String(repeating: "v", count: 60)) } as [(String, String?)]
         let single = OwnedRecord(key: tokenA, hi, [("push-replay-of", place)] + others)

@@ -46,7 +46,7 @@ import Testing
             ("push-retry-attempt", "99999999999999999999"), ("push-retry-due-ms", "-"), ("push-retry-first-ms", "--1"),
             ("push-retry-request", "a/3/1/10000"), ("push-retry-request", "a/3/9223372036854775808/0"),
         ] as [(String, String?)])
-    func `A missing or damaged header makes a dead letter`(name: String, value: String?) {
+    func `A record with a missing or damaged header is a dead letter`(name: String, value: String?) {
         let found = parse(Self.fields.filter { $0.0 != name } + [(name, value)])
         #expect(found.deadLetter == .badRetryHeaders && found.target == .none)
     }
@@ -72,7 +72,7 @@ import Testing
 
     /// By the key if the parser takes it for a token, else by a header.
     @Test(arguments: [(tokenA, false), (String(tokenA.prefix(62)), true)])
-    func `The token is named once`(token: String, inHeader: Bool) {
+    func `The token is in the key or in a header, not in both`(token: String, inHeader: Bool) {
         let fixture = ContentFixture(token: token)
         var writer = RetryWriter(apps: ContentFixture.apps)
         let order = RetryOrder(attempt: 1, dueMs: 2, reason: .nothing, sends: 0, inDoubt: 0)

@@ -87,7 +87,7 @@ import Testing
     }
 
     @Test(arguments: BeyondSchemas.allCases)
-    func `Descriptions name what schemas cannot express`(beyond: BeyondSchemas) throws {
+    func `Descriptions list the rules that schemas cannot express`(beyond: BeyondSchemas) throws {
         for schema in RecordSchema.allCases {
             let object = try schema.object()
             let names = (object["description"] as? String)?.contains(beyond.rawValue) == true
@@ -105,7 +105,7 @@ import Testing
     }
 
     @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
-    func `Schemas allow what the worker writes`(seed: UInt64) throws {
+    func `Schemas allow the records that the worker writes`(seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         var judge = SchemaJudge()
         var results = ResultWriter(apps: ContentFixture.apps)
@@ -221,7 +221,7 @@ import Testing
     }
 
     @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
-    func `Readers read what schemas allow`(seed: UInt64) throws {
+    func `Readers accept the records that schemas allow`(seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         var judge = SchemaJudge()
         var read: [(isRead: Bool, value: String)] = []
@@ -237,7 +237,7 @@ import Testing
     }
 
     @Test(.needsSchemaJudge, .waiting)
-    func `The worker takes retry records that their schema allows`() throws {
+    func `The worker accepts the retry records that their schema allows`() throws {
         let pools: [(name: String, values: [String])] = [
             (
                 "push-retry-request",

@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct SchemaTests {
     /// Headers of each kind, and a result, that another schema or the same one has to refuse.
-    @Test(.needsSchemaJudge, .waiting) func `Schemas refuse what is of another kind`() throws {
+    @Test(.needsSchemaJudge, .waiting) func `Schemas refuse records of another kind`() throws {
         var judge = SchemaJudge()
         let fixture = ContentFixture()
         var retries = RetryWriter(apps: ContentFixture.apps)

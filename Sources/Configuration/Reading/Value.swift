@@ -151,7 +151,7 @@ struct Value {
         var texts: [String] = []
         return list(limit: limit, orEmpty: orEmpty) { item in
             guard let text = body(item) else { return nil }
-            if texts.contains(text) { item.refuse("\(quoted(text)) stands twice") }
+            if texts.contains(text) { item.refuse("\(quoted(text)) occurs twice") }
             texts.append(text)
             return text
         }

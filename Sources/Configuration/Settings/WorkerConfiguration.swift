@@ -1,16 +1,16 @@
 package import Observability
 
-/// The settings of a worker, checked and complete, from a file or from flags. The defaults are at the declarations.
+/// The validated settings of a worker, from a file or from flags, with defaults for all absent keys.
 package struct WorkerConfiguration: Hashable, Sendable {
     package var kafka: KafkaSettings
-    /// At least one, without duplicates.
+    /// The request topics, at least one and without duplicates.
     package var requestTopics: [RequestTopic] = [RequestTopic(name: "apns.requests")]
     package var results = ResultSettings()
     package var unregistered = UnregisteredSettings()
     package var deadLetters = DeadLetterSettings()
     package var retry = RetrySettings()
     package var delivery = DeliverySettings()
-    /// At least one, without duplicate names.
+    /// The apps, at least one and without duplicate names.
     package var apps: [AppSettings]
     package var drain = DrainSettings()
     package var admin = AdminSettings()
@@ -31,24 +31,24 @@ package struct WorkerConfiguration: Hashable, Sendable {
     }
 }
 
-/// `crash`: what happens after a death by a signal.
+/// The key `crash`: the reaction if a signal kills the worker.
 package enum CrashHandling: String, CaseIterable, Sendable {
-    /// A supervisor restarts the worker, and a record at which it died twice becomes a dead letter.
+    /// A supervisor restarts the worker. A record at which it crashed twice becomes a dead letter.
     case contain
-    /// The worker runs without a supervisor, for developers.
+    /// The worker runs without a supervisor, for development.
     case core
 }
 
 package struct ResultSettings: Hashable, Sendable {
     package enum Publish: String, CaseIterable, Sendable {
         case all
-        /// Results `accepted` without doubt are only counted.
+        /// All results except `accepted` without doubt, which are only counted.
         case failures
     }
 
     package var topic = "apns.results"
     package var publish = Publish.all
-    /// Request headers to copy into results, beside `traceparent` and `tracestate`; at most 32.
+    /// The request headers to copy into results, besides `traceparent` and `tracestate`. At most 32.
     package var copyHeaders: [String] = []
 
     package init() {}
@@ -56,7 +56,7 @@ package struct ResultSettings: Hashable, Sendable {
 
 package struct UnregisteredSettings: Hashable, Sendable {
     package var topic = "apns.unregistered"
-    /// `BadDeviceToken` and `DeviceTokenNotForTopic` count as dead tokens.
+    /// Whether `BadDeviceToken` and `DeviceTokenNotForTopic` count as unregistered.
     package var includeBadTokens = false
 
     package init() {}
@@ -68,7 +68,7 @@ package struct DeadLetterSettings: Hashable, Sendable {
     package init() {}
 }
 
-/// `drain`: how long to wait for unanswered notifications.
+/// The section `drain`: how long to wait for unanswered notifications.
 package struct DrainSettings: Hashable, Sendable {
     package var rebalance = Duration.seconds(30)
     package var shutdown = Duration.seconds(12)
@@ -77,7 +77,7 @@ package struct DrainSettings: Hashable, Sendable {
 }
 
 package struct AdminSettings: Hashable, Sendable {
-    /// The address of the pages, or `nil` for none. Port 0 takes any free one.
+    /// The address of the admin pages, or `nil` to disable them. Port 0 selects a free port.
     package var listen: NetworkAddress? = NetworkAddress(host: "127.0.0.1", port: 9_464)
 
     package init() {}
@@ -94,8 +94,7 @@ package struct LogSettings: Hashable, Sendable {
 }
 
 extension WorkerConfiguration {
-    /// Reads the whole document. A missing or wrong value without a default is replaced by an empty one, after
-    /// `document.reading` got a problem.
+    /// Reads the whole document. Reports missing and invalid values to `document.reading`, and uses empty ones.
     init(reading document: inout Section) {
         self.init(kafka: KafkaSettings(bootstrapServers: ""), apps: [])
         document.requiredSection("kafka") { kafka.read(&$0) }
@@ -139,10 +138,10 @@ extension ResultSettings {
     }
 
     private static func reasonNotToCopy(_ name: String) -> String? {
-        if ["outcome", "reason"].contains(name) { return "results have a header \(name) of their own" }
-        let advice = "give what results are told apart by a header of its own, such as x-campaign"
+        if ["outcome", "reason"].contains(name) { return "results have their own header \(name)" }
+        let advice = "use a header of your own to tell results apart, such as x-campaign"
         return switch name.lowercased().prefix(5) {
-        case "apns-": "\(quoted(name)) is Apple's: what a request says to Apple is no result's; \(advice)"
+        case "apns-": "\(quoted(name)) is one of Apple's headers, which are not copied to results; \(advice)"
         case "push-": "\(quoted(name)) is the worker's own; \(advice)"
         default: nil
         }
