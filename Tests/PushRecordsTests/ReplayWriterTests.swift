@@ -137,7 +137,7 @@ import Testing
         (
             #"[\#(list)],"payload":{"payload":{},"device_token":"ab"}"#, 1, tokens[1],
             "its payload has the members of an envelope: "
-        ), (#"["xyz"],"payload":{"aps":{}}"#, 0, "xyz", "what stands for its device is no device token: "),
+        ), (#"["xyz"],"payload":{"aps":{}}"#, 0, "xyz", "its device token is invalid: "),
     ])
     func `What cannot be taken apart is refused`(members: String, index: Int32, target: String, words: String) {
         let said = replay(OwnedRecord(#"{"device_tokens":\#(members)}"#), [asked(target, index: index)])
@@ -147,15 +147,15 @@ import Testing
     // MARK: Another record
 
     @Test(arguments: [
-        (hi, tokenA, 0, timeMs - 1, "has another time than the result says"),
-        (hi, tokenA, 0, 0, "has another time than the result says"), (hi, tokenB, 0, timeMs, "is for another device"),
+        (hi, tokenA, 0, timeMs - 1, "has another timestamp than the result says"),
+        (hi, tokenA, 0, 0, "has another timestamp than the result says"), (hi, tokenB, 0, timeMs, "is for another device"),
         (hi, tokenA, 1, timeMs, "has no such notification"), ("no JSON", tokenA, 0, timeMs, "has no such notification"),
         (#"{"device_tokens":["\#(tokenA)"],"payload":{"aps":{}}}"#, tokenA, 1, timeMs, "has no such notification"),
     ])
     func `Another record is known`(value: String, target: String, index: Int32, requestedAtMs: Int64, words: String) {
         let said = replay(
             OwnedRecord(key: tokenA, value), [asked(target, index: index, requestedAtMs: requestedAtMs)])
-        #expect(said == [.another("the record there \(words)")])
+        #expect(said == [.another("the record \(words)")])
     }
 
     /// A record without a time, and a result that names no device (a topic's limit may leave no room for it).
@@ -172,7 +172,7 @@ import Testing
     }
 
     @Test func `Of several results for one place the one that fits is taken`() {
-        let other = Said.another("the record there is for another device")
+        let other = Said.another("the record is for another device")
         let list = OwnedRecord(#"{"device_tokens":["\#(tokenB)","\#(tokenA)"],"payload":{"aps":{}}}"#)
         for (record, index) in [(OwnedRecord(key: tokenA, hi), 0), (list, 1)] as [(OwnedRecord, Int32)] {
             let wrong = asked(String(repeating: "0", count: 64), index: index)
