@@ -20,14 +20,8 @@ package struct DeliverySettings: Hashable, Sendable {
         case accept, unregister, reject, resend, retry
         case credentialFault = "credential_fault"
 
-        /// Whether the same notification may be sent again because of this answer.
-        var repeats: Bool {
-            switch self {
-            case .resend, .retry: true
-            // APNs did not look at the notification.
-            case .accept, .unregister, .reject, .credentialFault: false
-            }
-        }
+        /// Whether the notification may be sent again. After a credential fault that is open: APNs did not look at it.
+        var repeats: Bool { self == .resend || self == .retry }
     }
 
     package var ordering = Ordering.device

@@ -1,8 +1,7 @@
 import Bytes
 import PushRecords
 
-/// The requests of the demo: notifications by number, each with a device token that holds its number. The same count
-/// makes the same traffic.
+/// The requests of the demo: notifications by number, which their device tokens hold. Always the same for a count.
 struct DemoTraffic {
     enum Completion: CaseIterable {
         case accepted
