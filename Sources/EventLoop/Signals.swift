@@ -1,11 +1,8 @@
 internal import Glibc
 
 /// Signals as events of a loop. A thread of their own takes them (sigwait(3)), so that a second request to stop ends
-/// the process even if the loop's thread hangs or has ended.
-///
-/// A signal reaches that thread only while it is blocked in every other one: make it before any other thread is
-/// started; threads inherit the mask, and so do child processes (a child that is to be killed by SIGTERM unblocks it
-/// before exec).
+/// the process even if the loop's thread hangs or has ended. Make it before any other thread is started, since a signal
+/// reaches that thread only while it is blocked in every other one. Child processes inherit the mask.
 package final class Signals {
     /// The thread that takes the signals. It lives until the process ends.
     let thread: pthread_t

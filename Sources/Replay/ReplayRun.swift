@@ -47,11 +47,8 @@ package final class ReplayRun {
     /// The most memory that the dead letters of a batch take.
     private static let byteLimit = 16 << 20
 
-    /// Begins the job, or resumes it from the offsets that its group has committed.
-    ///
-    /// - Parameters:
-    ///   - remark: gets a line about each request that was not replayed.
-    ///   - progressed: gets the report after each batch, and several times a second while results are read.
+    /// Begins the job, or resumes it from the offsets that its group has committed. `remark` gets a line about each
+    /// request that was not replayed, `progressed` the report several times a second.
     package init(
         _ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait, remark: @escaping (String) -> Void,
         progressed: @escaping (ReplayReport) -> Void

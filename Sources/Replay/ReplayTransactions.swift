@@ -48,8 +48,7 @@ final class ReplayTransactions {
         }
     }
 
-    /// Aborts what an earlier run left open, fences a run that is still there, and returns the job that the group has
-    /// committed, if there is one.
+    /// Aborts an earlier run's transaction, fences that run, and returns the job that the group has committed, if any.
     func begin(_ partitions: [TopicPartition]) throws(CommandFailure) -> ReplayJob? {
         while true {
             try wait.check()

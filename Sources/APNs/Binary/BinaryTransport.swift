@@ -119,8 +119,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         works(connection)
     }
 
-    /// The gateway answered: it decided `settled` notifications, and discarded others. `isProof`: it reads what is
-    /// sent.
+    /// The gateway decided `settled` notifications and discarded others. `isProof`: it reads what is sent.
     func answered(_ connection: BinaryConnection, settled: Int, discarded: Int, isProof: Bool) {
         if isProof { works(connection) }
         if !connection.isQuarantine { admission.settled(settled) }

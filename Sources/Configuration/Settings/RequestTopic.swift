@@ -53,8 +53,7 @@ struct PatternError: Error {
     var reason: String
 }
 
-/// A POSIX extended regular expression of the C library, as librdkafka uses for topic patterns (`rdregex.c`:
-/// `regcomp(…, REG_EXTENDED | REG_NOSUB)`).
+/// A POSIX extended regular expression of the C library, as librdkafka uses for topics (`rdregex.c`).
 @safe final class Pattern {
     private var compiled = unsafe regex_t()
 

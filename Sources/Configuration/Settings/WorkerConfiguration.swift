@@ -94,8 +94,7 @@ package struct LogSettings: Hashable, Sendable {
 }
 
 extension WorkerConfiguration {
-    /// Reads the whole document. A missing or wrong value without a default is replaced by an empty one, after
-    /// `document.reading` got a problem.
+    /// Reads the whole document. A wrong value is replaced by an empty one after it was refused.
     init(reading document: inout Section) {
         self.init(kafka: KafkaSettings(bootstrapServers: ""), apps: [])
         document.requiredSection("kafka") { kafka.read(&$0) }

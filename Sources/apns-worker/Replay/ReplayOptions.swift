@@ -134,8 +134,7 @@ struct ReplayOptions {
 
     private static let appleReasons = ReasonCode.allCases.compactMap(\.text?.description)
 
-    /// Returns remarks on unknown reasons. They need not be mistakes: Apple may add reasons, and so may a later
-    /// version.
+    /// Returns remarks on unknown reasons, which need not be mistakes: Apple may add reasons.
     func hints(_ source: ReplaySource) -> [String] {
         let known =
             source == .results

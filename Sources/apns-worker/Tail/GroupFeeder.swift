@@ -91,8 +91,7 @@ final class GroupFeeder {
 
     // MARK: Batches
 
-    /// Returns whether there is something to hand over. Of records without a value, or that cannot be read, only the
-    /// offsets are kept, which are committed with the others.
+    /// Returns whether there is something to hand over. Records that cannot be read are only committed.
     private func fill(_ limit: Int) -> Bool {
         guard batch.records == 0 else { return true }
         for queue in queues {
