@@ -1,4 +1,4 @@
-internal import Glibc
+package import Glibc
 
 /// Signals as events of a loop. A thread of their own takes them (sigwait(3)), so that a second request to stop ends
 /// the process even if the loop's thread hangs or has ended. Make it before any other thread is started, since a signal
@@ -39,7 +39,7 @@ package final class Signals {
         }
     }
 
-    private static func set(_ signals: [Int32]) -> sigset_t {
+    package static func set(_ signals: [Int32]) -> sigset_t {
         var set = sigset_t()
         unsafe sigemptyset(&set)
         for signal in signals { unsafe sigaddset(&set, signal) }

@@ -3,7 +3,6 @@ package struct ChannelOptions: Sendable {
     package var outputLimit = 256 * 1024
     /// From the start to the connection, all addresses and the proxy included.
     package var dialTimeoutNs: Int64 = 10_000_000_000
-    /// From the connection to the end of the handshake.
     package var handshakeTimeoutNs: Int64 = 10_000_000_000
     /// From `close` until unsent bytes are dropped.
     package var closeTimeoutNs: Int64 = 5_000_000_000

@@ -44,7 +44,6 @@ final class OriginalFetcher {
         batch = ReplayBatch(ReplayJob(order, beganMs: 0, [:]))
     }
 
-    /// Throws if the topic of `--to` does not exist.
     func checkTarget() throws(CommandFailure) {
         guard let target = order.target else { return }
         _ = try wait.partitions(of: target, from: client) { Denial.writing([$0], $1) }

@@ -10,11 +10,8 @@ package struct ReplayReport: Sendable {
     package internal(set) var tally = ReplayTally()
     /// Places of the selection for which nothing matched.
     package internal(set) var unmatched: [String] = []
-    /// The part of the logs that has been read, from 0 to 1.
     package internal(set) var part = 0.0
-    /// Whether an earlier run began the job.
     package internal(set) var isResumed = false
-    /// Whether an earlier run finished the job.
     package internal(set) var wasDone = false
     package internal(set) var isDone = false
     /// When the job began, in milliseconds since the epoch.

@@ -5,7 +5,6 @@ package import PushRecords
 struct ReplayRecord {
     var record: OwnedRecord
     var topic: String
-    /// -1 to let the key decide.
     var partition: Int32
 }
 

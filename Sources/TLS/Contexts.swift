@@ -201,7 +201,6 @@ package enum SystemTrust {
 
     @safe private struct Store: @unchecked Sendable {
         var raw: OpaquePointer?
-        /// Tells versions of the file apart.
         var version: [Int] = []
     }
 

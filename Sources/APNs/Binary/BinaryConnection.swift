@@ -30,8 +30,6 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private var saySettledNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
 
-    /// Frames beyond this are passed on before the turn ends: whole TLS records, while they are warm.
-    private static let eagerBytes = 32 << 10
     /// Without an expiry a notification is stored for so long; 0 would say that it is not to be stored.
     private static let storedSeconds: Int64 = 30 * 86_400
 

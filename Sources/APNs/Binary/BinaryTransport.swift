@@ -9,7 +9,6 @@ package import PushTransport
 package final class BinaryTransport: PooledTransport<BinaryConnection> {
     private var configuration: BinaryConfiguration
     private var admission: BinaryAdmission
-    /// As lengthened, where errors came late.
     private var patience: BinaryPatience
 
     /// Dials the first connections at once; with a minimum of 0, when something is to be sent.

@@ -31,8 +31,6 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     /// Given up because nothing came any more, here or elsewhere: the network's fault.
     private var isSilent = false
 
-    /// Output beyond this is encrypted before the turn ends: whole TLS records, while it is warm.
-    private static let eagerBytes = 32 << 10
     /// Suspects at once, however many answers came.
     private static let quarantineLimit = 1 << 20
     /// While the kernel takes nothing, how often to look whether it did.

@@ -13,7 +13,6 @@ struct PoolPlan {
         case wanted
         /// The connection is ready: handshake done and SETTINGS seen.
         case opened(ConnectionID)
-        /// Its first response came.
         case answered(ConnectionID)
         /// It was answered once, and is answered again.
         case wentOn(ConnectionID)
@@ -27,7 +26,6 @@ struct PoolPlan {
         case crowded
         /// Before more are made, one has to answer.
         case onProbation
-        /// Unused for long.
         case idle(ConnectionID)
         /// Open for as long as a connection may be: it goes on until another one is ready.
         case aged(ConnectionID)

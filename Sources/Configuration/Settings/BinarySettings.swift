@@ -19,7 +19,6 @@ package struct BinarySettings: Hashable, Sendable {
         package init() {}
     }
 
-    /// The feedback service, which tells dead tokens.
     package struct Feedback: Hashable, Sendable {
         /// A name or an address (IPv6 without brackets).
         package var host: String

@@ -1,6 +1,5 @@
 import Glibc
 
-/// One entry of `requests.topics`.
 package struct RequestTopic: Hashable, Sendable {
     /// A topic's name, or a POSIX extended regular expression that starts with `^`, as in librdkafka.
     package var name: String

@@ -105,6 +105,5 @@ struct DemoTraffic {
         token.count == 64 ? Int(token.suffix(12), radix: 16) : nil
     }
 
-    /// Returns the number in the value of a record that cannot be read.
     static func number(inDeadLetter value: String) -> Int? { value.split(separator: " ").last.flatMap { Int($0) } }
 }

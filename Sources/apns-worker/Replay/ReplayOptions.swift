@@ -12,7 +12,6 @@ struct ReplayOptions {
     var name: String?
     var deadline: Duration?
     var format = OutputFormat.text
-    /// The conditions as they were given, which identify the job.
     var conditions: [String] = []
 
     static let table = OptionTable<Self>(

@@ -28,7 +28,6 @@ final class GroupFeeder {
     /// A revocation that waits for the command to end.
     private var revocation: Revocation?
     private var batch = Batch()
-    /// The records that the command took.
     private var taken = 0
     private var commits: UInt64 = 0
     private var commitReply: KafkaCode?
@@ -200,7 +199,6 @@ final class GroupFeeder {
         }
     }
 
-    /// Answers a revocation that waited for the command.
     private func settleRevocation() throws {
         guard revocation != nil else { return }
         revocation = nil
