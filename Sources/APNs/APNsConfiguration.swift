@@ -29,8 +29,7 @@ package struct APNsConfiguration: Sendable {
     package var maxAgeNs: Int64 = 0
     /// The quarantine connection closes when it was unused for so long.
     package var quarantineIdleNs: Int64 = 60_000_000_000
-    /// How long a connection may answer only server errors, while others answer well, before it is replaced
-    /// (`ErrorStreak`).
+    /// How long a connection may answer only server errors before it is replaced (`ErrorStreak`).
     package var errorSpanNs = ErrorStreak.spanNs
     /// TopicDisallowed over a connection of at least this age makes all connections anew...
     package var topicAgeNs: Int64 = 60_000_000_000

@@ -38,8 +38,7 @@ extension WorkerConfiguration {
         return try load(bytes, path: path, environment: environment)
     }
 
-    /// Reads and checks the text of a file; `path` names it in errors, and its folder is what relative paths start
-    /// from.
+    /// Reads and checks the text of a file. Errors name `path`, and relative paths start from its folder.
     package static func load(
         _ bytes: [UInt8], path: String, environment: (String) -> String?
     ) throws(ConfigurationError) -> LoadedConfiguration {

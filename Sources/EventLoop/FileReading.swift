@@ -1,11 +1,8 @@
 internal import CLinux
 internal import Glibc
 
-/// Reads files on a thread of its own, one body after the other, because a network file system may hang in open(2) or
-/// read(2) without any deadline. Only regular files, since opening a pipe waits for its writer (`linux_open_to_read`).
-/// Loop's thread.
-///
-/// A body that hangs keeps its thread until the file system answers or the process ends.
+/// Reads regular files on a thread of its own, one body after the other, because a network file system may hang in
+/// open(2) or read(2) without any deadline. Such a body keeps its thread. Loop's thread.
 package final class FileReading {
     private let loop: Loop
     private var work: Work?

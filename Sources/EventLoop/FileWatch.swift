@@ -2,12 +2,11 @@ internal import Bytes
 internal import CLinux
 internal import Glibc
 
-/// Reports when files have new contents: their hashes are compared every ten seconds.
+/// Reports when files have new contents: their hashes are compared every ten seconds on a thread of `FileReading`.
 ///
 /// It follows symbolic links, since Kubernetes replaces mounted secrets by swapping one; inotify would miss that, and
 /// network file systems. A file that cannot be opened for a while is not reported; new contents afterwards are, and so
-/// is something that is no regular file. Files are read on a thread of their own (`FileReading`), since a file system
-/// may hang. Meanwhile no file is watched. Loop's thread.
+/// is something that is no regular file. Loop's thread.
 package final class FileWatch {
     /// Only so many bytes of a file are compared.
     static let hashedLimit = 1 << 20
@@ -72,8 +71,7 @@ package final class FileWatch {
         return hash.value
     }
 
-    /// Returns `nil` if the file cannot be opened, and 0 if it cannot be read (a folder). Does not wait for a pipe's
-    /// writer.
+    /// Returns `nil` if the file cannot be opened, and 0 if it cannot be read (a folder).
     private static func hash(_ path: String) -> UInt64? {
         unsafe linux_tell_path(path)
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)

@@ -190,8 +190,8 @@ internal import Glibc
 
     // MARK: Timers
 
-    /// Runs a body once, in the first turn at or after `afterNs` nanoseconds from this turn's time; at 0 or less in the
-    /// next turn. Resolution: a millisecond, never early.
+    /// Runs a body once, in the first turn at or after `afterNs` from this turn's time, to the millisecond, never
+    /// early.
     @discardableResult
     package func schedule(afterNs: Int64, _ body: @escaping () -> Void) -> TimerID {
         assertOnThread()
@@ -220,8 +220,7 @@ internal import Glibc
         turnEndBodies.append(body)
     }
 
-    /// Calls `turnEnded()` once at the end of this turn, after every `onTurnEnd` body. Allocates nothing in the steady
-    /// state; the caller guards against asking twice.
+    /// Calls `turnEnded()` once at the end of this turn, after every `onTurnEnd` body. The caller must not ask twice.
     package func atTurnEnd(_ ender: any TurnEnder) {
         turnEnders.append(ender)
     }

@@ -1,11 +1,8 @@
-internal import Glibc
+package import Glibc
 
 /// Signals as events of a loop. A thread of their own takes them (sigwait(3)), so that a second request to stop ends
-/// the process even if the loop's thread hangs or has ended.
-///
-/// A signal reaches that thread only while it is blocked in every other one: make it before any other thread is
-/// started; threads inherit the mask, and so do child processes (a child that is to be killed by SIGTERM unblocks it
-/// before exec).
+/// the process even if the loop's thread hangs or has ended. Make it before any other thread is started, since a signal
+/// reaches that thread only while it is blocked in every other one. Child processes inherit the mask.
 package final class Signals {
     /// The thread that takes the signals. It lives until the process ends.
     let thread: pthread_t
@@ -42,7 +39,7 @@ package final class Signals {
         }
     }
 
-    private static func set(_ signals: [Int32]) -> sigset_t {
+    package static func set(_ signals: [Int32]) -> sigset_t {
         var set = sigset_t()
         unsafe sigemptyset(&set)
         for signal in signals { unsafe sigaddset(&set, signal) }

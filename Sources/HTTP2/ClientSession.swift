@@ -4,9 +4,8 @@ internal import CNghttp2
 package enum ClientSessionEvent: BitwiseCopyable, Sendable, Equatable {
     /// A complete response; its headers and body can be read until the next `nextEvent`. The last event of its stream.
     case response(user: UInt32, status: UInt16)
-    /// The stream ended without a complete response; `status` is 0 when no final one (200 or above) came. The last
-    /// event of its stream. `refusedStream` means never processed, whether the peer reset the stream or a GOAWAY was
-    /// below it.
+    /// The stream ended without a complete response; `status` is 0 when no final one came. The last event of its
+    /// stream. `refusedStream` means never processed, whether the peer reset the stream or a GOAWAY was below it.
     case ended(user: UInt32, code: ErrorCode, status: UInt16)
     /// A body that had waited for flow control is in the output up to its END_STREAM, at this position of the output.
     case bodySent(user: UInt32, end: Int64)
@@ -30,7 +29,7 @@ package enum Submission: Sendable, Equatable {
 
 package struct ClientSessionOptions: Sendable {
     /// Never more streams than this, whatever the peer allows.
-    package var streamLimit = 1_000
+    static let streamLimit = 1_000
     /// No request is taken while this many bytes of output wait.
     package var outputLimit = 256 << 10
     /// Of a response's headers and body; the rest is dropped.

@@ -13,10 +13,8 @@ package enum HeaderIndexing: Sendable, Equatable {
     case credential
 }
 
-/// The header fields of one message, in a reused array. Names and values are lent: they must stay until the call that
-/// takes the list returned (a session serializes them within it).
-///
-/// One thread at a time.
+/// The header fields of one message, in a reused array. Names and values are lent until the call that takes the list
+/// returns. One thread at a time.
 @safe
 package struct HeaderList: ~Copyable {
     package static let limit = 32

@@ -134,8 +134,7 @@ package final class ServerSession {
         try pump()
     }
 
-    /// Sends GOAWAY; streams above `lastStreamID` are closed, and `closed` said for those not answered. A second one
-    /// can only lower it.
+    /// Sends GOAWAY; `closed` follows for unanswered streams above `lastStreamID`. A second one can only lower it.
     package func goAway(lastStreamID: Int32, _ code: ErrorCode, _ debugData: [UInt8] = []) throws(HTTP2Error) {
         _ = unsafe nghttp2_submit_goaway(
             session, UInt8(NGHTTP2_FLAG_NONE.rawValue), lastStreamID, code.rawValue, debugData, debugData.count)

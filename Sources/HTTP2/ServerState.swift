@@ -13,7 +13,6 @@ struct RequestSlot {
     var isClosed = false
     /// Events in the sink that lend this slot's bytes.
     var pendingEvents = 0
-    /// Whether the response ends with its body.
     var isEnd = true
     /// Body bytes taken in while stalled, not given back to the stream's window yet.
     var unconsumed = 0

@@ -1,5 +1,5 @@
 /// Why bytes are not the JSON that was expected, and where.
-package struct JSONError: Error, Equatable, Sendable {
+package struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
     package enum Kind: UInt8, Sendable {
         case endOfInput
         case unexpectedByte
@@ -37,9 +37,7 @@ package struct JSONError: Error, Equatable, Sendable {
         self.kind = kind
         self.offset = offset
     }
-}
 
-extension JSONError: CustomStringConvertible {
     package var description: String { "\(kind.text) at byte \(offset)" }
 }
 

@@ -30,8 +30,7 @@ package struct JSONScan: Sendable {
 
 /// Checks that lent bytes are JSON (RFC 8259, strict; UTF-8 as of RFC 3629) in one pass, without allocation.
 package enum JSONScanner {
-    /// Deepest nesting of objects and arrays. RFC 8259, 9: an implementation "may set limits on the maximum depth of
-    /// nesting".
+    /// Deepest nesting of objects and arrays, which RFC 8259, 9, lets an implementation limit.
     package static let depthLimit = 64
 
     package static func scan(_ bytes: UnsafeRawBufferPointer) -> JSONScan {

@@ -141,8 +141,7 @@ enum JSONString {
         return unit & 0xFC00 == 0xDC00
     }
 
-    /// Length of the UTF-8 sequence at `p`, which begins with a byte of 0x80 or more; 0 when it is not one (RFC 3629,
-    /// 4).
+    /// Length of the UTF-8 sequence at `p` that begins with 0x80 or more; 0 when it is not one (RFC 3629, 4).
     static func utf8Length(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Int {
         let left = unsafe end - p
         let first = unsafe p.load(as: UInt8.self)
@@ -163,8 +162,7 @@ enum JSONString {
         return second >= lowest && second <= highest && third & 0xC0 == 0x80 && fourth & 0xC0 == 0x80 ? 4 : 0
     }
 
-    /// Length of what is not UTF-8 at `p`, to be replaced as one (Unicode 16, 3.9, "U+FFFD Substitution of Maximal
-    /// Subparts").
+    /// Length of what is not UTF-8 at `p`, to be replaced as one (Unicode 16, 3.9, "Maximal Subparts").
     static func damagedLength(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Int {
         var rest = unsafe UnsafeRawBufferPointer(start: p, count: end - p).makeIterator()
         var parser = UTF8.ForwardParser()

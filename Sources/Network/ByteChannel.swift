@@ -8,8 +8,7 @@ package protocol ByteChannel: AnyObject {
     var peerAddress: SocketAddress? { get }
     /// Bytes that `send` has taken, in all. The mark to compare with `writtenBytes`.
     var sentBytes: Int64 { get }
-    /// How many of them the kernel has whole: the peer cannot have read anything beyond. Still right after the channel
-    /// was closed.
+    /// How many of them the kernel has; the peer cannot have read more. Also valid after the channel was closed.
     var writtenBytes: Int64 { get }
     /// Bytes that the kernel still keeps since the peer's has not acknowledged them; of TLS, those of its records.
     var unacknowledgedBytes: Int { get }
@@ -44,8 +43,7 @@ extension ByteChannelDelegate {
 
 /// Opens channels. `Dialer` opens them over TLS and TCP.
 package protocol ChannelDialer: AnyObject {
-    /// Ends in `channelOpened` or `channelClosed`, neither from inside this call. The channel keeps its delegate alive
-    /// until `channelClosed`. Loop's thread.
+    /// Ends in `channelOpened` or `channelClosed`, neither from inside this call. Loop's thread.
     func open(
         _ target: DialTarget, context: ClientContext, options: ChannelOptions,
         delegate: any ByteChannelDelegate

@@ -66,10 +66,8 @@ package final class Dialer {
         package var address: SocketAddress
     }
 
-    /// Calls `then` once, never from inside this call, unless the attempt is cancelled before.
-    ///
-    /// IPv6 and IPv4 addresses take turns (RFC 8305, 4), the resolver's first family first. They follow each other
-    /// faster if the time is too short for all of them.
+    /// Calls `then` once, never from inside this call, unless the attempt is cancelled before. IPv6 and IPv4 addresses
+    /// take turns (RFC 8305, 4), the resolver's first family first; faster if the time is too short for all of them.
     @discardableResult
     package func dial(
         _ target: DialTarget, timeoutNs: Int64, userTimeoutMs: Int32 = 15_000,

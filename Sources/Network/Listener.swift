@@ -20,8 +20,7 @@ package final class Listener {
     /// Connections accepted per turn, so that a flood leaves the loop's other descriptors their turn.
     private static let acceptsPerTurn = 64
 
-    /// Binds and listens; with port 0 the kernel picks one. `host` is an IP address literal, or `localhost`
-    /// (127.0.0.1).
+    /// Binds and listens; port 0 takes any free one. `host` is an IP address or `localhost` (127.0.0.1).
     package init(
         host: String, port: UInt16, loop: Loop, onAccept: @escaping (Accepted) -> Void
     ) throws(SystemError) {

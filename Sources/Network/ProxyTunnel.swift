@@ -62,8 +62,7 @@ package final class ProxyTunnel {
         read()
     }
 
-    /// Reads a byte at a time: what follows the answer's empty line belongs to the tunnel, and has to stay in the
-    /// socket.
+    /// Reads a byte at a time, since what follows the answer belongs to the tunnel and has to stay in the socket.
     private func read() {
         while then != nil {
             var byte: UInt8 = 0

@@ -11,7 +11,12 @@ internal import TLS
     /// Plaintext not encrypted yet, less than one record.
     private let gathering: UnsafeMutableRawBufferPointer
     private var gathered = 0
-    private var marks = WrittenMarks()
+    /// Plaintext of which the kernel has every record.
+    private(set) var writtenBytes: Int64 = 0
+    /// Ciphertext that the kernel took, in all.
+    private var ciphertextWritten: Int64 = 0
+    /// The ends of plaintext and ciphertext of each encryption whose ciphertext is not written yet.
+    private var marks: [(plaintextEnd: Int64, ciphertextEnd: Int64)] = []
 
     init(limit: Int) {
         precondition(limit >= 2 * SecureChannel.recordLimit, "a channel's output limit is at least 32 KiB")
@@ -22,9 +27,6 @@ internal import TLS
     deinit { unsafe gathering.deallocate() }
 
     var room: Int { max(0, limit - gathered - pending) }
-    /// Plaintext of which the kernel has every record.
-    var writtenBytes: Int64 { marks.plaintextWritten }
-
     func fits(_ count: Int) -> Bool { gathered + count < SecureChannel.recordLimit }
 
     mutating func gather(_ bytes: UnsafeRawPointer, _ count: Int) {
@@ -60,7 +62,7 @@ internal import TLS
     private mutating func encrypt(_ plaintext: UnsafeRawBufferPointer, _ session: Session) throws(TLSError) {
         try unsafe session.write(plaintext)
         pending = unsafe session.pendingOutput.count
-        marks.encrypted(upTo: sentBytes, pending: pending)
+        marks.append((sentBytes, ciphertextWritten + Int64(pending)))
     }
 
     /// What the session has to write now: its own messages, too.
@@ -73,35 +75,17 @@ internal import TLS
     /// The kernel took the first bytes of the pending output.
     mutating func wrote(_ count: Int, _ session: Session) {
         session.consumeOutput(count)
-        marks.wrote(count)
         pending -= count
+        ciphertextWritten += Int64(count)
+        while let mark = marks.first, mark.ciphertextEnd <= ciphertextWritten {
+            writtenBytes = mark.plaintextEnd
+            marks.removeFirst()
+        }
     }
 
     /// Drops unsent bytes. The counts stay.
     mutating func drop() {
         gathered = 0
         pending = 0
-    }
-}
-
-/// Tells which plaintext the kernel has: a byte counts as written when the last ciphertext byte of its record is.
-struct WrittenMarks {
-    /// The ends of plaintext and ciphertext of each encryption whose ciphertext is not written yet.
-    private var marks: [(plaintextEnd: Int64, ciphertextEnd: Int64)] = []
-    private(set) var ciphertextWritten: Int64 = 0
-    /// Plaintext of which the kernel has every record.
-    private(set) var plaintextWritten: Int64 = 0
-
-    /// Notes that all plaintext up to `plaintextEnd` is encrypted, and `pending` bytes of ciphertext are not written.
-    mutating func encrypted(upTo plaintextEnd: Int64, pending: Int) {
-        marks.append((plaintextEnd, ciphertextWritten + Int64(pending)))
-    }
-
-    mutating func wrote(_ count: Int) {
-        ciphertextWritten += Int64(count)
-        while let mark = marks.first, mark.ciphertextEnd <= ciphertextWritten {
-            plaintextWritten = mark.plaintextEnd
-            marks.removeFirst()
-        }
     }
 }

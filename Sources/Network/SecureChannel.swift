@@ -220,8 +220,7 @@ package import TLS
 
     // MARK: Receiving
 
-    /// Stops reading from the socket, so that TCP's flow control stops the peer. Bytes that were read already are still
-    /// delivered.
+    /// Stops reading, so that TCP stops the peer. Bytes that were read already are still delivered.
     package func pauseReading() {
         isReadingPaused = true
         watch()

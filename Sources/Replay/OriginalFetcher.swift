@@ -44,15 +44,13 @@ final class OriginalFetcher {
         batch = ReplayBatch(ReplayJob(order, beganMs: 0, [:]))
     }
 
-    /// Throws if the topic of `--to` does not exist.
     func checkTarget() throws(CommandFailure) {
         guard let target = order.target else { return }
         _ = try wait.partitions(of: target, from: client) { Denial.writing([$0], $1) }
     }
 
-    /// Returns `nil` if the requests of these items, which are several, take too much memory together.
-    ///
-    /// - Parameter job: the job before these items.
+    /// Returns `nil` if the requests of these items, which are several, take too much memory. `job` is that before
+    /// them.
     func fetch(_ items: ArraySlice<ReplayItem>, _ job: ReplayJob) throws(CommandFailure) -> ReplayBatch? {
         batch = ReplayBatch(job)
         var originals: [TopicPartition: [ReplayItem]] = [:]
@@ -104,8 +102,7 @@ final class OriginalFetcher {
 
     // MARK: Reading
 
-    /// Returns a reader, or `nil` if there is no such topic. It is looked for several times, since it may just be
-    /// recreated, or its broker may have started a moment ago.
+    /// Returns a reader, or `nil` if there is no such topic after several tries: it may just be recreated.
     private func reader(of topic: String) throws(CommandFailure) -> TopicReader? {
         for _ in 0..<5 where !absent.contains(topic) {
             do throws(CommandFailure) {

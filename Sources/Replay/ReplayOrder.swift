@@ -42,7 +42,6 @@ package struct ReplaySelection: Hashable, Sendable {
     package var apps: Set<String> = []
     /// The earliest time at which the notification settled or became a dead letter, in milliseconds since the epoch.
     package var sinceMs: Int64?
-    /// The end of these times.
     package var untilMs: Int64?
     package var places: Set<Place> = []
 
@@ -74,7 +73,6 @@ package struct ReplaySelection: Hashable, Sendable {
 
 package struct ReplayOrder: Sendable {
     package var source = ReplaySource.results
-    /// The topic of the results or dead letters.
     package var topic = ""
     package var selection = ReplaySelection()
     /// The retry topics, whose dead letters go back to them.

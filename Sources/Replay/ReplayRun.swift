@@ -10,11 +10,8 @@ package struct ReplayReport: Sendable {
     package internal(set) var tally = ReplayTally()
     /// Places of the selection for which nothing matched.
     package internal(set) var unmatched: [String] = []
-    /// The part of the logs that has been read, from 0 to 1.
     package internal(set) var part = 0.0
-    /// Whether an earlier run began the job.
     package internal(set) var isResumed = false
-    /// Whether an earlier run finished the job.
     package internal(set) var wasDone = false
     package internal(set) var isDone = false
     /// When the job began, in milliseconds since the epoch.
@@ -47,11 +44,8 @@ package final class ReplayRun {
     /// The most memory that the dead letters of a batch take.
     private static let byteLimit = 16 << 20
 
-    /// Begins the job, or resumes it from the offsets that its group has committed.
-    ///
-    /// - Parameters:
-    ///   - remark: gets a line about each request that was not replayed.
-    ///   - progressed: gets the report after each batch, and several times a second while results are read.
+    /// Begins the job, or resumes it from the offsets that its group has committed. `remark` gets a line about each
+    /// request that was not replayed, `progressed` the report several times a second.
     package init(
         _ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait, remark: @escaping (String) -> Void,
         progressed: @escaping (ReplayReport) -> Void

@@ -5,7 +5,6 @@ package import PushRecords
 struct ReplayRecord {
     var record: OwnedRecord
     var topic: String
-    /// -1 to let the key decide.
     var partition: Int32
 }
 
@@ -48,8 +47,7 @@ final class ReplayTransactions {
         }
     }
 
-    /// Aborts what an earlier run left open, fences a run that is still there, and returns the job that the group has
-    /// committed, if there is one.
+    /// Aborts an earlier run's transaction, fences that run, and returns the job that the group has committed, if any.
     func begin(_ partitions: [TopicPartition]) throws(CommandFailure) -> ReplayJob? {
         while true {
             try wait.check()

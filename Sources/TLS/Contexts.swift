@@ -13,8 +13,7 @@ package enum Trust: Hashable, Sendable {
 
 package struct ClientOptions: Sendable {
     package var trust: Trust
-    /// Application protocols offered (RFC 7301), in order of preference; empty: none offered. When any are offered,
-    /// a server that picks none fails the handshake.
+    /// Application protocols offered (RFC 7301), in order of preference. If any, a server that picks none fails.
     package var alpn: [String]
     package var identity: Identity?
 
@@ -111,8 +110,7 @@ package struct ServerOptions: Sendable {
     }
 }
 
-/// Called by the handshake, on its thread: our first protocol that the client offers, else an alert. `list` is
-/// NUL-terminated.
+/// Returns the first protocol of `list` (NUL-terminated) that the client offers, else an alert. The handshake's thread.
 private func select(
     _ out: UnsafeMutablePointer<UnsafePointer<UInt8>?>?, _ outCount: UnsafeMutablePointer<UInt8>?,
     _ offered: UnsafePointer<UInt8>?, _ offeredCount: UInt32, _ list: UnsafeMutableRawPointer?
@@ -179,8 +177,7 @@ private func makeStore(_ pem: PEM) throws(TLSError) -> OpaquePointer {
     return unsafe store
 }
 
-/// The system's CA certificates, shared by all contexts (some 140 of them, 2 MB) and read again once their file was
-/// replaced. Any thread.
+/// The system's CA certificates (2 MB), shared by all contexts and read again once their file changed. Any thread.
 package enum SystemTrust {
     /// The file that holds them all. There may be a directory as well.
     package static var file: String {
@@ -204,7 +201,6 @@ package enum SystemTrust {
 
     @safe private struct Store: @unchecked Sendable {
         var raw: OpaquePointer?
-        /// Tells versions of the file apart.
         var version: [Int] = []
     }
 
@@ -235,11 +231,8 @@ private func outOfMemory() -> TLSError {
     TLSError(.credential, "OpenSSL cannot set up TLS: \(ErrorQueue.takeText())")
 }
 
-/// Writes the secrets of TLS sessions to a file in the NSS key log format, with which Wireshark decrypts what was
-/// captured of them.
-///
-/// It holds for the whole process, as SSLKEYLOGFILE does in browsers and curl: call `start` before the first
-/// `ClientContext` is made. Whoever has the file can read the traffic, so it is made with mode 0600. Any thread.
+/// Writes the secrets of all TLS sessions to a file in the NSS key log format, for Wireshark. Call `start` before the
+/// first `ClientContext` is made. The file has mode 0600, since it decrypts the traffic. Any thread.
 package enum KeyLog {
     /// The file's descriptor, or -1 while nothing is logged. It stays open until the process ends.
     private static let descriptor = Atomic<Int32>(-1)

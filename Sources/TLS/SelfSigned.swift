@@ -55,8 +55,7 @@ package struct CertificateAuthority: Sendable {
         }
     }
 
-    /// A server certificate, valid for `localhost`, `127.0.0.1`, `::1` and the names given (DNS names or IP addresses).
-    /// `validForDays` may be negative: expired already.
+    /// A server certificate for `localhost`, `127.0.0.1`, `::1` and these. With negative `validForDays` it is expired.
     package func issueServer(names: [String] = [], validForDays: Int = 825) throws(TLSError) -> Issued {
         try issueServer(onlyFor: ["localhost", "127.0.0.1", "::1"] + names, validForDays: validForDays)
     }

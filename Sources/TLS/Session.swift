@@ -14,8 +14,7 @@ internal import Glibc
     private let expectsProtocol: [String]
     package private(set) var isHandshakeComplete = false
 
-    /// Makes a session with `hostName`, which the server's certificate must be valid for: a DNS name (also sent as SNI)
-    /// or an IP address literal.
+    /// Makes a session with a DNS name (also sent as SNI) or an IP address, for which the certificate must be valid.
     package static func client(_ context: ClientContext, hostName: String) throws(TLSError) -> Session {
         let session = unsafe try Session(context, context.raw, peer: hostName, expectsProtocol: context.alpn)
         unsafe SSL_set_connect_state(session.raw)
@@ -91,8 +90,7 @@ internal import Glibc
 
     // MARK: Handshake
 
-    /// Goes on with the handshake; returns whether it is complete. A client's first call makes its ClientHello. After
-    /// an error there may be an alert to write.
+    /// Goes on with the handshake; returns whether it is complete. After an error there may be an alert to write.
     package func handshake() throws(TLSError) -> Bool {
         if isHandshakeComplete { return true }
         ErrorQueue.clear()

@@ -1,7 +1,6 @@
 internal import COpenSSL
 
-/// An EC P-256 private key that signs with ES256 (RFC 7518, 3.4), as Apple's `.p8` files hold one. Immutable; any
-/// thread.
+/// An EC P-256 private key that signs with ES256 (RFC 7518, 3.4), as in Apple's `.p8` files. Any thread.
 package final class SigningKey: Sendable {
     /// Bytes of a signature: r and s, 32 big-endian bytes each.
     package static let signatureCount = 64

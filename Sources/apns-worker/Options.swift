@@ -74,9 +74,7 @@ func operand(_ arguments: [String]) -> (word: String?, rest: [String]) {
     return (first, Array(arguments.dropFirst()))
 }
 
-/// Reads one of several words and then the options.
-///
-/// - Parameter thing: names what the words are.
+/// Reads one of several words, which are each a `thing`, and then the options.
 func parsed<Word: RawRepresentable & CaseIterable, Values>(
     _ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values, _ thing: String
 ) throws -> (word: Word, Values) where Word.RawValue == String {

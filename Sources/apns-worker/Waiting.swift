@@ -51,14 +51,9 @@ extension BrokerWait {
 ///
 /// Create it before the first other thread: threads inherit the mask.
 struct StopSignals: ~Copyable {
-    private var set = sigset_t()
+    private let set = Signals.set([SIGTERM, SIGINT])
 
-    init() {
-        sigemptyset(&set)
-        sigaddset(&set, SIGTERM)
-        sigaddset(&set, SIGINT)
-        pthread_sigmask(SIG_BLOCK, &set, nil)
-    }
+    init() { Signals.block([SIGTERM, SIGINT]) }
 
     func wait() {
         var set = set

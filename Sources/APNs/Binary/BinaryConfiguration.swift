@@ -3,8 +3,7 @@ package import TLS
 
 /// How one app reaches a gateway that speaks Apple's binary provider protocol. Checked before it comes here.
 package struct BinaryConfiguration: Sendable {
-    /// What a notification's frame looks like. Source: Apple, "Local and Push Notification Programming Guide", legacy
-    /// information.
+    /// The frame format. Source: Apple, "Local and Push Notification Programming Guide", legacy information.
     package enum Format: String, CaseIterable, Sendable {
         /// Command 0: token and payload. Without identifiers there are no error answers that say whose they are.
         case simple

@@ -4,12 +4,11 @@ package import Network
 internal import PushRecords
 internal import PushTransport
 
-/// One connection to a gateway of the binary protocol: channel and session. Loop's thread.
+/// One connection to a gateway of the binary protocol. Loop's thread.
 ///
-/// Every request handed to it is answered by one completion before the transport is told that it is closed: by the
-/// gateway's error answer, which decides everything before the one it names as well, by its silence, or as in doubt
-/// when the connection ends without a word. After an answer the gateway discards whatever comes, so a connection has
-/// one at most.
+/// Every request gets one completion before the transport is told that the connection is closed: by the gateway's error
+/// answer, which also decides everything before the one it names, by its silence, or as in doubt when the connection
+/// ends without a word. After an answer the gateway discards whatever comes.
 package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private let transport: BinaryTransport
     private let configuration: BinaryConfiguration
@@ -23,8 +22,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private var wasAsked = false
     /// It answered, or was silent while it read: it works. The transport sets it.
     var hasAnswered = false
-    /// What it was given up for: the peer read nothing for too long, or did not answer a fence. No notification's
-    /// fault.
+    /// Why it was given up: the peer read nothing for too long, or did not answer a fence.
     private enum Silence { case unread, unproven }
     private var silence: Silence?
     /// Accepted by silence, and not told yet; when that is told next.
@@ -32,8 +30,6 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private var saySettledNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
 
-    /// Frames beyond this are passed on before the turn ends: whole TLS records, while they are warm.
-    private static let eagerBytes = 32 << 10
     /// Without an expiry a notification is stored for so long; 0 would say that it is not to be stored.
     private static let storedSeconds: Int64 = 30 * 86_400
 
@@ -63,8 +59,8 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Requests
 
-    /// Takes requests from the queue's front until `most` notifications, or `bytes` of frames, are open on it, or as
-    /// long as the channel takes them.
+    /// Takes requests from the queue's front until `most` of them, or `bytes` of frames, are open, or the channel is
+    /// full.
     func fill(from queue: inout RequestQueue, most: Int, bytes: Int) {
         let now = loop.now
         guard phase == .ready, !session.isStuck(nowNs: now.monotonicNs) else { return }

@@ -1,10 +1,7 @@
 package import PushTransport
 
-/// What becomes of the notifications of one connection of the binary protocol: a value machine, no I/O and no clock. It
-/// is told what was written, acknowledged, answered and lost, and says each completion once; the connection does the
-/// rest.
-///
-/// Completions lack what only the connection knows: which credential it has, and texts.
+/// Decides what becomes of the notifications of one binary connection: a value machine, no I/O and no clock. Its
+/// completions lack what only the connection knows: which credential it has, and texts.
 package struct BinarySession: Sendable {
     /// What an answer came to. What it decided and discarded was said by then.
     package enum Meaning: Sendable, Equatable {
@@ -75,8 +72,7 @@ package struct BinarySession: Sendable {
     /// What the buffers of a peer's kernel and of what lies between hold at most, unread.
     private static let bufferBytes: Int64 = 8 << 20
 
-    /// How many notifications that silence accepted the peer's program may not have read: as many frames as buffers
-    /// hold.
+    /// How many notifications accepted by silence may be unread: as many frames as buffers hold.
     package var presumedInBuffers: Int {
         let frameBytes = max(1, framedBytes / max(1, Int64(window.nextIdentifier) - 1))
         return min(settledCount, Int(Self.bufferBytes / frameBytes))

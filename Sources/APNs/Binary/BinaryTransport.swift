@@ -9,7 +9,6 @@ package import PushTransport
 package final class BinaryTransport: PooledTransport<BinaryConnection> {
     private var configuration: BinaryConfiguration
     private var admission: BinaryAdmission
-    /// As lengthened, where errors came late.
     private var patience: BinaryPatience
 
     /// Dials the first connections at once; with a minimum of 0, when something is to be sent.
@@ -119,8 +118,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         works(connection)
     }
 
-    /// The gateway answered: it decided `settled` notifications, and discarded others. `isProof`: it reads what is
-    /// sent.
+    /// The gateway decided `settled` notifications and discarded others. `isProof`: it reads what is sent.
     func answered(_ connection: BinaryConnection, settled: Int, discarded: Int, isProof: Bool) {
         if isProof { works(connection) }
         if !connection.isQuarantine { admission.settled(settled) }

@@ -1,12 +1,10 @@
 package import PushTransport
 
-/// The resend window of one connection of the binary protocol: the frames that were written and are undecided, in
-/// order.
+/// The resend window of one binary connection: the frames that were written and are undecided, in order.
 ///
 /// A value machine, no I/O and no clock. The protocol answers nothing where all is well, so an entry closes by time:
-/// when it left for the peer and nothing was said for the window's duration. An error answer names one entry; those
-/// before it were accepted, those after it discarded. node-apn keeps so many entries and loses what falls out; here
-/// none falls out.
+/// when it left for the peer and nothing was said for the window's duration. An error answer names one entry. Those
+/// before it were accepted, those after it discarded.
 package struct BinaryWindow: Sendable {
     package struct Entry: Sendable, Equatable {
         package var id: NotificationID

@@ -2,10 +2,9 @@ package import EventLoop
 package import Network
 package import TLS
 
-/// One read of the feedback service: it connects, is sent what there is, and the server closes. Loop's thread.
+/// One read of the feedback service. Loop's thread.
 ///
-/// The server forgets what it sent. So what came is told whatever happens afterwards, and reading can be paused: what
-/// is not read stays with the server, as far as TCP has no room for it.
+/// The server forgets what it sent, so every item that came is passed on. While reading is paused, TCP keeps the rest.
 package final class FeedbackConnection: ByteChannelDelegate {
     package struct End: Sendable, Equatable {
         package var tokens: Int

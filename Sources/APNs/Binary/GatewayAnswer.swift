@@ -6,8 +6,7 @@ package struct GatewayAnswer: Sendable, Equatable {
     package var status: UInt8
     package var identifier: UInt32
 
-    /// "No errors encountered" and "shutdown": the identifier is the last one that was processed, nothing is wrong with
-    /// it.
+    /// "No errors encountered" and "shutdown": the identifier is the last one that was processed.
     package var isOfTheLastProcessed: Bool { status == 0 || status == 10 }
 
     /// The reason that a result gives: Apple's word of today for the same, or the protocol's own.
@@ -34,8 +33,7 @@ package struct GatewayAnswer: Sendable, Equatable {
         }
     }
 
-    /// As a result has it: a status that the protocol does not know is 255, unknown, so that it cannot be taken for one
-    /// of HTTP.
+    /// The status for results. An unknown one is 255, so that it cannot be taken for one of HTTP.
     package var resultStatus: UInt16 {
         switch status {
         case 1...8, 10, 128: UInt16(status)

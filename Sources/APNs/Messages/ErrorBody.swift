@@ -15,8 +15,7 @@ package struct ErrorBody: Equatable, Sendable {
 
     package init() {}
 
-    /// A body that is not one JSON object says nothing, so the status decides. Other members, and values of another
-    /// kind, are skipped.
+    /// Skips unknown members. A body that is not one JSON object says nothing, so the status decides.
     package init(parsing body: UnsafeRawBufferPointer) {
         guard var reader = try? JSONReader(body), (try? reader.enterObject()) != nil else { return }
         while let name = reader.nextMember() {

@@ -1,12 +1,11 @@
 internal import HTTP2
 
-/// Whether what is asked of an app's host is answered at all, whatever its connections look like: a value machine; the
-/// transport says what it finds.
+/// Whether an app's host answers at all, whatever its connections look like: a value machine.
 ///
-/// An answer is a response with a status, nothing less. A host is unanswering once something has been in flight for
-/// `limitNs` with no answer to anything (it is silent), or once it ended three streams in a row without one and the
-/// first of them so long ago (it resets them, or sends no status). The next answer ends both. One that is asked nothing
-/// is idle and never unanswering, but for a while after ended streams: what was on them may wait in a tier meanwhile.
+/// An answer is a response with a status. A host is unanswering once something has been in flight for `limitNs` without
+/// an answer (it is silent), or once it ended three streams in a row without one, the first of them `limitNs` ago (it
+/// resets them, or sends no status). The next answer ends both. An idle host is never unanswering, but for a while
+/// after ended streams: what was on them may wait in a tier meanwhile.
 struct AnswerWatch: Sendable, Equatable {
     /// Streams that the peer ended, with no answer in between.
     static let endsLimit = 3

@@ -37,6 +37,9 @@ package class PooledConnection {
     final var isDirty = false
     private final var alarm: Alarm?
 
+    /// Output beyond this is encrypted before the turn ends: whole TLS records, while it is warm.
+    static let eagerBytes = 32 << 10
+
     init(
         _ order: DialOrder, host: String, port: UInt16, proxy: DialTarget.Proxy?, loop: Loop, outbox: Outbox
     ) {

@@ -5,9 +5,8 @@ package import PushTransport
 
 /// Sends the notifications of one app to Apple: the base of both transports. Loop's thread.
 ///
-/// Holds the requests that wait, the app's connections, and what is known of their host. `PoolPlan` and `Quarantine`
-/// decide which connections there are, `Reachability` what their ends mean for the host; this class dials, drains and
-/// waits as they say. Every request of `TransportCommand.send` is answered by exactly one completion, and `close` by
+/// `PoolPlan` and `Quarantine` decide which connections there are, `Reachability` what their ends mean for the host.
+/// Every request of `TransportCommand.send` gets exactly one completion. `close` is answered by
 /// `TransportEvent.closed`, until which the transport keeps itself alive.
 package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     final let loop: Loop
@@ -107,8 +106,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         }
     }
 
-    /// The present connections take no more requests and finish what is on them; others take their place, made with the
-    /// present configuration. Requests wait for the first of them.
+    /// Replaces all connections by ones with the present configuration. Requests wait for the first of them.
     final func replaceConnections(host: String, minimum: Int, maximum: Int, maxAgeNs: Int64) {
         self.host = host
         self.maxAgeNs = maxAgeNs

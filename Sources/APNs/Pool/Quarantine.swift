@@ -1,11 +1,10 @@
 internal import PushTransport
 
-/// When an app has its quarantine connection, the one that suspects share: a value machine; the transport does what it
-/// says.
+/// Decides when an app has the quarantine connection that suspects share: a value machine.
 ///
-/// It is dialled when a suspect waits, stays as long as it is of use, and is dialled again only when it is gone. After
-/// a death, or a dial that failed, the next one waits (`BackOff`); after a death no longer than four seconds while the
-/// host answers others: then its suspects are what ends it, and each of them is tried a few times only.
+/// It is dialled when a suspect waits, and again only when it is gone. After a death or a failed dial the next one
+/// waits (`BackOff`); after a death at most four seconds while the host answers others: then its suspects are what ends
+/// it, and each of them is tried a few times only.
 struct Quarantine {
     enum Event {
         case wanted

@@ -1,10 +1,9 @@
-/// Whether an app's host is of any use, by how its connections end: a value machine; the transport says what it finds.
+/// Whether an app's host is of any use, by how its connections end: a value machine.
 ///
 /// A host that cannot be connected to is out of reach at once. One that takes connections and answers nothing on them
-/// (GOAWAY at once, every stream refused, closed after SETTINGS, silent) is out of reach after three such connections
-/// in a row, and then only an answer shows the contrary, for which one request at a time is handed over. One whose
-/// connections all allow no stream is out of reach until one of them, or a new one, allows some. One that was given up
-/// since its peer reads no further is out of reach at once, whatever it answered before.
+/// is out of reach after three such connections in a row. Then only an answer shows the contrary, and one request at a
+/// time is handed over. One whose connections all allow no stream is out of reach until one allows some. One that reads
+/// no further is out of reach at once.
 package struct Reachability: Sendable, Equatable {
     static let endsLimit = 3
     /// Refused streams in a row, before any answer, at which a connection is given up.
@@ -61,8 +60,7 @@ package struct Reachability: Sendable, Equatable {
         isOfUse = false
     }
 
-    /// Connections are made with another credential, host or proxy from now on. The ends in a row were the old host's;
-    /// whether the new one is of use its first connection says.
+    /// Forgets the ends in a row, since another credential, host or proxy is used from now on.
     mutating func replaced() {
         endsInRow = 0
         isUnread = false

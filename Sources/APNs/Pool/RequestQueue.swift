@@ -45,10 +45,8 @@ struct RequestQueue {
     }
 }
 
-/// Suspects that wait for the quarantine connection.
-///
-/// When the connection died, one of those on it did that, and it is unknown which: over the next one each of them goes
-/// alone. Suspects that were not on it go together, as many as the connection takes.
+/// Suspects that wait for the quarantine connection. When it dies, it is unknown which of those on it did that: over
+/// the next one each of them goes alone. Suspects that were not on it go together.
 struct SuspectQueue {
     private var together = RequestQueue()
     private var alone = RequestQueue()

@@ -2,8 +2,7 @@ internal import EventLoop
 internal import Network
 package import PushTransport
 
-/// Requests one after the other over one connection (and the ones after it, where that ends), without Kafka and without
-/// a worker.
+/// Sends requests one after the other over one connection and its successors, without Kafka and a worker.
 package final class Exchange {
     package struct Answer: Sendable {
         package var completion: Completion

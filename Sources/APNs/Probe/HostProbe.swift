@@ -2,8 +2,7 @@ internal import HTTP2
 package import Network
 package import TLS
 
-/// Completes a TLS and HTTP/2 handshake with a host, through its proxy and with its client certificate where it has
-/// one, and sends no request: what `check` needs to know.
+/// Completes a TLS and HTTP/2 handshake with a host, and sends no request: what `check` needs to know.
 package enum HostProbe {
     package struct Answer: Sendable, Equatable {
         package var address: String

@@ -47,11 +47,7 @@ package enum ManagementRequest {
     /// The most bytes of an answer: 10,000 channel ids take some 300 KB.
     private static let answerLimit = 4 << 20
 
-    /// - Parameters:
-    ///   - bundleID: letters, digits, dots, hyphens and underscores.
-    ///   - configuration: host, port, proxy and TLS; the rest is ignored.
-    ///   - token: signs the request, or `nil` if the client certificate says who asks.
-    /// - Throws: `ChannelEnd`, whose text names host and cause: there is no answer.
+    /// - Parameter token: signs the request, or `nil` if the client certificate authenticates.
     package static func send(
         _ operation: Operation, bundleID: String, _ configuration: APNsConfiguration, token: ProviderToken?,
         timeoutNs: Int64

@@ -63,10 +63,8 @@ final class LentBytes {
     deinit { for copy in copies { copy.deallocate() } }
 }
 
-/// Connects to a host, through its proxy where it has one, and closes again without a word: TLS is not begun.
-///
-/// For a service that must not be asked without need: the feedback service forgets what it told a client that
-/// completed a handshake.
+/// Connects to a host or its proxy, and closes again before TLS: the feedback service forgets what it told a client
+/// that completed a handshake.
 package enum ReachProbe {
     /// - Returns: the address that was reached, which is that of the proxy where there is one.
     /// - Throws: `ChannelEnd`, whose text names host, address and cause.

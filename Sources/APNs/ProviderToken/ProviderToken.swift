@@ -3,10 +3,8 @@ package import EventLoop
 internal import JSON
 package import TLS
 
-/// The provider token of one key (`authorization: bearer <jwt>`): made and renewed as `TokenAge` says, whose times are
-/// the same everywhere, so that replicas and what is started again send the same `iat`. (The signatures differ: ES256
-/// takes a random number for each, and OpenSSL has the deterministic ones of RFC 6979 from 3.2 on.) All connections
-/// that use the key share one token. Loop's thread.
+/// The provider token of one key (`authorization: bearer <jwt>`), which all connections with the key share. `TokenAge`
+/// has its times, which are the same for all replicas. Loop's thread.
 ///
 /// Source: Apple, "Establishing a token-based connection to APNs".
 package final class ProviderToken {

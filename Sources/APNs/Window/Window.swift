@@ -124,8 +124,7 @@ package struct Window: Sendable {
         release(ticket)
     }
 
-    /// The connection took it on `stream`; `end` is where its END_STREAM ends, `nil` while the body waits for flow
-    /// control (`bodySent` follows).
+    /// The connection took it on `stream`. `end` is that of its END_STREAM, `nil` if `bodySent` follows.
     package mutating func handed(_ ticket: UInt32, stream: Int32, end: Int64?) {
         precondition(isOpen(ticket), "a request handed over that was not opened")
         entries[Int(ticket)].stream = stream

@@ -47,8 +47,7 @@ final class Reading {
         problems.append((path, mark ?? marks[path], oneLine(text)))
     }
 
-    /// Notes the valid keys of a section that was read to its end, and its unknown ones. `finish` refuses these, when
-    /// all keys are known as suggestions.
+    /// Notes the valid keys of a section and its unknown ones, which `finish` refuses when all keys are known.
     func noteKeys(_ valid: [String], unknown: [(name: String, mark: Mark)], of section: Section) {
         keys += valid.map { ($0, section.path(of: $0)) }
         self.unknown += unknown.map { ($0.name, section.path(of: $0.name), $0.mark, valid) }

@@ -1,30 +1,29 @@
-/// The section `binary` of an app: the settings of Apple's retired binary provider protocol.
+/// `binary` of an app with `transport: binary`: how it speaks Apple's retired binary provider protocol.
 package struct BinarySettings: Hashable, Sendable {
     package enum Format: String, CaseIterable, Sendable {
-        /// The first format. It has no identifiers, so errors do not name their notification.
+        /// Without identifiers, so that no error names its notification.
         case simple
         case enhanced
         case framed
     }
 
     package struct Window: Hashable, Sendable {
-        /// The time after which a notification counts as accepted if the gateway has reported no error.
+        /// How long after sending a notification the gateway's silence counts as acceptance.
         package var duration = Duration.seconds(2)
         package var limit = 100_000
-        /// The largest total size of their frames in bytes.
+        /// The most bytes of their frames.
         package var bytes = 32 << 20
-        /// Whether a late error extends `duration`, up to `drain.rebalance`.
+        /// Whether errors that come later than `duration` make it longer, up to `drain.rebalance`.
         package var adjusts = true
 
         package init() {}
     }
 
-    /// The feedback service, which lists device tokens that are no longer valid.
     package struct Feedback: Hashable, Sendable {
-        /// A host name or an address (IPv6 without brackets).
+        /// A name or an address (IPv6 without brackets).
         package var host: String
         package var port = Self.port
-        /// The time from the start of one read to the start of the next, or 0 if only `apns-worker feedback` reads.
+        /// From the beginning of a read to the beginning of the next; 0 if only `apns-worker feedback` reads.
         package var interval = Duration.seconds(3_600)
 
         package static let port = 2_196
@@ -36,9 +35,9 @@ package struct BinarySettings: Hashable, Sendable {
 
     package var format = Format.framed
     package var window = Window()
-    /// Whether to send notifications again that the gateway discarded after an error.
+    /// Whether notifications that the gateway discarded behind an error are sent again.
     package var resends = true
-    /// Whether the gateway responds with an error to a token of zeros, which shows that it has read all frames before.
+    /// Whether the gateway refuses a token of zeros, which proves that it reads.
     package var answersFence = true
     package var payloadLimit = 2_048
     package var feedback: Feedback?
@@ -67,7 +66,7 @@ extension BinarySettings {
 }
 
 extension BinarySettings.Feedback {
-    /// Returns `nil` if the section is missing or names no host.
+    /// Returns `nil` if there is no such section, or it names no host.
     fileprivate init?(in section: inout Section) {
         var feedback = Self(host: "")
         let isThere = section.has("feedback")

@@ -1,4 +1,4 @@
-/// The signing key of provider tokens (a `.p8` file) and its ids.
+/// The signing key of provider tokens (`.p8`) with its ids.
 package struct TokenCredential: Hashable, Sendable {
     package var key: Secret
     package var keyID: String
@@ -13,10 +13,10 @@ package struct TokenCredential: Hashable, Sendable {
 
 package struct CertificateCredential: Hashable, Sendable {
     package enum Form: Hashable, Sendable {
-        /// A PEM certificate with its chain, or a DER certificate file. `key` is PEM, or `nil` if it is in the same PEM
-        /// text.
+        /// The certificate and its chain in PEM, or the certificate in DER. `key` is `nil` if it is beside the
+        /// certificate.
         case pem(certificate: Secret, key: Secret?)
-        /// A PKCS#12 file, or its base64 in the configuration.
+        /// A PKCS#12 file, or its base64 in the configuration itself.
         case pkcs12(Secret)
     }
 
@@ -31,7 +31,7 @@ package struct CertificateCredential: Hashable, Sendable {
 }
 
 extension AppSettings.Credential {
-    /// Reads `token` or `certificate`. Returns `nil` after it has reported an error.
+    /// Reads `token` or `certificate`. Returns `nil` after refusing what is wrong.
     init?(reading section: inout Section) {
         var token: TokenCredential?
         var certificate: CertificateCredential?
@@ -70,7 +70,7 @@ extension TokenCredential {
 }
 
 extension CertificateCredential {
-    /// Returns `nil` after it has reported an error.
+    /// Returns `nil` after refusing what is wrong.
     fileprivate init?(reading section: inout Section) {
         let pem = section.secret("pem", file: "file")
         let key = section.secret("key")

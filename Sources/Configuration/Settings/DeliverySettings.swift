@@ -2,32 +2,26 @@ package import PushRecords
 
 package struct DeliverySettings: Hashable, Sendable {
     package enum Ordering: String, CaseIterable, Sendable {
-        /// One notification of a device in flight at a time, in the order of its request partition.
+        /// At most one notification of a device in flight, in the order of its request partition.
         case device
         case none
     }
 
     package enum IDSource: String, CaseIterable, Sendable {
-        /// Encodes topic, partition and offset of the request.
+        /// The apns-id encodes the request's topic, partition and offset.
         case derived
         case apple
     }
 
     package enum InDoubt: String, CaseIterable, Sendable { case resend, abandon }
 
-    /// The consequence of a response from APNs, as named in `verdicts`.
+    /// The consequence of an answer, in the words of `verdicts`.
     package enum Verdict: String, CaseIterable, Sendable {
         case accept, unregister, reject, resend, retry
         case credentialFault = "credential_fault"
 
-        /// Whether this verdict may cause the same notification to be sent again.
-        var repeats: Bool {
-            switch self {
-            case .resend, .retry: true
-            // After a credential fault it may be sent as well, but APNs has not processed it.
-            case .accept, .unregister, .reject, .credentialFault: false
-            }
-        }
+        /// Whether the notification may be sent again. After a credential fault that is open: APNs did not look at it.
+        var repeats: Bool { self == .resend || self == .retry }
     }
 
     package var ordering = Ordering.device
@@ -35,15 +29,15 @@ package struct DeliverySettings: Hashable, Sendable {
     package var responseTimeout = Duration.seconds(30)
     package var inDoubt = InDoubt.resend
     package var resendMax = 5
-    /// The age at which a notification expires, or `nil` for no limit.
+    /// `nil` for no limit.
     package var maxAge: Duration? = .seconds(86_400)
-    /// The largest distance of `push-not-before` from the present.
+    /// How far ahead `push-not-before` may be.
     package var maxAhead = Duration.seconds(7 * 86_400)
-    /// The largest number of notifications in memory.
+    /// The most notifications in memory at once.
     package var maxOpen = 20_000
     package var maxOpenBytes = 16 << 20
     package var commitInterval = Duration.milliseconds(20)
-    /// The configured verdicts by reason, from `verdicts` and `verdicts_unsafe`. They replace the worker's own.
+    /// Verdicts by reason that replace the worker's own: `verdicts` and `verdicts_unsafe`.
     package var verdicts: [Reason: Verdict] = [:]
 
     package init() {}
@@ -71,9 +65,9 @@ extension DeliverySettings {
         verdicts.merge(unsafeVerdicts) { $1 }
     }
 
-    /// Reads verdicts by reason. Apple may add reasons, so unknown ones are accepted, unless they resemble a known one.
+    /// Apple may add reasons, so an unknown one is accepted, unless it looks like a known one misspelt.
     ///
-    /// - Parameter mayRepeatFinal: whether to allow verdicts that resend a notification although Apple says not to.
+    /// - Parameter mayRepeatFinal: allows to repeat notifications that Apple says never to repeat.
     private static func verdicts(reading value: Value, mayRepeatFinal: Bool) -> [Reason: Verdict]? {
         guard let section = value.section() else { return nil }
         let known = ReasonCode.allCases.compactMap { $0.text?.description }
@@ -89,7 +83,7 @@ extension DeliverySettings {
                     value.reading.refuse(
                         value.path,
                         "Apple says not to send such a notification again; "
-                            + "to send it anyway, use delivery.verdicts_unsafe", at: mark)
+                            + "if it has to be, say so in delivery.verdicts_unsafe", at: mark)
                     continue
                 }
                 verdicts[Reason(rawValue: name)] = verdict

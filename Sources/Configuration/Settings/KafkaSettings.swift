@@ -8,19 +8,19 @@ package struct KafkaSettings: Hashable, Sendable {
         package init() {}
     }
 
-    /// The brokers as `host:port`, separated by commas.
+    /// `host:port` pairs with commas between, as librdkafka takes them.
     package var bootstrapServers: String
-    /// The consumer group of the request topics. The retry tiers use `<groupID>.retry`.
+    /// The retry tiers' consumer has the group `<groupID>.retry`.
     package var groupID = "apns-worker"
-    /// The id of a static member, or empty for dynamic membership.
+    /// The id of a static member; empty for dynamic membership.
     package var groupInstanceID = ""
     package var sessionTimeout = Duration.seconds(10)
     package var assignment = Assignment.eager
-    /// The settings for creating missing topics, or `nil` to create none.
+    /// `nil` to create no topics.
     package var createTopics: TopicCreation?
-    /// Whether the brokers support DescribeConfigs, which librdkafka's in-process brokers do not. Not in the file.
+    /// Whether the brokers answer DescribeConfigs. librdkafka's in-process brokers do not. Not a key of the file.
     package var tellsTopicConfigurations = true
-    /// The user's librdkafka properties: of all clients, of consumers, of the producer. The Kafka module checks them.
+    /// librdkafka properties of all clients, consumers and producer. The Kafka module refuses unsafe ones.
     package var properties: [UserProperty] = []
     package var consumerProperties: [UserProperty] = []
     package var producerProperties: [UserProperty] = []
@@ -29,17 +29,17 @@ package struct KafkaSettings: Hashable, Sendable {
         self.bootstrapServers = bootstrapServers
     }
 
-    /// Returns the place where the user last set a property, as the beginning of an error message.
+    /// The place where the user last set a property, to begin an error with.
     package func place(ofProperty name: String) -> String? {
         (properties + consumerProperties + producerProperties).last { $0.name == name }?.place
     }
 }
 
-/// A librdkafka property that the user set. The value may be a secret, so it must not be shown.
+/// A librdkafka property that the user set. Its value may be a secret: never show it.
 package struct UserProperty: Hashable, Sendable, CustomStringConvertible, CustomReflectable {
     package var name: String
     package var value: String
-    /// The place in the file, as the beginning of an error message: `worker.yaml:12:5: kafka.librdkafka.acks`.
+    /// Its place, to begin an error with: `worker.yaml:12:5: kafka.librdkafka.acks`.
     package var place: String
 
     package init(name: String, value: String, place: String) {
@@ -51,7 +51,7 @@ package struct UserProperty: Hashable, Sendable, CustomStringConvertible, Custom
     package var description: String { name }
     package var customMirror: Mirror { Mirror(self, children: ["name": name]) }
 
-    // The place is not compared, so that moving a line in the file is not a change.
+    // The place does not count, so that moving a line in the file changes nothing.
     package static func == (left: UserProperty, right: UserProperty) -> Bool {
         left.name == right.name && left.value == right.value
     }
@@ -83,7 +83,7 @@ extension KafkaSettings {
 
     private static func isGroupName(_ text: String) -> Bool { text.utf8.count <= 200 && text.isPrintableASCII }
 
-    /// Returns whether the text is a list of brokers. librdkafka allows a protocol (`SSL://`) and no port (9092).
+    /// The port may be left out (librdkafka takes 9092), and a protocol (`SSL://`) may precede the host.
     private static func areServers(_ text: String) -> Bool {
         guard text.isPrintableASCII, !text.contains(" ") else { return false }
         return text.split(separator: ",", omittingEmptySubsequences: false).allSatisfy { server in
@@ -111,8 +111,8 @@ extension KafkaSettings.TopicCreation {
 }
 
 extension UserProperty {
-    /// Reads a mapping of librdkafka property names to scalars. For secrets, `NAME_file` sets NAME to the content of a
-    /// file without the line break at its end. Paths are relative to the configuration's folder.
+    /// Reads a mapping of librdkafka's names to single values. `NAME_file` gives NAME the content of a file without the
+    /// line break at its end, for secrets. Paths for librdkafka start from the configuration's folder, too.
     fileprivate static func list(reading value: Value) -> [UserProperty]? {
         guard let section = value.section() else { return nil }
         return section.pairs.compactMap { name, _, value in
@@ -129,7 +129,7 @@ extension UserProperty {
         }
     }
 
-    /// Returns whether the value is a path. `ssl.ca.location: probe` asks for the system's certificate authorities.
+    /// `ssl.ca.location: probe` asks for the system's authorities.
     private static func isPath(_ text: String, of name: String) -> Bool {
         name.hasSuffix(".location") && !text.isEmpty && text != "probe"
     }

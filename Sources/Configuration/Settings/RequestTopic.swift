@@ -1,14 +1,13 @@
 import Glibc
 
-/// An entry of `requests.topics`.
 package struct RequestTopic: Hashable, Sendable {
-    /// A topic name, or a POSIX extended regular expression that starts with `^`, as in librdkafka.
+    /// A topic's name, or a POSIX extended regular expression that starts with `^`, as in librdkafka.
     package var name: String
-    /// The topic's share of scarce streams and memory, from 1 to 1,000. If several entries match a topic, the one with
-    /// its exact name applies, else the first pattern.
+    /// Its share where streams and memory are scarce, 1 to 1,000. A topic that several entries match has the weight of
+    /// the entry with its own name, else of the first pattern.
     package var weight: Int
-    /// The app of requests that name neither an app nor another app's topic. If it is `nil` and there are several apps,
-    /// requests must name one. The entry is chosen as for the weight.
+    /// The name of the app for requests that name neither an app nor another app's topic. Without it, requests must
+    /// name one of several apps. It comes from the same entry as the weight.
     package var app: String?
 
     package init(name: String, weight: Int = 1, app: String? = nil) {
@@ -21,13 +20,13 @@ package struct RequestTopic: Hashable, Sendable {
 }
 
 extension RequestTopic {
-    /// Kafka's internal topics, which no pattern matches. A worker that read `__consumer_offsets` would write a dead
-    /// letter for each of its commits, and commit again.
+    /// Kafka's own topics, which no pattern matches: a worker that read `__consumer_offsets` would answer each of its
+    /// commits with a dead letter, and commit again.
     package static let internalTopics = [
         "__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata",
     ]
 
-    /// Returns the topics that this entry matches, as in librdkafka, which ignores `internalTopics`.
+    /// The topics that this entry matches, as in librdkafka with `internalTopics` ignored.
     package func matching(_ topics: some Sequence<String>) -> [String] {
         guard isPattern else { return topics.filter { $0 == name } }
         guard let pattern = try? Pattern(name) else { return [] }
@@ -53,8 +52,7 @@ struct PatternError: Error {
     var reason: String
 }
 
-/// A POSIX extended regular expression of the C library. librdkafka compiles topic patterns in the same way
-/// (`rdregex.c`: `regcomp(…, REG_EXTENDED | REG_NOSUB)`).
+/// A POSIX extended regular expression of the C library, as librdkafka uses for topics (`rdregex.c`).
 @safe final class Pattern {
     private var compiled = unsafe regex_t()
 

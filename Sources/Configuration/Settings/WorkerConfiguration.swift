@@ -1,16 +1,16 @@
 package import Observability
 
-/// The validated settings of a worker, from a file or from flags, with defaults for all absent keys.
+/// The settings of a worker, checked and complete, from a file or from flags. The defaults are at the declarations.
 package struct WorkerConfiguration: Hashable, Sendable {
     package var kafka: KafkaSettings
-    /// The request topics, at least one and without duplicates.
+    /// At least one, without duplicates.
     package var requestTopics: [RequestTopic] = [RequestTopic(name: "apns.requests")]
     package var results = ResultSettings()
     package var unregistered = UnregisteredSettings()
     package var deadLetters = DeadLetterSettings()
     package var retry = RetrySettings()
     package var delivery = DeliverySettings()
-    /// The apps, at least one and without duplicate names.
+    /// At least one, without duplicate names.
     package var apps: [AppSettings]
     package var drain = DrainSettings()
     package var admin = AdminSettings()
@@ -31,24 +31,24 @@ package struct WorkerConfiguration: Hashable, Sendable {
     }
 }
 
-/// The key `crash`: the reaction if a signal kills the worker.
+/// `crash`: what happens after a death by a signal.
 package enum CrashHandling: String, CaseIterable, Sendable {
-    /// A supervisor restarts the worker. A record at which it crashed twice becomes a dead letter.
+    /// A supervisor restarts the worker, and a record at which it died twice becomes a dead letter.
     case contain
-    /// The worker runs without a supervisor, for development.
+    /// The worker runs without a supervisor, for developers.
     case core
 }
 
 package struct ResultSettings: Hashable, Sendable {
     package enum Publish: String, CaseIterable, Sendable {
         case all
-        /// All results except `accepted` without doubt, which are only counted.
+        /// Results `accepted` without doubt are only counted.
         case failures
     }
 
     package var topic = "apns.results"
     package var publish = Publish.all
-    /// The request headers to copy into results, besides `traceparent` and `tracestate`. At most 32.
+    /// Request headers to copy into results, beside `traceparent` and `tracestate`; at most 32.
     package var copyHeaders: [String] = []
 
     package init() {}
@@ -56,7 +56,7 @@ package struct ResultSettings: Hashable, Sendable {
 
 package struct UnregisteredSettings: Hashable, Sendable {
     package var topic = "apns.unregistered"
-    /// Whether `BadDeviceToken` and `DeviceTokenNotForTopic` count as unregistered.
+    /// `BadDeviceToken` and `DeviceTokenNotForTopic` count as dead tokens.
     package var includeBadTokens = false
 
     package init() {}
@@ -68,7 +68,7 @@ package struct DeadLetterSettings: Hashable, Sendable {
     package init() {}
 }
 
-/// The section `drain`: how long to wait for unanswered notifications.
+/// `drain`: how long to wait for unanswered notifications.
 package struct DrainSettings: Hashable, Sendable {
     package var rebalance = Duration.seconds(30)
     package var shutdown = Duration.seconds(12)
@@ -77,7 +77,7 @@ package struct DrainSettings: Hashable, Sendable {
 }
 
 package struct AdminSettings: Hashable, Sendable {
-    /// The address of the admin pages, or `nil` to disable them. Port 0 selects a free port.
+    /// The address of the pages, or `nil` for none. Port 0 takes any free one.
     package var listen: NetworkAddress? = NetworkAddress(host: "127.0.0.1", port: 9_464)
 
     package init() {}
@@ -94,7 +94,7 @@ package struct LogSettings: Hashable, Sendable {
 }
 
 extension WorkerConfiguration {
-    /// Reads the whole document. Reports missing and invalid values to `document.reading`, and uses empty ones.
+    /// Reads the whole document. A wrong value is replaced by an empty one after it was refused.
     init(reading document: inout Section) {
         self.init(kafka: KafkaSettings(bootstrapServers: ""), apps: [])
         document.requiredSection("kafka") { kafka.read(&$0) }
@@ -138,10 +138,10 @@ extension ResultSettings {
     }
 
     private static func reasonNotToCopy(_ name: String) -> String? {
-        if ["outcome", "reason"].contains(name) { return "results have their own header \(name)" }
-        let advice = "use a header of your own to tell results apart, such as x-campaign"
+        if ["outcome", "reason"].contains(name) { return "results have a header \(name) of their own" }
+        let advice = "give what results are told apart by a header of its own, such as x-campaign"
         return switch name.lowercased().prefix(5) {
-        case "apns-": "\(quoted(name)) is one of Apple's headers, which are not copied to results; \(advice)"
+        case "apns-": "\(quoted(name)) is Apple's: what a request says to Apple is no result's; \(advice)"
         case "push-": "\(quoted(name)) is the worker's own; \(advice)"
         default: nil
         }

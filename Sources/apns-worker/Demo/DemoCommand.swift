@@ -8,7 +8,6 @@ import PushRecords
 import Worker
 
 private struct DemoOptions {
-    /// Notifications, unreadable records included.
     var count = 100_000
     /// Notifications a second; 0 for no limit.
     var rate = 0

@@ -1,8 +1,7 @@
 import Bytes
 import PushRecords
 
-/// The requests of the demo: notifications by number, each with a device token that holds its number. The same count
-/// makes the same traffic.
+/// The requests of the demo: notifications by number, which their device tokens hold. Always the same for a count.
 struct DemoTraffic {
     enum Completion: CaseIterable {
         case accepted
@@ -106,6 +105,5 @@ struct DemoTraffic {
         token.count == 64 ? Int(token.suffix(12), radix: 16) : nil
     }
 
-    /// Returns the number in the value of a record that cannot be read.
     static func number(inDeadLetter value: String) -> Int? { value.split(separator: " ").last.flatMap { Int($0) } }
 }

@@ -12,7 +12,6 @@ struct ReplayOptions {
     var name: String?
     var deadline: Duration?
     var format = OutputFormat.text
-    /// The conditions as they were given, which identify the job.
     var conditions: [String] = []
 
     static let table = OptionTable<Self>(
@@ -134,8 +133,7 @@ struct ReplayOptions {
 
     private static let appleReasons = ReasonCode.allCases.compactMap(\.text?.description)
 
-    /// Returns remarks on unknown reasons. They need not be mistakes: Apple may add reasons, and so may a later
-    /// version.
+    /// Returns remarks on unknown reasons, which need not be mistakes: Apple may add reasons.
     func hints(_ source: ReplaySource) -> [String] {
         let known =
             source == .results

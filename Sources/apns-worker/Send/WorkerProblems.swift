@@ -2,8 +2,7 @@ import Configuration
 import Glibc
 import JSON
 
-/// Returns lines about what may keep a notification from its result: paused apps, and the problems on the worker's
-/// `/status` page.
+/// Returns what may delay a result: paused apps, and the problems on the worker's `/status` page.
 func workerProblems(_ configuration: WorkerConfiguration) -> [String] {
     let paused = configuration.apps.filter(\.isPaused).map {
         "app \($0.name) is paused in this configuration: nothing of it is sent until its paused: true goes"

@@ -28,7 +28,6 @@ final class GroupFeeder {
     /// A revocation that waits for the command to end.
     private var revocation: Revocation?
     private var batch = Batch()
-    /// The records that the command took.
     private var taken = 0
     private var commits: UInt64 = 0
     private var commitReply: KafkaCode?
@@ -91,8 +90,7 @@ final class GroupFeeder {
 
     // MARK: Batches
 
-    /// Returns whether there is something to hand over. Of records without a value, or that cannot be read, only the
-    /// offsets are kept, which are committed with the others.
+    /// Returns whether there is something to hand over. Records that cannot be read are only committed.
     private func fill(_ limit: Int) -> Bool {
         guard batch.records == 0 else { return true }
         for queue in queues {
@@ -201,7 +199,6 @@ final class GroupFeeder {
         }
     }
 
-    /// Answers a revocation that waited for the command.
     private func settleRevocation() throws {
         guard revocation != nil else { return }
         revocation = nil

@@ -62,7 +62,6 @@ extension UnregisteredToken {
 }
 
 extension DeadLetter {
-    /// The value is truncated.
     fileprivate var line: String {
         var words = [Timestamp(wallMs: timestampMs).text, printable(reason, limit: 100), place]
         if let key { words.append("key=\(printable(String(decoding: key.prefix(200), as: UTF8.self), limit: 100))") }

@@ -46,8 +46,7 @@ struct ShellCommand: ~Copyable {
         self.processID = processID
     }
 
-    /// Reaps processes that earlier commands left behind. They become children of this one if it is process 1, as in a
-    /// container. Call it while no command runs.
+    /// Reaps processes that earlier commands left behind to process 1 in a container. Call it while no command runs.
     static func reapOrphans() {
         while waitpid(-1, nil, WNOHANG) > 0 {}
     }
