@@ -168,17 +168,12 @@ import Glibc
 
     private func commitReply(_ event: borrowing QueueEvent) -> CommitReply {
         let whole = event.code
-        var results: [CommitResult] = []
-        unsafe event.partitions?.forEach { element in
-            unsafe results.append(
-                CommitResult(partition: element.identity, offset: element.offset, code: KafkaCode(element.err)))
-        }
+        var codes: [TopicPartition: KafkaCode] = [:]
+        unsafe event.partitions?.forEach { element in unsafe codes[element.identity] = KafkaCode(element.err) }
         // librdkafka may put an error of the whole request on no partition.
-        if whole != .none, results.allSatisfy({ $0.code == .none }) {
-            results = results.map { CommitResult(partition: $0.partition, offset: $0.offset, code: whole) }
-        }
-        let code = whole != .none ? whole : results.first { $0.code != .none }?.code ?? .none
-        return CommitReply(tag: event.tag, code: code, results: results)
+        if whole != .none, codes.values.allSatisfy({ $0 == .none }) { codes = codes.mapValues { _ in whole } }
+        let code = whole != .none ? whole : codes.values.first { $0 != .none } ?? .none
+        return CommitReply(tag: event.tag, code: code, codes: codes)
     }
 
     /// Returns the next offset that will be written, as the last fetch told it, or `nil` before that. Asks no broker.

@@ -45,7 +45,7 @@ import CRdkafka
         // The caller owns the headers then (rdkafka.h).
         _ = unsafe rd_kafka_message_detach_headers(UnsafeMutablePointer(mutating: raw), &headers)
         return unsafe UndeliveredRecord(
-            topic: topic, tag: tag, code: code, mayBeWritten: mayBeWritten, key: UndeliveredRecord.copy(key),
+            topic: topic, tag: tag, mayBeWritten: mayBeWritten, key: UndeliveredRecord.copy(key),
             value: UndeliveredRecord.copy(value), headers: headers)
     }
 }
@@ -54,7 +54,6 @@ import CRdkafka
 @safe package final class UndeliveredRecord {
     package let topic: ProducerTopic
     package let tag: UInt64
-    package let code: KafkaCode
     /// Whether a broker may have the record nevertheless.
     package let mayBeWritten: Bool
     /// `nil` for null.
@@ -63,12 +62,10 @@ import CRdkafka
     private(set) var headers: OpaquePointer?
 
     init(
-        topic: ProducerTopic, tag: UInt64, code: KafkaCode, mayBeWritten: Bool, key: [UInt8]?, value: [UInt8]?,
-        headers: OpaquePointer?
+        topic: ProducerTopic, tag: UInt64, mayBeWritten: Bool, key: [UInt8]?, value: [UInt8]?, headers: OpaquePointer?
     ) {
         self.topic = topic
         self.tag = tag
-        self.code = code
         self.mayBeWritten = mayBeWritten
         self.key = key
         self.value = value
@@ -77,10 +74,10 @@ import CRdkafka
 
     package convenience init(
         copying key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
-        headers: UnsafeBufferPointer<MessageHeader>, to topic: ProducerTopic, tag: UInt64, code: KafkaCode
+        headers: UnsafeBufferPointer<MessageHeader>, to topic: ProducerTopic, tag: UInt64
     ) {
         unsafe self.init(
-            topic: topic, tag: tag, code: code, mayBeWritten: false, key: UndeliveredRecord.copy(key),
+            topic: topic, tag: tag, mayBeWritten: false, key: UndeliveredRecord.copy(key),
             value: UndeliveredRecord.copy(value), headers: makeHeaders(headers))
     }
 

@@ -18,10 +18,7 @@ package struct ProducerTopic: Hashable, Sendable {
     /// The topics looked up so far, by `ProducerTopic.index`.
     package private(set) var topicNames: [String] = []
 
-    /// Makes a client. No broker needs to be there.
-    ///
-    /// - Parameter wakeUpDescriptor: an eventfd(2), non-blocking, that gets 1 added whenever there are reports or
-    ///   events after there were none. Keep it open until the producer is gone. -1 for none.
+    /// - Parameter wakeUpDescriptor: as of `Consumer`, for reports and events.
     package init(_ settings: ProducerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
         self.settings = settings
         self.wakeUpDescriptor = wakeUpDescriptor

@@ -42,12 +42,6 @@ package struct CommitEntry: Hashable, Sendable {
     }
 }
 
-package struct CommitResult: Hashable, Sendable {
-    package let partition: TopicPartition
-    package let offset: Int64
-    package let code: KafkaCode
-}
-
 @safe struct PartitionList: ~Copyable {
     let raw: UnsafeMutablePointer<rd_kafka_topic_partition_list_t>
 

@@ -149,8 +149,6 @@ package final class TopicReader {
 
     private static let (lookPauseMs, absencePauseMs): (Int64, Int64) = (5_000, 1_000)
 
-    /// Throws when Kafka cannot be reached, or the topic does not exist or may not be read.
-    ///
     /// - Parameter group: the group whose commits `client` is asked for, if any.
     package convenience init(
         _ cluster: ClusterSettings, topic: String, group: String? = nil, _ wait: BrokerWait

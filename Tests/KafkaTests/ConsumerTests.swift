@@ -95,8 +95,7 @@ import Testing
         }
         let reply = try member.commit(entries, tag: 77)
         #expect(reply.code == .none)
-        #expect(Set(reply.results.map(\.partition)) == Set(entries.map(\.partition)))
-        #expect(reply.results.allSatisfy { $0.code == .none })
+        #expect(reply.codes == Dictionary(uniqueKeysWithValues: entries.map { ($0.partition, .none) }))
         try member.close()
 
         let next = try cluster.member()
@@ -216,7 +215,7 @@ import Testing
         let reply = try member.commit([CommitEntry(cluster.partition(0), offset: 1)], tag: UInt64.max)
         #expect(reply.tag == UInt64.max)
         #expect(reply.code.isRebalance)
-        #expect(reply.results.map(\.code) == [reply.code])
+        #expect(Array(reply.codes.values) == [reply.code])
     }
 }
 
@@ -240,7 +239,7 @@ import Testing
                 CommitEntry(cluster.partition(1), offset: 6, metadata: small),
             ], tag: 2)
         #expect(reply.code == .offsetMetadataTooLarge)
-        let codes = Dictionary(uniqueKeysWithValues: reply.results.map { ($0.partition.partition, $0.code) })
+        let codes = Dictionary(uniqueKeysWithValues: reply.codes.map { ($0.key.partition, $0.value) })
         #expect(codes[0] == .offsetMetadataTooLarge)
         let after = try member.consumer.committed([cluster.partition(0), cluster.partition(1)], timeoutMs: 10_000)
         #expect(after[0].offset == 3)

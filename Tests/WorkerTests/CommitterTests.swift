@@ -64,11 +64,11 @@ struct CommitterTests {
         /// Answers the last commit with a code for each partition's number.
         mutating func answer(_ codes: [Int32: KafkaCode]) throws {
             let last = try #require(member.sent.last)
-            let results = last.entries.map {
-                CommitResult(partition: $0.partition, offset: $0.offset, code: codes[$0.partition.partition] ?? .none)
-            }
-            let code = results.first { $0.code != .none }?.code ?? .none
-            committer.take(CommitReply(tag: last.tag, code: code, results: results), &machine, now: now)
+            let results = last.entries.map { ($0.partition, codes[$0.partition.partition] ?? .none) }
+            let code = results.first { $0.1 != .none }?.1 ?? .none
+            committer.take(
+                CommitReply(tag: last.tag, code: code, codes: Dictionary(uniqueKeysWithValues: results)), &machine,
+                now: now)
         }
 
         var sentPartitions: [[Int32]] { member.sent.map { $0.entries.map(\.partition.partition).sorted() } }
@@ -168,14 +168,13 @@ struct CommitterTests {
         scene.settle(offset: 7)
         scene.commit()
         let last = try #require(scene.member.sent.last)
-        let results = [2, 0, 3].map { (member: Int) in
-            CommitResult(
-                partition: last.entries[member].partition, offset: 8,
-                code: member == 0 ? .offsetMetadataTooLarge : .none)
-        }
+        let codes = Dictionary(
+            uniqueKeysWithValues: [2, 0, 3].map { member in
+                (last.entries[member].partition, member == 0 ? KafkaCode.offsetMetadataTooLarge : .none)
+            })
         // One is not told of by itself: what is said of the whole counts for it.
         scene.committer.take(
-            CommitReply(tag: last.tag, code: .notCoordinator, results: results), &scene.machine, now: scene.now)
+            CommitReply(tag: last.tag, code: .notCoordinator, codes: codes), &scene.machine, now: scene.now)
         #expect(scene.machine.counters.commitsAcknowledged == 2)
         scene.commit()
         #expect(scene.sentPartitions.last == [0, 1])
@@ -227,9 +226,9 @@ struct CommitterTests {
         scene.settle(offset: 8)
         scene.commit()
         #expect(scene.member.sent.count == 2)
-        let result = CommitResult(partition: first.entries[0].partition, offset: 8, code: .none)
+        let codes = [first.entries[0].partition: KafkaCode.none]
         scene.committer.take(
-            CommitReply(tag: first.tag, code: .none, results: [result]), &scene.machine, now: scene.now)
+            CommitReply(tag: first.tag, code: .none, codes: codes), &scene.machine, now: scene.now)
         #expect(scene.machine.counters.commitsAcknowledged == 1, "nothing says that the second one was taken")
         scene.commit()
         #expect(scene.member.sent.count == 2, "the second one is still under way")

@@ -295,7 +295,7 @@ private struct Run {
     func record(_ tag: UInt64) -> UndeliveredRecord {
         let none = UnsafeRawBufferPointer(start: nil, count: 0)
         return UndeliveredRecord(
-            copying: none, none, headers: UnsafeBufferPointer(start: nil, count: 0), to: handle, tag: tag, code: .none)
+            copying: none, none, headers: UnsafeBufferPointer(start: nil, count: 0), to: handle, tag: tag)
     }
 
     /// Writes all that may be written, and returns the tags.

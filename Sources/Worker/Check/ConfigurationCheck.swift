@@ -28,9 +28,7 @@ package struct ConfigurationCheck {
     private let probesCredentials: Bool
     private let onFinding: (Finding) -> Void
 
-    /// - Parameters:
-    ///   - probesCredentials: whether each app sends one request for a token of zeros with each of its bundle ids.
-    ///   - report: gets each finding as soon as it is made.
+    /// - Parameter probesCredentials: whether each app sends one request for a token of zeros with each of its bundle ids.
     package init(
         _ configuration: WorkerConfiguration, probesCredentials: Bool = false,
         report: @escaping (Finding) -> Void

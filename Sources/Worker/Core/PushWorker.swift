@@ -88,10 +88,7 @@ package final class PushWorker: @unchecked Sendable {
 
     /// Runs the worker on the calling thread until `stop`, or until it cannot go on.
     ///
-    /// - Parameters:
-    ///   - handlesSignals: SIGTERM and SIGINT stop it in order.
-    ///   - isSupervised: leaves it to the supervisor to end the process at once on a second SIGTERM or SIGINT.
-    ///   - reread: what SIGHUP does.
+    /// - Parameter isSupervised: leaves it to the supervisor to end the process at once on a second SIGTERM or SIGINT.
     /// - Throws: `StartFailure` when Kafka answers and something is missing or unsafe.
     package func run(
         handlesSignals: Bool = false, isSupervised: Bool = false, reread: Rereading? = nil

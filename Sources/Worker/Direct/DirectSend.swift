@@ -26,7 +26,6 @@ package enum DirectSend {
     /// Sends the notification of a record in payload form, which was checked.
     ///
     /// - Parameter onDelay: called with a line about what is waited for, after two seconds and then every ten.
-    /// - Throws: `Failure` when the credential cannot be read, or APNs did not answer in time.
     package static func run(
         _ record: RequestRecord, with configuration: WorkerConfiguration, timeoutNs: Int64,
         onDelay: (String) -> Void = { _ in }

@@ -7,8 +7,6 @@ package import PushRecords
 package enum RefusalAdvice {
     /// - Parameters:
     ///   - reason: Apple's reason, or `nil` if the answer had none that could be read.
-    ///   - status: the answer's status; for an app of the binary protocol, the gateway's.
-    ///   - topic: the `apns-topic` that was sent.
     ///   - isOtherTried: whether a bad token was sent to the app of the other environment as well.
     /// - Returns: `nil` if nothing is known about such a refusal.
     package static func text(

@@ -199,13 +199,12 @@ final class FeedbackReader {
     private func write(_ record: EncodedRecord, tag: UInt64) {
         guard let producer, let topic else { preconditionFailure("a read begins with a check of Kafka") }
         let headers = record.headers.asMessageHeaders
-        var code = KafkaCode.queueFull
-        if refused.isEmpty {
-            code = producer.produce(to: topic, key: record.key, value: record.value, headers: headers, tag: tag)
+        if refused.isEmpty,
+            isTaken(producer.produce(to: topic, key: record.key, value: record.value, headers: headers, tag: tag))
+        {
+            return
         }
-        guard !isTaken(code) else { return }
-        refused.append(
-            UndeliveredRecord(copying: record.key, record.value, headers: headers, to: topic, tag: tag, code: code))
+        refused.append(UndeliveredRecord(copying: record.key, record.value, headers: headers, to: topic, tag: tag))
     }
 
     /// Takes reports, writes again what is due, and ends reads of which Kafka has everything.

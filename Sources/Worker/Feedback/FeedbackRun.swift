@@ -25,10 +25,7 @@ package enum FeedbackRun {
     ///
     /// Runs a loop on the calling thread, so it is not for a thread that has one.
     ///
-    /// - Parameters:
-    ///   - onOutcome: called with the outcome of each app's read.
-    ///   - onDelay: called with the reason each time that Kafka could not take tokens, so that no read began.
-    /// - Throws: `StartFailure` when a credential cannot be used.
+    /// - Parameter onDelay: called with the reason each time that Kafka could not take tokens, so that no read began.
     package static func run(
         _ apps: [AppSettings], topic: String, _ cluster: ClusterSettings, logger: Logger, timeoutNs: Int64,
         stopRequest: () -> StopRequest, onOutcome: @escaping (FeedbackOutcome) -> Void, onDelay: (String) -> Void

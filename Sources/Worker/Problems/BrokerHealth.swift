@@ -79,9 +79,7 @@ extension BrokerHealth {
             && clients.contains { $0.reach == .silent || $0.reach == .disconnected }
     }
 
-    /// - Parameters:
-    ///   - servers: as the configuration names them.
-    ///   - reason: librdkafka's last error about a connection that could not be made.
+    /// - Parameter reason: librdkafka's last error about a connection that could not be made.
     static func problems(_ clients: [BrokerHealth], bootstrapServers servers: String, reason: String?) -> [Problem] {
         guard !areAllSilent(clients) else {
             let isConnected = clients.contains { $0.reach == .silent }

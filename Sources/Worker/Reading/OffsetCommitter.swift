@@ -58,11 +58,9 @@ final class OffsetCommitter {
     func take(_ reply: CommitReply, _ machine: inout DeliveryMachine, now: DeliveryTime) {
         guard reply.tag == tag, !pending.isEmpty else { return }
         let isAlone = pending.count { $0 != nil } == 1
-        // They come in the order of the commit, but that librdkafka puts the partitions of each topic together.
-        let codes = Dictionary(reply.results.map { ($0.partition, $0.code) }, uniquingKeysWith: { first, _ in first })
         let outcomes = pending.map { partition -> CommitOutcome in
             guard let partition else { return .refused }
-            return outcome(of: codes[partition] ?? reply.code, partition, isAlone: isAlone, now)
+            return outcome(of: reply.codes[partition] ?? reply.code, partition, isAlone: isAlone, now)
         }
         finish(outcomes, &machine, now)
     }

@@ -8,8 +8,6 @@ package import Observability
 internal import PushRecords
 
 extension WorkerConfiguration {
-    /// Returns the settings that all Kafka clients share.
-    ///
     /// - Throws: `StartFailure` when the user set a property that would break the promise, that librdkafka does not
     ///   know, or whose value it does not take.
     package func cluster() throws(StartFailure) -> ClusterSettings {

@@ -192,8 +192,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         let isRefused = code != .queueFull && code != .fatal
         guard isRefused || isKept else { return false }
         let kept = UndeliveredRecord(
-            copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: topic, tag: id.tag,
-            code: code)
+            copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: topic, tag: id.tag)
         if isRefused {
             refuse(kept, code, now)
         } else {

@@ -36,7 +36,7 @@ extension RecordPublisher {
                 ofOutput: owned, of: producer.topicNames[record.topic.index], because: refusal, atMs: nowMs)
         return made.withLent { key, value, headers in
             UndeliveredRecord(
-                copying: key, value, headers: headers.asMessageHeaders, to: topic, tag: record.tag, code: record.code)
+                copying: key, value, headers: headers.asMessageHeaders, to: topic, tag: record.tag)
         }
     }
 }
