@@ -43,13 +43,10 @@ struct ReadFrame: Equatable {
             return Array(bytes[at..<(at + count)])
         }
         switch number(1) {
-        case 0:
-            guard let token = text(), let payload = text() else { return nil }
-            return (ReadFrame(identifier: 0, token: token, payload: payload), at)
-        case 1:
-            guard let identifier = number(4), let expiry = number(4), let token = text(), let payload = text() else {
-                return nil
-            }
+        case let command? where command < 2:
+            guard let identifier = command == 0 ? 0 : number(4), let expiry = command == 0 ? 0 : number(4),
+                let token = text(), let payload = text()
+            else { return nil }
             return (
                 ReadFrame(identifier: UInt32(identifier), expiry: UInt32(expiry), token: token, payload: payload), at
             )
