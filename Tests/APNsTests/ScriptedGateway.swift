@@ -72,7 +72,7 @@ struct ReadFrame: Equatable {
 }
 
 /// One accepted connection of a scripted gateway.
-final class GatewayPeer: ByteChannelDelegate {
+final class GatewayPeer: MemoryPeer {
     fileprivate(set) var channel: MemoryChannel!
     private(set) var frames: [ReadFrame] = []
     private(set) var isClosed = false
@@ -80,6 +80,11 @@ final class GatewayPeer: ByteChannelDelegate {
     private unowned let gateway: ScriptedGateway
 
     fileprivate init(_ gateway: ScriptedGateway) { self.gateway = gateway }
+
+    func take(_ channel: MemoryChannel) {
+        self.channel = channel
+        gateway.peers.append(self)
+    }
 
     func channelOpened(applicationProtocol: String?) {}
 
@@ -117,7 +122,7 @@ final class ScriptedGateway: ChannelDialer {
     var isListening = true
     /// What a client's end is like.
     var onDial: (MemoryChannel) -> Void = { _ in }
-    private(set) var peers: [GatewayPeer] = []
+    fileprivate(set) var peers: [GatewayPeer] = []
     /// The clients' ends.
     private(set) var channels: [MemoryChannel] = []
 
@@ -129,14 +134,7 @@ final class ScriptedGateway: ChannelDialer {
     ) -> any ByteChannel {
         let channel = MemoryChannel.dial(loop, delegate) { [unowned self] () throws(ChannelEnd) in
             guard isListening else { throw ChannelEnd(.unreachable, "gateway: Connection refused") }
-            let peer = GatewayPeer(self)
-            return (
-                peer,
-                { [self] in
-                    peer.channel = $0
-                    peers.append(peer)
-                }
-            )
+            return GatewayPeer(self)
         }
         channels.append(channel)
         onDial(channel)
