@@ -412,12 +412,10 @@ struct Wrong: Sendable, CustomTestStringConvertible {
     }
 
     @Test func `A file that cannot be read is one line`() {
-        #expect(throws: ConfigurationError.self) { try WorkerConfiguration.load(file: "/nonexistent/w.yaml") }
-        do throws(ConfigurationError) {
-            _ = try WorkerConfiguration.load(file: "/nonexistent/w.yaml")
-        } catch {
-            #expect(error.lines == ["cannot read /nonexistent/w.yaml: No such file or directory"])
+        let error = #expect(throws: ConfigurationError.self) {
+            try WorkerConfiguration.load(file: "/nonexistent/w.yaml")
         }
+        #expect(error?.lines == ["cannot read /nonexistent/w.yaml: No such file or directory"])
     }
 
     @Test func `Secrets are not shown`() throws {
