@@ -46,10 +46,10 @@ struct BinaryTransportTests {
 
     /// The promise of node-apn, without a number of entries that it may not exceed.
     @Test func `An error decides what is before it and what is after is sent again`() throws {
-        let world = try GatewayWorld()
-        world.configuration.maximumConnections = 1
-        world.sendsAgain = true
-        world.connect()
+        let world = try GatewayWorld.connected {
+            $0.configuration.maximumConnections = 1
+            $0.sendsAgain = true
+        }
         var isToAnswer = true
         world.gateway.onFrame = { peer, frame in
             // The answer comes when everything is there: late, as over a network.
@@ -81,9 +81,7 @@ struct BinaryTransportTests {
 
     @Test(arguments: [UInt8(0), 10])
     func `A shutdown names the last that was delivered`(status: UInt8) throws {
-        let world = try GatewayWorld()
-        world.sendsAgain = true
-        world.connect()
+        let world = try GatewayWorld.connected { $0.sendsAgain = true }
         world.gateway.onFrame = { peer, frame in
             if frame.number == 9, world.gateway.peers.count == 1 { peer.answer(status, peer.frames[4].identifier) }
         }
@@ -98,9 +96,7 @@ struct BinaryTransportTests {
     /// Nothing was ever delivered: the next try is not made at once, or a gateway that answers so is asked at full
     /// rate.
     @Test func `A shutdown before anything was delivered is waited after`() throws {
-        let world = try GatewayWorld()
-        world.sendsAgain = true
-        world.connect()
+        let world = try GatewayWorld.connected { $0.sendsAgain = true }
         world.gateway.onFrame = { peer, frame in
             if world.gateway.peers.count < 4 || frame.isFence { peer.answer(10, 0) }
             world.gateway.answersFences = world.gateway.peers.count >= 4
@@ -150,10 +146,10 @@ struct BinaryTransportTests {
     }
 
     @Test func `The kernel's room is the gateway's pace`() throws {
-        let world = try GatewayWorld()
-        world.configuration.window.bytes = 200_000
-        world.gateway.answersFences = true
-        world.connect()
+        let world = try GatewayWorld.connected {
+            $0.configuration.window.bytes = 200_000
+            $0.gateway.answersFences = true
+        }
         world.gateway.channels[0].kernelRoom = 0
         world.send(0..<3_000)
         world.runFor(seconds: 1)
@@ -274,10 +270,10 @@ struct BinaryTransportTests {
 
     /// That nobody used them says nothing about the gateway, however soon they close.
     @Test func `Connections that nobody used are no ends of the host`() throws {
-        let world = try GatewayWorld()
-        world.configuration.minimumConnections = 3
-        world.configuration.idleConnectionNs = 5_000_000_000
-        world.connect()
+        let world = try GatewayWorld.connected {
+            $0.configuration.minimumConnections = 3
+            $0.configuration.idleConnectionNs = 5_000_000_000
+        }
         world.run("connections") { world.connections.open == 3 }
         world.configuration.minimumConnections = 0
         world.transport.replace(configuration: world.configuration)

@@ -76,16 +76,4 @@ import Testing
         world.run("the rest") { world.completions.count == 311 }
         #expect(world.completions.allSatisfy { $0.status == 200 })
     }
-
-    @Test func `What waits for a connection is recalled and given back at the end`() throws {
-        let world = try world()
-        try world.start()
-        world.run("room") { world.capacity == 128 }
-        world.send(0..<2)
-        world.recall([0])
-        world.run("recalled") { world.completionOf[0]?.kind == .notProcessed }
-        world.close()
-        #expect(world.completions.count == 2)
-        #expect(world.completionOf[1].map { $0.kind != .inDoubt } == true)
-    }
 }

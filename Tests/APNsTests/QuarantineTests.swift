@@ -134,19 +134,4 @@ import Testing
         world.run("completion") { world.completions.count == 2 }
         #expect(world.server.peers.count == 3)
     }
-
-    @Test func `Suspects that cannot be sent come back`() throws {
-        let world = try World.connected()
-        world.server.stopListening()
-        world.sendSuspects([10_000, 10_001])
-        world.run("given back") { world.completions.count == 2 }
-        #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.sentAtMs == 0 })
-        // While it waits to be dialled again they can be recalled, and are given back at the end.
-        world.sendSuspects([10_002])
-        world.sendSuspects([10_003])
-        world.recall([10_002])
-        world.run("recalled") { world.completionOf[10_002]?.kind == .notProcessed }
-        world.close()
-        #expect(world.completionOf[10_003]?.kind == .notProcessed)
-    }
 }

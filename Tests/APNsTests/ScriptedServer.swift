@@ -21,7 +21,7 @@ struct Arrived {
 }
 
 /// One accepted connection of a scripted server.
-final class ServerPeer: ByteChannelDelegate {
+final class ServerPeer: MemoryPeer {
     let number: Int
     let session: ServerSession
     fileprivate(set) var channel: (any ServerChannel)!
@@ -67,6 +67,7 @@ final class ServerPeer: ByteChannelDelegate {
         flush()
     }
 
+    func take(_ channel: MemoryChannel) { server.accept(self, channel) }
     func channelWritable() { flush() }
     func channelClosed(_ end: ChannelEnd) { isClosed = true }
 

@@ -57,17 +57,10 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 6:30: delivery.response_timeout: expected a duration (ms, s, m or h) from 10ms to 10m, found "0"
             delivery: {response_timeout: -3s}
                 6:30: delivery.response_timeout: expected a duration (ms, s, m or h) from 10ms to 10m, found "-3s"
-            delivery: {commit_interval: 99999999999999999999s}
-                6:29: delivery.commit_interval: expected a duration (ms, s, m or h) from 1ms to 1m, found
-                "99999999999999999999s"
-            delivery: {commit_interval: 9223372036854775807h}
-                6:29: delivery.commit_interval: expected a duration (ms, s, m or h) from 1ms to 1m, found
-                "9223372036854775807h"
             delivery: {max_open_bytes: 16MB}
                 6:28: delivery.max_open_bytes: expected a size (KiB, MiB or GiB) from 64KiB to 64GiB, found "16MB"
-            delivery: {max_open_bytes: 99999999999999GiB}
-                6:28: delivery.max_open_bytes: expected a size (KiB, MiB or GiB) from 64KiB to 64GiB, found
-                "99999999999999GiB"
+            delivery: {commit_interval: 2m}
+                6:29: delivery.commit_interval: expected a duration (ms, s, m or h) from 1ms to 1m, found "2m"
             delivery: {max_open: 0}
                 6:22: delivery.max_open: expected a whole number from 1 to 1000000, found "0"
             delivery: {max_open: 2.5}
@@ -412,12 +405,10 @@ struct Wrong: Sendable, CustomTestStringConvertible {
     }
 
     @Test func `An unreadable file is reported in one line`() {
-        #expect(throws: ConfigurationError.self) { try WorkerConfiguration.load(file: "/nonexistent/w.yaml") }
-        do throws(ConfigurationError) {
-            _ = try WorkerConfiguration.load(file: "/nonexistent/w.yaml")
-        } catch {
-            #expect(error.lines == ["cannot read /nonexistent/w.yaml: No such file or directory"])
+        let error = #expect(throws: ConfigurationError.self) {
+            try WorkerConfiguration.load(file: "/nonexistent/w.yaml")
         }
+        #expect(error?.lines == ["cannot read /nonexistent/w.yaml: No such file or directory"])
     }
 
     @Test func `Secrets are not shown`() throws {

@@ -44,18 +44,14 @@ import Testing
         flags.port = "x"
         flags.bundleIDs = ["a", "/"]
         flags.host = ""
-        #expect(throws: ConfigurationError.self) { try WorkerConfiguration.load(flags: flags) }
-        do throws(ConfigurationError) {
-            _ = try WorkerConfiguration.load(flags: flags)
-        } catch {
-            #expect(
-                Set(error.lines) == [
-                    "--bootstrap-servers: is missing", "--key-file: is missing", "--key-id: is missing",
-                    "--team-id: is missing", "--host: must not be empty",
-                    "--port: expected a whole number from 1 to 65535, found \"x\"",
-                    "--bundle-id: expected a bundle id: letters, digits, dots, hyphens, such as com.example.shop, found \"/\"",
-                ])
-        }
+        let error = #expect(throws: ConfigurationError.self) { try WorkerConfiguration.load(flags: flags) }
+        #expect(
+            Set(error?.lines ?? []) == [
+                "--bootstrap-servers: is missing", "--key-file: is missing", "--key-id: is missing",
+                "--team-id: is missing", "--host: must not be empty",
+                "--port: expected a whole number from 1 to 65535, found \"x\"",
+                "--bundle-id: expected a bundle id: letters, digits, dots, hyphens, such as com.example.shop, found \"/\"",
+            ])
     }
 }
 

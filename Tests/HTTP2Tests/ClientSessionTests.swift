@@ -144,8 +144,7 @@ import Testing
             $0.canStall = true
         })
         try peers.server.setStalled(true)
-        var push = Push()
-        push.body = Lent(String(repeating: "x", count: 5_000))
+        let push = Push(bodyBytes: 5_000)
         #expect(try push.submit(to: peers.client, user: 3) == .waiting(stream: 1))
         try peers.exchange()
         try peers.respond(1, "413", body: #"{"reason":"PayloadTooLarge"}"#)
@@ -163,8 +162,7 @@ import Testing
             $0.canStall = true
         })
         try peers.server.setStalled(true)
-        var push = Push()
-        push.body = Lent(String(repeating: "x", count: 15))
+        let push = Push(bodyBytes: 15)
         #expect(try push.submit(to: peers.client, user: 3) == .waiting(stream: 1))
         try peers.exchange()
         #expect(peers.clientEvents() == [])
@@ -179,8 +177,7 @@ import Testing
     @Test func `A cancelled stream is silent and its body untouched`() throws {
         let peers = try Peers.connected(server: { $0.settings = [.initialWindowSize(10)] })
         do {
-            var push = Push()
-            push.body = Lent(String(repeating: "x", count: 3_000))
+            let push = Push(bodyBytes: 3_000)
             #expect(try push.submit(to: peers.client, user: 3) == .waiting(stream: 1))
             try peers.client.cancel(stream: 1)
             // `push` dies here: its body must not be read any more.

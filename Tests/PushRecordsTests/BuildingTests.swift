@@ -31,6 +31,7 @@ private func full() -> PushNotification<RawPayload> {
         let found = read(record)
         #expect(found.form == .payload && !found.isInvalid && found.target == .device && found.key == nil)
         expectAll(found)
+        #expect(try full().encoded().payloadRecord(to: token) == record, "erased, it is the same")
     }
 
     @Test func `A record in envelope form can have every member`() throws {
@@ -39,6 +40,7 @@ private func full() -> PushNotification<RawPayload> {
         let found = read(record)
         #expect(found.form == .envelope && !found.isInvalid && found.tokens == [tokenA] && found.key == nil)
         expectAll(found)
+        #expect(try full().encoded().envelopeRecord(to: [token]) == record, "erased, it is the same")
     }
 
     private func expectAll(_ found: OwnedRequest) {

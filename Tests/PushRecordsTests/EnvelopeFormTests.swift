@@ -16,20 +16,10 @@ import Testing
                          "apns-expiration": 1790000000, "apns-collapse-id": "c"},
              "payload": \(payload)}
             """, key: "campaign", [("traceparent", "00")])
-        var expected = OwnedRequest()
-        expected.form = .envelope
-        expected.target = .devices
-        expected.tokens = [tokenA, tokenB]
-        expected.tokenCount = 2
-        expected.app = "shop"
-        expected.environment = .production
-        expected.topic = "com.example.shop"
-        expected.priority = 10
-        expected.expiration = 1_790_000_000
-        expected.collapseID = "c"
-        expected.payload = payload
-        expected.key = "campaign"
-        expected.copied = ["traceparent=00"]
+        let expected = OwnedRequest(
+            target: .devices, form: .envelope, tokens: [tokenA, tokenB], tokenCount: 2, payload: payload,
+            topic: "com.example.shop", collapseID: "c", app: "shop", environment: .production, priority: 10,
+            expiration: 1_790_000_000, key: "campaign", copied: ["traceparent=00"])
         #expect(found == expected)
     }
 

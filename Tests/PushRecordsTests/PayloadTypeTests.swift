@@ -78,22 +78,6 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         #expect(try numbers(PushToTalkPayload(["a": 1]), [.immediate]) == [10])
     }
 
-    /// Erased, it is the same in every respect.
-    @Test func `Encoding a notification keeps all its properties`() throws {
-        var notification = PushNotification(AlertPayload(body: "a"), topic: .bundleID("com.example.shop"))
-        notification.priority = .withoutWaking
-        notification.expiration = .at(secondsSinceEpoch: 1_790_000_000)
-        notification.notBefore = 1_780_000_000
-        notification.collapseID = "c"
-        notification.apnsID = .random()
-        notification.app = "shop"
-        notification.environment = .development
-        let erased = try notification.encoded()
-        #expect(erased.collapseID == "c")
-        #expect(try erased.payloadRecord(to: token) == notification.payloadRecord(to: token))
-        #expect(try erased.envelopeRecord(to: [token]) == notification.envelopeRecord(to: [token]))
-    }
-
     /// A payload of a program's own.
     @Test func `A program can have its own payload type`() throws {
         struct Shipped: CollapsiblePayload {
@@ -127,7 +111,8 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         ),
         (LiveActivityEnd(contentState: nil, timestamp: 1, dismissal: .at(-1)), "dismissal-date is -1"),
         (LiveActivityEnd(contentState: [1], timestamp: 1), "content-state must be an object"),
-        (stale, "stale-date is 1700000000000"), (irrelevant, "relevance-score: JSON cannot represent inf"),
+        (with { $0.staleDate = 1_700_000_000_000 }, "stale-date is 1700000000000"),
+        (with { $0.relevanceScore = .infinity }, "relevance-score: JSON cannot represent inf"),
         (
             LiveActivityStart(
                 attributesType: "A", attributes: "a", contentState: [:],
@@ -136,15 +121,9 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         ),
     ]
 
-    private static var stale: LiveActivityUpdate {
+    private static func with(_ change: (inout LiveActivityUpdate) -> Void) -> LiveActivityUpdate {
         var update = update
-        update.staleDate = 1_700_000_000_000
-        return update
-    }
-
-    private static var irrelevant: LiveActivityUpdate {
-        var update = update
-        update.relevanceScore = .infinity
+        change(&update)
         return update
     }
 

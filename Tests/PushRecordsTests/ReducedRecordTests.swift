@@ -11,6 +11,11 @@ import Testing
         OwnedRecord(copying: record.key, record.value, headers: record.headers)
     }
 
+    private func written(_ fixture: ContentFixture, _ ending: Ending) -> OwnedRecord {
+        var writer = ResultWriter(apps: ContentFixture.apps)
+        return owned(writer.write(fixture.content, ending))
+    }
+
     private func texts(_ record: OwnedRecord) -> [String] {
         record.headers.map {
             "\(String(decoding: $0.name, as: UTF8.self))=\(String(decoding: $0.value ?? [], as: UTF8.self))"
@@ -18,12 +23,10 @@ import Testing
     }
 
     @Test func `A reduced result keeps its request and outcome`() throws {
-        let fixture = ContentFixture()
-        var writer = ResultWriter(apps: ContentFixture.apps)
         let ending = Ending(
             outcome: .rejected, status: 400, reason: .badTopic, detail: Detail("why"), uniqueID: lend("u"), attempts: 3,
             inDoubt: 1, sentAtMs: 5, settledAtMs: 6)
-        let refused = owned(writer.write(fixture.content, ending))
+        let refused = written(ContentFixture(), ending)
         let reduced = try #require(ReducedRecord.result(refused))
         let result = try DeliveryResult(json: try #require(reduced.value))
         var expected = try DeliveryResult(json: try #require(refused.value))
@@ -49,8 +52,7 @@ import Testing
                         outcome: .unregistered, status: 410, reason: .other,
                         reasonText: lend(String(repeating: "\u{2}", count: 64)), unregisteredAtMs: RecordTime.latestMs,
                         attempts: .max, inDoubt: .max, sentAtMs: RecordTime.latestMs, settledAtMs: RecordTime.latestMs)
-                    var writer = ResultWriter(apps: ContentFixture.apps)
-                    let refused = owned(writer.write(fixture.content, ending))
+                    let refused = written(fixture, ending)
                     let reduced = try #require(ReducedRecord.result(refused))
                     #expect(reduced.byteCount <= RecordLimits.reduced)
                     let result = try DeliveryResult(json: try #require(reduced.value))
@@ -118,10 +120,7 @@ import Testing
         let refused = OwnedRecord(key: bytes, value: bytes, headers: all.headers)
         let reduced = ReducedRecord.deadLetter(refused)
         #expect(reduced.byteCount <= RecordLimits.reduced)
-        let fields = reduced.headers.map {
-            HeaderField(String(decoding: $0.name, as: UTF8.self), String(decoding: $0.value ?? [], as: UTF8.self))
-        }
-        let letter = try DeadLetter(key: reduced.key, value: reduced.value, headers: fields)
+        let letter = try decoded(reduced)
         #expect(letter.reason == "not-json" && letter.place == "\(Self.longTopic)/2147483647/9223372036854775807")
         #expect(letter.timestampMs == .min && letter.truncatedBytes == count && letter.headers == [])
         #expect(letter.truncatedKeyBytes == (count > 128 ? count : nil))
@@ -136,10 +135,8 @@ import Testing
     }
 
     @Test func `A result that is refused in every form becomes a dead letter that names its request`() throws {
-        let fixture = ContentFixture()
-        var writer = ResultWriter(apps: ContentFixture.apps)
         let ending = Ending(outcome: .accepted, status: 200, attempts: 1, inDoubt: 0, sentAtMs: 5, settledAtMs: 6)
-        let record = owned(writer.write(fixture.content, ending))
+        let record = written(ContentFixture(), ending)
         let letter = try decoded(
             ReducedRecord.deadLetter(ofOutput: record, of: "apns.results", because: .tooLarge, atMs: 9))
         #expect(

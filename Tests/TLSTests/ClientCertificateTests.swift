@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test func `Certificate and key may stand in one file`() throws {
-        let both = try folder.write(issued.keyPEM + issued.certificatePEM, "both.pem")
+        let both = try folder.write(issued.keyPEM + issued.certificatePEM + Pair.authority.certificatePEM, "both.pem")
         try expectUse(Identity(certificate: .file(both)))
         try expectUse(Identity(certificate: .file(folder.path("cert.pem")), key: .file(folder.path("key.pem"))))
     }

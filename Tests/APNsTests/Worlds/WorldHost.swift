@@ -6,14 +6,13 @@ import TLS
 @testable import APNs
 
 /// The far end of one connection in a world.
-protocol WorldPeer: ByteChannelDelegate {
+protocol WorldPeer: MemoryPeer {
     var host: WorldHost { get }
     var connection: WorldConnection { get }
     var channel: MemoryChannel! { get }
     var isClosed: Bool { get }
     /// What silence accepted here, and an answer that came to the client says was not delivered.
     var falselyAccepted: Int { get }
-    func take(_ channel: MemoryChannel)
     /// Something befalls it, as the mood has it.
     func misbehave()
     /// From now on it does what a good one does.
@@ -144,14 +143,9 @@ final class WorldHost: ChannelDialer {
         let channel = MemoryChannel.dial(loop, delegate, afterNs: afterNs) { [unowned self] () throws(ChannelEnd) in
             if isRefused { throw ChannelEnd(.unreachable, "world: Connection refused") }
             let peer = makePeer(self, connection)
-            return (
-                peer,
-                { [self] in
-                    peers.append(peer)
-                    peer.take($0)
-                    befall(peer)
-                }
-            )
+            peers.append(peer)
+            befall(peer)
+            return peer
         }
         connection.channel = channel
         return channel
