@@ -127,18 +127,6 @@ struct MachineCircuitTests {
         }
     }
 
-    @Test func `A probe that is refused uses an attempt; the next one comes later`() {
-        let (rig, partition) = Self.open()
-        var offset: Int64 = 1
-        for waitMs in [1_000, 2_000, 4_000] as [Int64] {
-            #expect(rig.wait(ms: waitMs - 1).offer(partition, offset, "early\(offset)") == [])
-            #expect(rig.wait(ms: 1).offer(partition, offset + 1, "probe") == ["probe"])
-            #expect(rig.answer("probe", 403, .badCertificate).settle().map(\.attempt) == [0, 1])
-            offset += 2
-        }
-        #expect(rig.isEmpty)
-    }
-
     @Test func `A probe that comes back unprocessed or in doubt tries again; dropped, expired or lost it makes room`() {
         let (rig, partition) = Self.open()
         let other = rig.assignReady(1)
@@ -178,12 +166,6 @@ struct MachineCircuitTests {
         rig.wait(ms: 10)
         rig.answer("y", 403, .badCertificate)
         #expect(rig.machine.takeEvents() == [Self.opened])
-    }
-
-    @Test func `Each app has a circuit of its own`() {
-        let (rig, partition) = Self.open([Rig.app, Rig.news])
-        #expect(rig.offer(partition, 1, "n", headers: Rig.toNews) == ["n"])
-        expect(rig.machine.appStatuses.map { $0.credentialOpenNs != nil }, is: [true, false])
     }
 
     @Test func `TopicMismatch: only that topic of the app is held, and a probe of it closes it`() {

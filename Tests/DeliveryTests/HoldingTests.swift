@@ -153,6 +153,12 @@ struct WeightTests {
         }
         expect(rig.machine.room(for: long), is: 0)
         expect(rig.machine.room(for: urgent), is: 50)
+        // A topic that is read no longer leaves its share to the others.
+        rig.machine.revoke([urgent])
+        rig.machine.stopWaiting([urgent])
+        rig.commit(afterMs: 1_000)
+        rig.machine.release([urgent])
+        expect(rig.machine.room(for: campaign), is: 25)
     }
 
     @Test func `Free streams are given out by weight, per app`() {

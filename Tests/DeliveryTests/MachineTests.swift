@@ -36,51 +36,6 @@ struct MachineTests {
         #expect(rig.send() == ["a"])
     }
 
-    @Test func `What is lent to the transport is what the producer wrote`() throws {
-        let rig = Rig()
-        let partition = rig.assignReady(3)
-        rig.receive(
-            partition, 9, "a",
-            headers: [
-                "apns-topic": "com.example.shop.voip", "apns-push-type": "voip", "apns-priority": "5",
-                "apns-expiration": "1900000000", "apns-collapse-id": "score",
-            ], payload: #"{"aps":{"alert":"Привет"}}"#)
-        rig.send()
-        let request = try #require(rig.sent.first)
-        #expect(Rig.text(request.token) == Rig.token("a"))
-        #expect(Rig.text(request.payload) == #"{"aps":{"alert":"Привет"}}"#)
-        #expect(Rig.text(request.headers.topic) == "com.example.shop.voip")
-        #expect(Rig.text(request.headers.collapseID) == "score")
-        #expect(request.headers.pushType == .voip)
-        #expect(request.headers.priority == 5)
-        #expect(request.headers.expiration == 1_900_000_000)
-        let place = try #require(DerivedID.decode(request.headers.apnsID))
-        #expect(place.offset == 9 && place.partition == 3 && place.index == 0)
-    }
-
-    @Test func `A request that names no topic goes to the one of its push type, from a retry record, too`() throws {
-        let (rig, requests) = Rig.ready()
-        let tier = rig.assignTier()
-        rig.receive(requests, 0, "a", headers: ["apns-push-type": "voip"])
-        rig.offer(requests, 1, "b")
-        #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop.voip", "com.example.shop"])
-        rig.answer("a", 500, .internalServerError)
-        let production = rig.machine.nextProduction(for: .retry(tier: 1))
-        let retry = try #require(production)
-        let topic = rig.machine.withRetry(retry.id) { content, _ in Rig.text(content.headers.topic) }
-        #expect(topic == "com.example.shop.voip")
-        rig.settle()
-        rig.receive(
-            tier, 0, "a",
-            headers: [
-                "apns-topic": topic, "apns-push-type": "voip", "push-app": "shop",
-                "push-retry-request": "requests/0/0/0", "push-retry-attempt": "1", "push-retry-due-ms": "0",
-                "push-retry-first-ms": "0",
-            ])
-        rig.send()
-        #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop", "com.example.shop.voip"])
-    }
-
     @Test func `Per device one in flight, in order; others pass`() {
         let (rig, partition) = Rig.ready()
         #expect(rig.offer(partition, 0, "a", "b", "a", "a", "b", "c") == ["a", "b", "c"])
@@ -198,12 +153,6 @@ struct MachineTests {
         #expect(rig.commit(afterMs: 50) == [])
         rig.machine.acknowledged(written[1].id, now: rig.now)
         #expect(rig.commit().map(\.offset) == [1])
-    }
-
-    @Test func `unregistered.include_bad_tokens writes a bad token to the dead-token topic`() {
-        let (rig, partition) = Rig.ready { $0.includesBadTokens = true }
-        rig.offer(partition, 0, "a")
-        #expect(rig.answer("a", 400, .badDeviceToken).settle().map(\.kind) == [.unregistered, .result])
     }
 
     @Test func `publish: failures counts an accepted without doubt, and settles it with its verdict`() {

@@ -75,13 +75,14 @@ struct ReloadTests {
         #expect(rig.settled() == ["a invalid BadTopic sends 1 doubt 1", "b invalid BadPriority sends 0 doubt 0"])
     }
 
-    @Test func `A topic that the app of a record gave it stays valid when the app is gone`() {
+    @Test func `A request that names no topic goes to the one of its push type, also once its app is gone`() {
         let (rig, partition) = Rig.ready(capacity: 0)
         rig.receive(partition, 0, "a")
-        rig.machine.setCapacity(AppIndex(0), requests: 1, now: rig.now)
-        #expect(rig.send() == ["a"])
+        rig.receive(partition, 1, "b", headers: ["apns-push-type": "voip"])
+        rig.machine.setCapacity(AppIndex(0), requests: 2, now: rig.now)
+        #expect(rig.send() == ["a", "b"])
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
-        #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop"])
+        #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop", "com.example.shop.voip"])
     }
 
     @Test

@@ -14,7 +14,6 @@ final class Rig {
         var token: String
         var outcome: Outcome?
         var reason = ""
-        var status: UInt16 = 0
         var attempts = 0
         var inDoubt = 0
         /// `topic/partition/offset/index`.
@@ -182,36 +181,27 @@ final class Rig {
 
     @discardableResult
     func receive(
-        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?,
-        headers: [(String, some Collection<UInt8>)], timestampMs: Int64? = nil
+        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?, headers: [(String, String)] = [],
+        timestampMs: Int64? = nil
     ) -> Receipt {
         receive(partition, offset, key: key, value: value, headers: headers, timestampMs: timestampMs, into: &machine)
     }
 
-    @discardableResult
-    func receive(
-        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?, headers: [(String, String)] = [],
-        timestampMs: Int64? = nil
-    ) -> Receipt {
-        receive(
-            partition, offset, key: key, value: value, headers: headers.map { ($0, $1.utf8) }, timestampMs: timestampMs)
-    }
-
     private func receive(
-        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?,
-        headers: [(String, some Collection<UInt8>)], timestampMs: Int64?, into machine: inout DeliveryMachine
+        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?, headers: [(String, String)],
+        timestampMs: Int64?, into machine: inout DeliveryMachine
     ) -> Receipt {
         var owned: [UnsafeMutableRawBufferPointer] = []
-        func lend(_ text: (some Collection<UInt8>)?) -> UnsafeRawBufferPointer {
+        func lend(_ text: String?) -> UnsafeRawBufferPointer {
             guard let text else { return UnsafeRawBufferPointer(start: nil, count: 0) }
-            let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.count, alignment: 1)
-            bytes.copyBytes(from: text)
+            let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 1)
+            bytes.copyBytes(from: text.utf8)
             owned.append(bytes)
             return UnsafeRawBufferPointer(bytes)
         }
-        let key = lend(key?.utf8)
-        let value = lend(value?.utf8)
-        let headers = headers.map { RecordHeader(name: lend($0.0.utf8), value: lend($0.1)) }
+        let key = lend(key)
+        let value = lend(value)
+        let headers = headers.map { RecordHeader(name: lend($0.0), value: lend($0.1)) }
         let receipt = headers.withUnsafeBufferPointer {
             machine.receive(
                 partition, offset: offset, timestampMs: timestampMs ?? now.wallMs, key: key, value: value, headers: $0,
@@ -329,8 +319,7 @@ final class Rig {
             return machine.withResult(production.id, now: now) { content, ending in
                 Written(
                     kind: production.kind, token: Self.name(of: Self.text(content.token)), outcome: ending.outcome,
-                    reason: word(ending.reason, ending.reasonText), status: ending.status,
-                    attempts: Int(ending.attempts), inDoubt: Int(ending.inDoubt), request: place(content),
+                    reason: word(ending.reason, ending.reasonText), attempts: Int(ending.attempts), inDoubt: Int(ending.inDoubt), request: place(content),
                     app: content.app, detail: ending.detail.text.description,
                     subject: Self.text(ending.detail.subject), id: production.id)
             }
@@ -340,9 +329,8 @@ final class Rig {
                     kind: production.kind, token: Self.name(of: Self.text(content.token)), outcome: nil,
                     reason: Self.text(order.reason), attempts: Int(order.sends), inDoubt: Int(order.inDoubt),
                     request: place(content), attempt: Int(order.attempt), dueMs: order.dueMs,
-                    notBefore: order.notBefore,
-                    app: content.app,
-                    triedApp: Self.text(order.triedApp), id: production.id)
+                    notBefore: order.notBefore, app: content.app, triedApp: Self.text(order.triedApp),
+                    id: production.id)
             }
         }
     }
@@ -370,6 +358,14 @@ final class Rig {
     func finished(_ devices: String..., location: SourceLocation = #_sourceLocation) -> [String] {
         for device in devices { answer(device, location: location) }
         return settled()
+    }
+
+    /// What is written now, with the place of its app, the app that was tried before, and the detail.
+    func settledWhole() -> [String] {
+        settle().map { written in
+            [written.description, "app \(written.app)", written.triedApp, written.detail].filter { !$0.isEmpty }
+                .joined(separator: ", ")
+        }
     }
 
     // MARK: Commits
@@ -498,7 +494,7 @@ extension Rig: RequestSource, Transports, RecordSink, OffsetSink {
         while let next = play.records.first, machine.room(for: next.partition) > 0 {
             _ = receive(
                 next.partition, next.offset, key: Self.token(next.device), value: #"{"aps":{"alert":"Hi"}}"#,
-                headers: [(String, [UInt8])](), timestampMs: nil, into: &machine)
+                headers: [], timestampMs: nil, into: &machine)
             play.records.removeFirst()
         }
         return !play.records.isEmpty

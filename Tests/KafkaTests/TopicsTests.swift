@@ -11,8 +11,7 @@ struct TopicsTests {
         let topics = try Topics(ClusterSettings(bootstrapServers: "127.0.0.1:\(port)"))
         var errors: [KafkaError] = []
         var log: [String] = []
-        let deadline = Date(timeIntervalSinceNow: 30)
-        while !log.contains("ALLDOWN"), Date() < deadline {
+        while !log.contains("ALLDOWN") {
             #expect(throws: KafkaError.self) { try topics.all(timeoutMs: 100) }
             for event in topics.events() {
                 switch event {
@@ -22,16 +21,7 @@ struct TopicsTests {
                 }
             }
         }
-        #expect(log.contains("ALLDOWN"))
         #expect(!errors.isEmpty && errors.allSatisfy { $0.text.contains("127.0.0.1:\(port)") }, "\(errors)")
-    }
-
-    @Test func `The mock's topics are listed`() throws {
-        let cluster = try Cluster(.mock, partitions: 3)
-        let topics = try Topics(ClusterSettings(bootstrapServers: cluster.servers)).all(timeoutMs: 10_000)
-        #expect(topics[cluster.topic]?.partitions == 3)
-        #expect(topics[cluster.topic]?.code == KafkaCode.none)
-        #expect(topics["missing"] == nil)
     }
 
     @Test func `A pattern fits no topic that is to be left out`() throws {
@@ -43,7 +33,7 @@ struct TopicsTests {
         var settings = try cluster.settings()
         settings.ignoredTopics = ["__consumer_offsets", "__share_group_state"]
         let member = try Member(settings, topics: ["^__.*", cluster.topic])
-        try member.run("an assignment") { member.assignments > 0 }
+        try member.run("an assignment") { !member.queues.isEmpty }
         #expect(Set(member.queues.keys.map(\.topic)) == ["__consumer_offsets.mine", cluster.topic])
         try member.close()
     }

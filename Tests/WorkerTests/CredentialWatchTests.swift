@@ -26,33 +26,21 @@ extension PushWorker {
 }
 
 @Suite struct CredentialWatchTests {
-    /// What was loaded is what a file is compared with, however early it was replaced.
     @Test func `A key replaced between reading and watching is read again`() throws {
-        let folder = try TestFolder()
-        let file = folder.path("key.p8")
-        func write(_ text: String) throws { try folder.write(text, "key.p8") }
-        try write(SelfSigned.privateKey())
-        let token = TokenCredential(key: .file(file), keyID: "KEYKEYKEY1", teamID: "TEAMTEAM12")
-        let settings = AppSettings(name: "shop", bundleIDs: ["com.example.shop"], credential: .token(token))
-        let configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [settings])
-        let worker = try PushWorker(
-            configuration, logger: Logger(levels: configuration.log.levels, format: configuration.log.format))
+        let scene = try Scene(watches: false)
+        let worker = scene.worker
         let first = worker.apps[0].tokenIdentity
-
-        try write(SelfSigned.privateKey())
+        func replaceKey() throws { try scene.folder.write(SelfSigned.privateKey(), "key.p8") }
+        try replaceKey()
         worker.files.watch()
         worker.look()
         let second = worker.apps[0].tokenIdentity
         #expect(second != first)
-
         // A reload that finds the file as it was read changes nothing; one after it was replaced again does.
-        @Sendable func reread() throws(ConfigurationError) -> LoadedConfiguration {
-            LoadedConfiguration(configuration: configuration, warnings: [])
-        }
-        worker.reloadNow(reread)
+        scene.reload()
         #expect(worker.apps[0].tokenIdentity == second)
-        try write(SelfSigned.privateKey())
-        worker.reloadNow(reread)
+        try replaceKey()
+        scene.reload()
         #expect(worker.apps[0].tokenIdentity != second)
     }
 
@@ -64,7 +52,7 @@ extension PushWorker {
         let authority: String
         let file: String
 
-        init() throws {
+        init(watches: Bool = true) throws {
             folder = try TestFolder()
             key = try folder.write(try SelfSigned.privateKey(), "key.p8")
             let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop")
@@ -81,9 +69,8 @@ extension PushWorker {
 
                 """, "worker.yaml")
             let configuration = try WorkerConfiguration.load(file: file).configuration
-            worker = try PushWorker(
-                configuration, logger: Logger(levels: configuration.log.levels, format: configuration.log.format))
-            worker.files.watch()
+            worker = try PushWorker(configuration, logger: Logger(sink: MemorySink()))
+            if watches { worker.files.watch() }
         }
 
         func reload() {

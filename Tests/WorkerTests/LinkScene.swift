@@ -168,6 +168,15 @@ final class LinkScene {
     }
 }
 
+extension AppSettings {
+    /// An app that authenticates with a provider token.
+    static func withToken(_ name: String = "shop", key: Secret = .text("")) -> AppSettings {
+        AppSettings(
+            name: name, bundleIDs: ["com.example.\(name)"],
+            credential: .token(TokenCredential(key: key, keyID: "KEYKEYKEY1", teamID: "TEAMTEAM12")))
+    }
+}
+
 /// A folder that goes when the test ends.
 final class TestFolder {
     let path: String

@@ -146,12 +146,7 @@ struct ProblemTests {
     }
 
     @Test func `A host answers nothing when several notifications are unanswered, not one`() throws {
-        let app = try LoadedApp(
-            AppSettings(
-                name: "shop", bundleIDs: ["com.example.shop"],
-                credential: .token(
-                    TokenCredential(
-                        key: .text(try SelfSigned.privateKey()), keyID: "KEYKEYKEY1", teamID: "TEAMTEAM12"))))
+        let app = try LoadedApp(.withToken(key: .text(try SelfSigned.privateKey())))
         func kinds(open: Int, endedBy: String? = nil) -> [Problem.Kind] {
             var apps = ConfiguredApps([app])
             apps.rows[0].status = AppStatus(

@@ -10,9 +10,7 @@ import Testing
     private static let named = ReasonCode.allCases.filter { $0.text != nil }
 
     private static func app(_ edit: (inout AppSettings) -> Void = { _ in }) -> AppSettings {
-        var app = AppSettings(
-            name: "shop", bundleIDs: ["com.example.shop"],
-            credential: .token(TokenCredential(key: .text(""), keyID: "ABC123DEFG", teamID: "TEAM123456")))
+        var app = AppSettings.withToken()
         edit(&app)
         return app
     }

@@ -12,11 +12,7 @@ import Testing
 
 /// What keeps a worker from starting, and what the parts below are told.
 struct StartTests {
-    private func app(_ name: String, key: Secret) -> AppSettings {
-        AppSettings(
-            name: name, bundleIDs: ["com.example.\(name)"],
-            credential: .token(TokenCredential(key: key, keyID: "ABC123DEFG", teamID: "TEAM123456")))
-    }
+    private func app(_ name: String, key: Secret) -> AppSettings { .withToken(name, key: key) }
 
     private func configuration(_ properties: [(String, String)] = []) -> WorkerConfiguration {
         var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
