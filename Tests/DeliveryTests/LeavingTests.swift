@@ -44,7 +44,8 @@ struct LeavingTests {
         #expect(rig.commit(afterMs: 50).map(\.offset) == [2])
     }
 
-    @Test func `Metadata too large: only the long one is cut, to half and at once, and its horizon still says the same`() {
+    @Test
+    func `Metadata too large: only the long one is cut, to half and at once, and its horizon still says the same`() {
         let rig = Rig()
         let settled = (0..<1_000).map { (number: Int64) in number * 2 + 1..<number * 2 + 2 }
         let long = rig.assign(0, map: CommitMap(horizon: 2_500, settled: settled))
@@ -56,8 +57,9 @@ struct LeavingTests {
         #expect(half[0].metadata.withUnsafeBytes { CommitMap(metadata: $0, base: 0) }?.horizon == 2_500)
         rig.finishCommit([.acknowledged, .acknowledged])
         let events = rig.machine.takeEvents()
-        #expect(events.filter { if case .metadataRefused = $0 { true } else { false } }
-            == [.metadataRefused(long, characters: whole[0])])
+        #expect(
+            events.filter { if case .metadataRefused = $0 { true } else { false } }
+                == [.metadataRefused(long, characters: whole[0])])
         #expect(events.contains { if case .mapCut = $0 { true } else { false } })
         expect(rig.machine.counters.mapsCut, is: 1)
     }
@@ -74,9 +76,7 @@ struct LeavingTests {
     }
 
     @Test func `Below the horizon of an owner that died: in doubt, unless the map names it, or it came later`() {
-        let rig = Rig()
-        let partition = rig.assign(committed: 0, map: CommitMap(horizon: 3, settled: [1..<2]))
-        rig.commit()
+        let (rig, partition) = Rig.inheriting(CommitMap(horizon: 3, settled: [1..<2]))
         rig.receive(partition, (0..<5).map { "d\($0)" })
         rig.sendAndAnswer()
         #expect(
@@ -90,31 +90,23 @@ struct LeavingTests {
         let rig = Rig()
         let partition = rig.assign(committed: 0, map: CommitMap(horizon: 5_000))
         #expect(rig.commit().map(\.map.horizon) == [5_000])
-        rig.offer(partition, 0, "a")
-        #expect(rig.finished("a") == ["a accepted  sends 2 doubt 1"])
+        #expect(rig.deliver(partition, 0, "a") == ["a accepted  sends 2 doubt 1"])
         #expect(rig.commit(afterMs: 50).map(\.map.horizon) == [5_000])
-        rig.offer(partition, 4_999, "b")
-        #expect(rig.finished("b") == ["b accepted  sends 2 doubt 1"])
+        #expect(rig.deliver(partition, 4_999, "b") == ["b accepted  sends 2 doubt 1"])
         let last = rig.commit(afterMs: 50)
         #expect(last.map(\.offset) == [5_000])
         #expect(last.allSatisfy { $0.map.horizon.offset > 5_000 })
     }
 
-    @Test func `No record beyond the end of the log at assignment can have been sent before`() {
-        let rig = Rig()
-        let partition = rig.assign(committed: 0, map: CommitMap(horizon: 500), logEnd: 1)
-        rig.commit()
+    @Test func `No record beyond the end of the log at assignment is in doubt, nor is it handed on as doubt`() {
+        let (rig, partition) = Rig.inheriting(CommitMap(horizon: 500), logEnd: 1)
         rig.receive(partition, 0, "a")
         rig.receive(partition, 1, "b")
         rig.sendAndAnswer()
         #expect(rig.settled() == ["a accepted  sends 2 doubt 1", "b accepted  sends 1 doubt 0"])
-    }
-
-    @Test func `Two deaths in a row: what was beyond the end of the log is not handed on as doubt`() {
-        let rig = Rig()
-        let partition = rig.assign(committed: 7, map: CommitMap(horizon: 50_000), logEnd: 12)
-        #expect(rig.commit().map(\.map.horizon) == [507])
-        rig.machine.revoke([partition])
+        let other = rig.assign(1, committed: 7, map: CommitMap(horizon: 50_000), logEnd: 12)
+        #expect(rig.commit(afterMs: 50).last?.map.horizon == 507)
+        rig.machine.revoke([other])
         #expect(rig.commit().map(\.map.horizon) == [12])
     }
 
@@ -123,9 +115,8 @@ struct LeavingTests {
         let partition = rig.assign(committed: 7, text: Array("somebody else's".utf8))
         #expect(rig.machine.takeEvents() == [.metadataIgnored(partition)])
         #expect(rig.commit().map(\.offset) == [7])
-        #expect(rig.offer(partition, 7, "a") == ["a"])
         // Who knows what its writer sent above its offset.
-        #expect(rig.finished("a") == ["a accepted  sends 2 doubt 1"])
+        #expect(rig.deliver(partition, 7, "a") == ["a accepted  sends 2 doubt 1"])
     }
 
     // MARK: Revoke
@@ -236,21 +227,6 @@ struct LeavingTests {
         rig.machine.revoke([partition])
         expect(rig.machine.isDrained(partition), is: true)
         #expect(rig.commit() == [])
-    }
-
-    @Test(arguments: [
-        CommitMap(),
-        CommitMap(horizon: 40, settled: [3..<9], partials: [.init(offset: 12, indexes: [1..<2])]),
-    ])
-    func `An assignment on which nothing happened takes its horizon back, and hands on what it inherited`(
-        inherited: CommitMap
-    ) {
-        let rig = Rig()
-        let partition = rig.assign(committed: 2, map: inherited)
-        rig.commit()
-        rig.machine.revoke([partition])
-        #expect(rig.commit() == [.init(partition: partition, offset: 2, map: inherited)])
-        expect(rig.machine.isDrained(partition), is: true)
     }
 
     // MARK: Lost

@@ -116,9 +116,7 @@ struct MachineTests {
         let (rig, partition) = Rig.ready { $0.deviceQueueLimit = 3 }
         for offset in 0..<5 { rig.receive(partition, Int64(offset), "a") }
         let held = rig.settle()
-        #expect(held.map(\.kind) == [.retry(tier: 0), .retry(tier: 0)])
-        #expect(held.map(\.attempt) == [0, 0])
-        #expect(held.map(\.reason) == ["held", "held"])
+        #expect(held.map(\.description) == Array(repeating: "a tier 0 attempt 0 held sends 0 doubt 0", count: 2))
         #expect(held.map(\.dueMs) == [rig.now.wallMs + 30_000, rig.now.wallMs + 30_000])
         #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .device)])
         for _ in 0..<3 {
@@ -171,10 +169,11 @@ struct MachineTests {
         rig.receive(partition, 0, key: nil, value: #"{"aps":{}}"#, headers: [("push-device-token", "xyz")])
         rig.receive(partition, 1, "b", headers: ["apns-topic": "com.example.other"])
         #expect(rig.offer(partition, 2, "c", headers: ["apns-priority": "3"]) == [])
-        let written = rig.settle()
-        #expect(written.map(\.outcome) == [.invalid, .invalid, .invalid])
-        #expect(written.map(\.reason) == ["BadDeviceToken", "BadTopic", "BadPriority"])
-        #expect(written.map(\.attempts) == [0, 0, 0])
+        #expect(
+            rig.settled() == [
+                " invalid BadDeviceToken sends 0 doubt 0", "b invalid BadTopic sends 0 doubt 0",
+                "c invalid BadPriority sends 0 doubt 0",
+            ])
         #expect(rig.isDone(at: 3))
     }
 
@@ -192,9 +191,7 @@ struct MachineTests {
     }
 
     @Test func `The same offset twice, and offsets the map names, are taken once or not at all`() {
-        let rig = Rig()
-        let partition = rig.assign(committed: 5, map: CommitMap(settled: [6..<8]))
-        rig.commit()
+        let (rig, partition) = Rig.inheriting(CommitMap(settled: [6..<8]), committed: 5)
         var receipts: [String] = []
         for offset in [5, 6, 5, 7, 8] as [Int64] { receipts.append("\(rig.receive(partition, offset, "d\(offset)"))") }
         #expect(receipts == ["taken", "known", "below(highest: 6)", "known", "taken"])
@@ -237,11 +234,7 @@ struct MachineTests {
     @Test func `Bytes are a limit of their own, and go as soon as they are produced`() {
         let (rig, partition) = Rig.ready { $0.maxOpenBytes = 20_000 }
         let payload = #"{"aps":{"alert":"\#(String(repeating: "x", count: 3_000))"}}"#
-        var taken: Int64 = 0
-        while rig.machine.room(for: partition) > 0 {
-            rig.receive(partition, taken, "d\(taken)", payload: payload)
-            taken += 1
-        }
+        let taken = rig.fill(partition, payload: payload)
         #expect(taken > 3 && taken < 9)
         expect(rig.machine.gauges.openBytes <= 20_000 + 4_096, is: true)
         rig.send()

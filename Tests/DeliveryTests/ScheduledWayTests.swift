@@ -20,58 +20,27 @@ struct ScheduledWayTests {
         #expect([14, 29, 89].map { world.written["d\($0)"] } == [1, 2, 6])
         expect(world.rig.isEmpty, is: true)
     }
-
-    @Test func `An envelope of 10,000 becomes as many retry records, within the limits, and all are sent in time`() {
-        let inMs: Int64 = 45_000
-        let world = TieredWorld {
-            $0.maxOpen = 1_000
-            $0.maxOpenBytes = 1 << 20
-        }
-        world.request((0..<10_000).map { "d\($0)" }, inMs: inMs)
-        world.run()
-        #expect(world.sentMs.count == 10_000)
-        #expect(world.sentMs.values.allSatisfy { $0 >= world.startMs + inMs })
-        #expect(world.written.values.reduce(0, +) == 20_000)
-        #expect(world.mostOpen <= 1_000)
-        // The envelope itself is taken whatever is open.
-        #expect(world.mostBytes <= 1 << 20 + 1 << 20)
-        expect(world.rig.isEmpty, is: true)
-    }
 }
 
 /// A machine whose retry records come back from tiers that are logs, each read in order, up to its head that is not
 /// due.
 final class TieredWorld {
-    /// What passes from one step to the next, at least.
-    static let stepMs: Int64 = 7
-
-    struct Entry {
-        var timestampMs: Int64
-        var key: String
-        var value: String
-        var headers: [(String, String)]
-    }
-
     let rig: Rig
-    let startMs: Int64
-    /// By tier.
-    private var logs: [[Entry]]
+    private let startMs: Int64
+    private let requests: PartitionID
     private let tiers: [PartitionID]
+    /// By tier, the retry records and when each was written.
+    private var logs: [[(record: Rig.Written, writtenMs: Int64)]]
     private var next: [Int]
     private var waitsUntilMs: [Int64]
-    private var requests: PartitionID
     private var requestCount: Int64 = 0
-    private var writer = RetryWriter(apps: [RecordApp(name: "shop", environment: .production)])
     private var dueMs: [String: Int64] = [:]
-    private(set) var sentMs: [String: Int64] = [:]
-    private var sentCount = 0
-    /// What APNs takes to answer.
+    private var sentMs: [String: Int64] = [:]
+    /// The time that APNs takes to answer.
     var answerMs: Int64 = 0
     private var flights: [(dueMs: Int64, device: String)] = []
     /// Retry records, by device.
     private(set) var written: [String: Int] = [:]
-    private(set) var mostOpen = 0
-    private(set) var mostBytes = 0
 
     init(
         _ delays: [Int64] = [30_000, 900_000, 7_200_000], _ change: (inout MachineSettings) -> Void = { _ in }
@@ -97,15 +66,13 @@ final class TieredWorld {
         requestCount += 1
     }
 
-    /// Asks for one to each of these devices, in one record.
-    func request(_ devices: [String], inMs: Int64) {
-        for device in devices { dueMs[device] = rig.now.wallMs + inMs }
-        rig.receive(
-            requests, requestCount, envelope: devices, more: #","not_before":\#((rig.now.wallMs + inMs) / 1_000)"#)
+    /// Asks for a notification to each of these devices now, in one record.
+    func request(_ devices: [String]) {
+        rig.receive(requests, requestCount, envelope: devices)
         requestCount += 1
     }
 
-    /// How long after its time it was sent; `nil`: it was not.
+    /// How long after its time it was sent, if it was.
     func late(_ device: String) -> Int64? {
         guard let sent = sentMs[device], let due = dueMs[device] else { return nil }
         return sent - due
@@ -116,73 +83,55 @@ final class TieredWorld {
         while true {
             var isBusy = step()
             while step() { isBusy = true }
-            guard let nextMs = waiting.min() ?? (isBusy ? rig.now.wallMs : nil) else { return }
-            rig.wait(ms: max(Self.stepMs, nextMs - rig.now.wallMs))
+            let heads = logs.indices.filter { next[$0] < logs[$0].count }.map { waitsUntilMs[$0] }
+            let events = heads + flights.prefix(1).map(\.dueMs)
+            guard let nextMs = events.min() ?? (isBusy ? rig.now.wallMs : nil) else { return }
+            rig.wait(ms: max(7, nextMs - rig.now.wallMs))
         }
-    }
-
-    /// When the heads of logs are due, and the next answer.
-    private var waiting: [Int64] {
-        logs.indices.filter { next[$0] < logs[$0].count }.map { waitsUntilMs[$0] } + flights.prefix(1).map(\.dueMs)
     }
 
     /// One turn; whether there was something to do.
     private func step() -> Bool {
-        let before = (sentCount, logs.reduce(0) { $0 + $1.count }, next)
-        for tier in logs.indices { read(tier) }
+        var isBusy = false
+        for tier in logs.indices where read(tier) { isBusy = true }
         while let first = flights.first, first.dueMs <= rig.now.wallMs {
             rig.answer(first.device)
             flights.removeFirst()
         }
         for device in rig.send() {
-            sentCount += 1
-            if let due = dueMs[device] {
-                #expect(rig.now.wallMs >= due, "\(device) is early by \(due - rig.now.wallMs) ms")
-                sentMs[device] = rig.now.wallMs
-            }
+            isBusy = true
+            sentMs[device] = rig.now.wallMs
             if answerMs == 0 { rig.answer(device) } else { flights.append((rig.now.wallMs + answerMs, device)) }
         }
-        let gauges = rig.machine.gauges
-        mostOpen = max(mostOpen, gauges.openNotifications)
-        mostBytes = max(mostBytes, gauges.openBytes)
-        publish()
+        for record in rig.settle() {
+            guard let tier = record.tier else { continue }
+            isBusy = true
+            logs[tier].append((record, rig.now.wallMs))
+            written[record.token, default: 0] += 1
+        }
         rig.commit()
-        return before != (sentCount, logs.reduce(0) { $0 + $1.count }, next)
+        return isBusy
     }
 
-    private func read(_ tier: Int) {
-        guard waitsUntilMs[tier] <= rig.now.wallMs else { return }
-        while next[tier] < logs[tier].count, rig.machine.room(for: tiers[tier]) > 0 {
-            let entry = logs[tier][next[tier]]
+    /// Reads what is due and has room; whether there was something.
+    private func read(_ tier: Int) -> Bool {
+        let first = next[tier]
+        while waitsUntilMs[tier] <= rig.now.wallMs, next[tier] < logs[tier].count,
+            rig.machine.room(for: tiers[tier]) > 0
+        {
+            let (record, writtenMs) = logs[tier][next[tier]]
+            var headers = rig.retryHeaders(
+                attempt: record.attempt, dueMs: record.dueMs, firstMs: startMs, sends: record.attempts, inDoubt: 0)
+            headers["push-device-token"] = Rig.token(record.token)
+            if record.notBefore > 0 { headers["push-not-before"] = "\(record.notBefore)" }
             let receipt = rig.receive(
-                tiers[tier], Int64(next[tier]), key: entry.key, value: entry.value, headers: entry.headers,
-                timestampMs: entry.timestampMs)
+                tiers[tier], Int64(next[tier]), record.token, headers: headers, timestampMs: writtenMs)
             if case .notDue(let untilMs) = receipt {
                 waitsUntilMs[tier] = untilMs
-                return
-            }
-            next[tier] += 1
-        }
-    }
-
-    private func publish() {
-        while let production = rig.machine.nextProduction(for: .results) {
-            rig.machine.produced(production)
-            rig.machine.acknowledged(production.id, now: rig.now)
-        }
-        for tier in rig.machine.settlement.settings.tiers.indices {
-            while let production = rig.machine.nextProduction(for: .retry(tier: tier)) {
-                let entry = rig.machine.withRetry(production.id) { [rig] content, order in
-                    let record = writer.write(content, order)
-                    return Entry(
-                        timestampMs: rig.now.wallMs, key: Rig.text(record.key), value: Rig.text(record.value),
-                        headers: record.headers.map { (Rig.text($0.name), Rig.text($0.value)) })
-                }
-                written[Rig.name(of: entry.key), default: 0] += 1
-                logs[tier].append(entry)
-                rig.machine.produced(production)
-                rig.machine.acknowledged(production.id, now: rig.now)
+            } else {
+                next[tier] += 1
             }
         }
+        return next[tier] > first
     }
 }

@@ -8,7 +8,9 @@ extension NotificationStore {
         var store = NotificationStore(MachineSettings())
         store.budget.addApp()
         // A group that is not read would be reused.
-        for group in 1..<max(2, groups) { store.budget.setRead(true, store.budget.group(of: "\(group)", weight: 1).group) }
+        for group in 1..<max(2, groups) {
+            store.budget.setRead(true, store.budget.group(of: "\(group)", weight: 1).group)
+        }
         return store
     }
 

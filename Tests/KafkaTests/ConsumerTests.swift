@@ -158,7 +158,7 @@ import Testing
             [CommitEntry(cluster.partition(0), offset: 2, metadata: Array("map".utf8))], tag: 5)
         if place == .broker { #expect(reply.code == .none) }
         try member.answerRevocation()
-        try member.close()
+        try member.awaitClosed()
         let next = try cluster.member()
         try next.run("an assignment") { next.queues.count == 1 }
         if place == .broker {

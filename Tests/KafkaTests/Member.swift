@@ -163,9 +163,11 @@ final class Member {
 
     func close() throws {
         try consumer.startClosing()
-        let deadline = Date(timeIntervalSinceNow: 20)
+        try awaitClosed()
+    }
+
+    func awaitClosed() throws {
         while !consumer.isClosed {
-            guard Date() < deadline else { throw timedOut("the consumer to close") }
             _ = wakeUp.wait(until: Date(timeIntervalSinceNow: 0.05))
             try turn()
         }

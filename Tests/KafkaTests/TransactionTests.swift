@@ -90,7 +90,9 @@ extension OffsetReader {
 
     private func committed(_ reader: OffsetReader, _ partition: TopicPartition) throws -> CommittedOffset? {
         while true {
-            if let found = try? reader.committed([partition], timeoutMs: 5_000).first, found.code == .none { return found }
+            if let found = try? reader.committed([partition], timeoutMs: 5_000).first, found.code == .none {
+                return found
+            }
         }
     }
 

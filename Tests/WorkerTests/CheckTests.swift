@@ -191,20 +191,6 @@ import Testing
         }
     }
 
-    @Test func `A certificate for another topic`() throws {
-        let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
-        let answer = check(try scene.certificateApp("shop", bundleID: "com.example.other"))
-        #expect(!answer.isFine)
-        #expect(
-            answer.lines.first
-                == "not fine: app shop: the certificate in certificate.pem is for com.example.other, not for "
-                + "com.example.app (bundle_ids)")
-        #expect(
-            answer.lines.last
-                == "not fine: app shop: the probe for com.example.app was answered 400 TopicDisallowed: the credential is "
-                + "not for com.example.app; look at the key's team and at how the bundle id is written")
-    }
-
     @Test(arguments: [("cut-before@1", "no answer"), ("goaway-environment@1", "BadCertificateEnvironment")])
     func `A connection that ends instead of answering is said`(fault: String, words: String) throws {
         let scene = try LinkScene { $0.faults = [try! FaultRule(text: fault)] }

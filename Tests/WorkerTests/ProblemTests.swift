@@ -50,9 +50,7 @@ struct ProblemTests {
         let day: Int64 = 86_400_000
         let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop", validForDays: 100)
         let form = CertificateCredential.Form.pem(certificate: .text(issued.certificatePEM + issued.keyPEM), key: nil)
-        let app = try LoadedApp(
-            AppSettings(
-                name: "shop", bundleIDs: ["com.example.shop"], credential: .certificate(CertificateCredential(form))))
+        let app = try LoadedApp(.withCertificate(form))
         let endsMs = try #require(app.certificate).notAfterMs
         let sink = MemorySink()
         var health = AppHealth()

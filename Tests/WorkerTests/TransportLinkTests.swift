@@ -165,7 +165,9 @@ import Testing
 
     /// No server listens at port 1.
     @Test(arguments: [{ $0.port = 1 }, { $0.proxy = ProxySettings(host: "127.0.0.1", port: 1) }] as [Edit])
-    func `Whether APNs can be reached, by the app's proxy if it has one, is told once for each change`(edit: Edit) throws {
+    func `Whether APNs can be reached, by the app's proxy if it has one, is told once for each change`(edit: Edit)
+        throws
+    {
         let scene = try LinkScene()
         var app = try scene.tokenApp("shop")
         edit(&app)
