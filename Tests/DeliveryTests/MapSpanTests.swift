@@ -79,20 +79,15 @@ struct MapSpanTests {
     }
 
     @Test func `A full map that was read back is read through, although nothing is open`() {
-        let rig = Rig { $0.metadataLimit = 64 }
         // Open are a few, far apart.
         let settled = (0..<18).map { (number: Int64) -> Range<Int64> in
             let open = number * 200
             return open + 1..<open + 200
         }
-        let partition = rig.assign(committed: 0, map: CommitMap(horizon: 3_600, settled: settled))
-        rig.commit()
+        let (rig, partition) = Rig.inheriting(CommitMap(horizon: 3_600, settled: settled)) { $0.metadataLimit = 64 }
         var offset: Int64 = 0
         for _ in 0..<70 {
-            while rig.machine.room(for: partition) > 0, offset < 4_000 {
-                rig.receive(partition, offset, "d\(offset)")
-                offset += 1
-            }
+            offset = rig.fill(partition, from: offset, upTo: 4_000)
             rig.sendAndAnswer()
             rig.settle()
             rig.commit(afterMs: 1_000)
