@@ -31,7 +31,23 @@ struct EventLog {
         }
     }
 
-    func write(_ event: DeliveryEvent, partitionName: (PartitionID) -> String) {
+    /// Logs the events of a turn. What happened to many partitions at once is one line.
+    func write(_ events: [DeliveryEvent], partitionName: (PartitionID) -> String) {
+        func log(_ level: Level, _ message: StaticString, _ ids: [PartitionID]) {
+            guard !ids.isEmpty else { return }
+            let names = ids.map(partitionName).sorted().joined(separator: ",")
+            logger.log(level, .delivery, message, ["partitions": .text(names)])
+        }
+        log(
+            .notice, "lost partitions came back, continuing where they were",
+            events.compactMap { if case .resumed(let id) = $0 { id } else { nil } })
+        log(
+            .info, "what lost partitions left behind is given up",
+            events.compactMap { if case .suspendedReleased(let id) = $0 { id } else { nil } })
+        for event in events { write(event, partitionName: partitionName) }
+    }
+
+    private func write(_ event: DeliveryEvent, partitionName: (PartitionID) -> String) {
         /// Logs what happened to a partition.
         func log(_ level: Level, _ part: Part, _ id: PartitionID, _ message: StaticString, _ more: Fields = [:]) {
             let name = partitionName(id)
@@ -67,10 +83,8 @@ struct EventLog {
                     : "a partition's commits are refused; committing again", ["refusals": .count(refusals)])
         case .commitsResumed(let id):
             log(.info, .kafka, id, "a partition's commits are taken again")
-        case .suspendedReleased(let id):
-            log(.info, .delivery, id, "what a lost partition left behind is given up")
-        case .resumed(let id):
-            log(.info, .delivery, id, "a lost partition came back: it goes on with what is known of it")
+        case .suspendedReleased, .resumed:
+            break
         case .mapCut(let id, let dropped):
             log(
                 .info, .delivery, id, "the commit's map was too long and cut: a crash now repeats more",

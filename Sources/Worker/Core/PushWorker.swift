@@ -270,6 +270,7 @@ package final class PushWorker: @unchecked Sendable {
         for event in end.events { note(event, parts, now) }
         if !shutdown.isUnderWay, let error = parts.groups.fatalError { stop(because: "Kafka: \(error.text)") }
         moveStopping(parts, now)
+        eventLog.write(end.events) { parts.name(of: $0)?.description ?? "unknown" }
         if pages.isDue(now) {
             health.look(
                 shutdown.isUnderWay ? nil : parts, configuration, apps, others: files.faults(), eventLog, now)
@@ -291,7 +292,6 @@ package final class PushWorker: @unchecked Sendable {
         if case .overtaken(let id, let committed, let start) = event, let partition = parts.name(of: id) {
             health.noteLost(partition, offsets: start - committed, nowNs: now.ns)
         }
-        eventLog.write(event) { parts.name(of: $0)?.description ?? "unknown" }
     }
 
     /// Does what is due once a second: reads files that changed, and logs what lasts.

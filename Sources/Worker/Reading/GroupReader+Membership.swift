@@ -216,9 +216,11 @@ extension GroupReader {
         let taken = Set(revoked)
         unreadable.partitions.removeAll { !consumer.isCooperative || taken.contains($0) }
         let ids = partitions.filter { taken.contains($0.partition) }.map(\.id)
-        logger.info(
-            .kafka, lost ? "partitions lost" : "partitions revoked; draining",
-            ["group": "\(name)", "count": .count(revoked.count)])
+        let names = revoked.map(\.description).sorted().joined(separator: ",")
+        logger.log(
+            lost ? .warning : .info, .kafka,
+            lost ? "partitions lost, another worker may read them" : "partitions revoked, draining",
+            ["group": "\(name)", "count": .count(revoked.count), "partitions": "\(names)"])
         if lost {
             revocations = []
             return giveUp(ids, isLost: true, mustUnassign: true, &machine)
@@ -301,7 +303,9 @@ extension GroupReader {
         giveUp(ids, isLost: isLost, &machine)
         guard mustUnassign else { return }
         tell { () throws(KafkaError) in try consumer.unassign() }
-        logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(ids.count)])
+        if !isLost {
+            logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(ids.count)])
+        }
     }
 
     /// - Parameter isLost: the machine keeps what it knows of them, in case that they come back.
