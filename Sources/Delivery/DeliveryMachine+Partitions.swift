@@ -81,6 +81,15 @@ extension DeliveryMachine {
     }
 
     /// Notes that the group assigned nothing to this worker: suspended partitions are released soon.
+    /// Notes that the partition's records below `offset` were all received: what lies between is no record, as the
+    /// marker of a transaction. It is committed as soon as nothing below is open.
+    package mutating func reachedEnd(_ id: PartitionID, offset: Int64) {
+        guard let partition = ledger.find(id), ledger[partition].phase == .active, OffsetLimit.holds(offset) else {
+            return
+        }
+        if ledger[partition].ledger.reachedEnd(offset) { ledger[partition].isDirty = true }
+    }
+
     package mutating func endAssignment(of group: CommitGroup) {
         ledger.shortenSuspensions(flight: group.rawValue, nowNs: now.ns)
     }

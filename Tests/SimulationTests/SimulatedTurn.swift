@@ -144,6 +144,14 @@ extension SimulatedWorld {
             }
         }
         worker.assignments[log] = assignment
+        // librdkafka tells of the log's end sometimes, also behind the marker of a transaction.
+        if assignment.fenced == nil, assignment.life == logs[log].life, place == logs[log].records.count,
+            random.oneIn(4)
+        {
+            if random.oneIn(4) { logs[log].nextOffset += 1 }
+            assignment.position = max(assignment.position, logs[log].nextOffset)
+            machine.reachedEnd(assignment.id, offset: assignment.position)
+        }
     }
 
     private func receive(
