@@ -10,8 +10,7 @@ extension EndToEnd.Logs {
         func `A committed offset that no log has is read from the beginning`() throws {
             let scene = try Scene("offset", partitions: 2)
             _ = try scene.startSimulator()
-            try scene.commit(partition: 0, offset: .max - 10, metadata: "AAAA")
-            try scene.commit(partition: 1, offset: .max - 10, metadata: "")
+            try scene.commit(offset: .max - 10, metadata: Array("AAAA".utf8))
             try scene.send(to: deviceTokens(40))
             let worker = try scene.startWorker()
             try scene.await(scene.configuration.results, holds: 40, of: worker)
@@ -112,34 +111,62 @@ extension EndToEnd.Logs {
             try scene.change("transactions", scene.configuration.requests, "0", "400")
             let worker = try scene.startWorker()
             try scene.await(scene.configuration.results, holds: 1_500, of: worker)
-            // A commit covers the last record, not the transaction markers behind it.
-            try scene.send(to: deviceTokens(1, "ff"))
+            // The log ends with the marker of a transaction, which is no record.
             try scene.settle(worker)
-            #expect(try scene.resultsWithKcat().count == 1_501)
+            #expect(try scene.resultsWithKcat().count == 1_500)
             try scene.stop(worker)
         }
-    }
-}
 
-extension Scene {
-    /// Commits for the worker's group, which must have no member.
-    fileprivate func commit(partition: Int32, offset: Int64, metadata: String) throws {
-        let consumer = try Consumer(
-            ConsumerSettings(
-                cluster: ClusterSettings(bootstrapServers: servers), role: .requests, groupID: configuration.group))
-        let place = TopicPartition(configuration.requests, partition)
-        let entry = CommitEntry(place, offset: offset, metadata: Array(metadata.utf8))
-        var code: KafkaCode?
-        let isCommitted = try waitUntil(seconds: 30) {
-            code = nil
-            try consumer.commit([entry], tag: 1)
-            return waitUntil(seconds: 5, everyMs: 0) {
-                consumer.serve(timeoutMs: 100) { event in
-                    if case .committed(let reply) = event { code = reply.code }
-                }
-                return code != nil
-            } && code == KafkaCode.none
+        /// As `kafka-consumer-groups --reset-offsets --shift-by -100` does.
+        @Test(.needs(.worker, .broker, .kcat))
+        func `After a reset by another tool, everything that is sent again is in doubt`() throws {
+            let scene = try Scene("reset", partitions: 1)
+            _ = try scene.startSimulator()
+            var worker = try scene.startWorker()
+            try scene.send(to: deviceTokens(150))
+            try scene.await(scene.configuration.results, holds: 150, of: worker)
+            try scene.settle(worker)
+            try scene.stop(worker)
+            try scene.commit(offset: 50, metadata: [])
+            worker = try scene.startAssignedWorker()
+            try scene.await(scene.configuration.results, holds: 250, of: worker)
+            try scene.send(to: deviceTokens(1, "ff"))
+            try scene.settle(worker)
+            #expect(worker.text.contains("committed=50 records=100"), "\(worker.text)")
+            #expect(try scene.resultObjects().count { ($0["in_doubt"] as? Int) == 1 } == 100)
+            try scene.stop(worker)
         }
-        guard isCommitted else { throw Unexpected("the commit is refused: \(code?.name ?? "no answer")") }
+
+        @Test(.needs(.worker, .broker, .kcat))
+        func `A group without offsets starts where it is told, and says so`() throws {
+            let scene = try Scene("start", partitions: 1)
+            _ = try scene.startSimulator()
+            try scene.send(to: deviceTokens(40))
+            func start(_ start: String) throws -> ChildProcess {
+                scene.configuration.group = "\(scene.name).\(start)"
+                scene.configuration.more = "delivery: {start: \(start)}"
+                return try scene.startWorker()
+            }
+            for command in ["check", "run"] {
+                scene.configuration.group = "\(scene.name).fail"
+                scene.configuration.more = "delivery: {start: fail}"
+                let refused = try scene.startWorker(command)
+                let ending = try refused.wait()
+                #expect(ending == .exited(command == "run" ? 78 : 1), "\(refused.text)")
+                #expect(refused.text.contains("no committed offset in \(scene.configuration.requests)"))
+            }
+            let latest = try start("latest")
+            try latest.waitFor("delivery.start: latest")
+            try scene.send(to: deviceTokens(1, "ff"))
+            try scene.await(scene.configuration.results, holds: 1, of: latest)
+            try scene.settle(latest)
+            try scene.stop(latest)
+            let earliest = try start("earliest")
+            try scene.await(scene.configuration.results, holds: 42, of: earliest)
+            try scene.settle(earliest)
+            try scene.stop(earliest)
+            #expect(earliest.text.contains("offset=0 records=41 oldest_age_s="), "\(earliest.text)")
+            #expect(try scene.resultObjects().map { $0["in_doubt"] as? Int } == [0] + Array(repeating: 1, count: 41))
+        }
     }
 }

@@ -34,7 +34,7 @@ struct CommitterTests {
             for number in 0..<Int32(partitions) {
                 let id = machine.assign(
                     topic: "requests", partition: number, role: .requests(weight: 1), committedOffset: nil,
-                    metadata: UnsafeRawBufferPointer(start: nil, count: 0))
+                    metadata: UnsafeRawBufferPointer(start: nil, count: 0), logEnd: 0)
                 ids.append(id)
                 member.partitions[id] = TopicPartition("requests", number)
             }

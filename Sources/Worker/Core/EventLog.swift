@@ -62,10 +62,19 @@ struct EventLog {
             logger.log(level, part, message, about: name + subject, Fields("app", .text(name), more))
         }
         switch event {
-        case .metadataIgnored(let id):
+        case .foreignCommit(let id, let committed, let end):
             log(
                 .warning, .delivery, id,
-                "the commit's metadata is not ours or damaged: what it named is not known to be settled")
+                "the committed offset is not by a worker, what follows it is marked in doubt",
+                ["committed": .count(committed), "records": .count(max(0, end - committed))])
+        case .startedWithoutOffset(let id, let offset, let records, let ageMs):
+            log(
+                .warning, .delivery, id,
+                "the group has no committed offset, reading from the beginning and marking what is there in doubt",
+                [
+                    "offset": .count(offset), "records": .count(records),
+                    "oldest_age_s": text(of: ageMs.map { $0 / 1_000 }),
+                ])
         case .logChanged(let id, let committed, let start, let end):
             log(
                 .error, .delivery, id,
