@@ -144,7 +144,8 @@ let package = Package(
                 dependencies: ["Delivery", "DeliveryInvariants", "PushRecords", "Bytes", "TestSeeds"],
                 swiftSettings: strict),
             .testTarget(
-                name: "EndToEndTests", dependencies: ["TestSupport", "Kafka", "PushRecords"], exclude: ["Books"],
+                name: "EndToEndTests", dependencies: ["TestSupport", "Kafka", "PushRecords", "Delivery"],
+                exclude: ["Books"],
                 swiftSettings: tests),
             .testTarget(
                 name: "GuardTests", dependencies: ["apns-bench", "TestSupport"], exclude: ["figures.json"],

@@ -89,7 +89,7 @@ package struct ConsumerSettings: Sendable, Equatable {
             "group.id": memberGroupID, "session.timeout.ms": "\(sessionTimeoutMs)",
             "partition.assignment.strategy": assignment == .eager ? "range" : "cooperative-sticky",
             "enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error",
-            "isolation.level": "read_committed", "enable.partition.eof": "false",
+            "isolation.level": "read_committed", "enable.partition.eof": "true",
         ])
         if !ignoredTopics.isEmpty {
             // Regular expressions, which match whole names.

@@ -79,6 +79,9 @@ import Glibc
 
     // MARK: Assignment
 
+    /// The offset with which `assign` reads from the log's end.
+    package static let end = Int64(RD_KAFKA_OFFSET_END)
+
     /// Whether the assignment was lost: another member may own it, and commits are refused.
     package var isAssignmentLost: Bool { unsafe rd_kafka_assignment_lost(client.raw) != 0 }
 

@@ -28,6 +28,9 @@ import Glibc
         return unsafe KafkaError(KafkaCode(raw.pointee.err), String(cString: rd_kafka_message_errstr(raw)))
     }
 
+    /// Whether this is no record, but tells that `offset` is the next to be read, behind transaction markers as well.
+    var isEnd: Bool { unsafe raw.pointee.err == RD_KAFKA_RESP_ERR__PARTITION_EOF }
+
     package var offset: Int64 { unsafe raw.pointee.offset }
 
     package var partition: Int32 { unsafe raw.pointee.partition }

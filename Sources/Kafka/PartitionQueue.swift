@@ -10,6 +10,8 @@ import CRdkafka
     /// Messages that were taken off `queue`. Those from `first` on are owned and not read yet.
     private var taken: [UnsafeMutablePointer<rd_kafka_message_t>] = unsafe []
     private var first = 0
+    /// The offset that is read next, where `read` met the log's end, for its caller to take.
+    package var end: Int64?
 
     /// Splits the partition's queue off the consumer's. Call it before the partition is assigned: the mark that the
     /// application forwards this queue keeps the assignment from forwarding it again (rdkafka_partition.c,
@@ -50,7 +52,9 @@ import CRdkafka
         var bytes = 0
         while count < max, hasTaken(upTo: max - count) {
             let message = unsafe Message(adopting: taken[first])
-            if let problem = message.problem {
+            if message.isEnd {
+                end = message.offset
+            } else if let problem = message.problem {
                 shared.events.append(.partitionFailed(partition, problem))
             } else {
                 guard body(message) else {

@@ -49,6 +49,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
             dead_letters: {topic: d}
             retry: {tiers: {2h: t.2h, 1s: t.1s, 90m: other}, max_attempts: 9}
             delivery:
+              start: latest
               ordering: none
               apns_id: apple
               response_timeout: 1500ms
@@ -112,6 +113,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.outputTopics.map(\.name) == ["r", "u", "d", "t.1s", "other", "t.2h"])
         #expect(c.retry.tiers.map(\.delay) == [.seconds(1), .seconds(5_400), .seconds(7_200)])
         #expect(c.retry.maxAttempts == 9)
+        #expect(c.delivery.start == .latest)
         #expect(c.delivery.ordering == .none)
         #expect(c.delivery.apnsID == .apple)
         #expect(c.delivery.responseTimeout == .milliseconds(1_500))
@@ -156,7 +158,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.log.levels == LevelTable(.warning, parts: [.kafka: .debug]))
         #expect(
             it.warnings == [
-                "/etc/w/w.yaml:48:36: apps[1].tls.verify: anyone who answers for 127.0.0.1 gets this app's notifications"
+                "/etc/w/w.yaml:49:36: apps[1].tls.verify: anyone who answers for 127.0.0.1 gets this app's notifications"
             ])
     }
 

@@ -110,13 +110,87 @@ struct LeavingTests {
         #expect(rig.commit().map(\.map.horizon) == [12])
     }
 
-    @Test func `Foreign metadata is ignored, and told; what its writer may have sent is in doubt`() {
+    /// kafka-consumer-groups leaves no metadata.
+    @Test(arguments: ["", "another tool's"])
+    func `After an offset that no worker committed, what the log holds is in doubt`(metadata: String) {
         let rig = Rig()
-        let partition = rig.assign(committed: 7, text: Array("somebody else's".utf8))
-        #expect(rig.machine.takeEvents() == [.metadataIgnored(partition)])
-        #expect(rig.commit().map(\.offset) == [7])
-        // Who knows what its writer sent above its offset.
-        #expect(rig.deliver(partition, 7, "a") == ["a accepted  sends 2 doubt 1"])
+        let partition = rig.assign(committed: 7, text: Array(metadata.utf8), logStart: 0, logEnd: 300_000)
+        #expect(rig.machine.takeEvents() == [.foreignCommit(partition, committed: 7, doubtedBelow: 300_000)])
+        let first = rig.commit()
+        #expect(first.map(\.offset) == [7] && first.map(\.map.horizon) == [300_000])
+        rig.offer(partition, 7, "a")
+        rig.offer(partition, 299_999, "b", "c")
+        #expect(rig.finished("a") == ["a accepted  sends 2 doubt 1"])
+        #expect(rig.finished("b") == ["b accepted  sends 2 doubt 1"])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [300_000])
+        rig.send()
+        #expect(rig.finished("c") == ["c accepted  sends 1 doubt 0"])
+        rig.machine.release([partition])
+        let unknown = rig.assign(committed: 7, text: Array(metadata.utf8))
+        let end = 7 + SendHorizon.maximum
+        #expect(rig.machine.takeEvents() == [.foreignCommit(unknown, committed: 7, doubtedBelow: end)])
+    }
+
+    @Test func `Without a committed offset, what the log holds is reported with the first record, and in doubt`() {
+        let rig = Rig()
+        let partition = rig.assign(committed: nil, logStart: 3, logEnd: 5)
+        let first = rig.commit()
+        #expect(first.map(\.offset) == [3] && first.map(\.map.horizon) == [503])
+        #expect(rig.machine.takeEvents() == [])
+        rig.receive(partition, 3, "a", timestampMs: rig.now.wallMs - 7_000)
+        #expect(
+            rig.machine.takeEvents() == [.startedWithoutOffset(partition, offset: 3, records: 2, ageMs: 7_000)])
+        rig.send()
+        rig.offer(partition, 4, "b", "c")
+        #expect(rig.finished("a") == ["a accepted  sends 2 doubt 1"])
+        #expect(rig.finished("b") == ["b accepted  sends 2 doubt 1"])
+        #expect(rig.finished("c") == ["c accepted  sends 1 doubt 0"])
+        #expect(rig.machine.takeEvents() == [])
+    }
+
+    @Test func `Where the log is empty or read from its end, nothing is in doubt without a committed offset`() {
+        let rig = Rig()
+        let partition = rig.assign(committed: nil, logStart: 5, logEnd: 5)
+        #expect(rig.commit() == [.init(partition: partition, offset: 5, map: CommitMap(horizon: 505))])
+        rig.offer(partition, 5, "a")
+        #expect(rig.finished("a") == ["a accepted  sends 1 doubt 0"])
+        #expect(rig.machine.takeEvents() == [])
+    }
+
+    // MARK: The end of the log
+
+    @Test func `With nothing open, the commit passes what is no record behind the last one`() {
+        let (rig, partition) = Rig.ready()
+        rig.machine.reachedEnd(partition, offset: 0)
+        #expect(rig.commit(afterMs: 50) == [])
+        rig.machine.reachedEnd(partition, offset: 3)
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [3])
+        rig.machine.reachedEnd(partition, offset: 3)
+        rig.machine.reachedEnd(partition, offset: 2)
+        #expect(rig.commit(afterMs: 50) == [])
+    }
+
+    @Test func `The end of the log never moves the commit past an open record`() {
+        let (rig, partition) = Rig.ready()
+        rig.offer(partition, 0, "a", "b")
+        rig.machine.reachedEnd(partition, offset: 9)
+        #expect(rig.commit(afterMs: 50).allSatisfy { $0.offset == 0 })
+        _ = rig.finished("b")
+        #expect(rig.commit(afterMs: 50).allSatisfy { $0.offset == 0 })
+        _ = rig.finished("a")
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [9])
+        rig.offer(partition, 9, "c")
+        rig.machine.reachedEnd(partition, offset: 11)
+        #expect(rig.commit(afterMs: 50).allSatisfy { $0.offset == 9 })
+        _ = rig.finished("c")
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [11])
+    }
+
+    @Test func `A partition that is given up commits no end of the log`() {
+        let (rig, partition) = Rig.ready()
+        rig.machine.revoke([partition])
+        rig.machine.reachedEnd(partition, offset: 9)
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [0])
     }
 
     // MARK: Revoke

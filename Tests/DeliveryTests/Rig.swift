@@ -119,13 +119,14 @@ final class Rig {
 
     func assign(
         _ partition: Int32 = 0, topic: String = "requests", role: PartitionRole = .requests(weight: 1),
-        committed: Int64? = 0, map: CommitMap? = nil, text: [UInt8] = [], logStart: Int64? = nil, logEnd: Int64? = nil
+        committed: Int64? = 0, map: CommitMap = CommitMap(), text: [UInt8]? = nil, logStart: Int64? = nil,
+        logEnd: Int64? = nil
     ) -> PartitionID {
-        let metadata = map.map { CommitMapTests.text(base: committed ?? 0, $0).text } ?? text
+        let metadata = text ?? CommitMapTests.text(base: committed ?? 0, map).text
         return metadata.withUnsafeBytes {
             machine.assign(
                 topic: topic, partition: partition, role: role, committedOffset: committed, metadata: $0,
-                logStart: logStart, logEnd: logEnd)
+                logStart: logStart, logEnd: logEnd ?? (committed == nil ? 0 : nil))
         }
     }
 

@@ -21,7 +21,7 @@ struct SuspendedTests {
     }
 
     static func assign(_ rig: Rig, _ committed: Committed?, logEnd: Int64? = nil) -> PartitionID {
-        rig.assign(committed: committed?.offset ?? 0, text: committed?.text ?? [], logEnd: logEnd)
+        rig.assign(committed: committed?.offset ?? 0, text: committed?.text, logEnd: logEnd)
     }
 
     /// `a` settled and not committed, `b` in flight, `c` and a second `b` wait; then the session is lost.

@@ -83,11 +83,54 @@ extension EndToEnd {
             try scene.change("transactions", scene.configuration.requests, "0", "400")
             let worker = try scene.startWorker()
             try scene.awaitResults(1_500, of: worker)
-            // A commit covers the last record, not the transaction markers behind it.
+            // The log ends with the marker of a transaction, which is no record.
+            try scene.settle(worker)
+            #expect(try scene.resultsWithKcat().count == 1_500)
+            try scene.stop(worker)
+        }
+
+        /// As `kafka-consumer-groups --reset-offsets --shift-by -100` does.
+        @Test(.needs(.worker, .broker, .kcat))
+        func `After a reset by another tool, everything that is sent again is in doubt`() throws {
+            let scene = try Scene("reset", partitions: 1)
+            var worker = try scene.startWorker()
+            try scene.send(to: deviceTokens(150))
+            try scene.awaitResults(150, of: worker)
+            try scene.finish(worker)
+            try scene.commit(offset: 50, metadata: [])
+            worker = try scene.startAssignedWorker()
+            try scene.awaitResults(250, of: worker)
             try scene.send(to: deviceTokens(1, "ff"))
             try scene.settle(worker)
-            #expect(try scene.resultsWithKcat().count == 1_501)
+            #expect(worker.text.contains("committed=50 records=100"), "\(worker.text)")
+            #expect(try scene.resultObjects().count { ($0["in_doubt"] as? Int) == 1 } == 100)
             try scene.stop(worker)
+        }
+
+        @Test(.needs(.worker, .broker, .kcat))
+        func `A group without offsets starts where it is told, and says so`() throws {
+            let scene = try Scene("start", partitions: 1)
+            _ = try scene.startSimulator()
+            try scene.send(to: deviceTokens(40))
+            func start(_ start: String) throws -> ChildProcess {
+                scene.configuration.group = "\(scene.name).\(start)"
+                scene.configuration.more = "delivery: {start: \(start)}"
+                return try scene.startWorker()
+            }
+            let words = "no committed offset in \(scene.configuration.requests)"
+            let refused = try start("fail")
+            #expect(try refused.wait() == .exited(78) && refused.text.contains(words), "\(refused.text)")
+            try scene.check().expect(1, words)
+            let latest = try start("latest")
+            try latest.waitFor("delivery.start: latest")
+            try scene.send(to: deviceTokens(1, "ff"))
+            try scene.awaitResults(1, of: latest)
+            try scene.finish(latest)
+            let earliest = try start("earliest")
+            try scene.awaitResults(42, of: earliest)
+            try scene.finish(earliest)
+            #expect(earliest.text.contains("offset=0 records=41 oldest_age_s="), "\(earliest.text)")
+            #expect(try scene.resultObjects().map { $0["in_doubt"] as? Int } == [0] + Array(repeating: 1, count: 41))
         }
     }
 }

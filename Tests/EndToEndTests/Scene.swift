@@ -1,3 +1,4 @@
+import Delivery
 import Foundation
 import Kafka
 import TestSupport
@@ -27,6 +28,36 @@ final class Scene {
         let plain = [configuration.requests, configuration.results, configuration.retry, configuration.deadLetters]
         let compacted = [KafkaProperty("cleanup.policy", "compact")]
         try broker.create(newTopics(plain) + newTopics([configuration.unregistered], configuration: compacted))
+        // The group is not new: what is there before its worker starts is not in doubt.
+        var map = CommitMapWriter()
+        map.start(base: 0, limit: 100)
+        map.finish(horizon: .none)
+        for role in [ConsumerSettings.Role.requests, .retries] { try commit(role, offset: 0, metadata: map.text) }
+    }
+
+    /// Commits for all partitions of a group's topic. The group must have no member.
+    func commit(
+        _ role: ConsumerSettings.Role = .requests, offset: Int64, metadata: [UInt8]
+    ) throws {
+        let consumer = try Consumer(
+            ConsumerSettings(
+                cluster: ClusterSettings(bootstrapServers: servers), role: role, groupID: configuration.group))
+        let topic = role == .requests ? configuration.requests : configuration.retry
+        let entries = (0..<Int32(partitions)).map {
+            CommitEntry(TopicPartition(topic, $0), offset: offset, metadata: metadata)
+        }
+        var code: KafkaCode?
+        let isCommitted = try waitUntil(seconds: 30) {
+            code = nil
+            try consumer.commit(entries, tag: 1)
+            return waitUntil(seconds: 5, everyMs: 0) {
+                consumer.serve(timeoutMs: 100) { event in
+                    if case .committed(let reply) = event { code = reply.code }
+                }
+                return code != nil
+            } && code == KafkaCode.none
+        }
+        guard isCommitted else { throw Unexpected("the commit is refused: \(code?.name ?? "no answer")") }
     }
 
     /// A scene without topics, for commands that need no broker.

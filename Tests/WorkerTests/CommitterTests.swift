@@ -34,7 +34,7 @@ struct CommitterTests {
             for number in 0..<Int32(partitions) {
                 let id = machine.assign(
                     topic: "requests", partition: number, role: .requests(weight: 1), committedOffset: nil,
-                    metadata: .nothing)
+                    metadata: .nothing, logEnd: 0)
                 ids.append(id)
                 member.partitions[id] = TopicPartition("requests", number)
             }

@@ -47,7 +47,7 @@ final class PublisherScene {
         machine = DeliveryMachine(settings: configuration.machineSettings, apps: apps)
         id = machine.assign(
             topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: nil,
-            metadata: .nothing)
+            metadata: .nothing, logEnd: 0)
     }
 
     var now: DeliveryTime {

@@ -289,7 +289,33 @@ import Testing
         for _ in 0..<3 { try scene.write(value: nil) }
         try scene.run("the return") { scene.letters.count == 8 }
         #expect(scene.letters.map(\.offset) == Array(0..<8))
-        #expect(scene.log.lines.contains { $0.contains("partitions lost") }, "\(scene.log.lines)")
+        #expect(
+            scene.log.lines.contains { $0.contains("warning kafka: partitions lost") && $0.contains("count=1") },
+            "\(scene.log.lines)")
+        #expect(!scene.log.lines.contains { $0.contains("given up") }, "\(scene.log.lines)")
+    }
+
+    @Test func `A group without an offset commits where its partitions start at once`() throws {
+        let scene = try Scene(partitions: 2)
+        try scene.run("the commits") { try scene.committed(0) == 0 && scene.committed(1) == 0 }
+        try scene.write(value: nil)
+        try scene.run("the letter's commit") { try scene.committed() == 1 }
+    }
+
+    @Test func `What lies before the start of a group is reported, or skipped where that is wanted`() throws {
+        let scene = try Scene(partitions: 2)
+        for partition in [Int32(0), 0, 1, 1, 1] { try scene.write(partition: partition, value: nil) }
+        scene.reader.startingAtEnd = [TopicPartition(scene.topic, 1)]
+        try scene.run("the commits") { try scene.committed(0) == 2 && scene.committed(1) == 3 }
+        #expect(scene.letters.map(\.partition) == [0, 0])
+        #expect(
+            scene.events.contains {
+                if case .startedWithoutOffset(_, offset: 0, records: 2, ageMs: _?) = $0 { true } else { false }
+            },
+            "\(scene.events)")
+        #expect(scene.log.lines.contains { $0.contains("delivery.start: latest") && $0.contains("skipped=3") })
+        try scene.write(partition: 1, value: nil)
+        try scene.run("the next") { scene.letters.map(\.offset) == [0, 1, 3] }
     }
 
     @Test func `A dead letter that waits for room outlives a lost session`() throws {

@@ -13,6 +13,9 @@ package struct DeliverySettings: Hashable, Sendable {
         case apple
     }
 
+    /// Where request topics are read from in which the group has committed nothing.
+    package enum Start: String, CaseIterable, Sendable { case earliest, latest, fail }
+
     package enum InDoubt: String, CaseIterable, Sendable { case resend, abandon }
 
     /// The consequence of an answer, in the words of `verdicts`.
@@ -24,6 +27,7 @@ package struct DeliverySettings: Hashable, Sendable {
         var repeats: Bool { self == .resend || self == .retry }
     }
 
+    package var start = Start.earliest
     package var ordering = Ordering.device
     package var apnsID = IDSource.derived
     package var responseTimeout = Duration.seconds(30)
@@ -45,6 +49,7 @@ package struct DeliverySettings: Hashable, Sendable {
 
 extension DeliverySettings {
     mutating func read(_ section: inout Section) {
+        section.read("start", into: &start) { $0.choice() }
         section.read("ordering", into: &ordering) { $0.choice() }
         section.read("apns_id", into: &apnsID) { $0.choice() }
         section.read("response_timeout", into: &responseTimeout) {

@@ -115,9 +115,9 @@ package final class PushWorker: @unchecked Sendable {
             logger.info(
                 .worker, "admin pages", ["address": "\(NetworkAddress(host: listen.host, port: Int(server.port)))"])
         }
-        guard let requestPartitions = try waitForCluster() else { return .stopped }
+        guard let (requestPartitions, startingAtEnd) = try waitForCluster() else { return .stopped }
         do {
-            try start(requestPartitions: requestPartitions)
+            try start(requestPartitions: requestPartitions, startingAtEnd)
         } catch {
             throw StartFailure(of: error)
         }
@@ -129,16 +129,17 @@ package final class PushWorker: @unchecked Sendable {
         return shutdown.failure.map { .failed($0) } ?? .stopped
     }
 
-    /// Returns the number of partitions of the request topics, or `nil` when the worker is asked to stop meanwhile.
-    private func waitForCluster() throws(StartFailure) -> Int? {
+    /// Returns the number of partitions of the request topics, and those that are read from their end, or `nil` when
+    /// the worker is asked to stop meanwhile.
+    private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>)? {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {
             let problems: [Problem]
             switch try readiness.attempt(timeoutMs: 2_000) {
-            case .ready(let requestPartitions, let denied, let warnings, _):
+            case .ready(let requestPartitions, let startingAtEnd, let denied, let warnings, _):
                 for line in denied { logger.warning(.kafka, "permission missing", about: line, ["text": .text(line)]) }
                 for line in warnings { logger.warning(.kafka, "topics", about: line, ["text": .text(line)]) }
-                return requestPartitions
+                return (requestPartitions, startingAtEnd)
             case .unreachable(let reason):
                 problems = [
                     Problem(
@@ -162,13 +163,14 @@ package final class PushWorker: @unchecked Sendable {
         return nil
     }
 
-    private func start(requestPartitions: Int) throws {
+    private func start(requestPartitions: Int, _ startingAtEnd: Set<TopicPartition>) throws {
         let doorbell = try Doorbell(loop: loop) { [unowned self] in wakeUps.insert(.kafka) }
         self.doorbell = doorbell
         let publisher = try RecordPublisher(
             configuration, apps: apps.recordApps, cluster: cluster, wakeUpDescriptor: doorbell.descriptor,
             logger: logger)
         let groups = try makeGroups(publisher, doorbell, requestPartitions: requestPartitions)
+        groups.readers[0].startingAtEnd = startingAtEnd
         let tiers = configuration.retry.tiers.map(\.topic)
         let removed = RemovedRetryTopics(
             configuration, cluster, loop: loop, logger: logger,
@@ -243,6 +245,7 @@ package final class PushWorker: @unchecked Sendable {
             &machine, requests: parts.groups, transports: parts.transports, records: parts.publisher,
             offsets: parts.groups, wokenBy: exchange(&wakeUps, with: []), now: now)
         for event in end.events { note(event, parts, now) }
+        eventLog.write(end.events) { parts.name(of: $0)?.description ?? "unknown" }
         if !shutdown.isUnderWay, let error = parts.groups.fatalError { stop(because: "Kafka: \(error.text)") }
         moveStopping(parts, now)
         if pages.isDue(now) {
@@ -266,7 +269,6 @@ package final class PushWorker: @unchecked Sendable {
         if case .overtaken(let id, let committed, let start) = event, let partition = parts.name(of: id) {
             health.lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
         }
-        eventLog.write(event) { parts.name(of: $0)?.description ?? "unknown" }
     }
 
     private func runMaintenance(_ parts: WorkerParts, _ now: DeliveryTime) {

@@ -39,6 +39,8 @@ final class GroupReader {
     private var byID: [PartitionID: PartitionReader] = [:]
     /// Also of partitions that were given up: a suspended one's log lines come after minutes.
     private var names: [PartitionID: TopicPartition] = [:]
+    /// Partitions that are read from their end if the group has no offset of them when they are first assigned.
+    var startingAtEnd: Set<TopicPartition> = []
     /// The ids of the assigned partitions' topics where librdkafka tells them, until the next assignment: a topic may
     /// be recreated while its partitions move.
     var topicIDs: [TopicPartition: TopicID] = [:]

@@ -90,6 +90,10 @@ final class PartitionReader {
             if !isTaken { isWaiting = true }
             return isTaken
         }
+        if let end = queue.end {
+            machine.reachedEnd(id, offset: end)
+            queue.end = nil
+        }
         mayHaveMore = queue.count > 0
         // A record that waits for its time, or for room among the dead letters, is looked at in a later turn.
         outcome.hasMore = mayHaveMore && !isWaiting && machine.room(for: id) > 0
