@@ -36,6 +36,20 @@ struct CrashHistoryTests {
             ])
     }
 
+    @Test func `Deaths at a recreated topic condemn none of its new records`() {
+        let other = Self.place(1_234, 4)
+        var history = CrashHistory(
+            total: 4,
+            deaths: [Self.place(1_234), other, other, Self.place(1_234)].map {
+                CrashHistory.Death(signal: 4, places: [$0])
+            })
+        #expect(history.condemned == [other, Self.place(1_234)])
+        history.forgetOffsets(topic: "apns.requests", partition: 3)
+        #expect(history.condemned == [other] && history.total == 4)
+        history.forgetOffsets(topic: "apns.requests", partition: 4)
+        #expect(history.condemned.isEmpty)
+    }
+
     @Test func `Without a supervisor there is no history`() {
         #expect(CrashHistory.ofPage == CrashHistory())
     }

@@ -16,7 +16,6 @@ import Testing
         var topic: String { topics[0] }
         let wakeUp = WakeUp()
         let reader: GroupReader
-        let committer: OffsetCommitter
         let log = MemorySink()
         var machine: DeliveryMachine
         /// All that are read; `topic` is the first.
@@ -52,7 +51,6 @@ import Testing
                     sessionTimeoutMs: 6_000),
                 topics: topics, drainNs: 5_000_000_000, wakeUpDescriptor: wakeUp.descriptor, logger: logger,
                 roleOfTopic: { _ in role })
-            committer = OffsetCommitter(group, name: "group", logger: logger)
             var machineSettings = MachineSettings()
             machineSettings.maxOpen = 100
             machine = DeliveryMachine(settings: machineSettings, apps: [])
@@ -107,17 +105,13 @@ import Testing
         func turn() {
             machine.advance(now: now)
             reader.markReadable()
-            reader.serve(&machine, now: now) { reply, machine in
-                committer.take(reply, &machine, now: now)
-            }
+            reader.serve(&machine, now: now)
             wantsMore = reader.read(into: &machine, now: now, deadLetters: self)
             if !holdsLetters {
                 for id in acknowledged { machine.acknowledged(id, now: now) }
                 acknowledged = []
             }
-            committer.commit(&machine, now: now, partitionOf: reader.partition) { entries, tag throws(KafkaError) in
-                try reader.consumer.commit(entries, tag: tag)
-            }
+            reader.commit(&machine, now: now)
             events += machine.takeEvents()
         }
 
@@ -392,12 +386,15 @@ import Testing
             CrashHistory.Place(topic: scene.topic, partition: 0, offset: 9),
             CrashHistory.Place(topic: "another", partition: 0, offset: 9),
         ]
+        var recreated: [TopicPartition] = []
+        scene.reader.context.onRecreated = { recreated.append($0) }
         try scene.readFirst(5)
-        #expect(scene.reader.context.condemned.count == 2)
+        #expect(recreated.isEmpty && scene.reader.context.condemned.count == 2)
         try scene.refuseNextOffset()
         try scene.run("the letters again") { scene.letters.count == 10 }
         #expect(scene.letters.map(\.offset) == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4])
         #expect(scene.events.count { if case .logChanged = $0 { true } else { false } } == 1, "\(scene.events)")
+        #expect(recreated == [TopicPartition(scene.topic, 0)])
         #expect(scene.reader.context.condemned.map(\.topic) == ["another"])
         try scene.write(value: nil)
         try scene.run("the next") { scene.letters.count == 11 }

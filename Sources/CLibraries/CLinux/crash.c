@@ -78,15 +78,19 @@ void crash_run_alone(void) {
 
 void crash_enter_thread(int thread) { crash_current = page ? &page->current[thread].place : NULL; }
 
+static int32_t find(const void *bytes, int32_t count) {
+    for (int32_t index = 0; index < page->topic_count; index++) {
+        const char *name = page->topics[index];
+        if (memcmp(name, bytes, (size_t)count) == 0 && name[count] == 0) return index + 1;
+    }
+    return 0;
+}
+
 int32_t crash_topic(const void *bytes, int32_t count) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     if (!page || count >= name_size) return 0;
     pthread_mutex_lock(&lock);
-    int32_t topic = 0;
-    for (int32_t index = 0; index < page->topic_count && topic == 0; index++) {
-        const char *name = page->topics[index];
-        if (memcmp(name, bytes, (size_t)count) == 0 && name[count] == 0) topic = index + 1;
-    }
+    int32_t topic = find(bytes, count);
     if (topic == 0 && page->topic_count < CRASH_TOPIC_LIMIT) {
         memcpy(page->topics[page->topic_count], bytes, (size_t)count);
         // Only now: a worker that dies before leaves no name that is cut off.
@@ -103,3 +107,13 @@ const char *crash_topic_name(int32_t topic) {
 int64_t crash_death_count(void) { return page ? page->death_count : 0; }
 
 struct crash_death crash_death(int64_t number) { return page->deaths[number % CRASH_DEATH_LIMIT]; }
+
+void crash_forget(const void *topic, int32_t count, int32_t partition) {
+    int32_t number = page && count < name_size ? find(topic, count) : 0;
+    if (number == 0) return;
+    for (int index = 0; index < CRASH_DEATH_LIMIT; index++)
+        for (int thread = 0; thread < CRASH_THREADS; thread++) {
+            struct crash_place *place = &page->deaths[index].places[thread];
+            if (place->topic == number && place->partition == partition) place->topic = 0;
+        }
+}

@@ -41,7 +41,7 @@ package final class PushWorker: @unchecked Sendable {
     var health: WorkerHealth
     var pages: StatusPages
     private let board: StatusBoard
-    private let crashes: CrashHistory
+    private var crashes: CrashHistory
     private let shutdown = Shutdown()
     private var hangs = HangWatch()
     /// False once `run` has ended and something it started has not: the process must exit without destructors.
@@ -180,6 +180,9 @@ package final class PushWorker: @unchecked Sendable {
             onTopics: { [unowned self] topics in for reader in parts?.readers ?? [] { reader.problems.exist(topics) } })
         for reader in groups.readers {
             reader.context.condemned = crashes.condemned
+            reader.context.onRecreated = { [unowned self] partition in
+                crashes.forgetOffsets(topic: partition.topic, partition: partition.partition)
+            }
             reader.onAssignment = { [unowned removed] in removed.look() }
         }
         // The last that can fail: it starts a thread.
@@ -221,17 +224,18 @@ package final class PushWorker: @unchecked Sendable {
                 drainNs: configuration.drain.rebalance.nanoseconds, wakeUpDescriptor: doorbell.descriptor,
                 logger: logger, roleOfTopic: roleOfTopic)
         }
-        return ConsumerGroups(
-            requests: try reader(.requests, partitions: requestPartitions, topics: requests.map(\.name)) { topic in
+        let readers = [
+            try reader(.requests, partitions: requestPartitions, topics: requests.map(\.name)) { topic in
                 // A topic has the weight and app of the entry with its own name, else of the first pattern that fits.
                 let entry =
                     requests.first { $0.name == topic } ?? requests.first { !$0.matching([topic]).isEmpty }
                 return .requests(weight: entry?.weight ?? 1, app: entry?.app)
             },
-            retries: try reader(.retries, topics: tiers.map(\.topic)) { topic in
+            try reader(.retries, topics: tiers.map(\.topic)) { topic in
                 .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? RemovedRetryTopics.delayMs)
             },
-            publisher: publisher)
+        ]
+        return ConsumerGroups(readers: readers, publisher: publisher)
     }
 
     // MARK: One turn

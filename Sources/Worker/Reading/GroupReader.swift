@@ -29,6 +29,7 @@ final class GroupReader {
     let drainNs: Int64
     let roleOfTopic: RoleOfTopic
     let context: ReadingContext
+    let committer: OffsetCommitter
     var problems: ReadingProblems
     var onAssignment: () -> Void = {}
 
@@ -76,6 +77,7 @@ final class GroupReader {
         self.logger = logger
         self.roleOfTopic = roleOfTopic
         problems = ReadingProblems(ofGroup: name, logger: logger)
+        committer = OffsetCommitter(group, name: name, logger: logger)
         consumer = try Consumer(settings, wakeUpDescriptor: wakeUpDescriptor)
         context = ReadingContext(retryGroup: settings.role == .retries ? settings.groupID : nil)
         try consumer.subscribe(to: topics)
@@ -84,16 +86,14 @@ final class GroupReader {
     // MARK: Events
 
     /// Serves the consumer. Call after every wake-up and at least once a second.
-    func serve(
-        _ machine: inout DeliveryMachine, now: DeliveryTime, committed: (CommitReply, inout DeliveryMachine) -> Void
-    ) {
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         consumer.serve { event in
             switch event {
             case .assigned(let partitions):
                 assigned(partitions, now)
                 onAssignment()
             case .revoked(let partitions, let lost): revoked(partitions, lost: lost, &machine, now)
-            case .committed(let reply): committed(reply, &machine)
+            case .committed(let reply): committer.take(reply, &machine, now: now)
             case .partitionFailed(let partition, let error) where error.code == .autoOffsetReset:
                 suspects.outOfRange.insert(partition)
             case .partitionFailed(let partition, let error):
@@ -185,6 +185,12 @@ final class GroupReader {
     }
 
     // MARK: Partitions and commits
+
+    func commit(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+        committer.commit(&machine, now: now, partitionOf: partition) { entries, tag throws(KafkaError) in
+            try consumer.commit(entries, tag: tag)
+        }
+    }
 
     func partition(of id: PartitionID) -> TopicPartition? { byID[id]?.partition }
 
