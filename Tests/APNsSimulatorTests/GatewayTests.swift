@@ -119,10 +119,4 @@ struct GatewayTests {
         #expect(client.receivedAtEnd() == Wire.error(10, 1000))
         #expect(idle.receivedAtEnd() == [])
     }
-
-    @Test func `Ports are printed`() throws {
-        let simulator = try Simulator.withGateway()
-        #expect(simulator.instructions.contains("binary gateway on 127.0.0.1:\(simulator.gatewayPort!)\n"))
-        #expect(simulator.instructions.contains("feedback service on 127.0.0.1:\(simulator.feedbackPort!)\n"))
-    }
 }

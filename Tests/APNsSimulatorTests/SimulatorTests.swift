@@ -132,14 +132,12 @@ struct SimulatorTests {
         #expect(provider.order.suffix(50) != Array(10..<60), "answers come out of order")
     }
 
-    @Test func `stop sends GOAWAY and frees the port`() throws {
+    @Test func `stop sends GOAWAY`() throws {
         let (simulator, provider) = try Simulator.connected()
         simulator.stop()
         #expect(provider.run { provider.end != nil })
         #expect(provider.end == .closedByPeer)
         #expect(provider.goAways.map(\.last) == [1])
-        let (next, _) = try Simulator.connected { $0.port = simulator.port }
-        #expect(next.port == simulator.port)
     }
 
     @Test func `A port in use is named in the error`() throws {
@@ -155,22 +153,7 @@ struct SimulatorTests {
         #expect(control?.description.contains("control endpoint: cannot listen on") == true)
     }
 
-    @Test func `Credentials are made once and kept`() throws {
-        let directory = temporary.path
-        let first = try SimulatorCredentials(directory: directory)
-        let second = try SimulatorCredentials(directory: directory)
-        #expect(first.caPEM == second.caPEM && first.providerKeyPEM == second.providerKeyPEM)
-        #expect(first.clientCertificatePEM == second.clientCertificatePEM)
-        let names = try FileManager.default.contentsOfDirectory(atPath: directory).sorted()
-        #expect(names == ["AuthKey_SIMULATOR1.p8", "ca-key.pem", "ca.pem", "client-key.pem", "client.pem"])
-        let mode = try FileManager.default.attributesOfItem(atPath: first.providerKeyFile!)[.posixPermissions]
-        #expect((mode as? NSNumber)?.intValue == 0o600)
-        try "nonsense".write(toFile: "\(directory)/ca.pem", atomically: true, encoding: .utf8)
-        let error = #expect(throws: SimulatorError.self) { try SimulatorCredentials(directory: directory) }
-        #expect(error?.description.contains(directory) == true)
-    }
-
-    @Test func `Simulators that start at once share their credentials`() async throws {
+    @Test func `Credentials are made once, by simulators that start at once too, and kept`() async throws {
         let directory = temporary.path
         let made = try await withThrowingTaskGroup(of: [String].self) { group in
             for _ in 0..<4 {
@@ -181,18 +164,29 @@ struct SimulatorTests {
             }
             return try await group.reduce(into: Set<[String]>()) { $0.insert($1) }
         }
-        #expect(made.count == 1)
+        let kept = try SimulatorCredentials(directory: directory)
+        #expect(made == [[kept.caPEM, kept.providerKeyPEM, kept.clientCertificatePEM]])
+        let names = try FileManager.default.contentsOfDirectory(atPath: directory).sorted()
+        #expect(names == ["AuthKey_SIMULATOR1.p8", "ca-key.pem", "ca.pem", "client-key.pem", "client.pem"])
+        let mode = try FileManager.default.attributesOfItem(atPath: kept.providerKeyFile!)[.posixPermissions]
+        #expect((mode as? NSNumber)?.intValue == 0o600)
+        try "nonsense".write(toFile: "\(directory)/ca.pem", atomically: true, encoding: .utf8)
+        let error = #expect(throws: SimulatorError.self) { try SimulatorCredentials(directory: directory) }
+        #expect(error?.description.contains(directory) == true)
     }
 
     /// Users copy the configuration into files anywhere, and relative paths start at the file's directory.
-    @Test func `The instructions have absolute paths`() throws {
+    @Test func `The instructions have absolute paths and all ports`() throws {
         let directory = temporary.path
         let here = FileManager.default.currentDirectoryPath
         let up = here.split(separator: "/").map { _ in ".." }.joined(separator: "/")
         var options = SimulatorOptions()
         options.directory = up.isEmpty ? String(directory.dropFirst()) : up + directory
+        (options.gatewayPort, options.feedbackPort) = (0, 0)
         let simulator = try Simulator(options)
         defer { simulator.stop() }
+        #expect(simulator.instructions.contains("binary gateway on 127.0.0.1:\(simulator.gatewayPort!)\n"))
+        #expect(simulator.instructions.contains("feedback service on 127.0.0.1:\(simulator.feedbackPort!)\n"))
         let root = URL(filePath: directory).resolvingSymlinksInPath().path
         #expect(simulator.instructions.contains("tls: {ca_file: \(root)/ca.pem}"))
         #expect(simulator.instructions.contains("token: {key_file: \(root)/AuthKey_SIMULATOR1.p8,"))

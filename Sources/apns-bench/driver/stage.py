@@ -39,6 +39,11 @@ def free_ports(count):
     return ports
 
 
+def is_open(port):
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
 def read(path):
     try:
         with open(path) as file:
@@ -126,23 +131,25 @@ class Child:
         if not self.has_ended:
             os.kill(self.pid, number)
 
-    def await_output(self, pattern, seconds=20):
+    def until(self, look, what, seconds=20):
+        """Waits until `look` finds something, and returns it."""
         deadline = time.monotonic() + seconds
-        while not (found := re.search(pattern, self.output)):
-            if self.has_ended:
+        while True:
+            ended = self.has_ended
+            if found := look():
+                return found
+            if ended:
                 raise self.failure()
             if time.monotonic() > deadline:
-                raise Failure(f"{self.name} did not say {pattern} in time")
+                raise Failure(f"{self.name} did not {what} in time")
             time.sleep(0.02)
-        return found
+
+    def await_output(self, pattern):
+        return self.until(lambda: re.search(pattern, self.output), f"say {pattern}")
 
     def wait(self, seconds):
         """Waits until it has exited with 0, and returns what it used."""
-        deadline = time.monotonic() + seconds
-        while not self.has_ended:
-            if time.monotonic() > deadline:
-                raise Failure(f"{self.name} did not end in time")
-            time.sleep(0.02)
+        self.until(lambda: self.has_ended, "end", seconds)
         if self.process.returncode:
             raise self.failure()
         return self.usage
@@ -301,18 +308,8 @@ class Stage:
             words = ["-a", "127.0.0.1", "-m", str(STREAMS), "-w", "20", "-W", "26", "-d", root, str(self.push_port)]
             files = [self.scratch.file("server.key"), self.scratch.file("server.pem")]
             child = Child("nghttpd", [find("nghttpd", "nghttp2-server")] + words + files, self.scratch)
-            self.await_port(child, self.push_port)
+            child.until(lambda: is_open(self.push_port), f"listen on port {self.push_port}")
         return self.push_port
-
-    def await_port(self, child, port):
-        for attempt in range(1_000):
-            if child.has_ended:
-                raise child.failure()
-            with socket.socket() as one:
-                if one.connect_ex(("127.0.0.1", port)) == 0:
-                    return
-            time.sleep(0.02)
-        raise Failure(f"{child.name} does not listen on port {port}")
 
     def simulator(self, name, *words):
         """`apns-worker simulate`, and its folder."""
