@@ -153,13 +153,6 @@ struct AgainTests {
         #expect(rig.settled() == ["a tier 0 attempt 4 held sends 2 doubt 1"])
     }
 
-    @Test func `max_age counts from the original request`() {
-        let (rig, partition) = Rig.readyTier(7_200_000)
-        rig.receive(partition, 0, "a", headers: rig.retryHeaders(firstMs: rig.now.wallMs - 24 * 3_600_000 - 1))
-        #expect(rig.send() == [])
-        #expect(rig.settle().map(\.outcome) == [.expired])
-    }
-
     @Test func `A dead network abandons nobody: connections that fall silent use up neither resends nor attempts`() {
         let rig = Self.ready()
         for _ in 0..<100 {

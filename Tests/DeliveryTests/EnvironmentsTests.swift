@@ -235,39 +235,29 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `The guard of the first app counts what is bad in both; mixed tokens trip none`() {
-        let (rig, partition) = Self.ready(guardPolicy: .warn, capacity: 100)
+    @Test func `The guard of the first app counts what is bad in both, and holds it as the first app's once tripped`() {
+        let (rig, partition) = Self.ready(guardPolicy: .hold, capacity: 100)
         var offset: Int64 = 0
-        func play(_ count: Int, isBadInBoth: Bool) {
+        func play(_ count: Int, isBadInBoth: Bool) -> [String] {
+            var written: [String] = []
             for _ in 0..<count {
-                rig.receive(partition, offset, "d\(offset)")
+                Self.offer(rig, partition, offset, "a")
+                Self.bad(rig, "a")
                 _ = Self.send(rig)
-                Self.bad(rig, "d\(offset)")
-                _ = Self.send(rig)
-                rig.answer("d\(offset)", isBadInBoth ? 400 : 200, isBadInBoth ? .badDeviceToken : .none)
+                rig.answer("a", isBadInBoth ? 400 : 200, isBadInBoth ? .badDeviceToken : .none)
                 offset += 1
-                rig.settle()
+                written = rig.settledWhole()
                 rig.commit(afterMs: 50)
             }
+            return written
         }
-        play(100, isBadInBoth: false)
+        // Mixed tokens trip none.
+        _ = play(100, isBadInBoth: false)
         #expect(rig.machine.takeEvents() == [])
-        play(20, isBadInBoth: true)
-        #expect(rig.machine.takeEvents() == [.guardTripped(AppIndex(0), held: false)])
-    }
-
-    @Test func `environment_guard: hold keeps what is bad in both while it is tripped, as the first app's`() {
-        let (rig, partition) = Self.ready(guardPolicy: .hold, capacity: 100)
-        for device in 0..<21 { rig.receive(partition, Int64(device), "d\(device)") }
-        var written: [Rig.Written] = []
-        for _ in 0..<6 {
-            for sent in Self.send(rig) { Self.bad(rig, String(sent.prefix { $0 != " " })) }
-            written += rig.settle()
-        }
-        #expect(written.count == 21)
-        #expect(written.last?.kind == .retry(tier: 0))
-        #expect(written.map(\.app) == Array(repeating: 0, count: 21))
-        #expect(written.last?.triedApp == "")
+        #expect(play(19, isBadInBoth: true) == ["a rejected BadDeviceToken sends 2 doubt 0, \(Self.badInBoth)"])
+        #expect(rig.machine.takeEvents() == [])
+        #expect(play(1, isBadInBoth: true) == ["a tier 0 attempt 1 BadDeviceToken sends 2 doubt 0, app 0"])
+        #expect(rig.machine.takeEvents() == [.guardTripped(AppIndex(0), held: true)])
         #expect(rig.isEmpty)
     }
 

@@ -101,8 +101,7 @@ struct FanOutTests {
             $0.maxOpenBytes = 8 * 1_024
             $0.copiedHeaders = ["note"]
         }
-        let devices = (0..<40).map { "t\($0)" }
-        let list = devices.map { "\"\(Rig.token($0))\"" }.joined(separator: ", ")
+        let list = (0..<40).map { "\"\(Rig.token("t\($0)"))\"" }.joined(separator: ", ")
         let note = String(repeating: "n", count: 900)
         rig.receive(
             partition, 0, key: "k", value: #"{"device_tokens": [\#(list)], "payload": {"aps": {}}}"#,

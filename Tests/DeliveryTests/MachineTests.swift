@@ -221,16 +221,6 @@ struct MachineTests {
         #expect(rig.commit(afterMs: 50).map(\.offset) == [5])
     }
 
-    @Test func `Room shrinks with what is open, and comes back`() {
-        let (rig, partition) = Rig.ready { $0.maxOpen = 10 }
-        expect(rig.machine.room(for: partition), is: 10)
-        rig.receive(partition, (0..<10).map { "d\($0)" })
-        expect(rig.machine.room(for: partition), is: 0)
-        #expect(rig.send().count == 10)
-        rig.finish("d3")
-        expect(rig.machine.room(for: partition), is: 1)
-    }
-
     @Test func `Bytes are a limit of their own, and go as soon as they are produced`() {
         let (rig, partition) = Rig.ready { $0.maxOpenBytes = 20_000 }
         let payload = #"{"aps":{"alert":"\#(String(repeating: "x", count: 3_000))"}}"#

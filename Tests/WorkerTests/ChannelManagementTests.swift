@@ -91,13 +91,6 @@ import Testing
             to: operation, "com.example.app", .withToken())
     }
 
-    @Test(arguments: ReasonCode.allCases.compactMap(\.text?.description))
-    func `Every reason has its advice`(word: String) throws {
-        let answer = try Self.answer(400, "{\"reason\":\"\(word)\"}")
-        #expect(!answer.isFine && answer.reason?.rawValue == word && answer.status == 400)
-        #expect(answer.advice?.isEmpty == false)
-    }
-
     @Test func `Answers that nobody knows`() throws {
         let tomorrow = try Self.answer(418, #"{"reason":"TeaTime"}"#)
         #expect(tomorrow.reason?.rawValue == "TeaTime" && tomorrow.advice == nil && tomorrow.requestID == nil)
