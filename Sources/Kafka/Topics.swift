@@ -32,6 +32,8 @@ package struct TopicConfiguration: Hashable, Sendable {
     package var retentionMs: Int64?
     /// `retention.bytes` of each partition, or `nil` for no limit.
     package var retentionBytes: Int64?
+    /// `unclean.leader.election.enable`: a replica that lacks records may become the leader.
+    package var electsUncleanLeaders = false
 
     package var isCompacted: Bool { cleanupPolicies.contains("compact") }
 }
@@ -141,6 +143,7 @@ package struct TopicConfiguration: Hashable, Sendable {
             switch unsafe String(cString: name) {
             case "cleanup.policy": configuration.cleanupPolicies = text.split(separator: ",").map { String($0) }
             case "retention.bytes": configuration.retentionBytes = Int64(text).flatMap { $0 < 0 ? nil : $0 }
+            case "unclean.leader.election.enable": configuration.electsUncleanLeaders = text == "true"
             case "retention.ms": configuration.retentionMs = Int64(text).flatMap { $0 < 0 ? nil : $0 }
             default: break
             }

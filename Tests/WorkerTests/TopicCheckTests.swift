@@ -105,6 +105,13 @@ struct TopicCheckTests {
         #expect(TopicCheck(configuration).unsafeLines(told(retentionBytes: 1_000)).isEmpty)
     }
 
+    @Test func `A topic that may lose its last records to a new leader is warned of`() {
+        var some = told()
+        some["apns.requests"]?.electsUncleanLeaders = true
+        let lines = TopicCheck(configuration).warningLines(some)
+        #expect(lines.count == 1 && lines[0].contains("apns.requests") && lines[0].contains("unclean.leader"))
+    }
+
     @Test func `Topics whose configuration may not be read are named with the right that is missing`() {
         var some = told()
         some["apns.retry.15m"] = nil

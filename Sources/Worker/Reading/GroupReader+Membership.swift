@@ -314,7 +314,7 @@ extension GroupReader {
         giveUp(ids, isLost: isLost, &machine)
         guard mustUnassign else { return }
         tell { () throws(KafkaError) in try consumer.unassign() }
-        if !isLost {
+        if !isLost, !ids.isEmpty {
             logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(ids.count)])
         }
     }
