@@ -81,23 +81,12 @@ import Testing
         #expect(throws: DirectSend.Failure.self) { try Self.manage(.list, app) }
     }
 
-    private static let app = AppSettings(
-        name: "shop", bundleIDs: ["com.example.app"],
-        credential: .token(TokenCredential(key: .text(""), keyID: "ABC123DEFG", teamID: "TEAM123456")))
-
     private static func answer(
         _ status: UInt16, _ body: String, _ operation: ManagementRequest.Operation = .list, channelID: String = ""
     ) throws -> ChannelManagement.Answer {
         try ChannelManagement.Answer(
             ManagementRequest.Answer(status: status, requestID: "", channelID: channelID, body: Array(body.utf8)),
-            to: operation, "com.example.app", app)
-    }
-
-    @Test(arguments: ReasonCode.allCases.compactMap(\.text?.description))
-    func `Every reason has its advice`(word: String) throws {
-        let answer = try Self.answer(400, "{\"reason\":\"\(word)\"}")
-        #expect(!answer.isFine && answer.reason?.rawValue == word && answer.status == 400)
-        #expect(answer.advice?.isEmpty == false)
+            to: operation, "com.example.app", .withToken())
     }
 
     @Test func `Answers that nobody knows`() throws {

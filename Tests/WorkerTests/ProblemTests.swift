@@ -50,9 +50,7 @@ struct ProblemTests {
         let day: Int64 = 86_400_000
         let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop", validForDays: 100)
         let form = CertificateCredential.Form.pem(certificate: .text(issued.certificatePEM + issued.keyPEM), key: nil)
-        let app = try LoadedApp(
-            AppSettings(
-                name: "shop", bundleIDs: ["com.example.shop"], credential: .certificate(CertificateCredential(form))))
+        let app = try LoadedApp(.withCertificate(form))
         let endsMs = try #require(app.certificate).notAfterMs
         let sink = MemorySink()
         var health = AppHealth()
@@ -146,12 +144,7 @@ struct ProblemTests {
     }
 
     @Test func `A host answers nothing when several notifications are unanswered, not one`() throws {
-        let app = try LoadedApp(
-            AppSettings(
-                name: "shop", bundleIDs: ["com.example.shop"],
-                credential: .token(
-                    TokenCredential(
-                        key: .text(try SelfSigned.privateKey()), keyID: "KEYKEYKEY1", teamID: "TEAMTEAM12"))))
+        let app = try LoadedApp(.withToken(key: .text(try SelfSigned.privateKey())))
         func kinds(open: Int, endedBy: String? = nil) -> [Problem.Kind] {
             var apps = ConfiguredApps([app])
             apps.rows[0].status = AppStatus(

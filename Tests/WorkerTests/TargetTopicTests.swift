@@ -160,18 +160,6 @@ struct TargetTopicTests {
         #expect(Set(run.written).isDisjoint(with: run.rejected))
     }
 
-    @Test func `A bad record alone does not keep the next ones away`() throws {
-        var run = try Run { tag, _ in tag == 0 ? .policyViolation : nil }
-        run.produce(0..<1)
-        run.go(seconds: 60)
-        #expect(run.topic.isOpen && run.tries < 10, "the next one shows whose fault it is")
-        for tag in 1..<60 as Range<UInt64> {
-            run.produce(tag..<tag + 1)
-            run.go(seconds: 2)
-        }
-        #expect(run.rejected == [0] && run.written == Array(1..<60))
-    }
-
     @Test func `Records that a leader in trouble refuses beside others are written once it is well`() throws {
         var run = try Run { tag, partition in partition == 1 && tag % 2 == 0 ? Self.unknownServerError : nil }
         for tag in 0..<300 as Range<UInt64> {
