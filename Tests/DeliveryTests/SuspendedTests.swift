@@ -111,7 +111,7 @@ struct SuspendedTests {
         offset: Int64?, map: CommitMap?
     ) {
         let (rig, lost, _) = Self.lost()
-        let back = rig.assign(committed: offset, map: map ?? CommitMap(), text: map == nil ? [] : nil)
+        let back = rig.assign(committed: offset, map: map ?? CommitMap())
         #expect(rig.machine.takeEvents().contains(.suspendedReleased(lost)))
         #expect(Self.receipts(rig, back) == Array(repeating: "taken", count: 4))
         rig.answer("b")

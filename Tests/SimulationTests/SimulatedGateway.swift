@@ -4,8 +4,8 @@ import PushRecords
 @testable import Delivery
 
 /// An app's transport of the binary protocol and the gateway at its other end, as a machine sees them: frames are read
-/// in order, silence accepts them, and an error discards all that were sent after the refused one. `TransportWorldTests`
-/// has the product's own transport.
+/// in order, silence accepts them, and an error discards all that were sent after the refused one.
+/// `TransportWorldTests` has the product's own transport.
 final class SimulatedGateway {
     struct Frame {
         var id: NotificationID
