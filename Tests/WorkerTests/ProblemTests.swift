@@ -2,6 +2,7 @@ import Configuration
 import Foundation
 import Kafka
 import Observability
+import PushRecords
 import PushTransport
 import TLS
 import Testing
@@ -58,7 +59,8 @@ struct ProblemTests {
             var apps = ConfiguredApps([app])
             apps.rows[0].standing.connections.open = 1
             let now = DeliveryTime(ns: 0, wallMs: endsMs - days * day)
-            health.look(apps, EventLog(logger: Logger(sink: sink), names: ["shop"]), now)
+            let log = EventLog(logger: Logger(sink: sink), names: ["shop"])
+            health.look(apps, [DeliveryCounters.App(tiers: 0)], log, now)
             return health.problems(apps, deadTokens: "t", now).map(\.kind) == [.expiring]
         }
         for (days, warnings, isProblem) in [
@@ -141,6 +143,27 @@ struct ProblemTests {
         #expect(metrics.contains("\napns_worker_degraded 1\n") && !metrics.contains("lag_records{"))
         worker.stop()
         while !thread.isFinished { usleep(1_000) }
+    }
+
+    @Test func `An app of which most notifications expire has a problem, until most of a later span do not`() throws {
+        let apps = ConfiguredApps([try LoadedApp(.withToken(key: .text(try SelfSigned.privateKey())))])
+        var health = AppHealth()
+        var counters = DeliveryCounters.App(tiers: 0)
+        func expired(seconds: Int64, _ expired: Int, accepted: Int) -> String? {
+            counters.outcomes[Outcome.expired.index] += expired
+            counters.outcomes[Outcome.accepted.index] += accepted
+            let now = DeliveryTime(ns: seconds * 1_000_000_000, wallMs: 0)
+            health.look(apps, [counters], EventLog(logger: Logger(sink: MemorySink()), names: ["shop"]), now)
+            return health.problems(apps, deadTokens: "t", now).first { $0.kind == .expired }?.text
+        }
+        #expect(expired(seconds: 0, 500, accepted: 0) == nil, "before it was first looked at")
+        #expect(expired(seconds: 10, 19, accepted: 0) == nil, "too few")
+        #expect(expired(seconds: 20, 50, accepted: 50) == nil)
+        #expect(expired(seconds: 25, 51, accepted: 0) == nil, "within a span")
+        let text = "51 of its last 101 notifications expired before they could be sent"
+        #expect(expired(seconds: 30, 0, accepted: 50) == text)
+        #expect(expired(seconds: 40, 0, accepted: 0) == text, "nothing ended since")
+        #expect(expired(seconds: 50, 0, accepted: 1) == nil)
     }
 
     @Test func `A host answers nothing when several notifications are unanswered, not one`() throws {

@@ -154,7 +154,7 @@ package final class PushWorker: @unchecked Sendable {
                         "correct kafka.create_topics, or make the topics yourself")
                 ]
             }
-            health.look(nil, configuration, apps, others: problems, eventLog, now)
+            health.look(nil, configuration, apps, machine.counters.apps, others: problems, eventLog, now)
             postSnapshot(now)
             loop.runOnce(timeoutNs: 500_000_000)
             board.turned(nowNs: loop.now.monotonicNs)
@@ -254,7 +254,8 @@ package final class PushWorker: @unchecked Sendable {
         moveStopping(parts, now)
         if pages.isDue(now) {
             health.look(
-                shutdown.isUnderWay ? nil : parts, configuration, apps, others: files.faults(), eventLog, now)
+                shutdown.isUnderWay ? nil : parts, configuration, apps, machine.counters.apps, others: files.faults(),
+                eventLog, now)
             postSnapshot(now)
         }
         if now.ns - lastMaintenanceNs >= 1_000_000_000 {

@@ -11,6 +11,8 @@ struct AppHealth {
     /// The time since when an app has had no usable connection (monotonic), by `AppIndex`.
     private var disconnectedSinceNs: [Int: Int64] = [:]
     private var lookedMs: Int64?
+    /// By `AppIndex`.
+    private var expiries: [ExpiryWatch] = []
 
     /// The time without a usable connection after which an app has a problem. Dialing usually takes less.
     private static let disconnectedNs: Int64 = 8_000_000_000
@@ -30,9 +32,14 @@ struct AppHealth {
 
     mutating func forget(_ app: AppIndex) { openCircuits.removeAll { $0.name.app == app } }
 
-    /// Notes since when apps have had no usable connection, and warns of certificates whose last 30 days have begun.
-    mutating func look(_ apps: ConfiguredApps, _ eventLog: EventLog, _ now: DeliveryTime) {
+    /// Notes since when apps have had no usable connection and which have mostly expired requests, and warns of
+    /// certificates whose last 30 days have begun.
+    mutating func look(
+        _ apps: ConfiguredApps, _ counters: [DeliveryCounters.App], _ eventLog: EventLog, _ now: DeliveryTime
+    ) {
         for (index, row) in apps.rows.enumerated() {
+            if index == expiries.count { expiries.append(ExpiryWatch()) }
+            expiries[index].look(counters[index].outcomes, nowNs: now.ns)
             let standing = row.standing
             let isUsable = (standing.connections.open > 0 || standing.takesRequests) && standing.streamlessHost == nil
             disconnectedSinceNs[index] = row.isRemoved || isUsable ? nil : disconnectedSinceNs[index] ?? now.ns
@@ -58,6 +65,14 @@ struct AppHealth {
                     Problem(
                         row.subject, .slowed, "Apple calls most of its device tokens bad: it is slowed down",
                         "check whether the device tokens belong to the other environment"))
+            }
+            if index < expiries.count, let (expired, ended) = expiries[index].mostly {
+                problems.append(
+                    Problem(
+                        row.subject, .expired,
+                        "\(expired) of its last \(ended) notifications expired before they could be sent",
+                        "compare this machine's clock with the producers' clocks and with the records' timestamps, and "
+                            + "look at the lag"))
             }
             problems += [
                 certificateProblem(row, apps[index], now), feedbackProblem(row, deadTokens: deadTokens, now),
@@ -171,6 +186,29 @@ struct AppHealth {
                 "look at binary.feedback, the network between and the client certificate; the read is repeated every "
                     + "minute, or at its interval if that is shorter")
         }
+    }
+}
+
+/// Whether most notifications of an app expire, in spans of ten seconds. A wrong clock does that, here or at a
+/// producer.
+struct ExpiryWatch {
+    private var startNs: Int64 = 0
+    private var start: [Int] = []
+    /// What ended in the last span with endings, if more than half of it had expired.
+    private(set) var mostly: (expired: Int, ended: Int)?
+
+    private static let spanNs: Int64 = 10_000_000_000
+    /// Fewer in a span say nothing.
+    private static let least = 20
+
+    /// - Parameter outcomes: how many notifications of the app ended, by `Outcome.index`.
+    mutating func look(_ outcomes: [Int], nowNs: Int64) {
+        if start.isEmpty { (start, startNs) = (outcomes, nowNs) }
+        guard nowNs - startNs >= Self.spanNs else { return }
+        let ended = outcomes.reduce(0, &+) &- start.reduce(0, &+)
+        let expired = outcomes[Outcome.expired.index] &- start[Outcome.expired.index]
+        if ended > 0 { mostly = expired >= Self.least && expired > ended / 2 ? (expired, ended) : nil }
+        (start, startNs) = (outcomes, nowNs)
     }
 }
 

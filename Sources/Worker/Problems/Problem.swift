@@ -34,6 +34,7 @@ struct Problem: Sendable, Equatable {
         case credentialUnusable = "credential_unusable"
         case expiring = "certificate_expiring"
         case slowed = "device_tokens_bad"
+        case expired = "requests_expired"
         case acceptedLost = "accepted_lost"
         case doubtful = "connections_in_doubt"
         case feedback = "feedback_failed"

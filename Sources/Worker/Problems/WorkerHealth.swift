@@ -19,12 +19,12 @@ struct WorkerHealth {
     ///
     /// - Parameter parts: `nil` while the worker starts or stops.
     mutating func look(
-        _ parts: WorkerParts?, _ configuration: WorkerConfiguration, _ configured: ConfiguredApps, others: [Problem],
-        _ eventLog: EventLog, _ now: DeliveryTime
+        _ parts: WorkerParts?, _ configuration: WorkerConfiguration, _ configured: ConfiguredApps,
+        _ counters: [DeliveryCounters.App], others: [Problem], _ eventLog: EventLog, _ now: DeliveryTime
     ) {
         var found = others
         if let parts {
-            apps.look(configured, eventLog, now)
+            apps.look(configured, counters, eventLog, now)
             found =
                 kafkaProblems(parts, configuration, now)
                 + apps.problems(configured, deadTokens: configuration.unregistered.topic, now) + others
