@@ -46,12 +46,12 @@ extension DeliveryMachine {
                 map = read
             } else if !metadata.isEmpty, OffsetLimit.holds(committed) {
                 // Its writer may have sent records above its offset.
-                map.horizon = HorizonEnd(committed + SendHorizon.maximum)
+                map.horizon = committed + SendHorizon.maximum
                 journal.events.append(.metadataIgnored(id))
             }
             switch start {
             case .beginning(because: .notBelievable), .beginning(because: .beyondEnd):
-                let sent = OffsetLimit.holds(committed) ? max(map.horizon.offset, committed) : OffsetLimit.highest
+                let sent = OffsetLimit.holds(committed) ? max(map.horizon, committed) : OffsetLimit.highest
                 map = CommitMap(doubtedBelow: sent, logStart: logStart, logEnd: logEnd)
                 base = logStart
                 // If it is lost and comes back before the next commit, it must not go on from this one.
@@ -69,7 +69,7 @@ extension DeliveryMachine {
                     map.doubt()
                     journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
                 }
-                map.horizon = map.horizon.cut(at: max(logEnd, base ?? 0))
+                map.horizon = min(map.horizon, max(logEnd, base ?? 0))
             }
         }
         let share = enterShare(role, topic: topic)

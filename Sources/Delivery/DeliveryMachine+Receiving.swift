@@ -18,7 +18,7 @@ extension DeliveryMachine {
         // Behind a commit that may never be taken, only records below the send horizon are read, and a share of those
         // above. While commits are taken there is one more: a record that waits to be admitted raises the horizon.
         let next = ledger[partition].nextOffset
-        let below = min(Int(clamping: max(0, ledger[partition].horizon.allowed.offset - next)), store.budget.total)
+        let below = min(Int(clamping: max(0, ledger[partition].horizon.allowed - next)), store.budget.total)
         let least = ledger[partition].commits.refusals == 0 ? 1 : 0
         let most = max(below + roomAboveHorizon(partition, at: next), least)
         return min(
@@ -114,6 +114,7 @@ extension DeliveryMachine {
         fresh.holders += 1
         fresh.hasSettledIndexes = !settledIndexes.isEmpty
         if fresh.count > 1 { ledger[partition].fanOuts += 1 }
+        ledger[partition].horizon.received(count: fresh.count)
         store[record] = fresh
         if isList { store.makeIndexes(of: record, settled: settledIndexes) }
         makeBody(of: record, request, partition, timestampMs)
@@ -137,7 +138,7 @@ extension DeliveryMachine {
             settlement.settings.maxAgeMs > 0
             && RecordTime.age(of: startMs, nowMs: now.wallMs) > settlement.settings.maxAgeMs
         // The owner before refused what the parser refuses, so it did not send it.
-        let doubts = request.isInvalid ? 0 : ledger[partition].ledger.inheritedDoubtEnd(at: offset)
+        let isInDoubt = !request.isInvalid && offset < ledger[partition].ledger.inheritedHorizon
         // A request that is to be sent so late is a mistake rather than a plan. A retry record was taken once.
         let isTooFarAhead =
             request.notBefore > 0 && request.retry == nil
@@ -160,7 +161,7 @@ extension DeliveryMachine {
         }
         func makeBody(_ store: inout NotificationStore, _ request: ParsedRequest) {
             store.makeBody(
-                of: record, request, read: origin, firstMs: firstMs, isExpired: isExpired, inheritedDoubtEnd: doubts,
+                of: record, request, read: origin, firstMs: firstMs, isExpired: isExpired, isInDoubt: isInDoubt,
                 app: app, firstApp: firstApp, defaultTopic: defaultTopic)
         }
         if let refused { makeBody(&store, refused) } else { makeBody(&store, request) }
@@ -229,10 +230,8 @@ extension DeliveryMachine {
             return false
         }
         let offset = store[record].offset
-        let below = ledger[partition].horizon.allowed.indexes(at: offset)
-        if below < store[record].count {
-            let belowHorizon = Int(max(0, below - store[record].cursor.index))
-            left = min(left, belowHorizon + roomAboveHorizon(partition, at: offset))
+        if !ledger[partition].horizon.allows(offset) {
+            left = min(left, roomAboveHorizon(partition, at: offset))
             if left == 0 { raiseHorizon(to: record, partition) }
         }
         while !store[record].isAdmitted {
@@ -270,15 +269,15 @@ extension DeliveryMachine {
         let isIdle = app < 0 || dispatch.isIdle(app)
         let hasWaited = now.ns - store[record].receivedNs >= AdmissionBudget.shareWaitNs
         guard isIdle || apps.areMany && hasWaited else { return }
-        ledger[partition].horizon.advance(to: store[record].offset, store[record].cursor.index)
+        ledger[partition].horizon.advance(to: store[record].offset)
     }
 
     /// When a record that waits for admission raises the horizon, or is deferred because its app's share stays full;
     /// `nil` if it waits for something else.
     func admissionChangeNs(_ record: RecordSlot) -> Int64? {
-        let allowed = ledger.find(store[record].partition).map { ledger[$0].horizon.allowed } ?? .none
+        let allowed = ledger.find(store[record].partition).map { ledger[$0].horizon.allowed } ?? 0
         let raisedNs = store[record].receivedNs + AdmissionBudget.shareWaitNs
-        if raisedNs > now.ns, allowed.indexes(at: store[record].offset) < store[record].count { return raisedNs }
+        if raisedNs > now.ns, store[record].offset >= allowed { return raisedNs }
         guard store.hasBody(record), store[bodyOf: record].app >= 0 else { return nil }
         let app = Int(store[bodyOf: record].app)
         return store.budget.shareWaitEndNs(app: app, oldestNs: dispatch.oldestNs(app, in: store))
@@ -304,7 +303,7 @@ extension DeliveryMachine {
         store[record].holders += 1
         store[slot].tries.sends = store[bodyOf: record].sends
         store[slot].tries.inDoubt = store[bodyOf: record].inDoubt
-        if index < store[bodyOf: record].inheritedDoubtEnd, failure == .none {
+        if store[bodyOf: record].isInDoubt, failure == .none {
             store[slot].tries.sends.countUp()
             store[slot].tries.inDoubt.countUp()
             journal.counters.apps[app >= 0 ? Int(app) : apps.count].inDoubt &+= 1

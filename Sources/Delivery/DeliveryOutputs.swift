@@ -106,7 +106,7 @@ package enum DeliveryEvent: Sendable, Equatable {
     /// A lost partition came back, and no other worker sent anything of it: it goes on where it was.
     case resumed(PartitionID)
     /// The map was too long for the metadata: its longest prefix was kept (once per growing phase).
-    case mapCut(PartitionID, dropped: Int)
+    case mapCut(PartitionID)
     /// The broker refuses metadata of this length; halved.
     case metadataRefused(PartitionID, characters: Int)
     /// Apple does not accept the app's credential.

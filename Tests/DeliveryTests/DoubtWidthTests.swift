@@ -2,7 +2,7 @@ import Testing
 
 @testable import Delivery
 
-/// After a crash what may have been sent is in doubt: little more than what was.
+/// After a crash the records that may have been sent are in doubt: few more than were.
 struct DoubtWidthTests {
     struct Case: CustomTestStringConvertible {
         var name: String
@@ -17,7 +17,7 @@ struct DoubtWidthTests {
             Case(name: "short fan-outs", tokens: [20]),
             Case(name: "both", tokens: [1, 1, 1, 500, 1, 1, 1_500, 1, 1, 1, 1]),
         ])
-    func `A crash marks at most four times what is sent again, and that wholly`(_ test: Case) throws {
+    func `A crash marks at most four times what is sent again, and the rest of a record`(_ test: Case) throws {
         let log = Log(tokens: test.tokens, least: 12_000)
         let (rig, partition) = Rig.ready(capacity: 200)
         var read: Int64 = 0
@@ -76,7 +76,7 @@ struct DoubtWidthTests {
             next.commit()
         }
         print("\(test.name): \(marked) marked, \(repeated) sent again; in \(waits) turns some waited for the horizon")
-        #expect(marked <= 4 * repeated, "\(marked) marked, \(repeated) sent again")
+        #expect(marked <= 4 * repeated + (test.tokens.max() ?? 0), "\(marked) marked, \(repeated) sent again")
         #expect(waits <= 10)
     }
 

@@ -110,7 +110,7 @@ final class Rig {
         _ partition: Int32 = 0, topic: String = "requests", role: PartitionRole = .requests(weight: 1),
         committed: Int64? = 0, map: CommitMap? = nil, text: [UInt8] = [], logStart: Int64? = nil, logEnd: Int64? = nil
     ) -> PartitionID {
-        let metadata = map.map { CommitMapTests.text(base: committed ?? 0, $0).text } ?? text
+        let metadata = map.map { CommitMapTests.text(base: committed ?? 0, $0) } ?? text
         return metadata.withUnsafeBytes {
             machine.assign(
                 topic: topic, partition: partition, role: role, committedOffset: committed, metadata: $0,
@@ -387,7 +387,7 @@ final class Rig {
         machine.takeCommit(of: group, now: now).map { entry in
             let map = entry.metadata.withUnsafeBytes { CommitMap(metadata: $0, base: entry.offset) }
             return Committed(
-                partition: entry.partition, offset: entry.offset, map: map ?? CommitMap(horizon: HorizonEnd(-1)))
+                partition: entry.partition, offset: entry.offset, map: map ?? CommitMap(horizon: -1))
         }
     }
 
@@ -420,10 +420,6 @@ final class Rig {
             && gauges.waiting.allSatisfy { $0 == 0 } && machine.dispatch.devices.count == 0
             && machine.ledger.admittingCount == 0
     }
-}
-
-extension HorizonEnd: ExpressibleByIntegerLiteral {
-    public init(integerLiteral offset: Int64) { self.init(offset) }
 }
 
 // MARK: - The turn

@@ -114,7 +114,7 @@ struct SuspendedTests {
     @Test func `It is released after another worker's commit, and everything is read anew`() {
         let (rig, lost, committed) = Self.lost()
         var other = committed
-        other?.text = CommitMapTests.text(base: 0, CommitMap(horizon: 2)).text
+        other?.text = CommitMapTests.text(base: 0, CommitMap(horizon: 2))
         let back = Self.assign(rig, other)
         #expect(rig.machine.takeEvents().contains(.suspendedReleased(lost)))
         #expect(Self.receipts(rig, back) == Array(repeating: "taken", count: 4))
@@ -194,7 +194,7 @@ struct SuspendedTests {
 
     @Test func `One that began anew and was lost before its next commit does not go on from the one before`() {
         let rig = Rig()
-        let committed = Committed(offset: 605, text: CommitMapTests.text(base: 605, CommitMap(horizon: 610)).text)
+        let committed = Committed(offset: 605, text: CommitMapTests.text(base: 605, CommitMap(horizon: 610)))
         let begun = Self.assign(rig, committed, logEnd: 0)
         rig.machine.suspend([begun])
         let back = Self.assign(rig, committed)
@@ -251,7 +251,7 @@ struct SuspendedTests {
 
         // What it gives up says just what it read: it settled nothing, and as much may have been sent.
         other.receive(partition, 0, "y")
-        other.receive(partition, horizon.offset - 1, "z")
+        other.receive(partition, horizon - 1, "z")
         #expect(other.send() == ["y", "z"])
         other.giveBack("y")
         other.doubt("z")

@@ -28,7 +28,7 @@ final class SimulatedWorker {
         var untilStep: Int
         /// What it had fetched; `Int64.max`: it goes on fetching. And the horizon that it knew to be committed.
         var end: Int64
-        var horizon: HorizonEnd
+        var horizon: Int64
         /// The log's end as its successor asked for it.
         var successorEnd: Int64?
         /// Its proof of being a member is older than its session.

@@ -113,26 +113,21 @@ struct CommitWriter: ~Copyable {
             preconditionFailure("a partition that is ready to commit has a watermark")
         }
         let isLast = partition.mayLeave
-        var horizon: HorizonEnd
-        if isLast {
-            horizon = partition.ledger.leavingHorizon { store[$0].doubts > 0 || store[$0].unsettled > 0 }
-        } else {
-            // What an owner that died may have sent stays in doubt for the next one until it is settled.
-            let inherited = partition.ledger.inheritedHorizon
-            let counted = partition.fanOuts > 0 ? Self.countedHorizon(partition, from: base, in: store) : nil
-            let next = partition.horizon.next(from: base, counted: counted)
-            horizon = max(next, base < inherited.offset ? inherited : .none)
-        }
+        // What an owner that died may have sent stays in doubt for the next one until it is settled.
+        var horizon =
+            isLast
+            ? partition.ledger.leavingHorizon { store[$0].doubts > 0 || store[$0].unsettled > 0 }
+            : max(partition.horizon.next(from: base), partition.ledger.inheritedHorizon)
         map.start(base: base, limit: partition.metadataLimit)
         partition.ledger.write(to: &map) { store.settledIndexes(of: $0) }
         // The next owner will send again what is settled and was cut off, marked in doubt.
-        if map.isFull { horizon = max(horizon, HorizonEnd(partition.ledger.mapEnd)) }
-        horizon = horizon.cut(at: base + CommitMap.longestHorizon)
+        if map.isFull { horizon = max(horizon, partition.ledger.mapEnd) }
+        horizon = min(horizon, base + CommitMap.longestHorizon)
         if !isLast { partition.horizon.sent(naming: horizon) }
         map.finish(horizon: horizon, owner: owner(of: partition.id))
         if map.isFull {
             journal.counters.mapsCut &+= 1
-            if !partition.isMapCut { journal.events.append(.mapCut(partition.id, dropped: map.dropped)) }
+            if !partition.isMapCut { journal.events.append(.mapCut(partition.id)) }
         }
         partition.isMapCut = map.isFull
         partition.mapEighths = map.eighths
@@ -142,15 +137,6 @@ struct CommitWriter: ~Copyable {
             offset: base, horizon: horizon, isLast: isLast, characters: map.text.count,
             mark: map.text.withUnsafeBytes { LastCommit(offset: base, metadata: $0) })
         return PartitionCommit(partition: partition.id, offset: base, metadata: map.text)
-    }
-
-    /// As many notifications ahead of what was handed out as the horizon is to be.
-    private static func countedHorizon(
-        _ partition: borrowing Partition, from base: Int64, in store: borrowing NotificationStore
-    ) -> HorizonEnd {
-        partition.ledger.end(
-            ahead: partition.horizon.countedMargin, of: partition.horizon.start(from: base)
-        ) { store[$0].count }
     }
 
     /// A number of the assignment, so that a worker that had the partition before does not take another worker's commit

@@ -198,7 +198,7 @@ struct CommitLedger: ~Copyable {
     func allows(_ slot: NotificationSlot, _ partition: PartitionSlot, in store: borrowing NotificationStore)
         -> Bool
     {
-        self[partition].horizon.allows(store[recordOf: slot].offset, store[slot].index)
+        self[partition].horizon.allows(store[recordOf: slot].offset)
     }
 
     /// Notes that a notification is sent, or moved: later commits have to name it.
@@ -206,7 +206,7 @@ struct CommitLedger: ~Copyable {
     mutating func advanceHorizon(
         _ slot: NotificationSlot, _ partition: PartitionSlot, in store: borrowing NotificationStore
     ) {
-        self[partition].horizon.advance(to: store[recordOf: slot].offset, store[slot].index)
+        self[partition].horizon.advance(to: store[recordOf: slot].offset)
     }
 
     /// Puts a notification behind those that wait for an acknowledged commit to name a higher horizon.

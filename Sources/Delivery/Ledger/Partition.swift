@@ -19,7 +19,7 @@ struct Partition: ~Copyable {
     /// This partition's part of the commit in flight.
     struct Pending {
         var offset: Int64
-        var horizon: HorizonEnd
+        var horizon: Int64
         var isLast: Bool
         var characters: Int
         var mark: LastCommit
@@ -131,13 +131,13 @@ struct Partition: ~Copyable {
     func openAboveHorizon(at offset: Int64) -> Int {
         // Each offset is one at most, and nothing waits for the horizon that was below it before.
         guard fanOuts == 0, behindHorizon.isEmpty else { return open }
-        return min(open, Int(clamping: max(0, offset - horizon.allowed.offset)))
+        return min(open, Int(clamping: max(0, offset - horizon.allowed)))
     }
 
     /// One past the last offset that may have been sent, or is known to be settled.
     var sentEnd: Int64 {
         max(
-            horizon.acknowledged ?? 0, ledger.inheritedHorizon.offset, ledger.mapEnd, ledger.committable ?? 0,
+            horizon.acknowledged ?? 0, ledger.inheritedHorizon, ledger.mapEnd, ledger.committable ?? 0,
             ledger.committedAtAssignment ?? 0)
     }
 

@@ -204,13 +204,13 @@ struct NotificationStore: ~Copyable {
     /// - Parameters:
     ///   - firstMs: timestamp of the original record.
     ///   - isExpired: it is too old to be sent.
-    ///   - inheritedDoubtEnd: indexes below it may have been sent by the owner before.
+    ///   - isInDoubt: it may have been sent by the owner before.
     ///   - app: the app that it is for, or -1 if no app is known.
     ///   - firstApp: as in `RecordBody`.
     ///   - defaultTopic: the topic if the request has none.
     mutating func makeBody(
         of record: RecordSlot, _ request: ParsedRequest, read origin: RecordOrigin, firstMs: Int64, isExpired: Bool,
-        inheritedDoubtEnd: Int32, app: Int32, firstApp: Int32, defaultTopic: UnsafeRawBufferPointer
+        isInDoubt: Bool, app: Int32, firstApp: Int32, defaultTopic: UnsafeRawBufferPointer
     ) {
         var token = request.tokenList
         var tokenFailure = ReasonCode.none
@@ -266,7 +266,7 @@ struct NotificationStore: ~Copyable {
                 isExpired: isExpired,
                 failureReason: request.failureReason, detail: Detail(request.detail.text, writer.copy(subject)),
                 request: place, firstMs: firstMs, sends: request.retry?.sends ?? 0,
-                inDoubt: request.retry?.inDoubt ?? 0, inheritedDoubtEnd: inheritedDoubtEnd,
+                inDoubt: request.retry?.inDoubt ?? 0, isInDoubt: isInDoubt,
                 attempt: request.retry?.attempt ?? 0, tierDelayMs: origin.tierDelayMs, topicHash: origin.topicHash,
                 notBefore: request.notBefore))
         precondition(writer.next == block + size, "a block has room for what is copied into it")

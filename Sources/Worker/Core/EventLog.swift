@@ -71,10 +71,8 @@ struct EventLog {
             log(.info, .delivery, id, "what a lost partition left behind is given up")
         case .resumed(let id):
             log(.info, .delivery, id, "a lost partition came back: it goes on with what is known of it")
-        case .mapCut(let id, let dropped):
-            log(
-                .info, .delivery, id, "the commit's map was too long and cut: a crash now repeats more",
-                ["dropped": .sum(dropped)])
+        case .mapCut(let id):
+            log(.info, .delivery, id, "the commit's map was too long and cut: a crash now repeats more")
         case .metadataRefused(let id, let characters):
             log(
                 .warning, .kafka, id,

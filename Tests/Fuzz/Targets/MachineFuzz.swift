@@ -151,7 +151,7 @@ private struct MachineDriver: ~Copyable {
             let words = [UInt64(bitPattern: reader.word())]
             words.withUnsafeBufferPointer { writer.partial(offset: offset, words: $0) }
         }
-        writer.finish(horizon: HorizonEnd(base + Int64(reader.byte()) * 4))
+        writer.finish(horizon: base + Int64(reader.byte()) * 4)
         return pieces.copy(writer.text)
     }
 
