@@ -20,13 +20,11 @@ extension DeliveryMachine {
         let next = ledger[partition].nextOffset
         let below = min(Int(clamping: max(0, ledger[partition].horizon.allowed - next)), store.budget.total)
         let least = ledger[partition].commits.refusals == 0 ? 1 : 0
-        let most = max(below + roomAboveHorizon(partition, at: next), least)
+        let above = store.budget.aboveHorizon(
+            open: ledger[partition].openAboveHorizon(at: next), partitions: ledger.count)
+        let most = max(below + above, least)
         return min(
             store.budget.records(for: ledger[partition].group), most, ledger[partition].mapEighths >= 7 ? 1 : .max)
-    }
-
-    private func roomAboveHorizon(_ partition: PartitionSlot, at offset: Int64) -> Int {
-        store.budget.aboveHorizon(open: ledger[partition].openAboveHorizon(at: offset), partitions: ledger.count)
     }
 
     /// The place of a partition's records for crash reports, with an offset of 0; empty if the assignment is gone.
@@ -117,7 +115,7 @@ extension DeliveryMachine {
         ledger[partition].horizon.received(count: fresh.count)
         store[record] = fresh
         if isList { store.makeIndexes(of: record, settled: settledIndexes) }
-        makeBody(of: record, request, partition, timestampMs)
+        makeBody(of: record, &request, partition, timestampMs)
         if ledger[partition].firstAdmitting != .none || !admit(record, limit: Self.admissionPiece) {
             ledger.waitForAdmission(record, partition, in: &store)
         } else {
@@ -128,11 +126,10 @@ extension DeliveryMachine {
     }
 
     private mutating func makeBody(
-        of record: RecordSlot, _ request: ParsedRequest, _ partition: PartitionSlot, _ timestampMs: Int64
+        of record: RecordSlot, _ request: inout ParsedRequest, _ partition: PartitionSlot, _ timestampMs: Int64
     ) {
         let offset = store[record].offset
         let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
-        let origin = ledger[partition].origin(of: offset)
         let startMs = RecordTime.start(firstMs, notBefore: request.notBefore)
         let isExpired =
             settlement.settings.maxAgeMs > 0
@@ -144,27 +141,23 @@ extension DeliveryMachine {
             request.notBefore > 0 && request.retry == nil
             && Int64(request.notBefore) &* 1_000 - now.wallMs > settlement.settings.maxAheadMs
         var (app, firstApp): (Int32, Int32) = (-1, -1)
-        var defaultTopic = UnsafeRawBufferPointer(start: nil, count: 0)
-        var refused: ParsedRequest?
+        var defaultTopic = UnsafeRawBufferPointer.nothing
         switch apps.findApp(request, of: ledger[partition].group) {
         case .app(let found, let topic):
             app = Int32(found.value)
             firstApp = apps.firstApp(request, foundApp: found)
             defaultTopic = topic
             if isTooFarAhead {
-                refused = request.refused(
+                request.refuse(
                     .none, "push-not-before is further ahead than delivery.max_ahead: write the request later",
                     .nothing)
             }
         case .failure(let reason, let text, let subject):
-            refused = request.refused(reason, text, subject)
+            request.refuse(reason, text, subject)
         }
-        func makeBody(_ store: inout NotificationStore, _ request: ParsedRequest) {
-            store.makeBody(
-                of: record, request, read: origin, firstMs: firstMs, isExpired: isExpired, isInDoubt: isInDoubt,
-                app: app, firstApp: firstApp, defaultTopic: defaultTopic)
-        }
-        if let refused { makeBody(&store, refused) } else { makeBody(&store, request) }
+        store.makeBody(
+            of: record, request, in: ledger[partition], firstMs: firstMs, isExpired: isExpired, isInDoubt: isInDoubt,
+            app: app, firstApp: firstApp, defaultTopic: defaultTopic)
     }
 
     /// A record from which nothing can be read is one notification that is only produced: the publisher holds its bytes
@@ -172,7 +165,7 @@ extension DeliveryMachine {
     private mutating func admitDeadLetter(_ record: RecordSlot, _ request: ParsedRequest, _ bytes: Int) -> Receipt {
         journal.counters.deadLetters &+= 1
         let slot = admitNotification(record, index: 0, app: -1)
-        store.move(slot, to: .concluded(.deadLetter))
+        store[slot].state = .concluded(.deadLetter)
         store[slot].unacknowledged = 1
         if let partition = ledger.find(store[record].partition) { ledger[partition].deadLetters += 1 }
         store.takeBytes(bytes, for: slot)
@@ -231,7 +224,8 @@ extension DeliveryMachine {
         }
         let offset = store[record].offset
         if !ledger[partition].horizon.allows(offset) {
-            left = min(left, roomAboveHorizon(partition, at: offset))
+            let open = ledger[partition].openAboveHorizon(at: offset)
+            left = min(left, store.budget.aboveHorizon(open: open, partitions: ledger.count))
             if left == 0 { raiseHorizon(to: record, partition) }
         }
         while !store[record].isAdmitted {

@@ -66,7 +66,7 @@ struct AgainTests {
     func `Verdicts that retry: the tier by the delay asked for`(_ status: UInt16, _ reason: ReasonCode, _ tier: Int) {
         let rig = Self.ready()
         let written = rig.answer("a", status, reason).settle()
-        #expect(written.map(\.kind) == [.retry(tier: tier)])
+        #expect(written.map(\.target) == [.retry(tier: tier)])
         #expect(written.map(\.attempt) == [1])
         #expect(written.map(\.reason) == [reason.text?.description ?? "HTTP \(status)"])
         #expect(rig.isDone(at: 1))
@@ -157,7 +157,7 @@ struct AgainTests {
             rig.wait(ms: delayMs)
             rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs)
             #expect(rig.send() == ["a"])
-            #expect(rig.answer("a", 429, .tooManyRequests).settle().map(\.kind) == [.retry(tier: tier)])
+            #expect(rig.answer("a", 429, .tooManyRequests).settle().map(\.target) == [.retry(tier: tier)])
         }
     }
 

@@ -84,7 +84,7 @@ struct EnvironmentsTests {
         }
         #expect(Self.send(rig) == [])
         let written = rig.settle()
-        #expect(written.map(\.kind) == [.unregistered, .result])
+        #expect(written.map(\.target) == [.unregistered, .results])
         #expect(written.map(\.reason) == ["BadDeviceToken", "BadDeviceToken"])
         #expect(written.map(\.app) == [0, 0])
         #expect(written.map(\.detail).last == "the device token is bad in both environments")
@@ -154,7 +154,7 @@ struct EnvironmentsTests {
             #expect(written.map(\.app) == [0, 0])
             #expect(written.map(\.detail).last == "the device token is bad in both environments")
         default:
-            #expect(written.map(\.kind) == [.retry(tier: 1)])
+            #expect(written.map(\.target) == [.retry(tier: 1)])
             #expect(written.map(\.triedApp) == ["shop"])
             #expect(written.map(\.app) == [1])
         }
@@ -289,7 +289,7 @@ struct EnvironmentsTests {
             written += rig.settle()
         }
         #expect(written.count == 21)
-        #expect(written.last?.kind == .retry(tier: 0))
+        #expect(written.last?.target == .retry(tier: 0))
         #expect(written.map(\.app) == Array(repeating: 0, count: 21))
         #expect(written.last?.triedApp == "")
         #expect(rig.isEmpty)
@@ -302,7 +302,7 @@ struct EnvironmentsTests {
             for device in 0..<4 { rig.receive(partition, Int64(round * 4 + device), "d\(round)\(device)") }
             for sent in Self.send(rig) where sent.hasSuffix("to 0") { Self.bad(rig, String(sent.prefix { $0 != " " })) }
             _ = Self.send(rig)
-            held += rig.settle().count { $0.kind == .retry(tier: 0) && $0.app == 1 && $0.triedApp == "shop" }
+            held += rig.settle().count { $0.target == .retry(tier: 0) && $0.app == 1 && $0.triedApp == "shop" }
         }
         expect(held, is: 3)
         expect(rig.machine.counters.apps[1].heldByCause[Int(DeferralReason.share.rawValue)], is: 3)

@@ -37,7 +37,7 @@ struct FloodTests {
                 rig.receive(partition, offset, "a")
                 offset += 1
             }
-            return rig.settle().compactMap { if case .retry(let tier) = $0.kind { tier } else { nil } }
+            return rig.settle().compactMap { if case .retry(let tier) = $0.target { tier } else { nil } }
         }
         #expect(tiers(2 + 3) == [0, 0, 1])
         rig.send()
@@ -65,7 +65,7 @@ struct FloodTests {
             for _ in 0..<count {
                 rig.send()
                 for written in rig.settle() {
-                    if case .retry(let tier) = written.kind { counts[tier, default: 0] += 1 }
+                    if case .retry(let tier) = written.target { counts[tier, default: 0] += 1 }
                 }
             }
             return counts

@@ -100,8 +100,8 @@ struct HeaderWayTests {
         rig.receive(partition, 0, key: Rig.token("a"), value: #"{"aps":{}}"#, headers: given)
         rig.send()
         guard let request = rig.sent.first else {
-            guard let production = rig.machine.nextProduction(for: .results) else { return "there is no result" }
-            let reason = rig.machine.withResult(production.id, now: rig.now) { content, ending in
+            guard let id = rig.machine.nextProduction(for: .results) else { return "there is no result" }
+            let reason = rig.machine.withResult(id, now: rig.now) { content, ending in
                 ending.outcome == .invalid ? ending.reason : ReasonCode.none
             }
             return reason == refusal ? nil : "refused as \(reason)"
@@ -113,8 +113,8 @@ struct HeaderWayTests {
         rig.answer("a", 500, .internalServerError)
         // Now or never.
         if request.headers.expiration == 0 { return rig.retry == nil ? nil : "kept for later" }
-        guard let (tier, production) = rig.retry else { return "there is no retry record" }
-        return rig.machine.withRetry(production.id) { content, order in
+        guard let (tier, id) = rig.retry else { return "there is no retry record" }
+        return rig.machine.withRetry(id) { content, order in
             var writer = RetryWriter(apps: [RecordApp(name: "shop", environment: .production)])
             let record = writer.write(content, order)
             var parser = RequestParser()
@@ -151,9 +151,9 @@ struct HeaderWayTests {
 
 extension Rig {
     /// The first retry record that waits to be produced, and its tier.
-    fileprivate var retry: (Int, Production)? {
+    fileprivate var retry: (Int, NotificationID)? {
         for tier in machine.settlement.settings.tiers.indices {
-            if let production = machine.nextProduction(for: .retry(tier: tier)) { return (tier, production) }
+            if let id = machine.nextProduction(for: .retry(tier: tier)) { return (tier, id) }
         }
         return nil
     }

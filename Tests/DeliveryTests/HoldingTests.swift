@@ -7,8 +7,9 @@ struct HoldingTests {
     @Test func `A deferral begins anew after a pause or its end, and is told once in a while`() {
         var holding = DeferredCounts()
         func note(_ now: Int64, _ pause: Int64?) -> String {
-            let noted = holding.note(now, pauseNs: pause, eventPauseNs: 10, roundNs: 10)
-            return "\(noted.forNs) \(noted.isNews)"
+            let second = CircuitBreakers.eventPauseNs / 10
+            let noted = holding.note(now * second, pauseNs: pause.map { $0 * second }, roundNs: 10)
+            return "\(noted.forNs / second) \(noted.isNews)"
         }
         #expect(note(100, 50) == "0 true")
         #expect(note(109, 50) == "9 false")
@@ -34,7 +35,7 @@ struct MachineHoldingTests {
                 rig.receive(partition, offset, "a", headers: Rig.toShop)
                 offset += 1
                 for written in rig.settle() {
-                    if case .retry(let tier) = written.kind { tiers.insert(tier) }
+                    if case .retry(let tier) = written.target { tiers.insert(tier) }
                 }
             }
             return tiers

@@ -65,9 +65,8 @@ struct MachineTests {
         rig.offer(requests, 1, "b")
         #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop.voip", "com.example.shop"])
         rig.answer("a", 500, .internalServerError)
-        let production = rig.machine.nextProduction(for: .retry(tier: 1))
-        let retry = try #require(production)
-        let topic = rig.machine.withRetry(retry.id) { content, _ in Rig.text(content.headers.topic) }
+        let next = rig.machine.nextProduction(for: .retry(tier: 1))
+        let topic = rig.machine.withRetry(try #require(next)) { content, _ in Rig.text(content.headers.topic) }
         #expect(topic == "com.example.shop.voip")
         rig.settle()
         rig.receive(
@@ -123,7 +122,7 @@ struct MachineTests {
         #expect(first.count == 1)
         #expect(rig.produce() == [])
         rig.finishCommit([.acknowledged])
-        #expect(rig.produce().map(\.kind) == [.retry(tier: 0), .retry(tier: 0)])
+        #expect(rig.produce().map(\.target) == [.retry(tier: 0), .retry(tier: 0)])
         #expect(rig.send() == ["a", "b"])
         // The worker dies, and its retry records are in Kafka: who reads the records again says so.
         let next = Rig { $0.deviceQueueLimit = 1 }
@@ -152,7 +151,7 @@ struct MachineTests {
         rig.receive(partition, 0, envelope: (0..<1_000).map { "d\($0)" })
         rig.send()
         rig.receive(partition, 5, "d0")
-        #expect(rig.produce().map(\.kind) == [.retry(tier: 0)])
+        #expect(rig.produce().map(\.target) == [.retry(tier: 0)])
         rig.finish("d1")
         #expect(rig.commit(afterMs: 50).allSatisfy { $0.map.horizon > 5 })
     }
@@ -161,7 +160,7 @@ struct MachineTests {
         let (rig, partition) = Rig.ready { $0.deviceQueueLimit = 3 }
         for offset in 0..<5 { rig.receive(partition, Int64(offset), "a") }
         let held = rig.settle()
-        #expect(held.map(\.kind) == [.retry(tier: 0), .retry(tier: 0)])
+        #expect(held.map(\.target) == [.retry(tier: 0), .retry(tier: 0)])
         #expect(held.map(\.attempt) == [0, 0])
         #expect(held.map(\.reason) == ["held", "held"])
         #expect(held.map(\.dueMs) == [rig.now.wallMs + 30_000, rig.now.wallMs + 30_000])
@@ -190,7 +189,7 @@ struct MachineTests {
         rig.answer("a", 410, .unregistered, atMs: 1_700_000_000_000)
         rig.answer("b", 410, .none)
         let written = rig.produce()
-        #expect(written.map(\.kind) == [.unregistered, .result, .result])
+        #expect(written.map(\.target) == [.unregistered, .results, .results])
         #expect(written.map(\.outcome) == [.unregistered, .unregistered, .unregistered])
         #expect(written.map(\.reason) == ["Unregistered", "Unregistered", "HTTP 410"])
         // Both must be acknowledged.
@@ -203,7 +202,7 @@ struct MachineTests {
     @Test func `unregistered.include_bad_tokens writes a bad token to the dead-token topic`() {
         let (rig, partition) = Rig.ready { $0.includesBadTokens = true }
         rig.offer(partition, 0, "a")
-        #expect(rig.answer("a", 400, .badDeviceToken).settle().map(\.kind) == [.unregistered, .result])
+        #expect(rig.answer("a", 400, .badDeviceToken).settle().map(\.target) == [.unregistered, .results])
     }
 
     @Test func `publish: failures counts an accepted without doubt, and settles it with its verdict`() {

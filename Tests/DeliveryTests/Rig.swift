@@ -10,7 +10,7 @@ import Testing
 final class Rig {
     /// A production, read out.
     struct Written: Equatable, CustomStringConvertible {
-        var kind: Production.Kind
+        var target: ProductionTarget
         var token: String
         var outcome: Outcome?
         var reason = ""
@@ -34,7 +34,7 @@ final class Rig {
 
         var description: String {
             var what = outcome.map { "\($0)" } ?? ""
-            if case .retry(let tier) = kind { what = "tier \(tier) attempt \(attempt)" }
+            if case .retry(let tier) = target { what = "tier \(tier) attempt \(attempt)" }
             return "\(token) \(what) \(reason) sends \(attempts) doubt \(inDoubt)"
         }
     }
@@ -307,16 +307,16 @@ final class Rig {
     private func produce(from machine: inout DeliveryMachine) -> [Written] {
         var all: [Written] = []
         for target in targets(of: machine) {
-            while let production = machine.nextProduction(for: target) {
-                all.append(read(production, of: &machine))
-                machine.produced(production)
+            while let id = machine.nextProduction(for: target) {
+                all.append(read(id, target, of: &machine))
+                machine.produced(id, to: target)
             }
         }
         check(machine)
         return all
     }
 
-    private func read(_ production: Production, of machine: inout DeliveryMachine) -> Written {
+    private func read(_ id: NotificationID, _ target: ProductionTarget, of machine: inout DeliveryMachine) -> Written {
         func place(_ content: borrowing NotificationContent) -> String {
             let request = content.request
             return "\(Self.text(request.topic))/\(request.partition)/\(request.offset)/\(request.index)"
@@ -324,25 +324,25 @@ final class Rig {
         func word(_ code: ReasonCode, _ text: UnsafeRawBufferPointer) -> String {
             code.text?.description ?? Self.text(text)
         }
-        switch production.kind {
-        case .result, .unregistered:
-            return machine.withResult(production.id, now: now) { content, ending in
+        switch target {
+        case .results, .unregistered, .deadLetters:
+            return machine.withResult(id, now: now) { content, ending in
                 Written(
-                    kind: production.kind, token: Self.name(of: Self.text(content.token)), outcome: ending.outcome,
+                    target: target, token: Self.name(of: Self.text(content.token)), outcome: ending.outcome,
                     reason: word(ending.reason, ending.reasonText), status: ending.status,
                     attempts: Int(ending.attempts), inDoubt: Int(ending.inDoubt), request: place(content),
                     app: content.app, detail: ending.detail.text.description,
-                    subject: Self.text(ending.detail.subject), id: production.id)
+                    subject: Self.text(ending.detail.subject), id: id)
             }
         case .retry:
-            return machine.withRetry(production.id) { content, order in
+            return machine.withRetry(id) { content, order in
                 Written(
-                    kind: production.kind, token: Self.name(of: Self.text(content.token)), outcome: nil,
+                    target: target, token: Self.name(of: Self.text(content.token)), outcome: nil,
                     reason: Self.text(order.reason), attempts: Int(order.sends), inDoubt: Int(order.inDoubt),
                     request: place(content), attempt: Int(order.attempt), dueMs: order.dueMs,
                     notBefore: order.notBefore,
                     app: content.app,
-                    triedApp: Self.text(order.triedApp), id: production.id)
+                    triedApp: Self.text(order.triedApp), id: id)
             }
         }
     }

@@ -288,7 +288,7 @@ struct ScheduledTests {
         rig.machine.setWritable(.retry(tier: 2), true, now: rig.now)
         for tier in 0..<2 { expect(rig.machine.nextProduction(for: .retry(tier: tier)) == nil, is: true) }
         let written = rig.settle()
-        #expect(written.map(\.kind) == [.retry(tier: 2), .retry(tier: 2), .retry(tier: 2)])
+        #expect(written.map(\.target) == [.retry(tier: 2), .retry(tier: 2), .retry(tier: 2)])
         #expect(Set(written.map(\.token)) == ["a", "b", "c"])
         // The time of one of them has come: it is due at once.
         let waits = Dictionary(uniqueKeysWithValues: written.map { ($0.token, $0.dueMs - rig.now.wallMs) })

@@ -238,13 +238,13 @@ final class TieredWorld {
     private func room(_ tier: Int) -> Int { rig.machine.room(for: tiers[tier]) }
 
     private func publish() {
-        while let production = rig.machine.nextProduction(for: .results) {
-            rig.machine.produced(production)
-            rig.machine.acknowledged(production.id, now: rig.now)
+        while let id = rig.machine.nextProduction(for: .results) {
+            rig.machine.produced(id, to: .results)
+            rig.machine.acknowledged(id, now: rig.now)
         }
         for tier in rig.machine.settlement.settings.tiers.indices {
-            while let production = rig.machine.nextProduction(for: .retry(tier: tier)) {
-                let entry = rig.machine.withRetry(production.id) { [rig] content, order in
+            while let id = rig.machine.nextProduction(for: .retry(tier: tier)) {
+                let entry = rig.machine.withRetry(id) { [rig] content, order in
                     let record = writer.write(content, order)
                     return Entry(
                         timestampMs: rig.now.wallMs, key: Rig.text(record.key), value: Rig.text(record.value),
@@ -252,8 +252,8 @@ final class TieredWorld {
                 }
                 written[Rig.name(of: entry.key), default: 0] += 1
                 logs[tier].append(entry)
-                rig.machine.produced(production)
-                rig.machine.acknowledged(production.id, now: rig.now)
+                rig.machine.produced(id, to: .retry(tier: tier))
+                rig.machine.acknowledged(id, now: rig.now)
             }
         }
     }

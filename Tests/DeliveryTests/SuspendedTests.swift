@@ -75,7 +75,7 @@ struct SuspendedTests {
     @Test func `A dead token that cannot be written down goes to a tier`() {
         let (rig, _, _) = Self.lost()
         rig.machine.setWritable(.unregistered, false, now: rig.now)
-        #expect(rig.answer("b", 410, .unregistered, atMs: 1).settle().map(\.kind) == [.retry(tier: 0)])
+        #expect(rig.answer("b", 410, .unregistered, atMs: 1).settle().map(\.target) == [.retry(tier: 0)])
     }
 
     @Test func `What waits for it leaves its device to notifications of other partitions`() {

@@ -59,14 +59,14 @@ struct UnreadTests {
         for (offset, each) in cases.enumerated() { rig.receive(requests, Int64(offset), "a", headers: each.headers) }
         #expect(rig.send() == [])
         var details: [String] = []
-        while let production = rig.machine.nextProduction(for: .results) {
-            rig.machine.withResult(production.id, now: rig.now) { _, ending in
+        while let id = rig.machine.nextProduction(for: .results) {
+            rig.machine.withResult(id, now: rig.now) { _, ending in
                 expect(ending.outcome == .invalid && ending.reason == .badTopic, is: true)
                 let subject = String(decoding: ending.detail.subject, as: UTF8.self)
                 details.append("\(ending.detail.text): \(subject)")
             }
-            rig.machine.produced(production)
-            rig.machine.acknowledged(production.id, now: rig.now)
+            rig.machine.produced(id, to: .results)
+            rig.machine.acknowledged(id, now: rig.now)
         }
         expect(details.count, is: cases.count)
         for ((_, words), detail) in zip(cases, details) {

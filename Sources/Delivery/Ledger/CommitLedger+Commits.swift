@@ -11,7 +11,7 @@ extension CommitLedger {
         guard !commits[flight].isInFlight else { return [] }
         var isDue = false
         var alone: PartitionSlot?
-        for partition in partitions.slots where isReadyToCommit(partition, flight, nowNs) {
+        for partition in slots where isReadyToCommit(partition, flight, nowNs) {
             guard nowNs >= commits[flight].nextNs || self[partition].isUrgent else { continue }
             if !self[partition].commits.isAlone {
                 isDue = true
@@ -23,9 +23,9 @@ extension CommitLedger {
         if isDue, commits[flight].isAlone { alone = nil }
         guard isDue || alone != nil else { return [] }
         commits[flight].begin(nowNs, intervalNs: alone == nil ? settings.commitIntervalNs : nil)
-        for partition in partitions.slots where isReadyToCommit(partition, flight, nowNs) {
+        for partition in slots where isReadyToCommit(partition, flight, nowNs) {
             guard alone == nil ? !self[partition].commits.isAlone : partition == alone else { continue }
-            commits[flight].append(writer.entry(of: &partitions[partition], in: store, journal: &journal))
+            commits[flight].append(writer.entry(of: &address(of: partition).pointee, in: store, journal: &journal))
         }
         journal.counters.commits &+= 1
         return commits[flight].entries
@@ -57,7 +57,7 @@ extension CommitLedger {
         var acknowledged: [PartitionSlot] = []
         for (index, entry) in entries.enumerated() {
             let outcome = outcomes?[index] ?? .refusedByGroup
-            guard let partition = partitions.find(entry.partition), let pending = self[partition].pending else {
+            guard let partition = find(entry.partition), let pending = self[partition].pending else {
                 continue
             }
             self[partition].pending = nil

@@ -98,13 +98,6 @@ struct Partition: ~Copyable {
 
     deinit { topic.deallocate() }
 
-    /// Where its record at `offset` was read.
-    func origin(of offset: Int64) -> RecordOrigin {
-        var place = self.place
-        place.offset = offset
-        return RecordOrigin(place: place, topic: topic, topicHash: topicHash, tierDelayMs: tierDelayMs)
-    }
-
     /// Returns the commit of this assignment that was read back; `nil` if another worker wrote it.
     func mark(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> LastCommit? {
         if let lastCommit, lastCommit.matches(offset, metadata) { return lastCommit }
