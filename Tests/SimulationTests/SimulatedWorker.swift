@@ -134,8 +134,6 @@ final class SimulatedWorker {
     var flights: [NotificationID: Flight] = [:]
     /// Of all apps.
     var connections: [SimulatedConnection] = []
-    /// By app: those whose transport speaks the binary protocol.
-    var gateways: [Int: SimulatedGateway] = [:]
     /// Ends of requests that the machine has yet to hear of.
     var completions: [(dueMs: Int64, completion: Completion)] = []
     var producing: [Producing] = []
