@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// Every dependency is a C library of the distribution (`Docker/setup` installs them), so that a build needs no network.
+// All dependencies are C libraries of the Linux distribution, which `Docker/setup` installs, so builds need no network.
 
 let strict: [SwiftSetting] = [
     .swiftLanguageMode(.v6),
@@ -11,15 +11,14 @@ let strict: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
-/// Every unsafe use is marked with its own word: in the modules over a C library, and in those that call the kernel.
-/// Not in `PushRecords`, `Delivery`, `APNs`, `APNsSimulator` and `Worker`, where 1,700 expressions take lent bytes, nor
-/// in programs.
+/// Settings that require the `unsafe` keyword at each unsafe use, for modules that wrap a C library or call the kernel.
+/// `PushRecords`, `Delivery`, `APNs`, `APNsSimulator` and `Worker` use lent bytes in 1,700 expressions and do without.
 let wrapper = strict + [.strictMemorySafety()]
 
-/// Tests are not optimized: compiling them would take longer than running them saves. What they test is.
+/// Settings of tests. Test code is not optimized, since compiling it would take longer than running it saves.
 let tests = strict + [.unsafeFlags(["-Onone"])]
 
-/// A module of the worker and its tests, `Sources/NAME` and `Tests/NAMETests`.
+/// Returns a module and its tests, in `Sources/NAME` and `Tests/NAMETests`.
 func module(
     _ name: String, _ dependencies: [Target.Dependency] = [], resources: [Resource]? = nil,
     settings: [SwiftSetting] = strict, tests testDependencies: [Target.Dependency] = []
@@ -32,7 +31,7 @@ func module(
     ]
 }
 
-/// The JSON Schemas of the records. They are compiled into the module, because a bundle would need Foundation.
+/// The JSON Schemas of the records. They are embedded in the module, since a resource bundle would need Foundation.
 let schemas: [Resource] = [
     "asyncapi", "dead-letter-headers", "request-envelope", "request-envelope-headers", "request-headers",
     "request-payload", "result", "result-headers", "retry-headers", "unregistered",
@@ -53,7 +52,7 @@ let libraries: [Target] = [
     .target(name: "CEarlySignals", path: "Sources/CLibraries/CEarlySignals"),
 ]
 
-/// What `Tests/Fuzz/fuzz` builds, for itself: elsewhere libFuzzer, which it is linked with, is not there.
+/// The target that `Tests/Fuzz/fuzz` builds. Other builds omit it because it links with libFuzzer.
 let fuzzer: [Target] =
     Context.environment["APNS_WORKER_FUZZ"] == nil
     ? []
@@ -65,7 +64,7 @@ let fuzzer: [Target] =
 
 let package = Package(
     name: "apns-worker",
-    // For `PushRecords` and what it is made of, which producers build anywhere; all other targets are for Linux.
+    // These platforms are for `PushRecords` and its dependencies, which producers use. All other targets need Linux.
     platforms: [.macOS(.v13), .iOS(.v16)],
     products: [
         .executable(name: "apns-worker", targets: ["apns-worker"]),
@@ -121,7 +120,7 @@ let package = Package(
             .target(
                 name: "TestSupport", dependencies: ["Kafka", "CLinux", "CRdkafka"], path: "Tests/TestSupport",
                 swiftSettings: tests),
-            // A release build of everything includes this target, without `-enable-testing`, and links it with nothing.
+            // Release builds include this target without `-enable-testing`, and do not link it with anything.
             .target(
                 name: "DeliveryInvariants", dependencies: ["Delivery", "PushRecords"],
                 path: "Tests/DeliveryInvariants",
@@ -139,13 +138,14 @@ let package = Package(
             .testTarget(
                 name: "BenchTests", dependencies: ["apns-bench", "TestSupport"], exclude: ["driver_tests.py"],
                 swiftSettings: tests),
-            // Optimized: it runs worlds by the thousand.
+            // Optimized because it runs thousands of simulations.
             .testTarget(
                 name: "SimulationTests",
                 dependencies: ["Delivery", "DeliveryInvariants", "PushRecords", "Bytes", "TestSeeds"],
                 swiftSettings: strict),
             .testTarget(
-                name: "EndToEndTests", dependencies: ["TestSupport", "Kafka", "PushRecords"], exclude: ["Books"],
+                name: "EndToEndTests", dependencies: ["TestSupport", "Kafka", "PushRecords", "Delivery"],
+                exclude: ["Books"],
                 swiftSettings: tests),
             .testTarget(
                 name: "GuardTests", dependencies: ["apns-bench", "TestSupport"], exclude: ["figures.json"],
@@ -153,8 +153,7 @@ let package = Package(
         ] + fuzzer
 )
 
-// `APNS_WORKER_ONLY=DeliveryTests swift test` plans, builds and links these targets (commas between) and what they
-// need.
+// `APNS_WORKER_ONLY=DeliveryTests,JSONTests swift test` builds and links only these targets and their dependencies.
 if let names = Context.environment["APNS_WORKER_ONLY"] {
     var wanted = Set(names.split(separator: ",").map(String.init))
     var known = -1

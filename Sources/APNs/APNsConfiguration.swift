@@ -4,7 +4,6 @@ package import TLS
 /// How one app reaches APNs. Checked before it comes here: the key is loaded, names and ids are printable ASCII.
 package struct APNsConfiguration: Sendable {
     package var host: String
-    /// 443 or 2197.
     package var port: UInt16
     package var proxy: DialTarget.Proxy?
     /// Trust, ALPN `h2`, and the client certificate when there is no provider token.
@@ -30,8 +29,7 @@ package struct APNsConfiguration: Sendable {
     package var maxAgeNs: Int64 = 0
     /// The quarantine connection closes when it was unused for so long.
     package var quarantineIdleNs: Int64 = 60_000_000_000
-    /// How long a connection may answer only server errors, while others answer well, before it is replaced
-    /// (`ErrorStreak`).
+    /// How long a connection may answer only server errors before it is replaced (`ErrorStreak`).
     package var errorSpanNs = ErrorStreak.spanNs
     /// TopicDisallowed over a connection of at least this age makes all connections anew...
     package var topicAgeNs: Int64 = 60_000_000_000

@@ -12,10 +12,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private var seenToken: UInt32 = 0
     /// The generation that `TransportNote.providerTokenRenewed` reported last.
     private var announcedToken: UInt32 = 0
-    /// When connections were last made anew for a topic.
     private var topicRenewalNs: Int64?
-    /// Some connections answer nothing but server errors (5xx, or without a reason); examined until they are gone, or
-    /// well.
+    /// Whether some connections answer only server errors (5xx, or without a reason).
     var hasErring = false
     private var errorRetirement: ErrorRetirement
     private var answers: AnswerWatch
@@ -24,10 +22,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     /// Dials the first connections at once; with a minimum of 0, when something is to be sent.
     ///
-    /// - Parameters:
-    ///   - token: shared by the apps of one key on this loop, or `nil` if the TLS context's client certificate says who
-    ///     sends.
-    ///   - random: decides how long it waits after a failure, within limits.
+    /// - Parameter token: shared by the apps of one key on this loop, or `nil` if the client certificate authenticates.
     package init(
         app: AppIndex, configuration: APNsConfiguration, token: ProviderToken?, loop: Loop,
         dialer: any ChannelDialer, random: any RandomNumberGenerator = SystemRandomNumberGenerator(),
@@ -52,11 +47,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     // MARK: Replacement
 
-    /// Makes all connections anew, with this configuration and token from now on: another credential, host or proxy.
-    /// The old ones take no more requests and finish what is on them; what waits here waits for the first new
-    /// connection, or until that cannot be made. Loop's thread.
-    ///
-    /// The back-off's limits stay those of the first configuration.
+    /// Replaces all connections by ones with this configuration and token. The old ones finish their requests. Waiting
+    /// requests wait for the first new connection. The backoff keeps the limits of the first configuration.
     package func replace(configuration: APNsConfiguration, token: ProviderToken?) {
         loop.assertOnThread()
         guard !isClosing else { return }
@@ -130,10 +122,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     /// Responses with a status came, whatever they say: the host answers.
     func hostAnswered() { answers.answered() }
 
-    /// The peer ended a stream without an answer.
     func hostEnded(_ code: ErrorCode) { answers.ended(code, nowNs: loop.now.monotonicNs) }
 
-    /// Has the other connections ask their peers for a sign of life.
     func askOthersForSign(than silent: HTTP2Connection) {
         for other in connections where other !== silent { other.askForSign() }
     }
@@ -169,7 +159,6 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     // MARK: The turn's end
 
-    /// Fills streams that came free, writes, and reports what happened.
     package override func turnEnded() {
         outbox.turnEnds()
         if hasErring { replaceErring() }
@@ -193,7 +182,6 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         updateReach()
     }
 
-    /// At the end of a turn, when what came in it is known.
     private func updateUnanswered() {
         answers.update(isAsked: isAsked, nowNs: loop.now.monotonicNs)
         answersAlarm?.set(noLaterThanNs: answers.deadlineNs)
@@ -215,8 +203,6 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     }
 
     /// How many requests may be unanswered at once.
-    ///
-    /// - Parameter streams: what the open connections allow.
     private func capacity(streams: Int) -> Int {
         if isClosing { return 0 }
         let leaving = leaving

@@ -15,6 +15,8 @@ final class Acceptor<Connection: AcceptedConnection> {
     /// Creates a connection, which must call `onClosed` once its channel is gone.
     typealias Make = (_ number: Int, _ onClosed: @escaping () -> Void) -> Connection
 
+    /// The most connections on a port.
+    private static var limit: Int { 1024 }
     let port: UInt16
     private(set) var connections: [Int: Connection] = [:]
     private let books: Books
@@ -40,7 +42,7 @@ final class Acceptor<Connection: AcceptedConnection> {
         var channelOptions = ChannelOptions()
         channelOptions.outputLimit = 1 << 20
         accept = { [unowned self] accepted in
-            guard connections.count < options.connectionLimit else { return }
+            guard connections.count < Self.limit else { return }
             let number = nextNumber
             nextNumber += 1
             let connection = make(number) { [weak self] in self?.forget(number) }
@@ -89,41 +91,35 @@ final class Acceptors {
         _ options: SimulatorOptions, loop: Loop, keys: [ProviderKey], context: ServerContext,
         binaryContext: ServerContext, books: Books, channels: ChannelBook, feedback list: FeedbackList
     ) throws(SimulatorError) {
-        func acceptor(_ service: Service, port: UInt16) throws(SimulatorError) -> Acceptor<ServerConnection> {
-            try Acceptor(options, port: port, loop: loop, context: context, books: books) {
-                ServerConnection(number: $0, service: service, loop: loop, onClosed: $1)
-            }
+        func acceptor<Connection>(
+            _ port: UInt16?, _ context: ServerContext, make: @escaping Acceptor<Connection>.Make
+        ) throws(SimulatorError) -> Acceptor<Connection>? {
+            guard let port else { return nil }
+            return try Acceptor(options, port: port, loop: loop, context: context, books: books, make: make)
         }
         self.loop = loop
         let nowNs = loop.now.monotonicNs
-        service = Service(options: options, keys: keys, books: books, channels: channels, nowNs: nowNs)
-        notifications = try acceptor(service, port: options.port)
-        if let port = options.managementPort {
-            // Faults and latency apply to notifications only.
-            var calm = options
-            calm.faults = []
-            calm.latency = .zero
-            let manager = Service(
-                options: calm, keys: keys, books: books, channels: channels, nowNs: nowNs, role: .management)
-            management = try acceptor(manager, port: port)
-        } else {
-            management = nil
-        }
+        let service = Service(options: options, keys: keys, books: books, channels: channels, nowNs: nowNs)
+        self.service = service
+        // Faults and latency apply to notifications only.
+        var calm = options
+        calm.faults = []
+        calm.latency = .zero
+        let manager = Service(
+            options: calm, keys: keys, books: books, channels: channels, nowNs: nowNs, managesChannels: true)
         let gatewayService = GatewayService(
-            books: books, manner: GatewayManner(options.gatewayFaults), payloadLimit: options.gatewayPayloadLimit)
+            books: books, faults: options.gatewayFaults, payloadLimit: options.gatewayPayloadLimit)
         self.gatewayService = gatewayService
-        gateway =
-            if let port = options.gatewayPort {
-                try Acceptor(options, port: port, loop: loop, context: binaryContext, books: books) {
-                    GatewayConnection(service: gatewayService, loop: loop, onClosed: $1)
-                }
-            } else { nil }
-        feedback =
-            if let port = options.feedbackPort {
-                try Acceptor(options, port: port, loop: loop, context: binaryContext, books: books) {
-                    FeedbackConnection(list: list, onClosed: $1)
-                }
-            } else { nil }
+        notifications = try Acceptor(options, port: options.port, loop: loop, context: context, books: books) {
+            ServerConnection(number: $0, service: service, loop: loop, onClosed: $1)
+        }
+        management = try acceptor(options.managementPort, context) {
+            ServerConnection(number: $0, service: manager, loop: loop, onClosed: $1)
+        }
+        gateway = try acceptor(options.gatewayPort, binaryContext) {
+            GatewayConnection(service: gatewayService, loop: loop, onClosed: $1)
+        }
+        feedback = try acceptor(options.feedbackPort, binaryContext) { FeedbackConnection(list: list, onClosed: $1) }
         alarm = Alarm(loop: loop) { [unowned self] in tick() }
         loop.onTurnEnd { [weak self] in self?.setAlarm() }
     }
@@ -154,16 +150,22 @@ final class Acceptors {
         return all.count
     }
 
-    /// Sets SETTINGS_MAX_CONCURRENT_STREAMS of present and new connections with a valid provider token.
-    func set(streams: UInt32) {
-        service.options.streams = streams
-        for connection in notifications.connections.values { connection.announceStreams() }
+    /// SETTINGS_MAX_CONCURRENT_STREAMS of present and new connections with a valid provider token.
+    var streams: UInt32 {
+        get { service.options.streams }
+        set {
+            service.options.streams = newValue
+            for connection in notifications.connections.values { connection.announceStreams() }
+        }
     }
 
-    /// Sets the faults of new connections of the gateway.
-    func set(gatewayFaults: [GatewayFault]) {
-        gatewayService.manner = GatewayManner(gatewayFaults)
-        for connection in (gateway?.connections ?? [:]).values { connection.faultsChanged() }
+    /// The faults of new connections of the gateway.
+    var gatewayFaults: GatewayFaults {
+        get { gatewayService.faults }
+        set {
+            gatewayService.faults = newValue
+            for connection in (gateway?.connections ?? [:]).values { connection.faultsChanged() }
+        }
     }
 
     /// Stops listening and ends every connection.

@@ -75,18 +75,12 @@ struct ControlPages: Sendable {
     ) throws(SimulatorError) -> HTTPResponse {
         let text = request.parameter("from") ?? "0"
         guard let first = Int(text), first >= 0 else { throw SimulatorError("from '\(text)' is no number") }
-        let cursor = Guarded(Books.Cursor(listing, from: first))
+        let cursor = Guarded(Books.Cursor(listing: listing, index: first))
         return HTTPResponse(
             contentType: "text/plain",
             body: .stream { room in
                 nonisolated(unsafe) let room = room
-                return cursor.withLock { cursor in
-                    switch books.dump(&cursor, into: room) {
-                    case .wrote(let count): .wrote(count)
-                    case .end: .end
-                    case .reset: .failed
-                    }
-                }
+                return cursor.withLock { books.dump(&$0, into: room) }
             })
     }
 
@@ -99,7 +93,7 @@ struct ControlPages: Sendable {
 
     private static func describe(_ switches: FaultSwitches) -> String {
         let rules = switches.rules.map { "\"\($0.text)\"" }.joined(separator: ",")
-        let names = switches.gateway.map { "\"\($0.text)\"" }.joined(separator: ",")
+        let names = switches.gateway.names.map { "\"\($0)\"" }.joined(separator: ",")
         let gateway = names.isEmpty ? "" : ",\"gateway\":[\(names)]"
         return
             "{\"latency\":\"\(switches.latency.text)\",\"streams\":\(switches.streams),\"faults\":[\(rules)]\(gateway)}\n"
@@ -118,16 +112,17 @@ struct ControlPages: Sendable {
             if let streams = UInt32(text) { return streams }
             throw SimulatorError("streams '\(text)' is not a number")
         }
-        func values(_ name: String) -> [String] { request.parameters.filter { $0.name == name }.map(\.value) }
-        let (names, gatewayNames) = (values("fault"), values("gateway"))
-        var rules: [FaultRule] = []
-        var gateway: [GatewayFault] = []
-        for name in names where !name.isEmpty { rules.append(try FaultRule(text: name)) }
-        for name in gatewayNames where !name.isEmpty { gateway.append(try GatewayFault(text: name)) }
+        /// The values of a parameter that is given, without empty ones.
+        func names(_ name: String) -> [String]? {
+            let values = request.parameters.filter { $0.name == name }.map(\.value)
+            return values.isEmpty ? nil : values.filter { !$0.isEmpty }
+        }
+        let rules = try names("fault")?.map { name throws(SimulatorError) in try FaultRule(text: name) }
+        let gateway = try names("gateway").map { names throws(SimulatorError) in try GatewayFaults(names) }
         if let latency { switches.latency = latency }
         if let streams { switches.streams = streams }
-        if !names.isEmpty { switches.rules = rules }
-        if !gatewayNames.isEmpty { switches.gateway = gateway }
+        if let rules { switches.rules = rules }
+        if let gateway { switches.gateway = gateway }
         return .json(describe(switches))
     }
 

@@ -4,55 +4,48 @@ import Glibc
 /// Latency and faults of a running simulator, for any thread.
 ///
 /// `@unchecked Sendable`: the acceptors are only used on the loop's thread.
-package final class FaultSwitches: @unchecked Sendable {
+final class FaultSwitches: @unchecked Sendable {
     private let loop: Loop
-    private var acceptors: Acceptors?
-    /// The present settings.
-    private let options: Guarded<SimulatorOptions>
+    /// `nil` once it has stopped.
+    private var acceptors: Acceptors!
 
-    init(_ acceptors: Acceptors, loop: Loop, options: SimulatorOptions) {
+    init(_ acceptors: Acceptors, loop: Loop) {
         self.loop = loop
         self.acceptors = acceptors
-        self.options = Guarded(options)
     }
 
-    /// Runs on the loop's thread and waits for it.
+    /// Runs on the loop's thread and waits for it. Not after `stop`.
     @discardableResult
-    private func with<R: Sendable>(_ body: @escaping @Sendable (Acceptors) -> R) -> R? {
-        let handoff = Handoff<R?>()
-        loop.perform { handoff.give(self.acceptors.map(body)) }
+    private func with<R: Sendable>(_ body: @escaping @Sendable (Acceptors) -> R) -> R {
+        let handoff = Handoff<R>()
+        loop.perform { handoff.give(body(self.acceptors)) }
         return handoff.wait()
-    }
-
-    private func change(_ edit: (inout SimulatorOptions) -> Void, _ apply: @escaping @Sendable (Acceptors) -> Void) {
-        options.withLock { edit(&$0) }
-        with(apply)
     }
 
     /// The faults of new connections of the binary gateway. Open connections keep theirs, except that connections
     /// that read nothing end.
-    package var gateway: [GatewayFault] {
-        get { options.withLock { $0.gatewayFaults } }
-        set { change({ $0.gatewayFaults = newValue }) { $0.set(gatewayFaults: newValue) } }
+    var gateway: GatewayFaults {
+        get { with { $0.gatewayFaults } }
+        set { with { $0.gatewayFaults = newValue } }
     }
 
     /// SETTINGS_MAX_CONCURRENT_STREAMS. Every connection is sent a change at once.
-    package var streams: UInt32 {
-        get { options.withLock { $0.streams } }
-        set { change({ $0.streams = newValue }) { $0.set(streams: newValue) } }
+    var streams: UInt32 {
+        get { with { $0.streams } }
+        set { with { $0.streams = newValue } }
     }
 
-    package var latency: Latency {
-        get { options.withLock { $0.latency } }
-        set { change({ $0.latency = newValue }) { $0.service.options.latency = newValue } }
+    var latency: Latency {
+        get { with { $0.service.options.latency } }
+        set { with { $0.service.options.latency = newValue } }
     }
 
     /// Setting them restarts every rule's count and clock.
-    package var rules: [FaultRule] {
-        get { options.withLock { $0.faults } }
+    var rules: [FaultRule] {
+        get { with { $0.service.schedule.rules } }
         set {
-            change({ $0.faults = newValue }) { [loop] acceptors in
-                acceptors.service.schedule = FaultSchedule(rules: newValue, nowNs: loop.now.monotonicNs)
+            with { [loop] in
+                $0.service.schedule = FaultSchedule(rules: newValue, nowNs: loop.now.monotonicNs)
             }
         }
     }
@@ -60,18 +53,18 @@ package final class FaultSwitches: @unchecked Sendable {
     /// Injects a fault into every open connection. A fault of a single request does nothing. Returns the number of
     /// connections.
     @discardableResult
-    package func inject(_ fault: Fault) -> Int { with { $0.inject(fault) } ?? 0 }
+    func inject(_ fault: Fault) -> Int { with { $0.inject(fault) } }
 
     /// Ends all connections, then the loop. Waits at most a second for output to be sent.
     func stop() {
         loop.perform { [self] in
-            acceptors?.close()
+            acceptors.close()
             stopWhenEmpty(triesLeft: 100)
         }
     }
 
     private func stopWhenEmpty(triesLeft: Int) {
-        if acceptors?.isEmpty == false, triesLeft > 0 {
+        if !acceptors.isEmpty, triesLeft > 0 {
             loop.schedule(afterNs: 10_000_000) { self.stopWhenEmpty(triesLeft: triesLeft - 1) }
             return
         }

@@ -30,20 +30,16 @@ package final class Simulator: Sendable {
 
     /// Reads or creates certificates and keys, and starts to serve.
     ///
-    /// - Parameter books: the books of a previous simulator, instead of `options.book`.
     /// - Throws: one line about a key or book that cannot be read, or a port in use.
-    package init(_ options: SimulatorOptions = SimulatorOptions(), books: Books? = nil) throws(SimulatorError) {
-        let books =
-            if let books { books } else if let path = options.book {
-                try Books(limit: options.bookLimit, path: path)
-            } else { Books(limit: options.bookLimit) }
+    package init(_ options: SimulatorOptions = SimulatorOptions()) throws(SimulatorError) {
+        let books = if let path = options.book { try Books(path: path) } else { Books() }
         let credentials = try SimulatorCredentials(directory: options.directory)
         let keys = try Self.keys(options, credentials)
         let context = try Self.context(options, credentials)
         let binaryContext = try Self.context(options, credentials, alpn: [])
         for item in options.feedback { feedback.add(item) }
         let feedback = feedback
-        let channels = ChannelBook(limit: options.channelLimit, seed: options.seed)
+        let channels = ChannelBook(seed: options.seed)
         let handoff = Handoff<Result<(switches: FaultSwitches, ports: [UInt16?]), SimulatorError>>()
         do {
             thread = try LoopThread(name: "apns-simulator") { loop in
@@ -55,7 +51,7 @@ package final class Simulator: Sendable {
                         acceptors.notifications.port, acceptors.management?.port, acceptors.gateway?.port,
                         acceptors.feedback?.port,
                     ]
-                    handoff.give(.success((FaultSwitches(acceptors, loop: loop, options: options), ports)))
+                    handoff.give(.success((FaultSwitches(acceptors, loop: loop), ports)))
                 } catch {
                     handoff.give(.failure(error))
                     loop.stop()
@@ -80,14 +76,9 @@ package final class Simulator: Sendable {
         gatewayPort = ports[2]
         feedbackPort = ports[3]
         self.channels = channels
-        guard let wanted = options.controlPort else {
-            control = nil
-            controlPort = nil
-            return
-        }
+        let pages = ControlPages(books: books, switches: switches, channels: channels, feedback: feedback)
         do {
-            let pages = ControlPages(books: books, switches: switches, channels: channels, feedback: feedback)
-            control = try PageServer(host: options.host, port: wanted, routes: pages.routes)
+            control = try options.controlPort.map { try PageServer(host: options.host, port: $0, routes: pages.routes) }
         } catch {
             switches.stop()
             thread.join()
@@ -97,21 +88,9 @@ package final class Simulator: Sendable {
     }
 
     /// Latency and faults.
-    package let switches: FaultSwitches
+    let switches: FaultSwitches
 
     deinit { stop() }
-
-    /// Creates channels that store nothing, and returns their ids. Throws if there is no room for them.
-    package func fill(_ count: Int, bundleID: String) throws(SimulatorError) -> [String] {
-        var ids: [String] = []
-        for _ in 0..<count {
-            guard let id = channels.make(bundleID: bundleID, policy: .nothing) else {
-                throw SimulatorError("\(bundleID) has \(ids.count) channels more, and no room for others")
-            }
-            ids.append(id)
-        }
-        return ids
-    }
 
     /// Adds a device token, in hex, that lost the app at that time: the feedback service sends it to its next client.
     ///
@@ -132,22 +111,17 @@ package final class Simulator: Sendable {
     private static func keys(
         _ options: SimulatorOptions, _ credentials: SimulatorCredentials
     ) throws(SimulatorError) -> [ProviderKey] {
-        func key(_ pem: String, _ file: SimulatorOptions.KeyFile) throws(SimulatorError) -> ProviderKey {
-            let key: VerificationKey
-            do { key = try VerificationKey(pem: pem) } catch { throw SimulatorError("the key \(file.path): \(error)") }
-            return ProviderKey(keyID: file.keyID, teamID: file.teamID, environment: file.environment) {
-                key.isValid(signature: $1, of: $0)
+        var keys: [ProviderKey] = []
+        let own = (keyID: SimulatorCredentials.keyID, path: credentials.providerKeyFile ?? "of the simulator")
+        for (keyID, path) in [own] + options.keys {
+            let isOwn = keys.isEmpty
+            guard let pem = isOwn ? credentials.providerKeyPEM : try Files.read(path) else {
+                throw SimulatorError("the key \(path): no such file")
             }
-        }
-        let own = SimulatorOptions.KeyFile(
-            path: credentials.providerKeyFile ?? "of the simulator", keyID: SimulatorCredentials.keyID,
-            teamID: SimulatorCredentials.teamID)
-        var keys = [try key(credentials.providerKeyPEM, own)]
-        for file in options.keys {
-            guard let pem = try Files.read(file.path) else {
-                throw SimulatorError("the key \(file.path): no such file")
-            }
-            keys.append(try key(pem, file))
+            do {
+                let team = isOwn ? SimulatorCredentials.teamID : nil
+                keys.append(ProviderKey(keyID: keyID, teamID: team, key: try VerificationKey(pem: pem)))
+            } catch { throw SimulatorError("the key \(path): \(error)") }
         }
         return keys
     }

@@ -18,10 +18,7 @@ package struct SimulatorCredentials: Sendable {
     package var directory: String?
 
     package var caPEM: String { authority.certificatePEM }
-    package var caFile: String? { directory.map { "\($0)/ca.pem" } }
     package var providerKeyFile: String? { directory.map { "\($0)/AuthKey_\(Self.keyID).p8" } }
-    package var clientCertificateFile: String? { directory.map { "\($0)/client.pem" } }
-    package var clientKeyFile: String? { directory.map { "\($0)/client-key.pem" } }
 
     /// Reads them from the directory, and creates missing ones.
     package init(directory: String?) throws(SimulatorError) {
@@ -81,20 +78,16 @@ enum Files {
     }
 
     /// Returns `nil` if there is no such file.
-    static func read(_ path: String, limit: Int = 1 << 20) throws(SimulatorError) -> String? {
-        let fd = open(path, O_RDONLY | O_CLOEXEC)
-        if fd < 0, errno == ENOENT { return nil }
-        guard fd >= 0 else { throw failure("cannot read \(path)") }
-        defer { close(fd) }
-        var bytes: [UInt8] = []
-        while bytes.count < limit {
-            var piece = [UInt8](repeating: 0, count: 16 * 1024)
-            let count = Glibc.read(fd, &piece, piece.count)
-            guard count >= 0 else { throw failure("cannot read \(path)") }
-            if count == 0 { break }
-            bytes += piece[..<count]
+    static func read(_ path: String) throws(SimulatorError) -> String? {
+        guard let file = fopen(path, "re") else {
+            if errno == ENOENT { return nil }
+            throw failure("cannot read \(path)")
         }
-        return String(decoding: bytes, as: UTF8.self)
+        defer { fclose(file) }
+        var bytes = [UInt8](repeating: 0, count: 1 << 16)
+        let count = fread(&bytes, 1, bytes.count, file)
+        if ferror(file) != 0 { throw failure("cannot read \(path)") }
+        return String(decoding: bytes[..<count], as: UTF8.self)
     }
 
     /// Locks a directory until the returned descriptor is closed.
@@ -107,19 +100,11 @@ enum Files {
     /// Replaces a file atomically. Only the owner can read a private one.
     static func write(_ text: String, to path: String, isPrivate: Bool) throws(SimulatorError) {
         let draft = "\(path).new"
-        try writeDraft(text, to: draft, isPrivate: isPrivate)
-        guard rename(draft, path) == 0 else { throw failure("cannot write \(path)") }
-    }
-
-    private static func writeDraft(_ text: String, to path: String, isPrivate: Bool) throws(SimulatorError) {
-        let fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isPrivate ? 0o600 : 0o644)
+        let fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isPrivate ? 0o600 : 0o644)
         guard fd >= 0 else { throw failure("cannot write \(path)") }
         defer { close(fd) }
-        var bytes = Array(text.utf8)[...]
-        while !bytes.isEmpty {
-            let count = bytes.withUnsafeBytes { Glibc.write(fd, $0.baseAddress, $0.count) }
-            guard count > 0 else { throw failure("cannot write \(path)") }
-            bytes = bytes.dropFirst(count)
+        guard Glibc.write(fd, text, text.utf8.count) == text.utf8.count, rename(draft, path) == 0 else {
+            throw failure("cannot write \(path)")
         }
     }
 

@@ -10,7 +10,7 @@ package struct SimulatorOptions: Sendable {
     package var managementPort: UInt16?
     /// The port of the retired binary gateway, if it is served.
     package var gatewayPort: UInt16?
-    package var gatewayFaults: [GatewayFault] = []
+    package var gatewayFaults = GatewayFaults()
     /// The longest payload at the gateway, in bytes; the default is Apple's since 2014.
     package var gatewayPayloadLimit = 2048
     /// The port of the feedback service, if it is served.
@@ -23,8 +23,8 @@ package struct SimulatorOptions: Sendable {
     package var directory: String?
     /// Further names and addresses of the server's certificate, beside localhost, 127.0.0.1 and ::1.
     package var names: [String] = []
-    /// Further keys for provider tokens.
-    package var keys: [KeyFile] = []
+    /// Further keys for provider tokens, of any team: the `.p8`, or its public half in PEM.
+    package var keys: [(keyID: String, path: String)] = []
     /// Whether `authorization` is checked.
     package var wantsProviderToken = true
     package var environment = PushEnvironment.production
@@ -34,8 +34,6 @@ package struct SimulatorOptions: Sendable {
     package var checksTopicSuffixes = true
     /// Bundle ids for which broadcast was not set up: FeatureNotEnabled.
     package var withoutBroadcast: [String] = []
-    /// Most channels of an app.
-    package var channelLimit = ChannelBook.appleLimit
     /// SETTINGS_MAX_CONCURRENT_STREAMS before a connection showed a valid provider token; as seen at Apple: 1.
     package var firstStreams: UInt32 = 1
     /// SETTINGS_MAX_CONCURRENT_STREAMS after it.
@@ -44,29 +42,8 @@ package struct SimulatorOptions: Sendable {
     package var faults: [FaultRule] = []
     /// The seed of latencies, new ids and split frames.
     package var seed: UInt64 = 1
-    package var connectionLimit = 1024
-    /// The most distinct pairs of apns-id and device token in the books. A pair takes about 110 bytes, and each
-    /// distinct token about 150 more (measured with a million of each).
-    package var bookLimit = 64_000_000
     /// A file that keeps the books after the process ends.
     package var book: String?
-
-    /// A provider's key: the `.p8`, or its public half in PEM.
-    package struct KeyFile: Sendable, Hashable {
-        package var path: String
-        package var keyID: String
-        /// `nil` allows any team.
-        package var teamID: String?
-        /// `nil` allows both environments.
-        package var environment: PushEnvironment?
-
-        package init(path: String, keyID: String, teamID: String? = nil, environment: PushEnvironment? = nil) {
-            self.path = path
-            self.keyID = keyID
-            self.teamID = teamID
-            self.environment = environment
-        }
-    }
 
     /// A device token without the app.
     package struct FeedbackItem: Sendable, Hashable {

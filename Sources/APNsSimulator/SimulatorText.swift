@@ -23,7 +23,7 @@ extension Simulator {
 
 
             """
-        for fault in GatewayFault.all { text += Self.line(fault.name, fault.help) }
+        for fault in GatewayFaults.all { text += Self.line(fault.name, fault.help) }
         text += """
 
             The control endpoint (plain HTTP on the control port):
@@ -46,41 +46,37 @@ extension Simulator {
         if let gatewayPort { text += "binary gateway on \(host):\(gatewayPort)\n" }
         if let feedbackPort { text += "feedback service on \(host):\(feedbackPort)\n" }
         if let controlPort { text += "control endpoint: http://\(host):\(controlPort)/\n" }
-        guard let caFile = credentials.caFile, let keyFile = credentials.providerKeyFile,
-            let clientFile = credentials.clientCertificateFile, let clientKeyFile = credentials.clientKeyFile
-        else { return text }
-        return text + """
-            certificates and keys:
-              authority                 \(caFile)
-              provider key              \(keyFile) (key id \(SimulatorCredentials.keyID), team id \
-            \(SimulatorCredentials.teamID))
-              client certificate        \(clientFile), key \(clientKeyFile) (bundle id \(SimulatorCredentials.bundleID))
-            an app of the worker's configuration that uses it:
-              - name: simulated
-                bundle_ids: [\(SimulatorCredentials.bundleID)]
+        guard let directory = credentials.directory, let keyFile = credentials.providerKeyFile else { return text }
+        let (clientFile, clientKeyFile) = ("\(directory)/client.pem", "\(directory)/client-key.pem")
+        let (keyID, teamID) = (SimulatorCredentials.keyID, SimulatorCredentials.teamID)
+        /// An app of the worker's configuration.
+        func app(_ name: String, _ port: UInt16, _ credential: String, transport: String = "") -> String {
+            """
+              - name: \(name)
+            \(transport)    bundle_ids: [\(SimulatorCredentials.bundleID)]
                 environment: \(environment.text)
                 host: localhost
                 port: \(port)
-                token: {key_file: \(keyFile), key_id: \(SimulatorCredentials.keyID), \
-            team_id: \(SimulatorCredentials.teamID)}
-                tls: {ca_file: \(caFile)}
-            \(managementPort.map { "    broadcast: {manage_host: localhost, manage_port: \($0)}\n" } ?? "")
-            """ + gatewayApp(caFile: caFile, certificateFile: clientFile, keyFile: clientKeyFile)
-    }
+                \(credential)
+                tls: {ca_file: \(directory)/ca.pem}
 
-    /// The configuration for the gateway, if it is served.
-    private func gatewayApp(caFile: String, certificateFile: String, keyFile: String) -> String {
-        guard let gatewayPort else { return "" }
-        return """
-              - name: simulated-gateway
-                transport: binary
-                bundle_ids: [\(SimulatorCredentials.bundleID)]
-                environment: \(environment.text)
-                host: localhost
-                port: \(gatewayPort)
-                certificate: {file: \(certificateFile), key_file: \(keyFile)}
-                tls: {ca_file: \(caFile)}
-            \(feedbackPort.map { "    binary: {feedback: {host: localhost, port: \($0)}}\n" } ?? "")
             """
+        }
+        text += """
+            certificates and keys:
+              authority                 \(directory)/ca.pem
+              provider key              \(keyFile) (key id \(keyID), team id \(teamID))
+              client certificate        \(clientFile), key \(clientKeyFile) (bundle id \(SimulatorCredentials.bundleID))
+            an app of the worker's configuration that uses it:
+
+            """
+        text += app("simulated", port, "token: {key_file: \(keyFile), key_id: \(keyID), team_id: \(teamID)}")
+        if let managementPort { text += "    broadcast: {manage_host: localhost, manage_port: \(managementPort)}\n" }
+        guard let gatewayPort else { return text }
+        text += app(
+            "simulated-gateway", gatewayPort, "certificate: {file: \(clientFile), key_file: \(clientKeyFile)}",
+            transport: "    transport: binary\n")
+        if let feedbackPort { text += "    binary: {feedback: {host: localhost, port: \(feedbackPort)}}\n" }
+        return text
     }
 }

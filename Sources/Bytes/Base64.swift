@@ -1,9 +1,9 @@
-/// Base64 in the two alphabets of RFC 4648. (PKCS#12 texts with line breaks are OpenSSL's to read.)
+/// Base64 in the two alphabets of RFC 4648, without line breaks.
 package struct Base64: Sendable {
-    /// Section 4, with padding.
+    /// The alphabet of section 4, with padding.
     package static let standard = Base64(
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", isPadded: true)
-    /// Section 5, URL-safe, without padding: JSON Web Tokens, commit metadata.
+    /// The URL-safe alphabet of section 5 without padding, as in JSON Web Tokens and commit metadata.
     package static let url = Base64(
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", isPadded: false)
 
@@ -15,10 +15,10 @@ package struct Base64: Sendable {
         self.isPadded = isPadded
     }
 
-    /// How many bytes fit into this many characters without padding.
+    /// Returns how many bytes this many characters without padding encode.
     package static func byteCapacity(characters: Int) -> Int { characters / 4 * 3 + max(0, characters % 4 - 1) }
 
-    /// How many characters this many bytes take without padding.
+    /// Returns how many characters this many bytes need without padding.
     package static func characters(bytes: Int) -> Int { (4 * bytes + 2) / 3 }
 
     package func append(_ bytes: [UInt8], to text: inout [UInt8]) {
@@ -48,14 +48,14 @@ package struct Base64: Sendable {
         return text
     }
 
-    /// `nil` when a character does not belong (padding where there is none, too) or the length cannot be.
+    /// Returns the decoded bytes, or `nil` if a character, the padding or the length is invalid.
     package func decode(_ text: UnsafeRawBufferPointer) -> [UInt8]? {
         var text = unsafe text[...]
         if isPadded {
             guard unsafe text.count % 4 == 0 else { return nil }
             for _ in 0..<2 where unsafe text.last == UInt8(ascii: "=") { unsafe text.removeLast() }
         }
-        // 1 mod 4 characters cannot be whole bytes.
+        // One character of a group of four has only six bits, which are not a whole byte.
         guard unsafe text.count % 4 != 1 else { return nil }
         var bytes: [UInt8] = []
         unsafe bytes.reserveCapacity(Self.byteCapacity(characters: text.count))

@@ -1,5 +1,5 @@
-/// The 64-bit hash FNV-1a (Fowler, Noll and Vo; RFC 9923): the same everywhere and for ever, so it may be stored and
-/// sent. No protection against whoever looks for collisions.
+/// The 64-bit FNV-1a hash (Fowler, Noll and Vo; RFC 9923). Its values are the same on every machine and in every
+/// version, so they may be stored and sent. It does not resist deliberate collisions.
 package struct FNV1a: Sendable {
     package var value: UInt64
 
@@ -17,14 +17,14 @@ package struct FNV1a: Sendable {
         value = hash
     }
 
-    /// Eight bytes, the lowest first.
+    /// Adds the eight bytes of a word, the lowest first.
     @inlinable package mutating func add(_ word: UInt64) {
         for shift in 0..<8 as Range<UInt64> { add(UInt8(truncatingIfNeeded: word >> (shift * 8))) }
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): one seed, one sequence,
-/// on every machine. For simulations, traffic and tests; never for secrets.
+/// The SplitMix64 generator (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014). A seed
+/// gives the same sequence on every machine. It is for simulations, load generation and tests, not for secrets.
 package struct SplitMix64: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
@@ -38,10 +38,10 @@ package struct SplitMix64: RandomNumberGenerator, Sendable {
         return mixed ^ mixed >> 31
     }
 
-    /// At least 0, less than 1.
+    /// Returns a number of at least 0 and less than 1.
     package mutating func unit() -> Double { Double(next() >> 11) * 0x1p-53 }
 
-    /// At least 0, less than `limit`, which is positive; the lower numbers are likelier by less than `limit` in 2^64.
+    /// Returns a number of at least 0 and less than `limit`, which must be positive. The bias is below `limit` in 2^64.
     package mutating func below(_ limit: Int) -> Int { Int(next() % UInt64(limit)) }
 
     package mutating func chance(_ percent: Int) -> Bool { Int.random(in: 0..<100, using: &self) < percent }

@@ -1,7 +1,6 @@
 import Glibc
 import YAML
 
-/// A configuration that can be used, and warnings about it.
 package struct LoadedConfiguration: Hashable, Sendable {
     package var configuration: WorkerConfiguration
     /// Each one line, as in `ConfigurationError`.
@@ -39,8 +38,7 @@ extension WorkerConfiguration {
         return try load(bytes, path: path, environment: environment)
     }
 
-    /// Reads and checks the text of a file; `path` names it in errors, and its folder is what relative paths start
-    /// from.
+    /// Reads and checks the text of a file. Errors name `path`, and relative paths start from its folder.
     package static func load(
         _ bytes: [UInt8], path: String, environment: (String) -> String?
     ) throws(ConfigurationError) -> LoadedConfiguration {
@@ -68,7 +66,6 @@ extension WorkerConfiguration {
         return text.starts(with: "${".unicodeScalars)
     }
 
-    /// Checks what flags say; errors name the flag.
     package static func load(flags: AppFlags) throws(ConfigurationError) -> LoadedConfiguration {
         var places = Dictionary(uniqueKeysWithValues: flags.values.map { ($0.path, $0.flag) })
         places["apps[0].token"] = "--key-file"

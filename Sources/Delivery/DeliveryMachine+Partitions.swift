@@ -7,9 +7,10 @@ extension DeliveryMachine {
     /// Begins an assignment.
     ///
     /// - Parameters:
-    ///   - committedOffset: as read from the group at assignment; `nil` if there is none.
-    ///   - metadata: of that commit, as the broker has it. Damaged or foreign bytes are not believed (there is an
-    ///     event), but records from there on may have been sent.
+    ///   - committedOffset: as read from the group at assignment; `nil` if there is none. All records that the log
+    ///     holds may have been sent then, and `logStart` is committed at once.
+    ///   - metadata: of that commit, as the broker has it. If no worker wrote it (it is empty, foreign or damaged), all
+    ///     records that the log holds from there on may have been sent.
     ///   - logStart: as for `ReadingStart`.
     ///   - logEnd: as for `ReadingStart`, asked of the partition's leader after the assignment came. No record from
     ///     there on can have been read, and so sent, by an owner before, although the horizon it left behind is ahead
@@ -38,16 +39,15 @@ extension DeliveryMachine {
             release([ledger[suspended].id], because: { .suspendedReleased($0) })
         }
         let id = ledger.nextID()
-        var map = CommitMap()
-        var base = committedOffset
+        var base = committedOffset ?? logStart
         var lastCommit = committedOffset.map { LastCommit(offset: $0, metadata: metadata) }
+        let written = committedOffset.flatMap { CommitMap(metadata: metadata, base: $0) }
+        // Without a worker's metadata it is unknown what was sent.
+        let from = base.flatMap { OffsetLimit.holds($0) ? $0 : nil } ?? 0
+        var map = written ?? CommitMap(horizon: logEnd ?? from + SendHorizon.maximum)
         if let committed = committedOffset {
-            if let read = CommitMap(metadata: metadata, base: committed) {
-                map = read
-            } else if !metadata.isEmpty, OffsetLimit.holds(committed) {
-                // Its writer may have sent records above its offset.
-                map.horizon = committed + SendHorizon.maximum
-                journal.events.append(.metadataIgnored(id))
+            if written == nil, OffsetLimit.holds(committed) {
+                journal.events.append(.foreignCommit(id, committed: committed, doubtedBelow: map.horizon))
             }
             switch start {
             case .beginning(because: .notBelievable), .beginning(because: .beyondEnd):
@@ -76,8 +76,18 @@ extension DeliveryMachine {
         ledger.begin(
             id, topic: topic, number: number, group: share.group, tierDelayMs: share.delayMs, committed: base, map: map,
             lastCommit: lastCommit)
+        if committedOffset == nil, let logEnd, logEnd > from { ledger[id.slot].unsetRecords = logEnd - from }
         store.budget.setRead(true, share.group)
         return id
+    }
+
+    /// Notes that the partition's records below `offset` were all received: what lies between is no record, as the
+    /// marker of a transaction. It is committed as soon as nothing below is open.
+    package mutating func reachedEnd(_ id: PartitionID, offset: Int64) {
+        guard let partition = ledger.find(id), ledger[partition].phase == .active, OffsetLimit.holds(offset) else {
+            return
+        }
+        if ledger[partition].ledger.reachedEnd(offset) { ledger[partition].isDirty = true }
     }
 
     /// Notes that the group assigned nothing to this worker: suspended partitions are released soon.

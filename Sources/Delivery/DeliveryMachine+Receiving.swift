@@ -75,6 +75,11 @@ extension DeliveryMachine {
         let letterBytes = request.target == .none ? AdmissionBudget.letterBytes(key, value, headers) : 0
         if request.target == .none, letterBytes > letterRoom { return .noLetterRoom }
         journal.counters.recordsReceived &+= 1
+        if let records = ledger[partition].unsetRecords {
+            ledger[partition].unsetRecords = nil
+            let ageMs = timestampMs == RecordTime.unknown ? nil : now.wallMs - timestampMs
+            journal.events.append(.startedWithoutOffset(id, offset: offset, records: records, ageMs: ageMs))
+        }
 
         let settledIndexes: [Range<Int64>]
         switch ledger.receive(partition, offset, in: &store) {

@@ -61,8 +61,12 @@ package enum CommitOutcome: Sendable, Equatable {
 
 /// What a log or an operator wants to know. Each is rare, or given once per change of state.
 package enum DeliveryEvent: Sendable, Equatable {
-    /// The metadata of the committed offset is damaged or foreign, so nothing is known to be settled.
-    case metadataIgnored(PartitionID)
+    /// No worker wrote the committed offset: its metadata is empty, foreign or damaged. Records from there on and below
+    /// `doubtedBelow` are marked in doubt.
+    case foreignCommit(PartitionID, committed: Int64, doubtedBelow: Int64)
+    /// The group had no committed offset, and this is the first record, `ageMs` old. All offsets that the log held are
+    /// marked in doubt.
+    case startedWithoutOffset(PartitionID, offset: Int64, records: Int64, ageMs: Int64?)
     /// The log is not the one that was committed for, or was read so far: it ends below that offset, or no log has such
     /// an offset. It is read anew, from `start` where that is known; what may have been sent before is marked in doubt.
     case logChanged(PartitionID, committed: Int64, start: Int64?, end: Int64?)

@@ -3,8 +3,7 @@ internal import Glibc
 
 /// An eventfd(2) that other code writes to, such as librdkafka's queues.
 package final class Doorbell {
-    /// The descriptor to which 8 bytes with the number 1 are written each time. Non-blocking; open as long as the
-    /// doorbell lives.
+    /// Takes 8 bytes with the number 1 each time. Non-blocking; open as long as the doorbell lives.
     package let descriptor: Int32
     private let loop: Loop
     private var registration: Registration?

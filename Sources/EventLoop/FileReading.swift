@@ -1,11 +1,8 @@
 internal import CLinux
 internal import Glibc
 
-/// Reads files on a thread of its own, one body after the other, because a network file system may hang in open(2) or
-/// read(2) without any deadline. Only regular files, since opening a pipe waits for its writer (`linux_open_to_read`).
-/// Loop's thread.
-///
-/// A body that hangs keeps its thread until the file system answers or the process ends.
+/// Reads regular files on a thread of its own, one body after the other, because a network file system may hang in
+/// open(2) or read(2) without any deadline. Such a body keeps its thread. Loop's thread.
 package final class FileReading {
     private let loop: Loop
     private var work: Work?
@@ -33,7 +30,6 @@ package final class FileReading {
 
     package init(loop: Loop) { self.loop = loop }
 
-    /// Whether a body runs or hangs.
     package var isBusy: Bool { work != nil }
 
     /// The file that is being read (empty before the first), and when the body began (monotonic). `nil` if none runs.
@@ -41,9 +37,8 @@ package final class FileReading {
         work.map { ($0.path.withLock { $0 }, startedNs) }
     }
 
-    /// Runs a body on a thread of its own, and hands its result to `then` on the loop's.
-    ///
-    /// - Returns: false if another body runs or no thread could be started. Neither closure is called then.
+    /// Runs a body on a thread of its own, and hands its result to `then` on the loop's thread. Returns false, and
+    /// calls neither, if another body runs or no thread could be started.
     package func begin<Value: Sendable>(
         _ body: @escaping @Sendable () -> Value, then: @escaping (Value) -> Void
     ) -> Bool {

@@ -2,18 +2,16 @@ internal import Bytes
 internal import CLinux
 internal import Glibc
 
-/// Reports when files have new contents: their hashes are compared every ten seconds.
+/// Reports when files have new contents: their hashes are compared every ten seconds on a thread of `FileReading`.
 ///
 /// It follows symbolic links, since Kubernetes replaces mounted secrets by swapping one; inotify would miss that, and
 /// network file systems. A file that cannot be opened for a while is not reported; new contents afterwards are, and so
-/// is something that is no regular file. Files are read on a thread of their own (`FileReading`), since a file system
-/// may hang. Meanwhile no file is watched. Loop's thread.
+/// is something that is no regular file. Loop's thread.
 package final class FileWatch {
     /// Only so many bytes of a file are compared.
     static let hashedLimit = 1 << 20
 
     private var files: [File]
-    /// Reads the files.
     package let reading: FileReading
     private let onChange: ([String]) -> Void
     private let intervalNs: Int64
@@ -26,12 +24,8 @@ package final class FileWatch {
         var remembered = 0
     }
 
-    /// Reports, on the loop's thread, the paths of files whose contents differ from the known hash.
-    ///
-    /// - Parameters:
-    ///   - files: each file's path, and the hash of the bytes that were read from it and are in use (the file may have
-    ///     been replaced since), or `nil` to report any contents.
-    ///   - reading: reads the files after what it reads already; `nil` for one of its own.
+    /// Reports, on the loop's thread, the paths of files whose contents differ from the given hash, which is that of
+    /// the bytes in use (the file may have been replaced since), or `nil` to report any contents.
     package init(
         _ files: [(path: String, hash: UInt64?)], loop: Loop, reading: FileReading? = nil,
         intervalNs: Int64 = 10_000_000_000, onChange: @escaping ([String]) -> Void
@@ -77,8 +71,7 @@ package final class FileWatch {
         return hash.value
     }
 
-    /// Returns `nil` if the file cannot be opened, and 0 if it cannot be read (a folder). Does not wait for a pipe's
-    /// writer.
+    /// Returns `nil` if the file cannot be opened, and 0 if it cannot be read (a folder).
     private static func hash(_ path: String) -> UInt64? {
         unsafe linux_tell_path(path)
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)

@@ -11,8 +11,11 @@ internal import Glibc
 @safe package final class Loop: @unchecked Sendable {
     /// The time of this turn. Loop's thread.
     package private(set) var now: LoopTime
-    /// Two buffers for reading. Their contents are valid inside one callback.
-    package let scratch = Scratch()
+    /// For reading: 64 KiB for what comes from a descriptor, 96 KiB for what is made of it. Valid inside one callback.
+    package let scratch = (
+        raw: UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 64),
+        cooked: UnsafeMutableRawBufferPointer.allocate(byteCount: 96 << 10, alignment: 64)
+    )
 
     private let clock: () -> LoopTime
     private let epoll: Int32
@@ -20,7 +23,7 @@ internal import Glibc
     private var watched: [Watched] = []
     private var freeWatched: [UInt32] = []
     private let ready: UnsafeMutableBufferPointer<epoll_event>
-    private var timers = Timers()
+    var timers = Timers()
     private var turnEndBodies: [() -> Void] = []
     private var turnEnders: [any TurnEnder] = []
     private var turnEndersInTurn: [any TurnEnder] = []
@@ -53,8 +56,7 @@ internal import Glibc
     /// The wake-up descriptor's name among the ready ones.
     private static let wakeUpName = UInt64.max
 
-    /// - Parameter clock: read once a turn, and to see how long a turn took. Another one than the machine's is for
-    ///   whoever turns the loop by `runOnce`, without waiting.
+    /// A `clock` other than the machine's is for tests that turn the loop by `runOnce`, without waiting.
     package init(clock: @escaping () -> LoopTime = { LoopTime.read() }) throws(SystemError) {
         self.clock = clock
         now = clock()
@@ -76,6 +78,8 @@ internal import Glibc
         if epoll >= 0 { close(epoll) }
         if wakeUp >= 0 { close(wakeUp) }
         unsafe ready.deallocate()
+        unsafe scratch.raw.deallocate()
+        unsafe scratch.cooked.deallocate()
     }
 
     /// The loop's clock at this moment, which is later than `now`. Loop's thread.
@@ -111,7 +115,6 @@ internal import Glibc
     /// Runs a body on the loop's thread in its next turn. For rare events; use a mailbox for batches. Any thread.
     package func perform(_ body: @escaping @Sendable () -> Void) { post { $0.bodies.append(body) } }
 
-    /// Queues a mailbox that is no longer empty. Any thread.
     func deliverSoon(_ deliverable: any Deliverable) { post { $0.deliverables.append(deliverable) } }
 
     private func post(_ change: (inout Inbound) -> Void) {
@@ -187,8 +190,8 @@ internal import Glibc
 
     // MARK: Timers
 
-    /// Runs a body once, in the first turn at or after `afterNs` nanoseconds from this turn's time; at 0 or less in the
-    /// next turn. Resolution: a millisecond, never early.
+    /// Runs a body once, in the first turn at or after `afterNs` from this turn's time, to the millisecond, never
+    /// early.
     @discardableResult
     package func schedule(afterNs: Int64, _ body: @escaping () -> Void) -> TimerID {
         assertOnThread()
@@ -204,11 +207,6 @@ internal import Glibc
         return timers.disarm(id)
     }
 
-    func reserveAlarm(_ body: @escaping () -> Void) -> TimerID { timers.reserve(firesOnce: false, body) }
-    func arm(_ id: TimerID, atNs: Int64) { timers.arm(id, deadlineNs: atNs) }
-    func deadlineNs(of id: TimerID) -> Int64? { timers.deadlineNs(of: id) }
-    func release(_ id: TimerID) { timers.release(id) }
-
     func deadline(_ afterNs: Int64) -> Int64 {
         let (sum, overflow) = now.monotonicNs.addingReportingOverflow(max(0, afterNs))
         return overflow ? .max : sum
@@ -222,8 +220,7 @@ internal import Glibc
         turnEndBodies.append(body)
     }
 
-    /// Calls `turnEnded()` once at the end of this turn, after every `onTurnEnd` body. Allocates nothing in the steady
-    /// state; the caller guards against asking twice.
+    /// Calls `turnEnded()` once at the end of this turn, after every `onTurnEnd` body. The caller must not ask twice.
     package func atTurnEnd(_ ender: any TurnEnder) {
         turnEnders.append(ender)
     }
@@ -310,26 +307,11 @@ internal import Glibc
     }
 }
 
-/// Memory to read into, one pair for all descriptors of a loop.
-@safe package final class Scratch {
-    /// 64 KiB for what comes from a descriptor.
-    package let raw = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 * 1024, alignment: 64)
-    /// 96 KiB for what is made of it.
-    package let cooked = UnsafeMutableRawBufferPointer.allocate(byteCount: 96 * 1024, alignment: 64)
-
-    deinit {
-        unsafe raw.deallocate()
-        unsafe cooked.deallocate()
-    }
-}
-
-/// An object that is called at the end of a turn.
 package protocol TurnEnder: AnyObject {
     /// Loop's thread.
     func turnEnded()
 }
 
-/// A mailbox that can be queued for delivery on a loop's thread.
 protocol Deliverable: AnyObject, Sendable {
     func deliver()
 }

@@ -9,9 +9,7 @@ package final class LoopThread: Sendable {
     private let thread: pthread_t
     private let isJoined = Atomic(false)
 
-    /// Starts the thread: it runs `prepare` with its loop, then the loop until `stop`.
-    ///
-    /// - Parameter name: as `top -H` shows it; 15 bytes are kept.
+    /// Starts the thread: it runs `prepare` with its loop, then the loop until `stop`. 15 bytes of the name are kept.
     package init(name: String, prepare: @escaping @Sendable (Loop) -> Void = { _ in }) throws(SystemError) {
         let loop = try Loop()
         self.loop = loop
@@ -26,7 +24,6 @@ package final class LoopThread: Sendable {
         if !isJoined.load(ordering: .relaxed) { pthread_detach(thread) }
     }
 
-    /// Asks the loop to stop. Any thread.
     package func stop() { loop.stop() }
 
     /// Waits until the thread has ended; call it once, from another thread, after `stop`.
@@ -36,9 +33,7 @@ package final class LoopThread: Sendable {
     }
 }
 
-/// Starts a thread for a body, with a stack to die on where deaths are contained. It is to be joined or detached.
-///
-/// - Parameter name: as `top -H` shows it; 15 bytes are kept.
+/// Starts a thread for a body. It is to be joined or detached. 15 bytes of the name are kept.
 package func startThread(
     _ name: String, _ body: @escaping @Sendable () -> Void
 ) throws(SystemError) -> UInt {
@@ -63,7 +58,6 @@ private final class Start: Sendable {
     }
 }
 
-/// Called by pthread_create on the new thread.
 private func run(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
     let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
     unsafe start.name.withCString { unsafe linux_name_thread($0) }

@@ -2,27 +2,20 @@
 /// thread. The loop is woken once, when the mailbox was empty and the loop asleep.
 ///
 /// Elements posted from one thread arrive in its order. What is still in it when the loop stops for good is dropped.
-package final class Mailbox<Element: Sendable>: Sendable, Deliverable {
+package final class Mailbox<Element: Sendable>: @unchecked Sendable, Deliverable {
     private let loop: Loop
     private let capacity: Int
     private let elements = Guarded<[Element]>([])
-    private let reader: Reader
+    /// Loop's thread only, as the spare array.
+    private let handler: ([Element]) -> Void
+    private var batch: [Element] = []
 
-    /// The handler and the spare array, of the loop's thread only.
-    private final class Reader: @unchecked Sendable {
-        let handler: ([Element]) -> Void
-        var batch: [Element] = []
-        init(_ handler: @escaping ([Element]) -> Void) { self.handler = handler }
-    }
-
-    /// - Parameters:
-    ///   - capacity: most elements that wait; `post` then refuses. Leave it out only where another limit holds.
-    ///   - handler: called on the loop's thread with all elements that waited. Do not keep the array: its storage is
-    ///     reused.
+    /// `handler` gets all elements that waited, on the loop's thread; it must not keep the array, which is reused.
+    /// Beyond `capacity` elements `post` refuses.
     package init(loop: Loop, capacity: Int = .max, handler: @escaping ([Element]) -> Void) {
         self.loop = loop
         self.capacity = capacity
-        reader = Reader(handler)
+        self.handler = handler
     }
 
     /// Adds an element. Returns false, and adds nothing, if the mailbox is full. Any thread.
@@ -48,8 +41,8 @@ package final class Mailbox<Element: Sendable>: Sendable, Deliverable {
     }
 
     func deliver() {
-        elements.withLock { swap(&$0, &reader.batch) }
-        reader.handler(reader.batch)
-        reader.batch.removeAll(keepingCapacity: true)
+        elements.withLock { swap(&$0, &batch) }
+        handler(batch)
+        batch.removeAll(keepingCapacity: true)
     }
 }

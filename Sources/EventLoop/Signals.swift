@@ -1,11 +1,8 @@
-internal import Glibc
+package import Glibc
 
 /// Signals as events of a loop. A thread of their own takes them (sigwait(3)), so that a second request to stop ends
-/// the process even if the loop's thread hangs or has ended.
-///
-/// A signal reaches that thread only while it is blocked in every other one: make it before any other thread is
-/// started; threads inherit the mask, and so do child processes (a child that is to be killed by SIGTERM unblocks it
-/// before exec).
+/// the process even if the loop's thread hangs or has ended. Make it before any other thread is started, since a signal
+/// reaches that thread only while it is blocked in every other one. Child processes inherit the mask.
 package final class Signals {
     /// The thread that takes the signals. It lives until the process ends.
     let thread: pthread_t
@@ -17,10 +14,7 @@ package final class Signals {
     }
 
     /// Blocks the signals in the calling thread and hands each that comes to the handler, on the loop's thread. The
-    /// handler is kept for as long as the process lives.
-    ///
-    /// - Parameter stopping: of these, all taken together, the second ends the process at once, with 128 and its
-    ///   number.
+    /// second of the `stopping` ones, all taken together, ends the process at once, with 128 and its number.
     package init(
         _ signals: [Int32], stopping: [Int32] = [], loop: Loop, handler: @escaping (_ signal: Int32) -> Void
     ) throws(SystemError) {
@@ -45,7 +39,7 @@ package final class Signals {
         }
     }
 
-    private static func set(_ signals: [Int32]) -> sigset_t {
+    package static func set(_ signals: [Int32]) -> sigset_t {
         var set = sigset_t()
         unsafe sigemptyset(&set)
         for signal in signals { unsafe sigaddset(&set, signal) }

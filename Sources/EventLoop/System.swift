@@ -1,8 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-/// The events of a descriptor: the bits of epoll(7), as numbers so that callers in other modules fold them (a test
-/// compares them with the header's).
+/// The bits of epoll(7), as numbers so that callers in other modules fold them.
 package struct Readiness: OptionSet, Sendable {
     package let rawValue: UInt32
 
@@ -27,8 +26,7 @@ package struct Registration: Hashable, Sendable {
 
 /// Both clocks, read together once a turn.
 package struct LoopTime: Hashable, Sendable {
-    /// CLOCK_BOOTTIME in nanoseconds, for deadlines and durations. It goes on while the machine sleeps, as do brokers
-    /// that reassign partitions.
+    /// CLOCK_BOOTTIME, for deadlines and durations. It goes on while the machine sleeps, as brokers do.
     package var monotonicNs: Int64
     /// CLOCK_REALTIME in milliseconds since the epoch: for what is compared with other machines' times.
     package var wallMs: Int64

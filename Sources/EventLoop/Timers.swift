@@ -66,7 +66,6 @@ struct Timers {
         return true
     }
 
-    /// Disarms a timer and frees its slot.
     mutating func release(_ id: TimerID) {
         guard isCurrent(id) else { return }
         detach(id.slot)
@@ -119,22 +118,22 @@ package final class Alarm {
 
     package init(loop: Loop, _ body: @escaping () -> Void) {
         self.loop = loop
-        id = loop.reserveAlarm(body)
+        id = loop.timers.reserve(firesOnce: false, body)
     }
 
-    deinit { loop.release(id) }
+    deinit { loop.timers.release(id) }
 
-    var isSet: Bool { loop.deadlineNs(of: id) != nil }
+    var isSet: Bool { loop.timers.deadlineNs(of: id) != nil }
 
     /// Fires once `afterNs` from this turn's time. Replaces an earlier time.
     package func set(afterNs: Int64) { set(atNs: loop.deadline(afterNs)) }
 
     /// Fires once at or after the monotonic time `atNs`. Replaces an earlier time.
-    package func set(atNs: Int64) { loop.arm(id, atNs: atNs) }
+    package func set(atNs: Int64) { loop.timers.arm(id, deadlineNs: atNs) }
 
     /// Fires at or after `atNs`, unless it is set to fire before. Where deadlines mostly move away, this moves nothing,
     /// and what the alarm calls finds out.
-    package func set(noLaterThanNs atNs: Int64) { if atNs < loop.deadlineNs(of: id) ?? .max { set(atNs: atNs) } }
+    package func set(noLaterThanNs atNs: Int64) { if atNs < loop.timers.deadlineNs(of: id) ?? .max { set(atNs: atNs) } }
 
     package func clear() { loop.cancel(id) }
 }

@@ -14,10 +14,7 @@ enum AuthorizationIndexing {
     /// `H` and length, then the stand-in in Huffman code (RFC 7541, appendix B): how nghttp2 writes a literal name.
     static let literal: [10 of UInt8] = [0x89, 0x1d, 0xa9, 0x9c, 0xf6, 0x19, 0x03, 0x49, 0x8f, 0x57]
 
-    /// Appends a frame nghttp2 made to `output`, its stand-in name replaced where the frame is a HEADERS frame that
-    /// spells it out.
-    ///
-    /// - Parameter frame: one whole frame with its 9-byte header.
+    /// Appends a whole frame to `output`, its stand-in name replaced where it is a HEADERS frame that spells it out.
     static func append(_ frame: UnsafeRawPointer, _ size: Int, to output: inout OutputBuffer) {
         guard let found = unsafe find(frame, size) else { return unsafe output.append(frame, size) }
         let first = unsafe frame.load(fromByteOffset: found.offset, as: UInt8.self)

@@ -211,7 +211,7 @@ enum ClientCallbacks {
             guard head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else { return 0 }
             unsafe state.pointee.isReady = true
             let streams = unsafe nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS)
-            unsafe state.pointee.allowedStreams = min(Int(streams), state.pointee.streamLimit)
+            unsafe state.pointee.allowedStreams = min(Int(streams), ClientSessionOptions.streamLimit)
             unsafe state.pointee.append(.settings)
         case NGHTTP2_WINDOW_UPDATE.rawValue:
             let window = unsafe Int(nghttp2_session_get_remote_window_size(session))

@@ -4,9 +4,8 @@ internal import CNghttp2
 package enum ClientSessionEvent: BitwiseCopyable, Sendable, Equatable {
     /// A complete response; its headers and body can be read until the next `nextEvent`. The last event of its stream.
     case response(user: UInt32, status: UInt16)
-    /// The stream ended without a complete response; `status` is 0 when no final one (200 or above) came. The last
-    /// event of its stream. `refusedStream` means never processed, whether the peer reset the stream or a GOAWAY was
-    /// below it.
+    /// The stream ended without a complete response; `status` is 0 when no final one came. The last event of its
+    /// stream. `refusedStream` means never processed, whether the peer reset the stream or a GOAWAY was below it.
     case ended(user: UInt32, code: ErrorCode, status: UInt16)
     /// A body that had waited for flow control is in the output up to its END_STREAM, at this position of the output.
     case bodySent(user: UInt32, end: Int64)
@@ -30,7 +29,7 @@ package enum Submission: Sendable, Equatable {
 
 package struct ClientSessionOptions: Sendable {
     /// Never more streams than this, whatever the peer allows.
-    package var streamLimit = 1_000
+    static let streamLimit = 1_000
     /// No request is taken while this many bytes of output wait.
     package var outputLimit = 256 << 10
     /// Of a response's headers and body; the rest is dropped.
@@ -94,7 +93,6 @@ package final class ClientSession {
     /// How many streams the peer allows, within `streamLimit`; 0 before its SETTINGS.
     package var allowedStreams: Int { unsafe state.pointee.allowedStreams }
 
-    /// Streams that are open, by our own count.
     package var openStreams: Int { unsafe state.pointee.openStreams }
 
     /// How many requests can be submitted now.
@@ -115,15 +113,14 @@ package final class ClientSession {
     /// The id the next stream will have; ids end at 2^31 - 1.
     package var nextStreamID: UInt32 { unsafe nghttp2_session_get_next_stream_id(session) }
 
-    /// Writes one request.
+    /// Writes one request, or refuses it: before the peer's SETTINGS, without a free stream, with the output full, and
+    /// after GOAWAY. Throws when the session broke; then it is over.
     ///
     /// - Parameters:
     ///   - headers: lent for this call.
     ///   - body: lent until the stream's last event, or `cancel`.
     ///   - user: comes back with every event of this stream.
     ///   - keep: bit n keeps the n-th of `wantedHeaders` of the response.
-    /// - Returns: `refused` before the peer's SETTINGS, without a free stream, with the output full, and after GOAWAY.
-    /// - Throws: when the session broke; then it is over.
     package func submit(
         _ headers: borrowing HeaderList, body: UnsafeRawBufferPointer, user: UInt32, keep: UInt8 = 0
     ) throws(HTTP2Error) -> Submission {
@@ -192,10 +189,8 @@ package final class ClientSession {
 
     // MARK: Bytes and events
 
-    /// Takes bytes of the peer; copies what it keeps.
-    ///
-    /// - Throws: when the session broke beyond an answer. A peer that merely broke the protocol leads to a GOAWAY in
-    ///   the output and `isFinished`.
+    /// Takes bytes of the peer, and copies what it keeps. Throws when the session broke beyond an answer. A peer that
+    /// merely broke the protocol leads to a GOAWAY in the output and `isFinished`.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Error) {
         guard unsafe !bytes.isEmpty else { return }
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)
@@ -241,7 +236,6 @@ package final class ClientSession {
     /// What waits to be sent; valid until the next call.
     package var output: UnsafeRawBufferPointer { unsafe state.pointee.output.bytes }
 
-    /// Bytes of output ever made.
     package var outputTotal: Int64 { unsafe state.pointee.output.total }
 
     /// The first `count` bytes of `output` were sent (or copied elsewhere).

@@ -1,7 +1,6 @@
 internal import CNghttp2
 
-/// What a client session's callbacks read and write, at an address of its own: while a C call runs, no Swift object is
-/// being accessed that a callback could touch.
+/// What a client session's callbacks read and write, at an address of its own, so that no Swift object is accessed.
 @unsafe
 struct ClientState {
     @unsafe
@@ -18,7 +17,6 @@ struct ClientState {
         var count = 0
     }
 
-    let streamLimit: Int
     let responseLimit: Int
     let wanted: [4 of Wanted]
     /// Bit n: some wanted name has n bytes (modulo 64).
@@ -43,7 +41,6 @@ struct ClientState {
     var current: UnsafeMutablePointer<StreamSlot>?
     var goAwayData: [UInt8] = []
     var errorText: String?
-    /// Only with `ClientSessionOptions.tracesFrames`.
     var frameHeads: [FrameHead] = []
 
     /// The stream looked up last, and its slot: callbacks of one frame come together.
@@ -51,7 +48,6 @@ struct ClientState {
     var foundSlot: UnsafeMutablePointer<StreamSlot>?
 
     init(options: ClientSessionOptions) {
-        unsafe streamLimit = options.streamLimit
         unsafe responseLimit = options.responseLimit
         var wanted = [4 of Wanted](repeating: Wanted())
         var lengths: UInt64 = 0

@@ -13,10 +13,8 @@ package enum HeaderIndexing: Sendable, Equatable {
     case credential
 }
 
-/// The header fields of one message, in a reused array. Names and values are lent: they must stay until the call that
-/// takes the list returned (a session serializes them within it).
-///
-/// One thread at a time.
+/// The header fields of one message, in a reused array. Names and values are lent until the call that takes the list
+/// returns. One thread at a time.
 @safe
 package struct HeaderList: ~Copyable {
     package static let limit = 32
@@ -70,14 +68,12 @@ package struct HeaderList: ~Copyable {
         unsafe append(name, bytes, indexing)
     }
 
-    /// Gives the field at `index` another value.
     package mutating func replaceValue(at index: Int, _ value: UnsafeRawBufferPointer) {
         precondition(index >= 0 && index < count, "no such header field")
         unsafe fields[index].value = unsafe UnsafeMutablePointer(mutating: Self.bytes(value))
         unsafe fields[index].valuelen = value.count
     }
 
-    /// Keeps the first `length` fields.
     package mutating func truncate(to length: Int) {
         precondition(length >= 0 && length <= count, "a list is only shortened")
         count = length

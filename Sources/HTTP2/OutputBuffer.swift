@@ -39,7 +39,6 @@ struct OutputBuffer {
         if let base = bytes.baseAddress, bytes.count > 0 { unsafe append(base, bytes.count) }
     }
 
-    /// Forgets the first `taken` bytes.
     mutating func consume(_ taken: Int) {
         precondition(unsafe taken >= 0 && taken <= count, "more output consumed than there is")
         let rest = unsafe count - taken
@@ -69,7 +68,6 @@ struct EventSink<Element> {
 
     mutating func append(_ element: Element) { elements.append(element) }
 
-    /// Takes the oldest element.
     mutating func popFirst() -> Element? {
         guard head < elements.count else {
             head = 0

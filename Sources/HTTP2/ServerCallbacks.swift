@@ -1,7 +1,6 @@
 internal import CNghttp2
 
-// Trampolines: nghttp2 calls them on the session's thread, inside `mem_recv` and `mem_send`. They only write to the
-// session's `ServerState` and append to its sink.
+// Trampolines, as in `ClientCallbacks`: they only write to the session's `ServerState` and append to its sink.
 
 private typealias State = UnsafeMutablePointer<ServerState>
 

@@ -95,10 +95,8 @@ package final class ServerSession {
 
     // MARK: Answers
 
-    /// Answers a stream; bytes of `headers` (pseudo-header `:status` first) are lent for this call, the body is copied.
-    ///
-    /// - Parameter isEnd: false leaves the response unfinished (`reset` it later).
-    /// - Returns: false when the stream is gone, or was answered before.
+    /// Answers a stream, unless it is gone or was answered before. `headers` (`:status` first) are lent for this call,
+    /// the body is copied. `isEnd` false leaves the response unfinished.
     @discardableResult
     package func respond(
         stream: Int32, _ headers: borrowing HeaderList, body: UnsafeRawBufferPointer, isEnd: Bool = true
@@ -130,15 +128,13 @@ package final class ServerSession {
         try pump()
     }
 
-    /// Sends SETTINGS.
     package func changeSettings(_ settings: [Setting]) throws(HTTP2Error) {
         let entries = settings.map { nghttp2_settings_entry(settings_id: Int32($0.id), value: $0.value) }
         _ = unsafe nghttp2_submit_settings(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), entries, entries.count)
         try pump()
     }
 
-    /// Sends GOAWAY; streams above `lastStreamID` are closed, and `closed` said for those not answered. A second one
-    /// can only lower it.
+    /// Sends GOAWAY; `closed` follows for unanswered streams above `lastStreamID`. A second one can only lower it.
     package func goAway(lastStreamID: Int32, _ code: ErrorCode, _ debugData: [UInt8] = []) throws(HTTP2Error) {
         _ = unsafe nghttp2_submit_goaway(
             session, UInt8(NGHTTP2_FLAG_NONE.rawValue), lastStreamID, code.rawValue, debugData, debugData.count)
@@ -177,9 +173,7 @@ package final class ServerSession {
 
     // MARK: Bytes and events
 
-    /// Takes bytes of the peer; copies what it keeps.
-    ///
-    /// - Throws: when the session broke beyond an answer (the first bytes were not HTTP/2, a flood).
+    /// Takes bytes of the peer, and copies what it keeps. Throws when the session broke beyond an answer.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Error) {
         guard unsafe !bytes.isEmpty else { return }
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)
@@ -199,7 +193,6 @@ package final class ServerSession {
     /// What waits to be sent; valid until the next call.
     package var output: UnsafeRawBufferPointer { unsafe state.pointee.output.bytes }
 
-    /// Bytes of output ever made.
     package var outputTotal: Int64 { unsafe state.pointee.output.total }
 
     /// The first `count` bytes of `output` were sent (or copied elsewhere).

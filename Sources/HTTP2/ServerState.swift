@@ -13,14 +13,11 @@ struct RequestSlot {
     var isClosed = false
     /// Events in the sink that lend this slot's bytes.
     var pendingEvents = 0
-    /// Whether the response ends with its body.
     var isEnd = true
     /// Body bytes taken in while stalled, not given back to the stream's window yet.
     var unconsumed = 0
 
-    /// Headers, then the body.
     var bytes = unsafe OutputBuffer()
-    /// Where the body begins.
     var headersEnd = 0
     var bodyLength = 0
     private(set) var headers: [HeaderSpan] = []

@@ -13,11 +13,9 @@ struct StreamSlot {
         let rawValue: UInt8
         /// The stream's last event waits in the sink and lends the slot's bytes.
         static let eventPending = Flags(rawValue: 1)
-        /// nghttp2 closed the stream.
         static let closed = Flags(rawValue: 2)
         /// No further event follows: the stream was answered, cancelled, or never written.
         static let settled = Flags(rawValue: 4)
-        /// END_STREAM is in the output.
         static let endSent = Flags(rawValue: 8)
         /// `submit` returned, so later progress of the body is reported by events.
         static let submitted = Flags(rawValue: 16)
@@ -34,7 +32,6 @@ struct StreamSlot {
     var flags: Flags = []
     /// Bit n: keep the session's n-th wanted header.
     var keep: UInt8 = 0
-    /// What is left of the lent request body.
     var body: UnsafePointer<UInt8>?
     var bodyLeft = 0
     /// Headers and body of the response.
@@ -50,7 +47,6 @@ struct StreamSlot {
         return KeptRange(start: UInt32(start), count: UInt32(taken))
     }
 
-    /// Something of a response was seen.
     var hasResponse: Bool { unsafe status != 0 || kept.count != 0 || flags.contains(.bodyBegan) }
 
     /// Forgets the response so far, which was an interim one (1xx).

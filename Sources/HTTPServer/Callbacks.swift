@@ -2,7 +2,6 @@ import CMicrohttpd
 
 // libmicrohttpd's callbacks. All are called on the server's own thread.
 
-/// The pages and the limit that the callbacks use.
 final class Pages: Sendable {
     let routes: [Route]
     let bodyLimit: Int
@@ -57,7 +56,6 @@ private final class PendingBody {
 }
 
 extension Pages {
-    /// - Parameter body: `nil` if it was too long.
     @unsafe fileprivate func answer(
         _ body: [UInt8]?, on connection: OpaquePointer, url: String, method: String
     ) -> HTTPResponse {

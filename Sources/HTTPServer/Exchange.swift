@@ -1,4 +1,3 @@
-/// A complete request, its body read to the end.
 package struct HTTPRequest: Sendable {
     package enum Method: String, Sendable, CaseIterable {
         case get = "GET"
@@ -9,17 +8,9 @@ package struct HTTPRequest: Sendable {
     /// Without the query, percent-decoded.
     package var path: String
     /// The query's parameters in their order, percent-decoded; a parameter without `=` has an empty value.
-    package var parameters: [(name: String, value: String)]
-    package var body: [UInt8]
+    package var parameters: [(name: String, value: String)] = []
+    package var body: [UInt8] = []
 
-    package init(method: Method, path: String, parameters: [(name: String, value: String)] = [], body: [UInt8] = []) {
-        self.method = method
-        self.path = path
-        self.parameters = parameters
-        self.body = body
-    }
-
-    /// Returns the first value of a parameter.
     package func parameter(_ name: String) -> String? {
         parameters.first { $0.name == name }?.value
     }
@@ -30,9 +21,7 @@ package struct HTTPRequest: Sendable {
     }
 }
 
-/// A handler's answer.
 package struct HTTPResponse: Sendable {
-    /// One step of a body that is written piece by piece.
     package enum Step: Sendable, Equatable {
         /// The number of bytes that were filled; at least one.
         case wrote(Int)

@@ -2,7 +2,6 @@ import CMicrohttpd
 import Glibc
 import Synchronization
 
-/// The reason why a page server could not start, in one line that names the address.
 package struct PageServerError: Error, Equatable, CustomStringConvertible {
     package let description: String
 }
@@ -14,10 +13,8 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
 /// address. Any thread may call `stop`. Block the signals that other threads handle before `init`: the server's thread
 /// inherits the mask.
 @safe package final class PageServer: Sendable {
-    /// The port listened on.
     package let port: UInt16
     private nonisolated(unsafe) let server: UnsafeMutablePointer<mhd_server>
-    /// The context of the callbacks.
     private let pages: Pages
     private let isStopped = Atomic(false)
 

@@ -16,13 +16,10 @@
 
     deinit { unsafe storage.deallocate() }
 
-    /// How many bytes there are.
     @inlinable public var count: Int { used }
 
-    /// What was written, lent.
     @inlinable public var bytes: UnsafeRawBufferPointer { unsafe UnsafeRawBufferPointer(start: storage, count: used) }
 
-    /// A part of what was written, lent.
     @inlinable public func bytes(from start: Int, to end: Int) -> UnsafeRawBufferPointer {
         precondition(start >= 0 && start <= end && end <= used, "a range of what was written")
         return unsafe UnsafeRawBufferPointer(start: storage + start, count: end - start)
@@ -76,7 +73,6 @@
         text.withUTF8 { unsafe append(bytes: UnsafeRawBufferPointer($0)) }
     }
 
-    /// Appends an integer in decimal.
     public mutating func append(integer: Int64) {
         if integer < 0 { append(byte: 0x2D) }
         append(unsigned: integer.magnitude)

@@ -1,23 +1,17 @@
 /// Why bytes are not the JSON that was expected, and where.
-package struct JSONError: Error, Equatable, Sendable {
+package struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
     package enum Kind: UInt8, Sendable {
-        /// The bytes end inside a value, or there are none.
         case endOfInput
-        /// A byte that cannot stand here.
         case unexpectedByte
-        /// Something follows the value.
         case trailingBytes
         /// Nested deeper than `JSONScanner.depthLimit`.
         case tooDeep
-        /// A control character inside a string.
         case controlCharacter
         /// A backslash followed by something else than RFC 8259 allows.
         case badEscape
         /// Not UTF-8 (RFC 3629: no surrogates, nothing overlong, nothing above U+10FFFF).
         case badUTF8
-        /// Well-formed, but another kind of value than the reader was asked for.
         case wrongKind
-        /// A number that is not an integer of 64 bits.
         case notAnInteger
 
         package var text: StaticString {
@@ -43,9 +37,7 @@ package struct JSONError: Error, Equatable, Sendable {
         self.kind = kind
         self.offset = offset
     }
-}
 
-extension JSONError: CustomStringConvertible {
     package var description: String { "\(kind.text) at byte \(offset)" }
 }
 

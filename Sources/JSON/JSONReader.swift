@@ -32,7 +32,6 @@
     /// Bytes from the start to what is read next.
     package var offset: Int { unsafe p - base }
 
-    /// The kind of the value that is read next.
     package var kind: JSONKind { JSONScanner.kind(of: byte) }
 
     package mutating func enterObject() throws(JSONError) { try enter(.object) }
@@ -105,7 +104,6 @@
         return unsafe UnsafeRawBufferPointer(start: start, count: last - start)
     }
 
-    /// One past the value at `p`.
     private func pastValue() -> UnsafeRawPointer {
         var q = unsafe p
         var depth = 0

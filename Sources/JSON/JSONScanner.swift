@@ -30,11 +30,9 @@ package struct JSONScan: Sendable {
 
 /// Checks that lent bytes are JSON (RFC 8259, strict; UTF-8 as of RFC 3629) in one pass, without allocation.
 package enum JSONScanner {
-    /// Deepest nesting of objects and arrays. RFC 8259, 9: an implementation "may set limits on the maximum depth of
-    /// nesting".
+    /// Deepest nesting of objects and arrays, which RFC 8259, 9, lets an implementation limit.
     package static let depthLimit = 64
 
-    /// Checks `bytes` only.
     package static func scan(_ bytes: UnsafeRawBufferPointer) -> JSONScan {
         unsafe scan(bytes, members: UnsafeMutableBufferPointer(start: nil, count: 0))
     }
@@ -100,7 +98,6 @@ package enum JSONScanner {
 
     // The functions below move `start` past the value, or to the fault that they return.
 
-    /// An object or array with everything in it.
     private static func structure(
         _ base: UnsafeRawPointer, _ start: inout UnsafeRawPointer, _ end: UnsafeRawPointer,
         _ members: UnsafeMutableBufferPointer<JSONMember>, _ scan: inout JSONScan, _ half: inout UnsafeRawPointer?

@@ -141,8 +141,7 @@ enum JSONString {
         return unit & 0xFC00 == 0xDC00
     }
 
-    /// Length of the UTF-8 sequence at `p`, which begins with a byte of 0x80 or more; 0 when it is not one (RFC 3629,
-    /// 4).
+    /// Length of the UTF-8 sequence at `p` that begins with 0x80 or more; 0 when it is not one (RFC 3629, 4).
     static func utf8Length(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Int {
         let left = unsafe end - p
         let first = unsafe p.load(as: UInt8.self)
@@ -163,18 +162,12 @@ enum JSONString {
         return second >= lowest && second <= highest && third & 0xC0 == 0x80 && fourth & 0xC0 == 0x80 ? 4 : 0
     }
 
-    /// Length of what is not UTF-8 at `p`, to be replaced as one: the longest piece that begins a sequence, else a byte
-    /// (Unicode 16, 3.9, "U+FFFD Substitution of Maximal Subparts").
+    /// Length of what is not UTF-8 at `p`, to be replaced as one (Unicode 16, 3.9, "Maximal Subparts").
     static func damagedLength(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Int {
-        let first = unsafe p.load(as: UInt8.self)
-        let left = unsafe end - p
-        guard left >= 2 && first >= 0xE0 && first <= 0xF4 else { return 1 }
-        let second = unsafe p.load(fromByteOffset: 1, as: UInt8.self)
-        let lowest: UInt8 = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80
-        let highest: UInt8 = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF
-        guard second >= lowest && second <= highest else { return 1 }
-        guard first >= 0xF0 && left >= 3 else { return 2 }
-        return unsafe p.load(fromByteOffset: 2, as: UInt8.self) & 0xC0 == 0x80 ? 3 : 2
+        var rest = unsafe UnsafeRawBufferPointer(start: p, count: end - p).makeIterator()
+        var parser = UTF8.ForwardParser()
+        if case .error(let length) = unsafe parser.parseScalar(from: &rest) { return length }
+        return 1
     }
 
     /// Four hex digits; `nil` when one is not.

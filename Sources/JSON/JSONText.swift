@@ -25,7 +25,6 @@
         return false
     }
 
-    /// Whether the string spells `text`.
     package func equals(_ text: StaticString) -> Bool {
         let size = text.utf8CodeUnitCount
         if unsafe bytes.count == size { return unsafe bytes.elementsEqual(UnsafeRawBufferPointer(lending: text)) }

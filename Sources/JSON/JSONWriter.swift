@@ -11,7 +11,6 @@
     /// What was written, lent until the next call.
     package var bytes: UnsafeRawBufferPointer { unsafe out.bytes }
 
-    /// What was written, as a string.
     package var text: String { unsafe String(decoding: out.bytes, as: UTF8.self) }
 
     package mutating func removeAll() {
@@ -19,10 +18,6 @@
         needsComma = false
     }
 
-    /// Begins anew behind what was written: the next value gets no comma before it.
-    package mutating func removeStructure() { needsComma = false }
-
-    /// Gives up the buffer, and with it what was written.
     package consuming func finish() -> ByteWriter { out }
 
     package mutating func beginObject() { open(0x7B) }

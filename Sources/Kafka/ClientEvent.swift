@@ -1,6 +1,5 @@
 import CRdkafka
 
-/// What any client reports about itself.
 package enum ClientEvent: Sendable, Hashable {
     /// A line of librdkafka's log: syslog's severity (0 emergency … 7 debug), and `facility`, its short name for the
     /// place.
@@ -13,11 +12,9 @@ package enum ClientEvent: Sendable, Hashable {
     case statistics(String)
 }
 
-/// An event taken from a queue.
 @safe struct QueueEvent: ~Copyable {
     let raw: OpaquePointer
 
-    /// Takes the next event of `queue`, waiting at most `timeoutMs`.
     init?(polling queue: OpaquePointer, timeoutMs: Int32) {
         guard let raw = unsafe rd_kafka_queue_poll(queue, timeoutMs) else { return nil }
         unsafe self.raw = raw
@@ -29,15 +26,11 @@ package enum ClientEvent: Sendable, Hashable {
 
     var code: KafkaCode { KafkaCode(unsafe rd_kafka_event_error(raw)) }
 
-    var error: KafkaError {
-        unsafe KafkaError(
-            code, string(rd_kafka_event_error_string(raw)), isFatal: rd_kafka_event_error_is_fatal(raw) != 0)
-    }
+    var error: KafkaError { unsafe KafkaError(code, string(rd_kafka_event_error_string(raw))) }
 
     /// The tag that was given to the request which this event answers.
     var tag: UInt64 { UInt64(UInt(bitPattern: unsafe rd_kafka_event_opaque(raw))) }
 
-    /// The event's list of partitions, which stays the event's.
     var partitions: UnsafePointer<rd_kafka_topic_partition_list_t>? {
         unsafe UnsafePointer(rd_kafka_event_topic_partition_list(raw))
     }
@@ -59,7 +52,8 @@ package enum ClientEvent: Sendable, Hashable {
             if error.code == .allBrokersDown {
                 return .log(severity: 7, facility: "ALLDOWN", text: "no broker is connected")
             }
-            return error.isFatal || error.code == .fatal ? .fatal(client.fatalError ?? error) : .error(error)
+            let isFatal = unsafe rd_kafka_event_error_is_fatal(raw) != 0 || error.code == .fatal
+            return isFatal ? .fatal(client.fatalError ?? error) : .error(error)
         case RD_KAFKA_EVENT_STATS:
             return .statistics(unsafe string(rd_kafka_event_stats(raw)))
         default:
@@ -68,5 +62,4 @@ package enum ClientEvent: Sendable, Hashable {
     }
 }
 
-/// A C string's text, empty for NULL.
 private func string(_ text: UnsafePointer<CChar>?) -> String { unsafe text.map { unsafe String(cString: $0) } ?? "" }

@@ -1,7 +1,6 @@
 import CRdkafka
 import Glibc
 
-/// A property that librdkafka does not know, or whose value it refuses.
 package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertible {
     package let property: KafkaProperty
     /// librdkafka's sentence, which names the property or the one that it is an alias of.
@@ -19,8 +18,6 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     private let username: String
     private let password: String
 
-    /// Makes a client.
-    ///
     /// - Parameters:
     ///   - events: the events to get besides errors and the log.
     ///   - wakeUpDescriptor: an eventfd(2) that gets 1 added when the queue of events is no longer empty; -1 for none.
@@ -70,18 +67,16 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         }
     }
 
-    /// Returns the events that have come since the last call.
     func clientEvents() -> [ClientEvent] {
         var events: [ClientEvent] = []
         poll(timeoutMs: 0) { if let event = $0.clientEvent(of: self) { events.append(event) } }
         return events
     }
 
-    /// The error that made the client unusable, if one did.
     var fatalError: KafkaError? {
         var text = [CChar](repeating: 0, count: 512)
         let code = KafkaCode(unsafe rd_kafka_fatal_error(raw, &text, text.count))
-        return code == .none ? nil : KafkaError(code, Self.string(text), isFatal: true)
+        return code == .none ? nil : KafkaError(code, Self.string(text))
     }
 
     /// Wakes the threads of all brokers, which before librdkafka 2.2.0 sleep for up to a second when they have nothing
@@ -97,7 +92,6 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         return unsafe topic
     }
 
-    /// Returns a configuration that the caller owns.
     private static func configuration(_ properties: [KafkaProperty]) throws(InvalidProperty) -> OpaquePointer {
         let configuration: OpaquePointer = unsafe rd_kafka_conf_new()
         var text = [CChar](repeating: 0, count: 512)
@@ -152,7 +146,6 @@ package enum KafkaLibrary {
     /// Whether the header has the request for topic ids (`crdkafka_topic_ids`).
     static var tellsTopicIDs: Bool { RD_KAFKA_VERSION >= 0x0203_00ff }
 
-    /// A property that the library knows.
     package struct KnownProperty: Sendable {
         package let name: String
         /// The values it takes as librdkafka's table has them: `none, gzip, snappy, lz4, zstd`, `0 .. 900000`. Empty

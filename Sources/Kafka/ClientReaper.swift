@@ -7,7 +7,6 @@ import Synchronization
 package enum ClientReaper {
     private static let running = Atomic(0)
 
-    /// How many clients were released and are not destroyed yet. Any thread.
     package static var unfinished: Int { running.load(ordering: .acquiring) }
 
     /// Destroys a client. Returns once it is gone, which mostly takes milliseconds, or after a second.
@@ -39,7 +38,6 @@ package enum ClientReaper {
     }
 }
 
-/// The monotonic clock, for deadlines of calls that wait.
 enum Stopwatch {
     static var nowMs: Int64 {
         var time = timespec()

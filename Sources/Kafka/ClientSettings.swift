@@ -1,4 +1,3 @@
-/// The cluster, and what the user set for every client.
 package struct ClusterSettings: Sendable, Equatable {
     /// `host:port`, comma separated.
     package var bootstrapServers: String
@@ -17,7 +16,6 @@ package struct ClusterSettings: Sendable, Equatable {
         self.statisticsIntervalMs = statisticsIntervalMs
     }
 
-    /// Returns all properties of a client in the order in which they are set. A later one replaces an earlier one.
     func all(ours: [KafkaProperty] = [], users: [KafkaProperty], fixed: [KafkaProperty] = []) -> [KafkaProperty] {
         let defaults = KafkaProperty.list([
             "client.id": clientID, "socket.nagle.disable": "true", "topic.metadata.refresh.interval.ms": "10000",
@@ -34,7 +32,6 @@ package struct ClusterSettings: Sendable, Equatable {
     fileprivate static let patience = KafkaProperty("socket.timeout.ms", "10000")
 }
 
-/// One of the worker's consumers.
 package struct ConsumerSettings: Sendable, Equatable {
     /// Request topics are read ahead. Retry topics have a group of their own (`<group>.retry`) and small queues.
     package enum Role: Sendable { case requests, retries }
@@ -72,7 +69,6 @@ package struct ConsumerSettings: Sendable, Equatable {
         self.partitions = partitions
     }
 
-    /// The group this consumer joins.
     package var memberGroupID: String { role == .retries ? "\(groupID).retry" : groupID }
 
     package var all: [KafkaProperty] {
@@ -93,7 +89,7 @@ package struct ConsumerSettings: Sendable, Equatable {
             "group.id": memberGroupID, "session.timeout.ms": "\(sessionTimeoutMs)",
             "partition.assignment.strategy": assignment == .eager ? "range" : "cooperative-sticky",
             "enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error",
-            "isolation.level": "read_committed", "enable.partition.eof": "false",
+            "isolation.level": "read_committed", "enable.partition.eof": "true",
         ])
         if !ignoredTopics.isEmpty {
             // Regular expressions, which match whole names.
@@ -105,7 +101,6 @@ package struct ConsumerSettings: Sendable, Equatable {
     }
 }
 
-/// The worker's producer, or one that writes in transactions.
 package struct ProducerSettings: Sendable, Equatable {
     package var cluster: ClusterSettings
     /// Whether each record is sent by itself, and at once: a broker that refuses a batch as too large refuses all its
@@ -113,7 +108,6 @@ package struct ProducerSettings: Sendable, Equatable {
     package var sendsSingly: Bool
     package var transaction: Transaction?
 
-    /// For a producer that writes in transactions (`Producer.beginTransaction`).
     package struct Transaction: Sendable, Equatable {
         /// Of the producers with the same id, only the last that began may write.
         package var id: String

@@ -6,10 +6,8 @@ import Glibc
 /// Everything is done on one thread: librdkafka 2.0.2 may lose messages when reading, assigning and pausing run
 /// concurrently. Call `serve` after every wake-up and at least once a second: rebalances and errors arrive there, and
 /// it feeds `max.poll.interval.ms`.
-@safe package final class Consumer {
-    private let client: ClientHandle
+@safe package final class Consumer: OffsetClient {
     private let shared: SharedQueueState
-    /// The queues of the assigned partitions.
     private var queues: [TopicPartition: PartitionQueue] = [:]
     /// Whether partitions move one by one (cooperative) and not all at once (eager).
     package let isCooperative: Bool
@@ -23,11 +21,12 @@ import Glibc
     package init(_ settings: ConsumerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
         let properties = settings.all
         isCooperative = settings.assignment == .cooperative
-        client = try ClientHandle(
+        let client = try ClientHandle(
             RD_KAFKA_CONSUMER, properties, events: RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_STATS,
             wakeUpDescriptor: wakeUpDescriptor)
         shared = SharedQueueState(
             client, waker: FetchWaker(client, properties), wakeUpDescriptor: wakeUpDescriptor)
+        super.init(client)
     }
 
     /// Without a completed `startClosing`, the group notices after the session timeout, as after a crash.
@@ -72,14 +71,16 @@ import Glibc
             return .committed(commitReply(event))
         case RD_KAFKA_EVENT_FETCH:
             // Every partition's queue is split off before it is read.
-            let text = "a record came over the consumer's queue"
-            return .client(.fatal(KafkaError(.inconsistent, text, isFatal: true)))
+            return .client(.fatal(KafkaError(.inconsistent, "a record came over the consumer's queue")))
         default:
             return event.clientEvent(of: client).map { .client($0) }
         }
     }
 
     // MARK: Assignment
+
+    /// The offset with which `assign` reads from the log's end.
+    package static let end = Int64(RD_KAFKA_OFFSET_END)
 
     /// Whether the assignment was lost: another member may own it, and commits are refused.
     package var isAssignmentLost: Bool { unsafe rd_kafka_assignment_lost(client.raw) != 0 }
@@ -125,32 +126,19 @@ import Glibc
         revoked = []
     }
 
-    // MARK: Offsets; each call that has a timeout waits for brokers
-
-    /// Returns what the group has committed for these partitions.
-    package func committed(_ partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [CommittedOffset] {
-        try client.committed(partitions, timeoutMs: timeoutMs)
-    }
+    // MARK: Offsets
 
     /// Returns the offset that the next record of each partition gets, as its leader says (of read-committed records),
     /// or `nil` if it did not say.
     package func ends(of partitions: [TopicPartition], timeoutMs: Int32) -> [Int64?] {
-        let found = try? client.offsets(of: partitions, at: LogPlace.end, timeoutMs: timeoutMs)
+        let found = try? offsets(of: partitions, fromMs: LogPlace.end, timeoutMs: timeoutMs)
         return partitions.map { found?[$0] }
     }
 
     /// Returns the first offset that each partition holds, in the order given.
     package func starts(of partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [Int64?] {
-        let found = try client.offsets(of: partitions, at: LogPlace.start, timeoutMs: timeoutMs)
+        let found = try offsets(of: partitions, fromMs: LogPlace.start, timeoutMs: timeoutMs)
         return partitions.map { found[$0] }
-    }
-
-    /// Returns the first offset that each partition holds, and the end of what can be read of it. Throws if one of the
-    /// leaders does not answer.
-    package func bounds(
-        of partitions: [TopicPartition], timeoutMs: Int32
-    ) throws(KafkaError) -> [TopicPartition: Range<Int64>] {
-        try client.bounds(of: partitions, timeoutMs: timeoutMs)
     }
 
     /// Returns the ids of these topics, which a recreated topic does not keep, as far as brokers tell them. librdkafka
@@ -183,28 +171,20 @@ import Glibc
 
     private func commitReply(_ event: borrowing QueueEvent) -> CommitReply {
         let whole = event.code
-        var results: [CommitResult] = []
-        unsafe event.partitions?.forEach { element in
-            unsafe results.append(
-                CommitResult(element.identity, offset: element.offset, code: KafkaCode(element.err)))
-        }
+        var codes: [TopicPartition: KafkaCode] = [:]
+        unsafe event.partitions?.forEach { element in unsafe codes[element.identity] = KafkaCode(element.err) }
         // librdkafka may put an error of the whole request on no partition.
-        if whole != .none, results.allSatisfy({ $0.code == .none }) {
-            results = results.map { CommitResult($0.partition, offset: $0.offset, code: whole) }
-        }
-        let code = whole != .none ? whole : results.first { $0.code != .none }?.code ?? .none
-        return CommitReply(tag: event.tag, code: code, results: results)
+        if whole != .none, codes.values.allSatisfy({ $0 == .none }) { codes = codes.mapValues { _ in whole } }
+        let code = whole != .none ? whole : codes.values.first { $0 != .none } ?? .none
+        return CommitReply(tag: event.tag, code: code, codes: codes)
     }
 
-    /// Returns the first offset and the next that will be written, as far as the last fetch told, else -1. Asks no
-    /// broker.
-    package func watermarks(of partition: TopicPartition) -> (low: Int64, high: Int64) {
-        var low: Int64 = -1
-        var high: Int64 = -1
-        let code = unsafe partition.topic.withCString {
-            unsafe rd_kafka_get_watermark_offsets(client.raw, $0, partition.partition, &low, &high)
-        }
-        return code == RD_KAFKA_RESP_ERR_NO_ERROR ? (max(low, -1), max(high, -1)) : (-1, -1)
+    /// Returns the next offset that will be written, as the last fetch told it, or `nil` before that. Asks no broker.
+    package func logEnd(of partition: TopicPartition) -> Int64? {
+        var (low, high): (Int64, Int64) = (-1, -1)
+        let code = unsafe rd_kafka_get_watermark_offsets(
+            client.raw, partition.topic, partition.partition, &low, &high)
+        return code == RD_KAFKA_RESP_ERR_NO_ERROR && high >= 0 ? high : nil
     }
 
     // MARK: Leaving

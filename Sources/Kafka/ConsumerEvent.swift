@@ -1,4 +1,3 @@
-/// What a consumer has to say besides records.
 package enum ConsumerEvent: Sendable {
     /// The group gave us partitions: to be answered, now or later, by `Consumer.assign`.
     case assigned([TopicPartition])
@@ -7,7 +6,6 @@ package enum ConsumerEvent: Sendable {
     /// not read (rdkafka_cgrp.c, rd_kafka_rebalance_op), so nothing new arrives on their queues. `lost`: another member
     /// may own them already; nothing can be committed.
     case revoked([TopicPartition], lost: Bool)
-    /// The answer to `Consumer.commit`.
     case committed(CommitReply)
     /// Reading a partition failed, and librdkafka tries again. After `.autoOffsetReset` it does not: retention
     /// overtook the group, or the topic was recreated. Only a new assignment reads the partition then.
@@ -15,30 +13,17 @@ package enum ConsumerEvent: Sendable {
     case client(ClientEvent)
 }
 
-/// The answer to one commit.
 package struct CommitReply: Sendable, Hashable {
-    /// What the caller gave to `Consumer.commit`.
     package let tag: UInt64
     /// Something that went wrong; `.none`: every partition was committed.
     package let code: KafkaCode
-    /// One for each partition of the commit. `.none`: it was committed. When one partition is refused (its metadata is
-    /// too large), librdkafka gives the others its code, although they may have been committed: commit them again.
-    package let results: [CommitResult]
-
-    package init(tag: UInt64, code: KafkaCode, results: [CommitResult]) {
-        self.tag = tag
-        self.code = code
-        self.results = results
-    }
+    /// The code of each partition of the commit, `.none` if it was committed. When one partition is refused (its metadata
+    /// is too large), librdkafka gives the others its code, although they may have been committed: commit them again.
+    package let codes: [TopicPartition: KafkaCode]
 }
 
 /// The id of a topic. A topic that is deleted and created again has another one.
 package struct TopicID: Sendable, Hashable {
     let high: Int64
     let low: Int64
-
-    package init(high: Int64, low: Int64) {
-        self.high = high
-        self.low = low
-    }
 }

@@ -7,7 +7,6 @@ import CRdkafka
     /// - Parameter raw: belongs to the event it came with.
     init(of raw: UnsafePointer<rd_kafka_message_t>) { unsafe self.raw = raw }
 
-    /// The tag that was given to `Producer.produce`.
     package var tag: UInt64 { unsafe crdkafka_tag(raw) }
 
     /// `.none` if all replicas have the record. After any other code it is produced again.
@@ -27,10 +26,8 @@ import CRdkafka
         ProducerTopic(index: Int(bitPattern: unsafe rd_kafka_topic_opaque(raw.pointee.rkt)) - 1)
     }
 
-    /// -1 if none was chosen.
     package var partition: Int32 { unsafe raw.pointee.partition }
 
-    /// -1 if not known.
     package var offset: Int64 { unsafe raw.pointee.offset }
 
     /// A `nil` base address means null.
@@ -48,7 +45,7 @@ import CRdkafka
         // The caller owns the headers then (rdkafka.h).
         _ = unsafe rd_kafka_message_detach_headers(UnsafeMutablePointer(mutating: raw), &headers)
         return unsafe UndeliveredRecord(
-            topic: topic, tag: tag, code: code, mayBeWritten: mayBeWritten, key: UndeliveredRecord.copy(key),
+            topic: topic, tag: tag, mayBeWritten: mayBeWritten, key: UndeliveredRecord.copy(key),
             value: UndeliveredRecord.copy(value), headers: headers)
     }
 }
@@ -57,40 +54,30 @@ import CRdkafka
 @safe package final class UndeliveredRecord {
     package let topic: ProducerTopic
     package let tag: UInt64
-    /// Why it was not written.
-    package let code: KafkaCode
     /// Whether a broker may have the record nevertheless.
     package let mayBeWritten: Bool
     /// `nil` for null.
     package let key: [UInt8]?
     package let value: [UInt8]?
-    /// Owned.
     private(set) var headers: OpaquePointer?
-    /// The size of key, value and headers.
-    package private(set) var byteCount: Int
 
     init(
-        topic: ProducerTopic, tag: UInt64, code: KafkaCode, mayBeWritten: Bool, key: [UInt8]?, value: [UInt8]?,
-        headers: OpaquePointer?
+        topic: ProducerTopic, tag: UInt64, mayBeWritten: Bool, key: [UInt8]?, value: [UInt8]?, headers: OpaquePointer?
     ) {
         self.topic = topic
         self.tag = tag
-        self.code = code
         self.mayBeWritten = mayBeWritten
         self.key = key
         self.value = value
         unsafe self.headers = headers
-        byteCount = (key?.count ?? 0) + (value?.count ?? 0)
-        unsafe forEach(in: headers) { name, value in byteCount += name.count + value.count }
     }
 
-    /// Copies a record that a producer did not take.
     package convenience init(
         copying key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
-        headers: UnsafeBufferPointer<MessageHeader>, to topic: ProducerTopic, tag: UInt64, code: KafkaCode
+        headers: UnsafeBufferPointer<MessageHeader>, to topic: ProducerTopic, tag: UInt64
     ) {
         unsafe self.init(
-            topic: topic, tag: tag, code: code, mayBeWritten: false, key: UndeliveredRecord.copy(key),
+            topic: topic, tag: tag, mayBeWritten: false, key: UndeliveredRecord.copy(key),
             value: UndeliveredRecord.copy(value), headers: makeHeaders(headers))
     }
 
@@ -134,7 +121,6 @@ import CRdkafka
         _ = unsafe rd_kafka_header_remove(headers, name)
         // Name and value are copied; -1 stands for strlen (rdkafka.h).
         _ = unsafe rd_kafka_header_add(headers, name, -1, "\(raised)", -1)
-        byteCount += "\(raised)".utf8.count - size
     }
 
     static func copy(_ bytes: UnsafeRawBufferPointer) -> [UInt8]? {

@@ -7,7 +7,6 @@ import CRdkafka
 /// right to read the group, and then the right to read the topic. (Its other answers need the right to describe them
 /// only.) One commit is sent for each topic: librdkafka 2.0.2 copies one partition's error onto all.
 @safe package final class GroupRights {
-    /// The rights that are missing.
     package enum Missing: Hashable, Sendable {
         case group
         case topics([String])
@@ -20,10 +19,8 @@ import CRdkafka
     private var denied: [String] = []
     private var isGroupDenied = false
 
-    /// A partition that no topic has.
     private static let noPartition = Int32.max - 1
 
-    /// Makes a client, and asks.
     package init(_ cluster: ClusterSettings, groupID: String, topics: [String]) throws(KafkaError) {
         client = try ClientHandle(
             RD_KAFKA_CONSUMER,

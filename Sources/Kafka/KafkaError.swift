@@ -71,7 +71,6 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     /// The name in rdkafka.h without its prefix, for example `_QUEUE_FULL` or `OFFSET_METADATA_TOO_LARGE`.
     package var name: String { unsafe String(cString: rd_kafka_err2name(c)) }
 
-    /// librdkafka's sentence for the code.
     package var text: String { unsafe String(cString: rd_kafka_err2str(c)) }
 
     /// Whether a commit failed because of a rebalance: it is repeated, or not needed any more.
@@ -84,12 +83,6 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
         }
     }
 
-    /// Whether a right on a topic, the group or the cluster is missing.
-    package var isDenied: Bool {
-        self == .topicAuthorizationFailed || self == .groupAuthorizationFailed || self == .clusterAuthorizationFailed
-    }
-
-    /// Whether the topic, or the partition of it, does not exist.
     package var isUnknownTopic: Bool {
         self == .unknownTopicOrPartition || self == .unknownTopicID || self == .unknownTopic
             || c == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION
@@ -98,18 +91,14 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package var description: String { name }
 }
 
-/// An error of a call or an event of librdkafka.
 package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     package let code: KafkaCode
     /// librdkafka's sentence about this case. Never empty.
     package let text: String
-    /// Whether the client cannot be used any more: a producer is rebuilt, a consumer stops.
-    package let isFatal: Bool
 
-    package init(_ code: KafkaCode, _ text: String = "", isFatal: Bool = false) {
+    package init(_ code: KafkaCode, _ text: String = "") {
         self.code = code
         self.text = text.isEmpty ? code.text : text
-        self.isFatal = isFatal
     }
 
     /// Returns the error of the last call on this thread, of the functions that return no code.
@@ -121,8 +110,7 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Takes over and frees an error object (rdkafka.h: the caller owns it).
     init(adopting error: OpaquePointer) {
         self.init(
-            KafkaCode(unsafe rd_kafka_error_code(error)), unsafe String(cString: rd_kafka_error_string(error)),
-            isFatal: unsafe rd_kafka_error_is_fatal(error) != 0)
+            KafkaCode(unsafe rd_kafka_error_code(error)), unsafe String(cString: rd_kafka_error_string(error)))
         unsafe rd_kafka_error_destroy(error)
     }
 
@@ -160,7 +148,6 @@ package enum Denial {
         }
     }
 
-    /// Of a group that is joined, or that commits are made for.
     package static func using(group: String, _ code: KafkaCode) -> String? {
         code == .groupAuthorizationFailed ? "group \(group) cannot be used: grant READ on group \(group)" : nil
     }

@@ -14,7 +14,6 @@ package struct KafkaProperty: Hashable, Sendable {
 }
 
 extension [KafkaProperty] {
-    /// Returns the value that counts: the last one.
     func value(_ names: String...) -> String? { last { names.contains($0.name) }?.value }
 }
 
@@ -22,37 +21,26 @@ extension [KafkaProperty] {
 package struct RefusedProperty: Error, Hashable, Sendable, CustomStringConvertible {
     package let section: KafkaProperties.Section
     package let name: String
-    /// Why, and what to do instead.
     package let reason: String
 
-    /// One line for the user, which names the property.
     package var description: String { "\(section.key): \(name) cannot be set: \(reason)" }
 }
 
 /// The librdkafka properties of the user's configuration, none of which breaks the promise.
 package struct KafkaProperties: Sendable, Equatable {
-    /// Where in the configuration a property stands.
     package enum Section: Hashable, Sendable, CaseIterable {
         case common, consumer, producer
 
-        /// The section's key in the configuration file.
         package var key: String { self == .common ? "kafka.librdkafka" : "kafka.\(self)" }
     }
 
-    /// For every client.
     package let common: [KafkaProperty]
     /// For all consumers, in addition to `common`.
     package let consumer: [KafkaProperty]
     /// For all producers, in addition to `common`.
     package let producer: [KafkaProperty]
 
-    package static let none = KafkaProperties(unchecked: [], [], [])
-
-    private init(unchecked common: [KafkaProperty], _ consumer: [KafkaProperty], _ producer: [KafkaProperty]) {
-        self.common = common
-        self.consumer = consumer
-        self.producer = producer
-    }
+    package static let none = try! KafkaProperties()
 
     /// Throws for the first property that may not be set. Whether librdkafka knows the others, and takes their values,
     /// shows when a client is made (`validate()`).
@@ -79,10 +67,11 @@ package struct KafkaProperties: Sendable, Equatable {
                 section: .producer, name: "queue.buffering.max.kbytes",
                 reason: "a record of message.max.bytes (by default 10,000,000) would never fit into the queue")
         }
-        self.init(unchecked: common, consumer, producer)
+        self.common = common
+        self.consumer = consumer
+        self.producer = producer
     }
 
-    /// Returns why a property may not be set so, or `nil` if it may.
     private static func refusal(of property: KafkaProperty) -> String? {
         if property.name.hasPrefix("test.") { return "records would go to brokers in memory, or be lost" }
         // librdkafka takes a topic's properties with this prefix, too.
@@ -124,7 +113,6 @@ package struct KafkaProperties: Sendable, Equatable {
         return (mechanism.name, "OAUTHBEARER needs sasl.oauthbearer.method: oidc beside it: the worker makes no tokens")
     }
 
-    /// The properties that may not be set, with their aliases, and why.
     private static let refusals: [(reason: String, names: [String])] = [
         (
             "offsets are committed by the worker, after the results are acknowledged",

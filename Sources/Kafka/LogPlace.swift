@@ -6,14 +6,19 @@ enum LogPlace {
     static let start: Int64 = -2
 }
 
-extension ClientHandle {
+/// A client that asks brokers for offsets. Each call waits at most `timeoutMs` for each answer.
+@safe package class OffsetClient {
+    let client: ClientHandle
+
+    init(_ client: ClientHandle) { self.client = client }
+
     /// Returns the first offset that each partition holds, and the end of what can be read of it. Leaves out partitions
-    /// whose leaders cannot tell. Waits at most `timeoutMs` for each of two answers, and throws as `offsets` does.
-    func bounds(
+    /// whose leaders cannot tell. Throws as `offsets` does.
+    package func bounds(
         of partitions: [TopicPartition], timeoutMs: Int32
     ) throws(KafkaError) -> [TopicPartition: Range<Int64>] {
-        let ends = try offsets(of: partitions, at: LogPlace.end, timeoutMs: timeoutMs)
-        let starts = try offsets(of: partitions, at: LogPlace.start, timeoutMs: timeoutMs)
+        let ends = try offsets(of: partitions, fromMs: LogPlace.end, timeoutMs: timeoutMs)
+        let starts = try offsets(of: partitions, fromMs: LogPlace.start, timeoutMs: timeoutMs)
         var bounds: [TopicPartition: Range<Int64>] = [:]
         for (partition, start) in starts { bounds[partition] = ends[partition].map { start..<max(start, $0) } }
         return bounds
@@ -23,16 +28,16 @@ extension ClientHandle {
     /// a `LogPlace`. Leaves out partitions that have none.
     ///
     /// A leader that cannot tell is an error for a timestamp, and left out for a place. Throws if a leader does not
-    /// answer within `timeoutMs` or one partition has no leader: librdkafka drops the answers of all others then
-    /// (rdkafka.c, rd_kafka_offsets_for_times).
-    func offsets(
-        of partitions: [TopicPartition], at time: Int64, timeoutMs: Int32
+    /// answer in time or one partition has no leader: librdkafka drops the answers of all others then (rdkafka.c,
+    /// rd_kafka_offsets_for_times).
+    package func offsets(
+        of partitions: [TopicPartition], fromMs time: Int64, timeoutMs: Int32
     ) throws(KafkaError) -> [TopicPartition: Int64] {
         let list = PartitionList(capacity: partitions.count)
         // Both directions use the field `offset` (rdkafka.h, rd_kafka_offsets_for_times, which passes the time
         // through).
         for partition in partitions { list.add(partition, offset: time) }
-        try check(unsafe rd_kafka_offsets_for_times(raw, list.raw, timeoutMs))
+        try check(unsafe rd_kafka_offsets_for_times(client.raw, list.raw, timeoutMs))
         var found: [TopicPartition: Int64] = [:]
         var failure: KafkaError?
         unsafe UnsafePointer(list.raw).forEach { element in
@@ -47,10 +52,11 @@ extension ClientHandle {
         return found
     }
 
-    /// Returns what the client's group has committed.
-    func committed(_ partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [CommittedOffset] {
+    /// Returns what the group has committed. A partition with an unfinished transaction has the code
+    /// RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT.
+    package func committed(_ partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [CommittedOffset] {
         let list = PartitionList(partitions)
-        try check(unsafe rd_kafka_committed(raw, list.raw, timeoutMs))
+        try check(unsafe rd_kafka_committed(client.raw, list.raw, timeoutMs))
         var offsets: [CommittedOffset] = []
         unsafe UnsafePointer(list.raw).forEach { unsafe offsets.append($0.committed) }
         return offsets

@@ -20,7 +20,6 @@ import Glibc
 
     deinit { unsafe rd_kafka_message_destroy(raw) }
 
-    /// Gives up the ownership.
     consuming func release() { discard self }
 
     /// librdkafka's error where this is no record.
@@ -28,6 +27,9 @@ import Glibc
         guard unsafe raw.pointee.err != RD_KAFKA_RESP_ERR_NO_ERROR else { return nil }
         return unsafe KafkaError(KafkaCode(raw.pointee.err), String(cString: rd_kafka_message_errstr(raw)))
     }
+
+    /// Whether this is no record, but tells that `offset` is the next to be read, behind transaction markers as well.
+    var isEnd: Bool { unsafe raw.pointee.err == RD_KAFKA_RESP_ERR__PARTITION_EOF }
 
     package var offset: Int64 { unsafe raw.pointee.offset }
 
@@ -66,7 +68,6 @@ import Glibc
     }
 }
 
-/// Calls `body` with each header of a list, which stays its owner's.
 func forEach(
     in headers: OpaquePointer?, _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Void
 ) {

@@ -7,7 +7,7 @@ import CRdkafka
 /// All partitions that are read share one queue, and what librdkafka reads ahead is bounded for all of them together.
 /// With eight partitions at a time 1,000 single records at random places took 0.5 s (librdkafka 2.0.2, one broker
 /// beside it).
-@safe package final class OffsetReader {
+@safe package final class OffsetReader: OffsetClient {
     /// What is reported of a partition in the place of a record.
     package enum Trouble: Hashable, Sendable {
         /// Nothing stands at or behind this offset now. Records that come later are read.
@@ -16,7 +16,6 @@ import CRdkafka
         case outOfRange
         /// A batch that begins here, or the record at this offset, cannot be read. It is fetched again and again.
         case unreadable(offset: Int64, KafkaError)
-        /// Reading failed and is tried again.
         case failed(KafkaError)
 
         fileprivate init(_ problem: KafkaError, at offset: Int64) {
@@ -41,7 +40,6 @@ import CRdkafka
         }
     }
 
-    private let client: ClientHandle
     private let queue: OpaquePointer
     private var waker: FetchWaker?
     /// How long to wait for a record before the brokers' threads are woken, which may sleep a second before they find
@@ -49,7 +47,6 @@ import CRdkafka
     private let wakeEveryMs: Int32
     /// The topics that were asked for. They are kept because librdkafka asks for those it knows.
     private var topics: [String: OpaquePointer] = unsafe [:]
-    /// The partitions that are read.
     private var partitions: [Key: TopicPartition] = [:]
 
     /// Makes a client. No broker needs to be there.
@@ -77,9 +74,10 @@ import CRdkafka
         ])
         if let group { fixed.append(KafkaProperty("group.id", group)) }
         let properties = cluster.all(users: cluster.properties.consumer, fixed: fixed)
-        client = try ClientHandle(RD_KAFKA_CONSUMER, properties)
+        let client = try ClientHandle(RD_KAFKA_CONSUMER, properties)
         waker = FetchWaker(client, properties)
         unsafe queue = rd_kafka_queue_new(client.raw)
+        super.init(client)
     }
 
     deinit {
@@ -88,7 +86,6 @@ import CRdkafka
         unsafe rd_kafka_queue_destroy(queue)
     }
 
-    /// Returns the client's events since the last call.
     package func events() -> [ClientEvent] { client.clientEvents() }
 
     // MARK: Questions; each waits at most `timeoutMs`
@@ -100,28 +97,6 @@ import CRdkafka
     package func topics(named names: [String], timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         for name in names { _ = try unsafe topic(name) }
         return try client.describeTopics(onlyKnown: true, timeoutMs: timeoutMs)
-    }
-
-    /// Returns the first offset that each partition holds, and the end of what can be read of it. Throws if one of the
-    /// leaders does not answer.
-    package func bounds(
-        of partitions: [TopicPartition], timeoutMs: Int32
-    ) throws(KafkaError) -> [TopicPartition: Range<Int64>] {
-        try client.bounds(of: partitions, timeoutMs: timeoutMs)
-    }
-
-    /// Returns the offset of each partition's first record with this timestamp (milliseconds since the epoch) or a
-    /// later one. Leaves out partitions that have none.
-    package func offsets(
-        of partitions: [TopicPartition], fromMs timestampMs: Int64, timeoutMs: Int32
-    ) throws(KafkaError) -> [TopicPartition: Int64] {
-        try client.offsets(of: partitions, at: timestampMs, timeoutMs: timeoutMs)
-    }
-
-    /// Returns what the group has committed. A partition with an unfinished transaction has the code
-    /// RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT.
-    package func committed(_ partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [CommittedOffset] {
-        try client.committed(partitions, timeoutMs: timeoutMs)
     }
 
     // MARK: Reading

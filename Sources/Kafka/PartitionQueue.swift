@@ -10,6 +10,8 @@ import CRdkafka
     /// Messages that were taken off `queue`. Those from `first` on are owned and not read yet.
     private var taken: [UnsafeMutablePointer<rd_kafka_message_t>] = unsafe []
     private var first = 0
+    /// The offset that is read next, where `read` met the log's end, for its caller to take.
+    package var end: Int64?
 
     /// Splits the partition's queue off the consumer's. Call it before the partition is assigned: the mark that the
     /// application forwards this queue keeps the assignment from forwarding it again (rdkafka_partition.c,
@@ -30,7 +32,6 @@ import CRdkafka
 
     deinit { close() }
 
-    /// Whether the partition was given up. Nothing can be read any more then.
     package var isClosed: Bool { unsafe queue == nil }
 
     /// The most records that can be read without waiting. librdkafka also counts marks of its own (one at each
@@ -51,7 +52,9 @@ import CRdkafka
         var bytes = 0
         while count < max, hasTaken(upTo: max - count) {
             let message = unsafe Message(adopting: taken[first])
-            if let problem = message.problem {
+            if message.isEnd {
+                end = message.offset
+            } else if let problem = message.problem {
                 shared.events.append(.partitionFailed(partition, problem))
             } else {
                 guard body(message) else {
@@ -93,7 +96,6 @@ import CRdkafka
     }
 }
 
-/// What all partition queues of a consumer share.
 @safe final class SharedQueueState {
     let client: ClientHandle
     let wakeUpDescriptor: Int32

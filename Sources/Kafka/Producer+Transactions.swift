@@ -1,6 +1,5 @@
 import CRdkafka
 
-/// Why a step of a transaction was not done.
 package struct TransactionError: Error, Hashable, Sendable, CustomStringConvertible {
     package let error: KafkaError
     /// The same call may be made again, after a pause: nothing is lost, it may go on in the background. Else nothing
@@ -65,8 +64,9 @@ extension Producer {
         let metadata: OpaquePointer? = unsafe rd_kafka_consumer_group_metadata_new(group)
         defer { unsafe rd_kafka_consumer_group_metadata_destroy(metadata) }
         try again { () throws(TransactionError) in
+            // Two calls of 5 s take less than a transaction's time limit.
             try unsafe checkTransaction(
-                rd_kafka_send_offsets_to_transaction(client.handle.raw, list.raw, metadata, Self.offsetsMs))
+                rd_kafka_send_offsets_to_transaction(client.handle.raw, list.raw, metadata, 5_000))
         }
     }
 
@@ -88,11 +88,7 @@ extension Producer {
         if case .log(_, "TXNERR", _) = event { true } else { false }
     }
 
-    /// What made the client unusable; `nil` while nothing did.
     package var fatalError: KafkaError? { client.handle.fatalError }
-
-    /// Two of these are less than a transaction's time limit.
-    private static var offsetsMs: Int32 { 5_000 }
 
     /// Calls once more after an error that passes, since the caller cannot go on in the middle.
     private func again(_ call: () throws(TransactionError) -> Void) throws(TransactionError) {

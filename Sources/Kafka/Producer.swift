@@ -18,17 +18,13 @@ package struct ProducerTopic: Hashable, Sendable {
     /// The topics looked up so far, by `ProducerTopic.index`.
     package private(set) var topicNames: [String] = []
 
-    /// Makes a client. No broker needs to be there.
-    ///
-    /// - Parameter wakeUpDescriptor: an eventfd(2), non-blocking, that gets 1 added whenever there are reports or
-    ///   events after there were none. Keep it open until the producer is gone. -1 for none.
+    /// - Parameter wakeUpDescriptor: as of `Consumer`, for reports and events.
     package init(_ settings: ProducerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
         self.settings = settings
         self.wakeUpDescriptor = wakeUpDescriptor
         client = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)
     }
 
-    /// Drops records that are not acknowledged.
     deinit { client.purge() }
 
     /// Returns the topic's handle. The topic should exist: one that the first record creates was seen to block an
@@ -39,8 +35,6 @@ package struct ProducerTopic: Hashable, Sendable {
         topicNames.append(name)
         return ProducerTopic(index: topicNames.count - 1)
     }
-
-    package func name(of topic: ProducerTopic) -> String { topicNames[topic.index] }
 
     /// Fetches the metadata of the topics looked up so far, so that the first record does not wait for it.
     package func warmUp(timeoutMs: Int32) throws(KafkaError) {
@@ -69,7 +63,6 @@ package struct ProducerTopic: Hashable, Sendable {
             headers: headers.isEmpty ? nil : makeHeaders(headers), timestampMs: timestampMs, tag: tag)
     }
 
-    /// Queues a record with headers from a reused array.
     package func produce(
         to topic: ProducerTopic, partition: Int32 = -1, key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
         headers: [MessageHeader], timestampMs: Int64 = 0, tag: UInt64

@@ -1,7 +1,6 @@
 import CRdkafka
 import Glibc
 
-/// A partition of a topic.
 package struct TopicPartition: Hashable, Sendable, CustomStringConvertible {
     package let topic: String
     package let partition: Int32
@@ -14,12 +13,10 @@ package struct TopicPartition: Hashable, Sendable, CustomStringConvertible {
     package var description: String { "\(topic)/\(partition)" }
 }
 
-/// What the group has committed for a partition.
 package struct CommittedOffset: Hashable, Sendable {
     package let partition: TopicPartition
     /// The next offset to read, or `nil` if nothing is committed.
     package let offset: Int64?
-    /// The bytes as they were committed.
     package let metadata: [UInt8]
     /// `.none`, or why this partition's offset could not be read.
     package let code: KafkaCode
@@ -32,10 +29,8 @@ package struct CommittedOffset: Hashable, Sendable {
     }
 }
 
-/// One partition's part of a commit.
 package struct CommitEntry: Hashable, Sendable {
     package let partition: TopicPartition
-    /// The next offset to read.
     package let offset: Int64
     /// Printable ASCII: a NUL is read back as garbage before librdkafka 2.6.1. A broker refuses more than 4,096 bytes.
     package let metadata: [UInt8]
@@ -47,20 +42,6 @@ package struct CommitEntry: Hashable, Sendable {
     }
 }
 
-/// What became of one partition's part of a commit.
-package struct CommitResult: Hashable, Sendable {
-    package let partition: TopicPartition
-    package let offset: Int64
-    package let code: KafkaCode
-
-    package init(_ partition: TopicPartition, offset: Int64, code: KafkaCode) {
-        self.partition = partition
-        self.offset = offset
-        self.code = code
-    }
-}
-
-/// An owned `rd_kafka_topic_partition_list_t`.
 @safe struct PartitionList: ~Copyable {
     let raw: UnsafeMutablePointer<rd_kafka_topic_partition_list_t>
 
@@ -94,7 +75,6 @@ package struct CommitResult: Hashable, Sendable {
 }
 
 extension UnsafePointer<rd_kafka_topic_partition_list_t> {
-    /// Calls `body` with each element of the list.
     func forEach(_ body: (rd_kafka_topic_partition_t) -> Void) {
         for index in 0..<max(0, Int(unsafe pointee.cnt)) { unsafe body(pointee.elems[index]) }
     }

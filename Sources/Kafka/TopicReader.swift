@@ -52,7 +52,6 @@ package struct BrokerWait {
         }
     }
 
-    /// Throws once the command is to stop.
     package func check() throws(CommandFailure) {
         if leftMs() <= 0 { throw CommandFailure("stopped", .stopped) }
     }
@@ -98,9 +97,6 @@ package struct BrokerWait {
         }
     }
 
-    /// Returns the partitions of a topic, or throws why it cannot be used.
-    ///
-    /// - Parameter denial: says which right is missing (`Denial`).
     package func partitions(
         of topic: String, from client: OffsetReader, denial: (String, KafkaCode) -> String?
     ) throws(CommandFailure) -> [TopicPartition] {
@@ -111,7 +107,7 @@ package struct BrokerWait {
         if let line = denial(topic, code) { throw CommandFailure(line) }
         if code.isUnknownTopic { throw CommandFailure("\(topic): there is no such topic at \(servers)", .unknownTopic) }
         guard code == .none, let found else { throw CommandFailure("\(topic): \(KafkaError(code))") }
-        return (0..<Int32(found.partitions)).map { TopicPartition(topic, $0) }
+        return found.all
     }
 
     /// Returns the first offset of each partition and the end of what can be read of it, also of partitions whose
@@ -130,7 +126,6 @@ package struct BrokerWait {
     }
 }
 
-/// Where reading a topic starts.
 package enum ReadingStart: Equatable, Sendable {
     case beginning, end
     /// The first record with this timestamp (milliseconds since the epoch) or a later one.
@@ -154,8 +149,6 @@ package final class TopicReader {
 
     private static let (lookPauseMs, absencePauseMs): (Int64, Int64) = (5_000, 1_000)
 
-    /// Throws when Kafka cannot be reached, or the topic does not exist or may not be read.
-    ///
     /// - Parameter group: the group whose commits `client` is asked for, if any.
     package convenience init(
         _ cluster: ClusterSettings, topic: String, group: String? = nil, _ wait: BrokerWait
@@ -179,7 +172,6 @@ package final class TopicReader {
         nextLookMs = Stopwatch.nowMs + Self.lookPauseMs
     }
 
-    /// Returns the offset of each partition at which reading begins.
     package func starts(at start: ReadingStart) throws(CommandFailure) -> [TopicPartition: Int64] {
         switch start {
         case .beginning: return bounds.mapValues(\.lowerBound)
@@ -281,8 +273,6 @@ package final class TopicReader {
             positions = [:]
         }
         absences = 0
-        for number in 0..<Int32(found.partitions) where positions[TopicPartition(topic, number)] == nil {
-            try start(TopicPartition(topic, number), at: 0)
-        }
+        for partition in found.all where positions[partition] == nil { try start(partition, at: 0) }
     }
 }

@@ -1,21 +1,15 @@
 import CRdkafka
 import Glibc
 
-/// A topic as the brokers describe it.
 package struct TopicDescription: Hashable, Sendable {
-    package let name: String
-    package let partitions: Int
+    package var name: String
+    package var partitions: Int
     /// `.none`, or why the topic cannot be used (for example `LEADER_NOT_AVAILABLE`).
-    package let code: KafkaCode
+    package var code = KafkaCode.none
 
-    package init(name: String, partitions: Int, code: KafkaCode = .none) {
-        self.name = name
-        self.partitions = partitions
-        self.code = code
-    }
+    package var all: [TopicPartition] { (0..<Int32(clamping: partitions)).map { TopicPartition(name, $0) } }
 }
 
-/// A topic to be created.
 package struct NewTopic: Hashable, Sendable {
     package var name: String
     package var partitions: Int
@@ -34,16 +28,12 @@ package struct NewTopic: Hashable, Sendable {
 package struct TopicConfiguration: Hashable, Sendable {
     /// `cleanup.policy`, split at its commas: `delete`, `compact`.
     package var cleanupPolicies: [String]
-    /// `retention.ms`; `nil`: records are kept forever, as far as time goes.
+    /// `retention.ms`, or `nil` for no limit.
     package var retentionMs: Int64?
-    /// `retention.bytes`, of each partition; `nil`: records are kept, as far as size goes.
+    /// `retention.bytes` of each partition, or `nil` for no limit.
     package var retentionBytes: Int64?
-
-    package init(cleanupPolicies: [String], retentionMs: Int64?, retentionBytes: Int64? = nil) {
-        self.cleanupPolicies = cleanupPolicies
-        self.retentionMs = retentionMs
-        self.retentionBytes = retentionBytes
-    }
+    /// `unclean.leader.election.enable`: a replica that lacks records may become the leader.
+    package var electsUncleanLeaders = false
 
     package var isCompacted: Bool { cleanupPolicies.contains("compact") }
 }
@@ -66,7 +56,6 @@ package struct TopicConfiguration: Hashable, Sendable {
         try client.describeTopics(onlyKnown: false, timeoutMs: timeoutMs)
     }
 
-    /// All topics of the cluster, once these are among them or the time is over.
     package func all(
         showing names: [String], withinMs: Int64, timeoutMs: Int32
     ) throws(KafkaError) -> [String: TopicDescription] {
@@ -119,9 +108,9 @@ package struct TopicConfiguration: Hashable, Sendable {
     }
 
     /// The configuration of existing topics; those the brokers do not tell about are left out.
-    package func configurations(of topics: [String], timeoutMs: Int32) throws(KafkaError) -> [String:
-        TopicConfiguration]
-    {
+    package func configurations(
+        of topics: [String], timeoutMs: Int32
+    ) throws(KafkaError) -> [String: TopicConfiguration] {
         let request = AdminRequest(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, timeoutMs: timeoutMs)
         var list: [OpaquePointer?] = unsafe topics.map {
             unsafe rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, $0)
@@ -154,6 +143,7 @@ package struct TopicConfiguration: Hashable, Sendable {
             switch unsafe String(cString: name) {
             case "cleanup.policy": configuration.cleanupPolicies = text.split(separator: ",").map { String($0) }
             case "retention.bytes": configuration.retentionBytes = Int64(text).flatMap { $0 < 0 ? nil : $0 }
+            case "unclean.leader.election.enable": configuration.electsUncleanLeaders = text == "true"
             case "retention.ms": configuration.retentionMs = Int64(text).flatMap { $0 < 0 ? nil : $0 }
             default: break
             }

@@ -1,18 +1,14 @@
 package import TLS
 
-/// Bytes to and from one peer, in order, on one loop: what a connection to APNs stands on.
-///
-/// `SecureChannel` is the one over TLS and TCP. Tests have one in memory, and so has the guard of `apns-bench`, so that
-/// both run the code that the worker runs. Loop's thread. Whoever drops one first calls `close` or `abort`.
+/// Bytes to and from one peer, in order, on one loop. `SecureChannel` is the one over TLS and TCP; tests and the guard
+/// of `apns-bench` have one in memory. Loop's thread. Call `close` or `abort` before dropping one.
 package protocol ByteChannel: AnyObject {
-    /// It takes and delivers bytes.
     var isOpen: Bool { get }
     /// The peer's address, once connected; `nil` where there is none.
     var peerAddress: SocketAddress? { get }
     /// Bytes that `send` has taken, in all. The mark to compare with `writtenBytes`.
     var sentBytes: Int64 { get }
-    /// How many of them the kernel has whole: the peer cannot have read anything beyond. Still right after the channel
-    /// was closed.
+    /// How many of them the kernel has; the peer cannot have read more. Also valid after the channel was closed.
     var writtenBytes: Int64 { get }
     /// Bytes that the kernel still keeps since the peer's has not acknowledged them; of TLS, those of its records.
     var unacknowledgedBytes: Int { get }
@@ -21,7 +17,6 @@ package protocol ByteChannel: AnyObject {
     /// - Returns: how much was taken; 0 unless open. After less than all, `channelWritable` follows.
     @discardableResult
     func send(_ bytes: UnsafeRawBufferPointer) -> Int
-    /// Writes now what was queued.
     func flush()
     /// Closes in order: what was sent leaves before. `channelClosed` follows.
     func close()
@@ -48,8 +43,7 @@ extension ByteChannelDelegate {
 
 /// Opens channels. `Dialer` opens them over TLS and TCP.
 package protocol ChannelDialer: AnyObject {
-    /// Ends in `channelOpened` or `channelClosed`, neither from inside this call. The channel keeps its delegate alive
-    /// until `channelClosed`. Loop's thread.
+    /// Ends in `channelOpened` or `channelClosed`, neither from inside this call. Loop's thread.
     func open(
         _ target: DialTarget, context: ClientContext, options: ChannelOptions,
         delegate: any ByteChannelDelegate

@@ -3,14 +3,12 @@ package struct ChannelOptions: Sendable {
     package var outputLimit = 256 * 1024
     /// From the start to the connection, all addresses and the proxy included.
     package var dialTimeoutNs: Int64 = 10_000_000_000
-    /// From the connection to the end of the handshake.
     package var handshakeTimeoutNs: Int64 = 10_000_000_000
     /// From `close` until unsent bytes are dropped.
     package var closeTimeoutNs: Int64 = 5_000_000_000
     /// TCP_USER_TIMEOUT: how long written data may stay unacknowledged.
     package var userTimeoutMs: Int32 = 15_000
-    /// TCP_NOTSENT_LOWAT of a dialled connection: how many bytes the kernel takes beyond what it has sent; 0 for as
-    /// many as it has room for.
+    /// TCP_NOTSENT_LOWAT: how many bytes the kernel takes beyond what it has sent; 0 for as many as it has room for.
     package var unsentLimit: Int32 = 0
 
     package init() {}
@@ -35,7 +33,6 @@ package struct ChannelEnd: Error, Hashable, Sendable, CustomStringConvertible {
         case tlsFailed
         /// The server refused the client certificate, which TLS 1.3 servers do after the handshake.
         case certificateRefused
-        /// The handshake was not over in time.
         case handshakeTimedOut
     }
 

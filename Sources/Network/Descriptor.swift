@@ -10,9 +10,7 @@ package final class Descriptor {
     deinit { close(raw) }
 }
 
-/// A TCP socket's options and calls.
 extension Descriptor {
-    /// A non-blocking TCP socket for one address family.
     static func tcpSocket(family: Int32) throws(SystemError) -> Descriptor {
         let flags = Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
         let raw = socket(family, flags, Int32(IPPROTO_TCP))

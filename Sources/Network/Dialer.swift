@@ -1,7 +1,6 @@
 package import EventLoop
 internal import Glibc
 
-/// A host and port to connect to.
 package struct DialTarget: Hashable, Sendable {
     package var host: String
     package var port: UInt16
@@ -67,10 +66,8 @@ package final class Dialer {
         package var address: SocketAddress
     }
 
-    /// Calls `then` once, never from inside this call, unless the attempt is cancelled before.
-    ///
-    /// IPv6 and IPv4 addresses take turns (RFC 8305, 4), the resolver's first family first. They follow each other
-    /// faster if the time is too short for all of them.
+    /// Calls `then` once, never from inside this call, unless the attempt is cancelled before. IPv6 and IPv4 addresses
+    /// take turns (RFC 8305, 4), the resolver's first family first; faster if the time is too short for all of them.
     @discardableResult
     package func dial(
         _ target: DialTarget, timeoutNs: Int64, userTimeoutMs: Int32 = 15_000,
@@ -79,16 +76,15 @@ package final class Dialer {
         loop.assertOnThread()
         let attempt = DialAttempt(
             target, loop: loop, timeoutNs: timeoutNs, userTimeoutMs: userTimeoutMs, then: then)
-        let waiting = OnLoop(attempt)
         resolver.resolve(
             host: (target.proxy?.host ?? target.host), port: target.proxy?.port ?? target.port, loop: loop
-        ) { waiting.value.resolved($0) }
+        ) { attempt.resolved($0) }
         return attempt
     }
 }
 
-/// A dial under way. Loop's thread.
-package final class DialAttempt {
+/// A dial under way. Loop's thread; the resolver's thread only holds it.
+package final class DialAttempt: @unchecked Sendable {
     private let target: DialTarget
     private let loop: Loop
     private let userTimeoutMs: Int32
@@ -99,7 +95,6 @@ package final class DialAttempt {
     private var lastFailure = ""
     private var isUnresolved = true
 
-    /// An address that is being tried.
     private struct Candidate {
         var address: SocketAddress
         var descriptor: Descriptor
@@ -126,7 +121,6 @@ package final class DialAttempt {
         }
     }
 
-    /// Gives up without calling `then`.
     package func cancel() {
         loop.assertOnThread()
         end()
@@ -269,10 +263,4 @@ package final class DialAttempt {
         for one in candidates { loop.unregister(one.registration) }
         candidates = []
     }
-}
-
-/// Carries a value of a loop's thread through another thread, which does not use it, and back.
-private struct OnLoop<Value>: @unchecked Sendable {
-    let value: Value
-    init(_ value: Value) { self.value = value }
 }

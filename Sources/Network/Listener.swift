@@ -5,7 +5,6 @@ internal import Glibc
 package final class Listener {
     package struct Accepted {
         package var descriptor: Descriptor
-        /// The peer's.
         package var address: SocketAddress
     }
 
@@ -21,10 +20,7 @@ package final class Listener {
     /// Connections accepted per turn, so that a flood leaves the loop's other descriptors their turn.
     private static let acceptsPerTurn = 64
 
-    /// Binds and listens. Port 0: the kernel picks one, see `port`.
-    ///
-    /// - Parameter host: an IP address literal, or `localhost` (127.0.0.1).
-    /// - Throws: `SystemError`; `bind: Address already in use (EADDRINUSE)`.
+    /// Binds and listens; port 0 takes any free one. `host` is an IP address or `localhost` (127.0.0.1).
     package init(
         host: String, port: UInt16, loop: Loop, onAccept: @escaping (Accepted) -> Void
     ) throws(SystemError) {

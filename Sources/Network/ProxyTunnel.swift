@@ -62,8 +62,7 @@ package final class ProxyTunnel {
         read()
     }
 
-    /// Reads a byte at a time: what follows the answer's empty line belongs to the tunnel, and has to stay in the
-    /// socket.
+    /// Reads a byte at a time, since what follows the answer belongs to the tunnel and has to stay in the socket.
     private func read() {
         while then != nil {
             var byte: UInt8 = 0
@@ -80,8 +79,7 @@ package final class ProxyTunnel {
         }
     }
 
-    /// What is wrong with an answer to CONNECT, of which the first line counts, and what to do about it; nil: it is a
-    /// 2xx.
+    /// Returns what is wrong with an answer to CONNECT and what to do about it; `nil` for a 2xx.
     package static func verdict(_ answer: [UInt8], to target: DialTarget, hasCredentials: Bool) -> String? {
         let line = String(decoding: answer.prefix { $0 != 13 && $0 != 10 }, as: UTF8.self)
         let words = line.split(separator: " ", maxSplits: 2)

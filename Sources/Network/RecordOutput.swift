@@ -3,9 +3,7 @@ internal import TLS
 
 /// A channel's output: plaintext gathered to whole TLS records, and how much of it the kernel has.
 @safe struct RecordOutput: ~Copyable {
-    /// Most bytes that wait: gathered plaintext and ciphertext the kernel did not take.
     private let limit: Int
-    /// Plaintext taken, in all.
     private(set) var sentBytes: Int64 = 0
     /// Ciphertext the kernel did not take yet.
     private(set) var pending = 0
@@ -13,7 +11,12 @@ internal import TLS
     /// Plaintext not encrypted yet, less than one record.
     private let gathering: UnsafeMutableRawBufferPointer
     private var gathered = 0
-    private var marks = WrittenMarks()
+    /// Plaintext of which the kernel has every record.
+    private(set) var writtenBytes: Int64 = 0
+    /// Ciphertext that the kernel took, in all.
+    private var ciphertextWritten: Int64 = 0
+    /// The ends of plaintext and ciphertext of each encryption whose ciphertext is not written yet.
+    private var marks: [(plaintextEnd: Int64, ciphertextEnd: Int64)] = []
 
     init(limit: Int) {
         precondition(limit >= 2 * SecureChannel.recordLimit, "a channel's output limit is at least 32 KiB")
@@ -24,13 +27,8 @@ internal import TLS
     deinit { unsafe gathering.deallocate() }
 
     var room: Int { max(0, limit - gathered - pending) }
-    /// Plaintext of which the kernel has every record.
-    var writtenBytes: Int64 { marks.plaintextWritten }
-
-    /// Whether so much only needs to be copied.
     func fits(_ count: Int) -> Bool { gathered + count < SecureChannel.recordLimit }
 
-    /// Takes plaintext that `fits`.
     mutating func gather(_ bytes: UnsafeRawPointer, _ count: Int) {
         unsafe memcpy(gathering.baseAddress! + gathered, bytes, count)
         gathered += count
@@ -64,7 +62,7 @@ internal import TLS
     private mutating func encrypt(_ plaintext: UnsafeRawBufferPointer, _ session: Session) throws(TLSError) {
         try unsafe session.write(plaintext)
         pending = unsafe session.pendingOutput.count
-        marks.encrypted(upTo: sentBytes, pending: pending)
+        marks.append((sentBytes, ciphertextWritten + Int64(pending)))
     }
 
     /// What the session has to write now: its own messages, too.
@@ -77,36 +75,17 @@ internal import TLS
     /// The kernel took the first bytes of the pending output.
     mutating func wrote(_ count: Int, _ session: Session) {
         session.consumeOutput(count)
-        marks.wrote(count)
         pending -= count
+        ciphertextWritten += Int64(count)
+        while let mark = marks.first, mark.ciphertextEnd <= ciphertextWritten {
+            writtenBytes = mark.plaintextEnd
+            marks.removeFirst()
+        }
     }
 
     /// Drops unsent bytes. The counts stay.
     mutating func drop() {
         gathered = 0
         pending = 0
-    }
-}
-
-/// Tells which plaintext the kernel has: a byte counts as written when the last ciphertext byte of its record is.
-struct WrittenMarks {
-    /// The ends of plaintext and ciphertext of each encryption whose ciphertext is not written yet.
-    private var marks: [(plaintextEnd: Int64, ciphertextEnd: Int64)] = []
-    /// Ciphertext the kernel took, in all.
-    private(set) var ciphertextWritten: Int64 = 0
-    /// Plaintext of which the kernel has every record.
-    private(set) var plaintextWritten: Int64 = 0
-
-    /// Notes that all plaintext up to `plaintextEnd` is encrypted, and `pending` bytes of ciphertext are not written.
-    mutating func encrypted(upTo plaintextEnd: Int64, pending: Int) {
-        marks.append((plaintextEnd, ciphertextWritten + Int64(pending)))
-    }
-
-    mutating func wrote(_ count: Int) {
-        ciphertextWritten += Int64(count)
-        while let mark = marks.first, mark.ciphertextEnd <= ciphertextWritten {
-            plaintextWritten = mark.plaintextEnd
-            marks.removeFirst()
-        }
     }
 }

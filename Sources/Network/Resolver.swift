@@ -8,7 +8,6 @@ internal import Glibc
 package final class Resolver: Sendable {
     package typealias Answer = Result<[SocketAddress], ChannelEnd>
 
-    /// The result of a lookup.
     package enum Lookup: Sendable {
         case found([SocketAddress])
         /// There is no such name, or it has no address.
@@ -24,9 +23,7 @@ package final class Resolver: Sendable {
     }
 
     private struct State: Sendable {
-        /// The addresses of each name's last answer.
         var known: [String: [SocketAddress]] = [:]
-        /// Who waits for the names that are being looked up.
         var waiting: [String: [Waiter]] = [:]
     }
 
@@ -42,10 +39,8 @@ package final class Resolver: Sendable {
     /// - Parameter lookUp: called on a thread of its own; may block.
     package init(lookUp: @escaping @Sendable (String) -> Lookup) { self.lookUp = lookUp }
 
-    /// Resolves a name to its IPv4 and IPv6 addresses in getaddrinfo's order (RFC 6724). Literals need no lookup.
-    ///
-    /// The answer comes once, on the loop's thread, never from inside this call. It takes as long as resolv.conf says
-    /// (some 5 to 40 s when name servers are silent): the caller has its own deadline.
+    /// Resolves a name to its addresses in getaddrinfo's order (RFC 6724), within 5 to 40 s when name servers are
+    /// silent. The answer comes once, on the loop's thread, never from inside this call. Literals need no lookup.
     package func resolve(
         host: String, port: UInt16, loop: Loop, then: @escaping @Sendable (Answer) -> Void
     ) {

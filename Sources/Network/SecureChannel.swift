@@ -16,18 +16,11 @@ package import TLS
     }
 
     package private(set) var state: State
-    /// The address of the peer, or of its proxy, once connected.
     package private(set) var peerAddress: SocketAddress?
-    /// The peer's certificate, once open.
     package var peerCertificate: CertificateDetails? { session?.peerCertificate }
-    /// `TLSv1.3`, once open.
     package var tlsVersion: String? { state == .open ? session?.version : nil }
-    /// All plaintext that `send` has taken, to compare with `writtenBytes`.
     package var sentBytes: Int64 { output.sentBytes }
-    /// The plaintext of which the kernel has every byte of its TLS records. The peer cannot have read anything beyond.
-    /// Valid after the channel was closed, too.
     package var writtenBytes: Int64 { output.writtenBytes }
-    /// tcp(7), SIOCOUTQ; 0 once closed.
     package var unacknowledgedBytes: Int { descriptor?.unacknowledgedBytes ?? 0 }
     /// Below this `room`, `channelWritable` follows.
     package let lowRoom: Int
@@ -87,8 +80,7 @@ package import TLS
         }
     }
 
-    /// Starts the TLS handshake of an accepted connection. The delegate gets `channelOpened` or `channelClosed` later,
-    /// never during this call.
+    /// Starts the TLS handshake of an accepted connection. `channelOpened` or `channelClosed` comes later.
     package convenience init(
         accepted: Listener.Accepted, context: ServerContext, loop: Loop, options: ChannelOptions = ChannelOptions(),
         delegate: any ByteChannelDelegate
@@ -136,12 +128,8 @@ package import TLS
 
     // MARK: Sending
 
-    /// How much `send` takes now.
     package var room: Int { state == .open ? output.room : 0 }
 
-    /// Queues plaintext, which leaves at the end of the turn at the latest, unless the kernel takes no more.
-    ///
-    /// - Returns: how much was taken: at most `room`, and 0 unless open.
     @discardableResult
     package func send(_ bytes: UnsafeRawBufferPointer) -> Int {
         let room = room
@@ -232,8 +220,7 @@ package import TLS
 
     // MARK: Receiving
 
-    /// Stops reading from the socket, so that TCP's flow control stops the peer. Bytes that were read already are still
-    /// delivered.
+    /// Stops reading, so that TCP stops the peer. Bytes that were read already are still delivered.
     package func pauseReading() {
         isReadingPaused = true
         watch()
@@ -344,20 +331,16 @@ package import TLS
 
     // MARK: Closing
 
-    /// Closes in order: sends what was taken, then close_notify, and delivers nothing more. `channelClosed` follows, at
-    /// the latest after the close timeout.
     package func close() { closeWriting(notify: true) }
 
     /// Ends the TCP stream after sent bytes without close_notify, like a peer that dies (for simulated faults).
     package func cut() { closeWriting(notify: false) }
 
-    /// Closes at once and drops unsent bytes. `channelClosed` follows at the end of the turn.
     package func abort() {
         loop.assertOnThread()
         finish(closedHere)
     }
 
-    /// Aborts with a TCP reset (for simulated faults).
     package func reset() {
         descriptor?.setResetOnClose()
         abort()

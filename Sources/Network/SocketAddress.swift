@@ -3,15 +3,18 @@ internal import Glibc
 
 /// An IPv4 or IPv6 address with its port.
 package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
-    private enum Host: Hashable, Sendable {
-        case v4(UInt32)
-        case v6(UInt64, UInt64, scope: UInt32)
+    /// `sockaddr_in` or `sockaddr_in6`, the kernel's form, in which the port follows the family.
+    private var bytes: [UInt8]
+
+    package var port: UInt16 {
+        get { UInt16(bytes[2]) << 8 | UInt16(bytes[3]) }
+        set { (bytes[2], bytes[3]) = (UInt8(newValue >> 8), UInt8(truncatingIfNeeded: newValue)) }
     }
 
-    private var host: Host
-    package var port: UInt16
+    /// AF_INET or AF_INET6.
+    let family: Int32
 
-    var isIPv6: Bool { if case .v6 = host { true } else { false } }
+    var isIPv6: Bool { family == AF_INET6 }
 
     func with(port: UInt16) -> SocketAddress {
         var address = self
@@ -34,61 +37,21 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
 
     /// From the kernel's or the resolver's form; nil for other families.
     init?(_ address: UnsafePointer<sockaddr>) {
-        switch unsafe Int32(address.pointee.sa_family) {
-        case AF_INET:
-            let v4 = unsafe UnsafeRawPointer(address).load(as: sockaddr_in.self)
-            host = .v4(v4.sin_addr.s_addr)
-            port = UInt16(bigEndian: v4.sin_port)
-        case AF_INET6:
-            let v6 = unsafe UnsafeRawPointer(address).load(as: sockaddr_in6.self)
-            var bytes = v6.sin6_addr
-            (host, port) = unsafe withUnsafeBytes(of: &bytes) { bytes in
-                unsafe (
-                    .v6(
-                        bytes.loadUnaligned(as: UInt64.self), bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self),
-                        scope: v6.sin6_scope_id), UInt16(bigEndian: v6.sin6_port)
-                )
-            }
-        default: return nil
-        }
+        family = unsafe Int32(address.pointee.sa_family)
+        guard family == AF_INET || family == AF_INET6 else { return nil }
+        let count = family == AF_INET6 ? MemoryLayout<sockaddr_in6>.size : MemoryLayout<sockaddr_in>.size
+        bytes = unsafe Array(UnsafeRawBufferPointer(start: address, count: count))
     }
 
-    /// AF_INET or AF_INET6.
-    var family: Int32 { isIPv6 ? AF_INET6 : AF_INET }
-
     func withSockaddr<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
-        switch host {
-        case .v4(let bits):
-            var v4 = sockaddr_in()
-            v4.sin_family = sa_family_t(AF_INET)
-            v4.sin_port = port.bigEndian
-            v4.sin_addr.s_addr = bits
-            return unsafe withUnsafePointer(to: &v4) { v4 in
-                unsafe v4.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    unsafe body($0, socklen_t(MemoryLayout<sockaddr_in>.size))
-                }
-            }
-        case .v6(let high, let low, let scope):
-            var v6 = sockaddr_in6()
-            v6.sin6_family = sa_family_t(AF_INET6)
-            v6.sin6_port = port.bigEndian
-            v6.sin6_scope_id = scope
-            unsafe withUnsafeMutableBytes(of: &v6.sin6_addr) { bytes in
-                unsafe bytes.storeBytes(of: high, as: UInt64.self)
-                unsafe bytes.storeBytes(of: low, toByteOffset: 8, as: UInt64.self)
-            }
-            return unsafe withUnsafePointer(to: &v6) { v6 in
-                unsafe v6.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    unsafe body($0, socklen_t(MemoryLayout<sockaddr_in6>.size))
-                }
-            }
+        unsafe bytes.withUnsafeBytes { bytes in
+            unsafe body(bytes.baseAddress!.assumingMemoryBound(to: sockaddr.self), socklen_t(bytes.count))
         }
     }
 
     /// `127.0.0.1:443`, `[::1]:443`.
     package var description: String { isIPv6 ? "[\(hostText)]:\(port)" : "\(hostText):\(port)" }
 
-    /// Without the port.
     package var hostText: String {
         var text = [CChar](repeating: 0, count: Int(NI_MAXHOST))
         let result = unsafe withSockaddr { address, count in

@@ -1,14 +1,11 @@
 import Glibc
 
-/// The format of log lines.
 package enum LineFormat: String, CaseIterable, Sendable {
     /// `2026-01-31T12:00:00.000Z warning kafka: message name=value`, for people.
     case text
-    /// One JSON object a line.
     case json
 }
 
-/// The content of one log line.
 struct Line {
     /// The lines like this one that were left out since the last that was written.
     struct LeftOut {
@@ -24,7 +21,6 @@ struct Line {
     var fields: Fields
     var leftOut: LeftOut?
 
-    /// The fields, and those of the lines that were left out.
     private var pairs: [(name: StaticString, value: Fields.Value)] {
         guard let leftOut else { return fields.pairs }
         return fields.pairs + [
@@ -34,7 +30,6 @@ struct Line {
         ]
     }
 
-    /// Appends the line and its newline.
     func write(as format: LineFormat, to output: inout [UInt8]) {
         let time = Timestamp(wallMs: wallMs).text
         let isJSON = format == .json
@@ -108,7 +103,6 @@ private func padded(_ number: Int32, _ digits: Int, radix: Int = 10) -> String {
 
 /// A time in RFC 3339 form, in UTC with milliseconds: `2026-01-31T12:00:00.000Z`.
 package struct Timestamp: Hashable, Sendable {
-    /// Milliseconds since the epoch.
     package var wallMs: Int64
 
     package init(wallMs: Int64) { self.wallMs = wallMs }

@@ -13,9 +13,7 @@ package protocol LogSink: Sendable {
 /// ten seconds, and do not wait at all while the last line could not be written.
 package final class DescriptorSink: LogSink {
     private struct State {
-        /// The last line could not be written.
         var isStuck = false
-        /// A line was begun, and its rest is lost.
         var isCut = false
         /// The beginning of the ten seconds (monotonic), and the time that may still be waited in them.
         var periodBeganNs = Int64.min / 2
@@ -85,7 +83,6 @@ package final class DescriptorSink: LogSink {
     }
 }
 
-/// Keeps lines in memory, for tests.
 package final class MemorySink: LogSink {
     private let bytes = Mutex<[UInt8]>([])
 
@@ -96,7 +93,6 @@ package final class MemorySink: LogSink {
         return true
     }
 
-    /// The lines written so far, without newlines.
     package var lines: [String] {
         bytes.withLock { bytes in
             bytes.split(separator: UInt8(ascii: "\n")).map { String(decoding: $0, as: UTF8.self) }

@@ -45,7 +45,6 @@ package final class Logger: Sendable {
         (DescriptorSink.monotonicNs, Timestamp.now().wallMs)
     }
 
-    /// Takes effect for the next line of any thread.
     package func setLevels(_ table: LevelTable) {
         levels.store(table.bits, ordering: .relaxed)
     }
@@ -101,7 +100,6 @@ package final class Logger: Sendable {
         Self.lostCount.wrappingAdd(1, ordering: .relaxed)
     }
 
-    /// Returns false if the sink still takes nothing.
     private func reportLost(_ state: inout State, wallMs: Int64) -> Bool {
         guard state.lost > 0 else { return true }
         let line = Line(

@@ -1,11 +1,4 @@
 /// Metrics in Prometheus's text exposition format, version 0.0.4.
-///
-/// A family is begun once, its samples follow it:
-/// ```swift
-/// var text = PrometheusText()
-/// text.family("apns_worker_sends_total", .counter, "Requests handed to connections.")
-/// text.sample(["app": "shop"], 12)
-/// ```
 package struct PrometheusText: Sendable {
     package enum Kind: String, Sendable { case counter, gauge, histogram }
 
@@ -24,13 +17,9 @@ package struct PrometheusText: Sendable {
         text += "# HELP \(name) \(help)\n# TYPE \(name) \(kind.rawValue)\n"
     }
 
-    package mutating func sample(_ labels: Labels, _ value: Int) {
-        write(labels, "\(value)")
-    }
+    package mutating func sample(_ labels: Labels, _ value: Int) { write(labels, "\(value)") }
 
-    package mutating func sample(_ labels: Labels, _ value: Double) {
-        write(labels, Self.number(value))
-    }
+    package mutating func sample(_ labels: Labels, _ value: Double) { write(labels, Self.number(value)) }
 
     package mutating func sample(_ value: Int) { sample([:], value) }
 

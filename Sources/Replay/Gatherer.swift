@@ -24,7 +24,6 @@ struct ReplayItem {
     enum Kind {
         /// The notification of a result, to be fetched.
         case notification(ReplayRequest)
-        /// The record of a dead letter.
         case letter(OwnedRecord)
         /// A record that its dead letter truncated, to be fetched.
         case truncatedLetter(LetterMark)
@@ -32,7 +31,6 @@ struct ReplayItem {
         case skipped(ReplayOutcome, String?)
     }
 
-    /// The place of the result or dead letter.
     var source: TopicPartition
     var sourceOffset: Int64
     /// The place of the request.
@@ -52,7 +50,6 @@ struct LetterMark: Hashable, Sendable {
     var timestampMs: Int64
     /// `nil` if only the key was truncated.
     var valueSize: Int?
-    /// The first bytes of the value.
     var valueStart: [UInt8]?
 
     func fits(_ value: UnsafeRawBufferPointer, timestampMs other: Int64) -> Bool {
@@ -62,7 +59,6 @@ struct LetterMark: Hashable, Sendable {
     }
 }
 
-/// The number of matches of each kind.
 package struct ReplayTally: Sendable {
     package struct Row: Hashable, Sendable {
         /// The topic of the requests.
@@ -208,7 +204,6 @@ struct Gatherer {
 }
 
 extension ReplayOrder {
-    /// Returns the kind of a dead letter's record of a topic.
     func whole(_ topic: String) -> ReplayWriter.Whole {
         guard retryTopics.contains(topic) else { return .letter }
         return target == nil ? .retryLetter : .movedRetryLetter

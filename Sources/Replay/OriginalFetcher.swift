@@ -6,7 +6,6 @@ internal import PushRecords
 struct ReplayBatch {
     var job: ReplayJob
     var records: [ReplayRecord] = []
-    /// Lines about single requests.
     var remarks: [String] = []
     var byteCount = 0
 
@@ -24,7 +23,6 @@ final class OriginalFetcher {
     private let wait: BrokerWait
     private let client: OffsetReader
     private var writer: ReplayWriter
-    /// Topics that do not exist.
     private var absent: Set<String> = []
     private var batch: ReplayBatch
 
@@ -46,32 +44,33 @@ final class OriginalFetcher {
         batch = ReplayBatch(ReplayJob(order, beganMs: 0, [:]))
     }
 
-    /// Throws if the topic of `--to` does not exist.
     func checkTarget() throws(CommandFailure) {
         guard let target = order.target else { return }
         _ = try wait.partitions(of: target, from: client) { Denial.writing([$0], $1) }
     }
 
-    /// Returns `nil` if the requests of these items, which are several, take too much memory together.
-    ///
-    /// - Parameter job: the job before these items.
+    /// Returns `nil` if the requests of these items, which are several, take too much memory. `job` is that before
+    /// them.
     func fetch(_ items: ArraySlice<ReplayItem>, _ job: ReplayJob) throws(CommandFailure) -> ReplayBatch? {
         batch = ReplayBatch(job)
+        var originals: [TopicPartition: [ReplayItem]] = [:]
         for item in items {
-            guard case .skipped(let kind, let remark) = item.kind else { continue }
+            guard case .skipped(let kind, let remark) = item.kind else {
+                batch.count(item, .matched)
+                originals[item.log, default: []].append(item)
+                continue
+            }
             batch.count(item, kind, remark)
             // Whether a result that cannot be read would match is not known.
             if kind != .unreadable { batch.count(item, .matched) }
         }
         var readers: [String: TopicReader] = [:]
-        for (log, part) in Dictionary(grouping: items, by: \.log) {
+        for (log, part) in originals {
             if readers[log.topic] == nil { readers[log.topic] = try reader(of: log.topic) }
             let reader = readers[log.topic]
             let range = reader?.bounds[log]
             var wanted: [Int64: [ReplayItem]] = [:]
             for item in part {
-                if case .skipped = item.kind { continue }
-                batch.count(item, .matched)
                 if case .letter(let record) = item.kind, reader != nil || order.target != nil {
                     append(record, item, isThere: range != nil)
                 } else if let range, range.contains(item.offset) {
@@ -103,8 +102,7 @@ final class OriginalFetcher {
 
     // MARK: Reading
 
-    /// Returns a reader, or `nil` if there is no such topic. It is looked for several times, since it may just be
-    /// recreated, or its broker may have started a moment ago.
+    /// Returns a reader, or `nil` if there is no such topic after several tries: it may just be recreated.
     private func reader(of topic: String) throws(CommandFailure) -> TopicReader? {
         for _ in 0..<5 where !absent.contains(topic) {
             do throws(CommandFailure) {

@@ -2,7 +2,6 @@ internal import Kafka
 
 /// The ways in which results or dead letters end, in the order of the commits' metadata.
 package enum ReplayOutcome: CaseIterable, Sendable {
-    /// It fits the selection.
     case matched
     /// An earlier one is about the same notification.
     case repeated
@@ -11,7 +10,6 @@ package enum ReplayOutcome: CaseIterable, Sendable {
     case expired
     /// The request is no longer there, or another one is at its place.
     case gone
-    /// The result or dead letter cannot be read.
     case unreadable
     /// It cannot be requested again, or the topic refuses its record.
     case refused
@@ -49,7 +47,6 @@ struct ReplayJob: Equatable {
 
     private static let version = "replay3"
 
-    /// A job that begins now.
     init(_ order: ReplayOrder, beganMs: Int64, _ ranges: [TopicPartition: Range<Int64>]) {
         fingerprint = order.fingerprint
         self.beganMs = beganMs

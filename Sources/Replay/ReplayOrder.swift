@@ -1,7 +1,6 @@
 internal import Bytes
 package import PushRecords
 
-/// The records that a replay reads.
 package enum ReplaySource: String, CaseIterable, Sendable {
     case results
     case deadLetters = "dead-letters"
@@ -43,7 +42,6 @@ package struct ReplaySelection: Hashable, Sendable {
     package var apps: Set<String> = []
     /// The earliest time at which the notification settled or became a dead letter, in milliseconds since the epoch.
     package var sinceMs: Int64?
-    /// The end of these times.
     package var untilMs: Int64?
     package var places: Set<Place> = []
 
@@ -73,10 +71,8 @@ package struct ReplaySelection: Hashable, Sendable {
     }
 }
 
-/// The conditions and options of a replay.
 package struct ReplayOrder: Sendable {
     package var source = ReplaySource.results
-    /// The topic of the results or dead letters.
     package var topic = ""
     package var selection = ReplaySelection()
     /// The retry topics, whose dead letters go back to them.
@@ -85,13 +81,10 @@ package struct ReplayOrder: Sendable {
     package var isRequestTopic: @Sendable (String) -> Bool = { _ in false }
     /// Where the requests go; `nil` for the topic that each came from.
     package var target: String?
-    /// Whether to include requests that have expired.
     package var expiredToo = false
     /// The most requests a second; `nil` for no limit.
     package var ratePerSecond: Int?
-    /// Whether it only reports what would be produced.
     package var isDryRun = false
-    /// The job's name.
     package var job = ""
     /// The consumer group whose offsets are the job's progress, and the producer's `transactional.id`.
     package var group = ""

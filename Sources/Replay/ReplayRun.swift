@@ -10,11 +10,8 @@ package struct ReplayReport: Sendable {
     package internal(set) var tally = ReplayTally()
     /// Places of the selection for which nothing matched.
     package internal(set) var unmatched: [String] = []
-    /// The part of the logs that has been read, from 0 to 1.
     package internal(set) var part = 0.0
-    /// Whether an earlier run began the job.
     package internal(set) var isResumed = false
-    /// Whether an earlier run finished the job.
     package internal(set) var wasDone = false
     package internal(set) var isDone = false
     /// When the job began, in milliseconds since the epoch.
@@ -47,11 +44,8 @@ package final class ReplayRun {
     /// The most memory that the dead letters of a batch take.
     private static let byteLimit = 16 << 20
 
-    /// Begins the job, or resumes it from the offsets that its group has committed.
-    ///
-    /// - Parameters:
-    ///   - remark: gets a line about each request that was not replayed.
-    ///   - progressed: gets the report after each batch, and several times a second while results are read.
+    /// Begins the job, or resumes it from the offsets that its group has committed. `remark` gets a line about each
+    /// request that was not replayed, `progressed` the report several times a second.
     package init(
         _ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait, remark: @escaping (String) -> Void,
         progressed: @escaping (ReplayReport) -> Void
@@ -88,7 +82,6 @@ package final class ReplayRun {
     /// The most requests of one transaction: a quarter of a second's.
     private var batchLimit: Int { min(10_000, max(1, (order.ratePerSecond ?? .max) / 4)) }
 
-    /// Does the rest of the job.
     package func run() throws(CommandFailure) -> ReplayReport {
         if !report.wasDone {
             try remember()
@@ -167,7 +160,6 @@ package final class ReplayRun {
         }
     }
 
-    /// The part of the job's offsets that has been read, from 0 to 1.
     private var part: Double {
         var (passed, all) = (0.0, 0.0)
         for (partition, progress) in job.partitions {
@@ -186,15 +178,15 @@ package final class ReplayRun {
     private func process(_ items: ArraySlice<ReplayItem>) throws(CommandFailure) {
         guard let item = items.first else { return }
         if var batch = try fetcher.fetch(items, job) {
-            var ending = try write(batch.records, batch.job)
-            if case .refused(let code) = ending, items.count == 1 {
+            var refusal = try write(batch.records, batch.job)
+            if let code = refusal, items.count == 1 {
                 batch = ReplayBatch(job)
                 batch.count(item, .matched)
                 batch.count(
                     item, .refused, "\(item.place) is not requested again: the topic refuses its record: \(code.text)")
-                ending = try write([], batch.job)
+                refusal = try write([], batch.job)
             }
-            if ending == .committed {
+            if refusal == nil {
                 for line in batch.remarks { remark(line) }
                 report.counts = job.counts
                 return progressed(report)
@@ -206,19 +198,16 @@ package final class ReplayRun {
     }
 
     /// Writes at the rate that was asked for; a pause is not made up for.
-    private func write(
-        _ records: [ReplayRecord], _ next: ReplayJob
-    ) throws(CommandFailure) -> ReplayTransactions.Ending {
+    private func write(_ records: [ReplayRecord], _ next: ReplayJob) throws(CommandFailure) -> KafkaCode? {
         if let transactions {
             let nowNs = LoopTime.read().monotonicNs
             if !records.isEmpty, let rate = order.ratePerSecond {
                 try wait.pause(ms: (max(0, nextNs - nowNs) + 999_999) / 1_000_000)
                 nextNs = max(nextNs, nowNs) + Int64(records.count) * 1_000_000_000 / Int64(rate)
             }
-            let ending = try transactions.write(records, next, after: job)
-            guard ending == .committed else { return ending }
+            if let refusal = try transactions.write(records, next, after: job) { return refusal }
         }
         job = next
-        return .committed
+        return nil
     }
 }

@@ -2,11 +2,9 @@ internal import EventLoop
 package import Kafka
 package import PushRecords
 
-/// A record to be produced.
 struct ReplayRecord {
     var record: OwnedRecord
     var topic: String
-    /// -1 to let the key decide.
     var partition: Int32
 }
 
@@ -26,12 +24,6 @@ final class ReplayTransactions {
     /// A run that was killed delays readers of the request topics for at most as long. Requests are fetched before a
     /// transaction begins, so that it takes about ten milliseconds.
     private static let timeoutMs = 20_000
-
-    enum Ending: Hashable {
-        case committed
-        /// A broker refuses one of the records, and nothing was written.
-        case refused(KafkaCode)
-    }
 
     /// - Parameter reader: a client that knows the job's group.
     init(
@@ -55,8 +47,7 @@ final class ReplayTransactions {
         }
     }
 
-    /// Aborts what an earlier run left open, fences a run that is still there, and returns the job that the group has
-    /// committed, if there is one.
+    /// Aborts an earlier run's transaction, fences that run, and returns the job that the group has committed, if any.
     func begin(_ partitions: [TopicPartition]) throws(CommandFailure) -> ReplayJob? {
         while true {
             try wait.check()
@@ -85,15 +76,16 @@ final class ReplayTransactions {
     /// Produces the records and commits the job's progress, however often brokers fail meanwhile.
     ///
     /// - Parameter committed: the job as its group has committed it; `nil` before the job's first commit.
+    /// - Returns: why a broker refuses one of the records, so that nothing was written; `nil` once all is committed.
     func write(
         _ records: [ReplayRecord], _ job: ReplayJob, after committed: ReplayJob?
-    ) throws(CommandFailure) -> Ending {
+    ) throws(CommandFailure) -> KafkaCode? {
         let entries = job.entries(since: committed)
-        if records.isEmpty, entries.isEmpty { return .committed }
+        if records.isEmpty, entries.isEmpty { return nil }
         while true {
             try wait.check()
             let ending = try transact(records, entries)
-            if case .success(.committed) = ending { return .committed }
+            if case .success(nil) = ending { return nil }
             if case .failure(let error) = ending {
                 wait.say("\(error.text); what was not committed is written again")
                 try wait.pause(ms: 1_000)
@@ -101,7 +93,7 @@ final class ReplayTransactions {
             // A new producer aborts what is open. The group's offsets tell whether the transaction was committed.
             producer = try Self.producer(order, cluster)
             let found = try begin(Array(job.partitions.keys))
-            if found == job { return .committed }
+            if found == job { return nil }
             guard found == committed else {
                 throw CommandFailure(
                     "another run of this job has gone on with it meanwhile (group \(order.group)); this one ends")
@@ -113,14 +105,14 @@ final class ReplayTransactions {
     /// Returns the error if the transaction failed; it may have been committed nevertheless.
     private func transact(
         _ records: [ReplayRecord], _ entries: [CommitEntry]
-    ) throws(CommandFailure) -> Result<Ending, KafkaError> {
+    ) throws(CommandFailure) -> Result<KafkaCode?, KafkaError> {
         let beganNs = LoopTime.read().monotonicNs
         var isWritten = false
         (failure, hasFailed) = (nil, false)
         do throws(TransactionError) {
             try producer.beginTransaction()
             try produce(records)
-            if let failure, Self.isAboutRecord(failure) { return .success(.refused(failure)) }
+            if let failure, Self.isAboutRecord(failure) { return .success(failure) }
             if let fatal = producer.fatalError { throw TransactionError(fatal, isPassing: false) }
             // Throws the reason if librdkafka has given the transaction up.
             if hasFailed { try producer.addOffsets(entries, group: order.group) }
@@ -128,7 +120,7 @@ final class ReplayTransactions {
             isWritten = true
             try producer.addOffsets(entries, group: order.group)
             try producer.commitTransaction()
-            return .success(.committed)
+            return .success(nil)
         } catch {
             let code = error.error.code
             let isInTime = LoopTime.read().monotonicNs - beganNs < Int64(Self.timeoutMs) * 1_000_000

@@ -11,8 +11,7 @@ package struct CertificateDetails: Hashable, Sendable {
     /// The days of both, in UTC: `2026-01-31`.
     package var notBeforeDay: String
     package var notAfterDay: String
-    /// What Apple's certificate lists as its topics (extension 1.2.840.113635.100.6.3.6); empty: it lists none, and
-    /// `userID` is its one topic.
+    /// Apple's extension 1.2.840.113635.100.6.3.6. If it is empty, `userID` is the one topic.
     package var topics: [String]
     /// Apple marks a provider certificate as one for development (extension …6.3.1), production (…6.3.2), or both.
     package var isForDevelopment: Bool

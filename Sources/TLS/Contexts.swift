@@ -2,7 +2,6 @@ internal import COpenSSL
 internal import Glibc
 internal import Synchronization
 
-/// Which authorities a client trusts.
 package enum Trust: Hashable, Sendable {
     /// The system's CA certificates (the image needs `ca-certificates`; SSL_CERT_FILE and SSL_CERT_DIR are heeded).
     case system
@@ -12,13 +11,10 @@ package enum Trust: Hashable, Sendable {
     case anyone
 }
 
-/// How a client connects.
 package struct ClientOptions: Sendable {
     package var trust: Trust
-    /// Application protocols offered (RFC 7301), in order of preference; empty: none offered. When any are offered,
-    /// a server that picks none fails the handshake.
+    /// Application protocols offered (RFC 7301), in order of preference. If any, a server that picks none fails.
     package var alpn: [String]
-    /// The client certificate, for servers that ask for one.
     package var identity: Identity?
 
     package init(trust: Trust = .system, alpn: [String] = ["h2"], identity: Identity? = nil) {
@@ -34,7 +30,6 @@ package struct ClientOptions: Sendable {
     let alpn: [String]
     let verifies: Bool
 
-    /// - Throws: `TLSError` of kind `credential`.
     package init(_ options: ClientOptions) throws(TLSError) {
         unsafe raw = try makeContext(TLS_client_method())
         unsafe KeyLog.observe(raw)
@@ -53,13 +48,11 @@ package struct ClientOptions: Sendable {
     deinit { unsafe SSL_CTX_free(raw) }
 }
 
-/// How a server accepts.
 package struct ServerOptions: Sendable {
     package enum ClientCertificates: Hashable, Sendable {
         case notRequested
         /// Asked for, not insisted on, and not verified (a simulator accepts every provider's).
         case requested
-        /// Insisted on, and verified against these authorities.
         case required(Trust)
     }
 
@@ -84,7 +77,6 @@ package struct ServerOptions: Sendable {
     /// The accepted protocols as RFC 7301 writes them; OpenSSL's callback reads them while the context lives.
     private let protocols: UnsafeMutableBufferPointer<UInt8>
 
-    /// - Throws: `TLSError` of kind `credential`.
     package init(_ options: ServerOptions) throws(TLSError) {
         unsafe raw = try makeContext(TLS_server_method())
         let list = try protocolList(options.alpn)
@@ -118,8 +110,7 @@ package struct ServerOptions: Sendable {
     }
 }
 
-/// Called by the handshake, on its thread: our first protocol that the client offers, else an alert. `list` is
-/// NUL-terminated.
+/// Returns the first protocol of `list` (NUL-terminated) that the client offers, else an alert. The handshake's thread.
 private func select(
     _ out: UnsafeMutablePointer<UnsafePointer<UInt8>?>?, _ outCount: UnsafeMutablePointer<UInt8>?,
     _ offered: UnsafePointer<UInt8>?, _ offeredCount: UInt32, _ list: UnsafeMutableRawPointer?
@@ -186,8 +177,7 @@ private func makeStore(_ pem: PEM) throws(TLSError) -> OpaquePointer {
     return unsafe store
 }
 
-/// The system's CA certificates, shared by all contexts (some 140 of them, 2 MB) and read again once their file was
-/// replaced. Any thread.
+/// The system's CA certificates (2 MB), shared by all contexts and read again once their file changed. Any thread.
 package enum SystemTrust {
     /// The file that holds them all. There may be a directory as well.
     package static var file: String {
@@ -211,7 +201,6 @@ package enum SystemTrust {
 
     @safe private struct Store: @unchecked Sendable {
         var raw: OpaquePointer?
-        /// Tells versions of the file apart.
         var version: [Int] = []
     }
 
@@ -242,18 +231,13 @@ private func outOfMemory() -> TLSError {
     TLSError(.credential, "OpenSSL cannot set up TLS: \(ErrorQueue.takeText())")
 }
 
-/// Writes the secrets of TLS sessions to a file in the NSS key log format, with which Wireshark decrypts what was
-/// captured of them.
-///
-/// It holds for the whole process, as SSLKEYLOGFILE does in browsers and curl: call `start` before the first
-/// `ClientContext` is made. Whoever has the file can read the traffic, so it is made with mode 0600. Any thread.
+/// Writes the secrets of all TLS sessions to a file in the NSS key log format, for Wireshark. Call `start` before the
+/// first `ClientContext` is made. The file has mode 0600, since it decrypts the traffic. Any thread.
 package enum KeyLog {
     /// The file's descriptor, or -1 while nothing is logged. It stays open until the process ends.
     private static let descriptor = Atomic<Int32>(-1)
 
     /// Appends to the file from now on.
-    ///
-    /// - Throws: `TLSError` of kind `credential` if the file cannot be opened.
     package static func start(_ path: String) throws(TLSError) {
         let opened = unsafe open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0o600)
         guard opened >= 0 else {

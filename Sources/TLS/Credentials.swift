@@ -10,8 +10,6 @@ internal import COpenSSL
     deinit { unsafe X509_free(raw) }
 
     /// One in DER, as Apple's `.cer` files are.
-    ///
-    /// - Throws: `TLSError` of kind `credential` that begins with `name`.
     convenience init(der: [UInt8], name: String) throws(TLSError) {
         ErrorQueue.clear()
         // d2i_X509(3): the certificate is the caller's to free; NULL: it is none.
@@ -42,7 +40,6 @@ internal import COpenSSL
 
     deinit { unsafe EVP_PKEY_free(raw) }
 
-    /// A new key on P-256.
     static func generate() throws(TLSError) -> PrivateKey {
         guard let raw = unsafe openssl_generate_p256() else {
             throw TLSError(.credential, "a key cannot be generated: \(ErrorQueue.takeText())")
@@ -64,7 +61,6 @@ internal import COpenSSL
         unsafe self.init(adopting: raw)
     }
 
-    /// PKCS#8, not encrypted.
     var pem: String? { unsafe writtenText { unsafe PEM_write_bio_PrivateKey($0, raw, nil, nil, 0, nil, nil) } }
 
     var publicPEM: String? { unsafe writtenText { unsafe PEM_write_bio_PUBKEY($0, raw) } }
@@ -72,7 +68,6 @@ internal import COpenSSL
     /// `EC`, `RSA`, `ED25519`.
     var algorithm: String { unsafe EVP_PKEY_get0_type_name(raw).map { unsafe String(cString: $0) } ?? "unknown" }
 
-    /// The name of an EC key's curve, `prime256v1`.
     var curve: String? {
         var name = [CChar](repeating: 0, count: 80)
         var count = 0
@@ -105,9 +100,6 @@ package final class Identity: Sendable {
 
     /// From PEM. The first certificate is the own one, the rest is its chain. Without `key`, the key stands in the same
     /// text. A certificate may also be in DER, which has neither a chain nor a key.
-    ///
-    /// - Throws: `TLSError` of kind `credential`: neither PEM nor DER, no certificate, no key, wrong or missing
-    ///   passphrase, key of another certificate.
     package convenience init(
         certificate: CredentialSource, key: CredentialSource? = nil, passphrase: String? = nil
     ) throws(TLSError) {
@@ -126,7 +118,6 @@ package final class Identity: Sendable {
             key: keyPEM.privateKey(passphrase: passphrase), name: keyPEM.name)
     }
 
-    /// From two PEM texts, which may be the same.
     package convenience init(certificatePEM: String, keyPEM: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
             certificate: .text(certificatePEM, name: "certificate"), key: .text(keyPEM, name: "key"),
@@ -135,9 +126,6 @@ package final class Identity: Sendable {
 
     /// From PKCS#12 (RFC 7292) as Keychain exports it, or base64 of it. What OpenSSL 3 only decrypts with its legacy
     /// provider is decrypted in a library context of its own.
-    ///
-    /// - Throws: `TLSError` of kind `credential`: not PKCS#12, wrong or missing passphrase, no certificate or key in
-    ///   it, an old cipher and no legacy provider.
     package convenience init(pkcs12 source: CredentialSource, passphrase: String? = nil) throws(TLSError) {
         let parts = try PKCS12Bundle(source.bytes, name: source.name).parts(passphrase: passphrase)
         try self.init(certificate: parts.certificate, chain: parts.chain, key: parts.key, name: source.name)
@@ -154,6 +142,5 @@ package final class Identity: Sendable {
         self.key = key
     }
 
-    /// What its certificate says.
     package var details: CertificateDetails { CertificateDetails(certificate) }
 }

@@ -3,8 +3,7 @@ internal import CLinux
 internal import COpenSSL
 internal import Glibc
 
-/// PEM text: what it holds, and its objects. Errors are of kind `credential` and begin with `name`, which says where
-/// the text came from.
+/// PEM text and its objects. Errors are of kind `credential` and begin with `name`.
 struct PEM {
     /// Larger files are no credentials.
     static let fileLimit = 1 << 20
@@ -14,9 +13,8 @@ struct PEM {
 
     init(text: String, name: String) { self.init(.text(text, name: name)) }
 
-    /// Reads what editors, shells and environment variables make of PEM, where only one reading is possible: UTF-16,
-    /// line breaks that are missing, spaces or a literal `\n`, quotes around it, base64 of the whole, and a private key
-    /// in DER.
+    /// Reads what editors and shells make of PEM: UTF-16, missing line breaks, spaces or a literal `\n`, quotes around
+    /// it, base64 of the whole, and a private key in DER.
     init(_ source: CredentialSource) {
         name = source.name
         var text = Self.text(of: source.bytes)
@@ -41,8 +39,7 @@ struct PEM {
         return String(decoding: units, as: UTF16.self)
     }
 
-    /// Gives each block lines of 64 digits, which OpenSSL wants. A block with header lines, of which there is no other
-    /// reading, stays as it is.
+    /// Gives each block lines of 64 digits, which OpenSSL wants. A block with header lines stays as it is.
     private static func withLines(_ text: String) -> String {
         var rest = text.replacing("\\r", with: "").replacing("\\n", with: "\n")[...]
         var result = ""
@@ -147,8 +144,6 @@ struct PEM {
 
 /// Reads a credential's file, at most 1 MiB; on a thread that reads regular files only
 /// (`linux_read_regular_files_only`), no other.
-///
-/// - Throws: `TLSError` of kind `credential` that begins with the file's name.
 package func readCredential(file: String) throws(TLSError) -> [UInt8] {
     let descriptor = unsafe linux_open_to_read(file)
     guard descriptor != -2 else {

@@ -44,7 +44,6 @@ struct PKCS12Bundle {
 
     private func failure(_ what: String) -> TLSError { TLSError(.credential, "\(name): \(what)") }
 
-    /// What a bundle held, as PEM.
     private struct Found {
         var certificate: String?
         var chain: [String] = []

@@ -55,13 +55,11 @@ package struct CertificateAuthority: Sendable {
         }
     }
 
-    /// A server certificate, valid for `localhost`, `127.0.0.1`, `::1` and the names given (DNS names or IP addresses).
-    /// `validForDays` may be negative: expired already.
+    /// A server certificate for `localhost`, `127.0.0.1`, `::1` and these. With negative `validForDays` it is expired.
     package func issueServer(names: [String] = [], validForDays: Int = 825) throws(TLSError) -> Issued {
         try issueServer(onlyFor: ["localhost", "127.0.0.1", "::1"] + names, validForDays: validForDays)
     }
 
-    /// A server certificate for these names only; at least one.
     package func issueServer(onlyFor names: [String], validForDays: Int = 825) throws(TLSError) -> Issued {
         let alternatives = names.map { isAddress($0) ? "IP:\($0)" : "DNS:\($0)" }.joined(separator: ",")
         return try issue(
@@ -90,7 +88,6 @@ package struct CertificateAuthority: Sendable {
     }
 }
 
-/// What a certificate is to say.
 private struct Template {
     var subject: [(field: String, value: String)]
     /// In the words of x509v3_config(5).

@@ -14,8 +14,7 @@ internal import Glibc
     private let expectsProtocol: [String]
     package private(set) var isHandshakeComplete = false
 
-    /// Makes a session with `hostName`, which the server's certificate must be valid for: a DNS name (also sent as SNI)
-    /// or an IP address literal.
+    /// Makes a session with a DNS name (also sent as SNI) or an IP address, for which the certificate must be valid.
     package static func client(_ context: ClientContext, hostName: String) throws(TLSError) -> Session {
         let session = unsafe try Session(context, context.raw, peer: hostName, expectsProtocol: context.alpn)
         unsafe SSL_set_connect_state(session.raw)
@@ -91,10 +90,7 @@ internal import Glibc
 
     // MARK: Handshake
 
-    /// Goes on with the handshake. A client's first call makes its ClientHello.
-    ///
-    /// - Returns: true when complete; false when it wants more ciphertext.
-    /// - Throws: `TLSError`; there may be an alert to write then.
+    /// Goes on with the handshake; returns whether it is complete. After an error there may be an alert to write.
     package func handshake() throws(TLSError) -> Bool {
         if isHandshakeComplete { return true }
         ErrorQueue.clear()
@@ -112,7 +108,6 @@ internal import Glibc
         return true
     }
 
-    /// What ALPN agreed on.
     package var applicationProtocol: String? {
         var name: UnsafePointer<UInt8>?
         var count: UInt32 = 0
@@ -121,10 +116,8 @@ internal import Glibc
         return unsafe String(decoding: UnsafeBufferPointer(start: start, count: Int(count)), as: UTF8.self)
     }
 
-    /// `TLSv1.3`.
     package var version: String { unsafe String(cString: SSL_get_version(raw)) }
 
-    /// The peer's certificate, when it sent one.
     package var peerCertificate: CertificateDetails? {
         // SSL_get1_peer_certificate(3): a reference of ours.
         unsafe SSL_get1_peer_certificate(raw).map { unsafe CertificateDetails(Certificate(adopting: $0)) }

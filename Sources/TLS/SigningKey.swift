@@ -1,7 +1,6 @@
 internal import COpenSSL
 
-/// An EC P-256 private key that signs with ES256 (RFC 7518, 3.4), as Apple's `.p8` files hold one. Immutable; any
-/// thread.
+/// An EC P-256 private key that signs with ES256 (RFC 7518, 3.4), as in Apple's `.p8` files. Any thread.
 package final class SigningKey: Sendable {
     /// Bytes of a signature: r and s, 32 big-endian bytes each.
     package static let signatureCount = 64
@@ -10,8 +9,7 @@ package final class SigningKey: Sendable {
 
     package convenience init(pem text: String) throws(TLSError) { try self.init(.text(text, name: "signing key")) }
 
-    /// - Throws: `TLSError` of kind `credential` that begins with the source's name and says what is wrong: not PEM, a
-    ///   certificate or public key, encrypted, not EC, another curve than P-256.
+    /// Errors begin with the source's name.
     package init(_ source: CredentialSource) throws(TLSError) {
         let pem = PEM(source)
         if pem.labels.contains("ENCRYPTED PRIVATE KEY") || pem.text.contains("Proc-Type: 4,ENCRYPTED") {

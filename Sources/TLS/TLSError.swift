@@ -7,13 +7,10 @@ package struct TLSError: Error, Hashable, Sendable, CustomStringConvertible {
         case credential
         /// The peer's certificate is not acceptable; the text names the host.
         case verification
-        /// The server refused the client certificate, by an alert.
         case clientCertificate
-        /// The peers agreed on no application protocol.
         case applicationProtocol
         /// The handshake or the session failed: an alert of the peer, something that is no TLS.
         case protocolFailure
-        /// The connection ended without close_notify.
         case connectionLost
     }
 

@@ -1,9 +1,8 @@
 import CYAML
 
-/// Builds a document's tree from libyaml's events. It notes what is refused and goes on, so that one reading shows all
-/// problems.
+/// Builds a document's tree from libyaml's events. It records errors and continues, so that one pass finds all of them.
 @safe struct DocumentParser {
-    /// Nothing after this can be read; the problem was noted.
+    /// An error after which the rest cannot be read. It has been recorded.
     private struct Stop: Error {}
 
     private enum Event {
@@ -22,19 +21,19 @@ import CYAML
     private(set) var root: Node?
     private(set) var problems: [Document.Problem] = []
 
-    /// Reads the bytes to their end, or to the first problem after which nothing can be read.
+    /// Reads the bytes to the end, or to the first syntax error.
     init(reading bytes: [UInt8], limits: Document.Limits) {
         self.limits = limits
         unsafe parser = .allocate(capacity: 1)
         defer { unsafe parser.deallocate() }
-        // yaml.h: "1 if the function succeeded, 0 on error"; it fails only without memory.
+        // It fails only without memory (yaml.h: "1 if the function succeeded, 0 on error").
         precondition(unsafe yaml_parser_initialize(parser) == 1, "libyaml ran out of memory")
         defer { unsafe yaml_parser_delete(parser) }
         unsafe yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING)
-        // With a given encoding libyaml would count a byte order mark as a column.
+        // The byte order mark is removed, since libyaml counts it as a column if the encoding is set.
         let text = bytes.starts(with: [0xEF, 0xBB, 0xBF]) ? bytes[3...] : bytes[...]
         unsafe text.withUnsafeBufferPointer { text in
-            // yaml.h: the input is not copied, so parsing stays inside this closure.
+            // libyaml does not copy the input, so parsing must stay inside this closure.
             unsafe yaml_parser_set_input_string(parser, text.baseAddress, text.count)
             do throws(Stop) {
                 try readStream()
@@ -59,7 +58,7 @@ import CYAML
 
     /// Reads the node that begins with this event.
     ///
-    /// - Parameter depth: the number of collections around it.
+    /// - Parameter depth: the number of collections around the node.
     private mutating func node(_ first: (event: Event, mark: Mark), depth: Int) throws(Stop) -> Node {
         nodes += 1
         if nodes > limits.nodes { try stop(first.mark, "more than \(limits.nodes) values") }
@@ -89,7 +88,7 @@ import CYAML
             var name: String?
             if case .scalar(let text, _) = key.content {
                 if let line = lines[text] {
-                    refuse(key.mark, "the key \(text) stands twice, first in line \(line)")
+                    refuse(key.mark, "the key \(text) occurs twice, first in line \(line)")
                 } else {
                     name = text
                     lines[text] = key.mark.line
@@ -105,7 +104,7 @@ import CYAML
 
     // MARK: Events
 
-    /// Returns `nil` at the end of the collection.
+    /// Returns the next event, or `nil` at the end of the collection.
     private mutating func nextInCollection() throws(Stop) -> (event: Event, mark: Mark)? {
         let next = try next()
         if case .collectionEnd = next.event { return nil }
@@ -115,8 +114,7 @@ import CYAML
     private mutating func next() throws(Stop) -> (event: Event, mark: Mark) {
         var event = unsafe yaml_event_t()
         guard unsafe yaml_parser_parse(parser, &event) == 1 else {
-            // Reader errors (bad UTF-8, a control character) set no problem_mark. The reader's own place is the
-            // nearest.
+            // Reader errors (bad UTF-8, a control character) set no `problem_mark`, so use the reader's position.
             let isReaderError = unsafe parser.pointee.error == YAML_READER_ERROR
             let mark = unsafe Mark(isReaderError ? parser.pointee.mark : parser.pointee.problem_mark)
             var text = unsafe parser.pointee.problem.map { unsafe String(cString: $0) } ?? "unknown error"
@@ -165,7 +163,7 @@ import CYAML
 }
 
 extension Mark {
-    /// libyaml counts from 0.
+    /// Converts a mark, since libyaml counts from 0.
     fileprivate init(_ mark: yaml_mark_t) {
         self.init(line: mark.line + 1, column: mark.column + 1)
     }

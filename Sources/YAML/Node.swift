@@ -1,4 +1,4 @@
-/// The place where a node begins in its document. Lines and columns count from 1, columns in characters.
+/// The position where a node begins. Lines and columns count from 1, columns in characters.
 package struct Mark: Hashable, Comparable, Sendable {
     package var line: Int
     package var column: Int
@@ -13,13 +13,13 @@ package struct Mark: Hashable, Comparable, Sendable {
     }
 }
 
-/// A value of a document and its place. Scalars are text, whose meaning is up to the reader.
+/// A value in a document and its position. Scalars are text without a type.
 package struct Node: Hashable, Sendable {
     package enum Content: Hashable, Sendable {
-        /// `isPlain`: without quotes and not as a block, so that `null`, `~` and nothing may mean "no value".
+        /// A scalar. `isPlain` is false for quoted text and blocks, in which `null` or `~` is text.
         case scalar(String, isPlain: Bool)
         case sequence([Node])
-        /// In the order of the document, without duplicate names.
+        /// The entries in the order of the document, without duplicate names.
         case mapping([Entry])
     }
 
@@ -31,14 +31,14 @@ package struct Node: Hashable, Sendable {
         self.mark = mark
     }
 
-    /// A plain scalar that YAML reads as "no value": nothing at all, `~` or `null`.
+    /// Whether the node is a plain scalar that YAML reads as null: empty, `~` or `null`.
     package var isNull: Bool {
         guard case .scalar(let text, isPlain: true) = content else { return false }
         return text.isEmpty || text == "~" || text == "null"
     }
 }
 
-/// One `name: value` of a mapping. `mark` is the name's place.
+/// A `name: value` pair of a mapping. `mark` is the position of the name.
 package struct Entry: Hashable, Sendable {
     package var name: String
     package var mark: Mark
@@ -51,16 +51,16 @@ package struct Entry: Hashable, Sendable {
     }
 }
 
-/// The content of a document, and everything that is wrong with it as YAML.
+/// The content of a document, and all errors that were found in it.
 package struct Document: Hashable, Sendable {
-    /// Why a document, or a part of it, was refused.
+    /// An error in a document.
     package struct Problem: Hashable, Sendable {
         package var mark: Mark
-        /// May quote the document, so a log has to escape it.
+        /// The message. It may quote the document, so it must be escaped in logs.
         package var text: String
     }
 
-    /// Limits above what a configuration needs. A document that exceeds one is refused, not cut.
+    /// Limits of a document, well above the needs of a configuration. A document that exceeds one is rejected.
     package struct Limits: Hashable, Sendable {
         package var bytes = 1 << 20
         package var depth = 32
@@ -69,13 +69,13 @@ package struct Document: Hashable, Sendable {
         package init() {}
     }
 
-    /// `nil` if the document is empty or could not be read to its end.
+    /// The root, or `nil` if the document is empty or was not read to its end.
     package var root: Node?
-    /// In the order of the document. A syntax error ends reading, so it is the last.
+    /// The errors in the order of the document. A syntax error is the last one, since reading stops there.
     package var problems: [Problem]
 
-    /// Reads one UTF-8 document. Refuses a second document, anchors, aliases, tags, duplicate names in a mapping, names
-    /// that are not scalars, and whatever exceeds `limits`.
+    /// Parses one UTF-8 document. It reports an error for a second document, anchors, aliases, tags, duplicate names in
+    /// a mapping, names that are not scalars, and a document that exceeds `limits`.
     package init(utf8 bytes: [UInt8], limits: Limits = Limits()) {
         guard bytes.count <= limits.bytes else {
             let text = "the document has \(bytes.count) bytes; at most \(limits.bytes) are read"

@@ -19,6 +19,9 @@ private func run(_ words: [String]) -> Int32 {
         case "part": try PartCommand.run(rest)
         case "send-floor": say("\(try sendFloor(rest))\n")
         case "kafka-floor": say("\(try kafkaFloor(rest))\n")
+        case "tokens":
+            var source = TokenSource()
+            for _ in 0..<(rest.first.flatMap { Int($0) } ?? 0) { say(source.next() + "\n") }
         case "certificates": try writeCertificates(to: rest.first ?? "")
         case "versions":
             say("nghttp2 \(String(cString: nghttp2_version(0).pointee.version_str))\n")

@@ -6,7 +6,6 @@ private struct CheckOptions {
     var probesCredentials = false
 }
 
-/// `apns-worker check`.
 func checkConfiguration(_ arguments: [String]) throws -> ExitCode {
     let probe = OptionTable<CheckOptions>.Option(
         "probe", nil,

@@ -44,7 +44,6 @@ struct Command: Sendable {
         return .fine
     }
 
-    /// Runs the command and prints the error that ends it.
     private func end(_ arguments: [String]) -> ExitCode {
         do {
             return try run(arguments)

@@ -26,7 +26,6 @@ struct ConfigurationOptions {
             .init("environment", value: "NAME", to: \.app.environment, "production (default) or development."),
         ] + AppFlags.options.map { $0.within(\.app) } + [.init("keylog", value: "FILE", to: \.keyLog, keyLogHelp)]
 
-    /// Reads and checks the configuration.
     func read() throws(ConfigurationError) -> LoadedConfiguration {
         if let file { try WorkerConfiguration.load(file: file) } else { try WorkerConfiguration.load(flags: app) }
     }
@@ -45,7 +44,6 @@ extension AppFlags {
         "ca-file", value: "FILE", to: \.caFile,
         "Trust these certificate authorities (PEM) for it, instead of the system's.")
 
-    /// The flags of an app that sends.
     static let options: [OptionTable<Self>.Option] =
         keyOptions + [
             .init(
@@ -55,7 +53,6 @@ extension AppFlags {
             .init("port", value: "PORT", to: \.port, "Its port (default 443)."), caFileOption,
         ]
 
-    /// Throws unless either a file or flags are given.
     func requireEither(_ file: String?) throws(UsageError) {
         if file == nil, self == AppFlags() { throw UsageError("needs --config FILE, or flags for one app") }
         if file != nil, self != AppFlags() {
@@ -74,17 +71,14 @@ extension AppFlags {
     }
 }
 
-/// Reads the value of `--environment`.
 func parsedEnvironment(_ text: String) throws(UsageError) -> PushEnvironment {
     guard let environment = PushEnvironment(text: text) else { throw UsageError("expected production or development") }
     return environment
 }
 
-/// The help of `--keylog`.
 let keyLogHelp =
     "Append the TLS secrets of connections to APNs to FILE (NSS key log), so that Wireshark can decrypt a capture."
 
-/// Starts the key log of `--keylog`.
 func startKeyLog(_ path: String?) throws(CommandFailure) {
     guard let path else { return }
     do throws(TLSError) {
@@ -94,7 +88,6 @@ func startKeyLog(_ path: String?) throws(CommandFailure) {
     }
 }
 
-/// Loads the configuration that `--config` names, and its Kafka.
 func loaded(_ file: String?) throws -> (WorkerConfiguration, ClusterSettings) {
     guard let file else { throw UsageError("needs --config FILE") }
     let configuration = try WorkerConfiguration.load(file: file).configuration

@@ -27,7 +27,6 @@ private struct FeedbackOptions {
     )
 }
 
-/// `apns-worker feedback`.
 func readFeedback(_ arguments: [String]) throws -> ExitCode {
     let options = try parsed(FeedbackOptions.table, arguments, FeedbackOptions())
     let (configuration, cluster) = try loaded(options.file)

@@ -37,16 +37,19 @@ extension OptionTable.Option {
             values[keyPath: member].append(try read(text))
         }
     }
+
+    /// An option without a value that sets a member.
+    init(_ name: String, sets member: any WritableKeyPath<Values, Bool> & Sendable, _ help: String) {
+        self.init(name, nil, help) { $0[keyPath: member] = true }
+    }
 }
 
-/// Returns a reader of whole numbers in a range.
 func integer<Value: FixedWidthInteger & SendableMetatype>(
     _ range: ClosedRange<Int>
 ) -> @Sendable (String) throws(UsageError) -> Value {
     { text throws(UsageError) in Value(try OptionValue.integer(text, range)) }
 }
 
-/// The formats of records and answers.
 enum OutputFormat: String, CaseIterable {
     case json, text
 }
@@ -71,9 +74,7 @@ func operand(_ arguments: [String]) -> (word: String?, rest: [String]) {
     return (first, Array(arguments.dropFirst()))
 }
 
-/// Reads one of several words and then the options.
-///
-/// - Parameter thing: names what the words are.
+/// Reads one of several words, which are each a `thing`, and then the options.
 func parsed<Word: RawRepresentable & CaseIterable, Values>(
     _ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values, _ thing: String
 ) throws -> (word: Word, Values) where Word.RawValue == String {

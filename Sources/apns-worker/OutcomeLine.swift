@@ -2,9 +2,7 @@ import Observability
 import PushRecords
 
 extension DeliveryResult {
-    /// Returns the outcome as one line of text: time, outcome, status, reason, target, topic, then `name=value` pairs.
-    ///
-    /// - Parameter target: the device token, or the channel id.
+    /// Returns the outcome as one line of text. `target` is the device token, or the channel id.
     func line(about target: String?, of request: DeliveryResult.Request?) -> String {
         var words = [Timestamp(wallMs: settledAtMs).text, padded(outcome.rawValue, to: 12)]
         if let status { words.append("\(status)") }
@@ -28,6 +26,5 @@ extension DeliveryResult {
         return words.joined(separator: " ")
     }
 
-    /// One line for people.
     var line: String { line(about: deviceToken ?? channelID, of: request) }
 }

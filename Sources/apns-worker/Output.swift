@@ -31,7 +31,6 @@ enum Output {
     }
 }
 
-/// Writes a line on standard error.
 func complain(_ line: String) {
     _ = writeAll(namesOnce(line) + "\n", to: STDERR_FILENO)
 }

@@ -13,7 +13,6 @@ private struct RunOptions {
     func read() throws(ConfigurationError) -> LoadedConfiguration { log.applied(to: try configuration.read()) }
 }
 
-/// `apns-worker run`.
 func runWorker(_ arguments: [String]) throws -> ExitCode {
     let table = OptionTable<RunOptions>(
         command: "apns-worker run", usage: ConfigurationOptions.usage,

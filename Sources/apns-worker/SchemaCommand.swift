@@ -12,7 +12,6 @@ private let schemaTable = OptionTable<Void>(
         "Later versions may add members to the records that the worker writes: ignore those that you do not know.\nA schema of headers describes one object of texts: {\"outcome\": \"rejected\", \"reason\": \"BadTopic\"}.\nThe worker accepts a request that its schema allows; the schema's description lists the exceptions.\nExit codes: 0 printed, 64 wrong usage."
 )
 
-/// `apns-worker schema`.
 func printSchema(_ arguments: [String]) throws -> ExitCode {
     let (name, rest) = operand(arguments)
     try parsed(schemaTable, rest, ())

@@ -3,7 +3,6 @@ import Configuration
 import Glibc
 import PushRecords
 
-/// `apns-worker simulate`.
 func simulate(_ arguments: [String]) throws -> ExitCode {
     var defaults = SimulatorOptions()
     defaults.port = 2197
@@ -47,9 +46,13 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "Also serve Apple's retired binary gateway on this port of the same host (0 takes any free one and prints it)."
         ),
         .init(
-            "gateway-fault", value: "NAME", each: \.gatewayFaults, parsedGatewayFault,
+            "gateway-fault", value: "NAME",
             "Inject this fault (below) into each of the gateway's connections: error-delay=200ms, close@1000. Repeat the option for more."
-        ),
+        ) { options, text throws(UsageError) in
+            do throws(SimulatorError) { try options.gatewayFaults.add(text) } catch {
+                throw UsageError(error.description)
+            }
+        },
         .init(
             "gateway-payload", value: "BYTES", to: \.gatewayPayloadLimit, integer(1...65_535),
             "The longest payload that the gateway accepts (default 2048; Apple's was 256 before 2014)."),
@@ -108,7 +111,6 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "Seed the random latencies and choices (default 1)."),
     ], notes: Simulator.helpText)
 
-/// Reads a latency.
 func parsedLatency(_ text: String) throws(UsageError) -> Latency {
     guard let latency = Latency(text: text) else {
         throw UsageError("expected a time such as 50ms, 20ms..80ms or ~50ms")
@@ -116,25 +118,19 @@ func parsedLatency(_ text: String) throws(UsageError) -> Latency {
     return latency
 }
 
-/// Reads a fault and its pace.
 func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
     do throws(SimulatorError) { return try FaultRule(text: text) } catch { throw UsageError(error.description) }
 }
 
-private func parsedGatewayFault(_ text: String) throws(UsageError) -> GatewayFault {
-    do throws(SimulatorError) { return try GatewayFault(text: text) } catch { throw UsageError(error.description) }
-}
-
 /// Reads `ID=FILE`.
-private func parsedKey(_ text: String) throws(UsageError) -> SimulatorOptions.KeyFile {
+private func parsedKey(_ text: String) throws(UsageError) -> (keyID: String, path: String) {
     let parts = text.split(separator: "=", maxSplits: 1)
     guard parts.count == 2, text.first != "=" else {
         throw UsageError("expected a key id and a file, such as ABC123DEFG=AuthKey_ABC123DEFG.p8")
     }
-    return SimulatorOptions.KeyFile(path: String(parts[1]), keyID: String(parts[0]))
+    return (String(parts[0]), String(parts[1]))
 }
 
-/// Reads `HEX` or `HEX@SECONDS`.
 private func parsedFeedback(_ text: String) throws(UsageError) -> SimulatorOptions.FeedbackItem {
     let parts = text.split(separator: "@", omittingEmptySubsequences: false)
     guard parts.count <= 2, let seconds = parts.count == 2 ? UInt32(parts[1]) : UInt32(clamping: time(nil)) else {
@@ -162,9 +158,8 @@ private func portOption(
 /// Reads `HOST:PORT`, or a port alone; an IPv6 address stands in brackets.
 private func hostAndPort(_ text: String) throws(UsageError) -> (host: String?, port: UInt16) {
     if let port = UInt16(text) { return (nil, port) }
-    let address = /(?:\[(.+)\]|([^:]+)):(\d+)/
-    guard let match = text.wholeMatch(of: address), let port = UInt16(match.3), let host = match.1 ?? match.2 else {
+    guard let address = NetworkAddress(text) else {
         throw UsageError("expected HOST:PORT with a port up to 65535 (an IPv6 address in brackets: [::1]:2197)")
     }
-    return (String(host), port)
+    return (address.host, UInt16(address.port))
 }

@@ -4,7 +4,6 @@ import EventLoop
 import Glibc
 import Kafka
 
-/// The time until which a command waits.
 struct Deadline {
     private let atNs: Int64?
 
@@ -52,16 +51,10 @@ extension BrokerWait {
 ///
 /// Create it before the first other thread: threads inherit the mask.
 struct StopSignals: ~Copyable {
-    private var set = sigset_t()
+    private let set = Signals.set([SIGTERM, SIGINT])
 
-    init() {
-        sigemptyset(&set)
-        sigaddset(&set, SIGTERM)
-        sigaddset(&set, SIGINT)
-        pthread_sigmask(SIG_BLOCK, &set, nil)
-    }
+    init() { Signals.block([SIGTERM, SIGINT]) }
 
-    /// Returns once one of them came.
     func wait() {
         var set = set
         var signal: Int32 = 0

@@ -6,6 +6,9 @@ import Testing
 
 /// Books that survive their simulator. `chaos.py --only "simulator killed"` shows it for kill -9.
 struct BookFileTests {
+    private let temporary = TemporaryPath()
+    private var path: String { temporary.path }
+
     private func rows(_ books: Books) -> [String] {
         var rows: [String] = []
         books.forEach { rows.append("\($0) \($1) \($2) \($3)") }
@@ -13,70 +16,64 @@ struct BookFileTests {
     }
 
     @Test func `The next simulator continues the file`() throws {
-        try withTemporaryPath { path in
-            var options = SimulatorOptions()
-            options.book = path
-            let simulator = try Simulator(options)
-            let provider = try simulator.provider()
-            let id = "123e4567-e89b-12d3-a456-42665544000a"
-            let codes = ["fa1741010", "fa17f0010", "fa17f0030", "fa17f0020", "fa17d0010", "00"]
-            for (place, code) in codes.enumerated() { try provider.push(UInt32(place), token: token(code)) }
-            for user in [10, 11] as [UInt32] { try provider.push(user, id: id) }
-            #expect(provider.run { provider.responses.count == 6 && provider.ended.count == 2 })
-            // The copy is as a kill -9 leaves the file, not closed.
-            try FileManager.default.copyItem(atPath: path, toPath: path + ".copy")
-            let books = try Books(path: path + ".copy")
-            #expect(rows(books) == rows(simulator.books))
-            #expect(rows(books).count == 7)
-            var totals = simulator.books.totals
-            #expect(totals.refused == 1 && totals.unanswered == 2 && totals.notProcessed == 1)
-            #expect(totals.acceptedAgain == 1 && totals[.unregistered] == 1)
-            (totals.connections, totals.openConnections) = (0, 0)
-            #expect(books.totals == totals)
-            #expect(books.counts(ofToken: token("00")) == (1, 1))
+        var options = SimulatorOptions()
+        options.book = path
+        let simulator = try Simulator(options)
+        let provider = try simulator.provider()
+        let id = "123e4567-e89b-12d3-a456-42665544000a"
+        let codes = ["fa1741010", "fa17f0010", "fa17f0030", "fa17f0020", "fa17d0010", "00"]
+        for (place, code) in codes.enumerated() { try provider.push(UInt32(place), token: token(code)) }
+        for user in [10, 11] as [UInt32] { try provider.push(user, id: id) }
+        #expect(provider.run { provider.responses.count == 6 && provider.ended.count == 2 })
+        // The copy is as a kill -9 leaves the file, not closed.
+        try FileManager.default.copyItem(atPath: path, toPath: path + ".copy")
+        let books = try Books(path: path + ".copy")
+        #expect(rows(books) == rows(simulator.books))
+        #expect(rows(books).count == 7)
+        var totals = simulator.books.totals
+        #expect(totals.refused == 1 && totals.unanswered == 2 && totals.notProcessed == 1)
+        #expect(totals.acceptedAgain == 1 && totals[.unregistered] == 1)
+        (totals.connections, totals.openConnections) = (0, 0)
+        #expect(books.totals == totals)
+        #expect(books.counts(ofToken: token("00")) == (1, 1))
 
-            options.book = path + ".copy"
-            let error = #expect(throws: SimulatorError.self) { try Simulator(options) }
-            #expect(error?.description.contains("\(path).copy is in use") == true)
-        }
+        options.book = path + ".copy"
+        let error = #expect(throws: SimulatorError.self) { try Simulator(options) }
+        #expect(error?.description.contains("\(path).copy is in use") == true)
     }
 
     @Test func `A file grows and is reset`() throws {
-        try withTemporaryPath { path in
-            let count = 400_000
-            do {
-                let books = try Books(path: path)
-                for number in 0..<count {
-                    withUnsafeBytes(of: (UInt64(number % 100), 0, 0, 0) as (UInt64, UInt64, UInt64, UInt64)) { token in
-                        books.write { state in
-                            let index = state.book.arrive(token: token).index
-                            let id = NotificationUUID(high: 1, low: UInt64(number))
-                            state.note(.accepted, id: id, token: token, index: index)
-                        }
+        let count = 400_000
+        do {
+            let books = try Books(path: path)
+            for number in 0..<count {
+                withUnsafeBytes(of: UInt64(number % 100)) { token in
+                    books.write { state in
+                        let index = state.book.arrive(token: token).index
+                        let id = NotificationUUID(high: 1, low: UInt64(number))
+                        state.note(.accepted, id: id, token: token, index: index)
                     }
                 }
             }
-            let books = try Books(path: path)
-            #expect(books.totals.acceptedDistinct == count && books.totals.tokens == 100)
-            books.reset()
-            try FileManager.default.copyItem(atPath: path, toPath: path + ".copy")
-            #expect(try Books(path: path + ".copy").totals == Totals())
         }
+        let books = try Books(path: path)
+        #expect(books.totals.acceptedDistinct == count && books.totals.tokens == 100)
+        books.reset()
+        try FileManager.default.copyItem(atPath: path, toPath: path + ".copy")
+        #expect(try Books(path: path + ".copy").totals == Totals())
     }
 
     @Test func `Another file is refused by name`() throws {
-        try withTemporaryPath { path in
-            func open(_ words: String) {
-                let error = #expect(throws: SimulatorError.self) { try Books(path: path) }
-                #expect(error?.description.contains(path) == true && error?.description.contains(words) == true)
-            }
-            try String(repeating: "no book", count: 100).write(toFile: path, atomically: true, encoding: .utf8)
-            open("not one that a simulator wrote")
-            try "short".write(toFile: path, atomically: true, encoding: .utf8)
-            open("not one that a simulator wrote")
-            try FileManager.default.removeItem(atPath: path)
-            try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
-            open("cannot open")
+        func open(_ words: String) {
+            let error = #expect(throws: SimulatorError.self) { try Books(path: path) }
+            #expect(error?.description.contains(path) == true && error?.description.contains(words) == true)
         }
+        try String(repeating: "no book", count: 100).write(toFile: path, atomically: true, encoding: .utf8)
+        open("not one that a simulator wrote")
+        try "short".write(toFile: path, atomically: true, encoding: .utf8)
+        open("not one that a simulator wrote")
+        try FileManager.default.removeItem(atPath: path)
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+        open("cannot open")
     }
 }

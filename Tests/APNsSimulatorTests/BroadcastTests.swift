@@ -13,42 +13,38 @@ struct BroadcastTests {
     static let unknownID = "AAECAwQFBgcICQoLDA0ODw=="
 
     static let rows: [RequestRule] = [
-        RequestRule("as it is", .none) { $0 },
-        RequestRule(":method", "GET", .methodNotAllowed),
-        RequestRule(":path", "/4/broadcasts/apps", .badPath),
-        RequestRule(":path", "/4/broadcasts/apps/", .badPath),
-        RequestRule(":path", "/4/broadcasts/apps/com.example.app/more", .badPath),
-        RequestRule(":path", "/3/broadcasts/apps/com.example.app", .badPath),
-        RequestRule(":path", "/4/broadcasts/apps/com.example.app.push-type.liveactivity", .topicDisallowed),
-        RequestRule(":path", "/4/broadcasts/apps/com.example.app.voip", .topicDisallowed),
-        RequestRule(":path", "/4/broadcasts/apps/com.example.other", .topicMismatch),
-        RequestRule(":path", "/4/broadcasts/apps/com.example.plain", .featureNotEnabled),
-        RequestRule("apns-topic", nil, .none),
-        RequestRule("apns-topic", "com.example.app.push-type.liveactivity", .none),
-        RequestRule("apns-request-id", nil, .none),
-        RequestRule("apns-request-id", "123e4567", .badMessageId),
-        RequestRule("apns-channel-id", nil, .missingChannelId),
-        RequestRule("apns-channel-id", "", .badChannelId),
-        RequestRule("apns-channel-id", "no base64!", .badChannelId),
-        RequestRule("apns-channel-id", String(repeating: "QUFB", count: 34), .badChannelId),
-        RequestRule("apns-channel-id", unknownID, .channelNotRegistered),
-        RequestRule("apns-push-type", nil, .missingPushType),
-        RequestRule("apns-push-type", "alert", .invalidPushType),
-        RequestRule("apns-push-type", "", .invalidPushType),
-        RequestRule("apns-push-type", "Liveactivity", .none),
-        RequestRule("apns-priority", nil, .none),
-        RequestRule("apns-priority", "1", .none),
-        RequestRule("apns-priority", "7", .badPriority),
-        RequestRule("apns-expiration", nil, .none),
-        RequestRule("apns-expiration", "soon", .badExpirationDate),
-        RequestRule("apns-expiration", "1790000000", .badExpirationDate),
-        RequestRule("apns-channel-id twice", .duplicateHeaders) { $0.twice("apns-channel-id") },
-        RequestRule("apns-request-id twice", .duplicateHeaders) { $0.twice("apns-request-id") },
-        RequestRule("no payload", .payloadEmpty) { $0.with(body: "") },
-        RequestRule("an array", .payloadEmpty) { $0.with(body: "[1]") },
-        RequestRule("5120 bytes", .none) { $0.with(body: RequestCheckTests.payload(5120)) },
-        RequestRule("5121 bytes", .payloadTooLarge) { $0.with(body: RequestCheckTests.payload(5121)) },
-    ]
+        RequestRule.each(":method", .methodNotAllowed, "GET"),
+        RequestRule.each(
+            ":path", .badPath, "/4/broadcasts/apps", "/4/broadcasts/apps/", "/4/broadcasts/apps/com.example.app/more",
+            "/3/broadcasts/apps/com.example.app"),
+        RequestRule.each(
+            ":path", .topicDisallowed, "/4/broadcasts/apps/com.example.app.push-type.liveactivity",
+            "/4/broadcasts/apps/com.example.app.voip"),
+        RequestRule.each(":path", .topicMismatch, "/4/broadcasts/apps/com.example.other"),
+        RequestRule.each(":path", .featureNotEnabled, "/4/broadcasts/apps/com.example.plain"),
+        RequestRule.each("apns-topic", .none, nil, "com.example.app.push-type.liveactivity"),
+        RequestRule.each("apns-request-id", .none, nil),
+        RequestRule.each("apns-request-id", .badMessageId, "123e4567"),
+        RequestRule.each("apns-channel-id", .missingChannelId, nil),
+        RequestRule.each("apns-channel-id", .badChannelId, "", "no base64!", String(repeating: "QUFB", count: 34)),
+        RequestRule.each("apns-channel-id", .channelNotRegistered, unknownID),
+        RequestRule.each("apns-push-type", .missingPushType, nil),
+        RequestRule.each("apns-push-type", .invalidPushType, "alert", ""),
+        RequestRule.each("apns-push-type", .none, "Liveactivity"),
+        RequestRule.each("apns-priority", .none, nil, "1"),
+        RequestRule.each("apns-priority", .badPriority, "7"),
+        RequestRule.each("apns-expiration", .none, nil),
+        RequestRule.each("apns-expiration", .badExpirationDate, "soon", "1790000000"),
+        [
+            RequestRule("as it is", .none) { $0 },
+            RequestRule("apns-channel-id twice", .duplicateHeaders) { $0.twice("apns-channel-id") },
+            RequestRule("apns-request-id twice", .duplicateHeaders) { $0.twice("apns-request-id") },
+            RequestRule("no payload", .payloadEmpty) { $0.with(body: "") },
+            RequestRule("an array", .payloadEmpty) { $0.with(body: "[1]") },
+            RequestRule("5120 bytes", .none) { $0.with(body: payload(5120)) },
+            RequestRule("5121 bytes", .payloadTooLarge) { $0.with(body: payload(5121)) },
+        ],
+    ].flatMap { $0 }
 
     static func check() -> RequestCheck {
         RequestCheck(
@@ -69,16 +65,16 @@ struct BroadcastTests {
     func `A broadcast is checked by Apple's rules`(row: RequestRule) throws {
         let check = Self.check()
         let channel = try #require(check.channels.make(bundleID: Self.bundle, policy: .nothing))
-        #expect(row.change(Self.sample(channel)).broadcastRefusal(check) == row.reason)
+        #expect(row.change(Self.sample(channel)).refusal(check) == row.reason)
     }
 
     @Test func `Only a channel that stores messages takes an expiration`() throws {
         let check = Self.check()
         let storing = try #require(check.channels.make(bundleID: Self.bundle, policy: .mostRecent))
-        #expect(Self.sample(storing).with("apns-expiration", "1790000000").broadcastRefusal(check) == .none)
+        #expect(Self.sample(storing).with("apns-expiration", "1790000000").refusal(check) == .none)
         // A channel is one app's.
         let other = try #require(check.channels.make(bundleID: "com.example.other", policy: .nothing))
-        #expect(Self.sample(other).broadcastRefusal(check) == .channelNotRegistered)
+        #expect(Self.sample(other).refusal(check) == .channelNotRegistered)
     }
 
     // MARK: Management
@@ -151,12 +147,16 @@ struct BroadcastTests {
 
     // MARK: Over the wire
 
-    @Test func `A channel is created, used and deleted`() throws {
-        var options = SimulatorOptions()
-        options.managementPort = 0
-        let simulator = try Simulator(options)
+    /// A simulator, a client of its channel management, and a provider.
+    static func managed() throws -> (Simulator, Provider, Provider) {
+        let (simulator, provider) = try Simulator.connected { $0.managementPort = 0 }
         let manager = try Provider(simulator, port: simulator.managementPort, authorization: simulator.bearer())
         #expect(manager.isReady())
+        return (simulator, manager, provider)
+    }
+
+    @Test func `A channel is created, used and deleted`() throws {
+        let (simulator, manager, provider) = try Self.managed()
         let path = "/1/apps/com.example.app/channels"
         let made = try manager.ask("POST", path, body: #"{"message-storage-policy":0,"push-type":"LiveActivity"}"#)
         #expect(made.status == 201 && made.body == "" && UUID(uuidString: made.requestID) != nil)
@@ -165,7 +165,6 @@ struct BroadcastTests {
         let list = try manager.ask("GET", "/1/apps/com.example.app/all-channels")
         #expect(list.body == "{\"channels\":[\"\(made.channelID)\"]}")
 
-        let provider = try simulator.provider()
         let sent = try provider.ask(
             "POST", "/4/broadcasts/apps/com.example.app", channel: made.channelID, requestID: Self.id, isPush: true,
             body: "{}")
@@ -186,21 +185,13 @@ struct BroadcastTests {
 
     /// A channel id whose bytes begin like a device token of the table gets that token's answer, in both places.
     @Test func `A channel id can request an answer`() throws {
-        var options = SimulatorOptions()
-        options.managementPort = 0
-        let simulator = try Simulator(options)
-        let manager = try Provider(simulator, port: simulator.managementPort, authorization: simulator.bearer())
-        #expect(manager.isReady())
-        let provider = try simulator.provider()
+        let (_, manager, provider) = try Self.managed()
         let cases: [(code: String, status: Int, reason: String)] = [
             ("fa17c0000000", 400, "FeatureNotEnabled"), ("fa1742910000", 429, "TooManyRequests"),
             ("fa17c0090000", 503, "Service Unavailable"),
         ]
         for (code, status, reason) in cases {
-            let bytes = stride(from: 0, to: code.utf8.count, by: 2).map { place in
-                UInt8(code.dropFirst(place).prefix(2), radix: 16) ?? 0
-            }
-            let channel = Data(bytes).base64EncodedString()
+            let channel = Data(try DeviceToken(hex: code).bytes).base64EncodedString()
             for answer in [
                 try provider.ask(
                     "POST", "/4/broadcasts/apps/com.example.app", channel: channel, isPush: true, body: "{}"),
@@ -212,19 +203,4 @@ struct BroadcastTests {
     }
 
     static let id = "123e4567-e89b-12d3-a456-42665544000a"
-}
-
-extension SampleRequest {
-    /// The simulator's refusal of it as a broadcast, without the check of the provider token.
-    func broadcastRefusal(_ check: RequestCheck) -> ReasonCode {
-        let fields = fields
-        var request = CheckedRequest()
-        let refusal = check.target(fields, into: &request)
-        if refusal != .none { return refusal }
-        guard request.isBroadcast else { return .other }
-        if let bytes = channelBytes(fields.channelID) {
-            request.token = lent(bytes.map { String(format: "%02x", $0) }.joined())
-        }
-        return check.content(fields, body: lent(body), bodySize: body.count, request: request)
-    }
 }

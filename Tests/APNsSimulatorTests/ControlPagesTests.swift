@@ -53,6 +53,7 @@ struct ControlPagesTests {
         ("/now", "which fault?"), ("/now?fault=x", "which fault?"), ("/now?fault=no-answer", "is a fault of a request"),
         ("/feedback", "which token"), ("/feedback?token=0a", "which token"),
         ("/feedback?token=0a&seconds=x", "which token"), ("/feedback?token=0&seconds=1", "'0' is no device token"),
+        ("/feedback?token=0g&seconds=1", "'0g' is no device token"),
     ])
     func `A wrong parameter is named`(page: String, words: String) {
         let answer = LocalHTTP.request(simulator.control + page, method: "POST")

@@ -14,12 +14,15 @@ func lent(_ bytes: [UInt8]) -> UnsafeRawBufferPointer {
     return UnsafeRawBufferPointer(rebasing: memory[..<bytes.count])
 }
 
-/// Runs a test with a path in the temporary directory, and removes what it left there.
-func withTemporaryPath<R>(_ body: (String) throws -> R) rethrows -> R {
+/// A path in the temporary directory. It removes what it left there.
+final class TemporaryPath: Sendable {
     let path = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
-    defer { for file in [path, path + ".copy"] { try? FileManager.default.removeItem(atPath: file) } }
-    return try body(path)
+
+    deinit { for file in [path, path + ".copy"] { try? FileManager.default.removeItem(atPath: file) } }
 }
+
+/// A JSON object of that many bytes.
+func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
 
 let plainToken = String(repeating: "0a", count: 32)
 
@@ -66,7 +69,9 @@ struct SampleRequest {
     /// The simulator's refusal, without the check of the provider token.
     func refusal(_ check: RequestCheck = RequestCheck()) -> ReasonCode {
         var request = CheckedRequest()
-        let refusal = check.target(fields, into: &request)
+        let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 100, alignment: 1)
+        defer { room.deallocate() }
+        let refusal = check.target(fields, room: room, into: &request)
         if refusal != .none { return refusal }
         return check.content(fields, body: lent(body), bodySize: body.count, request: request)
     }
@@ -85,8 +90,11 @@ struct RequestRule: Sendable, CustomTestStringConvertible {
         self.change = change
     }
 
-    init(_ header: String, _ value: String?, _ reason: ReasonCode) {
-        self.init("\(header): \(value?.prefix(60) ?? "absent")", reason) { $0.with(header, value) }
+    /// A request for each of a header's values; `nil` stands for none.
+    static func each(_ header: String, _ reason: ReasonCode, _ values: String?...) -> [RequestRule] {
+        values.map { value in
+            RequestRule("\(header): \(value?.prefix(60) ?? "absent")", reason) { $0.with(header, value) }
+        }
     }
 }
 
@@ -111,10 +119,7 @@ struct TokenMaker {
 
     func bearer(issuedAt: Int64) -> String { "bearer " + token(issuedAt: issuedAt) }
 
-    var providerKey: ProviderKey {
-        let half = key.verificationKey
-        return ProviderKey(keyID: keyID, teamID: teamID) { half.isValid(signature: $1, of: $0) }
-    }
+    var providerKey: ProviderKey { ProviderKey(keyID: keyID, teamID: teamID, key: key.verificationKey) }
 
     private func encode(_ bytes: [UInt8], _ isPadded: Bool) -> String {
         let text = Data(bytes).base64EncodedString().replacingOccurrences(of: "+", with: "-")

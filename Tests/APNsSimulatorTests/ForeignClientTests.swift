@@ -6,21 +6,29 @@ import Testing
 
 /// A simulator with its keys on disk, for programs that read files.
 private final class Served {
-    let directory: String
+    private let temporary = TemporaryPath()
+    var directory: String { temporary.path }
     let simulator: Simulator
 
     /// - Parameter firstStreams: nghttp2's clients send 100 requests before they have seen the server's SETTINGS.
     init(firstStreams: UInt32 = 1) throws {
-        directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
         var options = SimulatorOptions()
-        options.directory = directory
+        options.directory = temporary.path
         options.firstStreams = firstStreams
         simulator = try Simulator(options)
     }
 
-    deinit {
-        simulator.stop()
-        try? FileManager.default.removeItem(atPath: directory)
+    deinit { simulator.stop() }
+
+    /// Options of a push that curl and nghttp2's clients share.
+    func headers() throws -> [String] {
+        ["-H", "authorization: \(try simulator.bearer())", "-H", "apns-topic: com.example.app"]
+    }
+
+    /// Writes a payload to a file and returns its path.
+    func body(_ text: String) throws -> String {
+        try text.write(toFile: "\(directory)/body.json", atomically: true, encoding: .utf8)
+        return "\(directory)/body.json"
     }
 
     func url(_ token: String) -> String { "https://localhost:\(simulator.port)/3/device/\(token)" }
@@ -48,10 +56,9 @@ struct ForeignClientTests {
         func push(_ token: String, _ more: String...) throws -> String {
             let arguments = [
                 "-s", "--max-time", "20", "--http2", "--cacert", "\(served.directory)/ca.pem", "-D", "-", "-d",
-                #"{"aps":{"alert":"Hi"}}"#, "-H", "authorization: \(try served.simulator.bearer())", "-H",
-                "apns-topic: com.example.app",
+                #"{"aps":{"alert":"Hi"}}"#,
             ]
-            return try run("curl", arguments + more + [served.url(token)]).output
+            return try run("curl", arguments + served.headers() + more + [served.url(token)]).output
         }
         let accepted = try push(plainToken, "-H", "apns-id: 123e4567-e89b-12d3-a456-42665544000a")
         #expect(accepted.hasPrefix("HTTP/2 200"))
@@ -80,15 +87,8 @@ struct ForeignClientTests {
     @Test(.needs("nghttp"))
     func `nghttp sees Apple's settings`() throws {
         let served = try Served()
-        let data = "\(served.directory)/body.json"
-        try #"{"aps":{}}"#.write(toFile: data, atomically: true, encoding: .utf8)
-        let output = try run(
-            "nghttp",
-            [
-                "-nv", "--no-dep", "-t", "20", "-d", data, "-H", "authorization: \(try served.simulator.bearer())",
-                "-H", "apns-topic: com.example.app", served.url(plainToken),
-            ]
-        ).output
+        let arguments = ["-nv", "--no-dep", "-t", "20", "-d", try served.body(#"{"aps":{}}"#)]
+        let output = try run("nghttp", arguments + served.headers() + [served.url(plainToken)]).output
         for text in [
             "[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):1]", "[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):1000]",
             "[SETTINGS_HEADER_TABLE_SIZE(0x01):4096]", "[SETTINGS_INITIAL_WINDOW_SIZE(0x04):65535]",
@@ -101,16 +101,8 @@ struct ForeignClientTests {
     @Test(.needs("h2load"))
     func `h2load and the books agree`() throws {
         let served = try Served(firstStreams: 1000)
-        let data = "\(served.directory)/body.json"
-        try #"{"aps":{"alert":"Hello"}}"#.write(toFile: data, atomically: true, encoding: .utf8)
-        let authorization = try served.simulator.bearer()
-        let output = try run(
-            "h2load",
-            [
-                "-n", "10000", "-c", "4", "-m", "100", "-d", data, "-H", "authorization: \(authorization)", "-H",
-                "apns-topic: com.example.app", "-H", "apns-push-type: alert", served.url(plainToken),
-            ]
-        ).output
+        let arguments = ["-n", "10000", "-c", "4", "-m", "100", "-d", try served.body(#"{"aps":{"alert":"Hello"}}"#)]
+        let output = try run("h2load", arguments + served.headers() + [served.url(plainToken)]).output
         #expect(output.contains("10000 succeeded, 0 failed"), "\(output)")
         let totals = served.simulator.books.totals
         #expect(totals.accepted == 10_000 && totals.acceptedDistinct == 10_000 && totals.tokens == 1)

@@ -42,49 +42,36 @@ func tokenBytes(_ prefix: String, _ number: Int = 0) -> [UInt8] {
     return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
 }
 
-/// Bytes both ways over one real TLS connection. It keeps its simulator running.
-final class RawClient: ByteChannelDelegate, LoopDriven {
-    let loop: Loop
-    private let simulator: Simulator
-    private var channel: SecureChannel?
+/// Bytes both ways.
+final class RawClient: Client {
     private var unsent: [UInt8] = []
     private var sentCount = 0
-    private(set) var isOpen = false
     private(set) var received: [UInt8] = []
-    /// How often bytes came.
-    private(set) var receipts = 0
-    private(set) var end: ChannelEnd.Kind?
     var isReading = true { didSet { isReading ? channel?.resumeReading() : channel?.pauseReading() } }
 
-    init(_ simulator: Simulator, port: UInt16?, hasCertificate: Bool = true, isReading: Bool = true) throws {
-        loop = try Loop()
-        self.simulator = simulator
+    init(_ simulator: Simulator, port: UInt16?, hasCertificate: Bool = true) throws {
         let credentials = simulator.credentials
         let identity =
             hasCertificate
             ? try Identity(certificatePEM: credentials.clientCertificatePEM, keyPEM: credentials.clientKeyPEM) : nil
-        let context = try ClientContext(
-            ClientOptions(trust: .pem(credentials.caPEM), alpn: [], identity: identity))
-        channel = SecureChannel(
-            dialing: DialTarget(host: "localhost", port: port ?? 0), context: context,
-            dialer: Dialer(loop: loop), loop: loop, delegate: self)
-        if !isReading { self.isReading = false }
+        try super.init(simulator, port: port, identity: identity, alpn: [])
     }
 
     func open() -> Bool { run { isOpen || end != nil } && isOpen }
 
+    /// Waits for the end of the connection. Returns what came before it, or `nil` if it did not end.
+    func receivedAtEnd() -> [UInt8]? { run { end != nil } ? received : nil }
+
     func send(_ bytes: [UInt8]) {
         unsent = Array(unsent[sentCount...]) + bytes
         sentCount = 0
-        push()
+        flush()
     }
 
     /// All of it is with the kernel.
     var isSent: Bool { sentCount == unsent.count && channel?.writtenBytes == channel?.sentBytes }
 
-    func abort() { channel?.abort() }
-
-    private func push() {
+    override func flush() {
         guard let channel else { return }
         while sentCount < unsent.count {
             let taken = unsent[sentCount...].withUnsafeBytes { channel.send($0) }
@@ -94,22 +81,7 @@ final class RawClient: ByteChannelDelegate, LoopDriven {
         channel.flush()
     }
 
-    func channelOpened(applicationProtocol: String?) {
-        isOpen = true
-        push()
-    }
-
-    func channelReceived(_ bytes: UnsafeRawBufferPointer) {
-        receipts += 1
-        received += bytes
-    }
-
-    func channelWritable() { push() }
-
-    func channelClosed(_ end: ChannelEnd) {
-        self.end = end.kind
-        self.channel = nil
-    }
+    override func receive(_ bytes: UnsafeRawBufferPointer) { received += bytes }
 }
 
 extension Simulator {
@@ -125,7 +97,7 @@ extension Simulator {
 
     /// The same, and a client of the gateway.
     static func gatewayAndClient(_ faults: [String] = []) throws -> (Simulator, RawClient) {
-        let simulator = try withGateway { $0.gatewayFaults = try faults.map { try GatewayFault(text: $0) } }
+        let simulator = try withGateway { $0.gatewayFaults = try GatewayFaults(faults) }
         return (simulator, try simulator.gatewayClient())
     }
 

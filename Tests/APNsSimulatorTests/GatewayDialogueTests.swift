@@ -10,8 +10,8 @@ struct GatewayDialogueTests {
         let dialogue: GatewayDialogue
 
         init(_ faults: String..., limit: Int = 2048) throws {
-            let manner = GatewayManner(try faults.map { try GatewayFault(text: $0) })
-            dialogue = GatewayDialogue(service: GatewayService(books: books, manner: manner, payloadLimit: limit))
+            dialogue = GatewayDialogue(
+                service: GatewayService(books: books, faults: try GatewayFaults(faults), payloadLimit: limit))
         }
 
         func receive(_ bytes: [UInt8]) { bytes.withUnsafeBytes { dialogue.receive($0) } }
@@ -22,7 +22,7 @@ struct GatewayDialogueTests {
             return [totals.accepted, totals.refused, totals.unanswered, totals.notProcessed]
         }
 
-        var answer: [UInt8]? { if case .answer(let answer)? = dialogue.ending { answer.bytes } else { nil } }
+        var answer: [UInt8]? { dialogue.answer }
     }
 
     /// Every command, a bad token, and one that is discarded.
@@ -68,8 +68,6 @@ struct GatewayDialogueTests {
         ("a frame without end", [2, 255, 255, 255, 255], 128, 0, .other),
     ]
 
-    static func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
-
     @Test(arguments: wrongs.indices)
     func `A wrong notification is answered with its status`(place: Int) throws {
         let wrong = Self.wrongs[place]
@@ -82,9 +80,9 @@ struct GatewayDialogueTests {
 
     @Test func `Payloads up to the limit are taken`() throws {
         let memory = try Memory(limit: 256)
-        memory.receive(Wire.frame(1, tokenBytes("01"), Self.payload(256)))
+        memory.receive(Wire.frame(1, tokenBytes("01"), payload(256)))
         #expect(memory.counts == [1, 0, 0, 0])
-        memory.receive(Wire.frame(2, tokenBytes("01"), Self.payload(257)))
+        memory.receive(Wire.frame(2, tokenBytes("01"), payload(257)))
         #expect(memory.answer == Wire.error(7, 2))
     }
 
@@ -128,7 +126,7 @@ struct GatewayDialogueTests {
     @Test(arguments: [
         ("fa170000", GatewayDialogue.Ending.close, [0, 0, 1, 1]), ("fa17f020", .close, [0, 0, 1, 1]),
         ("fa17f022", .close, [1, 0, 0, 1]), ("fa17f023", .reset, [0, 0, 1, 1]),
-        ("fa170010", .answer(GatewayErrorFrame(status: .shutdown, identifier: 5)), [1, 0, 0, 1]),
+        ("fa170010", .status(.shutdown), [1, 0, 0, 1]),
     ])
     func `A token can end the connection`(prefix: String, ending: GatewayDialogue.Ending, counts: [Int]) throws {
         let memory = try Memory()
@@ -153,9 +151,9 @@ struct GatewayDialogueTests {
 
     /// Discarded notifications do not count.
     @Test func `The token's ninth digit says how often`() throws {
-        let books = Books()
+        let service = GatewayService(books: Books(), faults: GatewayFaults(), payloadLimit: 2048)
         func send(_ bytes: [UInt8]) -> GatewayDialogue.Ending? {
-            let dialogue = GatewayDialogue(service: GatewayService(books: books))
+            let dialogue = GatewayDialogue(service: service)
             bytes.withUnsafeBytes { dialogue.receive($0) }
             return dialogue.ending
         }
@@ -195,14 +193,12 @@ struct GatewayDialogueTests {
         #expect(memory.counts == [1, 1, 0, 1])
     }
 
-    @Test(arguments: [
-        ("error-delay=200ms", GatewayFault.errorDelay(ns: 200_000_000)), ("close@10", .close(after: 10)),
-        ("shutdown@1", .shutdown(after: 1)), ("split", .split), ("slow", .slow(bytesPerSecond: 32_768)),
-        ("slow=100", .slow(bytesPerSecond: 100)), ("silent", .silent),
-    ])
-    func `A fault is read and written`(text: String, fault: GatewayFault) throws {
-        #expect(try GatewayFault(text: text) == fault)
-        #expect(try GatewayFault(text: fault.text) == fault)
+    @Test func `Faults are read, and the last of a kind counts`() throws {
+        let names = ["error-delay=200ms", "close@10", "shutdown@1", "split", "silent", "slow=100", "close@9"]
+        let faults = try GatewayFaults(names)
+        #expect(faults.names == names && faults.errorDelayNs == 200_000_000 && faults.isSplit)
+        #expect(faults.closeAfter == 9 && faults.shutdownAfter == 1 && faults.bytesPerSecond == 100)
+        #expect(try GatewayFaults(["slow"]).bytesPerSecond == 32_768)
     }
 
     @Test(arguments: [
@@ -210,12 +206,7 @@ struct GatewayDialogueTests {
         "slow=0",
     ])
     func `Other texts are no fault`(text: String) {
-        let error = #expect(throws: SimulatorError.self) { try GatewayFault(text: text) }
+        let error = #expect(throws: SimulatorError.self) { try GatewayFaults([text]) }
         #expect(error?.description.hasPrefix("gateway fault '\(text)': ") == true)
-    }
-
-    @Test func `The help names faults and tokens`() {
-        for fault in GatewayFault.all { #expect(Simulator.helpText.contains("  \(fault.name) ")) }
-        #expect(Simulator.helpText.contains("fa170NNN  "))
     }
 }

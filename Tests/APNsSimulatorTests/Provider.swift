@@ -7,12 +7,27 @@ import TLS
 
 @testable import APNsSimulator
 
-/// A client that the test's own thread drives.
-protocol LoopDriven: AnyObject {
-    var loop: Loop { get }
-}
+/// A client of a simulator over one real connection, driven by the test's own thread. It keeps its simulator running.
+class Client: ByteChannelDelegate {
+    let loop: Loop
+    private let simulator: Simulator
+    private(set) var channel: SecureChannel?
+    private(set) var isOpen = false
+    private(set) var end: ChannelEnd.Kind?
+    private(set) var endText = ""
+    /// How often bytes came.
+    private(set) var receipts = 0
 
-extension LoopDriven {
+    init(_ simulator: Simulator, port: UInt16?, identity: Identity?, alpn: [String]) throws {
+        loop = try Loop()
+        self.simulator = simulator
+        let context = try ClientContext(
+            ClientOptions(trust: .pem(simulator.credentials.caPEM), alpn: alpn, identity: identity))
+        channel = SecureChannel(
+            dialing: DialTarget(host: "localhost", port: port ?? 0), context: context,
+            dialer: Dialer(loop: loop), loop: loop, delegate: self)
+    }
+
     /// Turns the loop until the condition holds, for 20 seconds at most. Returns whether it does.
     @discardableResult
     func run(forMs limitMs: Int64 = 20_000, until isSo: () -> Bool = { false }) -> Bool {
@@ -23,10 +38,37 @@ extension LoopDriven {
         }
         return true
     }
+
+    func abort() { channel?.abort() }
+
+    /// Sends what waits, as far as the channel takes it.
+    func flush() {}
+
+    func receive(_ bytes: UnsafeRawBufferPointer) {}
+
+    // MARK: ByteChannelDelegate
+
+    func channelOpened(applicationProtocol: String?) {
+        isOpen = true
+        flush()
+    }
+
+    func channelReceived(_ bytes: UnsafeRawBufferPointer) {
+        receipts += 1
+        receive(bytes)
+    }
+
+    func channelWritable() { flush() }
+
+    func channelClosed(_ end: ChannelEnd) {
+        self.end = end.kind
+        endText = end.text
+        channel = nil
+    }
 }
 
-/// A push provider over one real connection. It keeps its simulator running.
-final class Provider: ByteChannelDelegate, LoopDriven {
+/// A push provider.
+final class Provider: Client {
     struct Response: Equatable {
         var status: Int
         var id: String
@@ -36,15 +78,7 @@ final class Provider: ByteChannelDelegate, LoopDriven {
         var channelID = ""
     }
 
-    let loop: Loop
-    private let simulator: Simulator
     let session: ClientSession
-    private var channel: SecureChannel?
-    private(set) var isOpen = false
-    private(set) var end: ChannelEnd.Kind?
-    private(set) var endText = ""
-    /// How often bytes came.
-    private(set) var receipts = 0
     private(set) var responses: [UInt32: Response] = [:]
     /// In the order in which they came.
     private(set) var order: [UInt32] = []
@@ -61,17 +95,11 @@ final class Provider: ByteChannelDelegate, LoopDriven {
         _ simulator: Simulator, port: UInt16? = nil, identity: Identity? = nil, authorization: String? = nil,
         alpn: [String] = ["h2"]
     ) throws {
-        loop = try Loop()
-        self.simulator = simulator
         var options = ClientSessionOptions()
         options.wantedHeaders = ["apns-id", "apns-unique-id", "apns-request-id", "apns-channel-id"]
         session = try ClientSession(options: options)
         self.authorization = authorization
-        let context = try ClientContext(
-            ClientOptions(trust: .pem(simulator.credentials.caPEM), alpn: alpn, identity: identity))
-        channel = SecureChannel(
-            dialing: DialTarget(host: "localhost", port: port ?? simulator.port), context: context,
-            dialer: Dialer(loop: loop), loop: loop, delegate: self)
+        try super.init(simulator, port: port ?? simulator.port, identity: identity, alpn: alpn)
     }
 
     func isReady() -> Bool { run { session.isReady } }
@@ -82,26 +110,20 @@ final class Provider: ByteChannelDelegate, LoopDriven {
         _ user: UInt32, token: String = plainToken, id: String? = nil, payload: String = #"{"aps":{"alert":"Hi"}}"#,
         topic: String? = "com.example.app"
     ) throws -> Bool {
-        var headers = HeaderList()
-        headers.append(":method", "POST")
-        headers.append(":scheme", "https")
-        headers.append(":path", lent("/3/device/" + token), .never)
-        headers.append(":authority", "localhost")
-        if let authorization { headers.append("authorization", lent(authorization), .credential) }
-        if let topic { headers.append("apns-topic", lent(topic)) }
-        if let id { headers.append("apns-id", lent(id), .nameOnly(slot: 0)) }
-        let result = try session.submit(headers, body: lent(payload), user: user, keep: 3)
-        flush()
-        switch result {
-        case .written(let stream, _):
-            sent[user] = stream
-            return true
-        case .waiting(let stream):
-            sent[user] = stream
-            waiting.insert(user)
-            return true
-        case .refused: return false
+        let more: [(StaticString, String?)] = [("apns-topic", topic), ("apns-id", id)]
+        return try submit("POST", "/3/device/" + token, more, payload, user: user)
+    }
+
+    /// Sends a push and waits for its answer, which must come.
+    func answer(
+        token: String = plainToken, id: String? = nil, topic: String? = "com.example.app"
+    ) throws -> Response {
+        asked += 1
+        let user = 1_000_000 + asked
+        guard try push(user, token: token, id: id, topic: topic), run(until: { responses[user] != nil }) else {
+            throw SimulatorError("no answer to a push")
         }
+        return responses[user]!
     }
 
     /// Any request, and its answer.
@@ -111,23 +133,39 @@ final class Provider: ByteChannelDelegate, LoopDriven {
     ) throws -> Response {
         asked += 1
         let user = 1_000_000 + asked
+        let more: [(StaticString, String?)] = [
+            ("apns-channel-id", channel), ("apns-request-id", requestID),
+            ("apns-push-type", isPush ? "liveactivity" : nil),
+        ]
+        guard try submit(method, path, more, body, user: user) else {
+            throw SimulatorError("no stream for \(method) \(path)")
+        }
+        guard run(until: { responses[user] != nil }), let response = responses[user] else {
+            throw SimulatorError("no answer to \(method) \(path)")
+        }
+        return response
+    }
+
+    private func submit(
+        _ method: String, _ path: String, _ more: [(StaticString, String?)], _ body: String, user: UInt32
+    ) throws -> Bool {
         var headers = HeaderList()
         headers.append(":method", lent(method), .never)
         headers.append(":scheme", "https")
         headers.append(":path", lent(path), .never)
         headers.append(":authority", "localhost")
         if let authorization { headers.append("authorization", lent(authorization), .credential) }
-        if let channel { headers.append("apns-channel-id", lent(channel), .never) }
-        if let requestID { headers.append("apns-request-id", lent(requestID), .never) }
-        if isPush { headers.append("apns-push-type", "liveactivity") }
-        guard try session.submit(headers, body: lent(body), user: user, keep: 15) != .refused else {
-            throw SimulatorError("no stream for \(method) \(path)")
-        }
+        for case (let name, let value?) in more { headers.append(name, lent(value), .never) }
+        let result = try session.submit(headers, body: lent(body), user: user, keep: 15)
         flush()
-        guard run(until: { responses[user] != nil }), let response = responses[user] else {
-            throw SimulatorError("no answer to \(method) \(path)")
+        switch result {
+        case .written(let stream, _): sent[user] = stream
+        case .waiting(let stream):
+            sent[user] = stream
+            waiting.insert(user)
+        case .refused: return false
         }
-        return response
+        return true
     }
 
     func ping() throws {
@@ -135,9 +173,7 @@ final class Provider: ByteChannelDelegate, LoopDriven {
         flush()
     }
 
-    func close() { channel?.abort() }
-
-    private func flush() {
+    override func flush() {
         while let channel, !session.output.isEmpty {
             let taken = channel.send(session.output)
             if taken == 0 { break }
@@ -145,15 +181,7 @@ final class Provider: ByteChannelDelegate, LoopDriven {
         }
     }
 
-    // MARK: ByteChannelDelegate
-
-    func channelOpened(applicationProtocol: String?) {
-        isOpen = true
-        flush()
-    }
-
-    func channelReceived(_ bytes: UnsafeRawBufferPointer) {
-        receipts += 1
+    override func receive(_ bytes: UnsafeRawBufferPointer) {
         do { try session.receive(bytes) } catch { brokenBy = "\(error)" }
         while let event = session.nextEvent() {
             switch event {
@@ -174,14 +202,6 @@ final class Provider: ByteChannelDelegate, LoopDriven {
         }
         if session.isFinished { brokenBy = brokenBy ?? session.errorText }
         flush()
-    }
-
-    func channelWritable() { flush() }
-
-    func channelClosed(_ end: ChannelEnd) {
-        self.end = end.kind
-        endText = end.text
-        self.channel = nil
     }
 }
 

@@ -11,12 +11,12 @@ import Testing
 /// The simulator over real connections: TLS, HTTP/2, both ends in this process.
 @Suite(.timeLimit(.minutes(5)))
 struct SimulatorTests {
+    private let temporary = TemporaryPath()
+
     @Test func `A push is accepted and noted`() throws {
         let (simulator, provider) = try Simulator.connected()
         let id = "123e4567-e89b-12d3-a456-42665544000a"
-        #expect(try provider.push(1, id: id))
-        #expect(provider.run { provider.responses[1] != nil })
-        #expect(provider.responses[1] == .init(status: 200, id: id, uniqueID: "", body: ""))
+        #expect(try provider.answer(id: id) == .init(status: 200, id: id, uniqueID: "", body: ""))
         #expect(simulator.books.counts(ofToken: plainToken) == (1, 1))
         let totals = simulator.books.totals
         #expect(totals.requests == 2 && totals.accepted == 2 && totals.acceptedAgain == 0)
@@ -27,8 +27,7 @@ struct SimulatorTests {
         let simulator = try Simulator()
         let provider = try Provider(simulator, authorization: simulator.bearer(), alpn: [])
         #expect(provider.isReady())
-        #expect(try provider.push(1))
-        #expect(provider.run { provider.responses[1]?.status == 200 })
+        #expect(try provider.answer().status == 200)
     }
 
     @Test func `A device token can ask for every reason of Apple's page`() throws {
@@ -57,9 +56,7 @@ struct SimulatorTests {
     @Test func `The token's ninth digit says how often`() throws {
         let (simulator, provider) = try Simulator.connected()
         let flaky = token("fa1750002")
-        for user in 1...4 as ClosedRange<UInt32> { #expect(try provider.push(user, token: flaky)) }
-        #expect(provider.run { provider.responses.count == 5 })
-        #expect((1...4).map { provider.responses[$0]?.status } == [500, 500, 200, 200])
+        #expect(try (1...4).map { _ in try provider.answer(token: flaky).status } == [500, 500, 200, 200])
         #expect(simulator.books.counts(ofToken: flaky) == (4, 2))
     }
 
@@ -75,34 +72,18 @@ struct SimulatorTests {
         #expect(provider.session.allowedStreams == 1)
         provider.authorization = try simulator.bearer()
         // Valid, though the request is refused for another reason.
-        #expect(try provider.push(3, topic: nil))
+        #expect(try provider.answer(topic: nil).body == #"{"reason":"MissingTopic"}"#)
         #expect(provider.run { provider.session.allowedStreams == 1000 })
-        #expect(provider.run { provider.responses[3]?.body == #"{"reason":"MissingTopic"}"# })
     }
 
-    @Test func `Provider tokens over the wire`() throws {
+    @Test(arguments: [nil, 3601])
+    func `A provider token is missing or too old`(issuedAgoS: Int64?) throws {
         let simulator = try Simulator()
-        let forger = try TokenMaker()
-        let now = LoopTime.read().wallMs / 1000
-        let good = try simulator.bearer()
-        for (authorization, status, reason) in [
-            (nil, 403, "MissingProviderToken"), ("bearer nonsense", 403, "InvalidProviderToken"),
-            (forger.bearer(issuedAt: now), 403, "InvalidProviderToken"),
-            (try simulator.bearer(issuedAgoS: 3601), 403, "ExpiredProviderToken"),
-        ] as [(String?, Int, String)] {
-            let provider = try Provider(simulator, authorization: authorization)
-            #expect(provider.isReady())
-            #expect(try provider.push(1))
-            #expect(provider.run { provider.responses[1] != nil })
-            #expect(provider.responses[1]?.status == status)
-            #expect(provider.responses[1]?.body == "{\"reason\":\"\(reason)\"}")
-        }
-        let provider = try simulator.provider()
-        provider.authorization = good
-        #expect(try provider.push(1))
-        #expect(provider.run { provider.responses[1] != nil })
-        #expect(provider.responses[1]?.status == 429)
-        #expect(provider.responses[1]?.body == #"{"reason":"TooManyProviderTokenUpdates"}"#)
+        let provider = try Provider(simulator, authorization: issuedAgoS.map { try simulator.bearer(issuedAgoS: $0) })
+        #expect(provider.isReady())
+        let reason = issuedAgoS == nil ? "MissingProviderToken" : "ExpiredProviderToken"
+        let answer = try provider.answer()
+        #expect(answer.status == 403 && answer.body == "{\"reason\":\"\(reason)\"}")
     }
 
     @Test func `A client certificate takes the token's place`() throws {
@@ -112,31 +93,24 @@ struct SimulatorTests {
         let provider = try Provider(simulator, identity: identity)
         #expect(provider.isReady())
         #expect(provider.session.allowedStreams == 1000)
-        #expect(try provider.push(1, topic: nil))
-        #expect(try provider.push(2, topic: "com.example.other"))
-        #expect(provider.run { provider.responses.count == 2 })
-        #expect(provider.responses[1]?.status == 200)
-        #expect(provider.responses[2]?.body == #"{"reason":"TopicDisallowed"}"#)
-    }
-
-    @Test func `The development environment sends apns-unique-id`() throws {
-        let (_, provider) = try Simulator.connected { $0.environment = .development }
-        #expect(UUID(uuidString: provider.responses[Provider.warmUp]?.uniqueID ?? "") != nil)
+        #expect(try provider.answer(topic: nil).status == 200)
+        #expect(try provider.answer(topic: "com.example.other").body == #"{"reason":"TopicDisallowed"}"#)
     }
 
     @Test func `New ids are distinct and in upper case`() throws {
-        let (_, provider) = try Simulator.connected()
+        let (_, provider) = try Simulator.connected { $0.environment = .development }
         for user in 1...100 as ClosedRange<UInt32> { try provider.push(user) }
         #expect(provider.run { provider.responses.count == 101 })
         let ids = provider.responses.values.map(\.id)
         #expect(Set(ids).count == 101)
         #expect(ids.allSatisfy { UUID(uuidString: $0)?.uuidString == $0 })
         #expect(ids.allSatisfy { $0.dropFirst(14).first == "4" && "89AB".contains($0.dropFirst(19).first!) })
+        // `apns-unique-id`, which only the development environment sends.
+        #expect(provider.responses.values.allSatisfy { UUID(uuidString: $0.uniqueID) != nil })
     }
 
     @Test func `Bodies up to the limit are accepted`() throws {
         let (_, provider) = try Simulator.connected()
-        func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
         for user in 1...60 as ClosedRange<UInt32> { #expect(try provider.push(user, payload: payload(4096))) }
         #expect(try provider.push(61, payload: payload(4097)))
         #expect(try provider.push(62, payload: payload(40_000)))
@@ -158,18 +132,12 @@ struct SimulatorTests {
         #expect(provider.order.suffix(50) != Array(10..<60), "answers come out of order")
     }
 
-    @Test func `stop sends GOAWAY, and the next simulator continues the books`() throws {
+    @Test func `stop sends GOAWAY`() throws {
         let (simulator, provider) = try Simulator.connected()
         simulator.stop()
         #expect(provider.run { provider.end != nil })
         #expect(provider.end == .closedByPeer)
         #expect(provider.goAways.map(\.last) == [1])
-        var options = SimulatorOptions()
-        options.port = simulator.port
-        let next = try Simulator(options, books: simulator.books)
-        let again = try next.provider()
-        #expect(again.responses.count == 1)
-        #expect(next.books.counts(ofToken: "00") == (2, 2))
     }
 
     @Test func `A port in use is named in the error`() throws {
@@ -185,25 +153,8 @@ struct SimulatorTests {
         #expect(control?.description.contains("control endpoint: cannot listen on") == true)
     }
 
-    @Test func `Credentials are made once and kept`() throws {
-        let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
-        defer { try? FileManager.default.removeItem(atPath: directory) }
-        let first = try SimulatorCredentials(directory: directory)
-        let second = try SimulatorCredentials(directory: directory)
-        #expect(first.caPEM == second.caPEM && first.providerKeyPEM == second.providerKeyPEM)
-        #expect(first.clientCertificatePEM == second.clientCertificatePEM)
-        let names = try FileManager.default.contentsOfDirectory(atPath: directory).sorted()
-        #expect(names == ["AuthKey_SIMULATOR1.p8", "ca-key.pem", "ca.pem", "client-key.pem", "client.pem"])
-        let mode = try FileManager.default.attributesOfItem(atPath: first.providerKeyFile!)[.posixPermissions]
-        #expect((mode as? NSNumber)?.intValue == 0o600)
-        try "nonsense".write(toFile: "\(directory)/ca.pem", atomically: true, encoding: .utf8)
-        let error = #expect(throws: SimulatorError.self) { try SimulatorCredentials(directory: directory) }
-        #expect(error?.description.contains(directory) == true)
-    }
-
-    @Test func `Simulators that start at once share their credentials`() async throws {
-        let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
-        defer { try? FileManager.default.removeItem(atPath: directory) }
+    @Test func `Credentials are made once, by simulators that start at once too, and kept`() async throws {
+        let directory = temporary.path
         let made = try await withThrowingTaskGroup(of: [String].self) { group in
             for _ in 0..<4 {
                 group.addTask {
@@ -213,19 +164,29 @@ struct SimulatorTests {
             }
             return try await group.reduce(into: Set<[String]>()) { $0.insert($1) }
         }
-        #expect(made.count == 1)
+        let kept = try SimulatorCredentials(directory: directory)
+        #expect(made == [[kept.caPEM, kept.providerKeyPEM, kept.clientCertificatePEM]])
+        let names = try FileManager.default.contentsOfDirectory(atPath: directory).sorted()
+        #expect(names == ["AuthKey_SIMULATOR1.p8", "ca-key.pem", "ca.pem", "client-key.pem", "client.pem"])
+        let mode = try FileManager.default.attributesOfItem(atPath: kept.providerKeyFile!)[.posixPermissions]
+        #expect((mode as? NSNumber)?.intValue == 0o600)
+        try "nonsense".write(toFile: "\(directory)/ca.pem", atomically: true, encoding: .utf8)
+        let error = #expect(throws: SimulatorError.self) { try SimulatorCredentials(directory: directory) }
+        #expect(error?.description.contains(directory) == true)
     }
 
     /// Users copy the configuration into files anywhere, and relative paths start at the file's directory.
-    @Test func `The instructions have absolute paths`() throws {
-        let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
-        defer { try? FileManager.default.removeItem(atPath: directory) }
+    @Test func `The instructions have absolute paths and all ports`() throws {
+        let directory = temporary.path
         let here = FileManager.default.currentDirectoryPath
         let up = here.split(separator: "/").map { _ in ".." }.joined(separator: "/")
         var options = SimulatorOptions()
         options.directory = up.isEmpty ? String(directory.dropFirst()) : up + directory
+        (options.gatewayPort, options.feedbackPort) = (0, 0)
         let simulator = try Simulator(options)
         defer { simulator.stop() }
+        #expect(simulator.instructions.contains("binary gateway on 127.0.0.1:\(simulator.gatewayPort!)\n"))
+        #expect(simulator.instructions.contains("feedback service on 127.0.0.1:\(simulator.feedbackPort!)\n"))
         let root = URL(filePath: directory).resolvingSymlinksInPath().path
         #expect(simulator.instructions.contains("tls: {ca_file: \(root)/ca.pem}"))
         #expect(simulator.instructions.contains("token: {key_file: \(root)/AuthKey_SIMULATOR1.p8,"))
@@ -234,11 +195,10 @@ struct SimulatorTests {
 
     @Test func `A key file of the user's is accepted`() throws {
         let maker = try TokenMaker()
-        let path = FileManager.default.temporaryDirectory.appending(path: "key-\(UUID().uuidString).pem").path
-        defer { try? FileManager.default.removeItem(atPath: path) }
+        let path = temporary.path
         try maker.key.verificationKey.pem.write(toFile: path, atomically: true, encoding: .utf8)
         var options = SimulatorOptions()
-        options.keys = [.init(path: path, keyID: "OWNKEY1234", teamID: "OWNTEAM123")]
+        options.keys = [("OWNKEY1234", path)]
         let simulator = try Simulator(options)
         var mine = maker
         mine.keyID = "OWNKEY1234"

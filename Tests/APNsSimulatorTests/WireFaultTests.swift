@@ -52,13 +52,17 @@ struct WireFaultTests {
         #expect(simulator.switches.rules.map(\.text) == ["split-frames@2", "TooManyRequests@5", "late-~10ms@3"])
     }
 
-    @Test func `A blackhole can be cut`() throws {
+    @Test func `A blackhole of all connections can be cut`() throws {
         let (simulator, provider) = try Simulator.connected()
-        simulator.switches.inject(.blackhole)
-        simulator.switches.inject(.goAway(.graceful))
-        simulator.switches.inject(.cut(.reset))
-        #expect(provider.run { provider.end != nil })
-        #expect(provider.end == .lost && provider.goAways.isEmpty)
+        let other = try simulator.provider()
+        for fault in [.blackhole, .goAway(.graceful()), .cut(.reset)] as [Fault] {
+            #expect(simulator.switches.inject(fault) == 2)
+        }
+        for one in [provider, other] {
+            #expect(one.run { one.end != nil })
+            #expect(one.end == .lost && one.goAways.isEmpty)
+        }
+        #expect(other.run { simulator.books.totals.openConnections == 0 })
     }
 
     @Test func `Rules by time apply to every connection`() throws {
@@ -68,15 +72,5 @@ struct WireFaultTests {
         let provider = try Provider(simulator, authorization: simulator.bearer())
         #expect(provider.run { provider.end != nil })
         #expect(provider.end == .closedByPeer && provider.goAways.count == 1)
-    }
-
-    @Test func `A fault can be injected into all connections`() throws {
-        let simulator = try Simulator()
-        let one = try simulator.provider()
-        let two = try simulator.provider()
-        #expect(simulator.switches.inject(.cut(.before)) == 2)
-        #expect(one.run { one.end != nil } && two.run { two.end != nil })
-        #expect(one.end == .lost && two.end == .lost)
-        #expect(one.run { simulator.books.totals.openConnections == 0 })
     }
 }

@@ -3,109 +3,54 @@ import Testing
 
 @testable import APNs
 
+/// What is known of a host with a limit of nine seconds: `SECOND WHAT-CAME asked > WHAT-IS-KNOWN`. `asked` says that
+/// something is in flight, `idle` that nothing is.
 @Suite struct AnswerWatchTests {
-    private static func seconds(_ seconds: Double) -> Int64 { Int64(seconds * 1e9) }
+    static let traces = PlanTrace.table(
+        """
+        silence is found at its limit, and the first answer ends it
+            99 idle; 100 asked > until 109; 108 asked > until 109; 109 asked > unanswering
+            110 answered asked > until 119
+        idleness is never found, nor are requests that are lost one by one and never tried again
+            0 idle; 7 idle; 3000 idle; 4000 asked > until 4009; 4001 idle; 4007 asked > until 4016; 4008 idle
+            4014 asked > until 4023; 4015 idle
+        answers that are eight seconds late are answers, one after the other
+            0 asked > until 9; 8 asked > until 9; 8 answered idle; 9 asked > until 18; 17 answered idle
+        answers that are eight seconds late are answers, and always some in flight
+            0 asked > until 9; 8 asked > until 9; 8 answered asked > until 17; 16 answered asked > until 25
+        what is tried again without an answer is one wait, which is forgotten when nothing is asked any more
+            0 asked > until 9; 2 idle; 3 asked > until 9; 5 idle; 6 asked > until 9; 8 idle; 9 asked > unanswering
+            10 idle > unanswering, until 15; 15 idle
+        three ended streams are found though nothing is in flight, because their notifications are in a tier
+            100 asked > until 109; 100 cancel cancel asked > until 109; 101 idle
+            103 internalError idle > until 109, internalError; 104 cancel idle > until 109, internalError
+            109 idle > unanswering, until 1301, internalError; 1000 idle > unanswering, until 1301, internalError
+            1001 asked > unanswering, internalError; 1001 answered idle
+        ended streams are forgotten in the end
+            0 asked > until 9; 0 cancel cancel cancel asked > until 9, cancel; 1 idle > until 9, cancel
+            9 idle > unanswering, until 1201, cancel; 1201 idle
+        ends between answers are not found
+            0 refusedStream refusedStream refusedStream asked > until 9, refusedStream; 7 answered asked > until 16
+            8 refusedStream refusedStream refusedStream asked > until 16, refusedStream; 15 answered asked > until 24
+        """)
 
-    private static func watch() -> AnswerWatch { AnswerWatch(limitNs: seconds(9)) }
+    private static let codes: [Substring: ErrorCode] = [
+        "cancel": .cancel, "internalError": .internalError, "refusedStream": .refusedStream,
+    ]
+    private static let secondNs: Int64 = 1_000_000_000
 
-    @Test func `Silence is found at its limit and the first answer ends it`() {
-        var watch = Self.watch()
-        watch.update(isAsked: false, nowNs: Self.seconds(99))
-        #expect(watch.deadlineNs == .max)
-        watch.update(isAsked: true, nowNs: Self.seconds(100))
-        #expect(watch.deadlineNs == Self.seconds(109))
-        watch.update(isAsked: true, nowNs: Self.seconds(109) - 1)
-        #expect(!watch.isUnanswering)
-        watch.update(isAsked: true, nowNs: Self.seconds(109))
-        #expect(watch.isUnanswering && watch.endCode == nil && watch.deadlineNs == .max)
-        watch.answered()
-        watch.update(isAsked: true, nowNs: Self.seconds(110))
-        #expect(!watch.isUnanswering && watch.deadlineNs == Self.seconds(119))
-    }
-
-    @Test func `Idleness is never found`() {
-        var watch = Self.watch()
-        for second in stride(from: 0.0, to: 4_000, by: 7) {
-            watch.update(isAsked: false, nowNs: Self.seconds(second))
-            #expect(!watch.isUnanswering && watch.deadlineNs == .max)
-        }
-        // One at a time, each lost after a second and never tried again: each begins anew.
-        for second in stride(from: 4_000.0, to: 5_000, by: 7) {
-            watch.update(isAsked: true, nowNs: Self.seconds(second))
-            watch.update(isAsked: false, nowNs: Self.seconds(second + 1))
-            #expect(!watch.isUnanswering)
-        }
-    }
-
-    /// One after the other, and always some in flight.
-    @Test(arguments: [true, false])
-    func `Answers that are eight seconds late are answers`(isAlwaysAsked: Bool) {
-        var watch = Self.watch()
-        for second in stride(from: 0.0, to: 800, by: 8) {
-            watch.update(isAsked: true, nowNs: Self.seconds(second))
-            watch.update(isAsked: true, nowNs: Self.seconds(second + 7.9))
-            #expect(!watch.isUnanswering)
-            watch.answered()
-            watch.update(isAsked: isAlwaysAsked, nowNs: Self.seconds(second + 7.95))
-            #expect(!watch.isUnanswering)
-        }
-    }
-
-    @Test func `What is tried again without an answer is one wait`() {
-        var watch = Self.watch()
-        for second in stride(from: 0.0, to: 9, by: 3) {
-            watch.update(isAsked: true, nowNs: Self.seconds(second))
-            watch.update(isAsked: false, nowNs: Self.seconds(second + 2))
-            #expect(!watch.isUnanswering)
-        }
-        watch.update(isAsked: true, nowNs: Self.seconds(9))
-        #expect(watch.isUnanswering)
-        // Nothing is asked any more: it is not known whether it would answer.
-        watch.update(isAsked: false, nowNs: Self.seconds(10))
-        #expect(watch.isUnanswering && watch.deadlineNs == Self.seconds(15))
-        watch.update(isAsked: false, nowNs: Self.seconds(15))
-        #expect(!watch.isUnanswering && watch.deadlineNs == .max)
-    }
-
-    /// Their notifications are in a tier by then.
-    @Test func `Three ended streams are found though nothing is in flight`() {
-        var watch = Self.watch()
-        watch.update(isAsked: true, nowNs: Self.seconds(100))
-        for _ in 0..<2 { watch.ended(.cancel, nowNs: Self.seconds(100)) }
-        watch.update(isAsked: false, nowNs: Self.seconds(101))
-        #expect(watch.deadlineNs == .max && watch.endCode == nil)
-        watch.ended(.internalError, nowNs: Self.seconds(103))
-        watch.ended(.cancel, nowNs: Self.seconds(104))
-        watch.update(isAsked: false, nowNs: Self.seconds(104))
-        #expect(!watch.isUnanswering && watch.deadlineNs == Self.seconds(109))
-        watch.update(isAsked: false, nowNs: Self.seconds(109))
-        #expect(watch.isUnanswering && watch.endCode == .internalError)
-        watch.update(isAsked: false, nowNs: Self.seconds(1_000))
-        #expect(watch.isUnanswering)
-        watch.update(isAsked: true, nowNs: Self.seconds(1_001))
-        watch.answered()
-        watch.update(isAsked: false, nowNs: Self.seconds(1_001))
-        #expect(!watch.isUnanswering && watch.endCode == nil)
-    }
-
-    @Test func `Ended streams are forgotten in the end`() {
-        var watch = Self.watch()
-        watch.update(isAsked: true, nowNs: Self.seconds(0))
-        for _ in 0..<3 { watch.ended(.cancel, nowNs: Self.seconds(0)) }
-        watch.update(isAsked: false, nowNs: Self.seconds(1))
-        watch.update(isAsked: false, nowNs: Self.seconds(9))
-        #expect(watch.isUnanswering && watch.deadlineNs == Self.seconds(1_201))
-        watch.update(isAsked: false, nowNs: Self.seconds(1_201))
-        #expect(!watch.isUnanswering && watch.deadlineNs == .max)
-    }
-
-    @Test func `Ends between answers are not found`() {
-        var watch = Self.watch()
-        for second in 0..<100 {
-            watch.update(isAsked: true, nowNs: Self.seconds(Double(second)))
-            for _ in 0..<5 { watch.ended(.refusedStream, nowNs: Self.seconds(Double(second))) }
-            if second % 8 == 7 { watch.answered() }
-            #expect(!watch.isUnanswering)
+    @Test(arguments: traces)
+    func `Events lead to what each trace says`(trace: PlanTrace) throws {
+        var watch = AnswerWatch(limitNs: 9 * Self.secondNs)
+        try trace.check { words in
+            let nowNs = try #require(Int64(words[0])) * Self.secondNs
+            for word in words[1...].dropLast() {
+                if let code = Self.codes[word] { watch.ended(code, nowNs: nowNs) } else { watch.answered() }
+            }
+            watch.update(isAsked: words.last == "asked", nowNs: nowNs)
+            var known = watch.isUnanswering ? ["unanswering"] : []
+            if watch.deadlineNs != .max { known.append("until \(watch.deadlineNs / Self.secondNs)") }
+            return known + Self.codes.filter { $0.value == watch.endCode }.map { String($0.key) }
         }
     }
 }

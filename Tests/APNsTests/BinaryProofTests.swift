@@ -96,24 +96,19 @@ struct BinaryProofTests {
         #expect(world.reachable == [true, false])
     }
 
-    /// A gateway that is sent `simple` closes where others answer.
-    @Test func `Without identifiers the end is the answer`() throws {
+    /// A gateway that is sent `simple` closes where others answer. One that closes each connection unread answers nothing
+    /// by that.
+    @Test(arguments: [true, false])
+    func `The end is an answer to the fence, and only without identifiers`(isSimple: Bool) throws {
         let world = try GatewayWorld()
-        world.configuration.format = .simple
+        if isSimple { world.configuration.format = .simple }
         try unread(world)
+        if !isSimple { world.gateway.onFrame = { peer, _ in peer.channel.close() } }
         world.runFor(seconds: 30)
         #expect(world.reachable == [true, false])
+        guard isSimple else { return }
         world.gateway.onFrame = { peer, frame in if frame.isFence { peer.channel.close() } }
         world.run("back", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
-    }
-
-    /// One that closes each connection unread answers nothing by that.
-    @Test func `An end before the fence is no answer`() throws {
-        let world = try GatewayWorld()
-        try unread(world)
-        world.gateway.onFrame = { peer, _ in peer.channel.close() }
-        world.runFor(seconds: 30)
-        #expect(world.reachable == [true, false])
     }
 
     /// Nothing shows that such a gateway reads: one request at a time is tried, and silence accepts it.
@@ -121,11 +116,7 @@ struct BinaryProofTests {
         let world = try GatewayWorld()
         world.configuration.answersFence = false
         world.sendsAgain = true
-        world.gateway.onDial = { $0.unacknowledgedBytes = Self.unread }
-        world.connect()
-        world.send(0..<40)
-        world.run("out of reach", seconds: 16) { world.reachable.last == false }
-        world.gateway.onDial = { _ in }
+        try unread(world)
         world.run("tried", seconds: 10) { world.reachable.last == true }
         #expect(world.completions.count { $0.isPresumed } == 1)
         #expect(world.gateway.frames.count == world.gateway.peers.flatMap(\.frames).count)

@@ -73,8 +73,7 @@ import Testing
     /// nginx ends a connection in order after a number of requests (`keepalive_requests`). The backoff is far longer
     /// than the test, and what is behind the last request is no notification's fault.
     @Test func `A server that rotates connections is used at once again`() throws {
-        let world = try World.connected(streams: 100) { world in
-            world.configuration.maximumConnections = 1
+        let world = try World.connected(streams: 100, connections: 1...1) { world in
             world.configuration.backOff.firstNs = 3_600_000_000_000
             world.configuration.backOff.lastNs = 3_600_000_000_000
             world.server.onRequest = { peer, request in
@@ -133,37 +132,23 @@ import Testing
         try world.start()
         var next: UInt32 = 0
         var mostAtOnce = 0
-        func turn() {
-            let outstanding = Int(next) - world.completions.count
-            let room = min(100, world.capacity) - outstanding
-            if room > 0, world.capacity > 0 {
-                world.send(next..<(next + UInt32(room)))
-                next += UInt32(room)
+        func run(_ what: String, until isSo: () -> Bool) {
+            world.run(what) {
+                world.fill(&next)
+                if world.reachable.last == false { mostAtOnce = max(mostAtOnce, Int(next) - world.completions.count) }
+                return isSo()
             }
-            if world.reachable.last == false { mostAtOnce = max(mostAtOnce, Int(next) - world.completions.count) }
         }
-        world.run("out of reach") {
-            turn()
-            return world.reachable.last == false
-        }
+        run("out of reach") { world.reachable.last == false }
         #expect(world.reachable == [true, false])
         mostAtOnce = 0
-        world.run("told why") {
-            turn()
-            return world.noted("connectFailed", "3 connections in a row")
-        }
+        run("told why") { world.noted("connectFailed", "3 connections in a row") }
         let peers = world.server.peers.count
-        world.run("tried again") {
-            turn()
-            return world.server.peers.count >= peers + 2
-        }
+        run("tried again") { world.server.peers.count >= peers + 2 }
         #expect(world.reachable == [true, false], "connecting alone shows nothing")
         #expect(mostAtOnce <= 1, "one request at a time")
         isGood = true
-        world.run("in reach") {
-            turn()
-            return world.reachable.last == true && world.capacity > 100
-        }
+        run("in reach") { world.reachable.last == true && world.capacity > 100 }
         #expect(world.reachable == [true, false, true])
     }
 

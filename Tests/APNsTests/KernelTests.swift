@@ -124,50 +124,6 @@ import Testing
         #expect(world.server.arrived == 500 && Set(world.server.peers[0].arrived.map(\.token)).count == 500)
     }
 
-    /// A GOAWAY settles those above it; the others are as the kernel has them.
-    @Test func `A connection that dies after its GOAWAY leaves in doubt what the kernel had`() throws {
-        let (world, channel) = try silentWorld()
-        let begin = channel.sentBytes
-        let ends = send(0..<4, world, channel)
-        channel.kernelRoom = Int(ends[0] - begin)
-        world.run("the first is there") { world.server.arrived == 1 }
-        let peer = world.server.peers[0]
-        peer.goAway(3)
-        world.run("above it") { world.completions.count == 2 }
-        for number in 2..<4 as Range<UInt32> {
-            #expect(world.completionOf[number]?.kind == .notProcessed)
-            #expect(world.completionOf[number]?.unprocessed == .refusedByPeer)
-        }
-        peer.channel.cut()
-        world.run("all") { world.completions.count == 4 }
-        #expect(world.completionOf[0]?.kind == .inDoubt && world.completionOf[0]?.connectionDied == true)
-        #expect(world.completionOf[1]?.kind == .notProcessed && world.completionOf[1]?.unprocessed == .neverSent)
-    }
-
-    /// Closing waits for answers, also for those to what has not left yet.
-    @Test(arguments: [true, false])
-    func `Closing waits for pending answers`(peerDies: Bool) throws {
-        let (world, channel) = try silentWorld()
-        let begin = channel.sentBytes
-        let ends = send(0..<2, world, channel)
-        channel.kernelRoom = Int(ends[0] - begin)
-        world.run("the first is there") { world.server.arrived == 1 }
-        world.transport.handle(.close)
-        world.runFor(seconds: 1)
-        #expect(world.completions.isEmpty && !world.isClosed)
-        if peerDies {
-            world.server.peers[0].channel.cut()
-        } else {
-            world.server.onRequest = { $0.respond($1.stream) }
-            world.server.peers[0].respond(1)
-            channel.kernelRoom = .max
-        }
-        world.run("closed") { world.isClosed }
-        #expect(world.completionOf[0]?.kind == (peerDies ? .inDoubt : .answered))
-        #expect(world.completionOf[1]?.kind == (peerDies ? .notProcessed : .answered))
-        #expect(world.server.peers.count == 1)
-    }
-
     /// An answer before the body is out ends the request; the stream is free again, and the body is not sent on.
     @Test func `An answer before the body is out ends the request`() throws {
         let (world, _) = try silentWorld {

@@ -55,6 +55,11 @@ protocol ServerChannel: ByteChannel {
 
 extension SecureChannel: ServerChannel {}
 
+/// The server's end of a connection in memory hears of it, and is given its channel first.
+protocol MemoryPeer: ByteChannelDelegate {
+    func take(_ channel: MemoryChannel)
+}
+
 /// One end of two byte channels in memory. What one end writes comes to the other in the loop's next turn, in one
 /// piece; ends and calls are in the order in which a `SecureChannel` has them.
 final class MemoryChannel: ServerChannel, TurnEnder {
@@ -88,22 +93,20 @@ final class MemoryChannel: ServerChannel, TurnEnder {
         self.delegate = delegate
     }
 
-    /// A client's end; in the next turn it is connected to one that `accept` is given, or ends where that throws.
+    /// A client's end; in the next turn it is connected to the peer that `accept` returns, or ends where that throws.
     ///
-    /// - Parameters:
-    ///   - afterNs: the connection takes so long.
-    ///   - accept: takes the server's end and says who hears of it.
+    /// - Parameter afterNs: the connection takes so long.
     static func dial(
         _ loop: Loop, _ delegate: any ByteChannelDelegate, afterNs: Int64 = 0,
-        accept: @escaping () throws(ChannelEnd) -> (delegate: any ByteChannelDelegate, take: (MemoryChannel) -> Void)
+        accept: @escaping () throws(ChannelEnd) -> any MemoryPeer
     ) -> MemoryChannel {
         let client = MemoryChannel(loop, delegate)
         loop.schedule(afterNs: afterNs) {
             guard client.end == nil else { return }
             do throws(ChannelEnd) {
-                let accepted = try accept()
-                let server = MemoryChannel(loop, accepted.delegate)
-                accepted.take(server)
+                let peer = try accept()
+                let server = MemoryChannel(loop, peer)
+                peer.take(server)
                 client.other = server
                 server.other = client
                 server.open()
@@ -243,7 +246,7 @@ final class MemoryDialer: ChannelDialer {
             guard server.isListening, let peer = try? server.makePeer() else {
                 throw ChannelEnd(.unreachable, "\(target.host):\(target.port): Connection refused")
             }
-            return (peer, { server.accept(peer, $0) })
+            return peer
         }
         channels.append(channel)
         return channel

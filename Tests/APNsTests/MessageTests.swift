@@ -61,16 +61,33 @@ import Testing
 @Suite struct ProviderTokenTests {
     private static let minute: Int64 = 60_000_000_000
 
-    /// At 0 a token of the grid comes into use, whose `iat` is a minute ago.
-    @Test func `A token is renewed every forty minutes, and not sooner than twenty after its time`() {
+    /// Whether a token is due, or may be renewed when APNs calls it expired: in seconds since the first was made, when the
+    /// wall clock is a step ahead. `again` is when another one was made after it, and by which step.
+    private static let ages:
+        [(again: (at: Double, step: Double)?, now: Double, step: Double, isDue: Bool?, mayRenew: Bool?)] = [
+            // At 0 a token of the grid comes into use, whose `iat` is a minute ago.
+            (nil, 2_399.999, 0, false, nil), (nil, 2_400, 0, true, nil), (nil, 1_139.999, 0, nil, false),
+            (nil, 1_140, 0, nil, true),
+            // The machine slept, or its clock was slow when the token was made: APNs would call it expired.
+            (nil, 300, 2_040, false, nil), (nil, 300, 3_600, true, nil), ((300, 3_600), 360, 3_600, false, nil),
+            ((300, 3_600), 360, 12_000, true, nil),
+            // The clock was ahead when the token was made: APNs refuses it until its `iat`. A small correction is none.
+            (nil, 0, -61.999, false, nil), (nil, 0, -62, true, nil), (nil, 120, -10_800, true, nil),
+            ((120, -10_800), 180, -10_800, false, nil), ((120, -10_800), 180, -24_000, true, nil),
+            // APNs says that it expired: a clock that was stepped by minutes allows another one.
+            (nil, 180, 59, nil, false), (nil, 180, 600, nil, true), (nil, 180, -600, nil, true),
+        ]
+
+    @Test(arguments: ages.indices)
+    func `A token is renewed every forty minutes, at once after a step, and not sooner than twenty`(index: Int) {
+        func ns(_ seconds: Double) -> Int64 { Int64(seconds * 1_000) * 1_000_000 }
+        let row = Self.ages[index]
         var age = TokenAge()
         #expect(Self.isDue(age, 0))
         Self.make(&age, 0)
-        #expect(!Self.isDue(age, 40 * Self.minute - 1_000_000))
-        #expect(Self.isDue(age, 40 * Self.minute))
-        #expect(!Self.mayRenew(age, 19 * Self.minute - 1_000_000))
-        #expect(Self.mayRenew(age, 19 * Self.minute))
-        #expect(age.nextIssuedMs(wallMs: Self.wallMs(40 * Self.minute, 0)) == Self.epochMs + 39 * 60_000)
+        if let again = row.again { Self.make(&age, ns(again.at), step: ns(again.step)) }
+        if let isDue = row.isDue { #expect(Self.isDue(age, ns(row.now), step: ns(row.step)) == isDue) }
+        if let mayRenew = row.mayRenew { #expect(Self.mayRenew(age, ns(row.now), step: ns(row.step)) == mayRenew) }
     }
 
     /// Whoever makes it: replicas, and what was started again.
@@ -145,39 +162,6 @@ import Testing
     private static func make(_ age: inout TokenAge, _ nowNs: Int64, step: Int64 = 0) {
         let wallMs = wallMs(nowNs, step)
         age.made(nowNs: nowNs, wallMs: wallMs, issuedMs: age.nextIssuedMs(wallMs: wallMs))
-    }
-
-    /// A machine slept for an hour, or its clock was an hour slow when the token was made: APNs would call it expired.
-    @Test func `A wall clock that jumps forward renews the token once`() {
-        var age = TokenAge()
-        Self.make(&age, 0)
-        #expect(!Self.isDue(age, 5 * Self.minute, step: 34 * Self.minute))
-        #expect(Self.isDue(age, 5 * Self.minute, step: 60 * Self.minute))
-        Self.make(&age, 5 * Self.minute, step: 60 * Self.minute)
-        #expect(!Self.isDue(age, 6 * Self.minute, step: 60 * Self.minute))
-        #expect(Self.isDue(age, 6 * Self.minute, step: 200 * Self.minute), "it was stepped again")
-    }
-
-    /// The clock was ahead when the token was made: its `iat` lies in the future, and APNs refuses it until then.
-    @Test func `A token from the future is made anew at once`() {
-        var age = TokenAge()
-        Self.make(&age, 0)
-        #expect(!Self.isDue(age, 0, step: -61_999_000_000), "a small correction is none")
-        #expect(Self.isDue(age, 0, step: -62_000_000_000))
-        #expect(Self.isDue(age, 2 * Self.minute, step: -180 * Self.minute))
-        Self.make(&age, 2 * Self.minute, step: -180 * Self.minute)
-        #expect(!Self.isDue(age, 3 * Self.minute, step: -180 * Self.minute))
-        #expect(Self.isDue(age, 3 * Self.minute, step: -400 * Self.minute))
-    }
-
-    /// APNs says that it expired: a clock that was stepped by minutes allows another one, a clock that was not does
-    /// not.
-    @Test func `An expired token may be renewed after a step`() {
-        var age = TokenAge()
-        Self.make(&age, 0)
-        #expect(!Self.mayRenew(age, 3 * Self.minute, step: 59_000_000_000))
-        #expect(Self.mayRenew(age, 3 * Self.minute, step: 10 * Self.minute))
-        #expect(Self.mayRenew(age, 3 * Self.minute, step: -10 * Self.minute))
     }
 
     @Test func `A provider token is a JSON web token`() throws {

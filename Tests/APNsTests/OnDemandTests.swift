@@ -54,20 +54,6 @@ import Testing
         world.close()
     }
 
-    @Test func `After the last ones go away the next is dialled for a request only`() throws {
-        let world = try world()
-        world.server.onRequest = { $0.respond($1.stream) }
-        try world.start()
-        world.run("room") { world.capacity == 128 }
-        world.complete(0..<1)
-        world.server.peers[0].goAway(1)
-        world.run("asleep") { world.capacity == 128 }
-        world.runFor(seconds: 1)
-        #expect(world.server.peers.count == 1)
-        world.complete(1..<2)
-        #expect(world.server.peers.count == 2 && !world.capacities.contains(0))
-    }
-
     /// What a connection that leaves has not answered takes no room of its successor.
     @Test(arguments: [0, 1]) func `While one leaves the next is used`(minimum: Int) throws {
         let world = try World()
@@ -89,17 +75,5 @@ import Testing
         world.server.release()
         world.run("the rest") { world.completions.count == 311 }
         #expect(world.completions.allSatisfy { $0.status == 200 })
-    }
-
-    @Test func `What waits for a connection is recalled and given back at the end`() throws {
-        let world = try world()
-        try world.start()
-        world.run("room") { world.capacity == 128 }
-        world.send(0..<2)
-        world.recall([0])
-        world.run("recalled") { world.completionOf[0]?.kind == .notProcessed }
-        world.close()
-        #expect(world.completions.count == 2)
-        #expect(world.completionOf[1].map { $0.kind != .inDoubt } == true)
     }
 }

@@ -6,152 +6,126 @@ import Testing
 
 private let second: Int64 = 1_000_000_000
 
-/// What the pool does after each event, written as text: `EVENT > ACTION, ACTION`. `left` is a GOAWAY or its like,
-/// `failed` a faulty end that retires a connection.
-@Suite struct PoolPlanTests {
-    struct Trace: Sendable {
-        var name: String
-        var minimum: Int
-        var maximum: Int
-        var steps: [String]
-        /// How many connections are live and how many failures are counted at the end.
-        var live: Int?
-        var failures = 0
+/// What a plan of connections does after each event, as text: `EVENT > ACTION, ACTION; EVENT; …`, or what `is` so then.
+struct PlanTrace: Sendable, CustomTestStringConvertible {
+    var testDescription: String
+    var steps: [String] = []
+
+    /// Reads names, each followed by its steps, indented.
+    static func table(_ rows: String) -> [Self] {
+        var found: [Self] = []
+        for line in rows.split(separator: "\n") {
+            if line.hasPrefix(" ") {
+                found[found.count - 1].steps += line.split(separator: ";").map {
+                    $0.trimmingCharacters(in: .whitespaces)
+                }
+            } else {
+                found.append(Self(testDescription: String(line)))
+            }
+        }
+        return found
     }
 
-    static let traces = [
-        Trace(
-            name: "the minimum is dialled one after the other", minimum: 2, maximum: 4,
-            steps: ["due > dial 0", "opened 0 > dial 1", "opened 1"], live: 2),
-        Trace(
-            name: "a failure waits, a handshake resets nothing, and a response starts over", minimum: 1, maximum: 1,
-            steps: [
-                "due > dial 0", "closed 0 > wait", "due > dial 1", "opened 1", "closed 1 > wait", "due > dial 2",
-                "is 2 failures", "opened 2", "answered 2",
-            ]),
-        Trace(
-            name: "a replacement dials at once, whatever failed before and whatever is there", minimum: 1, maximum: 4,
-            steps: [
-                "due > dial 0", "closed 0 > wait", "replace 2 2 > dial 1", "opened 1 > dial 2",
-                "replace 1 1 > drain 1, drain 2, dial 3", "due", "closed 2", "opened 3", "closed 1", "close > drain 3",
-                "replace 1 1", "closed 3 > finished",
-            ]),
-        Trace(
-            name: "what is answered again after another one failed may sleep, and speaks for no other", minimum: 0,
-            maximum: 2,
-            steps: [
-                "wanted > dial 0", "opened 0", "answered 0", "crowded > dial 1", "opened 1", "wentOn 0",
-                "closed 1 > wait", "idle 0", "is awake", "wentOn 0", "is 1 failures", "idle 0 > drain 0", "due",
-                "closed 0", "is asleep",
-            ]),
-        Trace(
-            name: "a pool of no minimum sleeps until one is wanted, and tries what failed until it answers", minimum: 0,
-            maximum: 4,
-            steps: [
-                "due", "saturated", "is asleep", "wanted > dial 0", "wanted", "closed 0 > wait", "is awake",
-                "due > dial 1", "opened 1", "idle 1", "answered 1", "idle 1 > drain 1", "closed 1", "is asleep",
-                "wanted > dial 2", "opened 2", "answered 2", "left 2 > drain 2", "closed 2", "is asleep",
-                "wanted > dial 3", "opened 3", "answered 3", "failed 3 > drain 3, wait", "closed 3", "due > dial 4",
-                "replace 0 1 > drain 4, dial 5", "close > drain 5", "is awake",
-            ]),
-        Trace(
-            name: "a pool of no minimum that has failed takes nothing, so it does not sleep", minimum: 0, maximum: 2,
-            steps: [
-                "due", "wanted > dial 0", "opened 0", "answered 0", "saturated > dial 1", "opened 1", "closed 1 > wait",
-                "left 0 > drain 0", "closed 0", "due > dial 2",
-            ], failures: 1),
-        Trace(
-            name: "a GOAWAY dials the successor at once, and what follows of the old one changes nothing", minimum: 1,
-            maximum: 4,
-            steps: [
-                "due > dial 0", "opened 0", "answered 0", "left 0 > drain 0, dial 1", "left 0", "opened 1", "closed 0",
-            ], live: 1),
-        Trace(
-            name: "an aged connection goes once its successor is ready", minimum: 2, maximum: 4,
-            steps: [
-                "due > dial 0", "opened 0 > dial 1", "opened 1", "answered 0", "answered 1", "aged 0 > dial 2",
-                "aged 1",
-                "closed 2 > wait", "due > dial 3", "opened 3 > drain 0, dial 4", "opened 4 > drain 1", "closed 0",
-                "closed 1",
-            ], live: 2, failures: 1),
-        Trace(
-            name: "an end without an answer waits", minimum: 1, maximum: 4,
-            steps: ["due > dial 0", "opened 0", "left 0 > drain 0, wait", "closed 0", "due > dial 1"], failures: 1),
-        Trace(
-            name: "a faulty end waits", minimum: 1, maximum: 4,
-            steps: [
-                "due > dial 0", "opened 0", "answered 0", "failed 0 > drain 0, wait", "closed 0", "due > dial 1",
-            ], failures: 1),
-        Trace(
-            name: "many lost at once are one failure", minimum: 3, maximum: 3,
-            steps: [
-                "due > dial 0", "opened 0 > dial 1", "opened 1 > dial 2", "opened 2", "answered 0", "closed 0 > wait",
-                "closed 1", "closed 2", "due > dial 3", "opened 3 > dial 4", "opened 4 > dial 5",
-            ], failures: 1),
-        Trace(
-            name: "a pool grows by one when it is saturated and all have answered", minimum: 1, maximum: 3,
-            steps: [
-                "due > dial 0", "opened 0", "saturated", "answered 0", "saturated > dial 1", "saturated", "opened 1",
-                "saturated", "answered 1", "saturated > dial 2", "opened 2", "answered 2", "saturated",
-            ], live: 3),
-        Trace(
-            name: "a dial for one more that fails, as behind a proxy that lets one through, delays no successor",
-            minimum: 1, maximum: 3,
-            steps: [
-                "due > dial 0", "opened 0", "answered 0", "saturated > dial 1", "closed 1 > wait", "saturated", "due",
-                "saturated > dial 2", "closed 2 > wait", "left 0 > drain 0, dial 3", "closed 0", "closed 3 > wait",
-                "saturated", "due > dial 4",
-            ], failures: 1),
-        Trace(
-            name: "a pool does not grow while a successor is waited for", minimum: 2, maximum: 4,
-            steps: [
-                "due > dial 0", "opened 0 > dial 1", "opened 1", "answered 0", "answered 1", "closed 1 > wait",
-                "saturated", "due > dial 2", "opened 2",
-            ], live: 2, failures: 1),
-        Trace(
-            name: "a replacement has as many connections as before", minimum: 1, maximum: 3,
-            steps: [
-                "due > dial 0", "opened 0", "answered 0", "saturated > dial 1", "opened 1",
-                "replace 1 3 > drain 0, drain 1, dial 2", "opened 2 > dial 3", "opened 3",
-            ], live: 2),
-        Trace(
-            name: "a pool shrinks to the minimum after idleness", minimum: 1, maximum: 3,
-            steps: [
-                "due > dial 0", "opened 0", "answered 0", "saturated > dial 1", "opened 1", "idle 1 > drain 1",
-                "idle 0",
-                "closed 1",
-            ], live: 1),
-        Trace(
-            name: "a pool closes when its last connection is gone", minimum: 2, maximum: 3,
-            steps: [
-                "due > dial 0", "opened 0 > dial 1", "close > drain 0, drain 1", "close", "closed 1", "due",
-                "closed 0 > finished",
-            ]),
-        Trace(
-            name: "a pool without connections closes at once", minimum: 1, maximum: 1,
-            steps: ["due > dial 0", "closed 0 > wait", "close > finished", "due"], failures: 1),
-    ]
-
-    @Test(arguments: traces)
-    func `Events lead to what each trace says`(trace: Trace) throws {
-        var plan = PoolPlan(minimum: trace.minimum, maximum: trace.maximum)
-        var random = SplitMix64(seed: 1)
-        for step in trace.steps {
+    /// - Parameters:
+    ///   - handle: returns the actions after an event, as text.
+    ///   - isSo: whether the words behind `is` hold.
+    func check(_ handle: ([Substring]) throws -> [String], isSo: ([Substring]) -> Bool = { _ in false }) rethrows {
+        for step in steps {
             let sides = step.components(separatedBy: " > ")
             let words = sides[0].split(separator: " ")
             if words[0] == "is" {
-                switch words[1] {
-                case "asleep": #expect(plan.isAsleep && plan.isOnDemand, "\(trace.name)")
-                case "awake": #expect(!plan.isAsleep && !plan.isOnDemand, "\(trace.name)")
-                default: #expect(plan.failures == Int(words[1]), "\(trace.name)")
-                }
-                continue
+                #expect(isSo(words), "\(testDescription): \(step)")
+            } else {
+                let actions = try handle(words)
+                let expected = sides.dropFirst().flatMap { $0.components(separatedBy: ", ") }
+                #expect(actions == expected, "\(testDescription): \(step)")
             }
-            let actions = plan.handle(try #require(Self.event(words)), using: &random).map(Self.text)
-            #expect(actions == sides.dropFirst().flatMap { $0.components(separatedBy: ", ") }, "\(trace.name): \(step)")
         }
-        if let live = trace.live { #expect(plan.live == live, "\(trace.name)") }
-        #expect(plan.failures == trace.failures, "\(trace.name)")
+    }
+
+    /// Waits without their jitter: any of a second or more.
+    static func wait(_ ns: Int64) -> String { ns >= second ? "wait" : "too short a wait" }
+}
+
+/// `left` is a GOAWAY or its like, `failed` a faulty end that retires a connection. A pool has `MINIMUM-MAXIMUM`
+/// connections.
+@Suite struct PoolPlanTests {
+    static let traces = PlanTrace.table(
+        """
+        the minimum is dialled one after the other
+            2-4; due > dial 0; opened 0 > dial 1; opened 1; is live 2; is failures 0
+        a failure waits, a handshake resets nothing, and a response starts over
+            1-1; due > dial 0; closed 0 > wait; due > dial 1; opened 1; closed 1 > wait; due > dial 2
+            is failures 2; opened 2; answered 2; is failures 0
+        a replacement dials at once, whatever failed before and whatever is there
+            1-4; due > dial 0; closed 0 > wait; replace 2 2 > dial 1; opened 1 > dial 2
+            replace 1 1 > drain 1, drain 2, dial 3; due; closed 2; opened 3; closed 1; close > drain 3; replace 1 1
+            closed 3 > finished; is failures 0
+        what is answered again after another one failed may sleep, and speaks for no other
+            0-2; wanted > dial 0; opened 0; answered 0; crowded > dial 1; opened 1; wentOn 0; closed 1 > wait; idle 0
+            is awake; wentOn 0; is failures 1; idle 0 > drain 0; due; closed 0; is asleep; is failures 0
+        a pool of no minimum sleeps until one is wanted, and tries what failed until it answers
+            0-4; due; saturated; is asleep; wanted > dial 0; wanted; closed 0 > wait; is awake; due > dial 1; opened 1
+            idle 1; answered 1; idle 1 > drain 1; closed 1; is asleep; wanted > dial 2; opened 2; answered 2
+            left 2 > drain 2; closed 2; is asleep; wanted > dial 3; opened 3; answered 3; failed 3 > drain 3, wait
+            closed 3; due > dial 4; replace 0 1 > drain 4, dial 5; close > drain 5; is awake; is failures 0
+        a pool of no minimum that has failed takes nothing, so it does not sleep
+            0-2; due; wanted > dial 0; opened 0; answered 0; saturated > dial 1; opened 1; closed 1 > wait
+            left 0 > drain 0; closed 0; due > dial 2; is failures 1
+        a GOAWAY dials the successor at once, and what follows of the old one changes nothing
+            1-4; due > dial 0; opened 0; answered 0; left 0 > drain 0, dial 1; left 0; opened 1; closed 0; is live 1
+            is failures 0
+        an aged connection goes once its successor is ready
+            2-4; due > dial 0; opened 0 > dial 1; opened 1; answered 0; answered 1; aged 0 > dial 2; aged 1
+            closed 2 > wait; due > dial 3; opened 3 > drain 0, dial 4; opened 4 > drain 1; closed 0; closed 1
+            is live 2; is failures 1
+        an end without an answer waits
+            1-4; due > dial 0; opened 0; left 0 > drain 0, wait; closed 0; due > dial 1; is failures 1
+        a faulty end waits
+            1-4; due > dial 0; opened 0; answered 0; failed 0 > drain 0, wait; closed 0; due > dial 1; is failures 1
+        many lost at once are one failure
+            3-3; due > dial 0; opened 0 > dial 1; opened 1 > dial 2; opened 2; answered 0; closed 0 > wait; closed 1
+            closed 2; due > dial 3; opened 3 > dial 4; opened 4 > dial 5; is failures 1
+        a pool grows by one when it is saturated and all have answered
+            1-3; due > dial 0; opened 0; saturated; answered 0; saturated > dial 1; saturated; opened 1; saturated
+            answered 1; saturated > dial 2; opened 2; answered 2; saturated; is live 3; is failures 0
+        a dial for one more that fails, as behind a proxy that lets one through, delays no successor
+            1-3; due > dial 0; opened 0; answered 0; saturated > dial 1; closed 1 > wait; saturated; due
+            saturated > dial 2; closed 2 > wait; left 0 > drain 0, dial 3; closed 0; closed 3 > wait; saturated
+            due > dial 4; is failures 1
+        a pool does not grow while a successor is waited for
+            2-4; due > dial 0; opened 0 > dial 1; opened 1; answered 0; answered 1; closed 1 > wait; saturated
+            due > dial 2; opened 2; is live 2; is failures 1
+        a replacement has as many connections as before
+            1-3; due > dial 0; opened 0; answered 0; saturated > dial 1; opened 1
+            replace 1 3 > drain 0, drain 1, dial 2; opened 2 > dial 3; opened 3; is live 2; is failures 0
+        a pool shrinks to the minimum after idleness
+            1-3; due > dial 0; opened 0; answered 0; saturated > dial 1; opened 1; idle 1 > drain 1; idle 0; closed 1
+            is live 1; is failures 0
+        a pool closes when its last connection is gone
+            2-3; due > dial 0; opened 0 > dial 1; close > drain 0, drain 1; close; closed 1; due; closed 0 > finished
+            is failures 0
+        a pool without connections closes at once
+            1-1; due > dial 0; closed 0 > wait; close > finished; due; is failures 1
+        """)
+
+    @Test(arguments: traces)
+    func `Events lead to what each trace says`(trace: PlanTrace) throws {
+        let bounds = trace.steps[0].split(separator: "-").compactMap { Int($0) }
+        var plan = PoolPlan(minimum: bounds[0], maximum: bounds[1])
+        var random = SplitMix64(seed: 1)
+        var events = trace
+        events.steps.removeFirst()
+        try events.check {
+            try plan.handle(#require(Self.event($0)), using: &random).map(Self.text)
+        } isSo: { words in
+            switch words[1] {
+            case "asleep": plan.isAsleep && plan.isOnDemand
+            case "awake": !plan.isAsleep && !plan.isOnDemand
+            case "live": plan.live == Int(words[2])
+            default: plan.failures == Int(words[2])
+            }
+        }
     }
 
     private static func event(_ words: [Substring]) -> PoolPlan.Event? {
@@ -175,12 +149,11 @@ private let second: Int64 = 1_000_000_000
         }
     }
 
-    /// Waits without their jitter: any of a second or more.
     private static func text(_ action: PoolPlan.Action) -> String {
         switch action {
         case .dial(let id): "dial \(id)"
         case .drain(let id): "drain \(id)"
-        case .wake(let afterNs): afterNs >= second ? "wait" : "too short a wait"
+        case .wake(let afterNs): PlanTrace.wait(afterNs)
         case .finished: "finished"
         }
     }

@@ -10,16 +10,6 @@ import Testing
 
 /// Another credential, host or trust while notifications are on their way.
 @Suite(.serialized) struct ReplacementTests {
-    private func keyIDs(_ peer: ServerPeer) -> Set<String> {
-        Set(
-            peer.arrived.map { request in
-                let token = request.headers["authorization"] ?? ""
-                // The header of the JWT: {"alg":"ES256","kid":"…"}.
-                let header = token.dropFirst("bearer ".count).prefix { $0 != "." }
-                return header.isEmpty ? "none" : String(header)
-            })
-    }
-
     @Test func `Old connections finish and new requests go to new ones`() throws {
         let world = try World.connected { $0.server.hold(firstPeers: 1) }
         world.send(0..<3)
@@ -28,7 +18,9 @@ import Testing
         world.complete(3..<6, status: 200)
         #expect(world.server.peers.count == 2 && world.server.peers[1].arrived.count == 3)
         #expect(world.completions.allSatisfy { !$0.carriedOlderToken })
-        #expect(keyIDs(world.server.peers[0]).isDisjoint(with: keyIDs(world.server.peers[1])))
+        // The header of a token names its key.
+        let keys = world.server.peers.map { Set($0.arrived.map { $0.headers["authorization"]?.prefix { $0 != "." } }) }
+        #expect(keys[0].isDisjoint(with: keys[1]))
         #expect(!world.server.peers[0].isClosed)
         #expect(!world.capacities.contains(0), "\(world.capacities)")
         world.server.release(.max, 403, #"{"reason":"InvalidProviderToken"}"#)
@@ -40,10 +32,7 @@ import Testing
     }
 
     @Test func `What waits is sent over the next connection`() throws {
-        let world = try World.connected(streams: 2) { world in
-            world.configuration.maximumConnections = 1
-            world.server.hold()
-        }
+        let world = try World.connected(streams: 2, connections: 1...1) { $0.server.hold() }
         world.send(0..<7)
         world.run("two on the connection") { world.server.held.count == 2 }
         try world.replace()
@@ -76,25 +65,6 @@ import Testing
         world.run("the rest") { world.completions.count == 5 }
         #expect(world.completionOf[0]?.status == 200 && world.completionOf[1]?.status == 200)
         world.close()
-    }
-
-    @Test func `One replacement after another loses nothing`() throws {
-        let world = try World.connected { world in
-            world.server.onRequest = { [loop = world.loop] peer, request in
-                loop.schedule(afterNs: 3_000_000) { peer.respond(request.stream) }
-            }
-        }
-        var next: UInt32 = 0
-        world.run("2,000 answers", seconds: 30) {
-            let before = next
-            world.fill(&next, below: min(2_000, next + 20))
-            if next > before, next.isMultiple(of: 200) { try! world.replace(keyID: "KEY\(1_000_000 + next)") }
-            return world.completions.count == 2_000
-        }
-        // Each once, none in doubt, none given back.
-        #expect(world.completions.allSatisfy { $0.status == 200 })
-        #expect(world.server.arrived == 2_000)
-        #expect(world.server.peers.allSatisfy { keyIDs($0).count <= 1 })
     }
 
     @Test func `From a token to a certificate`() throws {
@@ -141,5 +111,28 @@ import Testing
         #expect(sent.count == 2 && Set(sent).count == 1)
         #expect(world.notes(of: "providerTokenRenewed") <= 1)
         other.handle(.close)
+    }
+
+    /// Apple knows a new bundle id on new connections only.
+    @Test func `What old connections refuse goes over new ones`() throws {
+        let world = try World { $0.options.settings = [.maxConcurrentStreams(4)] }
+        world.configuration.minimumConnections = 2
+        world.configuration.maximumConnections = 2
+        world.configuration.topicAgeNs = 0
+        world.server.hold(firstPeers: 2)
+        try world.connect()
+        world.run("both") { world.capacity >= 8 }
+        world.send(0..<8)
+        world.run("eight") { world.server.held.count == 8 }
+        // One refusal is enough; the others are of connections that are not the newest any more.
+        world.server.release(.max, 400, #"{"reason":"TopicDisallowed"}"#)
+        world.run("refused") { world.completions.count == 8 }
+        #expect(world.completions.allSatisfy { $0.reason == .topicDisallowed && $0.carriedOlderToken })
+        #expect(!world.capacities.contains(0), "\(world.capacities)")
+        for number in 0..<8 as Range<UInt32> { world.forgetCompletion(number) }
+        world.complete(0..<8)
+        #expect(world.completions.allSatisfy { $0.status == 200 })
+        world.run("the old ones go") { world.server.peers[0].isClosed && world.server.peers[1].isClosed }
+        #expect(world.server.peers.count == 4)
     }
 }

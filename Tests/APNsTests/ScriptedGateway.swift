@@ -43,13 +43,10 @@ struct ReadFrame: Equatable {
             return Array(bytes[at..<(at + count)])
         }
         switch number(1) {
-        case 0:
-            guard let token = text(), let payload = text() else { return nil }
-            return (ReadFrame(identifier: 0, token: token, payload: payload), at)
-        case 1:
-            guard let identifier = number(4), let expiry = number(4), let token = text(), let payload = text() else {
-                return nil
-            }
+        case let command? where command < 2:
+            guard let identifier = command == 0 ? 0 : number(4), let expiry = command == 0 ? 0 : number(4),
+                let token = text(), let payload = text()
+            else { return nil }
             return (
                 ReadFrame(identifier: UInt32(identifier), expiry: UInt32(expiry), token: token, payload: payload), at
             )
@@ -75,7 +72,7 @@ struct ReadFrame: Equatable {
 }
 
 /// One accepted connection of a scripted gateway.
-final class GatewayPeer: ByteChannelDelegate {
+final class GatewayPeer: MemoryPeer {
     fileprivate(set) var channel: MemoryChannel!
     private(set) var frames: [ReadFrame] = []
     private(set) var isClosed = false
@@ -83,6 +80,11 @@ final class GatewayPeer: ByteChannelDelegate {
     private unowned let gateway: ScriptedGateway
 
     fileprivate init(_ gateway: ScriptedGateway) { self.gateway = gateway }
+
+    func take(_ channel: MemoryChannel) {
+        self.channel = channel
+        gateway.peers.append(self)
+    }
 
     func channelOpened(applicationProtocol: String?) {}
 
@@ -120,7 +122,7 @@ final class ScriptedGateway: ChannelDialer {
     var isListening = true
     /// What a client's end is like.
     var onDial: (MemoryChannel) -> Void = { _ in }
-    private(set) var peers: [GatewayPeer] = []
+    fileprivate(set) var peers: [GatewayPeer] = []
     /// The clients' ends.
     private(set) var channels: [MemoryChannel] = []
 
@@ -132,14 +134,7 @@ final class ScriptedGateway: ChannelDialer {
     ) -> any ByteChannel {
         let channel = MemoryChannel.dial(loop, delegate) { [unowned self] () throws(ChannelEnd) in
             guard isListening else { throw ChannelEnd(.unreachable, "gateway: Connection refused") }
-            let peer = GatewayPeer(self)
-            return (
-                peer,
-                { [self] in
-                    peer.channel = $0
-                    peers.append(peer)
-                }
-            )
+            return GatewayPeer(self)
         }
         channels.append(channel)
         onDial(channel)

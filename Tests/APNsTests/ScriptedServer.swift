@@ -21,7 +21,7 @@ struct Arrived {
 }
 
 /// One accepted connection of a scripted server.
-final class ServerPeer: ByteChannelDelegate {
+final class ServerPeer: MemoryPeer {
     let number: Int
     let session: ServerSession
     fileprivate(set) var channel: (any ServerChannel)!
@@ -41,11 +41,6 @@ final class ServerPeer: ByteChannelDelegate {
     }
 
     func channelOpened(applicationProtocol: String?) {
-        if let greeting = server.greeting {
-            session.consumeOutput(session.output.count)
-            session.appendRaw(Array(greeting.utf8))
-            isDeaf = true
-        }
         flush()
     }
 
@@ -72,6 +67,7 @@ final class ServerPeer: ByteChannelDelegate {
         flush()
     }
 
+    func take(_ channel: MemoryChannel) { server.accept(self, channel) }
     func channelWritable() { flush() }
     func channelClosed(_ end: ChannelEnd) { isClosed = true }
 
@@ -110,8 +106,6 @@ final class ScriptedServer {
     static let authority = try! CertificateAuthority()
 
     var options = ServerSessionOptions()
-    /// Said instead of HTTP/2's preface.
-    var greeting: String?
     var onRequest: (ServerPeer, Arrived) -> Void = { $0.respond($1.stream) }
     /// With `announcesHeaders`.
     var onHeaders: (ServerPeer, Int32) -> Void = { _, _ in }
@@ -239,9 +233,14 @@ final class World: TransportScene {
 
     /// A world with a connection, which server and configuration are prepared for.
     static func connected(
-        over wire: Wire = .memory, streams: UInt32? = nil, prepare: (World) -> Void = { _ in }
+        over wire: Wire = .memory, streams: UInt32? = nil, connections: ClosedRange<Int>? = nil,
+        prepare: (World) -> Void = { _ in }
     ) throws -> World {
         let world = try World(over: wire) { if let streams { $0.options.settings = [.maxConcurrentStreams(streams)] } }
+        if let connections {
+            world.configuration.minimumConnections = connections.lowerBound
+            world.configuration.maximumConnections = connections.upperBound
+        }
         prepare(world)
         try world.connect()
         return world

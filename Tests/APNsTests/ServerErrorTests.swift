@@ -32,9 +32,7 @@ import Testing
 
     /// Its last place keeps traffic off it even before it is replaced.
     @Test func `The connection that errs is replaced, and the other stays`() throws {
-        let world = try World.connected(streams: 4) { world in
-            world.configuration.minimumConnections = 2
-            world.configuration.maximumConnections = 2
+        let world = try World.connected(streams: 4, connections: 2...2) { world in
             world.configuration.errorSpanNs = 1_000_000_000
             world.server.onRequest = { if $0.number == 0 { self.errs($0, $1.stream) } else { $0.respond($1.stream) } }
         }

@@ -145,12 +145,17 @@ extension Window {
         #expect(window.expire(nowNs: 70 + Self.timeoutNs) == .connection)
     }
 
-    /// What was answered while a request waited for the kernel says nothing about whether it is answered.
+    /// What was answered while a request waited for the kernel, or before a body began to wait, says nothing about
+    /// whether it is answered.
     @Test func `Only answers after a request was sent show that the connection lives`() {
         var (window, tickets) = Self.window(2, kernelHas: 100)
         #expect(window.responded(tickets[0]) != nil)
         window.didWrite(upTo: 200, nowNs: 50)
         #expect(window.expire(nowNs: 50 + Self.timeoutNs) == .connection)
+        (window, tickets) = Self.window(1)
+        #expect(window.responded(tickets[0]) != nil)
+        window.add(1, stream: 3, end: nil, nowNs: 30)
+        #expect(window.expire(nowNs: 30 + Self.timeoutNs) == .connection)
     }
 
     @Test func `The nearer of two deadlines is next`() {
@@ -163,14 +168,6 @@ extension Window {
         #expect(window.nextDeadlineNs == 50 + Self.timeoutNs)
         window.add(2, stream: 5, end: nil, nowNs: 90)
         #expect(window.nextDeadlineNs == 50 + Self.timeoutNs, "the one that was sent before")
-    }
-
-    /// What was answered before a request was opened says nothing about the connection since.
-    @Test func `Only answers after a body began to wait show that the connection lives`() {
-        var (window, tickets) = Self.window(1)
-        #expect(window.responded(tickets[0]) != nil)
-        window.add(1, stream: 3, end: nil, nowNs: 30)
-        #expect(window.expire(nowNs: 30 + Self.timeoutNs) == .connection)
     }
 
     @Test func `A body that waited is timed from its end`() {

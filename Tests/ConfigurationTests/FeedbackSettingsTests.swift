@@ -17,24 +17,21 @@ import Testing
         """
     }
 
-    private func feedback(_ keys: String) throws -> BinarySettings.Feedback? {
-        try #require(try load(file(keys)).configuration.apps.first?.binary).feedback
-    }
-
-    @Test func `Without it nobody is asked`() throws {
-        #expect(try feedback("") == nil)
-        #expect(try feedback("format: simple") == nil)
-    }
-
-    @Test func `Defaults are Apple s port and an hour`() throws {
-        let feedback = try #require(try feedback("feedback: {host: feedback.example}"))
-        #expect(feedback.host == "feedback.example" && feedback.port == 2_196 && feedback.interval == .seconds(3_600))
-    }
-
-    @Test(arguments: [("1s", 1), ("168h", 604_800), ("0", 0), ("90m", 5_400)])
-    func `An interval`(text: String, seconds: Int) throws {
-        let feedback = try #require(try feedback("feedback: {host: \"::1\", port: 65535, interval: \(text)}"))
-        #expect(feedback.host == "::1" && feedback.port == 65_535 && feedback.interval == .seconds(seconds))
+    /// Apple's port, and once an hour, unless told otherwise.
+    @Test(
+        arguments: [
+            ("", nil), ("format: simple", nil), ("feedback: {host: f}", ("f", 2_196, 3_600)),
+            ("feedback: {host: f, interval: 1s}", ("f", 2_196, 1)),
+            ("feedback: {host: f, interval: 0}", ("f", 2_196, 0)),
+            ("feedback: {host: \"::1\", port: 65535, interval: 168h}", ("::1", 65_535, 604_800)),
+            ("feedback: {host: f, interval: 90m}", ("f", 2_196, 5_400)),
+        ] as [(String, (host: String, port: Int, seconds: Int)?)])
+    func `A service that is configured is asked`(keys: String, expected: (host: String, port: Int, seconds: Int)?)
+        throws
+    {
+        let feedback = try #require(try load(file(keys)).configuration.apps.first?.binary).feedback
+        #expect(feedback?.host == expected?.host && feedback?.interval == expected.map { .seconds($0.seconds) })
+        #expect(feedback.map { Int($0.port) } == expected?.port)
     }
 
     @Test(
@@ -55,15 +52,7 @@ import Testing
                 8:44: apps[0].binary.feedback.interval: expected a duration (ms, s, m or h) from 1s to 168h, or 0, found
                 "169h"
             """#))
-    func `What is wrong is named`(wrong: Wrong) {
+    func `Every error is reported with its place`(wrong: Wrong) {
         #expect(errors(file(wrong.text)) == [wrong.error])
-    }
-
-    @Test func `An app of HTTP2 has none`() {
-        let text = file("feedback: {host: a}").replacing("    transport: binary\n", with: "")
-        #expect(
-            errors(text) == [
-                "w.yaml:7:13: apps[0].binary: is for apps with transport: binary; without it an app speaks HTTP/2"
-            ])
     }
 }

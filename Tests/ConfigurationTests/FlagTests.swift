@@ -14,7 +14,7 @@ import Testing
         return flags
     }
 
-    @Test func `Flags give the same as the smallest file`() throws {
+    @Test func `Flags give the same configuration as the smallest file`() throws {
         var expected = try load(minimal).configuration
         expected.apps[0].name = "default"
         #expect(try WorkerConfiguration.load(flags: Self.good).configuration == expected)
@@ -44,18 +44,14 @@ import Testing
         flags.port = "x"
         flags.bundleIDs = ["a", "/"]
         flags.host = ""
-        #expect(throws: ConfigurationError.self) { try WorkerConfiguration.load(flags: flags) }
-        do throws(ConfigurationError) {
-            _ = try WorkerConfiguration.load(flags: flags)
-        } catch {
-            #expect(
-                Set(error.lines) == [
-                    "--bootstrap-servers: is missing", "--key-file: is missing", "--key-id: is missing",
-                    "--team-id: is missing", "--host: must not be empty",
-                    "--port: expected a whole number from 1 to 65535, found \"x\"",
-                    "--bundle-id: expected a bundle id: letters, digits, dots, hyphens, such as com.example.shop, found \"/\"",
-                ])
-        }
+        let error = #expect(throws: ConfigurationError.self) { try WorkerConfiguration.load(flags: flags) }
+        #expect(
+            Set(error?.lines ?? []) == [
+                "--bootstrap-servers: is missing", "--key-file: is missing", "--key-id: is missing",
+                "--team-id: is missing", "--host: must not be empty",
+                "--port: expected a whole number from 1 to 65535, found \"x\"",
+                "--bundle-id: expected a bundle id: letters, digits, dots, hyphens, such as com.example.shop, found \"/\"",
+            ])
     }
 }
 
@@ -72,12 +68,12 @@ import Testing
         return flags
     }
 
-    @Test func `Without them the file decides`() throws {
+    @Test func `Without log flags the file determines the levels`() throws {
         let loaded = try load(minimal + "log: {level: error, parts: {kafka: debug}}\n")
         #expect(try flags().applied(to: loaded) == loaded)
     }
 
-    @Test func `They apply without the keys of the file`() throws {
+    @Test func `Log flags apply if the file has no log section`() throws {
         let log = try flags("--log-level", "debug", "--log-part", "apns=trace", "--log-part=kafka=error")
             .applied(to: load(minimal)).configuration.log
         #expect(log.level == .debug)
@@ -87,7 +83,7 @@ import Testing
         #expect(log.levels.writes(.debug, of: .worker) && !log.levels.writes(.trace, of: .worker))
     }
 
-    @Test func `They replace the file's levels, whatever a reload reads`() throws {
+    @Test func `Log flags replace the file's levels after a reload, too`() throws {
         let flags = try flags("--log-level", "notice", "--log-part", "apns=debug")
         for file in [
             "log: {level: error, parts: {apns: error, kafka: trace}}\n", "log: {parts: {kafka: trace}}\n",
@@ -101,7 +97,7 @@ import Testing
         }
     }
 
-    @Test func `The last flag for a part counts`() throws {
+    @Test func `The last flag for a part wins`() throws {
         let log = try flags(
             "--log-part", "apns=debug", "--log-part", "apns=error", "--log-level=info", "--log-level=trace")
         #expect(log.parts == [.apns: .error] && log.level == .trace)
@@ -117,7 +113,7 @@ import Testing
         ),
         (["--log-part", "apns=debug=x"], "--log-part: expected one of LEVELS, found \"debug=x\""),
     ])
-    func `A wrong value is refused with what would be right`(arguments: [String], words: String) throws {
+    func `An invalid value is refused with the expected ones`(arguments: [String], words: String) throws {
         let levels = Level.allCases.map(\.rawValue).joined(separator: ", ")
         let expected = "tool: \(words.replacing("LEVELS", with: levels)) (see tool --help)"
         #expect(throws: UsageError(expected)) { try Self.table.parse(arguments, LogFlags()) }

@@ -49,6 +49,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
             dead_letters: {topic: d}
             retry: {tiers: {2h: t.2h, 1s: t.1s, 90m: other}, max_attempts: 9}
             delivery:
+              start: latest
               ordering: none
               apns_id: apple
               response_timeout: 1500ms
@@ -112,6 +113,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.outputTopics.map(\.name) == ["r", "u", "d", "t.1s", "other", "t.2h"])
         #expect(c.retry.tiers.map(\.delay) == [.seconds(1), .seconds(5_400), .seconds(7_200)])
         #expect(c.retry.maxAttempts == 9)
+        #expect(c.delivery.start == .latest)
         #expect(c.delivery.ordering == .none)
         #expect(c.delivery.apnsID == .apple)
         #expect(c.delivery.responseTimeout == .milliseconds(1_500))
@@ -156,13 +158,13 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.log.levels == LevelTable(.warning, parts: [.kafka: .debug]))
         #expect(
             it.warnings == [
-                "/etc/w/w.yaml:48:36: apps[1].tls.verify: anyone who answers for 127.0.0.1 gets this app's notifications"
+                "/etc/w/w.yaml:49:36: apps[1].tls.verify: anyone who answers for 127.0.0.1 gets this app's notifications"
             ])
     }
 
     /// Whoever names no app is not sent on then; where each names the other, the order does not matter.
     @Test(arguments: [false, true])
-    func `Another environment that stands first`(namesThis: Bool) throws {
+    func `An app of the other environment that comes first is a warning`(namesThis: Bool) throws {
         let token = "token: {key: pem, key_id: ABC123DEFG, team_id: TEAM123456}"
         let more = namesThis ? "other_environment: shop, " : ""
         let it = try load(
@@ -174,8 +176,8 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
             """)
         #expect(it.configuration.apps.map(\.otherEnvironment) == [namesThis ? "shop" : nil, "dev"])
         let warning =
-            "w.yaml:4:54: apps[1].other_environment: requests that name no app go to \"dev\", which stands before this "
-            + "one and sends nothing on"
+            "w.yaml:4:54: apps[1].other_environment: requests that name no app go to \"dev\", which comes before this "
+            + "one and forwards nothing"
         #expect(it.warnings.map { "\($0)" } == (namesThis ? [] : [warning]))
     }
 
@@ -183,7 +185,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         ("127.0.0.1:9464", "127.0.0.1:9464"), ("localhost:1", "localhost:1"), ("\"[::1]:9464\"", "[::1]:9464"),
         ("off", nil),
     ])
-    func `The pages listen where they are told`(text: String, listen: String?) throws {
+    func `The admin pages listen at the configured address`(text: String, listen: String?) throws {
         let admin = try load(minimal + "admin: {listen: \(text)}\n").configuration.admin
         #expect(admin.listen?.description == listen)
     }
@@ -202,7 +204,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         ("{pkcs12_file: /a.p12}", CertificateCredential(.pkcs12(.file("/a.p12")))),
         ("{pkcs12: MIIC, passphrase: p}", CertificateCredential(.pkcs12(.text("MIIC")), passphrase: .text("p"))),
     ])
-    func `A certificate is a file or a text`(text: String, expected: CertificateCredential) throws {
+    func `A certificate is a file or inline text`(text: String, expected: CertificateCredential) throws {
         let token = "token: {key_file: key.p8, key_id: ABC123DEFG, team_id: TEAM123456}"
         let it = try load(
             minimal.replacing(token, with: "certificate: \(text)"), path: "/w/w.yaml", ["PEM": "two\nlines"])
@@ -220,12 +222,12 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         ("http://u@proxy:3128", nil), ("http://u:%0d%0a@proxy:3128", nil), ("proxy:3128", nil), ("http://:3128", nil),
         ("http://proxy:3128/path", nil), ("socks5://proxy:1080", nil), ("http://u:%ff@proxy:1", nil),
     ])
-    func `A proxy is a URL`(url: String, expected: ProxySettings?) {
+    func `A proxy is an HTTP URL`(url: String, expected: ProxySettings?) {
         #expect(ProxySettings(url: url) == expected)
     }
 
     /// As every other file of a configuration does; `probe` is no file, and what stands inline is none either.
-    @Test func `Files of librdkafka start from the configuration`() throws {
+    @Test func `Paths for librdkafka are relative to the configuration`() throws {
         let properties =
             "{ssl.ca.location: ca.pem, ssl.key.location: /k.pem, ssl.certificate.pem: c, ssl.crl.location: probe}"
         let yaml = minimal.replacing("\"localhost:9092\"", with: "localhost, librdkafka: \(properties)")
@@ -234,7 +236,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(try load(yaml).configuration.kafka.properties[0].value == "ca.pem")
     }
 
-    @Test func `Times that fit are taken`() throws {
+    @Test func `Times that fit together are accepted`() throws {
         for (kafka, drain) in [
             ("session_timeout: 2s, consumer: {heartbeat.interval.ms: 500}", "295s"),
             ("librdkafka: {max.poll.interval.ms: 3605000}", "1h"),

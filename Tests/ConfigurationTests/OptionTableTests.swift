@@ -38,7 +38,7 @@ private let table = OptionTable<Values>(
             (["--config", "--loud"], Values(file: "--loud")),
             (["--loud", "--"], Values(isLoud: true)),
         ] as [([String], Values)])
-    fileprivate func `Reads`(arguments: [String], expected: Values) throws {
+    fileprivate func `Options are parsed`(arguments: [String], expected: Values) throws {
         guard case .values(let values) = try table.parse(arguments, Values()) else {
             Issue.record("help")
             return
@@ -63,21 +63,21 @@ private let table = OptionTable<Values>(
         (["--", "-l"], "unexpected argument \"-l\""),
         (["-"], "unexpected argument \"-\""),
     ])
-    func `Refuses`(arguments: [String], expected: String) {
+    func `Invalid arguments are refused`(arguments: [String], expected: String) {
         #expect(throws: UsageError("tool do: \(expected) (see tool do --help)")) {
             try table.parse(arguments, Values())
         }
     }
 
     @Test(arguments: [["--help"], ["-h"], ["--he"], ["-lh"], ["--help", "--count", "99"]])
-    func `Asks for help`(arguments: [String]) throws {
+    func `Help can be requested anywhere`(arguments: [String]) throws {
         guard case .help = try table.parse(arguments, Values()) else {
             Issue.record("no help")
             return
         }
     }
 
-    @Test func `Prints help`() {
+    @Test func `Help lists the options within 100 columns`() {
         #expect(
             table.help == """
                 Usage: tool do [OPTIONS]
@@ -106,7 +106,7 @@ private let table = OptionTable<Values>(
             ("asignment", "assignment"), ("MAX_AGE", "max_age"), ("maxage", "max_age"), ("qqqqqq", nil), ("a", nil),
             ("tpoic", "topic"),
         ] as [(String, String?)])
-    func `Finds the nearest`(word: String, expected: String?) {
+    func `The nearest word is suggested`(word: String, expected: String?) {
         #expect(nearest(to: word, among: ["assignment", "max_age", "topic", "max_open"]) == expected)
     }
 }

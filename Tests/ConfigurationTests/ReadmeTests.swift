@@ -17,7 +17,7 @@ import Testing
         try blocks(of: "README.md") + blocks(of: "Sources/Worker/Worker.docc/ConfigurationReference.md")
     }
 
-    @Test func `Each block is a file that works`() throws {
+    @Test func `Each YAML block is a valid configuration`() throws {
         let blocks = try Self.blocks()
         #expect(blocks.count == 3)
         for block in blocks {
@@ -25,14 +25,14 @@ import Testing
         }
     }
 
-    @Test func `The reference says the defaults`() throws {
+    @Test func `The reference lists the defaults`() throws {
         let blocks = try Self.blocks()
         try #require(blocks.count == 3)
         #expect(try load(blocks[1]).configuration == load(blocks[0]).configuration)
     }
 
     /// Whatever key the code reads stands in the reference or among the examples.
-    @Test func `Each key is explained`() throws {
+    @Test func `The reference explains each key`() throws {
         let settings = Self.root.appending(path: "Sources/Configuration/Settings")
         let files = try FileManager.default.contentsOfDirectory(at: settings, includingPropertiesForKeys: nil)
         let code = try files.map { try String(contentsOf: $0, encoding: .utf8) }.joined()
@@ -42,7 +42,7 @@ import Testing
         for key in keys.sorted() { #expect(text.contains("\(key):"), "\(key) is not in ConfigurationReference.md") }
     }
 
-    @Test func `Each form of a certificate in the article is taken`() throws {
+    @Test func `Each form of a certificate in the article is valid`() throws {
         let forms = try Self.blocks(of: "Sources/Worker/Worker.docc/Certificates.md")
         #expect(forms.count == 7)
         for form in forms {
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test func `The configuration in the article for users of node-apn works`() throws {
+    @Test func `The configuration in the article for users of node-apn is valid`() throws {
         let blocks = try Self.blocks(of: "Sources/Worker/Worker.docc/ComingFromNodeAPN.md")
         #expect(blocks.count == 1)
         for block in blocks { #expect(errors(block) == []) }

@@ -13,12 +13,12 @@ import Testing
         ("${NOT:-d}", "d"), ("${EMPTY:-d}", "d"), ("${A:-d}", "x"), ("z${EMPTY}", "z"), ("${NOT:-}z", "z"),
         ("${TRICK}", "${A}$$"), ("${NOT:-a:-b}", "a:-b"), ("${NOT:-$A}", "$A"), ("é${A}é", "éxé"),
     ])
-    func `Replaces in scalars`(text: String, expected: String) throws {
+    func `Variables are replaced in scalars`(text: String, expected: String) throws {
         let yaml = minimal.replacing("\"localhost:9092\"", with: "localhost, librdkafka: {p: '\(text)'}")
         #expect(try load(yaml, Self.environment).configuration.kafka.properties.map(\.value) == [expected])
     }
 
-    @Test func `What is replaced can be any kind of value`() throws {
+    @Test func `A replaced text can be any kind of value`() throws {
         let text =
             minimal.replacing("- name: shop", with: "- name: shop\n    port: \"${PORT}\"")
             + "unregistered: {include_bad_tokens: \"${YES}\"}\ndelivery: {max_age: \"${AGE:-30m}\"}\n"
@@ -41,14 +41,14 @@ import Testing
         ("${A", "${ without its }; a dollar itself is written $$"),
         ("${NOT}", "the environment variable NOT is not set; ${NOT:-default} would give it a default"),
     ])
-    func `Refuses with place`(text: String, expected: String) {
+    func `An invalid variable is reported with its place`(text: String, expected: String) {
         #expect(
             errors(minimal + "results: {topic: '\(text)'}\n", Self.environment) == [
                 "w.yaml:6:18: results.topic: \(expected)"
             ])
     }
 
-    @Test func `A property may stand in a file`() throws {
+    @Test func `A librdkafka property may come from a file`() throws {
         let folder = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }

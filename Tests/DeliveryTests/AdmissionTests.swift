@@ -11,7 +11,12 @@ struct DeviceTableTests {
         // Device -> head; devices share hashes, and hashes share places.
         var model: [Int: NotificationSlot] = [:]
         var devices: [NotificationSlot: Int] = [:]
-        var nextHead = NotificationSlot(0)
+        func newHead(_ device: Int) -> NotificationSlot {
+            let head = NotificationSlot(UInt32(devices.count))
+            devices[head] = device
+            model[device] = head
+            return head
+        }
         func hash(_ device: Int) -> UInt32 { UInt32(device % 37) * 7 }
         for _ in 0..<800 {
             let device = Int.random(in: 0..<200, using: &random)
@@ -22,16 +27,10 @@ struct DeviceTableTests {
                     table.remove(hash: hash(device), head: head)
                     model[device] = nil
                 } else {
-                    table.replace(hash: hash(device), head: head, by: nextHead)
-                    devices[nextHead] = device
-                    model[device] = nextHead
-                    nextHead = NotificationSlot(nextHead.number + 1)
+                    table.replace(hash: hash(device), head: head, by: newHead(device))
                 }
             } else {
-                table.insert(hash: hash(device), head: nextHead)
-                devices[nextHead] = device
-                model[device] = nextHead
-                nextHead = NotificationSlot(nextHead.number + 1)
+                table.insert(hash: hash(device), head: newHead(device))
             }
             #expect(table.count == model.count)
         }
@@ -134,6 +133,31 @@ struct RetryTierTests {
         #expect(RetryTiers([.init(delayMs: 1_000)]).tier(delayMs: delayMs, previousMs: previousMs) == 0)
     }
 
+    @Test(arguments: [([1_000], 0), ([1_000, 60_000], 1), ([1_000, 900_000, 7_200_000], 1)] as [([Int64], Int)])
+    func `Where no tier is of 15 minutes, what is held for long goes to the longest`(delays: [Int64], long: Int) {
+        #expect(RetryTiers(delays.map { .init(delayMs: $0) }).long == long)
+    }
+
+    /// For four tiers each, a retry's choice; and the choice of a notification due in 8, 9, 98, 99 s or never.
+    @Test(
+        arguments: [
+            ([true, true, true, true], [0, 1, 2, 3], [0, 1, 1, 2, 3]),
+            ([false, true, false, true], [1, 1, 3, 3], [1, 1, 1, 1, 3]),
+            ([true, true, false, false], [0, 1, 1, 1], [0, 1, 1, 1, 1]),
+            ([false, false, false, false], [0, 1, 2, 3], [0, 1, 1, 2, 3]),
+            ([false, false, false, true], [3, 3, 3, 3], [3, 3, 3, 3, 3]),
+        ] as [([Bool], [Int], [Int])])
+    func `For a tier that cannot be written the next longer one is taken, else the next shorter one, else itself`(
+        writable: [Bool], retries: [Int], scheduled: [Int]
+    ) {
+        var tiers = RetryTiers([1_000, 10_000, 100_000, 1_000_000].map { .init(delayMs: $0) })
+        tiers.setWritable(writable)
+        #expect((0..<4).map { tiers.writable($0) } == retries)
+        // What is scheduled takes the next shorter one, from which it goes on, else the next longer one.
+        #expect([8_000, 9_000, 98_999, 99_000, .max].map { tiers.tier(dueInMs: $0) } == scheduled)
+        expect(tiers.isAnyWritable, is: writable.contains(true))
+        #expect(tiers.shortest == (writable.firstIndex(of: true) ?? 0))
+    }
 }
 
 struct AppDirectoryTests {

@@ -127,18 +127,6 @@ struct MachineCircuitTests {
         }
     }
 
-    @Test func `A probe that is refused uses an attempt; the next one comes later`() {
-        let (rig, partition) = Self.open()
-        var offset: Int64 = 1
-        for waitMs in [1_000, 2_000, 4_000] as [Int64] {
-            #expect(rig.wait(ms: waitMs - 1).offer(partition, offset, "early\(offset)") == [])
-            #expect(rig.wait(ms: 1).offer(partition, offset + 1, "probe") == ["probe"])
-            #expect(rig.answer("probe", 403, .badCertificate).settle().map(\.attempt) == [0, 1])
-            offset += 2
-        }
-        #expect(rig.isEmpty)
-    }
-
     @Test func `A probe that comes back unprocessed or in doubt tries again; dropped, expired or lost it makes room`() {
         let (rig, partition) = Self.open()
         let other = rig.assignReady(1)
@@ -178,12 +166,6 @@ struct MachineCircuitTests {
         rig.wait(ms: 10)
         rig.answer("y", 403, .badCertificate)
         #expect(rig.machine.takeEvents() == [Self.opened])
-    }
-
-    @Test func `Each app has a circuit of its own`() {
-        let (rig, partition) = Self.open([Rig.app, Rig.news])
-        #expect(rig.offer(partition, 1, "n", headers: Rig.toNews) == ["n"])
-        expect(rig.machine.appStatuses.map { $0.credentialOpenNs != nil }, is: [true, false])
     }
 
     @Test func `TopicMismatch: only that topic of the app is held, and a probe of it closes it`() {
@@ -262,35 +244,26 @@ struct MachineCircuitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `One app that cannot connect waits; with several, it is held after five seconds, until it can`() {
-        for apps in [[Rig.app], [Rig.app, Rig.news]] {
-            let (rig, partition) = Rig.ready(apps: apps, capacity: 0)
-            rig.receive(partition, 0, "a", headers: Rig.toShop)
-            rig.machine.setReachable(AppIndex(0), false, now: rig.now)
-            rig.wait(ms: 4_999)
-            rig.machine.setReachable(AppIndex(0), false, now: rig.now)
-            #expect(rig.settle() == [])
-            guard apps.count > 1 else {
-                rig.wait(ms: 600_000)
-                #expect(rig.settle() == [])
-                rig.machine.setCapacity(AppIndex(0), requests: 1, now: rig.now)
-                #expect(rig.send() == ["a"])
-                continue
-            }
-            expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 1_000_000)
-            rig.wait(ms: 1)
-            rig.receive(partition, 1, "b", headers: Rig.toShop)
-            #expect(rig.settled() == ["a \(Self.held)", "b \(Self.held)"])
-            #expect(
-                rig.machine.takeEvents() == [
-                    .circuitOpened(.connection(of: AppIndex(0)), reason: .none), .held(app: AppIndex(0), .unreachable),
-                ])
-            expect(rig.machine.appStatuses.map(\.isCutOff), is: [true, false])
-            rig.machine.setReachable(AppIndex(0), true, now: rig.now)
-            rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)
-            #expect(rig.machine.takeEvents() == [.circuitClosed(.connection(of: AppIndex(0)))])
-            #expect(rig.offer(partition, 2, "c", headers: Rig.toShop) == ["c"])
-        }
+    @Test func `With several apps one that cannot connect is held after five seconds, until it can`() {
+        let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0)
+        rig.receive(partition, 0, "a", headers: Rig.toShop)
+        rig.machine.setReachable(AppIndex(0), false, now: rig.now)
+        rig.wait(ms: 4_999)
+        rig.machine.setReachable(AppIndex(0), false, now: rig.now)
+        #expect(rig.settle() == [])
+        expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 1_000_000)
+        rig.wait(ms: 1)
+        rig.receive(partition, 1, "b", headers: Rig.toShop)
+        #expect(rig.settled() == ["a \(Self.held)", "b \(Self.held)"])
+        #expect(
+            rig.machine.takeEvents() == [
+                .circuitOpened(.connection(of: AppIndex(0)), reason: .none), .held(app: AppIndex(0), .unreachable),
+            ])
+        expect(rig.machine.appStatuses.map(\.isCutOff), is: [true, false])
+        rig.machine.setReachable(AppIndex(0), true, now: rig.now)
+        rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)
+        #expect(rig.machine.takeEvents() == [.circuitClosed(.connection(of: AppIndex(0)))])
+        #expect(rig.offer(partition, 2, "c", headers: Rig.toShop) == ["c"])
     }
 
     @Test
@@ -375,9 +348,11 @@ struct MachineCircuitTests {
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
         rig.wait(ms: 4_000)
         #expect(rig.settle() == [])
-        // The other app goes away: there is nobody to protect.
+        // The other app goes away: there is none to protect.
         _ = rig.machine.replaceApps([Rig.app], now: rig.now)
-        rig.wait(ms: 10_000)
+        rig.wait(ms: 600_000)
         #expect(rig.settle() == [])
+        rig.machine.setCapacity(AppIndex(0), requests: 1, now: rig.now)
+        #expect(rig.send() == ["a"])
     }
 }

@@ -11,12 +11,6 @@ struct CommitGroupTests {
         return (rig, requests, retries)
     }
 
-    static func settleOne(_ rig: Rig, _ partition: PartitionID, _ offset: Int64, _ device: String) {
-        rig.offer(partition, offset, device)
-        rig.answer(device)
-        rig.settle()
-    }
-
     @Test func `A slow reply to the one does not delay the other`() {
         let (rig, requests, retries) = Self.both()
         let headers = rig.retryHeaders()
@@ -24,7 +18,7 @@ struct CommitGroupTests {
         rig.finish("a")
         #expect(rig.takeCommit(of: .retries).map(\.partition) == [retries])
         for offset in 0..<3 {
-            Self.settleOne(rig, requests, Int64(offset), "b")
+            rig.deliver(requests, Int64(offset), "b")
             #expect(rig.wait(ms: 50).takeCommit(of: .retries) == [])
             #expect(rig.takeCommit(of: .requests).map(\.offset) == [Int64(offset) + 1])
             rig.finishCommit([.acknowledged])
@@ -36,11 +30,11 @@ struct CommitGroupTests {
     @Test(arguments: [(5, 15), (15, 15), (40, 40), (400, 400), (5_000, 1_000)] as [(Int64, Int64)])
     func `When replies slow down the interval widens by itself, up to a second`(_ replyMs: Int64, _ pauseMs: Int64) {
         let (rig, requests, _) = Self.both()
-        Self.settleOne(rig, requests, 0, "b")
+        rig.deliver(requests, 0, "b")
         #expect(rig.takeCommit(of: .requests).count == 1)
         rig.wait(ms: replyMs)
         rig.finishCommit([.acknowledged])
-        Self.settleOne(rig, requests, 1, "c")
+        rig.deliver(requests, 1, "c")
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + pauseMs * 1_000_000)
         #expect(rig.wait(ms: pauseMs - 1).takeCommit(of: .requests) == [])
         #expect(rig.wait(ms: 1).takeCommit(of: .requests).count == 1)

@@ -57,107 +57,86 @@ struct EnvironmentsTests {
         return headers
     }
 
-    @Test func `Accepted there: the result names the other app, and that the first one refused it`() {
-        let (rig, partition) = Self.ready { $0.includesBadTokens = true }
-        rig.receive(partition, 0, "a")
-        #expect(Self.offer(rig, partition, 1, "b") == ["a to 0", "b to 0"])
-        rig.answer("b")
-        Self.bad(rig, "a")
-        #expect(rig.settle().map(\.app) == [0])
-        #expect(Self.send(rig) == ["a to 1"])
-        let written = rig.finish("a")
-        #expect(written.map(\.description) == ["a accepted  sends 2 doubt 0"])
-        #expect(written.map(\.app) == [1])
-        #expect(written.map(\.detail) == ["BadDeviceToken in production first"])
-        expect(rig.machine.counters.apps[0].sentToOtherEnvironment, is: 1)
-        expect(rig.machine.counters.apps[1].outcomes[Outcome.accepted.index], is: 1)
-        #expect(rig.isDone(at: 2))
+    /// A notification whose token the first app's host calls bad, in flight at the other one.
+    static func forwarded(returns: Bool = false, _ change: (inout MachineSettings) -> Void = { _ in }) -> Rig {
+        let rig = rig(returns: returns) {
+            $0.includesBadTokens = true
+            change(&$0)
+        }
+        #expect(offer(rig, rig.assignReady(), 0, "a") == ["a to 0"])
+        bad(rig, "a")
+        #expect(rig.settle() == [])
+        #expect(send(rig) == ["a to 1"])
+        return rig
     }
 
-    @Test(arguments: [false, true])
-    func `Bad there too: rejected as the first app's, and dead once`(returns: Bool) {
-        let rig = Self.rig(returns: returns) { $0.includesBadTokens = true }
-        rig.receive(rig.assignReady(), 0, "a")
-        for to in 0..<2 {
-            #expect(Self.send(rig) == ["a to \(to)"])
-            Self.bad(rig, "a")
-        }
+    static let badInBoth = "app 0, the device token is bad in both environments"
+
+    /// With the notifications that each app's counters have as ended.
+    @Test(
+        arguments: [
+            (200, .none, ["accepted  sends 2 doubt 0, app 1, BadDeviceToken in production first"], [0, 1]),
+            (
+                400, .badDeviceToken,
+                Array(repeating: "rejected BadDeviceToken sends 2 doubt 0, \(badInBoth)", count: 2), [1, 0]
+            ),
+            (
+                410, .unregistered,
+                Array(
+                    repeating: "unregistered Unregistered sends 2 doubt 0, app 1, BadDeviceToken in production first",
+                    count: 2), [0, 1]
+            ),
+            (
+                413, .payloadTooLarge,
+                ["rejected PayloadTooLarge sends 2 doubt 0, app 1, BadDeviceToken in production first"], [0, 1]
+            ),
+            // A retry record for the other app: no dead token on half an answer.
+            (503, .serviceUnavailable, ["tier 1 attempt 1 ServiceUnavailable sends 2 doubt 0, app 1, shop"], [0, 0]),
+        ] as [(UInt16, ReasonCode, [String], [Int])], [false, true])
+    func `The other environment's answer is the end, and says what the first one answered`(
+        _ answer: (status: UInt16, reason: ReasonCode, written: [String], ended: [Int]), returns: Bool
+    ) {
+        let rig = Self.forwarded(returns: returns)
+        rig.answer("a", answer.status, answer.reason, atMs: answer.status == 410 ? 7 : 0)
         #expect(Self.send(rig) == [])
-        let written = rig.settle()
-        #expect(written.map(\.target) == [.unregistered, .results])
-        #expect(written.map(\.reason) == ["BadDeviceToken", "BadDeviceToken"])
-        #expect(written.map(\.app) == [0, 0])
-        #expect(written.map(\.detail).last == "the device token is bad in both environments")
-        expect(rig.machine.counters.apps[0].outcomes[Outcome.rejected.index], is: 1)
-        #expect(rig.isEmpty)
+        #expect(rig.settledWhole() == answer.written.map { "a \($0)" })
+        expect(rig.machine.counters.apps.prefix(2).map { $0.outcomes.reduce(0, +) }, is: answer.ended)
+        expect(rig.machine.counters.apps[0].sentToOtherEnvironment, is: 1)
+        #expect(rig.isDone(at: 1))
     }
 
     @Test func `verdicts: {BadDeviceToken: unregister} ends so only once both say it`() {
-        let rig = Self.rig { $0.verdicts = ["BadDeviceToken": .unregister] }
-        Self.offer(rig, rig.assignReady(), 0, "a")
-        Self.bad(rig, "a")
-        #expect(rig.settle() == [])
-        #expect(Self.send(rig) == ["a to 1"])
+        let rig = Self.forwarded { $0.verdicts = ["BadDeviceToken": .unregister] }
         Self.bad(rig, "a")
         #expect(rig.settle().map(\.outcome) == [.unregistered, .unregistered])
     }
 
-    @Test func `Another reason does not ask the other environment; what that says of it otherwise is its end`() {
-        let (rig, partition) = Self.ready { $0.includesBadTokens = true }
-        rig.receive(partition, ["a", "b", "c"])
-        _ = Self.send(rig)
+    @Test func `Another reason does not ask the other environment`() {
+        let (rig, partition) = Self.ready()
+        Self.offer(rig, partition, 0, "a")
         rig.answer("a", 400, .deviceTokenNotForTopic)
-        Self.bad(rig, "b")
-        Self.bad(rig, "c")
-        #expect(rig.settle().map(\.app) == [0, 0])
-        #expect(Self.send(rig) == ["b to 1", "c to 1"])
-        rig.answer("b", 410, .unregistered, atMs: 7)
-        let written = rig.answer("c", 413, .payloadTooLarge).settle()
-        #expect(
-            written.map(\.description) == [
-                "b unregistered Unregistered sends 2 doubt 0", "b unregistered Unregistered sends 2 doubt 0",
-                "c rejected PayloadTooLarge sends 2 doubt 0",
-            ])
-        #expect(written.map(\.app) == [1, 1, 1])
-        #expect(rig.isEmpty)
-    }
-
-    @Test
-    func
-        `Trouble there is a retry record for the other app, which names the first one: no dead token on half an answer`()
-    {
-        let rig = Self.rig { $0.includesBadTokens = true }
-        Self.offer(rig, rig.assignReady(), 0, "a")
-        Self.bad(rig, "a")
-        _ = Self.send(rig)
-        let written = rig.answer("a", 503, .serviceUnavailable).settle()
-        #expect(written.map(\.description) == ["a tier 1 attempt 1 ServiceUnavailable sends 2 doubt 0"])
-        #expect(written.map(\.app) == [1] && written.map(\.triedApp) == ["shop"])
-        #expect(rig.isEmpty)
-    }
-
-    @Test(arguments: [200, 400, 503])
-    func `A retry record that was tried before goes to its own app only`(status: UInt16) {
-        let rig = Self.rig(returns: true) { $0.includesBadTokens = true }
-        let tier = rig.assignTier()
-        #expect(Self.offer(rig, tier, 0, "a", headers: Self.retryHeaders(rig, tried: "shop")) == ["a to 1"])
-        rig.answer("a", status, status == 200 ? .none : status == 400 ? .badDeviceToken : .shutdown)
+        #expect(rig.settle().map(\.app) == [0])
         #expect(Self.send(rig) == [])
-        let written = rig.settle()
-        switch status {
-        case 200:
-            #expect(written.map(\.outcome) == [.accepted])
-            #expect(written.map(\.app) == [1])
-            #expect(written.map(\.detail) == ["BadDeviceToken in production first"])
-        case 400:
-            #expect(written.map(\.outcome) == [.rejected, .rejected])
-            #expect(written.map(\.app) == [0, 0])
-            #expect(written.map(\.detail).last == "the device token is bad in both environments")
-        default:
-            #expect(written.map(\.target) == [.retry(tier: 1)])
-            #expect(written.map(\.triedApp) == ["shop"])
-            #expect(written.map(\.app) == [1])
-        }
+    }
+
+    @Test(
+        arguments: [
+            (200, .none, ["accepted  sends 3 doubt 1, app 1, BadDeviceToken in production first"]),
+            (
+                400, .badDeviceToken,
+                Array(repeating: "rejected BadDeviceToken sends 3 doubt 1, \(badInBoth)", count: 2)
+            ),
+            (503, .shutdown, ["tier 1 attempt 2 Shutdown sends 3 doubt 1, app 1, shop"]),
+        ] as [(UInt16, ReasonCode, [String])])
+    func `A retry record that was tried before goes to its own app only`(
+        status: UInt16, reason: ReasonCode, written: [String]
+    ) {
+        let rig = Self.rig(returns: true) { $0.includesBadTokens = true }
+        let headers = Self.retryHeaders(rig, tried: "shop")
+        #expect(Self.offer(rig, rig.assignTier(), 0, "a", headers: headers) == ["a to 1"])
+        rig.answer("a", status, reason)
+        #expect(Self.send(rig) == [])
+        #expect(rig.settledWhole() == written.map { "a \($0)" })
         #expect(rig.isEmpty)
     }
 
@@ -168,10 +147,11 @@ struct EnvironmentsTests {
         #expect(Self.offer(rig, tier, 1, "b", headers: Self.retryHeaders(rig, tried: "?")) == ["a to 1"])
         Self.bad(rig, "a")
         #expect(Self.send(rig) == ["a to 1"])
-        let written = rig.answer("a", 503, .shutdown).settle()
-        #expect(written.map(\.app) == [1, 1])
-        #expect(written.map(\.outcome) == [.rejected, nil])
-        #expect(written.map(\.triedApp) == ["", "?"])
+        #expect(
+            rig.answer("a", 503, .shutdown).settledWhole() == [
+                "a rejected BadDeviceToken sends 3 doubt 1, app 1, the device token is bad in both environments",
+                "a tier 1 attempt 2 Shutdown sends 3 doubt 1, app 1, ?",
+            ])
         #expect(rig.isEmpty)
     }
 
@@ -180,9 +160,8 @@ struct EnvironmentsTests {
         #expect(Self.offer(rig, rig.assignReady(), 0, "a", headers: ["push-environment": "development"]) == ["a to 1"])
         Self.bad(rig, "a")
         #expect(Self.send(rig) == ["a to 0"])
-        let written = rig.finish("a")
-        #expect(written.map(\.app) == [0])
-        #expect(written.map(\.detail) == ["BadDeviceToken in development first"])
+        rig.answer("a")
+        #expect(rig.settledWhole() == ["a accepted  sends 2 doubt 0, app 0, BadDeviceToken in development first"])
     }
 
     @Test func `Nothing connects to the other host: what is sent on is held for it; the first app goes on`() {
@@ -194,18 +173,15 @@ struct EnvironmentsTests {
         #expect(Self.send(rig) == [])
         #expect(rig.settle() == [])
         rig.wait(ms: 6_000)
-        var written = rig.settle()
+        #expect(rig.settledWhole() == ["a tier 0 attempt 0 held sends 1 doubt 0, app 1, shop"])
         rig.receive(partition, 1, "b")
         #expect(Self.offer(rig, partition, 2, "c") == ["b to 0", "c to 0"])
         Self.bad(rig, "b")
         rig.answer("c")
-        written += rig.settle()
         #expect(
-            written.map(\.description) == [
-                "a tier 0 attempt 0 held sends 1 doubt 0", "c accepted  sends 1 doubt 0",
-                "b tier 0 attempt 0 held sends 1 doubt 0",
+            rig.settledWhole() == [
+                "c accepted  sends 1 doubt 0, app 0", "b tier 0 attempt 0 held sends 1 doubt 0, app 1, shop",
             ])
-        #expect(written.map(\.app) == [1, 0, 1] && written.map(\.triedApp) == ["shop", "", "shop"])
         #expect(rig.isEmpty)
     }
 
@@ -219,13 +195,13 @@ struct EnvironmentsTests {
         rig.answer("a", 403, .badEnvironmentKeyInToken)
         Self.bad(rig, "b")
         #expect(Self.offer(rig, partition, 2, "c") == ["c to 0"])
-        let written = rig.finish("c")
+        rig.answer("c")
         #expect(
-            written.map(\.description) == [
-                "c accepted  sends 1 doubt 0", "a tier 0 attempt 1 BadEnvironmentKeyInToken sends 2 doubt 0",
-                "b tier 0 attempt 0 held sends 1 doubt 0",
+            rig.settledWhole() == [
+                "c accepted  sends 1 doubt 0, app 0",
+                "a tier 0 attempt 1 BadEnvironmentKeyInToken sends 2 doubt 0, app 1, shop",
+                "b tier 0 attempt 0 held sends 1 doubt 0, app 1, shop",
             ])
-        #expect(written.map(\.triedApp) == ["", "shop", "shop"])
         #expect(rig.isEmpty)
     }
 
@@ -259,39 +235,29 @@ struct EnvironmentsTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `The guard of the first app counts what is bad in both; mixed tokens trip none`() {
-        let (rig, partition) = Self.ready(guardPolicy: .warn, capacity: 100)
+    @Test func `The guard of the first app counts what is bad in both, and holds it as the first app's once tripped`() {
+        let (rig, partition) = Self.ready(guardPolicy: .hold, capacity: 100)
         var offset: Int64 = 0
-        func play(_ count: Int, isBadInBoth: Bool) {
+        func play(_ count: Int, isBadInBoth: Bool) -> [String] {
+            var written: [String] = []
             for _ in 0..<count {
-                rig.receive(partition, offset, "d\(offset)")
+                Self.offer(rig, partition, offset, "a")
+                Self.bad(rig, "a")
                 _ = Self.send(rig)
-                Self.bad(rig, "d\(offset)")
-                _ = Self.send(rig)
-                rig.answer("d\(offset)", isBadInBoth ? 400 : 200, isBadInBoth ? .badDeviceToken : .none)
+                rig.answer("a", isBadInBoth ? 400 : 200, isBadInBoth ? .badDeviceToken : .none)
                 offset += 1
-                rig.settle()
+                written = rig.settledWhole()
                 rig.commit(afterMs: 50)
             }
+            return written
         }
-        play(100, isBadInBoth: false)
+        // Mixed tokens trip none.
+        _ = play(100, isBadInBoth: false)
         #expect(rig.machine.takeEvents() == [])
-        play(20, isBadInBoth: true)
-        #expect(rig.machine.takeEvents() == [.guardTripped(AppIndex(0), held: false)])
-    }
-
-    @Test func `environment_guard: hold keeps what is bad in both while it is tripped, as the first app's`() {
-        let (rig, partition) = Self.ready(guardPolicy: .hold, capacity: 100)
-        for device in 0..<21 { rig.receive(partition, Int64(device), "d\(device)") }
-        var written: [Rig.Written] = []
-        for _ in 0..<6 {
-            for sent in Self.send(rig) { Self.bad(rig, String(sent.prefix { $0 != " " })) }
-            written += rig.settle()
-        }
-        #expect(written.count == 21)
-        #expect(written.last?.target == .retry(tier: 0))
-        #expect(written.map(\.app) == Array(repeating: 0, count: 21))
-        #expect(written.last?.triedApp == "")
+        #expect(play(19, isBadInBoth: true) == ["a rejected BadDeviceToken sends 2 doubt 0, \(Self.badInBoth)"])
+        #expect(rig.machine.takeEvents() == [])
+        #expect(play(1, isBadInBoth: true) == ["a tier 0 attempt 1 BadDeviceToken sends 2 doubt 0, app 0"])
+        #expect(rig.machine.takeEvents() == [.guardTripped(AppIndex(0), held: true)])
         #expect(rig.isEmpty)
     }
 
@@ -328,10 +294,7 @@ struct EnvironmentsTests {
     }
 
     @Test func `In doubt there: resent there, and the result says so`() {
-        let rig = Self.rig()
-        Self.offer(rig, rig.assignReady(), 0, "a")
-        Self.bad(rig, "a")
-        #expect(Self.send(rig) == ["a to 1"])
+        let rig = Self.forwarded()
         rig.doubt("a")
         #expect(Self.send(rig) == ["a to 1"])
         rig.giveBack("a")
@@ -362,12 +325,11 @@ struct EnvironmentsTests {
         Self.bad(rig, "a")
         _ = rig.machine.replaceApps([Rig.app], now: rig.now)
         Self.bad(rig, "b")
-        let written = rig.settle()
         #expect(
-            written.map(\.description) == [
-                "b rejected BadDeviceToken sends 1 doubt 0", "a tier 0 attempt 0 held sends 1 doubt 0",
+            rig.settledWhole() == [
+                "b rejected BadDeviceToken sends 1 doubt 0, app 0",
+                "a tier 0 attempt 0 held sends 1 doubt 0, app 1, shop",
             ])
-        #expect(written.map(\.triedApp) == ["", "shop"])
         #expect(rig.isEmpty)
     }
 

@@ -5,25 +5,18 @@ import Testing
 
 /// What is held comes back, and what cannot be taken then is written once more.
 struct FloodTests {
-    struct Case: CustomTestStringConvertible {
-        var tiersMs: [Int64]
-        var count = 10_000
-        var testDescription: String { "\(count), tiers \(tiersMs)" }
-    }
-
     @Test(
         arguments: [
-            Case(tiersMs: [30_000, 900_000, 7_200_000]), Case(tiersMs: [1_000, 10_000, 60_000]),
-            Case(tiersMs: [30_000], count: 2_000),
-        ])
-    func `Thousands for one device pass ten tiers each at most`(_ test: Case) {
-        let world = TieredWorld(test.tiersMs) { $0.maxAgeMs = 0 }
+            ([30_000, 900_000, 7_200_000], 10_000), ([1_000, 10_000, 60_000], 10_000), ([30_000], 2_000),
+        ] as [([Int64], Int)])
+    func `Thousands for one device pass ten tiers each at most`(tiersMs: [Int64], count: Int) {
+        let world = TieredWorld(tiersMs) { $0.maxAgeMs = 0 }
         world.answerMs = 20
-        world.request(Array(repeating: "a", count: test.count), inMs: 0)
+        world.request(Array(repeating: "a", count: count))
         world.run()
-        expect(world.rig.machine.counters.apps[0].outcomes[Outcome.accepted.index], is: test.count)
+        expect(world.rig.machine.counters.apps[0].outcomes[Outcome.accepted.index], is: count)
         let written = world.written["a"] ?? 0
-        #expect(written <= 10 * test.count, "\(Double(written) / Double(test.count)) for each")
+        #expect(written <= 10 * count, "\(Double(written) / Double(count)) for each")
     }
 
     @Test func `A device queue that was empty turns away anew, the one that goes on counts on`() {
@@ -37,7 +30,7 @@ struct FloodTests {
                 rig.receive(partition, offset, "a")
                 offset += 1
             }
-            return rig.settle().compactMap { if case .retry(let tier) = $0.target { tier } else { nil } }
+            return rig.settle().compactMap(\.tier)
         }
         #expect(tiers(2 + 3) == [0, 0, 1])
         rig.send()
@@ -64,9 +57,7 @@ struct FloodTests {
             var counts: [Int: Int] = [:]
             for _ in 0..<count {
                 rig.send()
-                for written in rig.settle() {
-                    if case .retry(let tier) = written.target { counts[tier, default: 0] += 1 }
-                }
+                for tier in rig.settle().compactMap(\.tier) { counts[tier, default: 0] += 1 }
             }
             return counts
         }

@@ -23,47 +23,13 @@ struct HoldingTests {
 
 struct MachineHoldingTests {
 
-    @Test
-    func `What exceeds a share goes to the shortest tier, after five minutes without a pause to 15m, for that cause`() {
-        let (rig, partition) = Rig.ready(apps: [Rig.app, Rig.news], capacity: 0) { $0.maxOpen = 2 }
-        rig.receive(partition, 0, "a", headers: Rig.toShop)
-        var offset: Int64 = 1
-        func tiers(_ count: Int) -> Set<Int> {
-            var tiers: Set<Int> = []
-            for _ in 0..<count {
-                rig.wait(ms: 30_000)
-                rig.receive(partition, offset, "a", headers: Rig.toShop)
-                offset += 1
-                for written in rig.settle() {
-                    if case .retry(let tier) = written.target { tiers.insert(tier) }
-                }
-            }
-            return tiers
-        }
-        #expect(tiers(10) == [0])
-        #expect(tiers(2) == [1])
-        rig.wait(ms: 60_001)
-        #expect(tiers(1) == [0])
-    }
-
-    @Test func `Where no tier is of 15 minutes, what is held for long goes to the longest`() {
-        for (delays, long) in [([1_000], 0), ([1_000, 60_000], 1), ([1_000, 900_000, 7_200_000], 1)] as [([Int64], Int)]
-        {
-            #expect(RetryTiers(delays.map { .init(delayMs: $0) }).long == long)
-        }
-    }
-
     @Test func `A share counts bytes too: large payloads of one app leave room for the others`() {
         let rig = Rig(apps: [Rig.app, Rig.news]) { $0.maxOpenBytes = 32 * 1_024 }
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         let slow = rig.assignReady(0, topic: "slow")
         let other = rig.assignReady(0, topic: "other")
         let payload = #"{"aps":{"alert":"\#(String(repeating: "x", count: 3_500))"}}"#
-        var offset: Int64 = 0
-        while rig.machine.room(for: slow) > 0, offset < 20 {
-            rig.receive(slow, offset, "s\(offset)", headers: Rig.toShop, payload: payload)
-            offset += 1
-        }
+        rig.fill(slow, upTo: 20, headers: Rig.toShop, payload: payload)
         expect(rig.machine.gauges.openBytes <= 20 * 1_024, is: true)
         #expect(rig.offer(other, 0, "n", headers: Rig.toNews) == ["n"])
         // It waits for five seconds, then it is held.
@@ -154,6 +120,12 @@ struct WeightTests {
         }
         expect(rig.machine.room(for: long), is: 0)
         expect(rig.machine.room(for: urgent), is: 50)
+        // A topic that is read no longer leaves its share to the others.
+        rig.machine.revoke([urgent])
+        rig.machine.stopWaiting([urgent])
+        rig.commit(afterMs: 1_000)
+        rig.machine.release([urgent])
+        expect(rig.machine.room(for: campaign), is: 25)
     }
 
     @Test func `Free streams are given out by weight, per app`() {

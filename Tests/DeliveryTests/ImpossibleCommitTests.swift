@@ -24,9 +24,7 @@ struct ImpossibleCommitTests {
         if isFanOut {
             rig.receive(denied, 0, envelope: (0..<200).map { "d\($0)" })
         } else {
-            for offset in Int64(0)..<200 where rig.machine.room(for: denied) > 0 {
-                rig.receive(denied, offset, "d\(offset)")
-            }
+            rig.fill(denied, upTo: 200)
         }
         #expect(rig.send() == [])
         #expect(rig.machine.gauges.openNotifications == 25)
@@ -53,13 +51,8 @@ struct ImpossibleCommitTests {
 
     @Test func `When it turns impossible, what was read above the horizon leaves half of the room to the others`() {
         let (rig, denied, other) = Self.deniedLater()
-        var offset: Int64 = 0
-        while rig.machine.room(for: denied) > 0, offset < 1_000 {
-            rig.receive(denied, offset, "d\(offset)")
-            offset += 1
-        }
         // Ten lie below the horizon, fifty are a quarter of the room, one waits to be admitted.
-        #expect(offset == 61)
+        #expect(rig.fill(denied) == 61)
         #expect(rig.machine.gauges.openNotifications == 60)
         rig.sendAndAnswer()
         rig.settle()
@@ -82,22 +75,13 @@ struct ImpossibleCommitTests {
     func `Where commits are taken, one app's notifications hold up another's for five seconds at most`() {
         let (rig, partition, _) = Self.deniedLater([Rig.app, MapSpanTests.slow])
         let slow = ["apns-topic": "com.example.slow"]
-        var offset: Int64 = 0
-        func fill() {
-            while rig.machine.room(for: partition) > 0, offset < 90 {
-                rig.receive(partition, offset, "d\(offset)", headers: slow)
-                offset += 1
-            }
-        }
-        fill()
-        #expect(offset == 61)
+        #expect(rig.fill(partition, headers: slow) == 61)
         expect(rig.machine.nextDeadlineNs.map { $0 <= rig.now.ns + 5_000_000_000 }, is: true)
         rig.wait(ms: 5_000).send()
         rig.commit()
         rig.send()
-        fill()
-        #expect(offset == 90)
-        rig.receive(partition, offset, "x", headers: Rig.toShop)
+        #expect(rig.fill(partition, from: 61, upTo: 90, headers: slow) == 90)
+        rig.receive(partition, 90, "x", headers: Rig.toShop)
         let sent = rig.send()
         rig.commit(afterMs: 50)
         #expect((sent + rig.send()).contains("x"))
@@ -130,30 +114,16 @@ struct ImpossibleCommitTests {
         let rig = Rig()
         let denied = rig.assign(0)
         let other = rig.assign(1)
-        rig.receive(denied, 0, "a", payload: #"{"aps":{"badge":0}}"#)
-        rig.receive(other, 0, "a", payload: #"{"aps":{"badge":9}}"#)
-        rig.receive(denied, 1, "a", payload: #"{"aps":{"badge":1}}"#)
+        rig.receive(denied, 0, "a")
+        rig.receive(other, 0, "a")
+        rig.receive(denied, 1, "a")
         #expect(rig.send() == [])
-        rig.wait(ms: 50)
-        var entries = rig.takeCommit(of: .requests)
-        rig.finishCommit(entries.map { $0.partition == denied ? .impossible : .acknowledged })
-        var order: [String] = []
-        func send() {
-            rig.send()
-            order += rig.sent.map { Rig.text($0.payload) }
-        }
-        send()
-        rig.receive(denied, 2, "a", payload: #"{"aps":{"badge":2}}"#)
-        rig.wait(ms: 10_000)
-        entries = rig.takeCommit(of: .requests)
-        #expect(entries.map(\.partition).contains(denied))
-        rig.finishCommit(entries.map { _ in .acknowledged })
-        for _ in 0..<3 {
-            rig.answer("a")
-            send()
-        }
-        rig.finish("a")
-        #expect(order == [9, 0, 1, 2].map { #"{"aps":{"badge":\#($0)}}"# })
+        Self.refuse(rig, denied)
+        #expect(rig.send() == ["a"])
+        rig.receive(denied, 2, "a")
+        #expect(rig.commit(afterMs: 10_000).map(\.partition).contains(denied))
+        for _ in 0..<3 { #expect(rig.answer("a").send() == ["a"]) }
+        #expect(rig.finish("a").map(\.request) == ["requests/1/0/0"] + (0..<3).map { "requests/0/\($0)/0" })
         #expect(rig.isEmpty)
     }
 
@@ -165,8 +135,8 @@ struct ImpossibleCommitTests {
         let denied = rig.assign(0)
         #expect(rig.takeCommit(of: .requests).count == 1)
         rig.finishCommit([.impossible])
-        rig.receive(denied, 0, "a", payload: #"{"aps":{"badge":0}}"#)
-        rig.receive(denied, 5, "a", payload: #"{"aps":{"badge":5}}"#)
+        rig.receive(denied, 0, "a")
+        rig.receive(denied, 5, "a")
         #expect(rig.send() == [])
         rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         rig.wait(ms: 10_000)
@@ -176,15 +146,11 @@ struct ImpossibleCommitTests {
         rig.wait(ms: 2_000)
         rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)
         #expect(rig.send() == [])
-        var order: [String] = []
         for _ in 0..<4 {
             rig.commit(afterMs: 50)
-            rig.send()
-            order += rig.sent.map { Rig.text($0.payload) }
-            for _ in rig.sent { rig.answer("a") }
+            rig.sendAndAnswer()
         }
-        rig.settle()
-        #expect(order == [0, 5].map { #"{"aps":{"badge":\#($0)}}"# })
+        #expect(rig.settle().map(\.request) == ["requests/0/0/0", "requests/0/5/0"])
         #expect(rig.isEmpty)
     }
 

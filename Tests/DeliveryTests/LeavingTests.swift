@@ -13,21 +13,16 @@ struct LeavingTests {
 
     // MARK: Commits
 
-    @Test func `One in flight, at the interval, and only what changed`() {
+    @Test func `One commit is in flight at a time, with what changed since the last one`() {
         let rig = Rig()
         let first = rig.assignReady(0)
         let second = rig.assignReady(1)
-        rig.wait(ms: 50)
-        rig.receive(first, 0, "a")
-        rig.receive(second, 0, "b")
-        rig.offer(first, 1, "c")
-        rig.finish("a")
+        rig.wait(ms: 50).deliver(first, 0, "a")
         #expect(rig.takeCommit().map(\.partition) == [first])
-        rig.finish("b", "c")
+        rig.deliver(second, 0, "b")
+        rig.deliver(first, 1, "c")
         #expect(rig.wait(ms: 100).takeCommit() == [])
         rig.finishCommit([.acknowledged])
-        #expect(rig.takeCommit() == [])  // The reply took 100 ms: the interval widens.
-        expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 100_000_000)
         #expect(rig.commit(afterMs: 100).map(\.partition) == [first, second])
         #expect(rig.commit(afterMs: 100) == [])
         expect(rig.machine.nextDeadlineNs, is: nil)
@@ -44,51 +39,24 @@ struct LeavingTests {
         #expect(rig.commit(afterMs: 50).map(\.offset) == [2])
     }
 
-    @Test func `Metadata too large: halved, at once, and the horizon still says the same`() {
-        let (rig, partition) = Rig.ready(capacity: 10_000)
-        var random = SplitMix64(seed: 1)
-        for offset in 0..<400 {
-            rig.offer(partition, Int64(offset), "d\(offset)")
-            rig.commit()
-            if offset > 0, random.chance(50) { rig.answer("d\(offset)") }
-        }
-        rig.settle()
-        rig.wait(ms: 50)
-        let whole = rig.machine.takeCommit(of: .requests, now: rig.now)[0]
-        let characters = whole.metadata.count
-        #expect(characters > 64)
-        rig.finishCommit([.metadataTooLarge])
+    @Test
+    func `Metadata too large: only the long one is cut, to half and at once, and its horizon still says the same`() {
+        let rig = Rig()
+        let settled = (0..<1_000).map { (number: Int64) in number * 2 + 1..<number * 2 + 2 }
+        let long = rig.assign(0, map: CommitMap(horizon: 2_500, settled: settled))
+        _ = rig.assign(1)
+        let whole = rig.machine.takeCommit(of: .requests, now: rig.now).map(\.metadata.count)
+        rig.finishCommit([.metadataTooLarge, .metadataTooLarge])
         let half = rig.machine.takeCommit(of: .requests, now: rig.now)
-        #expect(half.count == 1 && half[0].metadata.count <= characters / 2)
-        #expect(half[0].metadata.withUnsafeBytes { CommitMap(metadata: $0, base: 0) }?.horizon ?? 0 > 400)
-        rig.finishCommit([.acknowledged])
+        #expect(half.count == 2 && half[0].metadata.count <= whole[0] / 2 && half[1].metadata.count == whole[1])
+        #expect(half[0].metadata.withUnsafeBytes { CommitMap(metadata: $0, base: 0) }?.horizon == 2_500)
+        rig.finishCommit(half.map { _ in .acknowledged })
         let events = rig.machine.takeEvents()
-        #expect(events.contains(.metadataRefused(partition, characters: characters)))
+        #expect(
+            events.filter { if case .metadataRefused = $0 { true } else { false } }
+                == [.metadataRefused(long, characters: whole[0])])
         #expect(events.contains { if case .mapCut = $0 { true } else { false } })
         expect(rig.machine.counters.mapsCut, is: 1)
-    }
-
-    @Test func `The broker refuses all partitions for the sake of a long one: only that one is cut`() {
-        let rig = Rig(capacity: 10_000)
-        let long = rig.assignReady(0)
-        let short = rig.assignReady(1)
-        rig.wait(ms: 50)
-        for offset in 0..<400 {
-            rig.offer(long, Int64(offset), "d\(offset)")
-            if offset % 2 == 1 { rig.answer("d\(offset)") }
-        }
-        rig.offer(short, 0, "s")
-        rig.finish("s")
-        rig.commit()
-        rig.offer(short, 1, "t")
-        rig.finish("t", "d2")
-        #expect(rig.wait(ms: 50).takeCommit().count == 2)
-        rig.finishCommit([.metadataTooLarge, .metadataTooLarge])
-        let refused = rig.machine.takeEvents().compactMap { event -> PartitionID? in
-            if case .metadataRefused(let id, _) = event { id } else { nil }
-        }
-        #expect(refused == [long])
-        #expect(rig.commit().map(\.offset) == [0, 2])
     }
 
     @Test func `Nothing at or above the horizon is handed out before the commit that names it is acknowledged`() {
@@ -102,17 +70,8 @@ struct LeavingTests {
         #expect(rig.send().count == 400)
     }
 
-    @Test func `A gap in the offsets wider than the horizon`() {
-        let (rig, partition) = Rig.ready()
-        #expect(rig.offer(partition, 1_000_000, "a") == [])
-        #expect(rig.commit().map(\.offset) == [1_000_000])
-        #expect(rig.send() == ["a"])
-    }
-
     @Test func `Below the horizon of an owner that died: in doubt, unless the map names it, or it came later`() {
-        let rig = Rig()
-        let partition = rig.assign(committed: 0, map: CommitMap(horizon: 3, settled: [1..<2]))
-        rig.commit()
+        let (rig, partition) = Rig.inheriting(CommitMap(horizon: 3, settled: [1..<2]))
         rig.receive(partition, (0..<5).map { "d\($0)" })
         rig.sendAndAnswer()
         #expect(
@@ -126,42 +85,107 @@ struct LeavingTests {
         let rig = Rig()
         let partition = rig.assign(committed: 0, map: CommitMap(horizon: 5_000))
         #expect(rig.commit().map(\.map.horizon) == [5_000])
-        rig.offer(partition, 0, "a")
-        #expect(rig.finished("a") == ["a accepted  sends 2 doubt 1"])
+        #expect(rig.deliver(partition, 0, "a") == ["a accepted  sends 2 doubt 1"])
         #expect(rig.commit(afterMs: 50).map(\.map.horizon) == [5_000])
-        rig.offer(partition, 4_999, "b")
-        #expect(rig.finished("b") == ["b accepted  sends 2 doubt 1"])
+        #expect(rig.deliver(partition, 4_999, "b") == ["b accepted  sends 2 doubt 1"])
         let last = rig.commit(afterMs: 50)
         #expect(last.map(\.offset) == [5_000])
         #expect(last.allSatisfy { $0.map.horizon > 5_000 })
     }
 
-    @Test func `No record beyond the end of the log at assignment can have been sent before`() {
-        let rig = Rig()
-        let partition = rig.assign(committed: 0, map: CommitMap(horizon: 500), logEnd: 1)
-        rig.commit()
+    @Test func `No record beyond the end of the log at assignment is in doubt, nor is it handed on as doubt`() {
+        let (rig, partition) = Rig.inheriting(CommitMap(horizon: 500), logEnd: 1)
         rig.receive(partition, 0, "a")
         rig.receive(partition, 1, "b")
         rig.sendAndAnswer()
         #expect(rig.settled() == ["a accepted  sends 2 doubt 1", "b accepted  sends 1 doubt 0"])
-    }
-
-    @Test func `Two deaths in a row: what was beyond the end of the log is not handed on as doubt`() {
-        let rig = Rig()
-        let partition = rig.assign(committed: 7, map: CommitMap(horizon: 50_000), logEnd: 12)
-        #expect(rig.commit().map(\.map.horizon) == [507])
-        rig.machine.revoke([partition])
+        let other = rig.assign(1, committed: 7, map: CommitMap(horizon: 50_000), logEnd: 12)
+        #expect(rig.commit(afterMs: 50).last?.map.horizon == 507)
+        rig.machine.revoke([other])
         #expect(rig.commit().map(\.map.horizon) == [12])
     }
 
-    @Test func `Foreign metadata is ignored, and told; what its writer may have sent is in doubt`() {
+    /// kafka-consumer-groups leaves no metadata.
+    @Test(arguments: ["", "another tool's"])
+    func `After an offset that no worker committed, what the log holds is in doubt`(metadata: String) {
         let rig = Rig()
-        let partition = rig.assign(committed: 7, text: Array("somebody else's".utf8))
-        #expect(rig.machine.takeEvents() == [.metadataIgnored(partition)])
-        #expect(rig.commit().map(\.offset) == [7])
-        #expect(rig.offer(partition, 7, "a") == ["a"])
-        // Who knows what its writer sent above its offset.
+        let partition = rig.assign(committed: 7, text: Array(metadata.utf8), logStart: 0, logEnd: 300_000)
+        #expect(rig.machine.takeEvents() == [.foreignCommit(partition, committed: 7, doubtedBelow: 300_000)])
+        let first = rig.commit()
+        #expect(first.map(\.offset) == [7] && first.map(\.map.horizon) == [300_000])
+        rig.offer(partition, 7, "a")
+        rig.offer(partition, 299_999, "b", "c")
         #expect(rig.finished("a") == ["a accepted  sends 2 doubt 1"])
+        #expect(rig.finished("b") == ["b accepted  sends 2 doubt 1"])
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [300_000])
+        rig.send()
+        #expect(rig.finished("c") == ["c accepted  sends 1 doubt 0"])
+        rig.machine.release([partition])
+        let unknown = rig.assign(committed: 7, text: Array(metadata.utf8))
+        let end = 7 + SendHorizon.maximum
+        #expect(rig.machine.takeEvents() == [.foreignCommit(unknown, committed: 7, doubtedBelow: end)])
+    }
+
+    @Test func `Without a committed offset, what the log holds is reported with the first record, and in doubt`() {
+        let rig = Rig()
+        let partition = rig.assign(committed: nil, logStart: 3, logEnd: 5)
+        let first = rig.commit()
+        #expect(first.map(\.offset) == [3] && first.map(\.map.horizon) == [503])
+        #expect(rig.machine.takeEvents() == [])
+        rig.receive(partition, 3, "a", timestampMs: rig.now.wallMs - 7_000)
+        #expect(
+            rig.machine.takeEvents() == [.startedWithoutOffset(partition, offset: 3, records: 2, ageMs: 7_000)])
+        rig.send()
+        rig.offer(partition, 4, "b", "c")
+        #expect(rig.finished("a") == ["a accepted  sends 2 doubt 1"])
+        #expect(rig.finished("b") == ["b accepted  sends 2 doubt 1"])
+        #expect(rig.finished("c") == ["c accepted  sends 1 doubt 0"])
+        #expect(rig.machine.takeEvents() == [])
+    }
+
+    @Test func `Where the log is empty or read from its end, nothing is in doubt without a committed offset`() {
+        let rig = Rig()
+        let partition = rig.assign(committed: nil, logStart: 5, logEnd: 5)
+        #expect(rig.commit() == [.init(partition: partition, offset: 5, map: CommitMap(horizon: 505))])
+        rig.offer(partition, 5, "a")
+        #expect(rig.finished("a") == ["a accepted  sends 1 doubt 0"])
+        #expect(rig.machine.takeEvents() == [])
+    }
+
+    // MARK: The end of the log
+
+    @Test func `With nothing open, the commit passes what is no record behind the last one`() {
+        let (rig, partition) = Rig.ready()
+        rig.machine.reachedEnd(partition, offset: 0)
+        #expect(rig.commit(afterMs: 50) == [])
+        rig.machine.reachedEnd(partition, offset: 3)
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [3])
+        rig.machine.reachedEnd(partition, offset: 3)
+        rig.machine.reachedEnd(partition, offset: 2)
+        #expect(rig.commit(afterMs: 50) == [])
+    }
+
+    @Test func `The end of the log never moves the commit past an open record`() {
+        let (rig, partition) = Rig.ready()
+        rig.offer(partition, 0, "a", "b")
+        rig.machine.reachedEnd(partition, offset: 9)
+        #expect(rig.commit(afterMs: 50).allSatisfy { $0.offset == 0 })
+        _ = rig.finished("b")
+        #expect(rig.commit(afterMs: 50).allSatisfy { $0.offset == 0 })
+        _ = rig.finished("a")
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [9])
+        rig.offer(partition, 9, "c")
+        rig.machine.reachedEnd(partition, offset: 11)
+        #expect(rig.commit(afterMs: 50).allSatisfy { $0.offset == 9 })
+        _ = rig.finished("c")
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [11])
+    }
+
+    @Test func `A partition that is given up commits no end of the log`() {
+        let (rig, partition) = Rig.ready()
+        rig.machine.revoke([partition])
+        rig.machine.reachedEnd(partition, offset: 9)
+        #expect(rig.commit(afterMs: 50).map(\.offset) == [0])
     }
 
     // MARK: Revoke
@@ -272,21 +296,6 @@ struct LeavingTests {
         rig.machine.revoke([partition])
         expect(rig.machine.isDrained(partition), is: true)
         #expect(rig.commit() == [])
-    }
-
-    @Test(arguments: [
-        CommitMap(),
-        CommitMap(horizon: 40, settled: [3..<9], partials: [.init(offset: 12, indexes: [1..<2])]),
-    ])
-    func `An assignment on which nothing happened takes its horizon back, and hands on what it inherited`(
-        inherited: CommitMap
-    ) {
-        let rig = Rig()
-        let partition = rig.assign(committed: 2, map: inherited)
-        rig.commit()
-        rig.machine.revoke([partition])
-        #expect(rig.commit() == [.init(partition: partition, offset: 2, map: inherited)])
-        expect(rig.machine.isDrained(partition), is: true)
     }
 
     // MARK: Lost

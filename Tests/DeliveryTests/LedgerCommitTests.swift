@@ -16,8 +16,7 @@ struct LedgerCommitTests {
     }
 
     static func next(_ rig: Rig, _ id: PartitionID, _ offset: Int64) {
-        rig.offer(id, offset, "d\(id.slot.number)")
-        rig.finish("d\(id.slot.number)")
+        rig.deliver(id, offset, "d\(id.slot.number)")
     }
 
     @Test func `A refused partition waits by itself, twice as long each time, up to 10 s`() {

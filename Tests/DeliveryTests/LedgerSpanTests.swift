@@ -97,13 +97,7 @@ struct LedgerSpanTests {
         let retries = rig.assignReady(1, topic: "retries", role: .retry(delayMs: 30_000))
         rig.receive(requests, 0, "a", timestampMs: timestampMs)
         rig.receive(
-            retries, 0, "b",
-            headers: [
-                "push-retry-topic": "requests", "push-retry-partition": "0", "push-retry-offset": "7",
-                "push-retry-index": "0", "push-retry-attempt": "1", "push-retry-sends": "1",
-                "push-retry-in-doubt": "0", "push-retry-due-ms": "\(Int64.max)",
-                "push-retry-first-ms": "\(timestampMs)",
-            ], timestampMs: timestampMs)
+            retries, 0, "b", headers: rig.retryHeaders(dueMs: .max, firstMs: timestampMs), timestampMs: timestampMs)
         rig.sendAndAnswer()
         for written in rig.settle() where timestampMs <= 0 || timestampMs > RecordLimit.latest {
             #expect(written.outcome != .expired)

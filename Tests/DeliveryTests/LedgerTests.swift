@@ -46,13 +46,6 @@ struct LedgerTests {
         expect(ledger.committable, is: test.committable)
     }
 
-    @Test func `Nothing committed and nothing received: nothing to commit; then the first record received`() {
-        var ledger = PartitionLedger(committed: nil, map: CommitMap())
-        expect(ledger.committable, is: nil)
-        _ = ledger.receive(42, record: RecordSlot(0))
-        expect(ledger.committable, is: 42)
-    }
-
     @Test func `What the map names is settled when it comes, and passes the watermark`() {
         let map = CommitMap(settled: [8..<10, 12..<13], partials: [.init(offset: 11, indexes: [0..<3])])
         var ledger = PartitionLedger(committed: 7, map: map)

@@ -51,37 +51,29 @@ struct LogChangeTests {
         #expect(rig.machine.partitionStatuses.count == 1)
     }
 
-    /// Of an assignment whose commit of offset 2 names some of what is above.
-    private static func assignNamed(_ rig: Rig, logEnd: Int64?) -> PartitionID {
-        let map = CommitMap(horizon: 6, settled: [3..<5, 8..<12], partials: [.init(offset: 12, indexes: [0..<2])])
-        return rig.assign(committed: 2, map: map, logStart: 0, logEnd: logEnd)
-    }
-
-    @Test(arguments: [4, 9, 12])
+    @Test(arguments: [4, 9, 12, 13, nil] as [Int64?])
     func `A log that ends below what the map names was cut and may have grown: its records are sent, all in doubt`(
-        _ logEnd: Int64
+        _ logEnd: Int64?
     ) {
         let rig = Rig()
-        let partition = Self.assignNamed(rig, logEnd: logEnd)
-        #expect(rig.machine.takeEvents() == [.logChanged(partition, committed: 2, start: 0, end: logEnd)])
+        let map = CommitMap(horizon: 6, settled: [3..<5, 8..<12], partials: [.init(offset: 12, indexes: [0..<2])])
+        let partition = rig.assign(committed: 2, map: map, logStart: 0, logEnd: logEnd)
+        let isCut = (logEnd ?? .max) < 13
+        #expect(
+            rig.machine.takeEvents()
+                == (isCut ? [.logChanged(partition, committed: 2, start: 0, end: logEnd)] : []))
         let offsets: [Int64] = [2, 3, 8, 11, 12, 13]
-        for offset in offsets { #expect("\(rig.receive(partition, offset, "d\(offset)"))" == "taken") }
-        // Nor is whoever comes next told that any of it is settled.
+        let receipts = offsets.map { "\(rig.receive(partition, $0, "d\($0)"))" }
+        #expect(
+            receipts
+                == (isCut
+                    ? Array(repeating: "taken", count: 6) : ["taken", "known", "known", "known", "taken", "taken"]))
         let commits = rig.commit()
         #expect(commits.map(\.offset) == [2])
-        #expect(commits.allSatisfy { $0.map.end == 0 })
+        // The next owner is not told either that any of it is settled.
+        #expect(commits.allSatisfy { ($0.map.end == 0) == isCut })
         rig.sendAndAnswer()
-        #expect(rig.settle().map(\.inDoubt) == offsets.map { $0 < logEnd ? 1 : 0 })
-    }
-
-    @Test(arguments: [13, nil] as [Int64?])
-    func `A log that goes as far as the map names, or whose end is not known, has what the map names`(_ logEnd: Int64?)
-    {
-        let rig = Rig()
-        let partition = Self.assignNamed(rig, logEnd: logEnd)
-        #expect(rig.machine.takeEvents().isEmpty)
-        let receipts = [2, 3, 8, 11, 12].map { "\(rig.receive(partition, Int64($0), "d\($0)"))" }
-        #expect(receipts == ["taken", "known", "known", "known", "taken"])
+        if let logEnd, isCut { #expect(rig.settle().map(\.inDoubt) == offsets.map { $0 < logEnd ? 1 : 0 }) }
     }
 
     @Test func `Nothing more of the old log is sent, and what was in flight has no result`() {
@@ -143,8 +135,7 @@ struct LogChangeTests {
 
     @Test func `A commit in flight of the old log says nothing of the new one`() {
         let (rig, old) = Rig.ready()
-        rig.offer(old, 0, "a")
-        rig.finish("a")
+        rig.deliver(old, 0, "a")
         #expect(rig.wait(ms: 50).takeCommit().count == 1)
         let new = rig.machine.beginAnew(old, logEnd: nil, now: rig.now)
         rig.receive(new, 0, "b")

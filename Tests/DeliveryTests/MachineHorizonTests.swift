@@ -47,35 +47,19 @@ struct MachineHorizonTests {
         #expect(rig.send() == [])
     }
 
-    /// Settled in many short runs, more than a map names, up to far above the horizon that is read back; and their end.
-    private func inheritingTooMuchForTheMap() -> (rig: Rig, partition: PartitionID, end: Int64) {
-        let rig = Rig {
+    @Test func `A map cut before anything was read: what it does not name is marked, and what it names may be sent`() {
+        // Settled in many short runs, more than a map names, up to far above the horizon that is read back.
+        let settled = (1...400).map { (number: Int64) in number * 5..<number * 5 + number % 3 + 1 }
+        let end = settled[399].upperBound
+        let (rig, partition) = Rig.inheriting(CommitMap(horizon: 3, settled: settled)) {
             $0.metadataLimit = 64
             $0.horizonMargin = 1
         }
-        let runs: [Range<Int64>] = (1...400).map { (number: Int64) in
-            let first = number * 5
-            return first..<first + number % 3 + 1
-        }
-        let partition = rig.assign(committed: 0, map: CommitMap(horizon: 3, settled: runs))
-        return (rig, partition, runs[399].upperBound)
-    }
-
-    @Test func `While a commit with a cut map is on its way, what that names may be sent`() {
-        let (rig, partition, end) = inheritingTooMuchForTheMap()
-        rig.commit()
         #expect(rig.offer(partition, 0, "oldest") == ["oldest"])
         rig.receive(partition, 5, "settled before")
         let said = rig.wait(ms: 1_000).takeCommit()
         #expect(said.allSatisfy { $0.map.horizon >= end } && said.count == 1)
+        expect(rig.machine.counters.mapsCut, is: 2)
         #expect(rig.offer(partition, 999, "a") == ["a"])
-    }
-
-    @Test func `A map cut before anything was read: what the owner before had settled is marked when sent again`() {
-        let (rig, _, end) = inheritingTooMuchForTheMap()
-        let said = rig.commit(afterMs: 1_000)
-        #expect(said.count == 1)
-        expect(rig.machine.counters.mapsCut, is: 1)
-        #expect(said[0].map.horizon >= end)
     }
 }

@@ -36,50 +36,6 @@ struct MachineTests {
         #expect(rig.send() == ["a"])
     }
 
-    @Test func `What is lent to the transport is what the producer wrote`() throws {
-        let rig = Rig()
-        let partition = rig.assignReady(3)
-        rig.receive(
-            partition, 9, "a",
-            headers: [
-                "apns-topic": "com.example.shop.voip", "apns-push-type": "voip", "apns-priority": "5",
-                "apns-expiration": "1900000000", "apns-collapse-id": "score",
-            ], payload: #"{"aps":{"alert":"Привет"}}"#)
-        rig.send()
-        let request = try #require(rig.sent.first)
-        #expect(Rig.text(request.token) == Rig.token("a"))
-        #expect(Rig.text(request.payload) == #"{"aps":{"alert":"Привет"}}"#)
-        #expect(Rig.text(request.headers.topic) == "com.example.shop.voip")
-        #expect(Rig.text(request.headers.collapseID) == "score")
-        #expect(request.headers.pushType == .voip)
-        #expect(request.headers.priority == 5)
-        #expect(request.headers.expiration == 1_900_000_000)
-        let place = try #require(DerivedID.decode(request.headers.apnsID))
-        #expect(place.offset == 9 && place.partition == 3 && place.index == 0)
-    }
-
-    @Test func `A request that names no topic goes to the one of its push type, from a retry record, too`() throws {
-        let (rig, requests) = Rig.ready()
-        let tier = rig.assignTier()
-        rig.receive(requests, 0, "a", headers: ["apns-push-type": "voip"])
-        rig.offer(requests, 1, "b")
-        #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop.voip", "com.example.shop"])
-        rig.answer("a", 500, .internalServerError)
-        let next = rig.machine.nextProduction(for: .retry(tier: 1))
-        let topic = rig.machine.withRetry(try #require(next)) { content, _ in Rig.text(content.headers.topic) }
-        #expect(topic == "com.example.shop.voip")
-        rig.settle()
-        rig.receive(
-            tier, 0, "a",
-            headers: [
-                "apns-topic": topic, "apns-push-type": "voip", "push-app": "shop",
-                "push-retry-request": "requests/0/0/0", "push-retry-attempt": "1", "push-retry-due-ms": "0",
-                "push-retry-first-ms": "0",
-            ])
-        rig.send()
-        #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop", "com.example.shop.voip"])
-    }
-
     @Test func `Per device one in flight, in order; others pass`() {
         let (rig, partition) = Rig.ready()
         #expect(rig.offer(partition, 0, "a", "b", "a", "a", "b", "c") == ["a", "b", "c"])
@@ -160,9 +116,7 @@ struct MachineTests {
         let (rig, partition) = Rig.ready { $0.deviceQueueLimit = 3 }
         for offset in 0..<5 { rig.receive(partition, Int64(offset), "a") }
         let held = rig.settle()
-        #expect(held.map(\.target) == [.retry(tier: 0), .retry(tier: 0)])
-        #expect(held.map(\.attempt) == [0, 0])
-        #expect(held.map(\.reason) == ["held", "held"])
+        #expect(held.map(\.description) == Array(repeating: "a tier 0 attempt 0 held sends 0 doubt 0", count: 2))
         #expect(held.map(\.dueMs) == [rig.now.wallMs + 30_000, rig.now.wallMs + 30_000])
         #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .device)])
         for _ in 0..<3 {
@@ -199,12 +153,6 @@ struct MachineTests {
         #expect(rig.commit().map(\.offset) == [1])
     }
 
-    @Test func `unregistered.include_bad_tokens writes a bad token to the dead-token topic`() {
-        let (rig, partition) = Rig.ready { $0.includesBadTokens = true }
-        rig.offer(partition, 0, "a")
-        #expect(rig.answer("a", 400, .badDeviceToken).settle().map(\.target) == [.unregistered, .results])
-    }
-
     @Test func `publish: failures counts an accepted without doubt, and settles it with its verdict`() {
         let (rig, partition) = Rig.ready { $0.publishesOnlyFailures = true }
         rig.offer(partition, 0, "a", "b", "c")
@@ -221,10 +169,11 @@ struct MachineTests {
         rig.receive(partition, 0, key: nil, value: #"{"aps":{}}"#, headers: [("push-device-token", "xyz")])
         rig.receive(partition, 1, "b", headers: ["apns-topic": "com.example.other"])
         #expect(rig.offer(partition, 2, "c", headers: ["apns-priority": "3"]) == [])
-        let written = rig.settle()
-        #expect(written.map(\.outcome) == [.invalid, .invalid, .invalid])
-        #expect(written.map(\.reason) == ["BadDeviceToken", "BadTopic", "BadPriority"])
-        #expect(written.map(\.attempts) == [0, 0, 0])
+        #expect(
+            rig.settled() == [
+                " invalid BadDeviceToken sends 0 doubt 0", "b invalid BadTopic sends 0 doubt 0",
+                "c invalid BadPriority sends 0 doubt 0",
+            ])
         #expect(rig.isDone(at: 3))
     }
 
@@ -242,9 +191,7 @@ struct MachineTests {
     }
 
     @Test func `The same offset twice, and offsets the map names, are taken once or not at all`() {
-        let rig = Rig()
-        let partition = rig.assign(committed: 5, map: CommitMap(settled: [6..<8]))
-        rig.commit()
+        let (rig, partition) = Rig.inheriting(CommitMap(settled: [6..<8]), committed: 5)
         var receipts: [String] = []
         for offset in [5, 6, 5, 7, 8] as [Int64] { receipts.append("\(rig.receive(partition, offset, "d\(offset)"))") }
         #expect(receipts == ["taken", "known", "below(highest: 6)", "known", "taken"])
@@ -274,24 +221,10 @@ struct MachineTests {
         #expect(rig.commit(afterMs: 50).map(\.offset) == [5])
     }
 
-    @Test func `Room shrinks with what is open, and comes back`() {
-        let (rig, partition) = Rig.ready { $0.maxOpen = 10 }
-        expect(rig.machine.room(for: partition), is: 10)
-        rig.receive(partition, (0..<10).map { "d\($0)" })
-        expect(rig.machine.room(for: partition), is: 0)
-        #expect(rig.send().count == 10)
-        rig.finish("d3")
-        expect(rig.machine.room(for: partition), is: 1)
-    }
-
     @Test func `Bytes are a limit of their own, and go as soon as they are produced`() {
         let (rig, partition) = Rig.ready { $0.maxOpenBytes = 20_000 }
         let payload = #"{"aps":{"alert":"\#(String(repeating: "x", count: 3_000))"}}"#
-        var taken: Int64 = 0
-        while rig.machine.room(for: partition) > 0 {
-            rig.receive(partition, taken, "d\(taken)", payload: payload)
-            taken += 1
-        }
+        let taken = rig.fill(partition, payload: payload)
         #expect(taken > 3 && taken < 9)
         expect(rig.machine.gauges.openBytes <= 20_000 + 4_096, is: true)
         rig.send()

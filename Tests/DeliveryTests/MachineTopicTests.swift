@@ -41,24 +41,6 @@ struct MachineTopicTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `A tier that cannot be written: the next longer one, else the next shorter one, else itself`() {
-        var tiers = RetryTiers((1...4).map { .init(delayMs: $0 * 1_000) })
-        func choices(_ writable: [Bool]) -> [Int] {
-            tiers.setWritable(writable)
-            return (0..<4).map { tiers.writable($0) }
-        }
-        #expect(choices([true, true, true, true]) == [0, 1, 2, 3])
-        #expect(choices([false, true, false, true]) == [1, 1, 3, 3])
-        #expect(choices([true, true, false, false]) == [0, 1, 1, 1])
-        expect(tiers.isAnyWritable, is: true)
-        #expect(choices([false, false, false, false]) == [0, 1, 2, 3])
-        expect(tiers.isAnyWritable, is: false)
-        tiers.setWritable([false, false, false, true])
-        #expect(tiers.shortest == 3)
-        #expect(tiers.long == 3)
-        #expect(tiers.tier(delayMs: 1_000, previousMs: 0) == 3)
-    }
-
     @Test
     func `What is to be tried again passes over a tier that cannot be written, and is due as that other tier says`() {
         let rig = AgainTests.ready()
@@ -128,34 +110,24 @@ struct MachineTopicTests {
         #expect(rig.isEmpty)
     }
 
-    @Test
-    func
-        `A dead token held again goes to a longer tier each time, however short the shortest is, and stays in the longest`()
-    {
-        let delays: [Int64] = [1_000, 60_000, 900_000]
-        func kinds(readFrom tier: Int?, writable: [Bool] = [true, true, true]) -> [ProductionTarget] {
-            let rig = Rig { $0.tiers = delays.map { .init(delayMs: $0) } }
-            for (tier, isWritable) in writable.enumerated() {
-                rig.machine.setWritable(.retry(tier: tier), isWritable, now: rig.now)
-            }
-            rig.machine.setWritable(.unregistered, false, now: rig.now)
-            let nowMs = rig.now.wallMs
-            if let tier {
-                let headers = rig.retryHeaders(attempt: 0, dueMs: nowMs, firstMs: nowMs)
-                rig.receive(rig.assignTier(delays[tier]), 0, "a", headers: headers)
-            } else {
-                rig.receive(rig.assignReady(), 0, "a")
-            }
-            rig.send()
-            rig.answer("a", 410, .unregistered, atMs: 1)
-            return rig.settle().map(\.target)
+    /// With the delay of the tier that it was read from, if it was.
+    @Test(
+        arguments: [
+            (nil, [true, true, true], 0), (1_000, [true, true, true], 1), (60_000, [true, true, true], 2),
+            (900_000, [true, true, true], 2), (1_000, [true, false, true], 2), (1_000, [true, false, false], 0),
+        ] as [(Int64?, [Bool], Int)])
+    func `A dead token held again goes to a longer tier each time, and stays in the longest`(
+        readFrom delayMs: Int64?, writable: [Bool], to tier: Int
+    ) {
+        let rig = Rig { $0.tiers = [1_000, 60_000, 900_000].map { .init(delayMs: $0) } }
+        for (tier, isWritable) in writable.enumerated() {
+            rig.machine.setWritable(.retry(tier: tier), isWritable, now: rig.now)
         }
-        #expect(kinds(readFrom: nil) == [.retry(tier: 0)])
-        for (from, to) in [(0, 1), (1, 2), (2, 2)] {
-            #expect(kinds(readFrom: from) == [.retry(tier: to)])
-        }
-        #expect(kinds(readFrom: 0, writable: [true, false, true]) == [.retry(tier: 2)])
-        #expect(kinds(readFrom: 0, writable: [true, false, false]) == [.retry(tier: 0)])
+        rig.machine.setWritable(.unregistered, false, now: rig.now)
+        let partition = delayMs.map { rig.assignTier($0) } ?? rig.assignReady()
+        rig.offer(partition, 0, "a", headers: delayMs == nil ? [:] : rig.retryHeaders(attempt: 0))
+        rig.answer("a", 410, .unregistered, atMs: 1)
+        #expect(rig.settle().map(\.tier) == [tier])
     }
 
     @Test func `A dead token whose result was produced already waits; so does one that has no tier to go to`() {

@@ -7,20 +7,6 @@ struct MapSpanTests {
     static let slow = AppRoute(
         name: "slow", environment: .production, bundleIDs: ["com.example.slow"], rateLimit: 1, guardPolicy: .off)
 
-    /// Settles what can be, and commits, until nothing moves any more.
-    static func settle(_ rig: Rig, limit: Int = 200) -> [CommitMap] {
-        var maps: [CommitMap] = []
-        for _ in 0..<limit {
-            let sent = rig.send()
-            for device in rig.sent.map(Rig.device) { rig.answer(device) }
-            let written = rig.settle()
-            let commits = rig.commit(afterMs: 20)
-            maps += commits.map(\.map)
-            if sent.isEmpty, written.isEmpty, commits.isEmpty { break }
-        }
-        return maps
-    }
-
     @Test func `A cut map raises the horizon: what it does not name is marked when it is sent again`() {
         let (rig, partition) = Rig.ready(capacity: 10_000) {
             $0.metadataLimit = 64
@@ -58,7 +44,11 @@ struct MapSpanTests {
                     partition, offset, "d\(offset)",
                     headers: ["apns-topic": offset % 40 == 0 ? "com.example.slow" : "com.example.shop"])
             }
-            _ = Self.settle(rig, limit: 4)
+            for _ in 0..<4 {
+                rig.sendAndAnswer()
+                rig.settle()
+                rig.commit(afterMs: 20)
+            }
         }
         #expect(offset > 15_000)
         expect(rig.machine.counters.mapsCut, is: 0)
@@ -79,20 +69,15 @@ struct MapSpanTests {
     }
 
     @Test func `A full map that was read back is read through, although nothing is open`() {
-        let rig = Rig { $0.metadataLimit = 64 }
         // Open are a few, far apart.
         let settled = (0..<18).map { (number: Int64) -> Range<Int64> in
             let open = number * 200
             return open + 1..<open + 200
         }
-        let partition = rig.assign(committed: 0, map: CommitMap(horizon: 3_600, settled: settled))
-        rig.commit()
+        let (rig, partition) = Rig.inheriting(CommitMap(horizon: 3_600, settled: settled)) { $0.metadataLimit = 64 }
         var offset: Int64 = 0
         for _ in 0..<70 {
-            while rig.machine.room(for: partition) > 0, offset < 4_000 {
-                rig.receive(partition, offset, "d\(offset)")
-                offset += 1
-            }
+            offset = rig.fill(partition, from: offset, upTo: 4_000)
             rig.sendAndAnswer()
             rig.settle()
             rig.commit(afterMs: 1_000)

@@ -20,13 +20,11 @@ struct ReloadTests {
             second == AppMapping(indexes: [AppIndex(3), AppIndex(2)], added: [AppIndex(3)], removed: [AppIndex(1)]))
         let third = rig.machine.replaceApps([Rig.app, paper], now: rig.now)
         #expect(third == AppMapping(indexes: [AppIndex(3), AppIndex(2)], added: [], removed: []))
-    }
-
-    @Test func `An app whose environment changed is another app`() {
-        let rig = Rig()
-        let moved = Self.changed(Rig.app) { $0.environment = .development }
-        let mapping = rig.machine.replaceApps([moved], now: rig.now)
-        #expect(mapping == AppMapping(indexes: [AppIndex(1)], added: [AppIndex(1)], removed: [AppIndex(0)]))
+        // An app whose environment changed is another app.
+        let moved = Self.changed(paper) { $0.environment = .development }
+        let fourth = rig.machine.replaceApps([Rig.app, moved], now: rig.now)
+        #expect(
+            fourth == AppMapping(indexes: [AppIndex(3), AppIndex(4)], added: [AppIndex(4)], removed: [AppIndex(2)]))
     }
 
     @Test
@@ -67,21 +65,20 @@ struct ReloadTests {
     }
 
     @Test func `Sent, perhaps, by an owner that died, and now its app is gone: invalid, and in doubt`() {
-        let rig = Rig()
-        let partition = rig.assign(committed: 0, map: CommitMap(horizon: 9))
-        rig.commit()
+        let (rig, partition) = Rig.inheriting(CommitMap(horizon: 9))
         rig.receive(partition, 0, "a", headers: Rig.toNews)
         rig.receive(partition, 1, "b", headers: ["apns-priority": "3"])
         #expect(rig.settled() == ["a invalid BadTopic sends 1 doubt 1", "b invalid BadPriority sends 0 doubt 0"])
     }
 
-    @Test func `A topic that the app of a record gave it stays valid when the app is gone`() {
+    @Test func `A request that names no topic goes to the one of its push type, also once its app is gone`() {
         let (rig, partition) = Rig.ready(capacity: 0)
         rig.receive(partition, 0, "a")
-        rig.machine.setCapacity(AppIndex(0), requests: 1, now: rig.now)
-        #expect(rig.send() == ["a"])
+        rig.receive(partition, 1, "b", headers: ["apns-push-type": "voip"])
+        rig.machine.setCapacity(AppIndex(0), requests: 2, now: rig.now)
+        #expect(rig.send() == ["a", "b"])
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
-        #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop"])
+        #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop", "com.example.shop.voip"])
     }
 
     @Test

@@ -14,7 +14,6 @@ final class Rig {
         var token: String
         var outcome: Outcome?
         var reason = ""
-        var status: UInt16 = 0
         var attempts = 0
         var inDoubt = 0
         /// `topic/partition/offset/index`.
@@ -32,9 +31,12 @@ final class Rig {
         var triedApp = ""
         var id = NotificationID(slot: NotificationSlot(0), generation: 0)
 
+        /// Of a retry record.
+        var tier: Int? { if case .retry(let tier) = target { tier } else { nil } }
+
         var description: String {
             var what = outcome.map { "\($0)" } ?? ""
-            if case .retry(let tier) = target { what = "tier \(tier) attempt \(attempt)" }
+            if let tier { what = "tier \(tier) attempt \(attempt)" }
             return "\(token) \(what) \(reason) sends \(attempts) doubt \(inDoubt)"
         }
     }
@@ -43,8 +45,6 @@ final class Rig {
     var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_800_000_000_000)
     /// Requests handed out and not answered.
     var sent: [OutgoingRequest] = []
-    /// What the next turns bring, and what they did (`turn`).
-    var play = Play()
     private var steps = 0
 
     static let app = AppRoute(
@@ -69,6 +69,17 @@ final class Rig {
     ) -> (Rig, PartitionID) {
         let rig = Rig(apps: apps, capacity: capacity, change)
         return (rig, rig.assignReady())
+    }
+
+    /// A rig and its only partition, with the commit of an owner that died, whose first commit is acknowledged.
+    static func inheriting(
+        _ map: CommitMap, committed: Int64 = 0, logEnd: Int64? = nil,
+        _ change: (inout MachineSettings) -> Void = { _ in }
+    ) -> (Rig, PartitionID) {
+        let rig = Rig(change)
+        let partition = rig.assign(committed: committed, map: map, logEnd: logEnd)
+        rig.commit()
+        return (rig, partition)
     }
 
     /// A rig and its only partition, of a retry topic with this delay.
@@ -108,13 +119,14 @@ final class Rig {
 
     func assign(
         _ partition: Int32 = 0, topic: String = "requests", role: PartitionRole = .requests(weight: 1),
-        committed: Int64? = 0, map: CommitMap? = nil, text: [UInt8] = [], logStart: Int64? = nil, logEnd: Int64? = nil
+        committed: Int64? = 0, map: CommitMap = CommitMap(), text: [UInt8]? = nil, logStart: Int64? = nil,
+        logEnd: Int64? = nil
     ) -> PartitionID {
-        let metadata = map.map { CommitMapTests.text(base: committed ?? 0, $0) } ?? text
+        let metadata = text ?? CommitMapTests.text(base: committed ?? 0, map)
         return metadata.withUnsafeBytes {
             machine.assign(
                 topic: topic, partition: partition, role: role, committedOffset: committed, metadata: $0,
-                logStart: logStart, logEnd: logEnd)
+                logStart: logStart, logEnd: logEnd ?? (committed == nil ? 0 : nil))
         }
     }
 
@@ -162,6 +174,28 @@ final class Rig {
         return send()
     }
 
+    /// Receives a record for each device, from this offset on; each is accepted, and what is written is acknowledged.
+    @discardableResult
+    func deliver(_ partition: PartitionID, _ offset: Int64, _ devices: String...) -> [String] {
+        for (place, device) in devices.enumerated() { receive(partition, offset + Int64(place), device) }
+        sendAndAnswer()
+        return settled()
+    }
+
+    /// Receives records of one device each as long as there is room, up to this offset, and returns the next one.
+    @discardableResult
+    func fill(
+        _ partition: PartitionID, from first: Int64 = 0, upTo end: Int64 = 1_000, headers: [String: String] = [:],
+        payload: String = #"{"aps":{"alert":"Hi"}}"#
+    ) -> Int64 {
+        var offset = first
+        while machine.room(for: partition) > 0, offset < end {
+            receive(partition, offset, "d\(offset)", headers: headers, payload: payload)
+            offset += 1
+        }
+        return offset
+    }
+
     @discardableResult
     func receive(
         _ partition: PartitionID, _ offset: Int64, _ device: String, headers: [String: String] = [:],
@@ -182,36 +216,20 @@ final class Rig {
 
     @discardableResult
     func receive(
-        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?,
-        headers: [(String, some Collection<UInt8>)], timestampMs: Int64? = nil
-    ) -> Receipt {
-        receive(partition, offset, key: key, value: value, headers: headers, timestampMs: timestampMs, into: &machine)
-    }
-
-    @discardableResult
-    func receive(
         _ partition: PartitionID, _ offset: Int64, key: String?, value: String?, headers: [(String, String)] = [],
         timestampMs: Int64? = nil
     ) -> Receipt {
-        receive(
-            partition, offset, key: key, value: value, headers: headers.map { ($0, $1.utf8) }, timestampMs: timestampMs)
-    }
-
-    private func receive(
-        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?,
-        headers: [(String, some Collection<UInt8>)], timestampMs: Int64?, into machine: inout DeliveryMachine
-    ) -> Receipt {
         var owned: [UnsafeMutableRawBufferPointer] = []
-        func lend(_ text: (some Collection<UInt8>)?) -> UnsafeRawBufferPointer {
+        func lend(_ text: String?) -> UnsafeRawBufferPointer {
             guard let text else { return UnsafeRawBufferPointer(start: nil, count: 0) }
-            let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.count, alignment: 1)
-            bytes.copyBytes(from: text)
+            let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 1)
+            bytes.copyBytes(from: text.utf8)
             owned.append(bytes)
             return UnsafeRawBufferPointer(bytes)
         }
-        let key = lend(key?.utf8)
-        let value = lend(value?.utf8)
-        let headers = headers.map { RecordHeader(name: lend($0.0.utf8), value: lend($0.1)) }
+        let key = lend(key)
+        let value = lend(value)
+        let headers = headers.map { RecordHeader(name: lend($0.0), value: lend($0.1)) }
         let receipt = headers.withUnsafeBufferPointer {
             machine.receive(
                 partition, offset: offset, timestampMs: timestampMs ?? now.wallMs, key: key, value: value, headers: $0,
@@ -233,10 +251,7 @@ final class Rig {
 
     /// What is handed out now, by device.
     @discardableResult
-    func send() -> [String] { send(from: &machine) }
-
-    @discardableResult
-    private func send(from machine: inout DeliveryMachine) -> [String] {
+    func send() -> [String] {
         var batch: [OutgoingRequest] = []
         machine.sends(now: now) { batch += $1 }
         check(machine)
@@ -295,20 +310,14 @@ final class Rig {
 
     // MARK: Productions
 
-    /// All topics with productions: dead tokens first, and the tiers.
-    private func targets(of machine: borrowing DeliveryMachine) -> [ProductionTarget] {
-        [.unregistered, .results] + machine.settlement.settings.tiers.indices.map { .retry(tier: $0) }
-    }
-
-    /// Hands all productions to Kafka, those of a topic in their order.
+    /// Hands all productions to Kafka: dead tokens first, then results, then the tiers, each in their order.
     @discardableResult
-    func produce() -> [Written] { produce(from: &machine) }
-
-    private func produce(from machine: inout DeliveryMachine) -> [Written] {
+    func produce() -> [Written] {
         var all: [Written] = []
-        for target in targets(of: machine) {
+        let tiers = machine.settlement.settings.tiers.indices.map { ProductionTarget.retry(tier: $0) }
+        for target in [.unregistered, .results] + tiers {
             while let id = machine.nextProduction(for: target) {
-                all.append(read(id, target, of: &machine))
+                all.append(read(id, target))
                 machine.produced(id, to: target)
             }
         }
@@ -316,7 +325,7 @@ final class Rig {
         return all
     }
 
-    private func read(_ id: NotificationID, _ target: ProductionTarget, of machine: inout DeliveryMachine) -> Written {
+    private func read(_ id: NotificationID, _ target: ProductionTarget) -> Written {
         func place(_ content: borrowing NotificationContent) -> String {
             let request = content.request
             return "\(Self.text(request.topic))/\(request.partition)/\(request.offset)/\(request.index)"
@@ -329,8 +338,8 @@ final class Rig {
             return machine.withResult(id, now: now) { content, ending in
                 Written(
                     target: target, token: Self.name(of: Self.text(content.token)), outcome: ending.outcome,
-                    reason: word(ending.reason, ending.reasonText), status: ending.status,
-                    attempts: Int(ending.attempts), inDoubt: Int(ending.inDoubt), request: place(content),
+                    reason: word(ending.reason, ending.reasonText), attempts: Int(ending.attempts),
+                    inDoubt: Int(ending.inDoubt), request: place(content),
                     app: content.app, detail: ending.detail.text.description,
                     subject: Self.text(ending.detail.subject), id: id)
             }
@@ -340,9 +349,8 @@ final class Rig {
                     target: target, token: Self.name(of: Self.text(content.token)), outcome: nil,
                     reason: Self.text(order.reason), attempts: Int(order.sends), inDoubt: Int(order.inDoubt),
                     request: place(content), attempt: Int(order.attempt), dueMs: order.dueMs,
-                    notBefore: order.notBefore,
-                    app: content.app,
-                    triedApp: Self.text(order.triedApp), id: id)
+                    notBefore: order.notBefore, app: content.app, triedApp: Self.text(order.triedApp),
+                    id: id)
             }
         }
     }
@@ -370,6 +378,14 @@ final class Rig {
     func finished(_ devices: String..., location: SourceLocation = #_sourceLocation) -> [String] {
         for device in devices { answer(device, location: location) }
         return settled()
+    }
+
+    /// What is written now, with the place of its app, the app that was tried before, and the detail.
+    func settledWhole() -> [String] {
+        settle().map { written in
+            [written.description, "app \(written.app)", written.triedApp, written.detail].filter { !$0.isEmpty }
+                .joined(separator: ", ")
+        }
     }
 
     // MARK: Commits
@@ -420,111 +436,4 @@ final class Rig {
             && gauges.waiting.allSatisfy { $0 == 0 } && machine.dispatch.devices.count == 0
             && machine.ledger.admittingCount == 0
     }
-}
-
-// MARK: - The turn
-
-/// Kafka and transports as a turn has them: what is to come is told before, and what was done is read afterwards.
-extension Rig: RequestSource, Transports, RecordSink, OffsetSink {
-    typealias Failure = Stop
-
-    struct Stop: Error {}
-
-    struct Play {
-        var turn = DeliveryTurn()
-        /// Records to be read: one for each offset, of these devices.
-        var records: [(partition: PartitionID, offset: Int64, device: String)] = []
-        /// Devices whose request in flight is answered by 200.
-        var answers: [String] = []
-        /// Written, and acknowledged in the next turn that serves Kafka.
-        var unacknowledged: [NotificationID] = []
-        /// How many partitions the commit in flight of each group has, answered in the next turn that serves Kafka.
-        var commits = [Int](repeating: 0, count: CommitGroup.allCases.count)
-        var isBackedUp = false
-        var stops = false
-        var requestsDueNs: Int64?
-        var recordsDueNs: Int64?
-        /// What was called since the last turn began.
-        var steps: [String] = []
-        var sent: [String] = []
-        var written: [Written] = []
-    }
-
-    /// One turn as the worker takes it.
-    @discardableResult
-    func turn(wokenBy wakeUps: DeliveryTurn.WakeUps = [.kafka, .transports]) throws -> DeliveryTurn.End {
-        play.steps = []
-        var turn = play.turn
-        defer { play.turn = turn }
-        defer { check(machine) }
-        return try turn.run(
-            &machine, requests: self, transports: self, records: self, offsets: self, wokenBy: wakeUps, now: now)
-    }
-
-    func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) {
-        play.steps.append("deliver")
-        for device in play.answers {
-            guard let place = sent.firstIndex(where: { Self.device($0) == device }) else { continue }
-            let completion = Completion(
-                id: sent.remove(at: place).id, kind: .answered, status: 200, sentAtMs: now.wallMs)
-            machine.handle(CompletionBatch(app: AppIndex(0), completions: [completion]), now: now)
-        }
-        play.answers = []
-    }
-
-    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(Stop) -> DeliveryTime {
-        play.steps.append("serve")
-        if play.stops { throw Stop() }
-        for group in CommitGroup.allCases where play.commits[group.rawValue] > 0 {
-            let outcomes = [CommitOutcome](repeating: .acknowledged, count: play.commits[group.rawValue])
-            machine.commitFinished(of: group, outcomes, now: now)
-            play.commits[group.rawValue] = 0
-        }
-        return now
-    }
-
-    func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime) {
-        play.steps.append("acknowledge")
-        for id in play.unacknowledged { machine.acknowledged(id, now: now) }
-        play.unacknowledged = []
-    }
-
-    func read(into machine: inout DeliveryMachine, now: DeliveryTime) -> Bool {
-        play.steps.append("read")
-        while let next = play.records.first, machine.room(for: next.partition) > 0 {
-            _ = receive(
-                next.partition, next.offset, key: Self.token(next.device), value: #"{"aps":{"alert":"Hi"}}"#,
-                headers: [(String, [UInt8])](), timestampMs: nil, into: &machine)
-            play.records.removeFirst()
-        }
-        return !play.records.isEmpty
-    }
-
-    func send(from machine: inout DeliveryMachine, now: DeliveryTime) {
-        play.steps.append("send")
-        play.sent += send(from: &machine) as [String]
-    }
-
-    func recall(from machine: inout DeliveryMachine) {
-        play.steps.append("recall")
-        machine.recalls { _, _ in }
-    }
-
-    func publish(_ machine: inout DeliveryMachine, now: DeliveryTime) {
-        play.steps.append("publish")
-        let written = produce(from: &machine)
-        play.written += written
-        play.unacknowledged += written.map(\.id)
-    }
-
-    func commit(_ machine: inout DeliveryMachine, now: DeliveryTime) {
-        play.steps.append("commit")
-        for group in CommitGroup.allCases where play.commits[group.rawValue] == 0 {
-            play.commits[group.rawValue] = machine.takeCommit(of: group, now: now).count
-        }
-    }
-
-    var isBackedUp: Bool { play.isBackedUp }
-    var nextDeadlineNs: Int64? { play.recordsDueNs }
-    func nextDeadlineNs(now: DeliveryTime) -> Int64? { play.requestsDueNs }
 }

@@ -42,19 +42,6 @@ struct ScheduledTests {
         #expect(rig.isEmpty)
     }
 
-    @Test func `A tier that cannot be written: the next shorter one, from which it goes on, else the next longer`() {
-        var tiers = RetryTiers([1_000, 10_000, 100_000].map { .init(delayMs: $0) })
-        func choices(_ writable: [Bool]) -> [Int] {
-            tiers.setWritable(writable)
-            return [-1, 0, 8_999, 9_000, 98_999, 99_000, .max].map { tiers.tier(dueInMs: $0) }
-        }
-        #expect(choices([true, true, true]) == [0, 0, 0, 1, 1, 2, 2])
-        #expect(choices([true, false, true]) == [0, 0, 0, 0, 0, 2, 2])
-        #expect(choices([false, true, true]) == [1, 1, 1, 1, 1, 2, 2])
-        #expect(choices([true, true, false]) == [0, 0, 0, 1, 1, 1, 1])
-        #expect(choices([false, false, false]) == [0, 0, 0, 1, 1, 2, 2])
-    }
-
     @Test func `In the past, or 0: sent at once, in its place among the others of its device`() {
         let (rig, partition) = Rig.ready()
         rig.receive(partition, 0, "a", headers: ["push-not-before": "0"])
@@ -196,28 +183,30 @@ struct ScheduledTests {
             ])
     }
 
-    @Test func `An envelope's is for all its tokens; what is wrong is told at once`() {
-        let (rig, partition) = Rig.ready()
+    @Test func `An envelope's is for all its tokens, within the limits; what is wrong is told at once`() {
+        let (rig, partition) = Rig.ready { $0.maxOpen = 1_000 }
         let later = rig.now.wallMs / 1_000 + 60
+        let list = (["no"] + (0..<10_000).map { Rig.token("d\($0)") }).dropLast().joined(separator: #"",""#)
         rig.receive(
-            partition, 0, key: nil,
-            value:
-                #"{"device_tokens":["\#(Rig.token("a"))","no","\#(Rig.token("b"))"],"not_before":\#(later),"payload":{}}"#
-        )
+            partition, 0, key: nil, value: #"{"device_tokens":["\#(list)"],"not_before":\#(later),"payload":{}}"#)
+        var written: [Rig.Written] = []
+        for _ in 0..<60 {
+            expect(rig.machine.gauges.openNotifications <= 1_000, is: true)
+            #expect(rig.send() == [])
+            written += rig.settle()
+            rig.commit(afterMs: 50)
+        }
+        #expect(written.map(\.outcome) == [.invalid] + Array(repeating: nil, count: 9_999))
+        #expect(
+            written.dropFirst().allSatisfy { $0.description.hasSuffix("tier 0 attempt 0 scheduled sends 0 doubt 0") })
+        #expect(written.map(\.request) == (0..<10_000).map { "requests/0/0/\($0)" })
         rig.receive(partition, 1, envelope: ["c"], more: #","not_before":null"#)
         #expect(rig.send() == ["c"])
-        let written = rig.settle()
-        #expect(written.map(\.outcome) == [.invalid, nil, nil])
-        #expect(
-            written.dropFirst().map(\.description)
-                == ["a", "b"].map {
-                    "\($0) tier 0 attempt 0 scheduled sends 0 doubt 0"
-                })
-        #expect(written.map(\.request).suffix(2) == ["requests/0/0/0", "requests/0/0/2"])
         // And a broadcast's.
         rig.receive(
             partition, 2, key: nil,
             value: #"{"channel_id":"dHN0","not_before":\#(later),"payload":{},"headers":{"apns-expiration":0}}"#)
+        rig.commit()
         #expect(rig.settle().map(\.reason) == ["scheduled"])
     }
 
@@ -265,7 +254,7 @@ struct ScheduledTests {
         expect(rig.machine.isDrained(partition), is: true)
     }
 
-    @Test func `How long a request took counts from its time; a stay in a tier until then took none`() {
+    @Test func `How long a request took counts from its time, or else from the original; a stay in a tier took none`() {
         let (rig, partition) = Rig.readyTier()
         let firstMs = rig.now.wallMs - Self.hourMs
         rig.receive(partition, 0, "a", headers: Self.retryHeaders(rig, inMs: 5_000, firstMs: firstMs))
@@ -273,8 +262,10 @@ struct ScheduledTests {
         expect(rig.machine.counters.settleTimes.count, is: 0)
         rig.offer(partition, 1, "a", headers: Self.retryHeaders(rig, inMs: -5_000, firstMs: firstMs))
         rig.finish("a")
-        expect(rig.machine.counters.settleTimes.count, is: 1)
         expect(rig.machine.counters.settleTimes.sumMs, is: 5_000)
+        rig.offer(partition, 2, "a", headers: rig.retryHeaders(firstMs: firstMs))
+        rig.finish("a")
+        expect(rig.machine.counters.settleTimes.sumMs, is: 5_000 + Self.hourMs)
     }
 
     @Test

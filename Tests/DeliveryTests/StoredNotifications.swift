@@ -7,8 +7,8 @@ extension NotificationStore {
     static func forTests(groups: Int = 1) -> NotificationStore {
         var store = NotificationStore(MachineSettings())
         store.budget.addApp()
+        // A group that is not read would be reused.
         for group in 1..<max(2, groups) {
-            // A group of which nothing is read would be used again for the next topic.
             store.budget.setRead(true, store.budget.group(of: "\(group)", weight: 1).group)
         }
         return store

@@ -51,12 +51,6 @@ struct EnvironmentGuardTests {
         #expect(more == ["tripped", "released"])
         #expect(Self.after([(true, 501), (false, 51), (true, 501)], isProven: true).0.isTripped)
     }
-
-    @Test func `A guard that is off never trips`() {
-        var watch = EnvironmentGuard(isOff: true)
-        for _ in 0..<2_000 { expect(watch.answered(isBad: true, isProof: false), is: .none) }
-        #expect(watch.limit(of: 1_000) == 1_000)
-    }
 }
 
 struct ThrottleTests {
@@ -228,19 +222,10 @@ struct MachineThrottleTests {
         let (rig, partition) = Rig.ready(apps: [ReloadTests.changed(Rig.app) { $0.rateLimit = 100 }])
         rig.receive(partition, (0..<200).map { "d\($0)" })
         #expect(rig.send().count == 6)
-        let startNs = rig.now.ns
-        var sent = 0
-        while rig.now.ns < startNs + 1_000_000_000 {
-            let deadlineNs = rig.machine.nextDeadlineNs ?? 0
-            rig.now.ns = max(deadlineNs, rig.now.ns + 1)
-            rig.machine.advance(now: rig.now)
-            let count = rig.send().count
-            #expect(count > 0 || rig.commit().count > 0)
-            sent += count
-        }
-        #expect(abs(sent - 100) <= 1)
+        expect(rig.machine.nextDeadlineNs ?? .max <= rig.now.ns + 10_000_000, is: true)
+        #expect(rig.wait(ms: 10).send().count == 1)
         _ = rig.machine.replaceApps([Rig.app], now: rig.now)
-        #expect(rig.send().count == 94)
+        #expect(rig.send().count == 193)
     }
 
     @Test func `429 TooManyRequests: the next one of the device waits a second, no other`() {

@@ -2,9 +2,9 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Starts {
+extension EndToEnd {
     /// The admin pages over whole runs.
-    @Suite(.serialized) struct AdminTests {
+    @Suite struct AdminTests {
         @Test(.needs(.worker, .broker, .python))
         func `Every metric agrees with the topics and the server`() throws {
             let scene = try Scene("metrics")
@@ -20,7 +20,6 @@ extension EndToEnd.Starts {
         @Test(.needs(.worker, .broker))
         func `A worker is alive at once and ready when it has joined its group`() throws {
             let scene = try Scene("ready", partitions: 1)
-            _ = try scene.startSimulator()
             let servers = scene.configuration.servers
             scene.configuration.servers = "127.0.0.1:\(Ports.claim())"
             let (early, earlyPages) = try scene.startWorkerWithPages()

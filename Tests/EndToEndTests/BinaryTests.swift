@@ -2,10 +2,10 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Gateways {
+extension EndToEnd {
     /// The binary protocol from the request topic to the results, against the simulator's gateway. Each notification
-    /// has a device token of its own, by which `Books/gateway.py` compares requests, results and the gateway's book.
-    @Suite(.serialized) struct BinaryTests {
+    /// has a device token of its own, by which `Books/books.py` compares requests, results and the gateway's book.
+    @Suite struct BinaryTests {
         struct Run: Sendable, CustomTestStringConvertible {
             var name: String
             var faults: [String] = []
@@ -15,7 +15,7 @@ extension EndToEnd.Gateways {
             /// The worker is stopped, or killed, at these shares of the results, and another one takes over.
             var ends: [Double] = []
             var isKilled = false
-            /// What may be accepted again (`gateway.py audit --repeats`).
+            /// What may be accepted again (`books.py gateway_audit --repeats`).
             var repeats = "none"
             var says: [String] = []
             var isLong = false
@@ -94,6 +94,7 @@ extension EndToEnd.Gateways {
             try scene.produce(13_000, "--app", "kiosk")
             try scene.produce(1_000, "--first", "13000", "--app", "shop")
             let worker = try scene.start()
+            try scene.base.awaitResults(1_000)
             try eventually("1000 results of shop") { try scene.results(of: "shop") >= 1_000 }
             let pages = try Pages(of: worker)
             try pages.await("/status", says: "no answer to a token of zeros")
@@ -139,10 +140,7 @@ extension EndToEnd.Gateways {
         func `check says whether the gateway answers`(faults: [String], code: Int32, words: String) throws {
             let scene = try GatewayScene("check", faults: faults)
             try scene.write()
-            let ended = try Scene.run(
-                Tool.worker.path(), ["check", "--config", scene.base.file("worker.yaml"), "--probe"])
-            #expect(ended.ending == .exited(code), "\(ended.text)")
-            #expect(ended.text.contains(words) && ended.text.contains("binary protocol"), "\(ended.text)")
+            try scene.base.command("check --probe").expect(code, words, "binary protocol")
         }
     }
 }
@@ -179,47 +177,31 @@ private final class GatewayScene {
     }
 
     func write() throws {
-        let names = base.configuration
         let transport =
             isBinary ? "transport: binary, port: \(gatewayPort), binary: {\(binary)}" : "port: \(simulator.port)"
-        try base.write(
-            """
-            kafka: {bootstrap_servers: "\(names.servers)", group_id: \(names.group), session_timeout: 6s}
-            requests: {topics: [\(names.requests)]}
-            results: {topic: \(names.results)}
-            unregistered: {topic: \(names.unregistered)}
-            dead_letters: {topic: \(names.deadLetters)}
-            retry: {\(names.retries)}
-            admin: {listen: "127.0.0.1:0"}
-            apps:
-            \(app("kiosk", hasOther ? "kiosk" : "app", transport))\
-            \(hasOther ? app("shop", "app", "port: \(simulator.port)") : "")
-            """, to: "worker.yaml")
+        base.configuration.admin = "127.0.0.1:0"
+        base.configuration.allApps =
+            app("kiosk", hasOther ? "kiosk" : "app", transport)
+            + (hasOther ? app("shop", "app", "port: \(simulator.port)") : "")
+        try base.configure()
     }
 
     func start() throws -> ChildProcess {
         try write()
-        return try base.start(
-            Tool.worker.path(), ["run", "--config", base.file("worker.yaml"), "--log-part", "apns=debug"])
+        return try base.startWorker(options: ["--log-part", "apns=debug"])
     }
 
-    private func gateway(_ command: String, _ count: Int, _ arguments: [String]) throws {
-        try base.book(
-            "gateway.py",
-            [
-                command, "--servers", base.servers, "--topic", base.configuration.requests, "--count", "\(count)",
-                "--bad-every", "\(badEvery)", "--code", code,
-            ] + arguments)
-    }
-
-    func produce(_ count: Int, _ more: String...) throws { try gateway("produce", count, more) }
+    func produce(_ count: Int, _ more: String...) throws { try books("produce", count, ["--gateway"] + more) }
 
     /// Waits until everything is committed, stops the worker, and compares the books.
     func finish(_ worker: ChildProcess, _ count: Int, _ more: String...) throws {
         try base.settle(worker)
         try base.stop(worker)
-        try gateway(
-            "audit", count, ["--results", base.configuration.results, "--simulator", simulator.control] + more)
+        try books("gateway_audit", count, ["--simulator", simulator.control] + more)
+    }
+
+    private func books(_ command: String, _ count: Int, _ more: [String]) throws {
+        try base.books(command, ["--count", "\(count)", "--bad-every", "\(badEvery)", "--code", code] + more)
     }
 
     /// How many notifications of an app have results.

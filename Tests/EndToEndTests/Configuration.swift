@@ -10,7 +10,9 @@ struct Configuration {
 
     var host = "localhost"
     var port = 443
+    var environment = "production"
     var keyFile = "AuthKey_SIMULATOR1.p8"
+    /// Empty: none.
     var caFile = "ca.pem"
     var admin = "off"
     var sessionTimeout = "6s"
@@ -21,6 +23,8 @@ struct Configuration {
     /// `requests.topics`, if it is more than the one topic.
     var requestTopics = ""
     var apps = ""
+    /// The whole list of apps, instead of these, as YAML.
+    var allApps: String?
     /// Further keys of the first app, as YAML.
     var appKeys = ""
     /// The apps' section `broadcast`, as YAML.
@@ -46,15 +50,17 @@ struct Configuration {
     private static func also(_ keys: String) -> String { keys.isEmpty ? "" : ", " + keys }
 
     /// The app, or one like it with another name and bundle id.
-    func app(named name: String, port other: Int? = nil) -> String {
+    func app(
+        named name: String, bundle: String? = nil, port other: Int? = nil, environment otherEnvironment: String? = nil
+    ) -> String {
         """
           - name: \(name)
-            bundle_ids: [com.example.\(name)]
-            environment: production
+            bundle_ids: [com.example.\(bundle ?? name)]
+            environment: \(otherEnvironment ?? environment)
             host: \(host)
             port: \(other ?? port)
             token: {key_file: \(keyFile), key_id: SIMULATOR1, team_id: TEAM123456}
-            tls: {ca_file: \(caFile)}
+            \(caFile.isEmpty ? "" : "tls: {ca_file: \(caFile)}")
             connections: {min: 2, max: 4}
             broadcast: \(broadcast)
             \(proxy.isEmpty ? "" : "proxy: \(proxy)")
@@ -70,9 +76,7 @@ struct Configuration {
         dead_letters: {topic: \(deadLetters)}
         retry: {\(retries)}
         apps:
-        \(app(named: "shop"))
-            \(appKeys)
-        \(apps)
+        \(allApps ?? app(named: "shop") + "\n    \(appKeys)\n\(apps)")
         admin: {listen: \(admin)}
         \(more)
         """

@@ -3,9 +3,9 @@ import Kafka
 import TestSupport
 import Testing
 
-extension EndToEnd.Records {
+extension EndToEnd {
     /// Every outcome, member and header in every topic.
-    @Suite(.serialized) struct ContractTests {
+    @Suite struct ContractTests {
         /// The tiers, in seconds. A user's tiers come one after the other from 30 s on: `1 30 31` shows that, in two
         /// minutes.
         static let tiers = (ProcessInfo.processInfo.environment["APNS_WORKER_E2E_TIERS"] ?? "1 3")
@@ -31,8 +31,7 @@ extension EndToEnd.Records {
         /// Records in a tier that the configuration no longer names are still sent when they are due.
         @Test(.needs(.worker, .broker, .python, .kcat))
         func `A tier taken out is read until it is empty`() throws {
-            let scene = try Scene("left", partitions: 4)
-            _ = try scene.startSimulator()
+            let scene = try Scene("left")
             let left = "\(scene.name).left"
             try scene.create(left)
             let kept = scene.configuration.retries
@@ -46,9 +45,8 @@ extension EndToEnd.Records {
 
             scene.configuration.retries = kept
             let second = try scene.startWorker()
-            try second.waitFor("is read until it is empty topic=\(left)")
-            try scene.settle(second, retryTopics: [left])
-            try scene.stop(second)
+            try second.waitFor("removed retry topic found, reading what is left in it topic=\(left)")
+            try scene.finish(second, retryTopics: [left])
             // By their own delay, not by those that are still configured.
             let due = try scene.records(of: left, "%k %h").compactMap { line in
                 try #require(line.firstMatch(of: /^(\S+) .*push-retry-due-ms=(\d+)/)).output
@@ -72,7 +70,7 @@ extension EndToEnd.Records {
         private func prepare(_ scene: Scene) throws -> [String] {
             let topics = Self.tiers.map { "\(scene.name).tier.\($0)s" }
             scene.configuration.deadLetters = "\(scene.name).short"
-            try scene.create(topics)
+            for topic in topics { try scene.create(topic) }
             try scene.create(
                 scene.configuration.deadLetters,
                 configuration: [KafkaProperty("max.message.bytes", "\(Self.deadLetterBytes)")])

@@ -2,10 +2,10 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Troubles {
+extension EndToEnd {
     /// Records at which the worker dies. The product has no such record: a library that is loaded before it dies for it
     /// (`Books/poison.c`).
-    @Suite(.serialized, .timeLimit(.minutes(5))) struct CrashTests {
+    @Suite struct CrashTests {
         /// In the payload (`read`), or in the device token (`send`).
         private static let word = "badbadbadbadbadbadbadbadbadbad"
 
@@ -17,7 +17,7 @@ extension EndToEnd.Troubles {
             scene.configuration.admin = "127.0.0.1:0"
             let workers = try ["first", "second", "third"].map { name in
                 let worker = try start(name, in: scene, at: "read")
-                try worker.waitFor("partitions assigned group=\(scene.configuration.group) ", seconds: 60)
+                try worker.waitFor("partitions assigned group=\(scene.configuration.group) ")
                 return worker
             }
             try write(5_000, poisonAt: 2_500, in: scene)
@@ -63,7 +63,6 @@ extension EndToEnd.Troubles {
             at place: String, by way: String
         ) throws {
             let scene = try Scene("died-\(place)-\(way)", partitions: 1)
-            _ = try scene.startSimulator()
             let worker = try start(in: scene, at: place, by: way)
             try write(20, poisonAt: 10, in: scene)
             try scene.settle(worker)
@@ -72,12 +71,12 @@ extension EndToEnd.Troubles {
             guard way == "abort" else { return try scene.stop(worker) }
 
             // The same offset of a recreated topic is another record: it is given up after two deaths of its own.
-            try scene.await(scene.configuration.results, holds: 19, of: worker)
+            try scene.awaitResults(19, of: worker)
             try scene.delete(scene.configuration.requests)
             try scene.create(scene.configuration.requests)
             try write(15, poisonAt: 10, from: 100, in: scene)
             try scene.await(scene.configuration.deadLetters, holds: 2, of: worker)
-            try scene.await(scene.configuration.results, holds: 33, of: worker)
+            try scene.awaitResults(33, of: worker)
             #expect(worker.text.ranges(of: "died of").count == 4, "\(worker.text.suffix(6_000))")
             try scene.stop(worker)
         }
@@ -85,10 +84,9 @@ extension EndToEnd.Troubles {
         @Test(.needs(.worker, .broker, .kcat, .clang))
         func `A worker that dies while it stops is not started again`() throws {
             let scene = try Scene("stopped", partitions: 1)
-            _ = try scene.startSimulator()
             let worker = try start(in: scene, at: "read", by: "stop")
             try write(20, poisonAt: 10, in: scene)
-            #expect(try worker.wait(seconds: 60) == .exited(1))
+            #expect(try worker.wait() == .exited(1))
             #expect(worker.text.contains("; while it was stopping\n"), "\(worker.text.suffix(4_000))")
             #expect(worker.text.ranges(of: "died of").count == 1, "\(worker.text.suffix(4_000))")
         }
@@ -98,14 +96,13 @@ extension EndToEnd.Troubles {
             .needs(.worker, .broker, .clang), arguments: [("dial", "trap"), ("broker", "segv"), ("broker", "kill")])
         func `Restarts after deaths at no record back off`(at place: String, by way: String) throws {
             let scene = try Scene("unknown", partitions: 1)
-            _ = try scene.startSimulator()
             let worker = try start(in: scene, at: place, by: way)
             for next in ["starting it again\n", "starting it again in 1 s\n", "in 2 s\n", "in 4 s\n"] {
-                try worker.waitFor("at no known record; starting it again", seconds: 60)
-                try worker.waitFor(next, seconds: 60)
+                try worker.waitFor("at no known record; starting it again")
+                try worker.waitFor(next)
             }
             worker.signal(SIGTERM)
-            #expect(try worker.wait(seconds: 20) == .exited(0), "\(worker.text.suffix(4_000))")
+            #expect(try worker.wait() == .exited(0), "\(worker.text.suffix(4_000))")
             #expect(worker.text.ranges(of: "died of").count == 4, "\(worker.text.suffix(4_000))")
         }
 
@@ -119,7 +116,7 @@ extension EndToEnd.Troubles {
             try write(500, in: scene)
             try scene.awaitResults(50)
             kill(first, SIGKILL)
-            try worker.waitFor("the worker died of SIGKILL", seconds: 20)
+            try worker.waitFor("the worker died of SIGKILL")
             try scene.settle(worker)
             #expect(Set(try scene.records(of: scene.configuration.results, "%k")).count == 500)
             #expect(try deadLetters(of: scene).isEmpty)
@@ -127,16 +124,15 @@ extension EndToEnd.Troubles {
             #expect(second != first && second != worker.processID)
             worker.signal(SIGKILL)
             // The wait includes the end of all output, so the worker is gone as well.
-            #expect(try worker.wait(seconds: 20) == .signalled(SIGKILL))
+            #expect(try worker.wait() == .signalled(SIGKILL))
         }
 
         @Test(.needs(.worker, .broker, .clang))
         func `With crash: core the first death ends the process`() throws {
             let scene = try Scene("core", partitions: 1)
-            _ = try scene.startSimulator()
             scene.configuration.more = "crash: core"
             let worker = try start(in: scene, at: "dial", by: "abort")
-            #expect(try worker.wait(seconds: 60) == .signalled(SIGABRT))
+            #expect(try worker.wait() == .signalled(SIGABRT))
             #expect(!worker.text.contains("died of"))
         }
 
@@ -152,8 +148,9 @@ extension EndToEnd.Troubles {
                     "clang", ["-shared", "-fPIC", "-O1", "-w", "-o", library, Scene.book("poison.c"), "-ldl"])
                 guard ended.ending == .exited(0) else { throw Unexpected("clang: \(ended.text)") }
             }
+            scene.configuration.kafka = "group_instance_id: \(name)"
             return try scene.startWorker(
-                named: name, kafka: "group_instance_id: \(name)",
+                named: name,
                 environment: [
                     "LD_PRELOAD": library, "POISON_WORD": Self.word, "POISON_AT": place, "POISON_BY": way,
                 ])

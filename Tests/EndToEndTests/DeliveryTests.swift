@@ -2,8 +2,8 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Deliveries {
-    @Suite(.serialized) struct DeliveryTests {
+extension EndToEnd {
+    @Suite struct DeliveryTests {
         /// Both forms, fan-outs (up to 10,000 in a long run), each of Apple's 32 reasons, 1 % malformed.
         @Test(.needs(.worker, .broker, .python))
         func `Every record ends in one result for each notification or one dead letter`() throws {
@@ -11,21 +11,19 @@ extension EndToEnd.Deliveries {
             let simulator = try scene.startSimulator()
             let worker = try scene.startWorker()
             try scene.produce(Scene.records, "--prefixes", scene.prefixes())
-            try scene.settle(worker)
-            try scene.stop(worker)
+            try scene.finish(worker)
             try scene.audit("--simulator", simulator.control)
 
             // The audit itself: with one result withheld, it must find that.
-            let withheld = try scene.tryBooks("audit", ["--simulator", simulator.control, "--withhold", "77"])
-            #expect(withheld.ending == .exited(1))
-            #expect(withheld.text.contains("FOUND 1 x LOST: no result"))
+            try scene.tryBooks("audit", ["--simulator", simulator.control, "--withhold", "77"])
+                .expect(1, "FOUND 1 x LOST: no result")
         }
 
         /// Books that agree are altered, one fault at a time.
         @Test(.needs(.python))
         func `The audits find each kind of fault`() throws {
-            let ended = try Scene.run(Tool.python.path(), [Scene.program, "selftest"])
-            #expect(ended.ending == .exited(0), "\(ended.text)")
+            let ended = try Scene.run(Tool.python.path(), [Scene.book("books.py"), "selftest"])
+            ended.expect(0)
         }
 
         /// Some requests make the server close, cut or reset its connections, or leave them unanswered. All are sent
@@ -37,36 +35,8 @@ extension EndToEnd.Deliveries {
             scene.configuration.more = "delivery: {response_timeout: 2s}"
             let worker = try scene.startWorker()
             try scene.produce(max(600, Scene.records / 20), "--prefixes", scene.prefixes(), "--faults", "--calm")
-            try scene.settle(worker)
-            try scene.stop(worker)
+            try scene.finish(worker)
             try scene.audit("--simulator", simulator.control, "--doubtful")
-        }
-
-        /// nghttp2's own server knows some device tokens and answers 404 to others.
-        @Test(.needs(.worker, .broker, .python, .nghttpd, .openssl))
-        func `A server of another project gets what it understands`() throws {
-            let scene = try Scene("foreign")
-            try scene.startForeignServer(knownTokens: Scene.records / 20)
-            let worker = try scene.startWorker()
-            try scene.produce(Scene.records / 4, "--known", scene.file("known.txt"))
-            try scene.settle(worker)
-            try scene.stop(worker)
-            try scene.audit()
-        }
-
-        /// The README's smallest producer and consumer.
-        @Test(.needs(.worker, .broker, .kcat))
-        func `kcat is enough`() throws {
-            let scene = try Scene("kcat")
-            _ = try scene.startSimulator()
-            let worker = try scene.startWorker()
-            let tokens = deviceTokens(1_000)
-            try scene.send(to: tokens)
-            try scene.settle(worker)
-            try scene.stop(worker)
-            let lines = try scene.resultsWithKcat()
-            #expect(lines.map { String($0.prefix { $0 != " " }) }.sorted() == tokens)
-            #expect(lines.allSatisfy { $0.hasSuffix(" outcome=accepted") }, "\(lines.first ?? "no result")")
         }
 
         /// The worker is stopped or killed midway, and another one takes over.
@@ -86,8 +56,7 @@ extension EndToEnd.Deliveries {
                 }
             }
             let worker = try scene.startWorker()
-            try scene.settle(worker)
-            try scene.stop(worker)
+            try scene.finish(worker)
             // After an orderly stop nothing is sent twice.
             try scene.audit("--simulator", simulator.control, how == "stopped" ? "--restarted" : "--crashed")
         }

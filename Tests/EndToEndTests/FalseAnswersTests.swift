@@ -2,15 +2,14 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.FalseAnswers {
+extension EndToEnd {
     /// A broker that takes requests and answers none, by a proxy before it (`Books/kafka_proxy.py`).
-    @Suite(.serialized) struct FalseAnswersTests {
+    @Suite struct FalseAnswersTests {
         @Test(.needs(.worker, .broker, .python, .kcat), arguments: [("fetch", "1"), ("produce", "0")])
         func `A connection that answers nothing is named`(kind: String, apiKey: String) throws {
             let scene = try Scene("stalled", partitions: 2)
             let proxy = try scene.startBook("kafka_proxy.py", [scene.servers])
             let port = try scene.port(of: proxy)
-            _ = try scene.startSimulator()
             scene.configuration.servers = "127.0.0.1:\(port)"
             let (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
             try scene.send(to: deviceTokens(40, "aa"))
@@ -30,8 +29,7 @@ extension EndToEnd.FalseAnswers {
             proxy.write("flow\n")
             try scene.awaitTokens(50, of: worker)
             try pages.await("/status", says: #""health":"fine""#)
-            try scene.settle(worker)
-            try scene.stop(worker)
+            try scene.finish(worker)
         }
     }
 }

@@ -2,9 +2,9 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Starts {
+extension EndToEnd {
     /// Faults at the start: one line of the log names each.
-    @Suite(.serialized) struct FaultyStartTests {
+    @Suite struct FaultyStartTests {
         /// Before the worker itself handles signals. It waits for its configuration, from a pipe without a writer.
         @Test(.needs(.worker), arguments: [SIGHUP, SIGTERM, SIGINT])
         func `A signal during the start`(number: Int32) throws {
@@ -47,57 +47,39 @@ extension EndToEnd.Starts {
             var name: String
             var words: [String]
             var keepsTrying = false
-            var arrange: @Sendable (Scene) throws -> Void
+            var arrange: @Sendable (inout Configuration) -> Void
         }
 
         static let deadPort = Ports.claim()
 
+        /// The files `garbage.p8` and `server.pem` are made beside the configuration.
         static let faults = [
-            Fault(name: "a key that does not exist", words: ["conections", "connections"]) { scene in
-                scene.configuration.more = "conections: 3"
+            Fault(name: "a key that does not exist", words: ["conections", "connections"]) {
+                $0.more = "conections: 3"
             },
-            Fault(name: "a request topic that is missing", words: ["no.such.topic"]) { scene in
-                scene.configuration.requests = "no.such.topic"
+            Fault(name: "a request topic that is missing", words: ["no.such.topic"]) { $0.requests = "no.such.topic" },
+            Fault(name: "a result topic that is missing", words: ["no.such.results"]) {
+                $0.results = "no.such.results"
             },
-            Fault(name: "a result topic that is missing", words: ["no.such.results"]) { scene in
-                scene.configuration.results = "no.such.results"
+            Fault(name: "a key file that is missing", words: ["gone.p8"]) { $0.keyFile = "gone.p8" },
+            Fault(name: "a key file that holds no key", words: ["garbage.p8"]) { $0.keyFile = "garbage.p8" },
+            Fault(name: "an authority that is missing", words: ["gone.pem"]) { $0.caFile = "gone.pem" },
+            Fault(name: "a property that breaks the promise", words: ["enable.idempotence"]) {
+                $0.kafka = "producer: {enable.idempotence: false}"
             },
-            Fault(name: "a key file that is missing", words: ["gone.p8"]) { scene in
-                scene.configuration.keyFile = "gone.p8"
+            Fault(name: "a broker that does not answer", words: ["127.0.0.1:\(deadPort)"], keepsTrying: true) {
+                $0.servers = "127.0.0.1:\(deadPort)"
             },
-            Fault(name: "a key file that holds no key", words: ["garbage.p8"]) { scene in
-                try scene.write(
-                    "-----BEGIN PRIVATE KEY-----\nbm90IGEga2V5\n-----END PRIVATE KEY-----\n", to: "garbage.p8")
-                scene.configuration.keyFile = "garbage.p8"
-            },
-            Fault(name: "an authority that is missing", words: ["gone.pem"]) { scene in
-                scene.configuration.caFile = "gone.pem"
-            },
-            Fault(name: "a property that breaks the promise", words: ["enable.idempotence"]) { scene in
-                scene.configuration.kafka = "producer: {enable.idempotence: false}"
-            },
-            Fault(
-                name: "a broker that does not answer", words: ["127.0.0.1:\(deadPort)"], keepsTrying: true
-            ) { scene in
-                scene.configuration.servers = "127.0.0.1:\(deadPort)"
-            },
-            Fault(
-                name: "an APNs host that does not answer", words: ["localhost", "\(deadPort)"],
-                keepsTrying: true
-            ) { scene in
-                scene.configuration.port = deadPort
+            Fault(name: "an APNs host that is not there", words: ["localhost", "\(deadPort)"], keepsTrying: true) {
+                $0.port = deadPort
             },
             Fault(name: "an APNs host without an address", words: ["apns.invalid"], keepsTrying: true) {
-                scene in
-                scene.configuration.host = "apns.invalid"
+                $0.host = "apns.invalid"
             },
             Fault(
                 name: "an APNs host that another authority signed for", words: ["localhost", "certificate"],
                 keepsTrying: true
-            ) { scene in
-                try scene.makeCertificate()
-                scene.configuration.caFile = "server.pem"
-            },
+            ) { $0.caFile = "server.pem" },
         ]
 
         /// Up to the hard limit. A line says so where that is too low.
@@ -127,14 +109,17 @@ extension EndToEnd.Starts {
         func `One line names what is wrong`() throws {
             let sound = try Scene("sound")
             _ = try sound.startSimulator()
-            let check = try sound.startWorker("check")
-            #expect(try check.wait() == .exited(0), "\(check.text)")
+            try sound.check().expect(0)
+            try sound.makeCertificate()
+            try sound.write(
+                "-----BEGIN PRIVATE KEY-----\nbm90IGEga2V5\n-----END PRIVATE KEY-----\n", to: "garbage.p8")
 
             // The scenes are kept, because they remove their folders at their end.
             let started = try Self.faults.map { fault in
                 let scene = try Scene(sharingTopicsOf: sound)
-                try fault.arrange(scene)
-                return (fault, scene, try scene.startWorker("check"), try scene.startWorker("run"))
+                fault.arrange(&scene.configuration)
+                try scene.configure()
+                return (fault, scene, try scene.startCommand("check"), try scene.startCommand("run"))
             }
             for (fault, _, check, run) in started {
                 let name = fault.name
@@ -154,25 +139,6 @@ extension EndToEnd.Starts {
             }
         }
 
-        @Test(.needs(.worker, .broker, .python))
-        func `Topics that are missing are one line of the log`() throws {
-            let scene = try Scene("missing", partitions: 1)
-            _ = try scene.startSimulator()
-            let missing = Configuration(servers: scene.servers, name: "\(scene.name).no")
-            (scene.configuration.requests, scene.configuration.results) = (missing.requests, missing.results)
-            scene.configuration.unregistered = missing.unregistered
-            scene.configuration.deadLetters = missing.deadLetters
-            scene.configuration.retries = missing.retries
-            let names = [
-                missing.requests, missing.results, missing.unregistered, missing.deadLetters, missing.retry,
-            ]
-            let worker = try scene.startWorker()
-            #expect(try worker.wait() == .exited(78), "\(worker.text)")
-            let lines = worker.text.split(separator: "\n").filter { $0.contains("do not exist") }
-            #expect(lines.count == 1 && names.allSatisfy { lines[0].contains($0) }, "\(worker.text)")
-            #expect(lines[0].contains("Z critical worker: cannot start reason="), "\(worker.text)")
-        }
-
         /// Without APNs there is no result: `send` asks the worker why.
         @Test(.needs(.worker, .broker, .python))
         func `send says what keeps its worker from sending`() throws {
@@ -185,25 +151,12 @@ extension EndToEnd.Starts {
             let worker = try scene.startWorker()
             let pages = try Pages(of: worker)
             try pages.await("/status", says: "cannot connect to localhost")
-            func send() throws -> String {
-                let sent = try Scene.run(
-                    Tool.worker.path(),
-                    [
-                        "send", "-c", scene.file("worker.yaml"), "-t", deviceTokens(1)[0], "-a", "Hi", "--deadline",
-                        "2s",
-                    ])
-                #expect(sent.ending == .exited(1), "\(sent.text)")
-                return sent.text
-            }
-            let text = try send()
-            #expect(
-                text.contains(
-                    "apns-worker send: the worker at 127.0.0.1:\(admin) says: app shop: cannot connect to localhost"),
-                "\(text)")
-            #expect(text.contains("look at the network, the proxy and the app's host"), "\(text)")
+            let send = "send -t \(deviceTokens(1)[0]) -a Hi --deadline 2s"
+            try scene.command(send).expect(
+                1, "apns-worker send: the worker at 127.0.0.1:\(admin) says: app shop: cannot connect to localhost",
+                "look at the network, the proxy and the app's host")
             try scene.stop(worker)
-            let alone = try send()
-            #expect(alone.contains("no worker answers at 127.0.0.1:\(admin) (admin.listen)"), "\(alone)")
+            try scene.command(send).expect(1, "no worker answers at 127.0.0.1:\(admin) (admin.listen)")
         }
 
         private static func lines(of process: ChildProcess, naming words: [String]) -> [Substring] {

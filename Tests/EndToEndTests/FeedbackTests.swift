@@ -6,20 +6,20 @@ import Testing
 private func token(_ number: Int) -> String { hex(number, digits: 64) }
 
 extension Scene {
-    /// An app whose feedback is read.
-    fileprivate func feedbackApp(port: Int, interval: String, named name: String = "old") -> String {
-        """
-          - name: \(name)
-            bundle_ids: [com.example.app, com.example.other]
-            environment: development
-            transport: binary
-            host: localhost
-            port: 1
-            certificate: {file: client.pem, key_file: client-key.pem}
-            tls: {ca_file: \(configuration.caFile)}
-            binary: {feedback: {host: localhost, port: \(port), interval: \(interval)}}
-            connections: {min: 0}
-        """
+    /// Has the feedback of an app read.
+    fileprivate func readFeedback(port: Int, interval: String) {
+        configuration.apps = """
+              - name: old
+                bundle_ids: [com.example.app, com.example.other]
+                environment: development
+                transport: binary
+                host: localhost
+                port: 1
+                certificate: {file: client.pem, key_file: client-key.pem}
+                tls: {ca_file: \(configuration.caFile)}
+                binary: {feedback: {host: localhost, port: \(port), interval: \(interval)}}
+                connections: {min: 0}
+            """
     }
 
     /// Starts a simulator whose feedback service tells so many tokens, the first one made of a number.
@@ -38,44 +38,35 @@ extension Scene {
     }
 
     /// Each of so many numbers is there once, with its time from `seconds` on.
-    fileprivate func expectDeadTokens(_ count: Int, from seconds: Int, of app: String = "old") throws {
+    fileprivate func expectDeadTokens(_ count: Int, from seconds: Int) throws {
         let dead = try deadTokens()
         #expect(dead.count == count)
         #expect(Set(dead.compactMap { $0["key"] as? String }) == Set((0..<count).map(token)))
-        for object in dead {
+        let wrong = dead.first { object in
             let text = object["device_token"] as? String ?? ""
-            let isRight =
-                object["key"] as? String == text
-                && object["unregistered_at_ms"] as? Int ?? 0 == (seconds + (Int(text, radix: 16) ?? -1)) * 1_000
-                && object["reason"] as? String == "Feedback" && object["app"] as? String == app
-                && object["environment"] as? String == "development"
-                && object["apns_topic"] as? String == "com.example.app" && object["observed_at_ms"] is Int
-            if !isRight {
-                Issue.record("\(object)")
-                break
-            }
+            let members: [String: String] = [
+                "key": text, "reason": "Feedback", "app": "old", "environment": "development",
+                "apns_topic": "com.example.app",
+            ]
+            return members.contains { object[$0] as? String != $1 } || !(object["observed_at_ms"] is Int)
+                || object["unregistered_at_ms"] as? Int ?? 0 != (seconds + (Int(text, radix: 16) ?? -1)) * 1_000
         }
+        #expect(wrong == nil)
     }
 }
 
-extension EndToEnd.Feedback {
-    /// The feedback service beside a running worker, and the command that reads it.
-    @Suite(.serialized) struct FeedbackTests {
-        private func feedback(_ scene: Scene, _ more: String...) throws -> Scene.Finished {
-            try scene.write(scene.configuration.text, to: "worker.yaml")
-            return try Scene.run(
-                Tool.worker.path(), ["feedback", "--config", scene.file("worker.yaml")] + more, within: 60)
-        }
-
+extension EndToEnd {
+    /// The feedback service beside a running worker, and the command that reads it. `FeedbackReaderTests` has brokers that
+    /// are away.
+    @Suite struct FeedbackTests {
         @Test(.needs(.worker, .broker, .kcat))
         func `A worker writes the tokens of the service`() throws {
-            let scene = try Scene("feedback", partitions: 4)
-            _ = try scene.startSimulator()
-            let count = 2_000
+            let scene = try Scene("feedback")
+            let count = 1_000
             // It comes back at its port.
             let port = Ports.claim()
             let first = try scene.startFeedback(count, port: port)
-            scene.configuration.apps = scene.feedbackApp(port: port, interval: "1s")
+            scene.readFeedback(port: port, interval: "1s")
             let (worker, pages) = try scene.startWorkerWithPages()
             let tokens = "apns_worker_feedback_tokens_total{app=\"old\"}"
             try pages.await("/metrics", says: "\(tokens) \(count)\n")
@@ -96,135 +87,43 @@ extension EndToEnd.Feedback {
 
             // Another service, by SIGHUP, and then none.
             let other = try scene.startFeedback(1, from: count + 10, port: 0)
-            scene.configuration.apps = scene.feedbackApp(port: try other.feedbackPort(), interval: "1s")
+            scene.readFeedback(port: try other.feedbackPort(), interval: "1s")
             try scene.reload(worker, saying: "configuration reloaded")
             #expect(!worker.text.contains("its connections are made anew app=old"), "connections to the gateway go on")
             try pages.await("/metrics", says: "\(tokens) \(count + 11)\n")
             scene.configuration.apps = ""
             try scene.reload(worker, saying: "app removed")
-            // The page is up to a second old. After that a read each second would be counted.
-            Thread.sleep(forTimeInterval: 1.5)
-            func reads() throws -> [Substring] {
-                try pages.get("/metrics").1.split(separator: "\n").filter { $0.contains("feedback_reads_total{") }
-            }
-            let before = try reads()
-            Thread.sleep(forTimeInterval: 2.5)
-            #expect(try reads() == before)
+            try pages.await("/status") { !$0.1.contains(#""name":"old""#) }
             try scene.expectDeadTokens(count + 11, from: 1_700_000_000)
             try scene.stop(worker)
         }
 
         @Test(.needs(.worker, .broker, .kcat))
         func `The command reads once`() throws {
-            let scene = try Scene("feedback", partitions: 4)
-            let none = try feedback(scene)
-            #expect(none.ending == .exited(78) && none.text.contains("no app of the configuration has binary.feedback"))
+            let scene = try Scene("feedback")
+            try scene.configure()
+            try scene.command("feedback").expect(78, "no app of the configuration has binary.feedback")
             _ = try scene.startSimulator()
             // Nothing listens there in the end.
             let port = Ports.claim()
             let simulator = try scene.startFeedback(1_000, port: port)
-            scene.configuration.apps = scene.feedbackApp(port: port, interval: "0")
+            scene.readFeedback(port: port, interval: "0")
             // Looked at, and not asked: nothing of the list is gone.
-            let checked = try scene.startWorker("check")
-            _ = try checked.wait()
             let words =
                 "fine: app old: its feedback service localhost:\(port) reached at 127.0.0.1:\(port), and not asked"
-            #expect(checked.text.contains(words), "\(checked.text)")
-            let unknown = try feedback(scene, "--app", "shop")
-            #expect(unknown.ending == .exited(64) && unknown.text.contains("there is old"), "\(unknown.text)")
-            let first = try feedback(scene, "--app", "old")
-            #expect(first.ending == .exited(0), "\(first.text)")
+            #expect(try scene.check().text.contains(words))
+            try scene.command("feedback --app shop").expect(64, "there is old")
+            let first = try scene.command("feedback --app old").expect(0)
             #expect(first.text == "old: 1000 dead tokens written to \(scene.configuration.unregistered)\n")
             try scene.expectDeadTokens(1_000, from: 1_700_000_000)
-            let second = try feedback(scene)
-            #expect(second.ending == .exited(0) && second.text.hasPrefix("old: 0 dead tokens"), "\(second.text)")
+            try scene.command("feedback").expect(0, "old: 0 dead tokens")
             // The service is gone; then Kafka is not there, so that no service is asked.
             try simulator.process.stop()
-            let refused = try feedback(scene)
-            #expect(refused.ending == .exited(1) && refused.text.contains("Connection refused"), "\(refused.text)")
+            try scene.command("feedback").expect(1, "Connection refused")
             scene.configuration.servers = "127.0.0.1:\(Ports.claim())"
-            let unheard = try feedback(scene, "--deadline", "3s")
-            #expect(unheard.ending == .exited(1), "\(unheard.text)")
-            #expect(unheard.text.contains("nothing is read before Kafka can take it"), "\(unheard.text)")
-            #expect(unheard.text.contains("old: was not read; it has lost nothing"), "\(unheard.text)")
-        }
-    }
-}
-
-extension EndToEnd.Outages {
-    /// The broker stops while the list is read, of which the service keeps nothing.
-    @Suite(.serialized, .ownBroker) struct FeedbackOutageTests {
-        private static let count = 40_000
-
-        /// Stops the broker of a worker, or of the command, while half of the list is read.
-        ///
-        /// - Parameter drain: how long it may go on at its end.
-        private func interrupt(_ command: String, _ broker: KafkaBroker, drain: String) throws -> (Scene, ChildProcess)
-        {
-            let scene = try Scene("feedback", partitions: 4, on: broker)
-            try scene.makeSigningKey(scene.configuration.keyFile)
-            try scene.makeCertificate()
-            for (from, to) in [("server.pem", "client.pem"), ("server.key", "client-key.pem")] {
-                try FileManager.default.copyItem(atPath: scene.file(from), toPath: scene.file(to))
-            }
-            scene.configuration.caFile = "server.pem"
-            // A service that waits after half of its list.
-            let service = try scene.startBook(
-                "feedback.py", [scene.file("server.pem"), scene.file("server.key"), "\(Self.count)"])
-            scene.configuration.apps = scene.feedbackApp(port: try scene.port(of: service), interval: "24h")
-            scene.configuration.more = "drain: {shutdown: \(drain)}"
-            let process = try scene.startWorker(command)
-            try service.waitFor("half is told")
-            try broker.stop(kill: true)
-            service.write("go on\n")
-            try service.waitFor("all is told")
-            return (scene, process)
-        }
-
-        @Test(
-            .needs(.worker, .broker, .python, .kcat, .openssl),
-            arguments: Long.isWanted ? ["run", "feedback"] : ["run"])
-        func `Tokens that were read arrive when the broker is back`(_ command: String) throws {
-            let broker = try KafkaBroker.expendable.get()
-            let (scene, process) = try interrupt(command, broker, drain: "10m")
-            // The worker is stopped meanwhile, and has `drain.shutdown` to write the rest.
-            if command == "run" {
-                process.signal(SIGTERM)
-                try process.waitFor("stopping: draining what is in flight")
-            }
-            try broker.start()
-            #expect(try process.wait() == .exited(0), "\(process.text)")
-            if command == "feedback" {
-                #expect(process.text.contains("old: \(Self.count) dead tokens written to "), "\(process.text)")
-            }
-            #expect(!process.text.contains("LOST"))
-            try scene.expectDeadTokens(Self.count, from: 0)
-        }
-
-        /// Where the broker does not come back in time, a line says how many tokens are lost.
-        @Test(
-            .needs(.worker, .broker, .python, .openssl), arguments: Long.isWanted ? ["run", "feedback"] : ["feedback"])
-        func `Lost tokens are counted`(_ command: String) throws {
-            let broker = try KafkaBroker.expendable.get()
-            let (scene, process) = try interrupt(command, broker, drain: "1s")
-            defer { withExtendedLifetime(scene) {} }
-            process.signal(SIGTERM)
-            if command == "feedback" {
-                // It reads the rest of what was told.
-                Thread.sleep(forTimeInterval: 1)
-                process.signal(SIGTERM)
-            }
-            let ending = try? process.wait()
-            // Other tests need it, too.
-            try broker.start()
-            #expect(ending == .exited(command == "run" ? 0 : 1), "\(process.text)")
-            #expect(process.text.contains("dead tokens lost"), "\(process.text)")
-            let count = try #require(process.text.firstMatch(of: /app=old lost=(\d+) written=(\d+)/), "\(process.text)")
-            let (lost, written) = (Int(count.1) ?? 0, Int(count.2) ?? 0)
-            // A busy machine may not have read everything by the second signal.
-            #expect(lost > 0 && (command == "run" ? lost + written == Self.count : lost + written <= Self.count))
-            #expect(!process.text.contains("000000000000"), "no token is in the log")
-            if command == "feedback" { #expect(process.text.contains("\(count.1) dead tokens are lost: ")) }
+            try scene.configure()
+            try scene.command("feedback --deadline 3s").expect(
+                1, "nothing is read before Kafka answers", "old: its service was not read, so nothing of it is lost")
         }
     }
 }

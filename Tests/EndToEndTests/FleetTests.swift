@@ -2,10 +2,10 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Troubles {
+extension EndToEnd {
     /// Workers of one group join late and leave in the middle of large envelopes. The audit finds what is lost and, by
     /// the server's own count, what is sent twice.
-    @Suite(.serialized) struct FleetTests {
+    @Suite struct FleetTests {
         @Test(.needs(.worker, .broker, .python))
         func `Two join late and two leave`() throws {
             let fleet = try Fleet("three")
@@ -80,7 +80,7 @@ final class Fleet {
     private var members: [String: ChildProcess] = [:]
 
     init(_ label: String) throws {
-        scene = try Scene(label)
+        scene = try Scene(label, partitions: 8)
         // Of each of the four connections that a worker has.
         let streams = max(4, min(200, Self.notifications / 1_000))
         simulator = try scene.startSimulator("--latency", "200ms", "--streams", "\(streams)")
@@ -101,7 +101,8 @@ final class Fleet {
         try simulator.awaitRequests(Int(share * Double(Self.notifications)))
         // A member learns of another one by its next heartbeat.
         let keys = ["consumer: {heartbeat.interval.ms: 300}", kafka].filter { !$0.isEmpty }.joined(separator: ", ")
-        let worker = try scene.startWorker(named: name, kafka: keys, environment: environment)
+        scene.configuration.kafka = keys
+        let worker = try scene.startWorker(named: name, environment: environment)
         members[name] = worker
         try worker.waitFor("partitions assigned group=\(scene.configuration.group) ")
         return worker
@@ -146,6 +147,6 @@ final class Fleet {
         try simulator.set("latency=10ms")
         try scene.settle(one)
         for worker in running { try scene.stop(worker) }
-        try scene.audit(["--simulator", simulator.control] + more)
+        try scene.books("audit", ["--simulator", simulator.control] + more)
     }
 }

@@ -2,9 +2,9 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Commands {
+extension EndToEnd {
     /// `--keylog`, and the frames of log level trace.
-    @Suite(.serialized) struct KeyLogTests {
+    @Suite struct KeyLogTests {
         /// The number of connections whose secrets are in the file. Each line of an NSS key log is label, random,
         /// secret.
         private static func connections(_ path: String) throws -> Int {
@@ -15,48 +15,34 @@ extension EndToEnd.Commands {
             return lines.count { $0.hasPrefix("CLIENT_TRAFFIC_SECRET_0 ") }
         }
 
-        @Test(.needs(.worker), .timeLimit(.minutes(1)))
+        @Test(.needs(.worker))
         func `A direct send logs the secrets of its connection`() throws {
             let scene = try Scene(withoutBroker: "keylog")
             _ = try scene.startSimulator()
             let path = scene.file("keys.log")
             for count in 1...2 {
-                let sent = try scene.sendDirectly("--keylog", path)
-                #expect(sent.ending == .exited(0), "\(sent.text)")
+                try scene.sendDirectly("--keylog", path).expect(0)
                 #expect(try Self.connections(path) == count)
             }
-            let nowhere = try scene.sendDirectly("--keylog", scene.folder.path)
-            #expect(
-                nowhere.ending == .exited(1) && nowhere.text.contains("key log \(scene.folder.path): "),
-                "\(nowhere.text)")
-            let viaKafka = try Scene.run(
-                Tool.worker.path(),
-                [
-                    "send", "-c", scene.file("worker.yaml"), "-t", deviceTokens(1, "80fe")[0], "-a", "Hi", "--keylog",
-                    path,
-                ])
-            #expect(
-                viaKafka.ending == .exited(64) && viaKafka.text.contains("--keylog is for --direct"),
-                "\(viaKafka.text)")
+            try scene.sendDirectly("--keylog", scene.folder.path).expect(1, "key log \(scene.folder.path): ")
+            try scene.command("send -t 00 -a Hi --keylog keys.log").expect(64, "--keylog is for --direct")
         }
 
-        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(3)))
+        @Test(.needs(.worker, .broker, .python))
         func `A worker logs its secrets, and at level trace the head of each frame`() throws {
             let scene = try Scene("keylog")
             let simulator = try scene.startSimulator("--fault", "goaway:Shutdown@500")
             try scene.produce(1_000, "--plain")
             let worker = try scene.startWorker(
                 options: ["--keylog", scene.file("run.log"), "--log-part", "apns=trace"])
-            try scene.settle(worker)
-            try scene.stop(worker)
+            try scene.finish(worker)
             #expect(try Self.connections(scene.file("run.log")) >= 2)
             let lines = worker.text.split(separator: "\n")
             #expect(lines.count { $0.contains("frame sent") && $0.contains("type=HEADERS") } >= 1_000)
             #expect(lines.contains { $0.contains("frame received") && $0.contains("type=GOAWAY") })
             try scene.audit("--simulator", simulator.control)
 
-            let check = try scene.startWorker("check", options: ["--probe", "--keylog", scene.file("probe.log")])
-            #expect(try check.wait() == .exited(0), "\(check.text)")
+            try scene.check("--probe", "--keylog", scene.file("probe.log")).expect(0)
             #expect(try Self.connections(scene.file("probe.log")) == 2)
         }
     }

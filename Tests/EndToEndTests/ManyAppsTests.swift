@@ -2,9 +2,9 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Refusals {
+extension EndToEnd {
     /// Isolation: of apps from one that is refused or cannot be reached, of topics from one with a backlog.
-    @Suite(.serialized) struct ManyAppsTests {
+    @Suite struct ManyAppsTests {
         /// Multiples of the number of their kinds.
         static let well = Long.isWanted ? 60 : 8
         static let refused = Long.isWanted ? 30 : 3
@@ -24,8 +24,8 @@ extension EndToEnd.Refusals {
             try scene.makeSigningKey("AuthKey_OTHER.p8")
             try scene.makeCertificate("other", subject: "/CN=other")
             let strict = try startStrictServer(scene)
-            let silent = try DeadListener("127.0.0.1", connects: true)
-            let dead = try DeadListener("127.0.0.1")
+            let silent = try DeadListener(connects: true)
+            let dead = try DeadListener()
             defer { withExtendedLifetime((silent, dead)) {} }
             let away = [
                 "host: localhost, port: \(Ports.claim())", "host: localhost, port: \(dead.port)",
@@ -114,8 +114,7 @@ extension EndToEnd.Refusals {
             scene.configuration.requests = urgent
             try scene.settle(worker)
             scene.configuration.requests = backlog
-            try scene.settle(worker)
-            try scene.stop(worker)
+            try scene.finish(worker)
             // In the order of their sending.
             let keys = try scene.resultObjects().sorted {
                 ($0["sent_at_ms"] as? Int ?? 0) < ($1["sent_at_ms"] as? Int ?? 0)

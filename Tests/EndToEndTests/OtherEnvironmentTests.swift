@@ -2,9 +2,9 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Refusals {
+extension EndToEnd {
     /// An app whose device tokens belong to both environments, each with a simulator of its own.
-    @Suite(.serialized) struct OtherEnvironmentTests {
+    @Suite struct OtherEnvironmentTests {
         /// 400 BadDeviceToken, in either environment.
         static let dead = "fa1740010"
 
@@ -12,15 +12,14 @@ extension EndToEnd.Refusals {
         /// killed meanwhile.
         @Test(.needs(.worker, .broker, .kcat))
         func `Mixed tokens are all accepted and none is called dead`() throws {
-            let scene = try Scene("environments", partitions: 4)
+            let scene = try Scene("environments")
             // It comes back at its port.
             let port = Ports.claim()
             let development = try Self.startDevelopment(in: scene, port: port)
             _ = try scene.startSimulator("--fault", "BadDeviceToken@2")
             scene.configuration.appKeys = "other_environment: shop-dev"
-            scene.configuration.apps = scene.configuration.app(named: "shop-dev", port: port)
-                .replacingOccurrences(of: "com.example.shop-dev", with: "com.example.shop")
-                .replacingOccurrences(of: "production", with: "development")
+            scene.configuration.apps = scene.configuration.app(
+                named: "shop-dev", bundle: "shop", port: port, environment: "development")
             scene.configuration.unregisteredKeys = "include_bad_tokens: true"
             var (worker, pages) = try scene.startWorkerWithPages()
             try Self.write(0..<400, in: scene)
@@ -46,8 +45,7 @@ extension EndToEnd.Refusals {
             #expect(try Self.outcomes(of: scene).values.allSatisfy { $0 == ["accepted"] || $0 == ["rejected"] })
             _ = try Self.startDevelopment(in: scene, port: port)
             try Self.awaitResults(of: 0..<1_200, in: scene, worker)
-            try scene.settle(worker)
-            try scene.stop(worker)
+            try scene.finish(worker)
 
             let outcomes = try Self.outcomes(of: scene)
             for number in 0..<1_200 {
@@ -86,6 +84,7 @@ extension EndToEnd.Refusals {
         }
 
         private static func awaitResults(of numbers: Range<Int>, in scene: Scene, _ worker: ChildProcess) throws {
+            try scene.awaitResults(numbers.count, of: worker)
             try eventually("results of \(numbers)", of: worker) {
                 let outcomes = try outcomes(of: scene)
                 return numbers.allSatisfy { outcomes[token($0)] != nil }

@@ -5,7 +5,7 @@ import Testing
 
 extension EndToEnd.Outages {
     /// The broker is away for longer than the session, under load.
-    @Suite(.serialized) struct OutageTests {
+    @Suite struct OutageTests {
         @Test(
             .needs(.worker, .broker, .python), .ownBroker,
             arguments: Long.isWanted ? ["frozen", "stopped"] : ["stopped"])
@@ -22,120 +22,93 @@ extension EndToEnd.Outages {
             try worker.waitFor("partitions lost")
             if kind == "frozen" { broker.unfreeze() } else { try broker.start() }
             #expect(try load.wait() == .exited(0), "\(load.text.suffix(500))")
-            try scene.settle(worker)
-            try scene.stop(worker)
-            #expect(worker.text.contains("a lost partition came back"), "\(worker.text.suffix(4_000))")
+            try scene.finish(worker)
+            #expect(worker.text.contains("lost partitions came back"), "\(worker.text.suffix(4_000))")
             // A mark is no fault, because another owner may have sent the notification meanwhile. A second request is.
             try scene.audit("--simulator", simulator.control, "--lapsed")
         }
 
         @Test(.needs(.worker, .broker, .python), .ownBroker)
         func `A broker that freezes is named while the worker idles`() throws {
-            let protected = try ProtectedScene("frozen", isStopped: true)
-            let (broker, scene) = (protected.broker, protected.scene)
-            _ = try scene.startSimulator()
-            let (worker, pages) = try protected.startFine()
+            let (scene, broker) = try Scene.protected("frozen", isStopped: true)
+            let (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
             broker.freeze()
             defer { broker.unfreeze() }
-            try protected.awaitProblem("kafka", ["no broker of", "answers"], worker, pages)
+            try pages.awaitProblem("kafka", "no broker of", "answers")
             // An outage does not make a worker unready, or no rollout could fix it.
             for page in ["/livez", "/readyz"] { #expect(try pages.get(page).0 == 200) }
             // Nothing is known of the records that may have come.
             try pages.await("/metrics") { !$0.1.contains("lag_records{") }
             broker.unfreeze()
-            try protected.awaitMended("kafka", worker, pages)
+            try pages.awaitMended("kafka")
             try pages.await("/metrics", says: #"apns_worker_lag_records{role="requests"} 0"#)
             try scene.produce(30, "--plain")
-            try scene.settle(worker)
-            try scene.stop(worker)
+            try scene.finish(worker)
         }
     }
 
     /// Stops end, whatever the brokers do.
-    @Suite(.serialized, .ownBroker)
+    @Suite(.ownBroker)
     struct StoppingTests {
-        /// librdkafka 2.0.2 never ends a client after that.
-        @Test(.needs(.worker, .broker, .python))
-        func `The process ends after a topic's permission was lost`() throws {
-            let protected = try ProtectedScene("stuck")
-            let (broker, scene) = (protected.broker, protected.scene)
-            _ = try scene.startSimulator()
-            let (worker, pages) = try protected.startFine()
-            try scene.produce(100, "--plain")
-            try scene.settle(worker)
-            let topic = scene.configuration.requests
-            try broker.deny(.all, .topic(topic))
-            try broker.deny(.all, .topic(scene.configuration.unregistered))
-            try pages.await("/status") { $0.1.contains(topic) && $0.1.contains("cannot be read") }
-            worker.signal(SIGTERM)
-            let ending = try worker.wait()
-            #expect(ending == .exited(0), "\(worker.text.suffix(4_000))")
-        }
-
         /// The worker cannot finish its stop, because its last commit has no answer; or it waits for a broker that does
         /// not answer, before its loop runs.
         @Test(
             .needs(.worker, .broker, .python),
             arguments: [("draining", SIGTERM), ("draining", SIGINT), ("starting", SIGTERM)])
         func `A second signal ends the process at once`(state: String, signal: Int32) throws {
-            let protected = try ProtectedScene("impatient", isStopped: true)
-            let scene = protected.scene
-            _ = try scene.startSimulator()
+            let (scene, broker) = try Scene.protected("impatient", isStopped: true)
             // The drain outlasts the test.
             scene.configuration.more = "drain: {shutdown: 10m}"
-            defer { protected.broker.unfreeze() }
+            defer { broker.unfreeze() }
             let worker: ChildProcess
             if state == "draining" {
-                worker = try protected.startFine().0
+                worker = try scene.startWorkerWithPages(untilFine: true).0
                 try scene.produce(100, "--plain")
                 try scene.settle(worker)
-                protected.broker.freeze()
+                broker.freeze()
                 worker.signal(SIGTERM)
                 try worker.waitFor("stopping: draining")
             } else {
-                protected.broker.freeze()
+                broker.freeze()
                 worker = try scene.startWorkerWithPages().0
                 worker.signal(SIGINT)
-                // The two must not come as one.
-                usleep(50_000)
             }
             #expect(worker.ended == nil)
-            worker.signal(signal)
-            let ending = try worker.wait()
-            #expect(ending == .exited(128 + signal), "\(worker.text.suffix(4_000))")
+            // Again and again, because two that come as one are one.
+            try eventually("its end") {
+                worker.signal(signal)
+                return worker.ended != nil
+            }
+            #expect(try worker.wait() == .exited(128 + signal), "\(worker.text.suffix(4_000))")
         }
     }
 }
 
-/// A scene whose worker is `User:worker` at the broker that can take its rights away.
-final class ProtectedScene {
-    let broker: KafkaBroker
-    let scene: Scene
+extension Scene {
+    /// A scene whose worker is `User:worker`, and the broker that can take its rights away.
+    ///
     /// - Parameter isStopped: the test stops or freezes the broker, so that it is not the one that all share.
-    init(_ label: String, partitions: Int = 2, isStopped: Bool = false) throws {
-        if !isStopped, let shared = KafkaBroker.shared, shared.protectedServers != nil {
-            broker = shared
-        } else {
-            broker = try KafkaBroker.expendable.get()
-        }
-        scene = try Scene(label, partitions: partitions, on: broker)
+    static func protected(_ label: String, isStopped: Bool = false) throws -> (Scene, KafkaBroker) {
+        let shared = KafkaBroker.shared.flatMap { isStopped || $0.protectedServers == nil ? nil : $0 }
+        let broker = try shared ?? KafkaBroker.expendable.get()
+        let scene = try Scene(label, partitions: 2, on: broker)
         scene.configuration.servers = broker.protectedServers ?? ""
         scene.configuration.kafka = "librdkafka: \(KafkaBroker.workerPropertiesText)"
         scene.configuration.more = "drain: {shutdown: 5s}"
+        return (scene, broker)
     }
+}
 
-    /// Starts the worker and waits until it is ready and fine.
-    func startFine() throws -> (ChildProcess, Pages) { try scene.startWorkerWithPages(untilFine: true) }
-
+extension Pages {
     /// Waits until `/status` names a problem of the subject with these words, and the metrics and the log do.
-    func awaitProblem(_ subject: String, _ words: [String], _ worker: ChildProcess, _ pages: Pages) throws {
-        try pages.await("/status") { answer in
-            guard let problem = Pages.problems(in: answer.1).first(where: { $0.subject == subject }) else {
+    func awaitProblem(_ subject: String, _ words: String...) throws {
+        try self.await("/status") { answer in
+            guard let problem = Self.problems(in: answer.1).first(where: { $0.subject == subject }) else {
                 return false
             }
             return words.allSatisfy { (problem.text + " " + problem.advice).contains($0) }
         }
-        try pages.await("/metrics") {
+        try self.await("/metrics") {
             $0.1.contains("\napns_worker_degraded 1\n")
                 && $0.1.contains("\napns_worker_problems{subject=\"\(subject)\"} ")
         }
@@ -144,13 +117,12 @@ final class ProtectedScene {
     }
 
     /// Waits until nothing is wrong with the subject any more, and the log says so.
-    func awaitMended(_ subject: String, _ worker: ChildProcess, _ pages: Pages) throws {
-        try pages.await("/status") { answer in !Pages.problems(in: answer.1).contains { $0.subject == subject } }
+    func awaitMended(_ subject: String) throws {
+        try self.await("/status") { answer in !Self.problems(in: answer.1).contains { $0.subject == subject } }
         try eventually("the end of \(subject)", of: worker) {
             worker.text.split(separator: "\n").contains {
                 $0.contains("problem resolved") && $0.contains(subject)
             }
         }
     }
-
 }

@@ -3,15 +3,15 @@ import PushRecords
 import TestSupport
 import Testing
 
-extension EndToEnd.Troubles {
-    /// Every reason of APNs, as an answer and in a GOAWAY: the notification's outcome and records, and the state of its
-    /// app.
-    @Suite(.serialized) struct ReasonTests {
+extension EndToEnd {
+    /// The reasons of APNs, as an answer and in a GOAWAY: the notification's outcome and records, and the state of its
+    /// app. Those that ask for another connection, or for another provider token, are left to the modules' tests.
+    @Suite struct ReasonTests {
         /// One run for all cases: each has an app, and one that is about a credential has a key of its own.
         @Test(.needs(.worker, .broker, .kcat, .openssl))
         func `Everything that APNs may say ends as its table says`() throws {
-            let scene = try Scene("reasons", partitions: 4)
-            let cases = try Case.all(codes: codes(scene))
+            let scene = try Scene("reasons")
+            let cases = try Case.all(codes: codes())
             var keys: [String] = []
             var apps: [String] = []
             for (place, each) in cases.enumerated() {
@@ -33,13 +33,12 @@ extension EndToEnd.Troubles {
             let (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
 
             try scene.kcat(cases.map { $0.record(of: $0.token) }, options: [])
-            try scene.await(scene.configuration.results, holds: cases.count, of: worker)
-            try expectRefused(cases.filter { $0.circuit?.stays == true }, cases, pages)
-
-            // A good notification closes each circuit that is still open, and shows that a host can be reached.
-            let open = cases.filter { $0.circuit?.stays == true || $0.isOutOfReach }
+            try scene.awaitResults(cases.count, of: worker)
+            let open = cases.filter(\.staysOpen)
+            try expectRefused(open, cases, pages)
+            // A good notification closes each circuit that is still open.
             try scene.kcat(open.map { $0.record(of: $0.goodToken) }, options: [])
-            try scene.await(scene.configuration.results, holds: cases.count + open.count, of: worker)
+            try scene.awaitResults(cases.count + open.count, of: worker)
             try expectRefused([], cases, pages)
             try pages.await("/status") { $0.1.contains(#""health":"fine""#) }
             let metrics = try pages.await("/metrics") {
@@ -47,107 +46,78 @@ extension EndToEnd.Troubles {
             }
             try scene.stop(worker)
 
-            var found = try Found(scene)
-            for each in cases { compare(each, &found, metrics) }
-            for each in open {
-                let result = try #require(found.results.removeValue(forKey: each.goodToken)?.first, "\(each.app)")
-                #expect(result["outcome"] as? String == "accepted" && result["attempts"] as? Int == 1, "\(each.app)")
-                let retries = found.retries.removeValue(forKey: each.goodToken) ?? []
-                #expect(retries.allSatisfy { $0 == "held" }, "\(each.app)")
+            var results = Dictionary(grouping: try scene.resultObjects()) { $0["device_token"] as? String ?? "" }
+            // The reason of each retry record. Held notifications have one too, only where a circuit opens.
+            let lines = try scene.records(of: scene.configuration.retry, "%k %h").compactMap {
+                $0.firstMatch(of: /^(\S+) .*push-retry-reason=([^,]*)/)
             }
-            #expect(found.results.isEmpty && found.retries.isEmpty && found.deadTokens.isEmpty, "\(found)")
-            // The circuit of a host that is out of reach opens too, if that lasts.
-            let may = Set(cases.filter { $0.mayRenew && $0.way != .answer }.compactMap(\.openedCircuit))
+            let retries = Dictionary(grouping: lines) { String($0.1) }.mapValues { $0.map { String($0.2) } }
+            var deadTokens = Set(try scene.records(of: scene.configuration.unregistered, "%k").map(String.init))
+            for each in cases {
+                let what = Comment(rawValue: each.app)
+                let mine = results.removeValue(forKey: each.token) ?? []
+                #expect(mine.count == 1, what)
+                let result = try #require(mine.first, what)
+                #expect(result["app"] as? String == each.app, what)
+                #expect(result["outcome"] as? String == each.outcome, what)
+                #expect(result["status"] as? Int == each.status, what)
+                #expect(result["reason"] as? String == each.reason, what)
+                #expect(result["attempts"] as? Int == each.attempts, what)
+                #expect(result["in_doubt"] as? Int == (each.way == .goAwayUnanswered ? 1 : 0), what)
+                let since = each.isDated ? 1_600_000_000_000 + (Int(each.token.suffix(9), radix: 16) ?? 0) : nil
+                #expect(result["unregistered_at_ms"] as? Int == since, what)
+                let reasons = retries[each.token] ?? []
+                #expect(reasons.filter { $0 != "held" } == each.retries, what)
+                #expect(each.circuit != nil || !reasons.contains("held"), what)
+                #expect((deadTokens.remove(each.token) != nil) == each.isDated, what)
+                // Every answer other than 200 is counted under its word.
+                if each.way == .answer, let reason = each.reason {
+                    let name = reason.hasPrefix("HTTP ") ? "none" : reason == Case.unknown ? "other" : reason
+                    let line = "apns_worker_reasons_total{app=\"\(each.app)\",reason=\"\(name)\"} \(each.attempts)\n"
+                    #expect(metrics.contains(line), what)
+                }
+            }
+            for each in open {
+                let result = try #require(results.removeValue(forKey: each.goodToken)?.first, "\(each.app)")
+                #expect(result["outcome"] as? String == "accepted" && result["attempts"] as? Int == 1, "\(each.app)")
+            }
+            #expect(results.isEmpty && deadTokens.isEmpty)
             let opened = worker.text.matches(
                 of: /a circuit opened: .* of ([\w.-]+)" reason=(?:"([^"]*)"|(\S+))/
             ).map { "\($0.1) \($0.2 ?? $0.3 ?? "")" }
-            #expect(
-                opened.filter { !may.contains($0) && !$0.hasSuffix("no connection of use") }.sorted()
-                    == cases.compactMap(\.openedCircuit).filter { !may.contains($0) }.sorted())
+            #expect(opened.sorted() == cases.compactMap { each in each.circuit.map { "\(each.app) \($0)" } }.sorted())
         }
 
         /// The four digits of a device token that ask the simulator for each of Apple's words, from its help.
-        private func codes(_ scene: Scene) throws -> [String: String] {
-            let help = try Scene.run(Tool.worker.path(), ["simulate", "--help"]).text
-            let lines = help.matches(of: /(?m)^ *fa17([0-9a-f]{4}) +(\d{3}) ([\w ]+?) *$/)
+        private func codes() throws -> [String: String] {
+            let lines = try Scene.worker("simulate --help").text.matches(
+                of: /(?m)^ *fa17([0-9a-f]{4}) +(\d{3}) ([\w ]+?) *$/)
             return Dictionary(lines.map { (String($0.3), String($0.1)) }, uniquingKeysWith: { $1 })
         }
 
         /// Waits until the pages say that the credentials of exactly these apps are refused, and why.
         private func expectRefused(_ refused: [Case], _ cases: [Case], _ pages: Pages) throws {
             let names = Set(refused.map(\.app))
-            let certain = refused.filter { !$0.mayRenew || $0.way == .answer }
             try pages.await("/metrics") { answer in
-                cases.allSatisfy { each in
-                    let value = names.contains(each.app) ? 1 : 0
-                    return each.mayRenew && each.way != .answer
-                        || answer.1.contains("apns_worker_credential_refused{app=\"\(each.app)\"} \(value)\n")
+                cases.allSatisfy {
+                    let value = names.contains($0.app) ? 1 : 0
+                    return answer.1.contains("apns_worker_credential_refused{app=\"\($0.app)\"} \(value)\n")
                 }
             }
             try pages.await("/status") { answer in
                 let problems = Pages.problems(in: answer.1).filter {
                     $0.text.hasPrefix("Apple refuses the credential")
                 }
-                return (certain.count...refused.count).contains(problems.count)
-                    && certain.allSatisfy { each in
+                return problems.count == refused.count
+                    && refused.allSatisfy { each in
                         problems.contains {
-                            $0.subject == "app \(each.app)" && $0.text.contains("(\(each.circuit?.word ?? ""))")
-                                && $0.advice.hasSuffix("files are read by themselves")
+                            ($0.subject == "app \(each.app)" || $0.subject.hasPrefix("app \(each.app), topic "))
+                                && $0.text.contains("(\(each.circuit ?? ""))")
+                                && $0.advice.hasSuffix("files are read within 10 s")
                         }
                     }
             }
         }
-
-        private func compare(_ each: Case, _ found: inout Found, _ metrics: String) {
-            let what = Comment(rawValue: each.app)
-            let results = found.results.removeValue(forKey: each.token) ?? []
-            #expect(results.count == 1, what)
-            guard let result = results.first else { return }
-            #expect(result["app"] as? String == each.app, what)
-            #expect(result["outcome"] as? String == each.outcome, what)
-            #expect(result["status"] as? Int == each.status, what)
-            #expect(result["reason"] as? String == each.reason, what)
-            let attempts = result["attempts"] as? Int ?? 0
-            // The notifications of a host that seems out of reach for long are held, and sent once more.
-            let more = (each.mayRenew && each.way == .answer) || each.isOutOfReach ? 1 : 0
-            #expect((each.attempts...each.attempts + more).contains(attempts), what)
-            #expect(result["in_doubt"] as? Int == each.inDoubt, what)
-            let since = each.isDated ? 1_600_000_000_000 + (Int(each.token.suffix(9), radix: 16) ?? 0) : nil
-            #expect(result["unregistered_at_ms"] as? Int == since, what)
-
-            // Held notifications have a retry record too, only where a circuit opens.
-            let retries = found.retries.removeValue(forKey: each.token) ?? []
-            #expect(retries.filter { $0 != "held" } == each.retries, what)
-            #expect(each.circuit != nil || each.isOutOfReach || !retries.contains("held"), what)
-            #expect((found.deadTokens.remove(each.token) != nil) == each.isDated, what)
-
-            // Every answer other than 200 is counted under its word.
-            if each.way == .answer, let reason = each.reason {
-                let name = reason.hasPrefix("HTTP ") ? "none" : reason == Case.unknown ? "other" : reason
-                let line = "apns_worker_reasons_total{app=\"\(each.app)\",reason=\"\(name)\"} \(attempts)\n"
-                #expect(metrics.contains(line), what)
-            }
-        }
-    }
-}
-
-/// The contents of the topics by device token.
-private struct Found {
-    var results: [String: [[String: Any]]] = [:]
-    /// The reason of each retry record.
-    var retries: [String: [String]] = [:]
-    var deadTokens: Set<String> = []
-
-    init(_ scene: Scene) throws {
-        for value in try scene.resultObjects() {
-            results[value["device_token"] as? String ?? "", default: []].append(value)
-        }
-        for line in try scene.records(of: scene.configuration.retry, "%k %h") {
-            let words = line.split(separator: " ", maxSplits: 1)
-            let reason = words.last?.firstMatch(of: /push-retry-reason=([^,]*)/).map { String($0.1) }
-            retries[String(words[0]), default: []].append(reason ?? "")
-        }
-        deadTokens = Set(try scene.records(of: scene.configuration.unregistered, "%k").map(String.init))
     }
 }
 
@@ -164,75 +134,71 @@ private struct Case {
 
     static let unknown = "ReasonOfTomorrow"
 
-    var app: String
-    var way: Way
-    var token: String
+    let app: String
+    let way: Way
+    let token: String
     var outcome = "accepted"
     var status = 200
     var reason: String?
     var attempts = 1
-    var inDoubt = 0
     /// A 410 with its time, which makes a dead token.
     var isDated = false
     /// The reasons of its retry records.
     var retries: [String] = []
-    /// The app's circuit, which opens for this word, and whether it stays open until something good is sent.
-    var circuit: (word: String, stays: Bool)?
-    /// Each of its connections ended by an answer that asked for another one, so its host counts as out of reach.
-    var isOutOfReach = false
-    /// The provider token may have been renewed at once, if its `iat` was 20 minutes ago, which depends on the time of
-    /// day: one more send, and no circuit after a GOAWAY.
-    var mayRenew = false
+    /// The word for which the app's circuit opens.
+    var circuit: String?
 
+    /// The circuit is open until something good is sent.
+    var staysOpen: Bool { circuit != nil && way != .goAwayUnanswered }
     var goodToken: String { "00" + token.dropFirst(2) }
-    var openedCircuit: String? { circuit.map { "\(app) \($0.word)" } }
 
     func record(of token: String) -> String {
         #"{"device_token":"\#(token)","app":"\#(app)","payload":{"aps":{"alert":"Hi"}}}"#
     }
 
-    private init(_ app: String, _ way: Way, prefix: String, number: Int) {
-        self.app = app
-        self.way = way
+    private init(_ app: String, _ way: Way, prefix: String, number: Int, circuit: String?) {
+        (self.app, self.way, self.circuit) = (app, way, circuit)
         token = prefix + hex(0xC0DE_0000 + number, digits: 64 - prefix.count)
     }
 
     /// - Parameter codes: The digits by which the simulator is asked for each of Apple's words.
     static func all(codes: [String: String]) throws -> [Case] {
+        let elsewhere: [ReasonCode] = [
+            .none, .other, .idleTimeout, .expiredProviderToken, .tooManyProviderTokenUpdates, .unrelatedKeyIdInToken,
+        ]
+        #expect(Set(rows.flatMap(\.reasons) + elsewhere) == Set(ReasonCode.allCases))
         var cases: [Case] = []
-        func add(_ app: String, _ way: Way, prefix: String, _ change: (inout Case) -> Void) {
-            var each = Case(app, way, prefix: prefix, number: cases.count)
+        func add(_ app: String, _ way: Way, prefix: String, circuit: String?, _ change: (inout Case) -> Void = { _ in })
+        {
+            var each = Case(app, way, prefix: prefix, number: cases.count, circuit: circuit)
             change(&each)
             cases.append(each)
         }
         func addAnswer(_ app: String, code: String, status: Int, reason: String, word: String, ending: Ending) {
-            add(app, .answer, prefix: "fa17\(code)0") {
-                ($0.outcome, $0.attempts) = (ending.outcome, ending.attempts)
+            add(app, .answer, prefix: "fa17\(code)0", circuit: ending.isOfCredential ? word : nil) {
+                $0.outcome = ending.outcome
+                $0.attempts = ending.outcome == "abandoned" ? 2 : 1
                 ($0.status, $0.reason) = (status, reason)
                 $0.retries = ending.outcome == "abandoned" ? [reason] : []
-                $0.isOutOfReach = ending == .resent
                 $0.isDated = ending == .unregistered && !reason.hasPrefix("HTTP ")
-                $0.mayRenew = reason == "ExpiredProviderToken"
-                if ending.isOfCredential { $0.circuit = (word, stays: true) }
             }
         }
-        for reason in ReasonCode.allCases where reason != .none && reason != .other {
-            guard let word = reason.text?.description, let code = codes[word],
-                let row = rows.first(where: { $0.reasons.contains(reason) })
-            else { throw Unexpected("the simulator has no device token for \(reason), or the table lacks it") }
-            addAnswer(
-                "answer-\(reason)", code: code, status: row.status, reason: word, word: word, ending: row.ending)
-            // The first digit asks for a GOAWAY instead.
-            let digits = ["4": ("8", "6"), "5": ("9", "7")][code.prefix(1)] ?? ("2", "3")
-            let isOfCredential = row.ending == .credential
-            add("goaway-\(reason)", .goAway, prefix: "fa17\(digits.0)\(code.dropFirst())0") {
-                if isOfCredential { $0.circuit = (word, stays: true) }
-                $0.mayRenew = reason == .expiredProviderToken
-            }
-            add("unanswered-\(reason)", .goAwayUnanswered, prefix: "fa17\(digits.1)\(code.dropFirst())1") {
-                ($0.attempts, $0.inDoubt) = (2, 1)
-                if isOfCredential { $0.circuit = (word, stays: false) }
-                $0.mayRenew = reason == .expiredProviderToken
+        for (status, ending, reasons) in rows {
+            for reason in reasons {
+                guard let word = reason.text?.description, let code = codes[word] else {
+                    throw Unexpected("the simulator has no device token for \(reason)")
+                }
+                addAnswer("answer-\(reason)", code: code, status: status, reason: word, word: word, ending: ending)
+                // The first digit asks for a GOAWAY instead.
+                let digits = ["4": ("8", "6"), "5": ("9", "7")][code.prefix(1)] ?? ("2", "3")
+                let circuit = ending == .credential ? word : nil
+                add("goaway-\(reason)", .goAway, prefix: "fa17\(digits.0)\(code.dropFirst())0", circuit: circuit)
+                add(
+                    "unanswered-\(reason)", .goAwayUnanswered, prefix: "fa17\(digits.1)\(code.dropFirst())1",
+                    circuit: circuit
+                ) {
+                    $0.attempts = 2
+                }
             }
         }
         for (status, unknownEnding, missingEnding) in statuses {
@@ -249,38 +215,18 @@ private struct Case {
 }
 
 /// What the worker does with an answer.
-private enum Ending {
+private enum Ending: String {
     case rejected
     case unregistered
     /// Sent once more from the tier, which was the last attempt.
     case retried
     /// As `retried`, and the circuit of the app's credential opens.
     case credential
-    /// Sent again at once over a new connection, then as `retried`: twice each time.
-    case resent
-    /// Sent again at once over a new connection, then as `credential`.
-    case resentThenCredential
-    /// As `credential`, for the app's topic alone; sent again over a new connection only if its own was a minute old. A
-    /// GOAWAY with the word says nothing about the next connection.
+    /// As `credential`, for the app's topic alone. A GOAWAY with the word says nothing about the next connection.
     case topic
 
-    var outcome: String {
-        switch self {
-        case .rejected: "rejected"
-        case .unregistered: "unregistered"
-        case .retried, .credential, .resent, .resentThenCredential, .topic: "abandoned"
-        }
-    }
-
-    var attempts: Int {
-        switch self {
-        case .rejected, .unregistered: 1
-        case .retried, .credential, .topic: 2
-        case .resent, .resentThenCredential: 4
-        }
-    }
-
-    var isOfCredential: Bool { self == .credential || self == .resentThenCredential || self == .topic }
+    var outcome: String { self == .rejected || self == .unregistered ? rawValue : "abandoned" }
+    var isOfCredential: Bool { self == .credential || self == .topic }
 }
 
 /// Apple's table of status codes, "Handling notification responses from APNs": the consequences of an unknown reason,
@@ -311,18 +257,17 @@ private let rows: [(status: Int, ending: Ending, reasons: [ReasonCode])] = [
             .payloadEmpty,
         ]
     ),
-    (400, .resent, [.idleTimeout]), (400, .topic, [.topicDisallowed]),
+    (400, .topic, [.topicDisallowed]),
     (
         403, .credential,
         [
-            .badCertificate, .badCertificateEnvironment, .expiredProviderToken, .invalidProviderToken,
-            .missingProviderToken, .badEnvironmentKeyIdInToken,
+            .badCertificate, .badCertificateEnvironment, .invalidProviderToken, .missingProviderToken,
+            .badEnvironmentKeyIdInToken,
         ]
     ),
-    (403, .rejected, [.forbidden]), (403, .resentThenCredential, [.unrelatedKeyIdInToken]),
-    (404, .rejected, [.badPath]), (405, .rejected, [.methodNotAllowed]),
+    (403, .rejected, [.forbidden]), (404, .rejected, [.badPath]), (405, .rejected, [.methodNotAllowed]),
     (410, .unregistered, [.expiredToken, .unregistered]), (413, .rejected, [.payloadTooLarge]),
-    (429, .resent, [.tooManyProviderTokenUpdates]), (429, .retried, [.tooManyRequests]),
+    (429, .retried, [.tooManyRequests]),
     (500, .retried, [.internalServerError]), (503, .retried, [.serviceUnavailable, .shutdown]),
     // Seen live in place of BadEnvironmentKeyIdInToken.
     (403, .credential, [.badEnvironmentKeyInToken]),

@@ -3,16 +3,15 @@ import Kafka
 import TestSupport
 import Testing
 
-extension EndToEnd.Records {
+extension EndToEnd {
     /// No record that a producer can write stops the worker, kills it, or makes it write or hold much more than it
     /// read.
-    @Suite(.serialized) struct RecordLimitsTests {
+    @Suite struct RecordLimitsTests {
         /// The limit of resident memory in MiB. A debug build with idle connections has about 60.
         private static let residentLimit = 512
         @Test(.needs(.worker, .broker, .python))
         func `A good record behind any other has its result`() throws {
             let scene = try Scene("limits", partitions: 1)
-            _ = try scene.startSimulator()
             scene.configuration.more = "delivery: {max_age: 24h}"
             let worker = try scene.startAssignedWorker()
             do {
@@ -21,40 +20,37 @@ extension EndToEnd.Records {
                     [
                         scene.servers, scene.configuration.requests, scene.configuration.retry,
                         scene.configuration.results,
-                    ], within: 900)
+                    ])
             } catch {
                 throw Unexpected("\(error)\nthe worker said:\n\(worker.text.suffix(4_000))")
             }
             #expect(worker.ended == nil, "the worker ended: \(worker.text.suffix(4_000))")
             let resident = try worker.peakKilobytes / 1_024
             #expect(resident < Self.residentLimit, "\(resident) MiB")
-            try scene.settle(worker)
-            try scene.stop(worker)
+            try scene.finish(worker)
         }
 
         /// Records without a value whose keys are as large as a record may be: a megabyte that does not compress.
         @Test(.needs(.worker, .broker, .python, .kcat))
         func `Large tombstones stay in bounds and hold up nothing`() throws {
-            let scene = try Scene("tombstones", partitions: 4)
-            _ = try scene.startSimulator()
+            let scene = try Scene("tombstones")
             let count = Long.isWanted ? 120 : 40
             try scene.change("tombstones", scene.configuration.requests, "\(count)", "1000000")
             try scene.send(to: deviceTokens(40, "33"))
             let worker = try scene.startWorker()
-            try scene.await(scene.configuration.results, holds: 40, of: worker)
+            try scene.awaitResults(40, of: worker)
             try scene.await(scene.configuration.deadLetters, holds: count, of: worker)
             #expect(try worker.peakKilobytes < 200_000)
-            try scene.settle(worker)
-            try scene.stop(worker)
+            try scene.finish(worker)
             #expect(try scene.records(of: scene.configuration.deadLetters, "%o").count == count)
         }
     }
 }
 
-extension EndToEnd.Records {
+extension EndToEnd {
     /// Topics whose `max.message.bytes` is below the size of the worker's records: each notification still ends, in a
     /// smaller record, and retries terminate.
-    @Suite(.serialized) struct TooLargeTests {
+    @Suite struct TooLargeTests {
         private struct Result: Decodable {
             var outcome: String
             var detail: String?
@@ -70,7 +66,6 @@ extension EndToEnd.Records {
         @Test(.needs(.worker, .broker, .kcat))
         func `A record that is too large is written in a smaller form`() throws {
             let scene = try Scene("too-large", partitions: 1)
-            _ = try scene.startSimulator()
             scene.configuration.results = "\(scene.name).small-results"
             scene.configuration.retry = "\(scene.name).small-retry.1s"
             scene.configuration.retries = "tiers: {1s: \(scene.configuration.retry)}, max_attempts: 2"
@@ -102,7 +97,7 @@ extension EndToEnd.Records {
             try write(tokens("", 700).map { $0 + noise(1_500) }, noise(3_000))
             try write(after, plain)
             let everyToken = good + noted + after + again + largeAgain + notedAgain
-            try scene.await(scene.configuration.results, holds: everyToken.count, of: worker)
+            try scene.awaitResults(everyToken.count, of: worker)
             try scene.settle(worker)
             try pages.await("/status") {
                 $0.1.contains(#""health":"fine""#) && !$0.1.contains(#""subject":"#)

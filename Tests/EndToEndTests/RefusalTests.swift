@@ -2,15 +2,14 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Refusals {
+extension EndToEnd {
     /// A server that always refuses single notifications, or every connection of an app. They wait in a tier; nothing
     /// else waits with them.
-    @Suite(.serialized) struct RefusalTests {
+    @Suite struct RefusalTests {
         /// Prefixes of device tokens: the stream is always refused, or always lies above a GOAWAY that it causes.
         @Test(.needs(.worker, .broker, .kcat), arguments: ["fa17f0030", "fa17f0130"])
         func `A notification that is always refused holds up no other`(prefix: String) throws {
             let scene = try Scene("refusal", partitions: 1)
-            _ = try scene.startSimulator()
             let worker = try scene.startWorker()
             var good = 0
             /// Writes good tokens around refused ones, and waits for the results of the good ones.
@@ -20,7 +19,7 @@ extension EndToEnd.Refusals {
                 try scene.send(
                     to: deviceTokens(count / 2, from: first) + deviceTokens(refused, prefix, from: first)
                         + deviceTokens(count - count / 2, from: first + count / 2))
-                try scene.await(scene.configuration.results, holds: good, of: worker)
+                try scene.awaitResults(good, of: worker)
             }
             try write(20, around: 0)
             try write(100, around: 1)
@@ -80,19 +79,6 @@ extension EndToEnd.Refusals {
             try scene.stop(worker)
         }
 
-        /// Every connection of one app ends with a GOAWAY that refuses the credential, so its circuit opens.
-        @Test(.needs(.worker, .broker, .kcat))
-        func `A credential that a GOAWAY refuses stops its app only`() throws {
-            // In another environment, because apps that share key and environment share a circuit.
-            let apps = try TwoApps("environment", annexIn: "development") {
-                try $0.startSimulator("--fault", "goaway-environment@1")
-            }
-            try apps.scene.await(apps.scene.configuration.results, holds: 50, of: apps.worker)
-            try apps.awaitProblem("BadCertificateEnvironment")
-            // Held notifications are sent.
-            try apps.mend("fault=")
-        }
-
         /// SETTINGS_MAX_CONCURRENT_STREAMS goes from 1,000 to 1 and back several times. Streams above a new limit are
         /// refused, and their requests sent again.
         @Test(.needs(.worker, .broker, .python))
@@ -130,15 +116,11 @@ private struct TwoApps {
     let faulty: RunningSimulator
 
     /// Starts all, and writes 50 requests for each app.
-    init(
-        _ name: String, annexIn environment: String = "production",
-        startFaulty: (Scene) throws -> RunningSimulator
-    ) throws {
+    init(_ name: String, startFaulty: (Scene) throws -> RunningSimulator) throws {
         scene = try Scene(name, partitions: 1)
         let port = try scene.startSimulator().port
         faulty = try startFaulty(scene)
         scene.configuration.apps = scene.configuration.app(named: "annex", port: port)
-            .replacingOccurrences(of: "production", with: environment)
         (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
         try write("shop", 0..<50)
         try write("annex", 100..<150)
@@ -160,7 +142,7 @@ private struct TwoApps {
     /// Ends the fault: all of the 100 requests are accepted, and the worker is fine.
     func mend(_ faults: String) throws {
         try faulty.set(faults)
-        try scene.await(scene.configuration.results, holds: 100, of: worker)
+        try scene.awaitResults(100, of: worker)
         try pages.await("/status", says: #""health":"fine""#)
         try scene.stop(worker)
         #expect(try scene.resultsWithKcat().filter { $0.hasSuffix(" outcome=accepted") }.count == 100)

@@ -2,32 +2,26 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Starts {
+extension EndToEnd {
     /// SIGHUP, and files that change while the worker runs.
-    @Suite(.serialized) struct ReloadTests {
+    @Suite struct ReloadTests {
         /// A second app of the configuration.
         private func news(_ scene: Scene, keyFile: String = "AuthKey_SIMULATOR1.p8", _ more: String = "") -> String {
             """
-              - name: news
-                bundle_ids: [com.example.news]
-                host: localhost
-                port: \(scene.configuration.port)
-                token: {key_file: \(keyFile), key_id: SIMULATOR1, team_id: TEAM123456}
-                tls: {ca_file: ca.pem}
-                \(more)
+              - {name: news, bundle_ids: [com.example.news], host: localhost, port: \(scene.configuration.port),
+                token: {key_file: \(keyFile), key_id: SIMULATOR1, team_id: TEAM123456}, tls: {ca_file: ca.pem}\(more)}
             """
         }
 
         @Test(.needs(.worker, .broker, .kcat))
         func `Apps come, pause and go`() throws {
             let scene = try Scene("reload", partitions: 1)
-            _ = try scene.startSimulator()
             let (worker, pages) = try scene.startWorkerWithPages()
             try scene.send(1)
             try pages.await("/metrics", says: count("accepted", of: "shop", 1))
 
             // A configuration with one fault changes nothing.
-            scene.configuration.apps = news(scene, "pausd: true")
+            scene.configuration.apps = news(scene, ", pausd: true")
             try scene.reload(worker, saying: "unknown key; did you mean paused?")
             try scene.send(1, topic: "com.example.news")
             try pages.await("/metrics", says: count("invalid", of: "", 1))
@@ -49,7 +43,7 @@ extension EndToEnd.Starts {
             try pages.await("/metrics", says: count("accepted", of: "news", 2))
 
             // Notifications of a paused app are held in the retry tier, and sent once it is not paused any more.
-            scene.configuration.apps = news(scene, "paused: true")
+            scene.configuration.apps = news(scene, ", paused: true")
             try scene.reload(worker, saying: "app is paused: nothing of it is sent app=news")
             try scene.send(3, topic: "com.example.news")
             try pages.await("/metrics") {
@@ -78,7 +72,6 @@ extension EndToEnd.Starts {
         @Test(.needs(.worker, .broker, .kcat, .openssl), arguments: [true, false])
         func `A key that Apple refuses is replaced`(underItsName: Bool) throws {
             let scene = try Scene("rekeyed", partitions: 1)
-            _ = try scene.startSimulator()
             let right = scene.configuration.keyFile
             try scene.makeSigningKey("current.p8")
             scene.configuration.keyFile = "current.p8"

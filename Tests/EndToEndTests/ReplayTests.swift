@@ -6,12 +6,19 @@ import Testing
 extension Scene {
     /// Runs `Books/replays.py`.
     @discardableResult
-    fileprivate func replays(_ arguments: String..., within seconds: Double = 240) throws -> String {
-        let ended = try Self.run(Tool.python.path(), [Self.book("replays.py")] + arguments, within: seconds)
-        guard ended.ending == .exited(0) else {
-            throw Unexpected("replays.py \(arguments) \(ended.ending):\n\(ended.text)")
-        }
-        return ended.text
+    fileprivate func replays(_ arguments: String...) throws -> String { try book("replays.py", arguments) }
+
+    /// Writes so many notifications in all forms, waits for their results, and returns how many of them were rejected
+    /// with BadCollapseId, one in ten.
+    fileprivate func produceFailing(_ count: Int, of worker: ChildProcess) throws -> Int {
+        let text = try replays("produce", servers, configuration.requests, file("replay.jsonl"), "\(count)")
+        try awaitResults(count, of: worker)
+        return try #require(Int(text.trimmingCharacters(in: .newlines)))
+    }
+
+    /// Each that failed was requested again so many times, as it was; no other one was.
+    fileprivate func checkReplay(times: Int = 1) throws {
+        try replays("check", servers, configuration.requests, file("replay.jsonl"), "\(times)")
     }
 
     fileprivate func records(of topic: String) throws -> [ReadBack] {
@@ -20,13 +27,8 @@ extension Scene {
         }
     }
 
-    fileprivate func replay(_ arguments: String..., within seconds: Double = 120) throws -> Finished {
-        try replay(arguments[0], Array(arguments.dropFirst()), within: seconds)
-    }
-
-    fileprivate func replay(_ source: String, _ options: [String], within seconds: Double = 120) throws -> Finished {
-        try Self.run(
-            Tool.worker.path(), ["replay", source, "--config", file("worker.yaml")] + options, within: seconds)
+    fileprivate func replay(_ line: String, _ more: String...) throws -> Finished {
+        try command("replay \(line)", more)
     }
 }
 
@@ -40,163 +42,117 @@ private struct ReadBack: Decodable {
     var of: String? { headers.first { $0[0] == "push-replay-of" }?[1] }
 }
 
-extension EndToEnd.Deliveries {
+extension EndToEnd {
     /// Notifications that failed by a reason are requested again once, also by runs that are killed.
-    @Suite(.serialized) struct ReplayTests {
+    @Suite struct ReplayTests {
         /// Notifications of the large run; one in ten fails. The full size is 100000.
-        private static let count = Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_REPLAY"] ?? "") ?? 6_000
+        private static let count = Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_REPLAY"] ?? "") ?? 4_000
 
-        /// Its first request is answered with BadCollapseId, further ones are accepted; of the other with BadPriority.
-        private static let failing = "fa1740001"
-        private static let other = "fa1740041"
+        private static let failed = "results --reason BadCollapseId"
 
-        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
+        @Test(.needs(.worker, .broker, .python))
         func `Failed notifications are replayed once, also by runs that are killed`() throws {
             let scene = try Scene("replay")
             let simulator = try scene.startSimulator()
             let worker = try scene.startWorker()
-            let requests = scene.configuration.requests
-            let book = scene.file("replay.jsonl")
-            try scene.replays("produce", scene.servers, requests, book, "\(Self.count)", Self.failing, Self.other)
-            try scene.awaitResults(Self.count)
-            let tried = try scene.replay("results", "--reason", "BadCollapseId", "--dry-run", "--format", "json")
+            let wanted = try scene.produceFailing(Self.count, of: worker)
+            let tried = try scene.replay("\(Self.failed) --dry-run --format json").expect(0)
             let dry = try jsonObject(try #require(tried.text.split(separator: "\n").last))
-            let wanted = try #require(dry["produced"] as? Int)
-            #expect(tried.ending == .exited(0) && wanted > Self.count / 20 && dry["matched"] as? Int == wanted)
+            #expect(dry["produced"] as? Int == wanted && dry["matched"] as? Int == wanted)
 
-            // Killed at any moment, again and again; so slowly that there is something to be killed.
-            let command = ["replay", "results", "--config", scene.file("worker.yaml"), "--reason", "BadCollapseId"]
-            var kills = 0
-            while kills < 3 {
-                let process = try ChildProcess(Tool.worker.path(), command + ["--rate", "\(max(50, wanted / 4))/s"])
-                let moment = Double.random(in: 0.1..<1.5)
-                Thread.sleep(forTimeInterval: moment)
-                guard process.ended == nil else { break }
+            // Killed each time when some more of it was done.
+            for kill in 1...3 {
+                let process = try scene.startCommand("replay \(Self.failed) --rate \(wanted / 8)/s")
+                try scene.awaitResults(Self.count + wanted * kill / 10)
                 try process.killNow()
-                kills += 1
             }
-            let last = try scene.replay("results", "--reason", "BadCollapseId")
-            #expect(last.ending == .exited(0), "\(last.text)")
-            #expect(last.text.contains("\(wanted) requests were produced again"), "\(last.text)")
-            #expect(kills >= 2 && last.text.contains("going on with it"), "\(last.text)")
-            try scene.replays("check", scene.servers, requests, book, Self.failing)
+            try scene.replay(Self.failed).expect(0, "\(wanted) requests were produced again", "going on with it")
+            try scene.checkReplay()
 
-            let again = try scene.replay("results", "--reason", "BadCollapseId")
-            #expect(again.ending == .exited(0) && again.text.contains("was done before, and nothing is produced"))
-            let changed = try scene.replay(
-                "results", "--reason", "BadPriority", "--name", "\(again.text.split(separator: " ")[1])")
-            #expect(changed.ending == .exited(1) && changed.text.contains("is of a job with other conditions"))
-            try scene.replays("check", scene.servers, requests, book, Self.failing)
-
-            try scene.awaitResults(Self.count + wanted)
+            let again = try scene.replay(Self.failed).expect(0, "was done before, and nothing is produced")
+            try scene.replay("results --reason BadPriority --name \(again.text.split(separator: " ")[1])")
+                .expect(1, "is of a job with other conditions")
+            try scene.checkReplay()
+            try scene.awaitResults(Self.count + wanted, of: worker)
             try scene.stop(worker)
             // Aborted requests were never sent.
-            try scene.replays("sent", simulator.control, book, Self.failing)
+            try scene.replays("sent", simulator.control, scene.file("replay.jsonl"))
         }
 
-        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(4)))
+        @Test(.needs(.worker, .broker, .python))
         func `Of two runs at once the second goes on, and the first ends`() throws {
             let scene = try Scene("replay-twice")
-            _ = try scene.startSimulator()
             let worker = try scene.startWorker()
-            let book = scene.file("replay.jsonl")
-            try scene.replays(
-                "produce", scene.servers, scene.configuration.requests, book, "3000", Self.failing, Self.other)
-            try scene.awaitResults(3_000)
-            let command = ["replay", "results", "--config", scene.file("worker.yaml"), "--reason", "BadCollapseId"]
-            let first = try ChildProcess(Tool.worker.path(), command + ["--rate", "40/s"])
+            let wanted = try scene.produceFailing(3_000, of: worker)
+            let first = try scene.startCommand("replay \(Self.failed) --rate 40/s")
             // It has written something.
             try scene.awaitResults(3_020)
-            let second = try scene.replay("results", "--reason", "BadCollapseId")
-            #expect(second.ending == .exited(0) && second.text.contains("going on with it"), "\(second.text)")
-            #expect(try first.wait(seconds: 60) == .exited(1))
+            try scene.replay(Self.failed).expect(0, "going on with it")
+            #expect(try first.wait() == .exited(1))
             #expect(first.text.contains("another run of this job has "), "\(first.text)")
-            try scene.replays("check", scene.servers, scene.configuration.requests, book, Self.failing)
+            try scene.checkReplay()
             // Told to stop, or out of time, it says that the same command goes on.
-            let short = try scene.replay(
-                "results", "--reason", "BadCollapseId", "--name", "short", "--rate", "20/s", "--deadline", "2s")
-            #expect(short.ending == .exited(1) && short.text.contains("--deadline came before all was done"))
-            let stopped = try ChildProcess(
-                Tool.worker.path(), command + ["--name", "short", "--rate", "20/s"])
-            Thread.sleep(forTimeInterval: 1)
-            #expect(try stopped.stop(seconds: 20) == .exited(1))
+            try scene.replay("\(Self.failed) --name short --rate 20/s --deadline 2s")
+                .expect(1, "--deadline came before all was done")
+            let stopped = try scene.startCommand("replay \(Self.failed) --name short --rate 20/s")
+            try scene.awaitResults(3_060 + wanted)
+            #expect(try stopped.stop() == .exited(1))
             #expect(stopped.text.contains("stopped before all was done; the same command goes on"), "\(stopped.text)")
-            #expect(try scene.replay("results", "--reason", "BadCollapseId", "--name", "short").ending == .exited(0))
-            try scene.replays("check", scene.servers, scene.configuration.requests, book, Self.failing, "2")
+            try scene.replay("\(Self.failed) --name short").expect(0)
+            try scene.checkReplay(times: 2)
             try scene.stop(worker)
         }
     }
-}
 
-extension EndToEnd.Records {
     /// The choice of requests, without a worker: only records matter.
-    @Suite(.serialized) struct ReplayedRecordsTests {
+    @Suite struct ReplayedRecordsTests {
         private static func scene(_ name: String) throws -> Scene {
             let scene = try Scene(name, partitions: 2)
             try scene.makeSigningKey(scene.configuration.keyFile)
-            try scene.write(
-                scene.configuration.text.replacingOccurrences(of: "tls: {ca_file: ca.pem}", with: ""), to: "worker.yaml"
-            )
+            scene.configuration.caFile = ""
+            try scene.configure()
             return scene
         }
 
-        @Test(.needs(.worker, .broker, .python, .openssl), .timeLimit(.minutes(4)))
+        @Test(.needs(.worker, .broker, .python, .openssl))
         func `Conditions choose requests, and those left out are named`() throws {
             let scene = try Self.scene("replay-case")
             let text = try scene.replays("case", scene.servers, scene.name)
             let places = try JSONDecoder().decode([String: String].self, from: Data(text.utf8))
             func place(_ kind: String, _ index: Int = 0) -> String { "\(places[kind] ?? "?")/\(index)" }
-            var sinks = 0
             /// What a run with these conditions produces, to a topic of its own.
-            func run(_ arguments: String..., status: Int32 = 0, saying words: [String] = []) throws -> Set<String> {
-                sinks += 1
-                let sink = "\(scene.name).sink\(sinks)"
-                try scene.create(sink, partitions: 1)
-                let ended = try Scene.run(
-                    Tool.worker.path(),
-                    ["replay", "results", "--config", scene.file("worker.yaml"), "--to", sink] + arguments)
-                #expect(ended.ending == .exited(status), "\(ended.text)")
-                for word in words { #expect(ended.text.contains(word), "\(word): \(ended.text)") }
-                let found = try scene.records(of: sink)
-                #expect(Set(found.compactMap(\.of)).count == found.count, "\(found)")
-                return Set(found.compactMap(\.of))
+            func run(_ sink: String, _ line: String, status: Int32 = 0) throws -> (Scene.Finished, Set<String>) {
+                let topic = "\(scene.name).\(sink)"
+                try scene.create(topic, partitions: 1)
+                let ended = try scene.replay("results --to \(topic) \(line)").expect(status)
+                let found = try scene.records(of: topic).compactMap(\.of)
+                #expect(Set(found).count == found.count, "\(found)")
+                return (ended, Set(found))
             }
-            let channel = place("channel")
             let all = Set([
-                place("plain"), place("annex"), place("late"), place("twice"), place("many", 3), channel,
+                place("plain"), place("annex"), place("late"), place("twice"), place("many", 3), place("channel"),
                 place("large"),
             ])
-            let gone = [
-                "\(place("other")) is gone: the record there has another time", "/10000000/0 is gone: the log has ",
+            let (ended, produced) = try run("all", "--all", status: 1)
+            #expect(produced == all)
+            ended.expect(
+                1, "\(place("other")) is gone: the record has another timestamp", "/10000000/0 is gone: the log has ",
                 "of 11 results that matched", "1 were further results of the same", "1 have expired and were left out",
-                "2 are gone",
-            ]
-            #expect(try run("--all", status: 1, saying: gone) == all)
-            #expect(try run("--all", "--expired", status: 1) == all.union([place("expired")]))
-            #expect(try run("--app", "annex") == [place("annex")])
-            #expect(try run("--app", "annex", "--app", "shop", "--reason", "Forbidden") == [place("annex")])
-            #expect(try run("--outcome", "abandoned") == [place("late"), place("large")])
-            #expect(try run("--outcome", "accepted") == [place("good")])
-            #expect(try run("--since", "2024-01-01T00:00:00Z") == [place("late")])
+                "2 are gone")
+            #expect(try run("expired", "--all --expired", status: 1).1 == all.union([place("expired")]))
+            #expect(try run("forbidden", "--app annex --app shop --reason Forbidden").1 == [place("annex")])
+            #expect(try run("accepted", "--outcome accepted").1 == [place("good")])
             #expect(
-                try run("--since", "2023-01-01T00:00:00Z", "--until", "2023-12-01T00:00:00Z", status: 1)
+                try run("early", "--since 2023-01-01T00:00:00Z --until 2023-12-01T00:00:00Z", status: 1).1
                     == all.subtracting([place("late")]))
-            #expect(try run("--since", "2h", saying: ["of 0 results"]) == [])
-            #expect(try run("--request", "\(places["many"] ?? "")") == [place("many", 3)])
             #expect(
-                try run("--request", place("many", 3), "--request", place("plain")) == [
+                try run("places", "--request \(place("many", 3)) --request \(place("plain"))").1 == [
                     place("many", 3), place("plain"),
                 ])
-            #expect(
-                try run(
-                    "--request", place("many", 2), status: 1, saying: ["\(place("many", 2)): nothing of it matches"])
-                    == [])
             try expectToSayWhatMatchesNothing(scene, matching: place("plain"), not: place("many", 2))
             // One notification of an envelope, in payload form, with the envelope's key.
-            let sink = "\(scene.name).one"
-            try scene.create(sink, partitions: 1)
-            _ = try scene.replay("results", "--request", place("many", 3), "--to", sink)
-            let one = try #require(try scene.records(of: sink).first)
+            _ = try run("one", "--request \(places["many"] ?? "")")
+            let one = try #require(try scene.records(of: "\(scene.name).one").first)
             #expect(one.key == "campaign" && one.value == #"{"aps": {}}"#)
             #expect(
                 one.headers == [
@@ -207,22 +163,18 @@ extension EndToEnd.Records {
             // A record that is too large for its topic is named; the others of its batch are written.
             let narrow = "\(scene.name).narrow"
             try scene.create(narrow, partitions: 1, configuration: [KafkaProperty("max.message.bytes", "2000")])
-            let refused = try scene.replay("results", "--app", "big", "--app", "annex", "--to", narrow)
-            #expect(refused.ending == .exited(1), "\(refused.text)")
-            #expect(
-                refused.text.contains("\(place("large")) is not requested again: the topic refuses its record"),
-                "\(refused.text)")
+            try scene.replay("results --app big --app annex --to \(narrow)")
+                .expect(1, "\(place("large")) is not requested again: the topic refuses its record")
             #expect(try scene.records(of: narrow).compactMap(\.of) == [place("annex")])
 
             // A dry run tells all of it, and changes nothing.
             let before = try scene.records(of: scene.configuration.requests).count
-            let dry = try scene.replay("results", "--all", "--dry-run")
-            #expect(dry.ending == .exited(1) && dry.text.contains("7 requests would be produced again"))
-            #expect(dry.text.contains("nothing was written"), "\(dry.text)")
+            let dry = try scene.replay("results --all --dry-run")
+                .expect(1, "7 requests would be produced again", "nothing was written")
             #expect(dry.text.firstMatch(of: /\n +1 +\S+requests +annex +rejected +Forbidden\n/) != nil, "\(dry.text)")
             #expect(try scene.records(of: scene.configuration.requests).count == before)
             // Back to where they were: the partition, too.
-            #expect(try scene.replay("results", "--all").ending == .exited(1))
+            try scene.replay("results --all").expect(1)
             let after = try scene.records(of: scene.configuration.requests).filter { $0.of != nil }
             #expect(after.count == 7)
             for record in after {
@@ -231,159 +183,119 @@ extension EndToEnd.Records {
 
             // The topic is made anew: all of it is gone.
             try scene.change("remake", scene.configuration.requests, "2", "50", "00", "60")
-            let late = try scene.replay("results", "--all", "--name", "late", "--to", sink)
-            #expect(late.ending == .exited(1) && late.text.contains("0 requests were produced again"), "\(late.text)")
-            #expect(late.text.contains(" 10 are gone"), "\(late.text)")
+            try scene.replay("results --all --name late --to \(scene.name).one")
+                .expect(1, "0 requests were produced again", " 10 are gone")
         }
 
         /// Places for which nothing matches are named, also where nothing was to be read.
-        private func expectToSayWhatMatchesNothing(
-            _ scene: Scene, matching plain: String, not missing: String
-        ) throws {
-            let options = ["--request", missing, "--request", plain, "--name", "missed", "--to", "\(scene.name).sink1"]
-            let missed = try scene.replay("results", options)
-            #expect(missed.ending == .exited(1) && missed.text.contains("is done after"), "\(missed.text)")
-            #expect(missed.text.contains("\(missing): nothing of it matches"), "\(missed.text)")
+        private func expectToSayWhatMatchesNothing(_ scene: Scene, matching plain: String, not missing: String) throws {
+            let line = "results --request \(missing) --request \(plain) --name missed --to \(scene.name).all"
+            let missed = try scene.replay(line).expect(1, "is done after", "\(missing): nothing of it matches")
             #expect(!missed.text.contains("\(plain): nothing"), "\(missed.text)")
-            #expect(try scene.replay("results", options).text.contains("was done before"))
-            for more in [["--dry-run"], []] {
-                let ended = try scene.replay("results", ["--request", plain, "--since", "1ms"] + more)
-                #expect(ended.ending == .exited(1), "\(ended.text)")
-                #expect(ended.text.contains("\(plain): nothing of it matches"), "\(ended.text)")
+            try scene.replay(line).expect(0, "was done before")
+            for more in ["--dry-run", ""] {
+                try scene.replay("results --request \(plain) --since 1ms \(more)")
+                    .expect(1, "\(plain): nothing of it matches")
             }
             // A hint about a reason that nothing has, and a dry run that is stopped.
-            let mistyped = try scene.replay("results", "--reason", "BadTopc", "--dry-run")
-            #expect(mistyped.text.contains("did you mean BadTopic?"), "\(mistyped.text)")
-            let short = try scene.replay("results", "--reason", "BadTopic", "--dry-run", "--deadline", "1ms")
-            #expect(short.ending == .exited(1), "\(short.text)")
-            #expect(
-                short.text.contains("that matched so far") && short.text.contains("that is not all"), "\(short.text)")
+            try scene.replay("results --reason BadTopc --dry-run").expect(0, "did you mean BadTopic?")
+            try scene.replay("results --reason BadTopic --dry-run --deadline 1ms")
+                .expect(1, "that matched so far", "that is not all")
             // A name is one of its source, and where all goes is looked at before anything is promised.
-            #expect(try scene.replay("dead-letters", ["--all", "--name", "missed"]).ending == .exited(0))
-            let nowhere = try scene.replay("results", ["--all", "--dry-run", "--to", "\(scene.name).nowhere"])
-            #expect(nowhere.ending == .exited(1) && nowhere.text.contains(".nowhere: there is no such topic"))
+            try scene.replay("dead-letters --all --name missed").expect(0)
+            try scene.replay("results --all --dry-run --to \(scene.name).nowhere")
+                .expect(1, ".nowhere: there is no such topic")
         }
 
-        @Test(.needs(.worker, .broker, .python, .openssl), .timeLimit(.minutes(4)))
+        @Test(.needs(.worker, .broker, .python, .openssl))
         func `Dead letters are replayed as their records were`() throws {
             let scene = try Self.scene("replay-letters")
             let text = try scene.replays("letters", scene.servers, scene.name)
-            let places = try JSONDecoder().decode([String: Int].self, from: Data(text.utf8))
+            let large = try #require(Int(text.trimmingCharacters(in: .newlines)))
             let requests = scene.configuration.requests
-            let large = places["large"] ?? 0
-            let chosen = try scene.replay("dead-letters", "--reason", "not-json")
-            #expect(chosen.ending == .exited(0), "\(chosen.text)")
+            try scene.replay("dead-letters --reason not-json").expect(0)
             let one = try scene.records(of: requests).filter { $0.of != nil }
             #expect(one.count == 1 && one.first?.value == "{" && one.first?.key == "key" && one.first?.partition == 0)
             #expect(one.first?.headers == [["push-replay-of", "\(requests)/0/900001/0"], ["a", "1"]])
 
             let sink = "\(scene.name).sink"
             try scene.create(sink, partitions: 1)
-            let all = try scene.replay("dead-letters", "--all", "--to", sink)
-            #expect(all.ending == .exited(1), "\(all.text)")
-            for words in [
-                "\(requests)/0/\(large + 11) is gone: the record there is another one than its dead letter is about",
+            try scene.replay("dead-letters --all --to \(sink)").expect(
+                1, "\(requests)/0/\(large + 11) is gone: the record there is another one than its dead letter is about",
                 "\(requests)/0/5 is not requested again: it is a record that the worker wrote",
                 "\(requests)/0/6 is not requested again: its headers cannot be read",
-                "of 6 dead letters that matched: 3 requests were produced again, 1 are gone, 2 cannot be requested again",
-            ] { #expect(all.text.contains(words), "\(words): \(all.text)") }
+                "of 6 dead letters that matched: 3 requests were produced again, 1 are gone, 2 cannot be requested again"
+            )
             let found = try scene.records(of: sink)
             #expect(found.count == 3)
             #expect(Set(found.compactMap(\.of)) == Set([900_001, 900_002, large].map { "\(requests)/0/\($0)/0" }))
             let whole = found.first { $0.of == "\(requests)/0/\(large)/0" }
             #expect(whole?.value?.count == 3_020 && whole?.headers.last == ["x", "large"])
         }
+
+        @Test(.needs(.worker, .broker, .python, .openssl), .ownBroker)
+        func `Missing rights are named`() throws {
+            let (scene, broker) = try Scene.protected("replay-rights")
+            try scene.makeSigningKey(scene.configuration.keyFile)
+            scene.configuration.caFile = ""
+            try scene.configure()
+            _ = try scene.replays("case", broker.bootstrapServers, scene.name)
+            let group = "\(scene.configuration.group).replay.results-j"
+            let (requests, results) = (scene.configuration.requests, scene.configuration.results)
+            func without(
+                _ operation: KafkaBroker.Operation, _ resource: KafkaBroker.Resource, _ line: String,
+                _ words: String, exec: String...
+            ) throws {
+                try broker.deny(operation, resource)
+                defer { try? broker.lift(operation, resource) }
+                let ended = try scene.command("\(line) --deadline 20s", exec).expect(1, words)
+                #expect(!ended.text.contains("no such topic"), "\(ended.text)")
+            }
+            let replay = "replay results --app annex --name j"
+            try scene.command(replay).expect(1, "grant WRITE and DESCRIBE on transactional id \(group)")
+            try broker.allowTransactions()
+            let unread = "topic \(results) cannot be read: grant READ on topic \(results)\n"
+            try without(.read, .group(group), replay, "grant READ on group \(group)")
+            try without(.read, .topic(results), replay, unread)
+            try without(
+                .read, .topic(requests), replay, "topic \(requests) cannot be read: grant READ on topic \(requests)")
+            let unwritten = "topic \(requests) cannot be written: grant WRITE on topic \(requests)\n"
+            try without(.write, .topic(requests), replay, unwritten)
+            // A dry run writes nothing, and asks for no progress.
+            try broker.deny(.read, .group(group))
+            try broker.deny(.write, .topic(requests))
+            try scene.command("\(replay) --dry-run").expect(0)
+            try broker.lift(.read, .group(group))
+            try broker.lift(.write, .topic(requests))
+            // The same words of those that read and write by themselves.
+            let (tail, fed) = ("tail results", "tail results --group \(scene.name).fed")
+            let send = "send --token \(hex(1, digits: 64)) --alert Hi"
+            for operation in [KafkaBroker.Operation.read, .describe] {
+                try without(operation, .topic(results), tail, unread)
+            }
+            try without(.read, .topic(results), fed, unread, exec: "--exec", "cat > /dev/null")
+            let unheld = "group \(scene.name).fed cannot be used: grant READ on group \(scene.name).fed\n"
+            try without(.read, .group("\(scene.name).fed"), fed, unheld, exec: "--exec", "cat > /dev/null")
+            try without(.describe, .topic(results), send, unread)
+            for operation in [KafkaBroker.Operation.write, .describe] {
+                try without(operation, .topic(requests), send, unwritten)
+            }
+            // Nothing was done yet, and nothing is left of what was tried.
+            try scene.command(replay).expect(0, "1 requests were produced again")
+        }
     }
 }
 
 extension EndToEnd.Outages {
-    /// Rights that are missing, and brokers that are away.
-    @Suite(.serialized) struct ReplayRightsTests {
-        @Test(.needs(.worker, .broker, .python, .openssl), .ownBroker, .timeLimit(.minutes(5)))
-        func `Missing rights are named`() throws {
-            let protected = try ProtectedScene("replay-rights")
-            let (scene, broker) = (protected.scene, protected.broker)
-            try scene.makeSigningKey(scene.configuration.keyFile)
-            try scene.write(
-                scene.configuration.text.replacingOccurrences(of: "tls: {ca_file: ca.pem}", with: ""), to: "worker.yaml"
-            )
-            _ = try scene.replays("case", broker.bootstrapServers, scene.name)
-            let group = "\(scene.configuration.group).replay.results-j"
-            let (requests, results) = (scene.configuration.requests, scene.configuration.results)
-            func run(_ words: String, without operation: KafkaBroker.Operation, _ resource: KafkaBroker.Resource) throws
-            {
-                try broker.deny(operation, resource)
-                defer { try? broker.lift(operation, resource) }
-                let ended = try scene.replay("results", "--app", "annex", "--name", "j", within: 60)
-                #expect(ended.ending == .exited(1) && ended.text.contains(words), "\(words): \(ended.text)")
-            }
-            let untold = try scene.replay("results", "--app", "annex", "--name", "j", within: 60)
-            #expect(
-                untold.ending == .exited(1)
-                    && untold.text.contains("grant WRITE and DESCRIBE on transactional id \(group)"), "\(untold.text)")
-            try broker.allowTransactions()
-            try run("grant READ on group \(group)", without: .read, .group(group))
-            try run("topic \(results) cannot be read: grant READ on topic \(results)", without: .read, .topic(results))
-            try run(
-                "topic \(requests) cannot be read: grant READ on topic \(requests)", without: .read, .topic(requests))
-            try run(
-                "topic \(requests) cannot be written: grant WRITE on topic \(requests)", without: .write,
-                .topic(requests))
-            // A dry run writes nothing, and asks for no progress.
-            try broker.deny(.read, .group(group))
-            try broker.deny(.write, .topic(requests))
-            let dry = try scene.replay("results", "--app", "annex", "--name", "j", "--dry-run")
-            #expect(dry.ending == .exited(0), "\(dry.text)")
-            try broker.lift(.read, .group(group))
-            try broker.lift(.write, .topic(requests))
-            // The same words of those that read and write by themselves.
-            let file = ["--config", scene.file("worker.yaml"), "--deadline", "20s"]
-            func ask(
-                _ words: String, without operation: KafkaBroker.Operation, _ resource: KafkaBroker.Resource,
-                _ arguments: [String]
-            ) throws {
-                try broker.deny(operation, resource)
-                defer { try? broker.lift(operation, resource) }
-                let ended = try Scene.run(Tool.worker.path(), arguments + file)
-                #expect(ended.ending == .exited(1) && ended.text.contains(words), "\(arguments): \(ended.text)")
-                #expect(!ended.text.contains("no such topic"), "\(ended.text)")
-            }
-            let (tail, fed) = (["tail", "results"], ["--group", "\(scene.name).fed", "--exec", "cat > /dev/null"])
-            let send = ["send", "--token", hex(1, digits: 64), "--alert", "Hi"]
-            let unread = "topic \(results) cannot be read: grant READ on topic \(results)\n"
-            for operation in [KafkaBroker.Operation.read, .describe] {
-                try ask(unread, without: operation, .topic(results), tail)
-            }
-            try ask(unread, without: .read, .topic(results), tail + fed)
-            let unheld = "group \(scene.name).fed cannot be used: grant READ on group \(scene.name).fed\n"
-            try ask(unheld, without: .read, .group("\(scene.name).fed"), tail + fed)
-            try ask(unread, without: .describe, .topic(results), send)
-            let unwritten = "topic \(requests) cannot be written: grant WRITE on topic \(requests)\n"
-            for operation in [KafkaBroker.Operation.write, .describe] {
-                try ask(unwritten, without: operation, .topic(requests), send)
-            }
-            // Nothing was done yet, and nothing is left of what was tried.
-            let last = try scene.replay("results", "--app", "annex", "--name", "j")
-            #expect(last.ending == .exited(0) && last.text.contains("1 requests were produced again"), "\(last.text)")
-        }
-
+    @Suite struct ReplayOutageTests {
         /// The outage is longer than a transaction may take, so that the brokers abort it.
-        @Test(.needs(.worker, .broker, .python), .ownBroker, .long, .timeLimit(.minutes(5)))
+        @Test(.needs(.worker, .broker, .python), .ownBroker, .long)
         func `An outage costs a replay nothing`() throws {
             let broker = try KafkaBroker.expendable.get()
             let scene = try Scene("replay-outage", on: broker)
-            _ = try scene.startSimulator()
             let worker = try scene.startWorker()
-            let book = scene.file("replay.jsonl")
-            try scene.replays(
-                "produce", scene.servers, scene.configuration.requests, book, "4000", "fa1740001", "fa1740041")
-            try scene.awaitResults(4_000)
-            let replay = try ChildProcess(
-                Tool.worker.path(),
-                [
-                    "replay", "results", "--config", scene.file("worker.yaml"), "--reason", "BadCollapseId", "--rate",
-                    "60/s",
-                ])
+            _ = try scene.produceFailing(4_000, of: worker)
+            let replay = try scene.startCommand("replay results --reason BadCollapseId --rate 60/s")
             try scene.awaitResults(4_050)
             defer { broker.unfreeze() }
             broker.freeze()
@@ -392,8 +304,8 @@ extension EndToEnd.Outages {
                 replay.text.components(separatedBy: "; trying again").count > 4
             }
             broker.unfreeze()
-            #expect(try replay.wait(seconds: 120) == .exited(0), "\(replay.text)")
-            try scene.replays("check", scene.servers, scene.configuration.requests, book, "fa1740001")
+            #expect(try replay.wait() == .exited(0), "\(replay.text)")
+            try scene.checkReplay()
             try worker.killNow()
         }
     }

@@ -1,6 +1,8 @@
+import Delivery
 import Foundation
 import Kafka
 import TestSupport
+import Testing
 
 /// The environment of one end-to-end test: topics of its own on a real broker, a folder, and the programs it starts.
 ///
@@ -8,7 +10,7 @@ import TestSupport
 final class Scene {
     /// How many records the large runs write.
     static let records =
-        Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_RECORDS"] ?? "") ?? (Long.isWanted ? 60_000 : 12_000)
+        Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_RECORDS"] ?? "") ?? (Long.isWanted ? 60_000 : 8_000)
 
     private let broker: KafkaBroker!
     let folder: URL
@@ -20,39 +22,64 @@ final class Scene {
     private var processes: [ChildProcess] = []
 
     /// - Parameter broker: The one that all scenes share, unless a test has another one.
-    init(_ label: String, partitions: Int = 8, on broker: KafkaBroker? = nil) throws {
-        _ = try Tool.worker.path()
+    convenience init(_ label: String, partitions: Int = 4, on broker: KafkaBroker? = nil) throws {
         guard let broker = broker ?? KafkaBroker.shared else { throw Unexpected(KafkaBroker.reason) }
-        self.broker = broker
-        name = KafkaBroker.uniqueName(label)
-        self.partitions = partitions
-        folder = FileManager.default.temporaryDirectory.appending(path: name)
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        configuration = Configuration(servers: broker.bootstrapServers, name: name)
+        try self.init(label, at: broker, partitions: partitions)
         let plain = [configuration.requests, configuration.results, configuration.retry, configuration.deadLetters]
         let compacted = [KafkaProperty("cleanup.policy", "compact")]
         try broker.create(newTopics(plain) + newTopics([configuration.unregistered], configuration: compacted))
+        // The group is not new: what is there before its worker starts is not in doubt.
+        var map = CommitMapWriter()
+        map.start(base: 0, limit: 100)
+        map.finish(horizon: 0)
+        for role in [ConsumerSettings.Role.requests, .retries] { try commit(role, offset: 0, metadata: map.text) }
+    }
+
+    /// Commits for all partitions of a group's topic. The group must have no member.
+    func commit(
+        _ role: ConsumerSettings.Role = .requests, offset: Int64, metadata: [UInt8]
+    ) throws {
+        let consumer = try Consumer(
+            ConsumerSettings(
+                cluster: ClusterSettings(bootstrapServers: servers), role: role, groupID: configuration.group))
+        let topic = role == .requests ? configuration.requests : configuration.retry
+        let entries = (0..<Int32(partitions)).map {
+            CommitEntry(TopicPartition(topic, $0), offset: offset, metadata: metadata)
+        }
+        var code: KafkaCode?
+        let isCommitted = try waitUntil(seconds: 30) {
+            code = nil
+            try consumer.commit(entries, tag: 1)
+            return waitUntil(seconds: 5, everyMs: 0) {
+                consumer.serve(timeoutMs: 100) { event in
+                    if case .committed(let reply) = event { code = reply.code }
+                }
+                return code != nil
+            } && code == KafkaCode.none
+        }
+        guard isCommitted else { throw Unexpected("the commit is refused: \(code?.name ?? "no answer")") }
     }
 
     /// A scene without topics, for commands that need no broker.
-    init(withoutBroker label: String) throws {
-        _ = try Tool.worker.path()
-        broker = nil
-        name = KafkaBroker.uniqueName(label)
-        partitions = 0
-        folder = FileManager.default.temporaryDirectory.appending(path: name)
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        configuration = Configuration(servers: "127.0.0.1:1", name: name)
+    convenience init(withoutBroker label: String) throws { try self.init(label, at: nil, partitions: 0) }
+
+    /// A scene with the topics and server of another one, and a copy of its files.
+    convenience init(sharingTopicsOf other: Scene) throws {
+        try self.init("shared", at: other.broker, partitions: other.partitions)
+        configuration = other.configuration
+        for name in try FileManager.default.contentsOfDirectory(atPath: other.folder.path) {
+            try FileManager.default.copyItem(atPath: other.file(name), toPath: file(name))
+        }
     }
 
-    /// A scene with the topics and server of another one, and a copy of its folder.
-    init(sharingTopicsOf other: Scene) throws {
-        broker = other.broker
-        partitions = other.partitions
-        configuration = other.configuration
-        name = KafkaBroker.uniqueName("shared")
+    private init(_ label: String, at broker: KafkaBroker?, partitions: Int) throws {
+        _ = try Tool.worker.path()
+        self.broker = broker
+        self.partitions = partitions
+        name = KafkaBroker.uniqueName(label)
         folder = FileManager.default.temporaryDirectory.appending(path: name)
-        try FileManager.default.copyItem(at: other.folder, to: folder)
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        configuration = Configuration(servers: broker?.bootstrapServers ?? "127.0.0.1:1", name: name)
     }
 
     deinit {
@@ -66,10 +93,6 @@ final class Scene {
 
     /// Creates topics, and waits until they can be written to.
     func create(_ names: String..., partitions: Int? = nil, configuration: [KafkaProperty] = []) throws {
-        try create(names, partitions: partitions, configuration: configuration)
-    }
-
-    func create(_ names: [String], partitions: Int? = nil, configuration: [KafkaProperty] = []) throws {
         try broker.create(newTopics(names, partitions: partitions, configuration: configuration))
     }
 
@@ -118,6 +141,14 @@ final class Scene {
     struct Finished {
         var ending: ChildProcess.Ending
         var text: String
+
+        /// Expects this exit code, and each of these words in the output.
+        @discardableResult
+        func expect(_ code: Int32, _ words: String..., at place: SourceLocation = #_sourceLocation) -> Self {
+            let missing = words.filter { !$0.isEmpty && !text.contains($0) }
+            #expect(ending == .exited(code) && missing.isEmpty, "\(missing) in: \(text)", sourceLocation: place)
+            return self
+        }
     }
 
     /// Runs a program to its end; throws, with what it said, when that takes too long.
@@ -131,7 +162,28 @@ final class Scene {
         return Finished(ending: ending, text: process.text)
     }
 
-    static let program = book("books.py")
+    /// Runs `apns-worker` with the words of a line, and with further arguments, which may contain spaces.
+    static func worker(_ line: String, _ more: String...) throws -> Finished { try worker(line, more) }
+
+    static func worker(_ line: String, _ more: [String]) throws -> Finished {
+        try run(Tool.worker.path(), line.split(separator: " ").map(String.init) + more)
+    }
+
+    /// The same with the worker's configuration file, which `configure` or `startWorker` wrote.
+    func command(_ line: String, _ more: String...) throws -> Finished { try command(line, more) }
+
+    func command(_ line: String, _ more: [String]) throws -> Finished {
+        try Self.worker(line, more + ["--config", file("worker.yaml")])
+    }
+
+    /// Starts a command that runs beside the test.
+    func startCommand(_ line: String, _ more: String...) throws -> ChildProcess {
+        try start(
+            Tool.worker.path(), line.split(separator: " ").map(String.init) + more + ["--config", file("worker.yaml")])
+    }
+
+    /// Writes the worker's configuration file.
+    func configure(named name: String = "worker") throws { try write(configuration.text, to: "\(name).yaml") }
 
     /// The path of a program of `Books`.
     static func book(_ name: String) -> String {
@@ -140,8 +192,8 @@ final class Scene {
 
     /// Runs a program of `Books`; throws with its output when it does not exit 0.
     @discardableResult
-    func book(_ name: String, _ arguments: [String], within seconds: Double = 600) throws -> String {
-        let ended = try Self.run(Tool.python.path(), [Self.book(name)] + arguments, within: seconds)
+    func book(_ name: String, _ arguments: [String]) throws -> String {
+        let ended = try tryBook(name, arguments)
         guard ended.ending == .exited(0) else {
             throw Unexpected("\(name) \(arguments.first ?? "") \(ended.ending):\n\(ended.text)")
         }
@@ -149,14 +201,18 @@ final class Scene {
         return ended.text
     }
 
+    func tryBook(_ name: String, _ arguments: [String]) throws -> Finished {
+        try Self.run(Tool.python.path(), [Self.book(name)] + arguments, within: 600)
+    }
+
     /// Runs `Books/books.py COMMAND` with the scene's topics.
     @discardableResult
-    func books(_ command: String, _ arguments: [String], within seconds: Double = 600) throws -> String {
-        try book("books.py", [command] + topicArguments + arguments, within: seconds)
+    func books(_ command: String, _ arguments: [String]) throws -> String {
+        try book("books.py", [command] + topicArguments + arguments)
     }
 
     func tryBooks(_ command: String, _ arguments: [String]) throws -> Finished {
-        try Self.run(Tool.python.path(), [Self.program, command] + topicArguments + arguments, within: 600)
+        try tryBook("books.py", [command] + topicArguments + arguments)
     }
 
     private var topicArguments: [String] {
@@ -170,20 +226,23 @@ final class Scene {
 
     // MARK: The worker
 
-    /// Writes the configuration file and starts `apns-worker run` (or `check`) with it.
+    /// Writes the configuration file, and starts `apns-worker run` with it. Starts a simulator first where the test has
+    /// chosen no port of APNs.
     ///
-    /// - Parameters:
-    ///   - name: of the file, where several run at once.
-    ///   - kafka: keys of the section `kafka`, instead of the configuration's.
+    /// - Parameter name: of the file, where several run at once.
     func startWorker(
-        _ command: String = "run", named name: String = "worker", kafka: String = "",
-        options: [String] = [], environment: [String: String] = [:]
+        named name: String = "worker", options: [String] = [], environment: [String: String] = [:]
     ) throws -> ChildProcess {
-        var configuration = configuration
-        if !kafka.isEmpty { configuration.kafka = kafka }
-        try write(configuration.text, to: "\(name).yaml")
+        if configuration.port == 443 { _ = try startSimulator() }
+        try configure(named: name)
         return try start(
-            Tool.worker.path(), [command, "--config", file("\(name).yaml")] + options, environment: environment)
+            Tool.worker.path(), ["run", "--config", file("\(name).yaml")] + options, environment: environment)
+    }
+
+    /// Writes the configuration file, and runs `apns-worker check` with it.
+    func check(_ options: String...) throws -> Finished {
+        try configure()
+        return try command("check", options)
     }
 
     /// Starts a worker with admin pages, and waits until it says where they are, or until it has partitions and no
@@ -269,11 +328,14 @@ final class Scene {
 
     /// Waits until the group and its retry group have committed everything.
     func settle(_ worker: ChildProcess, retryTopics: [String] = []) throws {
-        let retries = [configuration.retry] + retryTopics
-        try explain(worker) {
-            try broker.awaitCommits(
-                [(configuration.group, configuration.requests)] + retries.map { (configuration.group + ".retry", $0) })
-        }
+        let retries = ([configuration.retry] + retryTopics).map { (configuration.group + ".retry", $0) }
+        try explain(worker) { try broker.awaitCommits([(configuration.group, configuration.requests)] + retries) }
+    }
+
+    /// Waits until everything is committed, and stops the worker.
+    func finish(_ worker: ChildProcess, retryTopics: [String] = []) throws {
+        try settle(worker, retryTopics: retryTopics)
+        try stop(worker)
     }
 
     /// Waits until the group has committed all requests, whatever waits in a retry topic.
@@ -281,31 +343,29 @@ final class Scene {
         try explain(worker) { try broker.awaitCommits([(configuration.group, configuration.requests)]) }
     }
 
-    /// Waits until the result topic holds so many records.
-    func awaitResults(_ count: Int) throws { try broker.await(configuration.results, holds: count) }
+    /// Waits until the result topic holds so many records. The error of a failed wait contains the worker's output.
+    func awaitResults(_ count: Int, of worker: ChildProcess? = nil) throws {
+        try self.await(configuration.results, holds: count, of: worker)
+    }
 
-    func await(_ topic: String, holds count: Int) throws { try broker.await(topic, holds: count) }
-
-    /// The same; the error of a failed wait contains the worker's output.
-    func await(_ topic: String, holds count: Int, of worker: ChildProcess) throws {
+    func await(_ topic: String, holds count: Int, of worker: ChildProcess? = nil) throws {
         try explain(worker) { try broker.await(topic, holds: count) }
     }
 
-    /// Waits until there are results of so many device tokens.
-    func awaitTokens(_ count: Int, of worker: ChildProcess) throws {
-        try self.await(configuration.results, holds: count, of: worker)
+    /// Waits until there are results of so many device tokens that begin with a prefix.
+    func awaitTokens(_ count: Int, _ prefix: String = "", of worker: ChildProcess) throws {
+        try awaitResults(count, of: worker)
         try eventually("results of \(count) device tokens", of: worker) {
-            Set(try records(of: configuration.results, "%k")).count >= count
+            Set(try records(of: configuration.results, "%k")).count { $0.hasPrefix(prefix) } >= count
         }
     }
 
-    private func explain(_ worker: ChildProcess, _ body: () throws -> Void) throws {
+    private func explain(_ worker: ChildProcess?, _ body: () throws -> Void) throws {
         do {
             try body()
         } catch {
-            throw Unexpected(
-                "\(error)\nthe worker (\(worker.ended.map { "\($0)" } ?? "running")) said:\n\(worker.text.suffix(8_000))"
-            )
+            let state = worker?.ended.map { "\($0)" } ?? "running"
+            throw Unexpected("\(error)\nthe worker (\(state)) said:\n\(worker?.text.suffix(8_000) ?? "")")
         }
     }
 
@@ -315,9 +375,7 @@ final class Scene {
     }
 
     /// Compares the books; throws with all findings when they do not agree.
-    func audit(_ more: String...) throws { try audit(more) }
-
-    func audit(_ more: [String]) throws { try books("audit", more) }
+    func audit(_ more: String...) throws { try books("audit", more) }
 }
 
 /// A line of JSON that is an object.

@@ -2,18 +2,18 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Records {
+extension EndToEnd {
     /// `push-not-before` with tiers of seconds: by the server's book none is early, and none is lost.
-    @Suite(.serialized) struct ScheduledTests {
+    @Suite struct ScheduledTests {
         /// The period over which they are spread.
         private static let seconds = Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_SCHEDULED"] ?? "") ?? 12
         private static let records = 300
 
         @Test(.needs(.worker, .broker, .python), arguments: ["come and go", "are killed"])
         func `None is early or lost when workers`(_ how: String) throws {
-            let scene = try Scene("scheduled", partitions: 4)
+            let scene = try Scene("scheduled")
             let tiers = ["\(scene.name).retry.3s", "\(scene.name).retry.8s"]
-            try scene.create(tiers)
+            for tier in tiers { try scene.create(tier) }
             scene.configuration.retries =
                 "tiers: {1s: \(scene.configuration.retry), 3s: \(tiers[0]), 8s: \(tiers[1])}, max_attempts: 1"
             let simulator = try scene.startSimulator()
@@ -37,8 +37,7 @@ extension EndToEnd.Records {
                 try scene.stop(second)
             }
             let last = try scene.startWorker()
-            try scene.settle(last, retryTopics: tiers)
-            try scene.stop(last)
+            try scene.finish(last, retryTopics: tiers)
             #expect(try watch.wait(seconds: 600) == .exited(0), "\(watch.text)")
             try scene.audit("--simulator", simulator.control, how == "are killed" ? "--crashed" : "--restarted")
         }

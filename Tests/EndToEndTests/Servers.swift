@@ -5,18 +5,16 @@ import TestSupport
 struct RunningSimulator {
     let process: ChildProcess
     let port: Int
-    /// The address of the control endpoint, where the host is 127.0.0.1.
+    /// The address of the control endpoint.
     let control: String
 
     /// Starts it with its authority, its signing key and its books in the folder.
     ///
-    /// - Parameters:
-    ///   - host: an address of the loopback interface.
-    ///   - port: 0: any that is free. One that is to come back at its port has claimed it (`Ports`).
-    init(in folder: URL, host: String = "127.0.0.1", port: Int = 0, _ more: [String] = []) throws {
+    /// - Parameter port: 0: any that is free. One that is to come back at its port has claimed it (`Ports`).
+    init(in folder: URL, port: Int = 0, _ more: [String] = []) throws {
         process = try ChildProcess(
             Tool.worker.path(),
-            ["simulate", "--listen", "\(host):\(port)", "--control", "0", "--directory", folder.path] + more)
+            ["simulate", "--listen", "127.0.0.1:\(port)", "--control", "0", "--directory", folder.path] + more)
         try process.waitFor("listening;")
         self.port = try Self.port(of: "APNs simulator on", process)
         control = "http://127.0.0.1:\(try Self.port(of: "control endpoint:", process))"
@@ -77,11 +75,12 @@ struct RunningSimulator {
 /// - Parameter process: Its end ends the wait, and its output is part of the error.
 func eventually(_ what: String, of process: ChildProcess? = nil, _ holds: () throws -> Bool) throws {
     var isDone = false
-    _ = try waitUntil {
+    _ = try waitUntil(everyMs: 100) {
         isDone = try holds()
         return isDone || process?.ended != nil
     }
-    guard isDone else {
+    // What held may have come with the end of the process.
+    guard try isDone || process?.ended != nil && holds() else {
         let ending = process?.ended.map { ", and it ended (\($0))" } ?? ""
         throw Unexpected("\(what) did not come\(ending):\n\(process?.text.suffix(8_000) ?? "")")
     }
@@ -91,33 +90,23 @@ extension Scene {
     /// Starts the simulator and points the configuration at it: its port, its authority, its signing key.
     func startSimulator(_ more: String...) throws -> RunningSimulator { try startSimulator(arguments: more) }
 
-    func startSimulator(
-        host: String = "127.0.0.1", port: Int = 0, arguments more: [String]
-    ) throws -> RunningSimulator {
-        let simulator = try startOtherSimulator(host: host, port: port, arguments: more)
+    func startSimulator(arguments more: [String]) throws -> RunningSimulator {
+        let simulator = try startOtherSimulator(arguments: more)
         configuration.port = simulator.port
         return simulator
     }
 
     /// Starts one that the configuration does not point at.
-    func startOtherSimulator(
-        host: String = "127.0.0.1", port: Int = 0, arguments more: [String]
-    ) throws -> RunningSimulator {
-        let simulator = try RunningSimulator(in: folder, host: host, port: port, more)
+    func startOtherSimulator(port: Int = 0, arguments more: [String]) throws -> RunningSimulator {
+        let simulator = try RunningSimulator(in: folder, port: port, more)
         keep(simulator.process)
         return simulator
     }
 
-    /// Runs `send --direct` with the configuration, below other commands where they are given.
-    func sendDirectly(_ more: String..., through words: [String] = []) throws -> Finished {
-        try write(configuration.text, to: "worker.yaml")
-        let all =
-            try words + [
-                Tool.worker.path(), "send", "--direct", "-c", file("worker.yaml"), "-t", deviceTokens(1, "80fe")[0],
-                "-a",
-                "Hi",
-            ] + more
-        return try Self.run(all[0], Array(all.dropFirst()))
+    /// Runs `send --direct` with the configuration.
+    func sendDirectly(_ more: String...) throws -> Finished {
+        try configure()
+        return try command("send --direct -t \(deviceTokens(1, "80fe")[0]) -a Hi", more)
     }
 
     /// A file with the simulator's table of token prefixes, from its help.
@@ -125,27 +114,6 @@ extension Scene {
         let help = try Self.run(Tool.worker.path(), ["simulate", "--help"])
         try write(help.text, to: "simulate-help.txt")
         return file("simulate-help.txt")
-    }
-
-    /// Starts nghttp2's own server, with an empty file for each device token that it knows, and points the
-    /// configuration at it. It accepts any provider token.
-    func startForeignServer(knownTokens count: Int) throws {
-        let root = folder.appending(path: "htdocs/3/device")
-        try FileManager.default.createDirectory(at: root, withIntermediateDirectories: true)
-        let tokens = (0..<count).map { hex($0, digits: 8) + String(repeating: "5a", count: 28) }
-        for token in tokens { try Data().write(to: root.appending(path: token)) }
-        try write(tokens.joined(separator: "\n"), to: "known.txt")
-        try makeCertificate()
-        try makeSigningKey(configuration.keyFile)
-        configuration.port = Ports.claim()
-        configuration.caFile = "server.pem"
-        // nghttpd prints that it listens only when its output fills a buffer, so nothing waits for it here.
-        _ = try start(
-            Tool.nghttpd.path(),
-            [
-                "-a", "127.0.0.1", "-m", "1000", "-d", folder.appending(path: "htdocs").path, "\(configuration.port)",
-                file("server.key"), file("server.pem"),
-            ])
     }
 
     // MARK: Keys and certificates
@@ -190,7 +158,7 @@ extension Scene {
 /// The admin pages of a running worker.
 struct Pages {
     let address: String
-    private let worker: ChildProcess
+    let worker: ChildProcess
 
     /// Waits until the worker said where they are.
     init(of worker: ChildProcess) throws {
@@ -249,50 +217,32 @@ struct Pages {
     }
 }
 
-/// A listener that accepts nothing by itself.
+/// A listener on 127.0.0.1 that accepts nothing by itself.
 final class DeadListener {
     let port: Int
     private var descriptors: [Int32] = []
 
-    /// - Parameters:
-    ///   - host: an address of the loopback interface, such as `127.0.0.9` or `::1`.
-    ///   - port: 0: any free one.
-    ///   - connects: its kernel takes connections, and nothing reads from them. Otherwise it answers no SYN, as a host
-    ///     behind a firewall: its queue is full (listen(2)).
-    init(_ host: String, port: Int = 0, connects: Bool = false) throws {
-        var hints = addrinfo()
-        hints.ai_flags = AI_NUMERICHOST
-        hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
-        var list: UnsafeMutablePointer<addrinfo>?
-        guard getaddrinfo(host, "\(port)", &hints, &list) == 0, let address = list else {
-            throw Unexpected("\(host) is no address")
-        }
-        defer { freeaddrinfo(list) }
-        let listener = socket(address.pointee.ai_family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        descriptors.append(listener)
-        guard bind(listener, address.pointee.ai_addr, address.pointee.ai_addrlen) == 0,
-            listen(listener, connects ? 1_000 : 0) == 0
-        else {
-            throw Unexpected("nothing can listen on \(host):\(port): \(String(cString: strerror(errno)))")
-        }
-        var bound = sockaddr_storage()
-        var size = socklen_t(MemoryLayout<sockaddr_storage>.size)
-        self.port = withUnsafeMutablePointer(to: &bound) { bound in
-            bound.withMemoryRebound(to: sockaddr.self, capacity: 1) { _ = getsockname(listener, $0, &size) }
-            // Where the port stands is the same for both families.
-            return bound.withMemoryRebound(to: sockaddr_in.self, capacity: 1) {
-                Int(in_port_t(bigEndian: $0.pointee.sin_port))
-            }
-        }
+    /// - Parameter connects: its kernel takes connections, and nothing reads from them. Otherwise it answers no SYN, as
+    ///   a host behind a firewall: its queue is full (listen(2)).
+    init(connects: Bool = false) throws {
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let kind = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
         // The queue takes one more than it says; what comes after it gets no answer.
-        for _ in 0..<(connects ? 0 : 4) {
-            let client = socket(
-                address.pointee.ai_family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue) | O_NONBLOCK, 0)
-            descriptors.append(client)
-            withUnsafeMutablePointer(to: &bound) { bound in
-                bound.withMemoryRebound(to: sockaddr.self, capacity: 1) { _ = connect(client, $0, size) }
+        descriptors = (0...(connects ? 0 : 4)).map { socket(AF_INET, $0 == 0 ? kind : kind | O_NONBLOCK, 0) }
+        let isListening = withUnsafeMutablePointer(to: &address) { [descriptors] pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                guard bind(descriptors[0], address, size) == 0, listen(descriptors[0], connects ? 1_000 : 0) == 0,
+                    getsockname(descriptors[0], address, &size) == 0
+                else { return false }
+                for client in descriptors.dropFirst() { _ = connect(client, address, size) }
+                return true
             }
         }
+        guard isListening else { throw Unexpected("nothing can listen: \(String(cString: strerror(errno)))") }
+        port = Int(in_port_t(bigEndian: address.sin_port))
     }
 
     deinit { for descriptor in descriptors { close(descriptor) } }

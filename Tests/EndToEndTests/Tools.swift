@@ -8,7 +8,7 @@ enum Tool: String {
     case worker = "apns-worker"
     case broker = "a Kafka broker"
     case python = "a Python with confluent_kafka and jsonschema"
-    case kcat, jq, nghttpd, openssl, tinyproxy, clang, swift
+    case kcat, jq, openssl, tinyproxy, clang, swift
     /// Kafka's own client in Java, which comes with the broker.
     case javaClient = "Kafka's libs, which KAFKA_HOME names, and java"
     /// Go with confluent-kafka-go, and PostgreSQL's server. `Docker/setup` does not install them: their tests are run
@@ -23,7 +23,7 @@ enum Tool: String {
         places[.worker] = Self.builtWorker
         places[.broker] = KafkaBroker.isAvailable ? "" : nil
         places[.python] = Self.python()
-        for tool in [Tool.kcat, .jq, .nghttpd, .openssl, .tinyproxy, .clang, .swift] {
+        for tool in [Tool.kcat, .jq, .openssl, .tinyproxy, .clang, .swift] {
             places[tool] = Self.command(tool.rawValue)
         }
         places[.javaClient] = KafkaBroker.home == nil ? nil : Self.command("java")
@@ -86,8 +86,7 @@ struct Unexpected: Error, CustomStringConvertible {
 enum NewerClientLibrary {
     private static let package = "confluent-kafka==2.16.0"
 
-    /// The folder with its `librdkafka.so.1`, for LD_LIBRARY_PATH; fetched once. Cancels the test where it cannot be
-    /// had.
+    /// The folder with its `librdkafka.so.1`, for LD_LIBRARY_PATH. Cancels the test where it cannot be had.
     static func folder() throws -> String {
         do {
             return try fetched.get()

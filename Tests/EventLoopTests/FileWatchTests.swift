@@ -3,102 +3,121 @@ import Testing
 
 @testable import EventLoop
 
-@Suite struct FileWatchTests {
-    private func folder() throws -> URL {
-        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("watch-\(UUID().uuidString)")
+/// A folder that goes with the scene, a watch of files in it, and what that reports.
+final class WatchScene {
+    let loop: Loop
+    let folder = FileManager.default.temporaryDirectory.appendingPathComponent("watch-\(UUID().uuidString)")
+    private(set) var changes: [[String]] = []
+    private var watch: FileWatch!
+
+    init() throws {
+        loop = try Loop()
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        return folder
     }
 
+    deinit { try? FileManager.default.removeItem(at: folder) }
+
+    func path(_ name: String) -> String { folder.appendingPathComponent(name).path }
+
+    func write(_ text: String, _ name: String = "key", options: Data.WritingOptions = []) throws {
+        try Data(text.utf8).write(to: folder.appendingPathComponent(name), options: options)
+    }
+
+    /// Watches these, each with the contents that were read of it.
+    @discardableResult
+    func watch(
+        _ files: [(name: String, contents: String?)], reading: FileReading? = nil, intervalNs: Int64 = 10_000_000_000
+    ) -> FileWatch {
+        watch = FileWatch(
+            files.map { (path($0.name), $0.contents.map { FileWatch.hash(of: $0.utf8) }) }, loop: loop,
+            reading: reading, intervalNs: intervalNs
+        ) { [unowned self] in changes.append($0) }
+        return watch
+    }
+
+    func remember(_ text: String) { watch.remember(path("key"), hash: FileWatch.hash(of: text.utf8)) }
+
+    /// Looks, and waits until that is over.
+    func look() {
+        watch.look()
+        loop.turn(while: watch.reading)
+    }
+}
+
+@Suite struct FileWatchTests {
     /// Between reading a file and watching it, it may be replaced.
     @Test func `A file replaced before it is watched is news`() throws {
-        let folder = try folder()
-        defer { try? FileManager.default.removeItem(at: folder) }
-        let key = folder.appendingPathComponent("key.p8")
-        try Data("one".utf8).write(to: key)
-        let loaded = FileWatch.hash(of: try Data(contentsOf: key))
-        try Data("two".utf8).write(to: key)
-        let loop = try Loop()
-        var changes: [[String]] = []
-        let watch = FileWatch([(key.path, loaded)], loop: loop) { changes.append($0) }
-        watch.lookNow(loop)
-        #expect(changes == [[key.path]])
+        let scene = try WatchScene()
+        try scene.write("two")
+        scene.watch([("key", "one")])
+        scene.look()
+        #expect(scene.changes == [[scene.path("key")]])
         // It was read when it held something else again, and then put back.
-        watch.remember(key.path, hash: FileWatch.hash(of: "three".utf8))
-        watch.lookNow(loop)
-        #expect(changes.count == 2)
-        watch.remember(key.path, hash: FileWatch.hash(of: "two".utf8))
-        watch.lookNow(loop)
-        #expect(changes.count == 2)
+        scene.remember("three")
+        scene.look()
+        #expect(scene.changes.count == 2)
+        scene.remember("two")
+        scene.look()
+        #expect(scene.changes.count == 2)
+    }
+
+    @Test func `What was seen of a file before it was remembered anew says nothing`() throws {
+        let scene = try WatchScene()
+        try scene.write("one")
+        let watch = scene.watch([("key", nil)])
+        watch.look()
+        scene.remember("two")
+        scene.loop.turn(while: watch.reading)
+        #expect(scene.changes.isEmpty)
+        scene.look()
+        #expect(scene.changes == [[scene.path("key")]])
     }
 
     @Test func `A large file is known by its first bytes`() throws {
-        let file = FileManager.default.temporaryDirectory.appendingPathComponent("watch-\(UUID().uuidString)")
-        defer { try? FileManager.default.removeItem(at: file) }
-        let bytes = Data((0...FileWatch.hashedLimit).map { UInt8(truncatingIfNeeded: $0 &* 31) })
-        try bytes.write(to: file)
-        var changes: [[String]] = []
-        let loop = try Loop()
-        let watch = FileWatch([(file.path, FileWatch.hash(of: bytes))], loop: loop) { changes.append($0) }
-        watch.lookNow(loop)
-        #expect(changes.isEmpty)
+        let scene = try WatchScene()
+        let text = String(repeating: "abcdefgh", count: FileWatch.hashedLimit / 8 + 1)
+        try scene.write(text)
+        scene.watch([("key", text)])
+        scene.look()
+        #expect(scene.changes.isEmpty)
     }
 
     @Test func `New contents are reported once and metadata never`() throws {
-        let folder = try folder()
-        defer { try? FileManager.default.removeItem(at: folder) }
-        let key = folder.appendingPathComponent("key.p8")
-        let other = folder.appendingPathComponent("other")
-        try Data("one".utf8).write(to: key)
-        let loop = try Loop()
-        var changes: [[String]] = []
-        let watch = FileWatch(
-            [(key.path, FileWatch.hash(of: "one".utf8)), (other.path, nil)], loop: loop
-        ) { changes.append($0) }
-        watch.lookNow(loop)
-        #expect(changes.isEmpty)
+        let scene = try WatchScene()
+        let (key, other) = (scene.path("key"), scene.path("other"))
+        try scene.write("one")
+        scene.watch([("key", "one"), ("other", nil)])
+        scene.look()
+        #expect(scene.changes.isEmpty)
         // The same contents in a new file: another inode, no news.
-        try Data("one".utf8).write(to: key, options: .atomic)
-        watch.lookNow(loop)
-        #expect(changes.isEmpty)
-        try Data("two".utf8).write(to: key, options: .atomic)
-        watch.lookNow(loop)
-        watch.lookNow(loop)
-        #expect(changes == [[key.path]])
+        try scene.write("one", options: .atomic)
+        scene.look()
+        #expect(scene.changes.isEmpty)
+        try scene.write("two", options: .atomic)
+        scene.look()
+        scene.look()
+        #expect(scene.changes == [[key]])
         // Gone is no news; back with other contents is.
-        try FileManager.default.removeItem(at: key)
-        watch.lookNow(loop)
-        #expect(changes.count == 1)
-        try Data("three".utf8).write(to: key)
-        try Data("appeared".utf8).write(to: other)
-        watch.lookNow(loop)
-        #expect(changes.last == [key.path, other.path])
+        try FileManager.default.removeItem(atPath: key)
+        scene.look()
+        #expect(scene.changes.count == 1)
+        try scene.write("three")
+        try scene.write("appeared", "other")
+        scene.look()
+        #expect(scene.changes.last == [key, other])
     }
 
-    @Test func `A swapped symbolic link is noticed by itself`() throws {
-        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("watch-\(UUID().uuidString)")
-        defer { try? FileManager.default.removeItem(at: folder) }
+    @Test(.timeLimit(.minutes(5))) func `A swapped symbolic link is noticed by itself`() throws {
+        let scene = try WatchScene()
         for (name, text) in [("..1", "one"), ("..2", "two")] {
-            let version = folder.appendingPathComponent(name)
-            try FileManager.default.createDirectory(at: version, withIntermediateDirectories: true)
-            try Data(text.utf8).write(to: version.appendingPathComponent("key"))
+            try FileManager.default.createDirectory(atPath: scene.path(name), withIntermediateDirectories: true)
+            try scene.write(text, "\(name)/key")
         }
-        let link = folder.appendingPathComponent("..data").path
-        let spare = folder.appendingPathComponent("..spare").path
-        symlink("..1", link)
-        symlink("..2", spare)
-        let loop = try Loop()
-        var changes: [[String]] = []
-        let watch = FileWatch(
-            [(link + "/key", FileWatch.hash(of: "one".utf8))], loop: loop, intervalNs: 1_000_000
-        ) {
-            changes.append($0)
-            loop.stop()
-        }
-        rename(spare, link)
-        loop.schedule(afterNs: 10_000_000_000) { loop.stop() }
-        loop.run()
-        #expect(changes == [[link + "/key"]])
-        withExtendedLifetime(watch) {}
+        symlink("..1", scene.path("..data"))
+        symlink("..2", scene.path("..spare"))
+        scene.watch([("..data/key", "one")], intervalNs: 1_000_000)
+        rename(scene.path("..spare"), scene.path("..data"))
+        while scene.changes.isEmpty { scene.loop.runOnce(timeoutNs: 100_000_000) }
+        #expect(scene.changes == [[scene.path("..data/key")]])
     }
 }

@@ -8,8 +8,7 @@ import Testing
         let peers = try Peers.connected(server: { $0.canStall = true })
         try peers.server.setStalled(true)
         #expect(peers.client.connectionWindow == 65_535)
-        var push = Push()
-        push.body = Lent(String(repeating: "x", count: 4_096))
+        let push = Push(bodyBytes: 4_096)
         var written = 0
         while case .written = try push.submit(to: peers.client, user: UInt32(written)) { written += 1 }
         #expect(written == 15)
@@ -35,11 +34,7 @@ import Testing
         let peers = try Peers(client: client, server: options)
         try peers.connect()
         #expect(peers.client.connectionWindow == window)
-        let pushes = sizes.map { size in
-            var push = Push()
-            push.body = Lent(String(repeating: "x", count: size))
-            return push
-        }
+        let pushes = sizes.map { Push(bodyBytes: $0) }
         peers.clientBytes = []
         var made = 0
         var ranOutOfStreams = false
@@ -68,8 +63,7 @@ import Testing
 
     @Test func `A body that would only wait is not taken`() throws {
         let peers = try Peers.connected()
-        var push = Push()
-        push.body = Lent(String(repeating: "x", count: 65_534))
+        let push = Push(bodyBytes: 65_534)
         #expect(peers.client.hasWindow(for: 65_534))
         _ = try push.submit(to: peers.client)
         #expect(peers.client.connectionWindow == 1)

@@ -48,28 +48,27 @@ import Testing
     }
 
     /// Nothing was decided: in doubt, or refused as the code says, but no answer.
-    @Test(arguments: ["100", "103", "199"], [ErrorCode.internalError, .refusedStream, .cancel, .noError])
-    func `An interim response and a reset are no answer`(status: String, code: ErrorCode) throws {
-        let client = try Self.client(receiving: Self.headers(status, isEnd: false) + Self.reset(code))
-        #expect(Self.events(of: client) == [.ended(user: 7, code: code, status: 0)])
+    @Test(
+        arguments: [nil, "100", "103", "199"],
+        [ErrorCode.internalError, .refusedStream, .cancel, .noError, ErrorCode(rawValue: 11)])
+    func `A reset is no answer, nor is an interim response before it`(status: String?, code: ErrorCode) throws {
+        let interim = status.map { Self.headers($0, isEnd: false) } ?? []
+        let client = try Self.client(receiving: interim + Self.reset(code))
+        #expect(Self.events(of: client) == [.ended(user: 7, code: code, status: 0)] && client.openStreams == 0)
     }
 
     @Test(
         arguments: [
             headers("100", isEnd: true), headers("199", isEnd: true),
             headers("103", isEnd: false) + headers(nil, [("x", "y")], isEnd: true),
-            headers("103", isEnd: false) + data(Array("{}".utf8), isEnd: true),
+            headers("103", isEnd: false) + data(Array("{}".utf8), isEnd: true), headers(nil, isEnd: true),
+            headers(nil, [("x", "y")], isEnd: true), headers("abc", isEnd: true), headers("20", isEnd: true),
+            headers("103", isEnd: true), headers(nil, [(":path", "200")], isEnd: true),
         ])
     func `A stream that ends without a final status is no answer`(frames: [UInt8]) throws {
         let client = try Self.client(receiving: frames)
         #expect(Self.events(of: client) == [.ended(user: 7, code: .protocolError, status: 0)])
-    }
-
-    @Test func `A final status and a reset keep the status`() throws {
-        let client = try Self.client(
-            receiving: Self.headers("103", isEnd: false) + Self.headers("200", isEnd: false)
-                + Self.reset(.internalError))
-        #expect(Self.events(of: client) == [.ended(user: 7, code: .internalError, status: 200)])
+        #expect(client.openStreams == 0)
     }
 
     /// What an interim response carried is not the answer's, its body neither; what is lent lies within what was kept.

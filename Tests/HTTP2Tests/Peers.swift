@@ -102,6 +102,10 @@ struct Push {
     var apnsID: Lent? = nil
     var body = Lent(#"{"aps":{"alert":"Hi"}}"#)
 
+    init() {}
+
+    init(bodyBytes: Int) { body = Lent(String(repeating: "x", count: bodyBytes)) }
+
     func list() -> HeaderList {
         var headers = HeaderList()
         headers.append(":method", "POST")

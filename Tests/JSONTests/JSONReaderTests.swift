@@ -95,36 +95,4 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
             #expect(equal == [true, true, false, false])
         }
     }
-
-    @Test func `Everything valid can be walked to its end`() {
-        for text in JSONCases.valid {
-            JSONCases.bytes(text).withUnsafeBytes { bytes in
-                var reader = JSONReader(checked: bytes)
-                walk(&reader)
-                #expect(reader.offset == bytes.count, "\(text)")
-            }
-        }
-    }
-
-    private func walk(_ reader: inout JSONReader) {
-        do {
-            switch reader.kind {
-            case .object:
-                try reader.enterObject()
-                while let name = reader.nextMember() {
-                    _ = name.string
-                    walk(&reader)
-                }
-            case .array:
-                try reader.enterArray()
-                while reader.nextElement() { walk(&reader) }
-            case .string: _ = try reader.text().string
-            case .number: _ = try reader.double()
-            case .bool: _ = try reader.bool()
-            case .null: #expect(reader.null() == true)
-            }
-        } catch {
-            Issue.record(error)
-        }
-    }
 }

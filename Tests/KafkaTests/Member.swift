@@ -42,7 +42,6 @@ final class Member {
     var fatal: KafkaError?
     /// Revocations in the order they came; `true`: lost.
     var revocations: [Bool] = []
-    var assignments = 0
     /// A rebalance that waits for an answer.
     var pendingAssignment: [TopicPartition]?
     var pendingRevocation: [TopicPartition]?
@@ -113,7 +112,6 @@ final class Member {
     private func handle(_ event: ConsumerEvent) throws {
         switch event {
         case .assigned(let partitions):
-            assignments += 1
             pendingAssignment = partitions
             if answersAssignments { try answerAssignment() }
         case .revoked(let partitions, let lost):
@@ -165,9 +163,11 @@ final class Member {
 
     func close() throws {
         try consumer.startClosing()
-        let deadline = Date(timeIntervalSinceNow: 20)
+        try awaitClosed()
+    }
+
+    func awaitClosed() throws {
         while !consumer.isClosed {
-            guard Date() < deadline else { throw timedOut("the consumer to close") }
             _ = wakeUp.wait(until: Date(timeIntervalSinceNow: 0.05))
             try turn()
         }

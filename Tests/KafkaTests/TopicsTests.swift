@@ -1,7 +1,8 @@
-import Foundation
 import Kafka
 import TestSupport
 import Testing
+
+@testable import Kafka
 
 struct TopicsTests {
     @Test(.timeLimit(.minutes(5))) func `That no broker is connected is no error beside what is wrong with each`()
@@ -11,8 +12,7 @@ struct TopicsTests {
         let topics = try Topics(ClusterSettings(bootstrapServers: "127.0.0.1:\(port)"))
         var errors: [KafkaError] = []
         var log: [String] = []
-        let deadline = Date(timeIntervalSinceNow: 30)
-        while !log.contains("ALLDOWN"), Date() < deadline {
+        while !log.contains("ALLDOWN") {
             #expect(throws: KafkaError.self) { try topics.all(timeoutMs: 100) }
             for event in topics.events() {
                 switch event {
@@ -22,16 +22,7 @@ struct TopicsTests {
                 }
             }
         }
-        #expect(log.contains("ALLDOWN"))
         #expect(!errors.isEmpty && errors.allSatisfy { $0.text.contains("127.0.0.1:\(port)") }, "\(errors)")
-    }
-
-    @Test func `The mock's topics are listed`() throws {
-        let cluster = try Cluster(.mock, partitions: 3)
-        let topics = try Topics(ClusterSettings(bootstrapServers: cluster.servers)).all(timeoutMs: 10_000)
-        #expect(topics[cluster.topic]?.partitions == 3)
-        #expect(topics[cluster.topic]?.code == KafkaCode.none)
-        #expect(topics["missing"] == nil)
     }
 
     @Test func `A pattern fits no topic that is to be left out`() throws {
@@ -43,7 +34,7 @@ struct TopicsTests {
         var settings = try cluster.settings()
         settings.ignoredTopics = ["__consumer_offsets", "__share_group_state"]
         let member = try Member(settings, topics: ["^__.*", cluster.topic])
-        try member.run("an assignment") { member.assignments > 0 }
+        try member.run("an assignment") { !member.queues.isEmpty }
         #expect(Set(member.queues.keys.map(\.topic)) == ["__consumer_offsets.mine", cluster.topic])
         try member.close()
     }
@@ -65,11 +56,10 @@ struct TopicsTests {
         #expect(try topics.create(new, timeoutMs: 20_000).mapValues(\.code) == [requests: .none, dead: .none])
         #expect(try topics.create([new[0]], timeoutMs: 20_000)[requests]?.code == .topicAlreadyExists)
         let bad = NewTopic(KafkaBroker.uniqueName("bad"), partitions: 1, replicationFactor: 9)
-        #expect(try topics.create([bad], timeoutMs: 20_000)[bad.name]?.isFatal == false)
+        #expect(try topics.create([bad], timeoutMs: 20_000)[bad.name] != nil)
 
-        let deadline = Date(timeIntervalSinceNow: 20)
         var all = try topics.all(timeoutMs: 10_000)
-        while all[requests] == nil || all[dead] == nil, Date() < deadline { all = try topics.all(timeoutMs: 10_000) }
+        while all[requests] == nil || all[dead] == nil { all = try topics.all(timeoutMs: 10_000) }
         #expect(all[requests]?.partitions == 3)
         #expect(all[bad.name] == nil)
         let missing = KafkaBroker.uniqueName("missing")

@@ -2,7 +2,7 @@
 import PackageDescription
 
 // A program of somebody else's, with no more than the README says: it asks for notifications with PushRecords and reads
-// what became of them. `Tests/EndToEndTests/LibraryTests.swift` builds and runs it.
+// what became of them. `Tests/EndToEndTests/ClientsTests.swift` builds and runs it.
 
 let package = Package(
     name: "shop",

@@ -10,15 +10,17 @@ import Testing
     private final class Scene {
         let loop = try! Loop()
         let resolver: Resolver
-        let isOpen = Guarded(false)
+        private let gate = DispatchGroup()
+        private var isOpen = false
         let isSilent = Guarded(false)
         let lookups = Guarded<[String: Int]>([:])
         let answers = Guarded<[String: [Resolver.Answer]]>([:])
 
         init() {
-            resolver = Resolver { [isOpen, isSilent, lookups] host in
+            gate.enter()
+            resolver = Resolver { [gate, isSilent, lookups] host in
                 lookups.withLock { $0[host, default: 0] += 1 }
-                while host.hasPrefix("slow"), !isOpen.withLock({ $0 }) { usleep(1_000) }
+                if host.hasPrefix("slow") { gate.wait() }
                 if isSilent.withLock({ $0 }) { return .unknown("no name server answers") }
                 return host.hasPrefix("no")
                     ? .nothing("there is none") : .found([SocketAddress(literal: "127.0.0.9", port: 0)!])
@@ -27,7 +29,10 @@ import Testing
 
         deinit { open() }
 
-        func open() { isOpen.withLock { $0 = true } }
+        func open() {
+            if !isOpen { gate.leave() }
+            isOpen = true
+        }
 
         func ask(_ host: String, port: UInt16 = 443) {
             resolver.resolve(host: host, port: port, loop: loop) { [answers] answer in

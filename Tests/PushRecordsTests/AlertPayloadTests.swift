@@ -63,7 +63,7 @@ import Testing
     ]
 
     @Test(arguments: written)
-    func `Each property is its member of aps`(fill: @Sendable (inout AlertPayload) -> Void, json: String) throws {
+    func `Each property is a member of aps`(fill: @Sendable (inout AlertPayload) -> Void, json: String) throws {
         var payload = AlertPayload()
         fill(&payload)
         #expect(String(decoding: try payload.json(), as: UTF8.self) == json)
@@ -75,26 +75,26 @@ import Testing
         ({ $0.relevanceScore = 1.1 }, "relevance-score must be 0 to 1"),
         ({ $0.relevanceScore = .nan }, "relevance-score must be 0 to 1"),
         ({ $0.sound = .critical("a", volume: -0.1) }, "sound: volume must be 0 to 1"),
-        ({ $0.custom["aps"] = [:] }, "custom: what aps has is said by properties, or stands in more"),
+        ({ $0.custom["aps"] = [:] }, "custom: aps is not allowed; use the properties, or more"),
         ({ $0.more["badge"] = 1 }, "more: badge has a property of its own"),
         ({ $0.more["url-args"] = [] }, "more: url-args has a property of its own"),
         ({ $0.custom["x"] = nested(64) }, "x is nested deeper than 64 levels"),
         ({ $0.more["x"] = nested(63) }, "aps.x is nested deeper than 64 levels"),
         ({ $0.custom["x"] = nested(1_000) }, "x is nested deeper than 64 levels"),
-        ({ $0.custom["a"] = ["b": .number(.infinity)] }, "a.b: JSON has no word for inf"),
+        ({ $0.custom["a"] = ["b": .number(.infinity)] }, "a.b: JSON cannot represent inf"),
         ({ $0.more["x"] = .encoded(Array("1,2".utf8)) }, "aps.x is not JSON: something follows the value"),
         ({ $0.custom["x"] = .encoded([]) }, "x is not JSON: ends too early"),
     ]
 
     @Test(arguments: refused)
-    func `A wrong value is refused by name`(fill: @Sendable (inout AlertPayload) -> Void, words: String) {
+    func `An invalid value is refused with its name`(fill: @Sendable (inout AlertPayload) -> Void, words: String) {
         var payload = AlertPayload()
         fill(&payload)
         let error = #expect(throws: RequestError.self) { try payload.json() }
         #expect(error?.reason == .badRequestPayload && error?.detail.hasPrefix(words) == true, "\(error?.detail ?? "")")
     }
 
-    @Test func `A payload may be as deep as the worker reads`() throws {
+    @Test func `A payload may be nested as deeply as the worker accepts`() throws {
         var payload = AlertPayload()
         payload.custom["x"] = nested(63)
         payload.more["x"] = nested(62)

@@ -2,7 +2,7 @@ import PushRecords
 import Testing
 
 @Suite struct DeadLetterTests {
-    @Test func `The record's headers are followed by push-dlq`() {
+    @Test func `The record's headers are followed by the push-dlq headers`() {
         let original = [(lend("apns-topic"), lend("a\nb")), (lend("push-dlq-reason"), lend("older"))]
         let list = original.map { RecordHeader(name: $0.0, value: $0.1) }
         let topic = lend("apns.requests")
@@ -59,7 +59,7 @@ import Testing
     }
 
     /// More headers than the list had room for at first.
-    @Test func `A dead letter has any number of headers`() {
+    @Test func `A dead letter can have any number of headers`() {
         let pair = (lend("n"), lend("v"))
         let list = Array(repeating: RecordHeader(name: pair.0, value: pair.1), count: 1_000)
         let topic = lend("t")

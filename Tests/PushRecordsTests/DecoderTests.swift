@@ -59,12 +59,12 @@ import Testing
         ("{}", "outcome is missing"),
         (#"{"attempts":1.5}"#, "attempts: not an integer"), (#"{"apns_id":"x"}"#, "apns_id: \"x\" is not known"),
     ])
-    func `A wrong result is refused by member`(json: String, complaint: String) {
+    func `An invalid result is refused with the member's name`(json: String, complaint: String) {
         let error = #expect(throws: RecordError.self) { try DeliveryResult(json: Array(json.utf8)) }
         #expect(error?.description.contains(complaint) == true, "\(String(describing: error))")
     }
 
-    @Test func `A dead token is read`() throws {
+    @Test func `An unregistered token is read`() throws {
         let json = #"""
             {"device_token": "00ff", "apns_topic": "t", "app": "shop", "environment": "development", "reason": "Unregistered",
              "unregistered_at_ms": 7, "observed_at_ms": 8, "more": null}

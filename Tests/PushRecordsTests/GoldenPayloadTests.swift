@@ -145,26 +145,6 @@ import Testing
                     "bio": "Power Panda loves eating bamboo shoots and leaves." } }
                 """#)),
         example(
-            "Starting and updating Live Activities with ActivityKit push notifications, start with a channel",
-            .liveactivity,
-            start(
-                ["currentHealthLevel": 100, "eventDescription": "Adventure has begun!"],
-                .channel("dHN0LXNyY2gtY2hubA==")),
-            started(
-                #"""
-                "input-push-channel": "dHN0LXNyY2gtY2hubA==", "attributes-type": "AdventureAttributes",
-                "attributes": { "currentHealthLevel": 100, "eventDescription": "Adventure has begun!" }
-                """#)),
-        example(
-            "Starting and updating Live Activities with ActivityKit push notifications, start with a token",
-            .liveactivity,
-            start(["currentHealthLevel": 100, "eventDescription": "Adventure has begun!"], .newToken),
-            started(
-                #"""
-                "input-push-token": 1, "attributes-type": "AdventureAttributes",
-                "attributes": { "currentHealthLevel": 100, "eventDescription": "Adventure has begun!" }
-                """#)),
-        example(
             "Sending broadcast push notification requests to APNs, the sample request", .liveactivity,
             LiveActivityUpdate(
                 contentState: state(0, "Power Panda has been knocked down!"), timestamp: 1_685_952_000),
@@ -194,6 +174,24 @@ import Testing
                                           "eventDescription": "Power Panda has been knocked down!" } } }
             """#),
     ]
+
+    private static let startsForUpdates = [
+        (
+            "a channel", LiveActivityStart.Updates.channel("dHN0LXNyY2gtY2hubA=="),
+            #""input-push-channel": "dHN0LXNyY2gtY2hubA==""#
+        ),
+        ("a token", .newToken, #""input-push-token": 1"#),
+    ].map { name, updates, member in
+        example(
+            "Starting and updating Live Activities with ActivityKit push notifications, start with \(name)",
+            .liveactivity,
+            start(["currentHealthLevel": 100, "eventDescription": "Adventure has begun!"], updates),
+            started(
+                #"""
+                \#(member), "attributes-type": "AdventureAttributes",
+                "attributes": { "currentHealthLevel": 100, "eventDescription": "Adventure has begun!" }
+                """#))
+    }
 
     /// Where Apple shows no payload, the members that its page describes or that its sample code reads.
     private static let others: [Example] = [
@@ -238,7 +236,9 @@ import Testing
             #"{"aps":{}}"#),
     ]
 
-    @Test(arguments: alerts + liveActivities + others)
+    private static let all = alerts + liveActivities + startsForUpdates + others
+
+    @Test(arguments: all)
     func `A payload means the same as Apple's example, and the worker takes it`(example: Example) throws {
         func check(_ payload: some PushPayload) throws {
             let made = try payload.json()
@@ -258,7 +258,6 @@ import Testing
     }
 
     @Test func `There is an example of every push type`() {
-        let types = (Self.alerts + Self.liveActivities + Self.others).map(\.pushType)
-        #expect(Set(types) == Set(PushType.allCases))
+        #expect(Set(Self.all.map(\.pushType)) == Set(PushType.allCases))
     }
 }

@@ -4,7 +4,7 @@ import Testing
 @testable import PushRecords
 
 @Suite struct HeaderNameTests {
-    @Test func `Every header is found by exactly its name`() {
+    @Test func `Every header is found only by its exact name`() {
         func find(_ name: [UInt8]) -> HeaderName? {
             let lent = lend(name)
             defer { lent.deallocate() }
@@ -30,7 +30,7 @@ import Testing
         #expect(find([]) == nil && HeaderName(.nothing) == nil)
     }
 
-    @Test func `Schemas have every header of Apple's`() throws {
+    @Test func `Schemas have all of Apple's headers`() throws {
         let apple = HeaderName.allCases.map(\.text.description).filter { $0.hasPrefix("apns-") }
         for schema in [RecordSchema.requestHeaders, .retryHeaders, .envelope] {
             var object = try schema.object()
@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    @Test func `An envelope may have every header at once`() {
+    @Test func `An envelope can have all headers at once`() {
         let values = [
             "apns-topic": "com.example.shop", "apns-push-type": "alert", "apns-priority": "5", "apns-expiration": "0",
             "apns-id": "123e4567-e89b-12d3-a456-4266554400a0",

@@ -72,7 +72,7 @@ import Testing
             sourceLocation: location)
     }
 
-    @Test func `A value means the same as with JSONEncoder`() throws {
+    @Test func `A value is encoded like by JSONEncoder`() throws {
         try expectTheSame(Order())
         try expectTheSame(Empty())
         try expectTheSame(Winding())
@@ -129,15 +129,15 @@ import Testing
         return chain
     }
 
-    @Test func `A value that JSON cannot have is refused by path`() throws {
+    @Test func `A value that JSON cannot represent is refused with its path`() throws {
         struct Deep: Encodable { var list = [["x": Double.nan]] }
         func detail(_ value: some Encodable) -> String? {
             let error = #expect(throws: RequestError.self) { try PayloadValue(encoding: value) }
             #expect(error?.reason == .badRequestPayload)
             return error?.detail
         }
-        #expect(detail(Deep()) == "list[0].x: JSON has no word for nan")
-        #expect(detail(Float.infinity) == "the value: JSON has no word for inf")
+        #expect(detail(Deep()) == "list[0].x: JSON cannot represent nan")
+        #expect(detail(Float.infinity) == "the value: JSON cannot represent inf")
         #expect(detail(["a": Torn()]) == "a is encoded as values of two kinds")
         #expect(detail(Refusing()) == "Refusing: not today")
         #expect(detail(Self.chain(100)) == "next.next.next… is nested deeper than 64 levels")

@@ -21,7 +21,7 @@ import Testing
 
     /// The library and what it is made of import each other and nothing else: no C library, no kernel, no Foundation.
     @Test(arguments: [("PushRecords", ["Bytes", "JSON"]), ("JSON", []), ("Bytes", [])])
-    func `Imports nothing of the system`(module: String, allowed: [String]) throws {
+    func `The library imports no system module`(module: String, allowed: [String]) throws {
         var found: Set<String> = []
         for file in try Self.files("Sources/\(module)") {
             for line in file.lines {
@@ -37,7 +37,7 @@ import Testing
 
     /// Every public declaration of what producers use has a docstring, and every file that knows Apple's rules names
     /// the page.
-    @Test func `Each member is explained`() throws {
+    @Test func `Every public declaration has a docstring`() throws {
         for file in try Self.files("Sources/PushRecords/API") {
             // Cases are public as their enum is: those are looked at up to the brace that closes it.
             var closing: String?

@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    @Test func `A retry record cuts the key and the reason it is given`() {
+    @Test func `A retry record cuts the key and the reason`() {
         let long = lend(Array(repeating: 0x61, count: 2_000))
         var fixture = ContentFixture()
         fixture.content.requestKey = long
@@ -77,7 +77,7 @@ import Testing
         ] + HeaderName.allCases.map(\.text.description)
 
     @Test(arguments: [RecordRole.request, .retry])
-    func `Any text in any header`(role: RecordRole) throws {
+    func `Any text in any header stays within the limits`(role: RecordRole) throws {
         var path = Path()
         let headers = role == .retry ? RetryTests.fields : [("apns-topic", "com.example.shop")]
         for text in Self.texts() where role == .request || text.count < 300 || text.first == 1 {
@@ -95,7 +95,7 @@ import Testing
         }
     }
 
-    @Test func `Any text in any member of an envelope`() throws {
+    @Test func `Any text in any member of an envelope stays within the limits`() throws {
         var path = Path()
         func quoted(_ text: [UInt8]) -> String {
             var json = JSONWriter()
@@ -143,7 +143,7 @@ import Testing
     }
 
     /// A token that is too long is no token, whatever is left of it; nor is an app's name an app's.
-    @Test func `What is cut is not taken for something else`() {
+    @Test func `A cut text is not taken for a valid one`() {
         var parser = RequestParser()
         let room = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 1)
         for count in [202, 300, 1_000] {

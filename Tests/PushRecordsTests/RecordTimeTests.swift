@@ -10,7 +10,7 @@ import Testing
     ]
 
     @Test(arguments: boundaries)
-    func `A time is known or unknown`(_ ms: Int64) {
+    func `A timestamp is known if it is within the bounds`(_ ms: Int64) {
         let checked = RecordTime.checked(ms)
         #expect(checked == (ms >= 1 && ms <= RecordTime.latestMs ? ms : RecordTime.unknown))
     }
@@ -24,7 +24,7 @@ import Testing
         #expect(age >= 0 && age <= RecordTime.latestMs)
     }
 
-    @Test func `What is unknown has no age`() {
+    @Test func `An unknown time has no age`() {
         #expect(RecordTime.age(of: -1, nowMs: 1_790_000_000_000) == 0)
         #expect(RecordTime.age(of: 0, nowMs: 1_790_000_000_000) == 0)
         #expect(RecordTime.age(of: 1_000, nowMs: 3_500) == 2_500)

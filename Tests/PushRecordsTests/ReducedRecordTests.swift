@@ -11,19 +11,22 @@ import Testing
         OwnedRecord(copying: record.key, record.value, headers: record.headers)
     }
 
+    private func written(_ fixture: ContentFixture, _ ending: Ending) -> OwnedRecord {
+        var writer = ResultWriter(apps: ContentFixture.apps)
+        return owned(writer.write(fixture.content, ending))
+    }
+
     private func texts(_ record: OwnedRecord) -> [String] {
         record.headers.map {
             "\(String(decoding: $0.name, as: UTF8.self))=\(String(decoding: $0.value ?? [], as: UTF8.self))"
         }
     }
 
-    @Test func `A result keeps what it is about`() throws {
-        let fixture = ContentFixture()
-        var writer = ResultWriter(apps: ContentFixture.apps)
+    @Test func `A reduced result keeps its request and outcome`() throws {
         let ending = Ending(
             outcome: .rejected, status: 400, reason: .badTopic, detail: Detail("why"), uniqueID: lend("u"), attempts: 3,
             inDoubt: 1, sentAtMs: 5, settledAtMs: 6)
-        let refused = owned(writer.write(fixture.content, ending))
+        let refused = written(ContentFixture(), ending)
         let reduced = try #require(ReducedRecord.result(refused))
         let result = try DeliveryResult(json: try #require(reduced.value))
         var expected = try DeliveryResult(json: try #require(refused.value))
@@ -36,7 +39,7 @@ import Testing
 
     /// Whatever is in it, it fits, and says outcome and place.
     @Test(arguments: ["com.example.shop", String(repeating: "\"", count: 255), String(repeating: "x", count: 255)])
-    func `A result always fits`(topic: String) throws {
+    func `A reduced result always fits`(topic: String) throws {
         for name in ["t", Self.longTopic] {
             for token in [tokenA, String(repeating: "ab", count: 100), "\u{1}"] {
                 for isBroadcast in [false, true] {
@@ -49,8 +52,7 @@ import Testing
                         outcome: .unregistered, status: 410, reason: .other,
                         reasonText: lend(String(repeating: "\u{2}", count: 64)), unregisteredAtMs: RecordTime.latestMs,
                         attempts: .max, inDoubt: .max, sentAtMs: RecordTime.latestMs, settledAtMs: RecordTime.latestMs)
-                    var writer = ResultWriter(apps: ContentFixture.apps)
-                    let refused = owned(writer.write(fixture.content, ending))
+                    let refused = written(fixture, ending)
                     let reduced = try #require(ReducedRecord.result(refused))
                     #expect(reduced.byteCount <= RecordLimits.reduced)
                     let result = try DeliveryResult(json: try #require(reduced.value))
@@ -63,12 +65,12 @@ import Testing
         }
     }
 
-    @Test func `What is no result has no reduced form`() {
+    @Test func `A record that is not a result has no reduced form`() {
         #expect(ReducedRecord.result(OwnedRecord(key: nil, value: nil, headers: [])) == nil)
         #expect(ReducedRecord.result(OwnedRecord(key: [1], value: Array("{}".utf8), headers: [])) == nil)
     }
 
-    @Test func `A retry record that fits nowhere becomes abandoned`() throws {
+    @Test func `A retry record that its topic refuses becomes an abandoned result`() throws {
         let fixture = ContentFixture()
         var writer = RetryWriter(apps: ContentFixture.apps)
         let order = RetryOrder(attempt: 2, dueMs: 9, reason: lend("TooManyRequests"), sends: 4, inDoubt: 1)
@@ -98,7 +100,7 @@ import Testing
 
     /// Coordinates, reason and the first bytes are left of a dead letter.
     @Test(arguments: [0, 127, 128, 129, 1_000_000])
-    func `A dead letter is cut`(count: Int) throws {
+    func `A reduced dead letter has the first bytes of key and value`(count: Int) throws {
         let headers = [RecordHeader(name: lend("x"), value: lend(Array(repeating: 1, count: count)))]
         let topic = lend(Self.longTopic)
         var writer = DeadLetterWriter()
@@ -118,10 +120,7 @@ import Testing
         let refused = OwnedRecord(key: bytes, value: bytes, headers: all.headers)
         let reduced = ReducedRecord.deadLetter(refused)
         #expect(reduced.byteCount <= RecordLimits.reduced)
-        let fields = reduced.headers.map {
-            HeaderField(String(decoding: $0.name, as: UTF8.self), String(decoding: $0.value ?? [], as: UTF8.self))
-        }
-        let letter = try DeadLetter(key: reduced.key, value: reduced.value, headers: fields)
+        let letter = try decoded(reduced)
         #expect(letter.reason == "not-json" && letter.place == "\(Self.longTopic)/2147483647/9223372036854775807")
         #expect(letter.timestampMs == .min && letter.truncatedBytes == count && letter.headers == [])
         #expect(letter.truncatedKeyBytes == (count > 128 ? count : nil))
@@ -135,11 +134,9 @@ import Testing
         #expect(texts(ReducedRecord.deadLetter(valueless)).contains("push-dlq-truncated=5"))
     }
 
-    @Test func `A result that is refused in every form is a dead letter that names its request`() throws {
-        let fixture = ContentFixture()
-        var writer = ResultWriter(apps: ContentFixture.apps)
+    @Test func `A result that is refused in every form becomes a dead letter that names its request`() throws {
         let ending = Ending(outcome: .accepted, status: 200, attempts: 1, inDoubt: 0, sentAtMs: 5, settledAtMs: 6)
-        let record = owned(writer.write(fixture.content, ending))
+        let record = written(ContentFixture(), ending)
         let letter = try decoded(
             ReducedRecord.deadLetter(ofOutput: record, of: "apns.results", because: .tooLarge, atMs: 9))
         #expect(
@@ -151,7 +148,7 @@ import Testing
         #expect(ReducedRecord.deadLetter(keyless).key == Array("apns.requests/3/1234".utf8), "for a compacted topic")
     }
 
-    @Test func `A dead token that is refused is a dead letter that names the topic which refused it`() throws {
+    @Test func `A refused record of an unregistered token becomes a dead letter that names the topic`() throws {
         let record = OwnedRecord(key: Array("abcd".utf8), value: Array(#"{"device_token":"abcd"}"#.utf8), headers: [])
         let letter = try decoded(
             ReducedRecord.deadLetter(

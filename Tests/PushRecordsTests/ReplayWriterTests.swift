@@ -9,20 +9,22 @@ import Testing
 
     /// What a verdict was, copied.
     private enum Said: Equatable {
-        case record(key: String?, value: String?, headers: [String])
+        case record(OwnedRecord)
         case another(String)
         case expired
         case refused(String)
-    }
 
-    private static func bytes(_ bytes: UnsafeRawBufferPointer) -> String? {
-        bytes.baseAddress == nil ? nil : text(bytes)
-    }
+        init(_ record: EncodedRecord) {
+            self = .record(OwnedRecord(copying: record.key, record.value, headers: record.headers))
+        }
 
-    private static func copied(_ record: EncodedRecord) -> Said {
-        .record(
-            key: bytes(record.key), value: bytes(record.value),
-            headers: record.headers.map { "\(text($0.name))=\(bytes($0.value) ?? "nil")" })
+        /// A record that names the place of its request, and has these headers beside it.
+        static func record(
+            _ key: String?, _ value: String, of place: String = "\(ReplayWriterTests.place)/0",
+            _ headers: [(String, String?)]
+        ) -> Self { .record(OwnedRecord(key: key, value, [("push-replay-of", place)] + headers)) }
+
+        var isRecord: Bool { if case .record = self { true } else { false } }
     }
 
     private func replay(
@@ -39,7 +41,7 @@ import Testing
             ) { number, verdict in
                 #expect(number == said.count)
                 switch verdict {
-                case .record(let record): said.append(Self.copied(record))
+                case .record(let record): said.append(Said(record))
                 case .another(let words): said.append(.another(words.description))
                 case .expired: said.append(.expired)
                 case .refused(let detail): said.append(.refused("\(detail.text): \(text(detail.subject))"))
@@ -55,59 +57,31 @@ import Testing
 
     // MARK: Records with one notification
 
-    @Test func `Payload form goes as it was`() {
-        let record = OwnedRecord(
-            key: "user-1", hi,
-            [
-                ("push-device-token", tokenA.uppercased()), ("apns-topic", "com.example.shop"), ("x", nil),
-                ("apns-id", "123e4567-e89b-12d3-a456-4266554400a0"), ("push-dlq-reason", "old"), ("empty", ""),
-            ])
-        #expect(
-            replay(record, [asked()]) == [
-                .record(
-                    key: "user-1", value: hi,
-                    headers: [
-                        "push-replay-of=\(Self.place)/0", "push-device-token=\(tokenA.uppercased())",
-                        "apns-topic=com.example.shop", "x=nil", "apns-id=123e4567-e89b-12d3-a456-4266554400a0",
-                        "push-dlq-reason=old", "empty=",
-                    ])
-            ])
-    }
-
-    @Test func `An envelope for one device and a broadcast go as they were`() {
-        let envelope = #"{"device_token":"\#(tokenA)","payload":{"aps":{}},"app":"shop"}"#
-        #expect(
-            replay(OwnedRecord(key: nil, envelope, [("traceparent", "t")]), [asked()]) == [
-                .record(key: nil, value: envelope, headers: ["push-replay-of=\(Self.place)/0", "traceparent=t"])
-            ])
-        let channel = OwnedRecord(key: "k", hi, [("apns-channel-id", "YQ==")])
-        #expect(
-            replay(channel, [asked("YQ==")]) == [
-                .record(key: "k", value: hi, headers: ["push-replay-of=\(Self.place)/0", "apns-channel-id=YQ=="])
-            ])
-    }
-
-    /// Whoever mends its headers has the worker read it; by itself it would be refused as before.
-    @Test func `What is invalid goes as it was`() {
-        let said = replay(OwnedRecord(key: tokenA, hi, [("apns-priority", "7")]), [asked()])
-        #expect(
-            said == [
-                .record(key: tokenA, value: hi, headers: ["push-replay-of=\(Self.place)/0", "apns-priority=7"])
-            ])
+    /// What is invalid as well: whoever mends its headers has the worker read it.
+    @Test(
+        arguments: [
+            (
+                "user-1", hi,
+                [
+                    ("push-device-token", tokenA.uppercased()), ("apns-topic", "com.example.shop"), ("x", nil),
+                    ("apns-id", "123e4567-e89b-12d3-a456-4266554400a0"), ("push-dlq-reason", "old"), ("empty", ""),
+                ], tokenA
+            ), (nil, #"{"device_token":"\#(tokenA)","payload":{"aps":{}},"app":"shop"}"#, [("trace", "t")], tokenA),
+            ("k", hi, [("apns-channel-id", "YQ==")], "YQ=="), (tokenA, hi, [("apns-priority", "7")], tokenA),
+        ] as [(String?, String, [(String, String?)], String)])
+    func `A record with one notification goes as it was`(
+        key: String?, value: String, headers: [(String, String?)], target: String
+    ) {
+        #expect(replay(OwnedRecord(key: key, value, headers), [asked(target)]) == [.record(key, value, headers)])
     }
 
     @Test func `What was replayed keeps its first place`() {
-        let record = OwnedRecord(
-            key: tokenA, hi, [("a", "1"), ("push-replay-of", "first/0/7/9999"), ("push-replay-of", "second/0/1/0")])
+        let twice = [("a", "1"), ("push-replay-of", "first/0/7/9999"), ("push-replay-of", "second/0/1/0")]
         #expect(
-            replay(record, [asked()]) == [
-                .record(key: tokenA, value: hi, headers: ["push-replay-of=first/0/7/9999", "a=1"])
-            ])
+            replay(OwnedRecord(key: tokenA, hi, twice), [asked()])
+                == [.record(tokenA, hi, of: "first/0/7/9999", [("a", "1")])])
         let wrong = OwnedRecord(key: tokenA, hi, [("push-replay-of", "nowhere")])
-        #expect(
-            replay(wrong, [asked()]) == [
-                .record(key: tokenA, value: hi, headers: ["push-replay-of=\(Self.place)/0"])
-            ])
+        #expect(replay(wrong, [asked()]) == [.record(tokenA, hi, [])])
     }
 
     // MARK: Fan-outs
@@ -115,7 +89,7 @@ import Testing
     private static let tokens = (0..<4).map { String(repeating: "0\($0)", count: 32) }
     private static let list = tokens.map { "\"\($0)\"" }.joined(separator: ", ")
 
-    @Test func `Only the indexes that are wanted`() {
+    @Test func `Only the requested indexes of a fan-out are written`() {
         let payload = #"{ "aps" : {"alert":"H\u0069"} }"#
         let value = """
             {"device_tokens": [\(Self.list)], "app": "shop", "environment": "development", "not_before": 1789999999,
@@ -126,13 +100,13 @@ import Testing
         let record = OwnedRecord(key: "campaign", value, [("traceparent", "t"), ("x-mine", "\u{1}")])
         let expected = [1, 3].map { index in
             Said.record(
-                key: "campaign", value: payload,
-                headers: [
-                    "push-replay-of=\(Self.place)/\(index)", "apns-topic=com.example.shop", "apns-push-type=background",
-                    "apns-priority=5", "apns-expiration=1790000000", "apns-collapse-id=c",
-                    "push-device-token=\(Self.tokens[index])", "push-app=shop", "push-environment=development",
-                    "push-not-before=1789999999",
-                    "traceparent=t", "x-mine=\u{1}",
+                "campaign", payload, of: "\(Self.place)/\(index)",
+                [
+                    ("apns-topic", "com.example.shop"), ("apns-push-type", "background"), ("apns-priority", "5"),
+                    ("apns-expiration", "1790000000"), ("apns-collapse-id", "c"),
+                    ("push-device-token", Self.tokens[index]), ("push-app", "shop"),
+                    ("push-environment", "development"), ("push-not-before", "1789999999"), ("traceparent", "t"),
+                    ("x-mine", "\u{1}"),
                 ])
         }
         let requests = [asked(Self.tokens[1], index: 1), asked(Self.tokens[3], index: 3)]
@@ -140,66 +114,52 @@ import Testing
     }
 
     /// The worker reads what was made as it read the envelope.
-    @Test func `A notification of a fan out is read as it was`() throws {
+    @Test(arguments: [(0 as Int32, tokenA), (1, "ab")])
+    func `A notification of a fan out is read as it was`(index: Int32, token: String) {
         let value = """
             {"device_tokens": ["\(tokenA)", "ab"], "headers": {"apns-topic": "t", "apns-id": null, "apns-priority": 1},
              "payload": {"aps":{}}}
             """
-        for (index, token) in [(0 as Int32, tokenA), (1, "ab")] {
-            let said = replay(OwnedRecord(value), [asked(token, index: index)])
-            guard case .record(let key?, let value, let headers)? = said.first else {
-                Issue.record("no record: \(said)")
-                return
-            }
-            #expect(key == token, "without a key it gets the token's, as a retry record does")
-            let fields = headers.map { header in
-                let parts = header.split(separator: "=", maxSplits: 1)
-                return (String(parts[0]), String(parts[1])) as (String, String?)
-            }
-            var parser = RequestParser()
-            let found = parser.parse(OwnedRecord(key: key, value, fields))
-            #expect(!found.isInvalid && found.form == .payload && found.token == token, "\(found.detail)")
-            #expect(found.topic == "t" && found.priority == 1 && found.payload == #"{"aps":{}}"# && found.key == nil)
-            #expect(found.copied == ["push-replay-of=\(Self.place)/\(index)"])
+        guard case .record(let record)? = replay(OwnedRecord(value), [asked(token, index: index)]).first else {
+            Issue.record("no record")
+            return
         }
+        #expect(record.key == Array(token.utf8), "without a key it gets the token's, as a retry record does")
+        var parser = RequestParser()
+        let found = parser.parse(record)
+        #expect(!found.isInvalid && found.form == .payload && found.token == token, "\(found.detail)")
+        #expect(found.topic == "t" && found.priority == 1 && found.payload == #"{"aps":{}}"# && found.key == nil)
+        #expect(found.copied == ["push-replay-of=\(Self.place)/\(index)"])
     }
 
-    @Test func `What cannot be taken apart is refused`() {
-        let invalid = OwnedRecord(#"{"device_tokens":[\#(Self.list)],"payload":{"aps":{}},"colour":"red"}"#)
-        #expect(
-            replay(invalid, [asked(Self.tokens[1], index: 1)]) == [.refused("an envelope has no such member: colour")])
-        let inner = OwnedRecord(
-            #"{"device_tokens":[\#(Self.list)],"payload":{"payload":{},"device_token":"ab"}}"#)
-        #expect(
-            replay(inner, [asked(Self.tokens[1], index: 1)])
-                == [.refused("its payload has the members of an envelope: ")])
-        let bad = OwnedRecord(#"{"device_tokens":["xyz", "\#(tokenA)"],"payload":{"aps":{}}}"#)
-        let said = replay(bad, [asked("xyz"), asked(index: 1)])
-        #expect(said.first == .refused("what stands for its device is no device token: ") && said.count == 2)
+    @Test(arguments: [
+        (#"[\#(list)],"payload":{"aps":{}},"colour":"red""#, 1, tokens[1], "an envelope has no such member: colour"),
+        (
+            #"[\#(list)],"payload":{"payload":{},"device_token":"ab"}"#, 1, tokens[1],
+            "its payload has the members of an envelope: "
+        ), (#"["xyz"],"payload":{"aps":{}}"#, 0, "xyz", "its device token is invalid: "),
+    ])
+    func `What cannot be taken apart is refused`(members: String, index: Int32, target: String, words: String) {
+        let said = replay(OwnedRecord(#"{"device_tokens":\#(members)}"#), [asked(target, index: index)])
+        #expect(said == [.refused(words)])
     }
 
     // MARK: Another record
 
-    @Test func `Another record is known`() {
-        let record = OwnedRecord(key: tokenA, hi)
-        #expect(
-            replay(record, [asked(requestedAtMs: Self.timeMs - 1)])
-                == [.another("the record there has another time than the result says")])
-        #expect(
-            replay(record, [asked(requestedAtMs: 0)])
-                == [.another("the record there has another time than the result says")])
-        #expect(replay(record, [asked(tokenB)]) == [.another("the record there is for another device")])
-        #expect(replay(record, [asked(index: 1)]) == [.another("the record there has no such notification")])
-        #expect(
-            replay(OwnedRecord(key: tokenA, "not json"), [asked()]) == [
-                .another("the record there has no such notification")
-            ])
-        let list = OwnedRecord(#"{"device_tokens":["\#(tokenA)"],"payload":{"aps":{}}}"#)
-        #expect(replay(list, [asked(index: 1)]) == [.another("the record there has no such notification")])
+    @Test(arguments: [
+        (hi, tokenA, 0, timeMs - 1, "has another timestamp than the result says"),
+        (hi, tokenA, 0, 0, "has another timestamp than the result says"), (hi, tokenB, 0, timeMs, "is for another device"),
+        (hi, tokenA, 1, timeMs, "has no such notification"), ("no JSON", tokenA, 0, timeMs, "has no such notification"),
+        (#"{"device_tokens":["\#(tokenA)"],"payload":{"aps":{}}}"#, tokenA, 1, timeMs, "has no such notification"),
+    ])
+    func `Another record is known`(value: String, target: String, index: Int32, requestedAtMs: Int64, words: String) {
+        let said = replay(
+            OwnedRecord(key: tokenA, value), [asked(target, index: index, requestedAtMs: requestedAtMs)])
+        #expect(said == [.another("the record \(words)")])
     }
 
     /// A record without a time, and a result that names no device (a topic's limit may leave no room for it).
-    @Test func `What is not told is no difference`() {
+    @Test func `An absent time or device is not a difference`() {
         for said in [
             replay(OwnedRecord(key: tokenA, hi), [asked(requestedAtMs: 0)], timestampMs: -1),
             replay(OwnedRecord(key: tokenA, hi), [asked()], timestampMs: -1),
@@ -207,24 +167,17 @@ import Testing
             // Cut, and with what is no UTF-8 replaced, in its result.
             replay(OwnedRecord(key: "k", hi, [("push-device-token", "no\u{1}token")]), [asked("no?token")]),
         ] {
-            guard case .record? = said.first else {
-                Issue.record("\(said)")
-                continue
-            }
+            #expect(said.first?.isRecord == true, "\(said)")
         }
     }
 
     @Test func `Of several results for one place the one that fits is taken`() {
-        let other = "the record there is for another device"
+        let other = Said.another("the record is for another device")
         let list = OwnedRecord(#"{"device_tokens":["\#(tokenB)","\#(tokenA)"],"payload":{"aps":{}}}"#)
         for (record, index) in [(OwnedRecord(key: tokenA, hi), 0), (list, 1)] as [(OwnedRecord, Int32)] {
             let wrong = asked(String(repeating: "0", count: 64), index: index)
             let said = replay(record, [wrong, asked(index: index), wrong])
-            #expect(said.count == 3 && said[0] == .another(other) && said[2] == .another(other))
-            guard case .record = said[1] else {
-                Issue.record("\(said)")
-                continue
-            }
+            #expect(said.count == 3 && said[0] == other && said[1].isRecord && said[2] == other, "\(said)")
         }
     }
 
@@ -233,7 +186,7 @@ import Testing
     @Test(arguments: [
         ("1780000000", true), ("1780000001", false), ("1", true), ("0", false), ("soon", false),
     ])
-    func `What has expired`(expiration: String, isExpired: Bool) {
+    func `An expired request is replayed only on demand`(expiration: String, isExpired: Bool) {
         let record = OwnedRecord(key: tokenA, hi, [("apns-expiration", expiration)])
         #expect((replay(record, [asked()]) == [.expired]) == isExpired)
         #expect(replay(record, [asked()], expiredToo: true) != [.expired])
@@ -241,47 +194,42 @@ import Testing
 
     // MARK: Dead letters
 
+    private func whole(_ record: OwnedRecord, _ kind: ReplayWriter.Whole) -> Said {
+        var writer = ReplayWriter()
+        return record.withLent { key, value, headers in
+            Said(
+                writer.whole(
+                    key: key, value: value, headers: headers,
+                    place: RequestPlace(topic: lend("t"), partition: 0, offset: 5, index: 0), as: kind))
+        }
+    }
+
     @Test func `A dead letter loses what the worker added`() {
         let record = OwnedRecord(
             key: nil, "{", [("a", "1"), ("push-dlq-reason", "not-json"), ("push-dlq-topic", "t"), ("b", nil)])
-        var writer = ReplayWriter()
-        let said = record.withLent { key, value, headers in
-            Self.copied(
-                writer.whole(
-                    key: key, value: value, headers: headers,
-                    place: RequestPlace(topic: lend("t"), partition: 0, offset: 5, index: 0), as: .letter))
-        }
-        #expect(said == .record(key: nil, value: "{", headers: ["push-replay-of=t/0/5/0", "a=1", "b=nil"]))
+        #expect(whole(record, .letter) == .record(nil, "{", of: "t/0/5/0", [("a", "1"), ("b", nil)]))
     }
 
-    /// A retry record says where its notification was asked for; on a request topic anybody may have written that.
-    @Test(arguments: [
-        ("r.req/3/17/4", ReplayWriter.Whole.retryLetter, "r.req/3/17/4"), ("r.req/3/17/4", .letter, "t/0/5/0"),
-        ("r.req", .retryLetter, "t/0/5/0"), ("r.req/3/17/4", .movedRetryLetter, "r.req/3/17/4"),
-    ])
+    /// A retry record says where its notification was asked for; on a request topic anybody may have written that. Of
+    /// a request that was a replay itself, the place is where that one was asked for first.
+    @Test(
+        arguments: [
+            ("r.req/3/17/4", .retryLetter, "r.req/3/17/4"), ("r.req/3/17/4", .letter, "t/0/5/0"),
+            ("r.req", .retryLetter, "t/0/5/0"), ("r.req/3/17/4", .movedRetryLetter, "r.req/3/17/4"),
+        ] as [(String, ReplayWriter.Whole, String)])
     func `A dead letter of a retry record is of its request`(told: String, kind: ReplayWriter.Whole, place: String) {
-        func written(_ more: (String, String?)...) -> Said {
-            let record = OwnedRecord(key: tokenA, hi, [("push-retry-request", told), ("push-dlq-topic", "t")] + more)
-            var writer = ReplayWriter()
-            return record.withLent { key, value, headers in
-                Self.copied(
-                    writer.whole(
-                        key: key, value: value, headers: headers,
-                        place: RequestPlace(topic: lend("t"), partition: 0, offset: 5, index: 0), as: kind))
-            }
-        }
-        let kept = kind == .movedRetryLetter ? [] : ["push-retry-request=\(told)"]
-        #expect(written() == .record(key: tokenA, value: hi, headers: ["push-replay-of=\(place)"] + kept))
-        // Of a request that was a replay itself, where that one was asked for first.
-        #expect(
-            written(("push-replay-of", "first/0/0/0"))
-                == .record(key: tokenA, value: hi, headers: ["push-replay-of=first/0/0/0"] + kept))
+        let kept = kind == .movedRetryLetter ? [] : [("push-retry-request", told as String?)]
+        let headers = [("push-retry-request", told), ("push-dlq-topic", "t")] as [(String, String?)]
+        let record = OwnedRecord(key: tokenA, hi, headers)
+        #expect(whole(record, kind) == .record(tokenA, hi, of: place, kept))
+        let replayed = OwnedRecord(key: tokenA, hi, headers + [("push-replay-of", "first/0/0/0")])
+        #expect(whole(replayed, kind) == .record(tokenA, hi, of: "first/0/0/0", kept))
     }
 
     // MARK: The header's way
 
     /// It is known in both forms, and carried on however many others are: it stands first.
-    @Test func `The header is carried on`() {
+    @Test func `The replay header is carried through results and retries`() {
         let place = String(repeating: "t", count: 249) + "/2147483647/9223372036854775807/9999"
         let others = (0..<40).map { ("tenant", "\($0)" + String(repeating: "v", count: 60)) } as [(String, String?)]
         let single = OwnedRecord(key: tokenA, hi, [("push-replay-of", place)] + others)

@@ -6,7 +6,7 @@ import Testing
         outcome: .accepted, status: 200, attempts: 1, inDoubt: 0, sentAtMs: 1_780_000_000_005,
         settledAtMs: 1_780_000_000_050)
 
-    @Test func `An accepted notification's result has these bytes`() {
+    @Test func `The result of an accepted notification has the expected JSON`() {
         let fixture = ContentFixture()
         var writer = ResultWriter(apps: ContentFixture.apps)
         let record = writer.write(fixture.content, accepted)
@@ -44,7 +44,7 @@ import Testing
         #expect(text(dead.write(fixture.content, ending).value) == #"{"device_token":"ab","observed_at_ms":9}"#)
     }
 
-    @Test func `A dead token has a result and a record`() {
+    @Test func `An unregistered token has a result and a record`() {
         let fixture = ContentFixture()
         var ending = accepted
         ending.outcome = .unregistered
@@ -74,7 +74,7 @@ import Testing
 
     /// No notification told of it, so nothing but the app and the time is known.
     @Test(arguments: [1, 32, 100])
-    func `A token of the feedback service has a record`(length: Int) throws {
+    func `A token from the feedback service has a record`(length: Int) throws {
         let token = lend((0..<length).map { UInt8(truncatingIfNeeded: 255 - $0) })
         var writer = UnregisteredWriter(apps: ContentFixture.apps)
         let record = writer.write(
@@ -131,7 +131,7 @@ import Testing
     }
 
     /// The key is named only when it is not the token, and cut where it is long.
-    @Test func `The request's key is named unless it is the token`() throws {
+    @Test func `The result has the request's key unless it is the token`() throws {
         var fixture = ContentFixture()
         var writer = ResultWriter(apps: ContentFixture.apps)
         for (key, expected) in [

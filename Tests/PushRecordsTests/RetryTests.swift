@@ -14,14 +14,17 @@ import Testing
         return parser.parse(OwnedRecord(key: tokenA, value, headers), role: role)
     }
 
-    @Test func `Every header is read`() {
-        let found = parse(Self.fields)
-        #expect(
-            found.retry
-                == OwnedRetry(
-                    request: "apns.requests/3/1234/7", attempt: 2, dueMs: 1_790_000_000_123,
-                    firstMs: 1_780_000_000_000, reason: "TooManyRequests", sends: 3, inDoubt: 1, triedApp: "shop"))
-        #expect(found.key == "order-7" && found.token == tokenA && !found.isInvalid)
+    /// All but the first five are optional.
+    @Test(arguments: [fields.count, 5])
+    func `Every header is read`(count: Int) {
+        let found = parse(Array(Self.fields[..<count]))
+        var expected = OwnedRetry(
+            request: "apns.requests/3/1234/7", attempt: 2, dueMs: 1_790_000_000_123, firstMs: 1_780_000_000_000)
+        if count > 5 {
+            (expected.reason, expected.sends, expected.inDoubt, expected.triedApp) = ("TooManyRequests", 3, 1, "shop")
+        }
+        #expect(found.retry == expected && found.token == tokenA && !found.isInvalid)
+        #expect(found.key == (count > 5 ? "order-7" : nil))
     }
 
     /// A payload that looks like an envelope is still a payload.
@@ -29,16 +32,6 @@ import Testing
         let value = #"{"payload":{},"device_token":"\#(tokenB)"}"#
         let found = parse(Self.fields, value: value)
         #expect(found.form == .payload && found.payload == value && found.token == tokenA && !found.isInvalid)
-    }
-
-    @Test func `Some headers are optional`() {
-        let found = parse(Array(Self.fields[0..<5]))
-        #expect(
-            found.retry
-                == OwnedRetry(
-                    request: "apns.requests/3/1234/7", attempt: 2, dueMs: 1_790_000_000_123, firstMs: 1_780_000_000_000)
-        )
-        #expect(found.key == nil)
     }
 
     @Test(
@@ -53,34 +46,33 @@ import Testing
             ("push-retry-attempt", "99999999999999999999"), ("push-retry-due-ms", "-"), ("push-retry-first-ms", "--1"),
             ("push-retry-request", "a/3/1/10000"), ("push-retry-request", "a/3/9223372036854775808/0"),
         ] as [(String, String?)])
-    func `A missing or damaged header makes a dead letter`(name: String, value: String?) {
+    func `A record with a missing or damaged header is a dead letter`(name: String, value: String?) {
         let found = parse(Self.fields.filter { $0.0 != name } + [(name, value)])
         #expect(found.deadLetter == .badRetryHeaders && found.target == .none)
     }
 
-    /// So that counting on cannot overflow.
-    @Test(arguments: ["1000000", "1000001", "2147483647", "2147483648", "999999999999999999", "9223372036854775807"])
-    func `Large counts are read as the limit`(text: String) {
-        let names = ["push-retry-attempt", "push-retry-sends", "push-retry-in-doubt"]
-        let found = parse(Self.fields.filter { !names.contains($0.0) } + names.map { ($0, text) })
-        #expect(found.retry?.attempt == 1_000_000 && found.retry?.sends == 1_000_000)
-        #expect(found.retry?.inDoubt == 1_000_000)
-    }
-
+    /// Counts have a limit, so that counting on cannot overflow. Times that are none are unknown.
     @Test(
         arguments: [
-            ("-1", 0), ("0", 0), ("1", 1), ("253402300799999", 253_402_300_799_999), ("253402300800000", 0),
-            ("9223372036854775807", 0), ("-9223372036854775807", 0),
-        ] as [(String, Int64)])
-    func `Times that are none are unknown`(text: String, expected: Int64) {
-        let names = ["push-retry-due-ms", "push-retry-first-ms"]
-        let found = parse(Self.fields.filter { !names.contains($0.0) } + names.map { ($0, text) })
-        #expect(found.retry?.dueMs == expected && found.retry?.firstMs == expected)
+            ("-1", nil, 0), ("0", 0, 0), ("1", 1, 1), ("1000000", 1_000_000, 1_000_000), ("1000001", 1_000_000, nil),
+            ("2147483647", 1_000_000, nil), ("2147483648", 1_000_000, nil), ("999999999999999999", 1_000_000, 0),
+            ("253402300799999", 1_000_000, 253_402_300_799_999), ("253402300800000", 1_000_000, 0),
+            ("9223372036854775807", 1_000_000, 0), ("-9223372036854775807", nil, 0),
+        ] as [(String, Int32?, Int64?)])
+    func `Numbers beyond their limits`(text: String, count: Int32?, time: Int64?) {
+        func read(_ names: [String]) -> OwnedRetry? {
+            parse(Self.fields.filter { !names.contains($0.0) } + names.map { ($0, text) }).retry
+        }
+        let counted = read(["push-retry-attempt", "push-retry-sends", "push-retry-in-doubt"])
+        #expect([counted?.attempt, counted?.sends, counted?.inDoubt] == [count, count, count])
+        guard let time else { return }
+        let timed = read(["push-retry-due-ms", "push-retry-first-ms"])
+        #expect(timed?.dueMs == time && timed?.firstMs == time)
     }
 
     /// By the key if the parser takes it for a token, else by a header.
     @Test(arguments: [(tokenA, false), (String(tokenA.prefix(62)), true)])
-    func `The token is named once`(token: String, inHeader: Bool) {
+    func `The token is in the key or in a header, not in both`(token: String, inHeader: Bool) {
         let fixture = ContentFixture(token: token)
         var writer = RetryWriter(apps: ContentFixture.apps)
         let order = RetryOrder(attempt: 1, dueMs: 2, reason: .nothing, sends: 0, inDoubt: 0)
@@ -107,30 +99,15 @@ import Testing
         var parser = RequestParser()
         let found = OwnedRequest(
             parser.parse(key: record.key, value: record.value, headers: record.headers, role: .retry))
-        var expected = OwnedRequest()
-        if isBroadcast {
-            expected.target = .channel
-            expected.channelID = fixture.token
-        } else {
-            expected.target = .device
-            expected.token = fixture.token
-        }
-        expected.tokenCount = 1
-        expected.payload = hi
-        expected.topic = "com.example.shop"
-        expected.collapseID = "score"
-        expected.app = "shop"
-        expected.environment = .development
-        expected.pushType = isBroadcast ? .liveactivity : .alert
-        expected.priority = 10
-        expected.expiration = 1_795_000_000
-        expected.notBefore = 1_790_000_123
-        expected.apnsID = fixture.content.headers.apnsID.description
-        expected.key = "user-\u{FFFD}1"
-        expected.copied = ["traceparent=00-ab"]
-        expected.retry = OwnedRetry(
-            request: "apns.requests/3/1234/7", attempt: 4, dueMs: 1_790_000_000_999, firstMs: 1_780_000_000_000,
-            reason: "InternalServerError", sends: 6, inDoubt: 2, triedApp: "shop")
+        let expected = OwnedRequest(
+            target: isBroadcast ? .channel : .device, token: isBroadcast ? "" : fixture.token, tokenCount: 1,
+            channelID: isBroadcast ? fixture.token : "", payload: hi, topic: "com.example.shop", collapseID: "score",
+            app: "shop", environment: .development, pushType: isBroadcast ? .liveactivity : .alert, priority: 10,
+            expiration: 1_795_000_000, notBefore: 1_790_000_123, apnsID: fixture.content.headers.apnsID.description,
+            key: "user-\u{FFFD}1", copied: ["traceparent=00-ab"],
+            retry: OwnedRetry(
+                request: "apns.requests/3/1234/7", attempt: 4, dueMs: 1_790_000_000_999, firstMs: 1_780_000_000_000,
+                reason: "InternalServerError", sends: 6, inDoubt: 2, triedApp: "shop"))
         #expect(found == expected)
     }
 

@@ -87,7 +87,7 @@ import Testing
     }
 
     @Test(arguments: BeyondSchemas.allCases)
-    func `Descriptions name what schemas cannot express`(beyond: BeyondSchemas) throws {
+    func `Descriptions list the rules that schemas cannot express`(beyond: BeyondSchemas) throws {
         for schema in RecordSchema.allCases {
             let object = try schema.object()
             let names = (object["description"] as? String)?.contains(beyond.rawValue) == true
@@ -105,7 +105,7 @@ import Testing
     }
 
     @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
-    func `Schemas allow what the worker writes`(seed: UInt64) throws {
+    func `Schemas allow the records that the worker writes`(seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         var judge = SchemaJudge()
         var results = ResultWriter(apps: ContentFixture.apps)
@@ -221,7 +221,7 @@ import Testing
     }
 
     @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
-    func `Readers read what schemas allow`(seed: UInt64) throws {
+    func `Readers accept the records that schemas allow`(seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         var judge = SchemaJudge()
         var read: [(isRead: Bool, value: String)] = []
@@ -237,7 +237,7 @@ import Testing
     }
 
     @Test(.needsSchemaJudge, .waiting)
-    func `The worker takes retry records that their schema allows`() throws {
+    func `The worker accepts the retry records that their schema allows`() throws {
         let pools: [(name: String, values: [String])] = [
             (
                 "push-retry-request",
@@ -263,5 +263,33 @@ import Testing
             read.append((found.retry != nil && !found.isInvalid, "\(headers)"))
         }
         try Self.compare(judge, read)
+    }
+
+    /// Headers of each kind, and a result, that another schema or the same one has to refuse.
+    @Test(.needsSchemaJudge, .waiting) func `Schemas refuse what is of another kind`() throws {
+        var judge = SchemaJudge()
+        let fixture = ContentFixture()
+        var retries = RetryWriter(apps: ContentFixture.apps)
+        let order = RetryOrder(
+            attempt: 1, dueMs: 5, notBefore: 4_294_967_295, reason: lend("TooManyRequests"), sends: 1, inDoubt: 0,
+            triedApp: lend("shop"))
+        let headers = OwnedRecord(
+            copying: .nothing, .nothing, headers: retries.write(fixture.content, order).headers
+        ).headers
+        for schema in [RecordSchema.requestHeaders, .resultHeaders, .deadLetterHeaders] {
+            try judge.ask(schema, headers: headers)
+        }
+        // The worker writes an id in lower case, and a reader takes it in either.
+        judge.ask(.result, DecoderTests.result.utf8)
+        judge.ask(.result, DecoderTests.result.replacing(/"EABE[^"]*"/) { $0.output.lowercased() }.utf8)
+        judge.ask(.result, #"{"outcome":"lost","attempts":-1}"#.utf8)
+        #expect(try judge.verdicts() == [.refused, .refused, .refused, .refused, .allowed, .refused])
+    }
+
+    @Test func `The schema of dead letters lists every reason`() throws {
+        let properties = try RecordSchema.deadLetterHeaders.object()["properties"] as? [String: [String: Any]]
+        let listed = try #require(properties?["push-dlq-reason"]?["description"] as? String)
+        let known = DeadLetterReason.allCases.map(\.text.description)
+        #expect(listed.components(separatedBy: ", ") == known + ["output-too-large", "output-refused"])
     }
 }

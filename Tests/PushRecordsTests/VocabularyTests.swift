@@ -3,7 +3,7 @@ import PushRecords
 import Testing
 
 @Suite struct VocabularyTests {
-    @Test func `A UUID is read and written`() throws {
+    @Test func `A UUID is parsed and formatted`() throws {
         let text = "123e4567-e89b-12d3-a456-4266554400a0"
         let id = try #require(NotificationUUID(text: text))
         #expect(id.high == 0x123E_4567_E89B_12D3 && id.low == 0xA456_4266_5544_00A0)
@@ -15,9 +15,6 @@ import Testing
         ] {
             #expect(NotificationUUID(text: wrong) == nil)
         }
-    }
-
-    @Test func `A UUID's text is Foundation's`() throws {
         for _ in 0..<2_000 {
             let uuid = UUID()
             let id = try #require(NotificationUUID(text: uuid.uuidString))
@@ -25,7 +22,7 @@ import Testing
         }
     }
 
-    @Test func `A derived id encodes the request's place`() throws {
+    @Test func `A derived id encodes the request's position`() throws {
         let id = DerivedID.make(topicHash: 0xFE_DCBA_9876, partition: 0x8_1234, offset: 0x1234_5678_9ABC, index: 0x2AB5)
         // offset 48 | version 8, index's upper 12 | variant 10, index's lower 2, partition 20, hash 40
         #expect(id.description == "12345678-9abc-8aad-9812-34fedcba9876")
@@ -46,7 +43,7 @@ import Testing
         #expect(DerivedID.decode(.none) == nil)
     }
 
-    @Test func `A topic's hash is FNV-1a folded`() {
+    @Test func `A topic's hash is a folded FNV-1a`() {
         // FNV-1a of "apns.requests", 64 bits, computed apart: folded to 40.
         func fold(_ text: String) -> UInt64 {
             let hash = text.utf8.reduce(14_695_981_039_346_656_037 as UInt64) { ($0 ^ UInt64($1)) &* 1_099_511_628_211 }
@@ -69,7 +66,7 @@ import Testing
             (String(repeating: "A", count: 202), String(repeating: "A", count: 200), .badDeviceToken),
             (String(repeating: "A", count: 63) + "G", String(repeating: "A", count: 63) + "G", .badDeviceToken),
         ] as [(String, String, ReasonCode)])
-    func `A device token is checked and converted to lower case`(written: String, kept: String, failure: ReasonCode) {
+    func `A device token is validated and converted to lower case`(written: String, kept: String, failure: ReasonCode) {
         let room = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 1)
         defer { room.deallocate() }
         let found = DeviceToken.normalize(lend(written), into: room)
@@ -94,7 +91,7 @@ import Testing
         #expect(wrong == [])
     }
 
-    @Test func `Every reason is spelled as its code`() {
+    @Test func `Every reason has its code's spelling`() {
         for code in ReasonCode.allCases where code != .none && code != .other {
             let text = code.text?.description ?? ""
             let isSpelled = text.prefix(1).lowercased() + text.dropFirst() == "\(code)"
@@ -105,7 +102,7 @@ import Testing
     }
 
     /// Programs in Swift name them as the worker does.
-    @Test func `Reasons have a public name`() throws {
+    @Test func `Every reason has a public constant`() throws {
         let place = "../../Sources/PushRecords/Results/KnownReasons.swift"
         let source = try String(
             contentsOf: URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: place)

@@ -193,6 +193,14 @@ final class SimulatedWorld {
             logs.append(
                 SimulatedLog(topic: "retry.\(tier.delayMs)", partition: 0, role: .retry(delayMs: tier.delayMs)))
         }
+        // A worker had them before.
+        for log in logs.indices {
+            let offset = logs[log].nextOffset
+            var writer = CommitMapWriter()
+            writer.start(base: offset, limit: settings.metadataLimit)
+            writer.finish(horizon: 0)
+            logs[log].commit = .init(offset: offset, metadata: writer.text, map: CommitMap(), takenAt: 0, life: 0)
+        }
     }
 
     /// `SIMULATION_TRACE=2` prints what happens to log 2.

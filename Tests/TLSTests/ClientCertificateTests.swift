@@ -26,16 +26,23 @@ import Testing
         #expect(pair.server.peerCertificate?.userID == "com.example.shop")
     }
 
+    private func expect(
+        _ words: String, of identity: @autoclosure () throws -> Identity, at location: SourceLocation = #_sourceLocation
+    ) { #expect(failure { _ = try identity() }?.text == words, sourceLocation: location) }
+
+    private func openssl(_ command: String, _ name: String) throws -> String {
+        _ = try OpenSSLCommand.run("\(command) -out \(folder.path(name))")
+        return folder.path(name)
+    }
+
     private func export(_ options: String, _ name: String = "app.p12") throws -> String {
-        let path = folder.path(name)
-        _ = try OpenSSLCommand.run(
+        try openssl(
             "pkcs12 -export -in \(folder.path("cert.pem")) -inkey \(folder.path("key.pem")) "
-                + "-certfile \(folder.path("ca.pem")) -out \(path) \(options)")
-        return path
+                + "-certfile \(folder.path("ca.pem")) \(options)", name)
     }
 
     @Test func `Certificate and key may stand in one file`() throws {
-        let both = try folder.write(issued.keyPEM + issued.certificatePEM, "both.pem")
+        let both = try folder.write(issued.keyPEM + issued.certificatePEM + Pair.authority.certificatePEM, "both.pem")
         try expectUse(Identity(certificate: .file(both)))
         try expectUse(Identity(certificate: .file(folder.path("cert.pem")), key: .file(folder.path("key.pem"))))
     }
@@ -49,10 +56,10 @@ import Testing
         let bytes = try Data(contentsOf: URL(fileURLWithPath: path))
         let lines = bytes.base64EncodedString(options: [.lineLength64Characters, .endLineWithLineFeed])
         try expectUse(Identity(pkcs12: .text(lines, name: "here"), passphrase: "open"))
-        let wrong = failure { _ = try Identity(pkcs12: .file(path), passphrase: "shut") }
-        #expect(wrong?.text == "\(path): cannot be opened: wrong passphrase?")
-        let none = failure { _ = try Identity(pkcs12: .file(path)) }
-        #expect(none?.text == "\(path): is protected by a passphrase and none was given")
+        expect(
+            "\(path): cannot be opened: wrong passphrase?", of: try Identity(pkcs12: .file(path), passphrase: "shut"))
+        expect(
+            "\(path): is protected by a passphrase and none was given", of: try Identity(pkcs12: .file(path)))
     }
 
     @Test(arguments: ["-passout pass:", "-legacy -passout pass:"])
@@ -64,9 +71,9 @@ import Testing
 
     @Test func `A bundle without a check sum is refused`() throws {
         let path = try export("-nomac -passout pass:open")
-        #expect(
-            failure { _ = try Identity(pkcs12: .file(path), passphrase: "open") }?.text
-                == "\(path): has no check sum (MAC), without which OpenSSL opens none; export it again")
+        expect(
+            "\(path): has no check sum (MAC), without which OpenSSL opens none; export it again",
+            of: try Identity(pkcs12: .file(path), passphrase: "open"))
     }
 
     /// OPENSSL_MODULES says where providers are looked for whenever one is loaded.
@@ -74,78 +81,65 @@ import Testing
         let path = try export("-legacy -passout pass:open")
         setenv("OPENSSL_MODULES", folder.path, 1)
         defer { unsetenv("OPENSSL_MODULES") }
-        let error = failure { _ = try Identity(pkcs12: .file(path), passphrase: "open") }
-        #expect(
-            error?.text
-                == "\(path): is encrypted in a way that OpenSSL 3 only reads with its legacy provider, which is not "
-                + "installed (ossl-modules/legacy.so); export it again, or install the provider")
+        expect(
+            "\(path): is encrypted in a way that OpenSSL 3 only reads with its legacy provider, which is not "
+                + "installed (ossl-modules/legacy.so); export it again, or install the provider",
+            of: try Identity(pkcs12: .file(path), passphrase: "open"))
     }
 
     @Test func `What is missing in a bundle is named`() throws {
-        let noKey = folder.path("nokey.p12")
-        _ = try OpenSSLCommand.run(
-            "pkcs12 -export -nokeys -in \(folder.path("cert.pem")) -out \(noKey) -passout pass:open")
-        #expect(
-            failure { _ = try Identity(pkcs12: .file(noKey), passphrase: "open") }?.text
-                == "\(noKey): holds no private key; in Keychain, export the certificate together with its key")
-        let noCertificate = folder.path("nocert.p12")
-        _ = try OpenSSLCommand.run(
-            "pkcs12 -export -nocerts -inkey \(folder.path("key.pem")) -out \(noCertificate) -passout pass:open")
-        #expect(
-            failure { _ = try Identity(pkcs12: .file(noCertificate), passphrase: "open") }?.text
-                == "\(noCertificate): holds no certificate for its private key")
-        let pem = folder.path("cert.pem")
-        #expect(failure { _ = try Identity(pkcs12: .file(pem)) }?.text == "\(pem): is not PKCS#12")
-        #expect(
-            failure { _ = try Identity(pkcs12: .text("not base 64!", name: "pkcs12")) }?.text
-                == "pkcs12: is not PKCS#12")
-        #expect(failure { _ = try Identity(pkcs12: .text("AAAA", name: "pkcs12")) }?.text == "pkcs12: is not PKCS#12")
+        let noKey = try openssl("pkcs12 -export -nokeys -in \(folder.path("cert.pem")) -passout pass:open", "nokey.p12")
+        let noCertificate = try openssl(
+            "pkcs12 -export -nocerts -inkey \(folder.path("key.pem")) -passout pass:open", "nocert.p12")
         let half = try folder.write(Data(contentsOf: URL(fileURLWithPath: noKey)).prefix(300), "half.p12")
-        #expect(failure { _ = try Identity(pkcs12: .file(half)) }?.text == "\(half): is not PKCS#12")
+        expect(
+            "\(noKey): holds no private key; in Keychain, export the certificate together with its key",
+            of: try Identity(pkcs12: .file(noKey), passphrase: "open"))
+        expect(
+            "\(noCertificate): holds no certificate for its private key",
+            of: try Identity(pkcs12: .file(noCertificate), passphrase: "open"))
+        for path in [folder.path("cert.pem"), half] {
+            expect("\(path): is not PKCS#12", of: try Identity(pkcs12: .file(path)))
+        }
+        for text in ["not base 64!", "AAAA"] {
+            expect("pkcs12: is not PKCS#12", of: try Identity(pkcs12: .text(text, name: "pkcs12")))
+        }
     }
 
     @Test func `What is missing in PEM is named`() throws {
         let (certificate, key) = (folder.path("cert.pem"), folder.path("key.pem"))
-        #expect(
-            failure { _ = try Identity(certificate: .file(certificate)) }?.text
-                == "\(certificate): holds no private key, but: CERTIFICATE")
-        #expect(
-            failure { _ = try Identity(certificate: .file(key)) }?.text
-                == "\(key): holds no certificate, but: PRIVATE KEY")
         let other = try folder.write(Pair.authority.issueClient(bundleID: "x").keyPEM, "other.pem")
-        #expect(
-            failure { _ = try Identity(certificate: .file(certificate), key: .file(other)) }?.text
-                == "\(other): the private key is not the certificate's")
-        let der = folder.path("cert.der")
-        _ = try OpenSSLCommand.run("x509 -in \(certificate) -outform der -out \(der)")
-        #expect(
-            failure { _ = try Identity(certificate: .file(certificate), key: .file(der)) }?.text
-                == "\(der): is DER, not PEM: openssl x509 -inform der makes PEM of a .cer, openssl pkcs12 of a .p12")
+        let der = try openssl("x509 -in \(certificate) -outform der", "cert.der")
+        expect(
+            "\(certificate): holds no private key, but: CERTIFICATE", of: try Identity(certificate: .file(certificate)))
+        expect("\(key): holds no certificate, but: PRIVATE KEY", of: try Identity(certificate: .file(key)))
+        for certificate in [certificate, der] {
+            expect(
+                "\(other): the private key is not the certificate's",
+                of: try Identity(certificate: .file(certificate), key: .file(other)))
+        }
+        expect(
+            "\(der): is DER, not PEM: openssl x509 -inform der makes PEM of a .cer, openssl pkcs12 of a .p12",
+            of: try Identity(certificate: .file(certificate), key: .file(der)))
     }
 
     /// What Apple's page gives: a `.cer`, whose private key is in another file.
     @Test func `A certificate may be DER`() throws {
-        let (der, key) = (folder.path("aps.cer"), folder.path("key.pem"))
-        _ = try OpenSSLCommand.run("x509 -in \(folder.path("cert.pem")) -outform der -out \(der)")
+        let key = folder.path("key.pem")
+        let der = try openssl("x509 -in \(folder.path("cert.pem")) -outform der", "aps.cer")
         let bytes = try Array(Data(contentsOf: URL(fileURLWithPath: der)))
         try expectUse(Identity(certificate: .file(der), key: .file(key)))
         try expectUse(Identity(certificate: .bytes(bytes, name: "aps.cer"), key: .file(key)))
-        #expect(
-            failure { _ = try Identity(certificate: .file(der)) }?.text
-                == "\(der): is a certificate in DER, which holds no private key: give key_file, too")
-        let other = try folder.write(Pair.authority.issueClient(bundleID: "x").keyPEM, "other.pem")
-        #expect(
-            failure { _ = try Identity(certificate: .file(der), key: .file(other)) }?.text
-                == "\(other): the private key is not the certificate's")
+        expect(
+            "\(der): is a certificate in DER, which holds no private key: give key_file, too",
+            of: try Identity(certificate: .file(der)))
         let bundle = try export("-passout pass:open")
         let none = "is DER, but no certificate; PKCS#12 (.p12, .pfx) belongs in pkcs12_file"
-        #expect(failure { _ = try Identity(certificate: .file(bundle)) }?.text == "\(bundle): \(none)")
+        expect("\(bundle): \(none)", of: try Identity(certificate: .file(bundle)))
         // Cut anywhere.
         for count in stride(from: 2, to: bytes.count, by: 7) {
             let part = Array(bytes.prefix(count))
-            #expect(
-                failure { _ = try Identity(certificate: .bytes(part, name: "part"), key: .file(key)) }?.text
-                    == "part: \(none)")
+            expect("part: \(none)", of: try Identity(certificate: .bytes(part, name: "part"), key: .file(key)))
         }
     }
 

@@ -128,13 +128,6 @@ import Testing
 }
 
 @Suite struct IdentityTests {
-    @Test func `One text may hold both`() throws {
-        let issued = try Pair.authority.issueClient(bundleID: "com.example.shop")
-        let both = issued.keyPEM + issued.certificatePEM + Pair.authority.certificatePEM
-        let identity = try Identity(certificatePEM: both, keyPEM: both)
-        #expect(identity.details.userID == "com.example.shop")
-    }
-
     @Test(.enabled(if: OpenSSLCommand.isThere, "no openssl command")) func `An encrypted key needs its passphrase`()
         throws
     {

@@ -90,17 +90,6 @@ import Testing
         #expect(failure { _ = try ClientContext(ClientOptions(alpn: [name])) }?.kind == .credential)
     }
 
-    @Test func `A client certificate is seen by the server`() throws {
-        let identity = try Pair.authority.issueClient(bundleID: "com.example.shop").identity()
-        let pair = try Pair(
-            client: ClientOptions(trust: .pem(Pair.authority.certificatePEM), identity: identity),
-            server: ServerOptions(
-                identity: Pair.identity, clientCertificates: .required(.pem(Pair.authority.certificatePEM))))
-        try pair.settle()
-        #expect(pair.server.peerCertificate?.userID == "com.example.shop")
-        #expect(identity.details.notAfterMs > identity.details.notBeforeMs)
-    }
-
     @Test func `A requested client certificate is neither verified nor needed`() throws {
         let stranger = try CertificateAuthority(commonName: "stranger").issueClient(bundleID: "x").identity()
         for identity in [stranger, nil] {

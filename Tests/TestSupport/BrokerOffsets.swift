@@ -7,7 +7,7 @@ extension KafkaBroker {
         let reader = try OffsetReader(ClusterSettings(bootstrapServers: bootstrapServers), fetchKilobytes: 1)
         var held: Int64?
         // A broker that was just started may not answer yet.
-        let isFull = waitUntil(seconds: seconds) {
+        let isFull = waitUntil(seconds: seconds, everyMs: 100) {
             held = (try? reader.ranges(of: topic))?.values.reduce(0) { $0 + $1.upperBound }
             return held.map { $0 >= count } ?? false
         }
@@ -28,7 +28,7 @@ extension KafkaBroker {
         repeat {
             let before = last
             // A retry record can cause another one, so what a topic holds counts as progress too.
-            let hasMoved = waitUntil(seconds: seconds, everyMs: 100) {
+            let hasMoved = waitUntil(seconds: seconds, everyMs: 150) {
                 last = zip(pairs, readers).map { try? Standing(of: $0.topic, $1) }
                 return last != before
             }

@@ -7,9 +7,22 @@ package enum LocalHTTP {
     ///
     /// - Parameter url: `http://127.0.0.1:2198/totals`.
     package static func request(_ url: String, method: String = "GET") -> (status: Int, body: String) {
-        guard let parts = url.firstMatch(of: /http:\/\/127\.0\.0\.1:(\d+)(\/.*)?/), let port = in_port_t(parts.1) else {
+        guard let parts = url.firstMatch(of: /http:\/\/127\.0\.0\.1:(\d+)(\/.*)?/), let port = UInt16(parts.1) else {
             return (0, "")
         }
+        // HTTP/1.0: the body ends with the connection.
+        let head = "\(method) \(parts.2 ?? "/") HTTP/1.0\r\nHost: 127.0.0.1:\(port)\r\nContent-Length: 0\r\n\r\n"
+        let text = String(decoding: ask(port, Array(head.utf8)) ?? [], as: UTF8.self)
+        guard let end = text.firstRange(of: "\r\n\r\n"), let status = text.firstMatch(of: /^HTTP\/1\.[01] (\d{3})/)
+        else {
+            return (0, "")
+        }
+        return (Int(status.1) ?? 0, String(text[end.upperBound...]))
+    }
+
+    /// Sends bytes to a port of this machine, and returns the first `count` bytes of the answer, or all that come before
+    /// the connection ends. `nil`: nothing listens.
+    package static func ask(_ port: UInt16, _ request: [UInt8], count: Int = .max) -> [UInt8]? {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         defer { close(descriptor) }
         var wait = timeval(tv_sec: 60, tv_usec: 0)
@@ -23,25 +36,18 @@ package enum LocalHTTP {
                 connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
             }
         }
-        guard isConnected else { return (0, "") }
-        // HTTP/1.0: the body ends with the connection.
-        let head = "\(method) \(parts.2 ?? "/") HTTP/1.0\r\nHost: 127.0.0.1:\(port)\r\nContent-Length: 0\r\n\r\n"
-        var rest = Array(head.utf8)[...]
+        guard isConnected else { return nil }
+        var rest = request[...]
         while !rest.isEmpty {
-            let count = rest.withUnsafeBytes {
-                send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
-            }
-            guard count > 0 else { return (0, "") }
-            rest = rest.dropFirst(count)
+            let sent = rest.withUnsafeBytes { send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+            guard sent > 0 else { return [] }
+            rest = rest.dropFirst(sent)
         }
         var answer: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 65_536)
-        while case let count = read(descriptor, &buffer, buffer.count), count > 0 { answer += buffer[..<count] }
-        let text = String(decoding: answer, as: UTF8.self)
-        guard let end = text.firstRange(of: "\r\n\r\n"), let status = text.firstMatch(of: /^HTTP\/1\.[01] (\d{3})/)
-        else {
-            return (0, "")
+        while answer.count < count, case let size = read(descriptor, &buffer, buffer.count), size > 0 {
+            answer += buffer[..<size]
         }
-        return (Int(status.1) ?? 0, String(text[end.upperBound...]))
+        return answer
     }
 }

@@ -1,9 +1,9 @@
 import Configuration
-import HTTPServer
 import PushRecords
 import Testing
 
 @testable import Delivery
+@testable import HTTPServer
 @testable import Worker
 
 /// The pages over snapshots made by hand; over a running worker they are tested end to end.

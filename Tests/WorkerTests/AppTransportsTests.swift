@@ -3,6 +3,7 @@ import Delivery
 import EventLoop
 import Foundation
 import PushRecords
+import Synchronization
 import TLS
 import Testing
 
@@ -10,19 +11,20 @@ import Testing
 
 /// What the core makes of the reports of transports that are made by the test.
 @Suite struct AppTransportsTests {
+    private let failure = TransportNote.connectFailed(host: "apns", reason: "refused", retryInMs: 1)
+
     @Test func `A host is out of reach until its transport reports that it is reached`() throws {
-        let scene = try Scene(apps: 1)
-        let failure = TransportNote.connectFailed(host: "apns", reason: "refused", retryInMs: 1)
-        scene.frames.say([.note(app: AppIndex(0), failure), .reachable(app: AppIndex(0), false)])
+        let scene = try Scene()
+        scene.say([.note(app: AppIndex(0), failure), .reachable(app: AppIndex(0), false)])
         scene.run("unreachable") { scene.transports[0].isOutOfReach }
         #expect(scene.transports[0].unreachable == failure)
         #expect(scene.notes == [failure])
         // It takes connections now and then, and answers nothing.
-        scene.frames.say([.capacity(app: AppIndex(0), requests: 1)])
-        scene.frames.say([.unanswered(app: AppIndex(0), Unanswered(host: "apns", endedBy: nil))])
+        scene.say([.capacity(app: AppIndex(0), requests: 1)])
+        scene.say([.unanswered(app: AppIndex(0), Unanswered(host: "apns", endedBy: nil))])
         scene.run("unanswered") { scene.transports[0].unanswered != nil }
         #expect(scene.transports[0].unreachable == failure)
-        scene.frames.say([.reachable(app: AppIndex(0), true)])
+        scene.say([.reachable(app: AppIndex(0), true)])
         scene.run("reachable") { !scene.transports[0].isOutOfReach }
         #expect(scene.transports[0].unreachable == nil)
     }
@@ -41,8 +43,7 @@ import Testing
     }
 
     @Test func `One more connection that cannot be made is nothing while others take requests`() throws {
-        let scene = try Scene(apps: 1)
-        let failure = TransportNote.connectFailed(host: "apns", reason: "refused", retryInMs: 1)
+        let scene = try Scene()
         func counts(open: Int) -> TransportEvent {
             var counts = ConnectionCounts()
             counts.open = open
@@ -50,47 +51,43 @@ import Testing
         }
         func failures() -> Int { scene.notes.count { $0 == failure } }
         // As told by a turn: in any order, what holds at its end counts.
-        scene.frames.say([.note(app: AppIndex(0), failure), counts(open: 1)])
+        scene.say([.note(app: AppIndex(0), failure), counts(open: 1)])
         scene.run("the first failure") { failures() == 1 }
         #expect(scene.transports[0].unreachable == nil)
-        scene.frames.say([counts(open: 2), .note(app: AppIndex(0), failure)])
+        scene.say([counts(open: 2), .note(app: AppIndex(0), failure)])
         scene.run("the second failure") { failures() == 2 }
         #expect(scene.transports[0].unreachable == nil)
         // The ones there are answer nothing.
-        scene.frames.say([.reachable(app: AppIndex(0), false), .note(app: AppIndex(0), failure)])
+        scene.say([.reachable(app: AppIndex(0), false), .note(app: AppIndex(0), failure)])
         scene.run("the third failure") { failures() == 3 }
         #expect(scene.transports[0].unreachable == failure)
-        scene.frames.say([.reachable(app: AppIndex(0), true), counts(open: 0), .note(app: AppIndex(0), failure)])
+        scene.say([.reachable(app: AppIndex(0), true), counts(open: 0), .note(app: AppIndex(0), failure)])
         scene.run("the last failure") { failures() == 4 }
         #expect(scene.transports[0].unreachable == failure)
     }
 
     @Test func `The age of a provider token counts from its iat`() throws {
-        let scene = try Scene(apps: 1)
-        scene.frames.say([.note(app: AppIndex(0), .providerTokenRenewed(keyID: "KEYKEYKEY1", issuedMs: 77_000))])
+        let scene = try Scene()
+        scene.say([.note(app: AppIndex(0), .providerTokenRenewed(keyID: "KEYKEYKEY1", issuedMs: 77_000))])
         scene.run("the token") { scene.transports[0].tokenIssuedMs != nil }
         #expect(scene.transports[0].tokenIssuedMs == 77_000)
     }
 
     @Test func `An app that is added, changed and taken out; all are closed in the end`() throws {
-        let scene = try Scene(apps: 1)
+        let scene = try Scene()
         #expect(scene.transports.add(scene.app) == AppIndex(1))
         scene.transports.replace(AppIndex(1), with: scene.app)
-        scene.run("the change") { scene.frames.replaced == 1 }
-        scene.frames.say([
-            .note(app: AppIndex(1), .connectFailed(host: "apns", reason: "refused", retryInMs: 1)),
-            .reachable(app: AppIndex(1), false),
-        ])
+        scene.run("the change") { scene.frames.all == ["1 replaced"] }
+        scene.say([.note(app: AppIndex(1), failure), .reachable(app: AppIndex(1), false)])
         scene.run("unreachable") { scene.transports[1].unreachable != nil }
         scene.transports.remove(AppIndex(1))
         #expect(scene.transports[1].unreachable == nil && !scene.transports.isClosed)
-        scene.run("the end of the one that was taken out") { scene.frames.ended == [1] }
+        scene.run("the end of the one that was taken out") { scene.frames.all.last == "1 ended" }
         // It is given nothing that comes late.
         scene.transports.replace(AppIndex(1), with: scene.app)
         scene.transports.close()
         scene.run("closed") { scene.transports.isClosed }
-        #expect(scene.frames.closed == [1, 0], "one that was taken out is closed once")
-        #expect(scene.frames.replaced == 1)
+        #expect(scene.frames.all.prefix(4) == ["1 replaced", "1 closed", "1 ended", "0 closed"], "each once")
     }
 }
 
@@ -106,32 +103,32 @@ private final class Scene {
     /// What the closures given to `AppTransports` leave here.
     private final class Inbox {
         var notes: [TransportNote] = []
+        var events: Mailbox<TransportEvent>?
     }
 
     var notes: [TransportNote] { inbox.notes }
 
-    init(apps count: Int) throws {
-        let settings = AppSettings(
-            name: "shop", bundleIDs: ["com.example.shop"],
-            credential: .token(
-                TokenCredential(
-                    key: .text(try SelfSigned.privateKey()), keyID: "KEYKEYKEY1", teamID: "TEAMTEAM12")),
-            host: "apns")
-        app = try LoadedApp(settings)
+    init() throws {
+        app = try LoadedApp(.withToken("shop", key: .text(try SelfSigned.privateKey())))
         loop = try Loop()
         // One more, for one that is added.
-        let routes = (0...count).map {
+        let routes = (0...1).map {
             AppRoute(name: "shop\($0)", environment: .production, bundleIDs: ["com.example.shop"], guardPolicy: .off)
         }
         _ = machine.replaceApps(routes, now: DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs))
-        let (inbox, frames, apps) = (inbox, frames, [LoadedApp](repeating: app, count: count))
+        let (inbox, frames, apps) = (inbox, frames, [app])
         transports = try AppTransports(
-            count, loop: loop, onWakeUp: {},
-            onNote: { note, _ in inbox.notes.append(note) },
-            start: { try TransportLink(apps, events: $0) { frames.started(on: $0) } })
+            1, loop: loop, onWakeUp: {}, onNote: { note, _ in inbox.notes.append(note) },
+            start: {
+                inbox.events = $0
+                return try TransportLink(apps, events: $0) { _ in frames.make }
+            })
     }
 
     deinit { transports.stop() }
+
+    /// Reports something as the first app's transport.
+    func say(_ events: [TransportEvent]) { inbox.events?.post(contentsOf: events) }
 
     /// Turns until `condition` holds; the deadline is a failure.
     func run(_ what: String, sourceLocation: SourceLocation = #_sourceLocation, until condition: () -> Bool) {
@@ -149,18 +146,13 @@ private final class Scene {
     }
 }
 
-/// Transports that do nothing on the net thread, and what the test's thread may know of them.
-private final class Reports: @unchecked Sendable {
-    private let lock = NSLock()
-    private var state = State()
-    private var loop: Loop?
-    private var emits: [([TransportEvent]) -> Void] = []
+/// Transports that do nothing on the net thread, and what happened to them, by the index of their app.
+private final class Reports: Sendable {
+    private let log = Mutex<[String]>([])
 
-    struct State {
-        var closed: [Int] = []
-        var replaced = 0
-        var ended: [Int] = []
-    }
+    var all: [String] { log.withLock { $0 } }
+
+    private func note(_ what: String) { log.withLock { $0.append(what) } }
 
     /// A transport while it exists.
     private final class Life {
@@ -169,30 +161,14 @@ private final class Reports: @unchecked Sendable {
         deinit { onEnd() }
     }
 
-    var closed: [Int] { lock.withLock { state.closed } }
-    var replaced: Int { lock.withLock { state.replaced } }
-    /// Those that are let go.
-    var ended: [Int] { lock.withLock { state.ended } }
-
-    private func note(_ body: (inout State) -> Void) { lock.withLock { body(&state) } }
-
-    func started(on loop: Loop) -> AppTransport.Maker {
-        self.loop = loop
-        return { [self] _, index, emit in
-            emits.append(emit)
-            let life = Life { [self] in note { $0.ended.append(index.value) } }
-            return AppTransport(
-                isBinary: false,
-                handle: { [self] command in
-                    guard case .close = command else { return }
-                    note { $0.closed.append(index.value) }
-                    withExtendedLifetime(life) { emit([.closed(app: index)]) }
-                }, replace: { [self] _ in note { $0.replaced += 1 } })
-        }
-    }
-
-    /// Says something as the first app's transport.
-    func say(_ events: [TransportEvent]) {
-        loop?.perform { [self] in emits[0](events) }
+    func make(_ app: LoadedApp, _ index: AppIndex, _ emit: @escaping AppTransport.Emit) -> AppTransport {
+        let life = Life { [self] in note("\(index.value) ended") }
+        return AppTransport(
+            isBinary: false,
+            handle: { [self] command in
+                guard case .close = command else { return }
+                note("\(index.value) closed")
+                withExtendedLifetime(life) { emit([.closed(app: index)]) }
+            }, replace: { [self] _ in note("\(index.value) replaced") })
     }
 }

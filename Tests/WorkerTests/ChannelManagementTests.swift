@@ -56,7 +56,9 @@ import Testing
     /// As many as Apple allows fit into an answer.
     @Test func `A list of ten thousand`() throws {
         let (scene, apps) = try Self.scene()
-        let ids = try scene.simulator.fill(10_000, bundleID: SimulatorCredentials.bundleID)
+        let ids = (0..<10_000).compactMap { _ in
+            scene.simulator.channels.make(bundleID: SimulatorCredentials.bundleID, policy: .nothing)
+        }
         #expect(try Self.manage(.list, apps[0]).channels == ids)
         let full = try Self.manage(.create(storesMostRecent: false), apps[0])
         #expect(full.reason == .cannotCreateChannelConfig && full.advice?.contains("10,000") == true)
@@ -81,23 +83,12 @@ import Testing
         #expect(throws: DirectSend.Failure.self) { try Self.manage(.list, app) }
     }
 
-    private static let app = AppSettings(
-        name: "shop", bundleIDs: ["com.example.app"],
-        credential: .token(TokenCredential(key: .text(""), keyID: "ABC123DEFG", teamID: "TEAM123456")))
-
     private static func answer(
         _ status: UInt16, _ body: String, _ operation: ManagementRequest.Operation = .list, channelID: String = ""
     ) throws -> ChannelManagement.Answer {
         try ChannelManagement.Answer(
             ManagementRequest.Answer(status: status, requestID: "", channelID: channelID, body: Array(body.utf8)),
-            to: operation, "com.example.app", app)
-    }
-
-    @Test(arguments: ReasonCode.allCases.compactMap(\.text?.description))
-    func `Every reason has its advice`(word: String) throws {
-        let answer = try Self.answer(400, "{\"reason\":\"\(word)\"}")
-        #expect(!answer.isFine && answer.reason?.rawValue == word && answer.status == 400)
-        #expect(answer.advice?.isEmpty == false)
+            to: operation, "com.example.app", .withToken())
     }
 
     @Test func `Answers that nobody knows`() throws {

@@ -178,6 +178,10 @@ import Testing
                             key: otherKey, keyID: SimulatorCredentials.keyID, teamID: SimulatorCredentials.teamID))
                 }
             ), ("127.0.0.1:1: Connection refused (ECONNREFUSED)", { $0.port = 1 }),
+            (
+                "proxy 127.0.0.1:1: Connection refused (ECONNREFUSED)",
+                { $0.proxy = ProxySettings(host: "127.0.0.1", port: 1) }
+            ),
         ]
         for (words, edit) in faults {
             var app = try scene.tokenApp("shop")
@@ -185,37 +189,6 @@ import Testing
             let answer = check(app)
             #expect(!answer.isFine && answer.lines.last == "not fine: app shop: \(words)", "\(answer.lines)")
         }
-    }
-
-    @Test func `A certificate for another topic`() throws {
-        let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
-        let answer = check(try scene.certificateApp("shop", bundleID: "com.example.other"))
-        #expect(!answer.isFine)
-        #expect(
-            answer.lines.first
-                == "not fine: app shop: the certificate in certificate.pem is for com.example.other, not for "
-                + "com.example.app (bundle_ids)")
-        #expect(
-            answer.lines.last
-                == "not fine: app shop: the probe for com.example.app was answered 400 TopicDisallowed: the credential is "
-                + "not for com.example.app; look at the key's team and at how the bundle id is written")
-    }
-
-    @Test func `Through the app's own proxy, with its own trust`() throws {
-        let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
-        let proxy = try ConnectProxy()
-        defer { proxy.stop() }
-        var app = try scene.certificateApp("shop")
-        app.proxy = ProxySettings(host: "127.0.0.1", port: Int(proxy.port))
-        let answer = check(app)
-        #expect(answer.isFine, "\(answer.lines)")
-        #expect(answer.lines.contains { $0.contains("reached through the proxy 127.0.0.1:\(proxy.port), TLSv1.3") })
-        #expect(proxy.heads.count == 2, "the handshake's and the probe's")
-        app.authorities = nil
-        let untrusted = check(app)
-        #expect(!untrusted.isFine)
-        #expect(untrusted.lines.last?.hasPrefix("not fine: app shop: ") == true)
-        #expect(scene.simulator.books.totals.requests == 1)
     }
 
     @Test(arguments: [("cut-before@1", "no answer"), ("goaway-environment@1", "BadCertificateEnvironment")])
@@ -233,6 +206,8 @@ import Testing
         app.authorities = .text(try String(contentsOfFile: #require(app.authorities?.path), encoding: .utf8))
         let answer = check(app)
         #expect(answer.isFine, "\(answer.lines)")
+        app.authorities = nil
+        #expect(!check(app).isFine, "the system does not trust the simulator")
         app.authorities = .text("no certificate")
         #expect(check(app).lines.contains { $0.hasPrefix("not fine: app shop: tls: ca") }, "\(check(app).lines)")
     }

@@ -1,9 +1,9 @@
 import Delivery
-import Kafka
 import Observability
 import PushRecords
 import Testing
 
+@testable import Kafka
 @testable import Worker
 
 /// What commits are made of replies, without a broker.
@@ -34,7 +34,7 @@ struct CommitterTests {
             for number in 0..<Int32(partitions) {
                 let id = machine.assign(
                     topic: "requests", partition: number, role: .requests(weight: 1), committedOffset: nil,
-                    metadata: UnsafeRawBufferPointer(start: nil, count: 0))
+                    metadata: .nothing, logEnd: 0)
                 ids.append(id)
                 member.partitions[id] = TopicPartition("requests", number)
             }
@@ -42,11 +42,9 @@ struct CommitterTests {
 
         /// One record of each partition is settled.
         mutating func settle(offset: Int64) {
-            let none = UnsafeRawBufferPointer(start: nil, count: 0)
-            for id in ids {
-                guard member.partitions[id] != nil else { continue }
+            for id in ids where member.partitions[id] != nil {
                 let receipt = machine.receive(
-                    id, offset: offset, timestampMs: now.wallMs, key: none, value: none,
+                    id, offset: offset, timestampMs: now.wallMs, key: .nothing, value: .nothing,
                     headers: UnsafeBufferPointer(start: nil, count: 0), now: now)
                 guard case .deadLetter(let notification, _, _) = receipt else { return }
                 machine.acknowledged(notification, now: now)
@@ -61,14 +59,19 @@ struct CommitterTests {
             committer.commit(&machine, now: now, partitionOf: { member.partitions[$0] }, send: member.send)
         }
 
+        mutating func commit(offset: Int64) {
+            settle(offset: offset)
+            commit()
+        }
+
         /// Answers the last commit with a code for each partition's number.
         mutating func answer(_ codes: [Int32: KafkaCode]) throws {
             let last = try #require(member.sent.last)
-            let results = last.entries.map {
-                CommitResult($0.partition, offset: $0.offset, code: codes[$0.partition.partition] ?? .none)
-            }
-            let code = results.first { $0.code != .none }?.code ?? .none
-            committer.take(CommitReply(tag: last.tag, code: code, results: results), &machine, now: now)
+            let results = last.entries.map { ($0.partition, codes[$0.partition.partition] ?? .none) }
+            let code = results.first { $0.1 != .none }?.1 ?? .none
+            committer.take(
+                CommitReply(tag: last.tag, code: code, codes: Dictionary(uniqueKeysWithValues: results)), &machine,
+                now: now)
         }
 
         var sentPartitions: [[Int32]] { member.sent.map { $0.entries.map(\.partition.partition).sorted() } }
@@ -76,8 +79,7 @@ struct CommitterTests {
 
     @Test func `Partitions that share an error are asked again by themselves, and only the guilty one waits`() throws {
         var scene = Scene(partitions: 3)
-        scene.settle(offset: 7)
-        scene.commit()
+        scene.commit(offset: 7)
         #expect(scene.sentPartitions == [[0, 1, 2]])
         // librdkafka copies the error of the one whose topic is gone onto all.
         try scene.answer([0: .unknownTopicOrPartition, 1: .unknownTopicOrPartition, 2: .unknownTopicOrPartition])
@@ -101,8 +103,7 @@ struct CommitterTests {
 
     @Test func `A commit is impossible once its topic has been unknown to the coordinator for a while`() throws {
         var scene = Scene(partitions: 1)
-        scene.settle(offset: 7)
-        scene.commit()
+        scene.commit(offset: 7)
         // The coordinator may not know the topic yet.
         for _ in 0..<3 {
             try scene.answer([0: .unknownTopicOrPartition])
@@ -117,16 +118,14 @@ struct CommitterTests {
         scene.commit()
         try scene.answer([:])
         #expect(scene.committer.problems(now: scene.now).isEmpty)
-        scene.settle(offset: 8)
-        scene.commit()
+        scene.commit(offset: 8)
         try scene.answer([0: .unknownTopicOrPartition])
         #expect(scene.machine.status(of: scene.ids[0])?.isCommitImpossible == false)
     }
 
     @Test func `An error of the group blames the group, and no partition`() throws {
         var scene = Scene(partitions: 2)
-        scene.settle(offset: 7)
-        scene.commit()
+        scene.commit(offset: 7)
         try scene.answer([0: .groupAuthorizationFailed, 1: .groupAuthorizationFailed])
         let problems = scene.committer.problems(now: scene.now)
         #expect(problems.map(\.subject) == [.group("worker")])
@@ -165,16 +164,15 @@ struct CommitterTests {
 
     @Test func `Answers are found in whatever order they come`() throws {
         var scene = Scene(partitions: 4)
-        scene.settle(offset: 7)
-        scene.commit()
+        scene.commit(offset: 7)
         let last = try #require(scene.member.sent.last)
-        let results = [2, 0, 3].map { (member: Int) in
-            CommitResult(
-                last.entries[member].partition, offset: 8, code: member == 0 ? .offsetMetadataTooLarge : .none)
-        }
+        let codes = Dictionary(
+            uniqueKeysWithValues: [2, 0, 3].map { member in
+                (last.entries[member].partition, member == 0 ? KafkaCode.offsetMetadataTooLarge : .none)
+            })
         // One is not told of by itself: what is said of the whole counts for it.
         scene.committer.take(
-            CommitReply(tag: last.tag, code: .notCoordinator, results: results), &scene.machine, now: scene.now)
+            CommitReply(tag: last.tag, code: .notCoordinator, codes: codes), &scene.machine, now: scene.now)
         #expect(scene.machine.counters.commitsAcknowledged == 2)
         scene.commit()
         #expect(scene.sentPartitions.last == [0, 1])
@@ -219,16 +217,14 @@ struct CommitterTests {
 
     @Test func `The answer to an earlier commit says nothing of the one under way`() throws {
         var scene = Scene(partitions: 1)
-        scene.settle(offset: 7)
-        scene.commit()
+        scene.commit(offset: 7)
         let first = try #require(scene.member.sent.last)
         try scene.answer([:])
-        scene.settle(offset: 8)
-        scene.commit()
+        scene.commit(offset: 8)
         #expect(scene.member.sent.count == 2)
-        let result = CommitResult(first.entries[0].partition, offset: 8, code: .none)
+        let codes = [first.entries[0].partition: KafkaCode.none]
         scene.committer.take(
-            CommitReply(tag: first.tag, code: .none, results: [result]), &scene.machine, now: scene.now)
+            CommitReply(tag: first.tag, code: .none, codes: codes), &scene.machine, now: scene.now)
         #expect(scene.machine.counters.commitsAcknowledged == 1, "nothing says that the second one was taken")
         scene.commit()
         #expect(scene.member.sent.count == 2, "the second one is still under way")
@@ -251,8 +247,7 @@ struct CommitterTests {
 
     @Test func `A coordinator that does not answer is told after some seconds`() throws {
         var scene = Scene(partitions: 1)
-        scene.settle(offset: 7)
-        scene.commit()
+        scene.commit(offset: 7)
         #expect(scene.committer.problems(now: scene.now).isEmpty)
         scene.now.ns += 6_000_000_000
         let problems = scene.committer.problems(now: scene.now)
@@ -299,8 +294,7 @@ struct HangWatchTests {
     @Test func `A commit without a reply is owed`() throws {
         var scene = CommitterTests.Scene(partitions: 1)
         #expect(scene.committer.missingReply == nil)
-        scene.settle(offset: 7)
-        scene.commit()
+        scene.commit(offset: 7)
         #expect(scene.committer.missingReply == 1)
         try scene.answer([:])
         #expect(scene.committer.missingReply == nil)

@@ -26,33 +26,21 @@ extension PushWorker {
 }
 
 @Suite struct CredentialWatchTests {
-    /// What was loaded is what a file is compared with, however early it was replaced.
     @Test func `A key replaced between reading and watching is read again`() throws {
-        let folder = try TestFolder()
-        let file = folder.path("key.p8")
-        func write(_ text: String) throws { try folder.write(text, "key.p8") }
-        try write(SelfSigned.privateKey())
-        let token = TokenCredential(key: .file(file), keyID: "KEYKEYKEY1", teamID: "TEAMTEAM12")
-        let settings = AppSettings(name: "shop", bundleIDs: ["com.example.shop"], credential: .token(token))
-        let configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [settings])
-        let worker = try PushWorker(
-            configuration, logger: Logger(levels: configuration.log.levels, format: configuration.log.format))
+        let scene = try Scene(watches: false)
+        let worker = scene.worker
         let first = worker.apps[0].tokenIdentity
-
-        try write(SelfSigned.privateKey())
+        func replaceKey() throws { try scene.folder.write(SelfSigned.privateKey(), "key.p8") }
+        try replaceKey()
         worker.files.watch()
         worker.look()
         let second = worker.apps[0].tokenIdentity
         #expect(second != first)
-
         // A reload that finds the file as it was read changes nothing; one after it was replaced again does.
-        @Sendable func reread() throws(ConfigurationError) -> LoadedConfiguration {
-            LoadedConfiguration(configuration: configuration, warnings: [])
-        }
-        worker.reloadNow(reread)
+        scene.reload()
         #expect(worker.apps[0].tokenIdentity == second)
-        try write(SelfSigned.privateKey())
-        worker.reloadNow(reread)
+        try replaceKey()
+        scene.reload()
         #expect(worker.apps[0].tokenIdentity != second)
     }
 
@@ -64,7 +52,7 @@ extension PushWorker {
         let authority: String
         let file: String
 
-        init() throws {
+        init(watches: Bool = true) throws {
             folder = try TestFolder()
             key = try folder.write(try SelfSigned.privateKey(), "key.p8")
             let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop")
@@ -81,9 +69,8 @@ extension PushWorker {
 
                 """, "worker.yaml")
             let configuration = try WorkerConfiguration.load(file: file).configuration
-            worker = try PushWorker(
-                configuration, logger: Logger(levels: configuration.log.levels, format: configuration.log.format))
-            worker.files.watch()
+            worker = try PushWorker(configuration, logger: Logger(sink: MemorySink()))
+            if watches { worker.files.watch() }
         }
 
         func reload() {
@@ -103,63 +90,49 @@ extension PushWorker {
         static func pipe(_ path: String) throws { try #require(mkfifo(path, 0o600) == 0) }
     }
 
-    /// The core would wait for its writer, for ever.
-    @Test(.timeLimit(.minutes(5))) func `A pipe in the place of a credential is refused and named, until it is gone`()
-        throws
-    {
+    /// The core would wait for a pipe's writer without end.
+    @Test(.timeLimit(.minutes(5)))
+    func `Something else in the place of a file is refused and named, until it is gone`() throws {
         let scene = try Scene()
+        let files = scene.worker.files
         let identity = try #require(scene.worker.apps[0].tokenIdentity)
-        for (path, name) in [(scene.key, "key.p8"), (scene.authority, "ca.pem")] {
-            try scene.displaced(path, by: Scene.pipe) {
-                scene.worker.look()
-                let fault = try #require(scene.worker.files.faults().first)
-                #expect(fault.subject == .app("shop") && fault.kind == .refused)
+        let cases: [(path: String, subject: Problem.Subject, make: (String) throws -> Void)] = [
+            (scene.key, .app("shop"), Scene.pipe), (scene.authority, .app("shop"), Scene.pipe),
+            (scene.file, .configuration, Scene.pipe), (scene.file, .configuration, { symlink("/dev/zero", $0) }),
+            (
+                scene.file, .configuration,
+                { try FileManager.default.createDirectory(atPath: $0, withIntermediateDirectories: false) }
+            ),
+        ]
+        for (path, subject, make) in cases {
+            func look() { if subject == .configuration { scene.reload() } else { scene.worker.look() } }
+            try scene.displaced(path, by: make) {
+                look()
+                let fault = try #require(files.faults().first)
+                #expect(fault.subject == subject && fault.kind == .refused)
+                let name = URL(filePath: path).lastPathComponent
                 #expect(fault.text.contains(name) && fault.text.contains("it is no regular file"), "\(fault.text)")
                 #expect(scene.worker.apps[0].tokenIdentity == identity, "the one before stays")
             }
             // The same as is in force: it is no other credential, and not refused any more.
-            scene.worker.look()
-            #expect(scene.worker.files.faults().isEmpty)
-        }
-        #expect(scene.worker.apps[0].tokenIdentity == identity)
-        // What replaces a pipe is taken.
-        try FileManager.default.removeItem(atPath: scene.key)
-        try Scene.pipe(scene.key)
-        scene.worker.look()
-        try FileManager.default.removeItem(atPath: scene.key)
-        try SelfSigned.privateKey().write(toFile: scene.key, atomically: true, encoding: .utf8)
-        scene.worker.look()
-        #expect(scene.worker.apps[0].tokenIdentity != identity && scene.worker.files.faults().isEmpty)
-    }
-
-    @Test(.timeLimit(.minutes(5)))
-    func `Something else in the place of the configuration is refused and named, until it is gone`() throws {
-        let scene = try Scene()
-        let others: [(String) throws -> Void] = [
-            Scene.pipe, { symlink("/dev/zero", $0) },
-            { try FileManager.default.createDirectory(atPath: $0, withIntermediateDirectories: false) },
-        ]
-        for other in others {
-            try scene.displaced(scene.file, by: other) {
-                scene.reload()
-                let fault = try #require(scene.worker.files.faults().first)
-                #expect(fault.subject == .configuration && fault.kind == .refused)
-                #expect(fault.text.contains("worker.yaml: it is no regular file"), "\(fault.text)")
-            }
+            look()
+            #expect(files.faults().isEmpty && scene.worker.apps[0].tokenIdentity == identity)
         }
         // A link to a regular file is one.
         try FileManager.default.moveItem(atPath: scene.file, toPath: scene.file + ".real")
         symlink("worker.yaml.real", scene.file)
         scene.reload()
-        #expect(scene.worker.files.faults().isEmpty)
-        try scene.displaced(scene.key, by: Scene.pipe) {
-            scene.worker.look()
-            scene.reload()
-            let subjects = scene.worker.files.faults().map(\.subject)
-            #expect(subjects == [.app("shop")], "what is in force was taken over")
-        }
+        #expect(files.faults().isEmpty)
+        // A reload with a refused credential takes over what is in force; what replaces the pipe is taken.
+        try FileManager.default.removeItem(atPath: scene.key)
+        try Scene.pipe(scene.key)
+        scene.worker.look()
         scene.reload()
-        #expect(scene.worker.files.faults().isEmpty)
+        #expect(files.faults().map(\.subject) == [.app("shop")])
+        try FileManager.default.removeItem(atPath: scene.key)
+        try scene.folder.write(SelfSigned.privateKey(), "key.p8")
+        scene.worker.look()
+        #expect(scene.worker.apps[0].tokenIdentity != identity && files.faults().isEmpty)
     }
 
     @Test(.timeLimit(.minutes(5)))

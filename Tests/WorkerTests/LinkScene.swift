@@ -5,6 +5,7 @@ import EventLoop
 import Foundation
 import PushRecords
 import TLS
+import TestSupport
 import Testing
 
 @testable import Worker
@@ -21,7 +22,7 @@ final class LinkScene {
     private(set) var warnings: [String] = []
     private(set) var connected = 0
     private(set) var renewals = 0
-    private var lent: [UnsafeMutableRawBufferPointer] = []
+    private var lent: [Lent] = []
     private var nextSlot: UInt32 = 0
 
     init(prepare: (inout SimulatorOptions) -> Void = { _ in }) throws {
@@ -36,7 +37,6 @@ final class LinkScene {
     deinit {
         link?.stop()
         simulator.stop()
-        for bytes in lent { bytes.deallocate() }
     }
 
     private func app(_ name: String, _ credential: AppSettings.Credential) -> AppSettings {
@@ -161,10 +161,27 @@ final class LinkScene {
     }
 
     private func bytes(_ text: String) -> UnsafeRawBufferPointer {
-        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 1)
-        memory.copyBytes(from: text.utf8)
-        lent.append(memory)
-        return UnsafeRawBufferPointer(memory)
+        let text = Lent(text)
+        lent.append(text)
+        return text.bytes
+    }
+}
+
+extension AppSettings {
+    /// An app that authenticates with a provider token.
+    static func withToken(_ name: String = "shop", key: Secret = .text("")) -> AppSettings {
+        AppSettings(
+            name: name, bundleIDs: ["com.example.\(name)"],
+            credential: .token(TokenCredential(key: key, keyID: "KEYKEYKEY1", teamID: "TEAMTEAM12")))
+    }
+
+    /// An app that authenticates with a certificate.
+    static func withCertificate(
+        _ form: CertificateCredential.Form, name: String = "shop", passphrase: Secret? = nil
+    ) -> AppSettings {
+        AppSettings(
+            name: name, bundleIDs: ["com.example.shop"],
+            credential: .certificate(CertificateCredential(form, passphrase: passphrase)))
     }
 }
 

@@ -24,14 +24,14 @@ final class PublisherScene {
     /// Alarms that were due although nothing came of them.
     private(set) var turns = 0
 
-    init(producer properties: [UserProperty] = [], apps: [AppRoute] = []) throws {
+    init(producer properties: KeyValuePairs<String, String> = [:], apps: [AppRoute] = []) throws {
         cluster = try MockCluster()
         let name = KafkaBroker.uniqueName("publisher")
         results = "\(name).results"
         deadLetters = "\(name).dead-letters"
         var configuration = WorkerConfiguration(
             kafka: KafkaSettings(bootstrapServers: cluster.bootstrapServers), apps: [])
-        configuration.kafka.producerProperties = properties
+        configuration.kafka.producerProperties = properties.map { UserProperty(name: $0, value: $1, place: "") }
         configuration.results.topic = results
         configuration.deadLetters.topic = deadLetters
         configuration.unregistered.topic = "\(name).unregistered"
@@ -47,7 +47,7 @@ final class PublisherScene {
         machine = DeliveryMachine(settings: configuration.machineSettings, apps: apps)
         id = machine.assign(
             topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: nil,
-            metadata: UnsafeRawBufferPointer(start: nil, count: 0))
+            metadata: .nothing, logEnd: 0)
     }
 
     var now: DeliveryTime {
@@ -66,19 +66,12 @@ final class PublisherScene {
 
     /// Requests of the app if there is one; without, they are answered `invalid`, as no app has their topic.
     func request(_ count: Int) {
-        let token = Array(String(repeating: "ab", count: 32).utf8)
-        let value = Array(#"{"aps":{}}"#.utf8)
+        let (token, value) = (Lent(String(repeating: "ab", count: 32)), Lent(#"{"aps":{}}"#))
         for _ in 0..<count {
-            let isTaken = token.withUnsafeBytes { token in
-                value.withUnsafeBytes { value in
-                    let receipt = machine.receive(
-                        id, offset: nextOffset, timestampMs: now.wallMs, key: token, value: value,
-                        headers: UnsafeBufferPointer(start: nil, count: 0), now: now)
-                    if case .taken = receipt { return true }
-                    return false
-                }
-            }
-            #expect(isTaken)
+            let receipt = machine.receive(
+                id, offset: nextOffset, timestampMs: now.wallMs, key: token.bytes, value: value.bytes,
+                headers: UnsafeBufferPointer(start: nil, count: 0), now: now)
+            #expect("\(receipt)" == "taken")
             nextOffset += 1
         }
     }
@@ -90,19 +83,16 @@ final class PublisherScene {
         let settings = ClusterSettings(bootstrapServers: cluster.bootstrapServers)
         let writer = try Producer(ProducerSettings(cluster: settings))
         let target = try writer.topic(topic)
-        let code = [UInt8](repeating: 0x78, count: bytes).withUnsafeBytes { value in
-            writer.produce(
-                to: target, key: UnsafeRawBufferPointer(start: nil, count: 0), value: value, headers: [], tag: 1)
-        }
+        let value = Lent(String(repeating: "x", count: bytes))
+        let code = writer.produce(to: target, key: .nothing, value: value.bytes, headers: [], tag: 1)
         #expect(code == .none)
         #expect(writer.flush(timeoutMs: 20_000, report: { _ in }, event: { _ in }) == 0)
         var answers: [Bool] = []
         try readFirst(of: topic) { message in
             for _ in 0..<count {
                 nextOffset += 1
-                let none = UnsafeRawBufferPointer(start: nil, count: 0)
                 let receipt = machine.receive(
-                    id, offset: nextOffset, timestampMs: now.wallMs, key: none, value: message.value,
+                    id, offset: nextOffset, timestampMs: now.wallMs, key: .nothing, value: message.value,
                     headers: UnsafeBufferPointer(start: nil, count: 0), letterRoom: publisher.deadLetterBudget, now: now
                 )
                 if case .noLetterRoom = receipt {
@@ -136,6 +126,13 @@ final class PublisherScene {
             all.append(headers)
         }
         return all
+    }
+
+    /// The headers of the retry records, which are all in one tier.
+    func retryHeaders(count records: Int = 1) throws -> [[String: String]] {
+        let tier = try #require(try tiers.first { try count($0) > 0 })
+        #expect(try count(tier) == records)
+        return try headers(of: tier, count: records)
     }
 
     private func readFirst(of topic: String, count: Int = 1, _ body: (borrowing Message) -> Void) throws {

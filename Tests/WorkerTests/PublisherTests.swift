@@ -11,10 +11,7 @@ import Testing
 /// What is written, refused and written again, on librdkafka's in-process brokers.
 @Suite(.waiting) struct PublisherTests {
     @Test func `A full producer queue produces nothing twice and loses nothing`() throws {
-        let scene = try PublisherScene(producer: [
-            UserProperty(name: "queue.buffering.max.messages", value: "10", place: ""),
-            UserProperty(name: "linger.ms", value: "30", place: ""),
-        ])
+        let scene = try PublisherScene(producer: ["queue.buffering.max.messages": "10", "linger.ms": "30"])
         scene.request(200)
         scene.turn()
         #expect(scene.publisher.unacknowledgedCount == 10, "the queue is full")
@@ -47,9 +44,7 @@ import Testing
     }
 
     @Test func `What the machine has for a topic that is refused stays with the machine`() throws {
-        let scene = try PublisherScene(producer: [
-            UserProperty(name: "queue.buffering.max.messages", value: "10", place: "")
-        ])
+        let scene = try PublisherScene(producer: ["queue.buffering.max.messages": "10"])
         scene.cluster.fail(0, with: Array(repeating: .topicAuthorizationFailed, count: 2))
         scene.request(60)
         try scene.run("the refusal") { !scene.publisher.problems(nowNs: scene.now.ns).isEmpty }
@@ -72,10 +67,12 @@ import Testing
         #expect(try scene.offerDeadLetters(2, bytes: InFlightDeadLetters.limit + 1) == [true, false], "one goes alone")
     }
 
-    @Test func `A result that its topic refuses in every form ends as a dead letter, and blocks nothing`() throws {
+    /// Refused are the result among others, alone and reduced; then the dead letter, too, which has a reduced form.
+    @Test(arguments: [3, 4])
+    func `A result that its topic refuses in every form ends as a dead letter, and blocks nothing`(refusals: Int) throws
+    {
         let scene = try PublisherScene()
-        // Among others, by itself, reduced.
-        scene.cluster.fail(0, with: Array(repeating: .messageTooLarge, count: 3))
+        scene.cluster.fail(0, with: Array(repeating: .messageTooLarge, count: refusals))
         scene.request(1)
         try scene.run("the dead letter") { scene.settled == 1 && scene.publisher.isIdle }
         #expect(try scene.count(scene.results) == 0)
@@ -84,16 +81,6 @@ import Testing
         scene.request(5)
         try scene.run("the next results") { scene.settled == 6 }
         #expect(try scene.count(scene.results) == 5)
-    }
-
-    @Test func `A dead letter that is refused as too large is written in its reduced form`() throws {
-        let scene = try PublisherScene()
-        // The result among others, alone and reduced, then the dead letter.
-        scene.cluster.fail(0, with: Array(repeating: .messageTooLarge, count: 4))
-        scene.request(1)
-        try scene.run("the dead letter") { scene.settled == 1 && scene.publisher.isIdle }
-        #expect(try scene.count(scene.results) == 0)
-        #expect(try scene.count(scene.deadLetters) == 1)
     }
 
     @Test func `A record that its topic refuses while it takes others ends as a dead letter, and blocks nothing`()
@@ -129,7 +116,7 @@ import Testing
     }
 
     @Test func `What a new producer finds unwritten is written once more, and nothing is forgotten`() throws {
-        let scene = try PublisherScene(producer: [UserProperty(name: "linger.ms", value: "2000", place: "")])
+        let scene = try PublisherScene(producer: ["linger.ms": "2000"])
         scene.request(40)
         scene.turn()
         #expect(scene.publisher.unacknowledgedCount == 40)
@@ -165,63 +152,35 @@ import Testing
     private static let paused = AppRoute(
         name: "shop", environment: .production, bundleIDs: ["com.example.shop"], isPaused: true)
 
-    @Test func `A retry record that a broker may have says so when a new producer writes it again`() throws {
+    @Test(arguments: [false, true])
+    func `A retry record that a new producer writes again is in doubt if a broker may have it`(wasSent: Bool) throws {
         // What the broker did not answer waits a minute before the same producer would send it again.
         let scene = try PublisherScene(
-            producer: [UserProperty(name: "retry.backoff.ms", value: "60000", place: "")], apps: [Self.paused])
-        scene.cluster.fail(0, with: [.transport])
+            producer: wasSent ? ["retry.backoff.ms": "60000"] : ["linger.ms": "2000"], apps: [Self.paused])
+        if wasSent { scene.cluster.fail(0, with: [.transport]) }
         scene.request(1)
-        try scene.run("the connection's end with a request in the broker's hands") {
-            !scene.lines(containing: "Disconnected").isEmpty
+        try scene.run("the connection's end with a request in the broker's hands, or a record in the queue") {
+            wasSent ? !scene.lines(containing: "Disconnected").isEmpty : scene.publisher.unacknowledgedCount == 1
         }
         scene.publisher.producer.failFatally(.fencedInstance)
         try scene.run("the retry record") { scene.settled == 1 && scene.publisher.isIdle }
-        let tier = try #require(try scene.tiers.first { try scene.count($0) == 1 })
-        let headers = try scene.headers(of: tier)[0]
-        #expect(headers["push-retry-sends"] == "1" && headers["push-retry-in-doubt"] == "1", "\(headers)")
-    }
-
-    @Test func `A result that is said to be written, but not where, is written again`() throws {
-        let scene = try PublisherScene(producer: [
-            UserProperty(name: "linger.ms", value: "0", place: ""),
-            UserProperty(name: "batch.num.messages", value: "1", place: ""),
-        ])
-        try scene.cluster.setRoundTrip(milliseconds: 300)
-        // NOT_ENOUGH_REPLICAS
-        scene.cluster.fail(0, with: Array(repeating: KafkaCode(rawValue: 19), count: 2))
-        scene.request(10)
-        try scene.run("all results") { scene.settled == 10 && scene.publisher.isIdle }
-        #expect(try scene.count(scene.results) == 10)
-        let lines = scene.lines(containing: "said to be written")
-        #expect(!lines.isEmpty && scene.lines(containing: "the topic is written again").isEmpty, "\(lines)")
+        let headers = try scene.retryHeaders()[0]
+        let count = wasSent ? "1" : "0"
+        #expect(headers["push-retry-sends"] == count && headers["push-retry-in-doubt"] == count, "\(headers)")
     }
 
     @Test func `A retry record that is said to be written, but not where, is in doubt when it is written again`() throws
     {
         let scene = try PublisherScene(
-            producer: [
-                UserProperty(name: "linger.ms", value: "0", place: ""),
-                UserProperty(name: "batch.num.messages", value: "1", place: ""),
-            ], apps: [Self.paused])
+            producer: ["linger.ms": "0", "batch.num.messages": "1"], apps: [Self.paused])
         try scene.cluster.setRoundTrip(milliseconds: 300)
+        // NOT_ENOUGH_REPLICAS
         scene.cluster.fail(0, with: [KafkaCode(rawValue: 19)])
         scene.request(3)
         try scene.run("the retry records") { scene.settled == 3 && scene.publisher.isIdle }
-        let tier = try #require(try scene.tiers.first { try scene.count($0) > 0 })
-        #expect(try scene.count(tier) == 3)
-        let headers = try scene.headers(of: tier, count: 3)
+        let headers = try scene.retryHeaders(count: 3)
         #expect(headers.map { $0["push-retry-in-doubt"] } == ["0", "0", "1"], "\(headers)")
-    }
-
-    @Test func `A retry record that was never sent is in no doubt when a new producer writes it`() throws {
-        let scene = try PublisherScene(
-            producer: [UserProperty(name: "linger.ms", value: "2000", place: "")], apps: [Self.paused])
-        scene.request(1)
-        try scene.run("a retry record in the queue") { scene.publisher.unacknowledgedCount == 1 }
-        scene.publisher.producer.failFatally(.fencedInstance)
-        try scene.run("the retry record") { scene.settled == 1 && scene.publisher.isIdle }
-        let tier = try #require(try scene.tiers.first { try scene.count($0) == 1 })
-        let headers = try scene.headers(of: tier)[0]
-        #expect(headers["push-retry-sends"] == "0" && headers["push-retry-in-doubt"] == "0", "\(headers)")
+        #expect(!scene.lines(containing: "said to be written").isEmpty)
+        #expect(scene.lines(containing: "the topic is written again").isEmpty)
     }
 }

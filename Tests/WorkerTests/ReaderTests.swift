@@ -16,7 +16,6 @@ import Testing
         var topic: String { topics[0] }
         let wakeUp = WakeUp()
         let reader: GroupReader
-        let committer: OffsetCommitter
         let log = MemorySink()
         var machine: DeliveryMachine
         /// All that are read; `topic` is the first.
@@ -24,8 +23,6 @@ import Testing
         let groupID = KafkaBroker.uniqueName("group")
         private let producer: Producer
         private let targets: [ProducerTopic]
-        /// How long a turn took at most.
-        private(set) var longestTurn = Duration.zero
         /// Whether dead letters are taken.
         var takesLetters = true
         var letters: [(partition: Int32, offset: Int64)] = []
@@ -54,7 +51,6 @@ import Testing
                     sessionTimeoutMs: 6_000),
                 topics: topics, drainNs: 5_000_000_000, wakeUpDescriptor: wakeUp.descriptor, logger: logger,
                 roleOfTopic: { _ in role })
-            committer = OffsetCommitter(group, name: "group", logger: logger)
             var machineSettings = MachineSettings()
             machineSettings.maxOpen = 100
             machine = DeliveryMachine(settings: machineSettings, apps: [])
@@ -94,40 +90,28 @@ import Testing
             topic: Int = 0, partition: Int32 = 0, key: String? = nil, value: String?,
             headers: [(String, String)] = []
         ) throws {
-            var lent: [UnsafeMutableRawBufferPointer] = []
-            defer { lent.forEach { $0.deallocate() } }
-            func lend(_ text: String?) -> UnsafeRawBufferPointer {
-                guard let text else { return UnsafeRawBufferPointer(start: nil, count: 0) }
-                let room = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 1)
-                room.copyBytes(from: text.utf8)
-                lent.append(room)
-                return UnsafeRawBufferPointer(room)
+            let lent = ([key, value] + headers.flatMap { [$0, $1] }).map { $0.map { Lent($0) } }
+            let bytes = lent.map { $0?.bytes ?? .nothing }
+            let list = headers.indices.map { MessageHeader(name: bytes[2 + 2 * $0], value: bytes[3 + 2 * $0]) }
+            let code = withExtendedLifetime(lent) {
+                producer.produce(
+                    to: targets[topic], partition: partition, key: bytes[0], value: bytes[1], headers: list, tag: 1)
             }
-            let list = headers.map { MessageHeader(name: lend($0), value: lend($1)) }
-            let code = producer.produce(
-                to: targets[topic], partition: partition, key: lend(key), value: lend(value), headers: list, tag: 1)
             #expect(code == .none)
             let left = producer.flush(timeoutMs: 20_000, report: { _ in }, event: { _ in })
             #expect(left == 0)
         }
 
         func turn() {
-            let clock = ContinuousClock()
-            let start = clock.now
-            defer { longestTurn = max(longestTurn, clock.now - start) }
             machine.advance(now: now)
             reader.markReadable()
-            reader.serve(&machine, now: now) { reply, machine in
-                committer.take(reply, &machine, now: now)
-            }
+            reader.serve(&machine, now: now)
             wantsMore = reader.read(into: &machine, now: now, deadLetters: self)
             if !holdsLetters {
                 for id in acknowledged { machine.acknowledged(id, now: now) }
                 acknowledged = []
             }
-            committer.commit(&machine, now: now, partitionOf: reader.partition) { entries, tag throws(KafkaError) in
-                try reader.consumer.commit(entries, tag: tag)
-            }
+            reader.commit(&machine, now: now)
             events += machine.takeEvents()
         }
 
@@ -157,6 +141,13 @@ import Testing
                 _ = wakeUp.wait(until: Date(timeIntervalSinceNow: wantsMore ? 0 : 0.02))
                 turn()
             }
+        }
+
+        /// Writes so many records without a value to an empty topic, which are read and committed.
+        func readFirst(_ count: Int) throws {
+            for _ in 0..<count { try write(value: nil) }
+            try run("the letters") { letters.count == count }
+            try run("the commit") { try committed() == Int64(count) }
         }
 
         /// Nobody knows the member any more: what it had is lost.
@@ -273,21 +264,6 @@ import Testing
         #expect(unread().isEmpty)
     }
 
-    @Test func `Denied topics and slow answers hold a turn for a second or so, however many there are`() throws {
-        let cluster = try MockCluster()
-        let scene = try Scene(topics: 16, partitions: 2, cluster: cluster)
-        for topic in scene.topics.indices { try scene.write(topic: topic, partition: 0, value: nil) }
-        try cluster.setRoundTrip(milliseconds: 300)
-        // For all at once, then for each by itself but one.
-        cluster.fail(9, with: Array(repeating: .topicAuthorizationFailed, count: scene.topics.count))
-        try scene.run("the one topic") { scene.assigned.count == 2 }
-        // 16 questions of 0.3 s each were asked in it once.
-        #expect(scene.longestTurn < .seconds(3), "\(scene.longestTurn)")
-        try cluster.setRoundTrip(milliseconds: 0)
-        try scene.run("all topics", seconds: 60) { scene.letters.count >= scene.topics.count }
-        #expect(scene.reader.problems(scene.now).isEmpty)
-    }
-
     @Test func `A group that cannot be joined anew ends the reader`() throws {
         let scene = try Scene()
         try scene.write(value: nil)
@@ -302,14 +278,38 @@ import Testing
 
     @Test func `Lost partitions that come back go on with what is known of them`() throws {
         let scene = try Scene()
-        for _ in 0..<5 { try scene.write(value: nil) }
-        try scene.run("the letters") { scene.letters.count == 5 }
-        try scene.run("the commit") { try scene.committed() == 5 }
+        try scene.readFirst(5)
         try scene.loseSession()
         for _ in 0..<3 { try scene.write(value: nil) }
         try scene.run("the return") { scene.letters.count == 8 }
         #expect(scene.letters.map(\.offset) == Array(0..<8))
-        #expect(scene.log.lines.contains { $0.contains("partitions lost") }, "\(scene.log.lines)")
+        #expect(
+            scene.log.lines.contains { $0.contains("warning kafka: partitions lost") && $0.contains("count=1") },
+            "\(scene.log.lines)")
+        #expect(!scene.log.lines.contains { $0.contains("given up") }, "\(scene.log.lines)")
+    }
+
+    @Test func `A group without an offset commits where its partitions start at once`() throws {
+        let scene = try Scene(partitions: 2)
+        try scene.run("the commits") { try scene.committed(0) == 0 && scene.committed(1) == 0 }
+        try scene.write(value: nil)
+        try scene.run("the letter's commit") { try scene.committed() == 1 }
+    }
+
+    @Test func `What lies before the start of a group is reported, or skipped where that is wanted`() throws {
+        let scene = try Scene(partitions: 2)
+        for partition in [Int32(0), 0, 1, 1, 1] { try scene.write(partition: partition, value: nil) }
+        scene.reader.startingAtEnd = [TopicPartition(scene.topic, 1)]
+        try scene.run("the commits") { try scene.committed(0) == 2 && scene.committed(1) == 3 }
+        #expect(scene.letters.map(\.partition) == [0, 0])
+        #expect(
+            scene.events.contains {
+                if case .startedWithoutOffset(_, offset: 0, records: 2, ageMs: _?) = $0 { true } else { false }
+            },
+            "\(scene.events)")
+        #expect(scene.log.lines.contains { $0.contains("delivery.start: latest") && $0.contains("skipped=3") })
+        try scene.write(partition: 1, value: nil)
+        try scene.run("the next") { scene.letters.map(\.offset) == [0, 1, 3] }
     }
 
     @Test func `A dead letter that waits for room outlives a lost session`() throws {
@@ -346,30 +346,6 @@ import Testing
         try scene.run("the commit below it") { try scene.committed() == 1 }
     }
 
-    @Test func `An error of an idle partition is named until it is over`() throws {
-        let scene = try Scene()
-        try scene.write(value: nil)
-        try scene.run("the letter") { scene.letters.count == 1 }
-        // Of the first answer that meets the log's end librdkafka takes only that (rdkafka_fetcher.c).
-        try scene.pass(seconds: 1.5)
-        scene.cluster.fail(1, with: [.invalidRecord])
-        try scene.run("its name") { !scene.reader.problems(scene.now).isEmpty }
-        let partition = TopicPartition(scene.topic, 0)
-        #expect(scene.reader.problems(scene.now).map(\.subject) == [.partition(partition)])
-        var later = scene.now
-        later.ns += ReadingProblems.namedNs
-        #expect(scene.reader.problems(later).isEmpty, "said at every fetch, and not any more")
-
-        scene.cluster.fail(1, with: [.topicAuthorizationFailed])
-        try scene.run("the denial") {
-            scene.reader.problems(scene.now).map(\.code) == [.topicAuthorizationFailed]
-        }
-        later.ns = scene.now.ns + ReadingProblems.namedNs
-        #expect(scene.reader.problems(later).count == 1, "said once")
-        try scene.write(value: nil)
-        try scene.run("the next record") { scene.reader.problems(scene.now).isEmpty }
-    }
-
     // MARK: Leaving
 
     @Test func `A group is left although what it assigned is not read yet`() throws {
@@ -387,9 +363,7 @@ import Testing
 
     @Test func `What the group takes back drains no longer than leaving it may take`() throws {
         let scene = try Scene()
-        try scene.write(value: nil)
-        try scene.run("the letter") { scene.letters.count == 1 }
-        try scene.run("the commit") { try scene.committed() == 1 }
+        try scene.readFirst(1)
         scene.holdsLetters = true
         try scene.write(value: nil)
         try scene.run("the letter that is not acknowledged") { scene.letters.count == 2 }
@@ -414,9 +388,7 @@ import Testing
         ]
         var recreated: [TopicPartition] = []
         scene.reader.context.onRecreated = { recreated.append($0) }
-        for _ in 0..<5 { try scene.write(value: nil) }
-        try scene.run("the letters") { scene.letters.count == 5 }
-        try scene.run("the commit") { try scene.committed() == 5 }
+        try scene.readFirst(5)
         #expect(recreated.isEmpty && scene.reader.context.condemned.count == 2)
         try scene.refuseNextOffset()
         try scene.run("the letters again") { scene.letters.count == 10 }
@@ -428,18 +400,6 @@ import Testing
         try scene.run("the next") { scene.letters.count == 11 }
         try scene.run("the commit") { try scene.committed() == 6 }
         #expect(scene.skipped == 0 && scene.machine.partitionStatuses.count == 1)
-    }
-
-    @Test func `The first offset may be out of range, after a lost session, too`() throws {
-        let scene = try Scene()
-        for _ in 0..<5 { try scene.write(value: nil) }
-        try scene.run("the letters") { scene.letters.count == 5 }
-        try scene.run("the commit") { try scene.committed() == 5 }
-        try scene.loseSession()
-        try scene.run("the return") { scene.assigned == [0] }
-        try scene.refuseNextOffset()
-        try scene.run("the letters again") { scene.letters.count == 10 }
-        #expect(scene.letters.map(\.offset) == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4])
     }
 
     @Test func `Records that retention took before they were read are counted`() throws {

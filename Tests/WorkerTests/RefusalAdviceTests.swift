@@ -10,9 +10,7 @@ import Testing
     private static let named = ReasonCode.allCases.filter { $0.text != nil }
 
     private static func app(_ edit: (inout AppSettings) -> Void = { _ in }) -> AppSettings {
-        var app = AppSettings(
-            name: "shop", bundleIDs: ["com.example.shop"],
-            credential: .token(TokenCredential(key: .text(""), keyID: "ABC123DEFG", teamID: "TEAM123456")))
+        var app = AppSettings.withToken()
         edit(&app)
         return app
     }
@@ -47,10 +45,7 @@ import Testing
     }
 
     @Test func `A refused certificate is named by its file`() {
-        let app = Self.app {
-            $0.credential = .certificate(
-                CertificateCredential(.pem(certificate: .file("/etc/apns/shop.pem"), key: nil)))
-        }
+        let app = AppSettings.withCertificate(.pem(certificate: .file("/etc/apns/shop.pem"), key: nil))
         #expect(
             RefusalAdvice.text(.badCertificate, status: 403, topic: "t", of: app)
                 == "the certificate has expired, was revoked, or is from another authority; renew /etc/apns/shop.pem")

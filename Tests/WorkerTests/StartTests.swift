@@ -12,11 +12,7 @@ import Testing
 
 /// What keeps a worker from starting, and what the parts below are told.
 struct StartTests {
-    private func app(_ name: String, key: Secret) -> AppSettings {
-        AppSettings(
-            name: name, bundleIDs: ["com.example.\(name)"],
-            credential: .token(TokenCredential(key: key, keyID: "ABC123DEFG", teamID: "TEAM123456")))
-    }
+    private func app(_ name: String, key: Secret) -> AppSettings { .withToken(name, key: key) }
 
     private func configuration(_ properties: [(String, String)] = []) -> WorkerConfiguration {
         var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
@@ -122,10 +118,7 @@ struct StartTests {
             .pem(certificate: .text(issued.certificatePEM + issued.keyPEM), key: nil),
         ]
         for form in forms {
-            let app = try LoadedApp(
-                AppSettings(
-                    name: "shop", bundleIDs: ["com.example.shop"], credential: .certificate(CertificateCredential(form))
-                ))
+            let app = try LoadedApp(.withCertificate(form))
             #expect(app.signingKey == nil)
             #expect(app.certificate?.userID == "com.example.shop")
         }
@@ -135,22 +128,17 @@ struct StartTests {
         let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop")
         let folder = try TestFolder()
         let certificate = try folder.write(issued.certificatePEM, "cert.pem")
-        func app(_ name: String, _ form: CertificateCredential.Form, passphrase: Secret? = nil) -> AppSettings {
-            AppSettings(
-                name: name, bundleIDs: ["com.example.shop"],
-                credential: .certificate(CertificateCredential(form, passphrase: passphrase)))
-        }
-        var untrusting = self.app("g", key: .text(try SelfSigned.privateKey()))
+        var untrusting = app("g", key: .text(try SelfSigned.privateKey()))
         untrusting.authorities = .file("/nowhere/ca.pem")
         let failure = #expect(throws: StartFailure.self) {
             try LoadedApp.load([
-                app("a", .pem(certificate: .file(certificate), key: nil)),
-                app("b", .pkcs12(.file(certificate)), passphrase: .text("hunter2")),
-                app("c", .pkcs12(.text("hunter2!"))),
-                app("d", .pkcs12(.file(certificate)), passphrase: .file("/nowhere/pass")),
-                app("e", .pem(certificate: .text(issued.certificatePEM), key: .text("hunter2"))),
-                self.app("f", key: .file("/nowhere/key.p8")), untrusting,
-                self.app("fine", key: .text(try SelfSigned.privateKey())),
+                .withCertificate(.pem(certificate: .file(certificate), key: nil), name: "a"),
+                .withCertificate(.pkcs12(.file(certificate)), name: "b", passphrase: .text("hunter2")),
+                .withCertificate(.pkcs12(.text("hunter2!")), name: "c"),
+                .withCertificate(.pkcs12(.file(certificate)), name: "d", passphrase: .file("/nowhere/pass")),
+                .withCertificate(.pem(certificate: .text(issued.certificatePEM), key: .text("hunter2")), name: "e"),
+                app("f", key: .file("/nowhere/key.p8")), untrusting,
+                app("fine", key: .text(try SelfSigned.privateKey())),
             ])
         }
         let starts = [
@@ -168,10 +156,8 @@ struct StartTests {
         let authority = try CertificateAuthority()
         func lines(days: Int, for bundleID: String = "com.example.shop") throws -> ([String], String?) {
             let issued = try authority.issueClient(bundleID: bundleID, validForDays: days)
-            var settings = AppSettings(
-                name: "shop", bundleIDs: ["com.example.shop"],
-                credential: .certificate(
-                    CertificateCredential(.pem(certificate: .text(issued.certificatePEM + issued.keyPEM), key: nil))))
+            var settings = AppSettings.withCertificate(
+                .pem(certificate: .text(issued.certificatePEM + issued.keyPEM), key: nil))
             settings.authorities = .text(issued.certificatePEM)
             let app = try LoadedApp(settings)
             let nowMs = Int64(Date().timeIntervalSince1970 * 1_000)
@@ -197,14 +183,9 @@ struct StartTests {
         one.authorities = .file("/ca.pem")
         let two = app("two", key: .file("/k/a.p8"))
         let inline = app("inline", key: .text("pem"))
-        var pem = AppSettings(
-            name: "pem", bundleIDs: ["a"],
-            credential: .certificate(
-                CertificateCredential(
-                    .pem(certificate: .file("/c.pem"), key: .file("/k.pem")), passphrase: .file("/pass"))))
-        var bundle = AppSettings(
-            name: "bundle", bundleIDs: ["a"],
-            credential: .certificate(CertificateCredential(.pkcs12(.file("/c.p12")), passphrase: .file("/pass"))))
+        var pem = AppSettings.withCertificate(
+            .pem(certificate: .file("/c.pem"), key: .file("/k.pem")), passphrase: .file("/pass"))
+        var bundle = AppSettings.withCertificate(.pkcs12(.file("/c.p12")), passphrase: .file("/pass"))
         bundle.authorities = .file("/ca.pem")
         pem.verifiesHost = false
         let system = SystemTrust.file

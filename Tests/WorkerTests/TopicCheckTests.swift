@@ -1,7 +1,7 @@
 import Configuration
-import Kafka
 import Testing
 
+@testable import Kafka
 @testable import Worker
 
 /// What a configuration and a cluster's topics lead to.
@@ -103,6 +103,13 @@ struct TopicCheckTests {
         #expect(lines.count == 3)
         #expect(lines.allSatisfy { $0.contains("apns.retry.") && $0.contains("retention.bytes=1000") })
         #expect(TopicCheck(configuration).unsafeLines(told(retentionBytes: 1_000)).isEmpty)
+    }
+
+    @Test func `A topic that may lose its last records to a new leader is warned of`() {
+        var some = told()
+        some["apns.requests"]?.electsUncleanLeaders = true
+        let lines = TopicCheck(configuration).warningLines(some)
+        #expect(lines.count == 1 && lines[0].contains("apns.requests") && lines[0].contains("unclean.leader"))
     }
 
     @Test func `Topics whose configuration may not be read are named with the right that is missing`() {

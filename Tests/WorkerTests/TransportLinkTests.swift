@@ -12,6 +12,10 @@ import Testing
 
 /// Apps with every kind of credential against the simulator, which checks them as Apple does.
 @Suite(.serialized) struct TransportLinkTests {
+    private static func credential(_ path: String, _ keyID: String) -> AppSettings.Credential {
+        .token(TokenCredential(key: .file(path), keyID: keyID, teamID: SimulatorCredentials.teamID))
+    }
+
     @Test func `A token app and a certificate app side by side`() throws {
         let scene = try LinkScene()
         let link = try scene.start([try scene.tokenApp("token"), try scene.certificateApp("certificate")])
@@ -21,29 +25,13 @@ import Testing
         #expect(scene.renewals == 1, "only the token app has a token")
     }
 
-    @Test func `Both go through a proxy that asks for a password`() throws {
-        let scene = try LinkScene()
-        let proxy = try ConnectProxy()
-        defer { proxy.stop() }
-        var token = try scene.tokenApp("token")
-        token.proxy = ProxySettings(url: "http://user:p%40ss@127.0.0.1:\(proxy.port)")
-        var certificate = try scene.certificateApp("certificate")
-        certificate.proxy = ProxySettings(host: "127.0.0.1", port: Int(proxy.port))
-        let link = try scene.start([token, certificate])
-        try scene.expectAnswers(link, app: 0, count: 20)
-        try scene.expectAnswers(link, app: 1, count: 20)
-        #expect(scene.completions.values.flatMap(\.self).allSatisfy { $0.status == 200 })
-        let heads = proxy.heads
-        #expect(heads.count == 2)
-        #expect(heads.allSatisfy { $0.hasPrefix("CONNECT 127.0.0.1:\(scene.simulator.port) HTTP/1.1\r\n") })
-        let basic = "Proxy-Authorization: Basic \(Data("user:p@ss".utf8).base64EncodedString())\r\n"
-        #expect(heads.count { $0.contains(basic) } == 1)
-    }
-
     @Test func `An app goes over to the binary protocol and back`() throws {
         let scene = try LinkScene { $0.gatewayPort = 0 }
         let http2 = try scene.certificateApp("app")
         let link = try scene.start([http2])
+        func lastAnswers() -> ArraySlice<Completion> {
+            scene.completions[0, default: []].filter { $0.kind == .answered }.suffix(5)
+        }
         try scene.expectAnswers(link, app: 0, count: 5)
         var binary = http2
         binary.port = Int(try #require(scene.simulator.gatewayPort))
@@ -51,16 +39,10 @@ import Testing
         binary.binary?.window.duration = .milliseconds(50)
         link.replace(AppIndex(0), with: try LoadedApp(binary))
         try scene.pump(link, app: 0, count: 5) { _ in }
-        #expect(
-            scene.completions[0]?.filter { $0.kind == .answered }.suffix(5).allSatisfy {
-                $0.status == 200 && $0.isPresumed
-            } == true)
+        #expect(lastAnswers().allSatisfy { $0.status == 200 && $0.isPresumed })
         link.replace(AppIndex(0), with: try LoadedApp(http2))
         try scene.pump(link, app: 0, count: 5) { _ in }
-        #expect(
-            scene.completions[0]?.filter { $0.kind == .answered }.suffix(5).allSatisfy {
-                $0.status == 200 && !$0.isPresumed
-            } == true)
+        #expect(lastAnswers().allSatisfy { $0.status == 200 && !$0.isPresumed })
         // To a host that nobody answers at: what the one before had room for is no more.
         binary.port = 1
         link.replace(AppIndex(0), with: try LoadedApp(binary))
@@ -85,43 +67,25 @@ import Testing
         #expect(scene.reachable.last == true)
     }
 
-    @Test func `Apps of one key and of another`() throws {
-        let other = try SelfSigned.privateKey()
-        let folder = try TestFolder()
-        let path = try folder.write(other, "other.p8")
-        let scene = try LinkScene { $0.keys = [.init(path: path, keyID: "OTHERKEY12")] }
-        var third = try scene.tokenApp("third")
-        third.credential = .token(
-            TokenCredential(key: .file(path), keyID: "OTHERKEY12", teamID: SimulatorCredentials.teamID))
-        let link = try scene.start([try scene.tokenApp("one"), try scene.tokenApp("two"), third])
-        for app in 0..<3 { try scene.expectAnswers(link, app: app, count: 5) }
-        #expect(scene.completions.values.flatMap(\.self).allSatisfy { $0.status == 200 })
-        // Each app says which token it sends now; that two send the same is shown in ReplacementTests.
-        #expect(scene.renewals == 3)
-    }
-
     @Test func `A new key in the old one's file reaches APNs on new connections`() throws {
         let folder = try TestFolder()
         let (old, new) = (try SelfSigned.privateKey(), try SelfSigned.privateKey())
         let (oldKey, newKey) = (try folder.write(old, "old.p8"), try folder.write(new, "new.p8"))
         let scene = try LinkScene {
-            $0.keys = [.init(path: oldKey, keyID: "FIRSTKEY12"), .init(path: newKey, keyID: "NEXTKEY123")]
+            $0.keys = [("FIRSTKEY12", oldKey), ("NEXTKEY123", newKey)]
         }
         var app = try scene.tokenApp("shop")
-        app.credential = .token(
-            TokenCredential(key: .file(oldKey), keyID: "FIRSTKEY12", teamID: SimulatorCredentials.teamID))
+        app.credential = Self.credential(oldKey, "FIRSTKEY12")
         let link = try scene.start([app])
         try scene.expectAnswers(link, app: 0, count: 10)
-        app.credential = .token(
-            TokenCredential(key: .file(newKey), keyID: "NEXTKEY123", teamID: SimulatorCredentials.teamID))
+        app.credential = Self.credential(newKey, "NEXTKEY123")
         link.replace(AppIndex(0), with: try LoadedApp(app))
         try scene.expectAnswers(link, app: 0, count: 10)
         // On one connection the second key would be answered by UnrelatedKeyIdInToken.
         #expect(scene.completions[0]?.count == 20 && scene.completions[0]?.allSatisfy { $0.status == 200 } == true)
         #expect(scene.connected == 2)
         // Back to the first.
-        app.credential = .token(
-            TokenCredential(key: .file(oldKey), keyID: "FIRSTKEY12", teamID: SimulatorCredentials.teamID))
+        app.credential = Self.credential(oldKey, "FIRSTKEY12")
         link.replace(AppIndex(0), with: try LoadedApp(app))
         try scene.expectAnswers(link, app: 0, count: 10)
         #expect(scene.completions[0]?.count == 30 && scene.completions[0]?.allSatisfy { $0.status == 200 } == true)
@@ -160,9 +124,7 @@ import Testing
         let scene = try LinkScene()
         var app = try scene.tokenApp("shop")
         let credential = app.credential
-        app.credential = .token(
-            TokenCredential(
-                key: .file("/nowhere/key.p8"), keyID: SimulatorCredentials.keyID, teamID: SimulatorCredentials.teamID))
+        app.credential = Self.credential("/nowhere/key.p8", SimulatorCredentials.keyID)
         let link = try scene.start([app, try scene.certificateApp("other")], allowingFaults: true)
         scene.run("out of reach") { scene.reachable == [false] }
         try scene.expectAnswers(link, app: 1, count: 5)
@@ -201,14 +163,20 @@ import Testing
         #expect(scene.warnings.last?.hasSuffix(", in 11 days") == true)
     }
 
-    @Test func `Whether APNs can be reached is told once for each change`() throws {
+    /// No server listens at port 1.
+    @Test(arguments: [{ $0.port = 1 }, { $0.proxy = ProxySettings(host: "127.0.0.1", port: 1) }] as [Edit])
+    func `Whether APNs can be reached, by the app's proxy if it has one, is told once for each change`(edit: Edit)
+        throws
+    {
         let scene = try LinkScene()
         var app = try scene.tokenApp("shop")
-        app.port = 1
+        edit(&app)
         let link = try scene.start([app])
         scene.run("refused") { scene.reachable == [false] }
         link.replace(AppIndex(0), with: try LoadedApp(try scene.tokenApp("shop")))
         try scene.expectAnswers(link, app: 0, count: 1)
         #expect(scene.reachable == [false, true])
     }
+
+    typealias Edit = @Sendable (inout AppSettings) -> Void
 }

@@ -40,9 +40,9 @@ private func outline(_ node: Node) -> String {
     @Test(arguments: [
         (
             "a: 1\nb: 2\na: 3\nb: 4",
-            ["3:1 the key a stands twice, first in line 1", "4:1 the key b stands twice, first in line 2"]
+            ["3:1 the key a occurs twice, first in line 1", "4:1 the key b occurs twice, first in line 2"]
         ),
-        ("a: {b: 1, b: {c: 2}}", ["1:11 the key b stands twice, first in line 1"]),
+        ("a: {b: 1, b: {c: 2}}", ["1:11 the key b occurs twice, first in line 1"]),
         ("a: &x 1\nb: *x", ["1:4 anchors (&) are not supported", "2:4 aliases (*) are not supported"]),
         ("a: !!str 1", ["1:4 tags (!) are not supported"]),
         ("{[a, b]: c, d: e}", ["1:2 a key must be a single word"]),
@@ -56,7 +56,7 @@ private func outline(_ node: Node) -> String {
         (
             "a: 1\na: 2\nc: [",
             [
-                "2:1 the key a stands twice, first in line 1",
+                "2:1 the key a occurs twice, first in line 1",
                 "4:1 not valid YAML: did not find expected node content while parsing a flow node",
             ]
         ),

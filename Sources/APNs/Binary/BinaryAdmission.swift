@@ -6,7 +6,6 @@
 /// alone at last, and only then is an end held against it.
 package struct BinaryAdmission: Sendable, Equatable {
     private let most: Int
-    /// Open at once, on each connection.
     package private(set) var limit: Int
     /// Settled since it changed.
     private var settled = 0
@@ -21,7 +20,6 @@ package struct BinaryAdmission: Sendable, Equatable {
         limit = self.most
     }
 
-    /// So many were settled, by an answer or by silence.
     package mutating func settled(_ count: Int) {
         guard count > 0 else { return }
         settled += count
@@ -64,10 +62,8 @@ package struct BinaryPatience: Sendable, Equatable {
         longestNs = limits.longestNs
     }
 
-    /// An error came for one that silence had accepted, `ageNs` after it left: a quarter more than was seen is waited
-    /// from now on, or twice as long where that is not known.
-    ///
-    /// - Returns: whether it is longer now.
+    /// Lengthens the window after an error came `ageNs` after its notification had left: to a quarter more than that,
+    /// or to twice as long if the age is not known. Returns whether it is longer now.
     package mutating func wasTooShort(ageNs: Int64?) -> Bool {
         guard windowNs < longestNs else { return false }
         windowNs = min(longestNs, max(windowNs, ageNs.map { $0 + $0 / 4 } ?? windowNs * 2))

@@ -3,8 +3,7 @@ package import TLS
 
 /// How one app reaches a gateway that speaks Apple's binary provider protocol. Checked before it comes here.
 package struct BinaryConfiguration: Sendable {
-    /// What a notification's frame looks like. Source: Apple, "Local and Push Notification Programming Guide", legacy
-    /// information.
+    /// The frame format. Source: Apple, "Local and Push Notification Programming Guide", legacy information.
     package enum Format: String, CaseIterable, Sendable {
         /// Command 0: token and payload. Without identifiers there are no error answers that say whose they are.
         case simple
@@ -19,9 +18,7 @@ package struct BinaryConfiguration: Sendable {
         package var durationNs: Int64 = 2_000_000_000
         /// What `durationNs` may be lengthened to, where errors come later than that; the same: never.
         package var longestNs: Int64 = 2_000_000_000
-        /// Notifications open at once, over all connections.
         package var notifications = 100_000
-        /// Bytes of their frames.
         package var bytes = 32 << 20
 
         package init() {}
@@ -30,7 +27,6 @@ package struct BinaryConfiguration: Sendable {
     package var host: String
     package var port: UInt16
     package var proxy: DialTarget.Proxy?
-    /// Trust and the client certificate.
     package var tls: ClientContext
     package var format = Format.framed
     package var window = WindowLimits()

@@ -4,29 +4,25 @@ package import Network
 internal import PushRecords
 internal import PushTransport
 
-/// One connection to a gateway of the binary protocol: channel and session. Loop's thread.
+/// One connection to a gateway of the binary protocol. Loop's thread.
 ///
-/// Every request handed to it is answered by one completion before the transport is told that it is closed: by the
-/// gateway's error answer, which decides everything before the one it names as well, by its silence, or as in doubt
-/// when the connection ends without a word. After an answer the gateway discards whatever comes, so a connection has
-/// one at most.
+/// Every request gets one completion before the transport is told that the connection is closed: by the gateway's error
+/// answer, which also decides everything before the one it names, by its silence, or as in doubt when the connection
+/// ends without a word. After an answer the gateway discards whatever comes.
 package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private let transport: BinaryTransport
     private let configuration: BinaryConfiguration
     /// Every access is a method call of its own: checking each of them costs hundreds of instructions a notification.
-    @exclusivity(unchecked) private var session: BinarySession
+    @exclusivity(unchecked) private(set) var session: BinarySession
     @exclusivity(unchecked) private var frames = BinaryFrames()
     private var answers = GatewayAnswerReader()
-    /// From when a notification has left until the silence of the gateway counts as its acceptance.
     var windowNs: Int64
     /// The gateway said something: what follows is of no use.
     private var hasSpoken = false
-    /// Something was handed to it.
     private var wasAsked = false
     /// It answered, or was silent while it read: it works. The transport sets it.
     var hasAnswered = false
-    /// What it was given up for: the peer read nothing for too long, or did not answer a fence. No notification's
-    /// fault.
+    /// Why it was given up: the peer read nothing for too long, or did not answer a fence.
     private enum Silence { case unread, unproven }
     private var silence: Silence?
     /// Accepted by silence, and not told yet; when that is told next.
@@ -34,12 +30,9 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private var saySettledNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
 
-    /// Frames beyond this are passed on before the turn ends: whole TLS records, while they are warm.
-    private static let eagerBytes = 32 << 10
     /// Without an expiry a notification is stored for so long; 0 would say that it is not to be stored.
     private static let storedSeconds: Int64 = 30 * 86_400
 
-    /// Dials.
     init(_ order: DialOrder, configuration: BinaryConfiguration, windowNs: Int64, transport: BinaryTransport) {
         self.configuration = configuration
         self.windowNs = windowNs
@@ -54,12 +47,6 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     /// Notifications of which nothing is known yet; a fence is none.
     override var unanswered: Int { session.open }
-    /// By silence.
-    var settledCount: Int { session.settledCount }
-    /// Something was settled on it.
-    var wasAnswered: Bool { session.wasAnswered }
-
-    /// It was given up since its peer read no further.
     var isUnread: Bool { silence == .unread && !session.mustProve }
 
     override func judge(_ reachability: inout Reachability) {
@@ -70,18 +57,16 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// The channel did not take all there is: handing over more would only have it wait in another place.
     private(set) var isBlocked = false
 
-    func holds(anyOf ids: Set<NotificationID>) -> Bool { session.holds(anyOf: ids) }
-
     // MARK: Requests
 
-    /// Takes requests from the queue's front until `most` notifications, or `bytes` of frames, are open on it, or as
-    /// long as the channel takes them.
+    /// Takes requests from the queue's front until `most` of them, or `bytes` of frames, are open, or the channel is
+    /// full.
     func fill(from queue: inout RequestQueue, most: Int, bytes: Int) {
         let now = loop.now
         guard phase == .ready, !session.isStuck(nowNs: now.monotonicNs) else { return }
         let waiting = queue.count
         defer { crash_nowhere() }
-        while !queue.isEmpty, unanswered < most, session.bytes < bytes, !isBlocked {
+        while !queue.isEmpty, unanswered < most, session.window.bytes < bytes, !isBlocked {
             crash_at(queue.first.place)
             if let refusal = Self.refusal(of: queue.first, configuration) {
                 refuse(queue.first.id, refusal)
@@ -100,7 +85,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         wasAsked = true
         let bytes = frames.append(
             BinaryFrames.Fields(
-                token: request.token, payload: request.payload, identifier: session.nextIdentifier,
+                token: request.token, payload: request.payload, identifier: session.window.nextIdentifier,
                 expiry: request.headers.expiration ?? UInt32(clamping: now.wallMs / 1_000 + Self.storedSeconds),
                 priority: request.headers.priority == 10 || request.headers.priority == 0 ? 10 : 5),
             configuration.format)
@@ -154,7 +139,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     private func writeFence() {
         let now = loop.now
-        let bytes = frames.append(.fence(identifier: session.nextIdentifier), configuration.format)
+        let bytes = frames.append(.fence(identifier: session.window.nextIdentifier), configuration.format)
         session.open(nil, bytes: bytes, openedMs: now.wallMs, nowNs: now.monotonicNs)
         phase = .draining
         markDirty()
@@ -162,20 +147,18 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     // MARK: The turn's end
 
-    /// Sends what the turn gathered, in few large writes.
     override func flush() {
         isDirty = false
         guard let channel, channel.isOpen else { return }
         pass()
         channel.flush()
-        if phase == .draining, session.isEmpty {
+        if phase == .draining, session.window.isEmpty {
             channel.close()
         } else {
             setAlarm()
         }
     }
 
-    /// Moves frames into the channel, as far as it takes them.
     private func pass() {
         guard let channel, !frames.output.isEmpty else { return }
         let offered = frames.output.count
@@ -284,14 +267,14 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         guard phase != .closed else { return }
         let nowNs = loop.now.monotonicNs
         var next = Int64.max
-        if session.isWaitingToLeave { next = nowNs + acknowledgementCheckNs }
+        if session.window.isWaitingToLeave { next = nowNs + acknowledgementCheckNs }
         // Many close at once, not each by itself.
         if let silenceNs = session.nextSilenceNs(windowNs: windowNs) {
             next = min(next, max(silenceNs, nowNs + 5_000_000))
         }
         if phase == .ready {
             next = min(next, retirementNs)
-            if session.isEmpty { next = min(next, lastUsedNs + configuration.idleConnectionNs) }
+            if session.window.isEmpty { next = min(next, lastUsedNs + configuration.idleConnectionNs) }
         }
         setAlarm(atNs: next)
     }
@@ -313,7 +296,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
                 "no answer to a token of zeros: it reads nothing (or takes such a token, which binary.fence: false says)"
             )
         }
-        if phase == .ready, session.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
+        if phase == .ready, session.window.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
             // Asked again after another such time.
             lastUsedNs = nowNs
             transport.idle(self)
@@ -336,7 +319,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         guard settled > 0 else { return }
         lastUsedNs = nowNs
         unsaidSettled += settled
-        if nowNs >= saySettledNs || session.isEmpty {
+        if nowNs >= saySettledNs || session.window.isEmpty {
             outbox.note(.silent(address: address, accepted: unsaidSettled, open: unanswered))
             saySettledNs = nowNs + 1_000_000_000
             unsaidSettled = 0

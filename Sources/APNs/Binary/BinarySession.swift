@@ -1,10 +1,7 @@
 package import PushTransport
 
-/// What becomes of the notifications of one connection of the binary protocol: a value machine, no I/O and no clock. It
-/// is told what was written, acknowledged, answered and lost, and says each completion once; the connection does the
-/// rest.
-///
-/// Completions lack what only the connection knows: which credential it has, and texts.
+/// Decides what becomes of the notifications of one binary connection: a value machine, no I/O and no clock. Its
+/// completions lack what only the connection knows: which credential it has, and texts.
 package struct BinarySession: Sendable {
     /// What an answer came to. What it decided and discarded was said by then.
     package enum Meaning: Sendable, Equatable {
@@ -18,7 +15,7 @@ package struct BinarySession: Sendable {
         case unmatched(lostAtMost: Int)
     }
 
-    private var window = BinaryWindow()
+    private(set) var window = BinaryWindow()
     /// Bytes of all frames so far: where the next one begins.
     private var framedBytes: Int64 = 0
     /// Without them, an answer does not say which frame it is about.
@@ -32,9 +29,7 @@ package struct BinarySession: Sendable {
     package private(set) var mustProve = false
     /// Something was settled on it, or the fence answered.
     package private(set) var wasAnswered = false
-    /// Notifications that silence settled.
     package private(set) var settledCount = 0
-    /// The gateway answered: it reads no more.
     package private(set) var isAnswered = false
 
     /// What has waited for so long to be acknowledged waits for a peer that does not read.
@@ -42,15 +37,8 @@ package struct BinarySession: Sendable {
 
     package init(hasIdentifiers: Bool = true) { self.hasIdentifiers = hasIdentifiers }
 
-    /// Nothing is open, no fence either.
-    package var isEmpty: Bool { window.isEmpty }
     /// Notifications of which nothing is known yet; a fence is none.
     package var open: Int { window.count - (hasFence ? 1 : 0) }
-    /// Of the open ones' frames.
-    package var bytes: Int { window.bytes }
-    /// The identifier of the next frame.
-    package var nextIdentifier: UInt32 { window.nextIdentifier }
-    package var isWaitingToLeave: Bool { window.isWaitingToLeave }
     /// When silence will have lasted long enough for the first frame, if any.
     package func nextSilenceNs(windowNs: Int64) -> Int64? {
         if isAsked { return window.lastLeftNs.map { $0 + Self.fencePatienceNs } }
@@ -64,14 +52,10 @@ package struct BinarySession: Sendable {
     /// accepted comes before the fence's answer.
     package var canBeFenced: Bool { !hasFence && !isAnswered && (!window.isEmpty || settledCount > 0) }
 
-    package func holds(anyOf ids: Set<NotificationID>) -> Bool { window.holds(anyOf: ids) }
-
     // MARK: Proof
 
-    /// Whether the peer reads is in question, and what its kernel took is no answer: the fence, which follows unless it
-    /// is there, is to bring one.
-    ///
-    /// - Returns: whether the fence has to be written.
+    /// Demands an answer, since the peer may not read, and what its kernel took proves nothing. Returns whether the
+    /// fence that brings one has to be written.
     package mutating func demandProof() -> Bool {
         mustProve = true
         return !hasFence && !isAnswered
@@ -88,17 +72,15 @@ package struct BinarySession: Sendable {
     /// What the buffers of a peer's kernel and of what lies between hold at most, unread.
     private static let bufferBytes: Int64 = 8 << 20
 
-    /// How many notifications that silence accepted the peer's program may not have read: as many frames as buffers hold.
+    /// How many notifications accepted by silence may be unread: as many frames as buffers hold.
     package var presumedInBuffers: Int {
-        let frameBytes = max(1, framedBytes / max(1, Int64(nextIdentifier) - 1))
+        let frameBytes = max(1, framedBytes / max(1, Int64(window.nextIdentifier) - 1))
         return min(settledCount, Int(Self.bufferBytes / frameBytes))
     }
 
     // MARK: Opening
 
-    /// A frame of so many bytes is in the output.
-    ///
-    /// - Parameter id: `nil` for the fence, of which there is one at most.
+    /// A frame of so many bytes is in the output. `id` is `nil` for the fence, of which there is one at most.
     package mutating func open(_ id: NotificationID?, bytes: Int, openedMs: Int64, nowNs: Int64) {
         framedBytes += Int64(bytes)
         if id == nil { hasFence = true }
@@ -123,14 +105,11 @@ package struct BinarySession: Sendable {
 
     // MARK: Closing
 
-    /// Silence accepts what left a window ago.
+    /// Accepts by silence what left a window ago; returns how many notifications that is. Call it at most once a turn.
     ///
-    /// To be called at most once in a turn. The silence is that until the call before, since whatever came until then
-    /// was read meanwhile: where the process stood still, an error may wait to be read while the clock says that the
-    /// window is over. The silence of a peer that reads no further accepts nothing: its kernel took what its program
-    /// may never see.
-    ///
-    /// - Returns: how many notifications were settled.
+    /// Silence is known until the call before, since only what came until then has been read: after the process stood
+    /// still, an error may wait to be read. The silence of a peer that reads no further accepts nothing: its kernel
+    /// took what its program may never see.
     package mutating func settleSilent(windowNs: Int64, nowNs: Int64, _ complete: (Completion) -> Void) -> Int {
         silentUntilNs = readUntilNs
         readUntilNs = nowNs
@@ -147,9 +126,7 @@ package struct BinarySession: Sendable {
         return settled
     }
 
-    /// The first answer; there is no other.
-    ///
-    /// - Parameter resendsDiscarded: what it discarded is sent again.
+    /// Takes the first answer; there is no other. `resendsDiscarded`: what it discarded is sent again.
     package mutating func answered(
         _ answer: GatewayAnswer, resendsDiscarded: Bool, nowNs: Int64, _ complete: (Completion) -> Void
     ) -> Meaning {
@@ -188,12 +165,9 @@ package struct BinarySession: Sendable {
         }
     }
 
-    /// The connection is gone, without a word about what is open.
+    /// Ends a connection that is gone without a word about what is open; returns how many notifications are in doubt.
     ///
-    /// - Parameters:
-    ///   - written: so many bytes of the output the kernel took.
-    ///   - isSilent: it was given up because the peer acknowledged nothing any more.
-    /// - Returns: how many notifications are in doubt.
+    /// - Parameter isSilent: it was given up because the peer acknowledged nothing any more.
     package mutating func ended(written: Int64, isSilent: Bool, _ complete: (Completion) -> Void) -> Int {
         let isAlone = open == 1
         var inDoubt = 0
@@ -225,7 +199,6 @@ package struct BinarySession: Sendable {
         return discarded
     }
 
-    /// - Returns: how many notifications that was.
     private mutating func accept(_ complete: (Completion) -> Void) -> Int {
         let entry = removeFirst()
         guard !entry.isFence else { return 0 }

@@ -9,12 +9,9 @@ package import PushTransport
 package final class BinaryTransport: PooledTransport<BinaryConnection> {
     private var configuration: BinaryConfiguration
     private var admission: BinaryAdmission
-    /// As lengthened, where errors came late.
     private var patience: BinaryPatience
 
     /// Dials the first connections at once; with a minimum of 0, when something is to be sent.
-    ///
-    /// - Parameter random: decides how long it waits after a failure, within limits.
     package init(
         app: AppIndex, configuration: BinaryConfiguration, loop: Loop, dialer: any ChannelDialer,
         random: any RandomNumberGenerator = SystemRandomNumberGenerator(),
@@ -38,7 +35,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
 
     /// A fence lets an answer, not silence, decide about the notifications on connections, if the protocol has one.
     override func didRecall(_ ids: Set<NotificationID>) {
-        for connection in allConnections where connection.holds(anyOf: ids) {
+        for connection in allConnections where connection.session.window.holds(anyOf: ids) {
             connection.fence()
             retired(connection, isFault: false)
         }
@@ -46,10 +43,8 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
 
     override func willClose() { for connection in allConnections { connection.fence() } }
 
-    /// Makes all connections anew, with this configuration from now on: another credential, host or window. The old
-    /// ones take no more requests and finish what is on them. Loop's thread.
-    ///
-    /// The back-off's limits stay those of the first configuration.
+    /// Replaces all connections by ones with this configuration. The old ones finish their requests. The backoff keeps
+    /// the limits of the first configuration.
     package func replace(configuration: BinaryConfiguration) {
         loop.assertOnThread()
         guard !isClosing else { return }
@@ -111,7 +106,6 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
 
     // MARK: Reports of connections
 
-    /// The connection takes requests.
     func connected(_ connection: BinaryConnection) {
         outbox.note(.connected(address: connection.address, streams: nil))
         opened(connection)
@@ -124,12 +118,11 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         works(connection)
     }
 
-    /// The gateway answered: it decided `settled` notifications, and discarded others. `isProof`: it reads what is
-    /// sent.
+    /// The gateway decided `settled` notifications and discarded others. `isProof`: it reads what is sent.
     func answered(_ connection: BinaryConnection, settled: Int, discarded: Int, isProof: Bool) {
         if isProof { works(connection) }
         if !connection.isQuarantine { admission.settled(settled) }
-        retired(connection, isFault: settled == 0 && !connection.wasAnswered)
+        retired(connection, isFault: settled == 0 && !connection.session.wasAnswered)
         guard discarded > settled, !connection.isQuarantine else { return }
         admission.discarded()
         tell(.crowded)
@@ -150,10 +143,10 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     /// The connection is gone. `inDoubt`: so many at its end, unless that was the network's fault.
     func closed(_ connection: BinaryConnection, why: String, inDoubt: Int) {
         if !connection.isQuarantine {
-            admission.ended(open: inDoubt, settled: connection.settledCount)
+            admission.ended(open: inDoubt, settled: connection.session.settledCount)
             if connection.isUnread { admission.unread() }
             // It works, and ends: more connections share what an end takes with it.
-            if inDoubt > 0, connection.settledCount > 0 { tell(.crowded) }
+            if inDoubt > 0, connection.session.settledCount > 0 { tell(.crowded) }
         }
         let wasOnProbation = reachability.isOnProbation
         closed(connection, why: why)
@@ -182,7 +175,6 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         min(admission.limit * connections.count(where: \.isReady), configuration.window.notifications)
     }
 
-    /// How many requests may be undecided at once.
     private var capacity: Int {
         if isClosing || mustProve { return 0 }
         let leaving = leaving

@@ -1,12 +1,10 @@
 package import PushTransport
 
-/// The resend window of one connection of the binary protocol: the frames that were written and are undecided, in
-/// order.
+/// The resend window of one binary connection: the frames that were written and are undecided, in order.
 ///
 /// A value machine, no I/O and no clock. The protocol answers nothing where all is well, so an entry closes by time:
-/// when it left for the peer and nothing was said for the window's duration. An error answer names one entry; those
-/// before it were accepted, those after it discarded. node-apn keeps so many entries and loses what falls out; here
-/// none falls out.
+/// when it left for the peer and nothing was said for the window's duration. An error answer names one entry. Those
+/// before it were accepted, those after it discarded.
 package struct BinaryWindow: Sendable {
     package struct Entry: Sendable, Equatable {
         package var id: NotificationID
@@ -22,13 +20,11 @@ package struct BinaryWindow: Sendable {
         package var leftNs: Int64 = 0
     }
 
-    /// Where an identifier stands.
     package enum Place: Equatable, Sendable {
         /// So many open entries stand before it.
         case open(before: Int)
         /// It was closed; so many were closed after it, as accepted.
         case closed(after: Int)
-        /// No frame of this connection had it.
         case unknown
     }
 
@@ -36,7 +32,6 @@ package struct BinaryWindow: Sendable {
     private var entries: ContiguousArray<Entry>
     private var head = 0
     package private(set) var count = 0
-    /// Of the open entries' frames.
     package private(set) var bytes = 0
     /// How many of the first ones have left.
     private var leftCount = 0
@@ -58,7 +53,6 @@ package struct BinaryWindow: Sendable {
 
     // MARK: Opening
 
-    /// Its frame is in the output.
     package mutating func open(_ entry: Entry) {
         if count == entries.count { grow() }
         entries[place(count)] = entry
@@ -75,7 +69,6 @@ package struct BinaryWindow: Sendable {
         }
     }
 
-    /// Whether something is open that is not known to have left.
     package var isWaitingToLeave: Bool { leftCount < count }
 
     /// When the first one was opened that is not known to have left, if any.
@@ -122,7 +115,6 @@ package struct BinaryWindow: Sendable {
         ages.leftNs(of: identifier, before: firstIdentifier)
     }
 
-    /// Whether one of these is open.
     package func holds(anyOf ids: Set<NotificationID>) -> Bool {
         (0..<count).contains { ids.contains(entries[place($0)].id) }
     }

@@ -2,35 +2,23 @@ package import EventLoop
 package import Network
 package import TLS
 
-/// One read of the feedback service: it connects, is sent what there is, and the server closes. Loop's thread.
+/// One read of the feedback service. Loop's thread.
 ///
-/// The server forgets what it sent. So what came is told whatever happens afterwards, and reading can be paused: what
-/// is not read stays with the server, as far as TCP has no room for it.
+/// The server forgets what it sent, so every item that came is passed on. While reading is paused, TCP keeps the rest.
 package final class FeedbackConnection: ByteChannelDelegate {
-    /// How a read ended.
     package struct End: Sendable, Equatable {
-        /// Items that were passed on.
         package var tokens: Int
         /// Items whose token had a length that no token has.
         package var skipped: Int
-        /// The last item broke off.
         package var isCut: Bool
         /// Why there may be more, or `nil` if the server said all it had.
         package var failure: String?
-
-        package init(tokens: Int, skipped: Int, isCut: Bool, failure: String?) {
-            self.tokens = tokens
-            self.skipped = skipped
-            self.isCut = isCut
-            self.failure = failure
-        }
     }
 
     /// How long a read may go without a byte.
     package static let silenceNs: Int64 = 30_000_000_000
     /// The same for a read that is to end soon.
     private static let hurrySilenceNs: Int64 = 2_000_000_000
-    /// How long a read may last.
     private static let longestNs: Int64 = 600_000_000_000
     /// How many items without a token are still feedback.
     private static let skippedLimit = 100_000
@@ -49,9 +37,7 @@ package final class FeedbackConnection: ByteChannelDelegate {
 
     /// Begins to dial, for 10 s at most, and as long for the handshake.
     ///
-    /// - Parameters:
-    ///   - onItem: is called for each item; the token is lent.
-    ///   - onEnd: is called once, last, never from inside this call. Until then it keeps itself alive.
+    /// - Parameter onEnd: is called once, last, never from inside this call. Until then it keeps itself alive.
     package init(
         _ target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,
         onItem: @escaping (_ seconds: UInt32, _ token: UnsafeRawBufferPointer) -> Void,
@@ -143,9 +129,7 @@ package struct FeedbackParser {
     private var begun: [UInt8] = []
     /// Bytes of a token of another length that have not come yet.
     private var bytesToSkip = 0
-    /// Items with a token.
     package private(set) var tokens = 0
-    /// Items with a token of another length.
     package private(set) var skipped = 0
 
     package init() {}

@@ -6,13 +6,7 @@ package struct GatewayAnswer: Sendable, Equatable {
     package var status: UInt8
     package var identifier: UInt32
 
-    package init(status: UInt8, identifier: UInt32) {
-        self.status = status
-        self.identifier = identifier
-    }
-
-    /// "No errors encountered" and "shutdown": the identifier is the last one that was processed, nothing is wrong with
-    /// it.
+    /// "No errors encountered" and "shutdown": the identifier is the last one that was processed.
     package var isOfTheLastProcessed: Bool { status == 0 || status == 10 }
 
     /// The reason that a result gives: Apple's word of today for the same, or the protocol's own.
@@ -27,7 +21,6 @@ package struct GatewayAnswer: Sendable, Equatable {
         }
     }
 
-    /// With a reason that is `.other`.
     package var text: String? {
         guard reason == .other else { return nil }
         return switch status {
@@ -40,8 +33,7 @@ package struct GatewayAnswer: Sendable, Equatable {
         }
     }
 
-    /// As a result has it: a status that the protocol does not know is 255, unknown, so that it cannot be taken for one
-    /// of HTTP.
+    /// The status for results. An unknown one is 255, so that it cannot be taken for one of HTTP.
     package var resultStatus: UInt16 {
         switch status {
         case 1...8, 10, 128: UInt16(status)
@@ -54,7 +46,6 @@ package struct GatewayAnswer: Sendable, Equatable {
 struct GatewayAnswerReader {
     enum Found: Equatable {
         case answer(GatewayAnswer)
-        /// It begins with another byte than an answer does.
         case garbage(UInt8)
     }
 

@@ -11,13 +11,11 @@ package struct ErrorBody: Equatable, Sendable {
     package var text: String?
     /// Milliseconds since the epoch (`RecordTime`), without a fraction, or 0 if there is none that can be one.
     package var timestampMs: Int64 = 0
-    /// A number came that can be no time.
     package var isTimestampUnusable = false
 
     package init() {}
 
-    /// A body that is not one JSON object says nothing, so the status decides. Other members, and values of another
-    /// kind, are skipped.
+    /// Skips unknown members. A body that is not one JSON object says nothing, so the status decides.
     package init(parsing body: UnsafeRawBufferPointer) {
         guard var reader = try? JSONReader(body), (try? reader.enterObject()) != nil else { return }
         while let name = reader.nextMember() {

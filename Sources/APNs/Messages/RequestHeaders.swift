@@ -35,8 +35,7 @@ package struct RequestHeaders: ~Copyable {
     private let baseCount: Int
     private let hasToken: Bool
 
-    /// - Parameter hasToken: requests carry `authorization`, set by `setAuthorization`; else a client certificate says
-    ///   who sends.
+    /// - Parameter hasToken: whether requests carry `authorization`, set by `setAuthorization`.
     package init(authority: String, hasToken: Bool) {
         path = .allocate(byteCount: Self.pathLimit, alignment: 8)
         digits = .allocate(byteCount: 16, alignment: 8)

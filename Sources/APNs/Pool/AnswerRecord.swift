@@ -17,16 +17,13 @@ struct AnswerRecord {
     /// `Window.answers` at the end of the last read.
     private var seenAnswers: UInt32 = 0
 
-    /// Records a response with a status.
     mutating func responded() { hasResponses = true }
 
-    /// Returns whether responses came since the last call.
     mutating func takeResponses() -> Bool {
         defer { hasResponses = false }
         return hasResponses
     }
 
-    /// Records a response that was no server error.
     mutating func wasGood() { hasGood = true }
 
     /// Records a response that was no fault of the connection, and returns whether it is the first.
@@ -41,18 +38,14 @@ struct AnswerRecord {
         return errorStreak.count == ErrorStreak.limit
     }
 
-    /// Records that the peer refused a stream.
-    ///
-    /// - Returns: how many it refused, or `nil` if it answered something before.
+    /// Counts a refused stream; returns the count, or `nil` if the peer answered something before.
     mutating func refused() -> Int? {
         guard !isAnswered else { return nil }
         refusals += 1
         return refusals
     }
 
-    /// Ends a read, after which the window counts so many `answers`.
-    ///
-    /// - Returns: whether it brought responses that were no server errors, on a connection that was answered.
+    /// Ends a read; returns whether it brought good responses on a connection that was answered before.
     mutating func readEnded(answers: UInt32, nowNs: Int64) -> Bool {
         guard answers != seenAnswers else { return false }
         seenAnswers = answers
@@ -100,9 +93,8 @@ struct ErrorRetirement {
 
     init(spanNs: Int64 = ErrorStreak.spanNs) { self.spanNs = spanNs }
 
-    /// Returns whether a connection with that streak is to be replaced now, which counts as done.
-    ///
-    /// - Parameter isAnotherGood: another connection answered something else since the streak began.
+    /// Returns whether to replace a connection with that streak now, and notes that it is replaced. `isAnotherGood`:
+    /// another connection answered something else since the streak began.
     mutating func retires(_ streak: ErrorStreak, isAnotherGood: Bool, nowNs: Int64) -> Bool {
         guard streak.isLong, nowNs - streak.beganNs >= spanNs else { return false }
         if let lastNs, nowNs - lastNs < (isAnotherGood ? Self.pauseNs : Self.trialPauseNs) { return false }
@@ -110,6 +102,5 @@ struct ErrorRetirement {
         return true
     }
 
-    /// Connections are made with another credential, host or proxy from now on.
     mutating func replaced() { lastNs = nil }
 }

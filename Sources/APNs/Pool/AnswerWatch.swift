@@ -1,12 +1,11 @@
 internal import HTTP2
 
-/// Whether what is asked of an app's host is answered at all, whatever its connections look like: a value machine; the
-/// transport says what it finds.
+/// Whether an app's host answers at all, whatever its connections look like: a value machine.
 ///
-/// An answer is a response with a status, nothing less. A host is unanswering once something has been in flight for
-/// `limitNs` with no answer to anything (it is silent), or once it ended three streams in a row without one and the
-/// first of them so long ago (it resets them, or sends no status). The next answer ends both. One that is asked nothing
-/// is idle and never unanswering, but for a while after ended streams: what was on them may wait in a tier meanwhile.
+/// An answer is a response with a status. A host is unanswering once something has been in flight for `limitNs` without
+/// an answer (it is silent), or once it ended three streams in a row without one, the first of them `limitNs` ago (it
+/// resets them, or sends no status). The next answer ends both. An idle host is never unanswering, but for a while
+/// after ended streams: what was on them may wait in a tier meanwhile.
 struct AnswerWatch: Sendable, Equatable {
     /// Streams that the peer ended, with no answer in between.
     static let endsLimit = 3
@@ -21,7 +20,6 @@ struct AnswerWatch: Sendable, Equatable {
     /// Since when nothing is in flight, or `nil` while something is.
     private var idleNs: Int64? = 0
     private var ends = 0
-    /// When the first of them was ended.
     private var endedNs: Int64 = 0
     private var code = ErrorCode.noError
     private(set) var isUnanswering = false
@@ -59,9 +57,7 @@ struct AnswerWatch: Sendable, Equatable {
         self.code = code
     }
 
-    /// To be called once all of a turn is known.
-    ///
-    /// - Parameter isAsked: something is in flight.
+    /// Call it at the end of a turn. `isAsked`: something is in flight.
     mutating func update(isAsked: Bool, nowNs: Int64) {
         if let idleNs {
             if nowNs - idleNs >= Self.pauseNs { askedNs = nil }

@@ -7,23 +7,20 @@ internal import PushTransport
 
 /// One HTTP/2 connection to APNs: channel, session and window. Loop's thread.
 ///
-/// Its channel is called once per read and once per 16 KiB written, so calling it through a protocol costs nothing
-/// measurable. It lives from its dial until `channelClosed`; every request handed to it is answered by one completion
-/// before the transport is told that it is closed.
+/// It lives from its dial until `channelClosed`. Every request gets one completion before the transport is told that
+/// the connection is closed.
 package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private let transport: APNsTransport
     private let configuration: APNsConfiguration
     private let token: ProviderToken?
     private var session: ClientSession?
     /// Unchecked: the run-time check (`swift_beginAccess`) costs some 120 instructions a notification. No two accesses
-    /// overlap: each is one method call, and `fill` must not touch `self.window`. The same is true of the others that
-    /// are unchecked.
+    /// overlap: each is one method call, and `fill` must not touch `self.window`.
     @exclusivity(unchecked) private var window: Window
     private var keepalive: Keepalive
     private var tracesFrames = false
     /// Unchecked, as the window is.
     @exclusivity(unchecked) private(set) var answers = AnswerRecord()
-    /// The provider token of the last requests.
     private var lastToken: UInt32 = 0
     private var lastUsedNs: Int64 = 0
     private var closedEntries: [Window.Closed] = []
@@ -34,16 +31,11 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     /// Given up because nothing came any more, here or elsewhere: the network's fault.
     private var isSilent = false
 
-    /// Output beyond this is encrypted before the turn ends: whole TLS records, while it is warm.
-    private static let eagerBytes = 32 << 10
     /// Suspects at once, however many answers came.
     private static let quarantineLimit = 1 << 20
     /// While the kernel takes nothing, how often to look whether it did.
     private static let blockedCheckNs: Int64 = 100_000_000
 
-    /// Dials.
-    ///
-    /// - Parameter token: signs the requests, or `nil` if the client certificate says who sends.
     init(
         _ order: DialOrder, configuration: APNsConfiguration, token: ProviderToken?, transport: APNsTransport
     ) {
@@ -74,16 +66,14 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Requests
 
-    /// Whether every stream the peer allows is taken, or its window for the whole connection too small for what came
-    /// last.
+    /// Whether every stream is taken, or the window of the whole connection too small for what came last.
     var isFull: Bool {
         guard phase == .ready, let session else { return true }
         return session.freeStreams == 0 || !session.hasWindow(for: unfitBody)
     }
 
-    /// Takes requests from the queue's front as long as it can, until it has `most` on it.
-    ///
-    /// `queue` and `headers` belong to the transport: what it does on an event meanwhile must not touch them.
+    /// Takes requests from the queue's front until `most` are on the connection. Events meanwhile must not make the
+    /// transport touch `queue` or `headers`.
     func fill(from queue: inout RequestQueue, headers: inout RequestHeaders, most: Int = .max) {
         // Whatever went out now on a dead connection would be in doubt.
         guard phase == .ready, !keepalive.isInQuestion, let session, session.freeStreams > 0 else { return }
@@ -139,7 +129,6 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     // MARK: The turn's end
 
-    /// Sends what the turn gathered, in few large writes.
     override func flush() {
         isDirty = false
         guard let channel, channel.isOpen, let session else { return }
@@ -149,8 +138,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         let nowNs = loop.now.monotonicNs
         window.didWrite(upTo: channel.writtenBytes, nowNs: nowNs)
         keepalive.waits(for: session.isReady ? window.count : 1, nowNs: nowNs)
-        // nghttp2 has nothing more to do after a GOAWAY whose streams are all answered, or after the peer broke the
-        // protocol.
+        // After a GOAWAY whose streams are all answered, or after the peer broke the protocol.
         let isFinished = session.isFinished
         if isFinished, !window.isEmpty || session.errorText != nil {
             giveUp(session.errorText ?? "the HTTP/2 session ended")
@@ -243,8 +231,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     package func channelWritable() { markDirty() }
 
     package func channelClosed(_ end: ChannelEnd) {
-        // Output that was passed on may have let more be written: whether a body's end has left decides what is in
-        // doubt.
+        // Whether a body's end was written meanwhile decides what is in doubt.
         if let session {
             drainEvents(session)
             if tracesFrames { noteFrames(session) }

@@ -18,7 +18,6 @@ package struct Keepalive {
     }
 
     private let limits: Limits
-    /// When bytes came last.
     private(set) var receivedNs: Int64
     /// When the present stretch of waiting began, or 0 if nothing is unanswered.
     private var waitingSinceNs: Int64 = 0
@@ -30,13 +29,11 @@ package struct Keepalive {
         receivedNs = nowNs
     }
 
-    /// Bytes came from the peer.
     mutating func received(nowNs: Int64) {
         receivedNs = nowNs
         pingedNs = 0
     }
 
-    /// Records how many requests are unanswered now.
     mutating func waits(for unanswered: Int, nowNs: Int64) {
         if unanswered == 0 { waitingSinceNs = 0 } else if waitingSinceNs == 0 { waitingSinceNs = max(1, nowNs) }
     }

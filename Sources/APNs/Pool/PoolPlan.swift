@@ -1,12 +1,10 @@
 internal import PushTransport
 
-/// Which connections an app has: when to dial, when to stop using one. A value machine; the transport does what it
-/// says.
+/// Decides when to dial a connection and when to stop using one. A value machine; the transport does what it says.
 ///
-/// At most one dial is under way; after a failure the next one waits (`BackOff`). Connections are named by serial
-/// numbers, never used twice. With a minimum of 0 an unused pool is asleep: without a connection, until one is wanted.
-/// One whose connections fail does not sleep: it goes on dialling until one has answered, as it shows whether the host
-/// is of use.
+/// At most one dial is under way; after a failure the next one waits (`BackOff`). Serial numbers name connections, and
+/// are never used twice. With a minimum of 0 an unused pool sleeps until a connection is wanted. If connections fail,
+/// it goes on dialling until one has answered, which shows whether the host is of use.
 struct PoolPlan {
     typealias ConnectionID = Int
 
@@ -15,7 +13,6 @@ struct PoolPlan {
         case wanted
         /// The connection is ready: handshake done and SETTINGS seen.
         case opened(ConnectionID)
-        /// Its first response came.
         case answered(ConnectionID)
         /// It was answered once, and is answered again.
         case wentOn(ConnectionID)
@@ -29,7 +26,6 @@ struct PoolPlan {
         case crowded
         /// Before more are made, one has to answer.
         case onProbation
-        /// Unused for long.
         case idle(ConnectionID)
         /// Open for as long as a connection may be: it goes on until another one is ready.
         case aged(ConnectionID)
@@ -75,7 +71,6 @@ struct PoolPlan {
     private var isOnProbation = false
     /// One that was answered before was answered again since the last failure.
     private var hasGoneOn = false
-    /// The wait asked for last.
     private(set) var lastWaitNs: Int64 = 0
     private var isClosing = false
 
@@ -276,10 +271,7 @@ package struct BackOff: Sendable {
 
     package mutating func succeeded() { failures = 0 }
 
-    /// Counts a failure.
-    ///
-    /// - Returns: nanoseconds to wait from now, within the limits: three to five quarters of 1, 2, 4, ... times the
-    ///   first.
+    /// Counts a failure; returns how many nanoseconds to wait: 1, 2, 4, … times the first, give or take a quarter.
     package mutating func failed(using random: inout some RandomNumberGenerator) -> Int64 {
         let doubled = limits.firstNs.multipliedReportingOverflow(by: 1 << Int64(min(failures, 32)))
         failures += 1

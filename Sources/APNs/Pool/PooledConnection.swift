@@ -25,7 +25,6 @@ package class PooledConnection {
     let target: DialTarget
     final var channel: (any ByteChannel)?
     final var phase = Phase.dialing
-    /// Took requests once.
     final var wasReady = false
     /// All connections were replaced since it was made: it carries an older credential.
     final var isSuperseded = false
@@ -35,9 +34,11 @@ package class PooledConnection {
     private final var openedNs: Int64 = 0
     /// When another connection is to take its place.
     private(set) final var retirementNs = Int64.max
-    /// Has something to send at the end of the turn.
     final var isDirty = false
     private final var alarm: Alarm?
+
+    /// Output beyond this is encrypted before the turn ends: whole TLS records, while it is warm.
+    static let eagerBytes = 32 << 10
 
     init(
         _ order: DialOrder, host: String, port: UInt16, proxy: DialTarget.Proxy?, loop: Loop, outbox: Outbox
@@ -55,7 +56,6 @@ package class PooledConnection {
     final var id: PoolPlan.ConnectionID { order.id }
     final var isQuarantine: Bool { order.isQuarantine }
 
-    /// Takes requests.
     final var isReady: Bool { phase == .ready }
 
     final var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
@@ -63,7 +63,6 @@ package class PooledConnection {
     /// Requests on the connection that have no completion yet.
     var unanswered: Int { preconditionFailure("overridden") }
 
-    /// The channel is open.
     final func opened(nowNs: Int64) {
         openedNs = nowNs
         retirementNs = order.lifetimeNs == .max ? .max : nowNs + order.lifetimeNs
@@ -108,11 +107,7 @@ package class PooledConnection {
     /// Tells what its end says about the host.
     func judge(_ reachability: inout Reachability) { preconditionFailure("overridden") }
 
-    /// Ends the connection: it has no alarm and no channel any more.
-    ///
-    /// - Parameters:
-    ///   - reason: for people.
-    ///   - unanswered: how many requests were on it.
+    /// Ends the connection. `unanswered` requests were on it.
     final func close(_ end: ChannelEnd, reason: String, unanswered: Int) {
         phase = .closed
         isCertificateRefused = end.kind == .certificateRefused
@@ -133,7 +128,6 @@ package class PooledConnection {
 struct DisconnectReason {
     /// What the peer said or did that ended it, which tells more than that it is closed.
     var peerSaid: String?
-    /// Why this side gave it up first.
     private(set) var fault: String?
     /// This side closed it, with nothing on it.
     var isExpected = false

@@ -5,24 +5,20 @@ package import PushTransport
 
 /// Sends the notifications of one app to Apple: the base of both transports. Loop's thread.
 ///
-/// Holds the requests that wait, the app's connections, and what is known of their host. `PoolPlan` and `Quarantine`
-/// decide which connections there are, `Reachability` what their ends mean for the host; this class dials, drains and
-/// waits as they say. Every request of `TransportCommand.send` is answered by exactly one completion, and `close` by
+/// `PoolPlan` and `Quarantine` decide which connections there are, `Reachability` what their ends mean for the host.
+/// Every request of `TransportCommand.send` gets exactly one completion. `close` is answered by
 /// `TransportEvent.closed`, until which the transport keeps itself alive.
 package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     final let loop: Loop
     final let dialer: any ChannelDialer
     final let outbox: Outbox
-    /// Requests that wait for a stream or a connection.
     final var queue = RequestQueue()
-    /// Suspects that wait for the quarantine connection.
     final var suspects = SuspectQueue()
     private(set) final var connections: [Connection] = []
     private(set) final var quarantineConnection: Connection?
     private(set) final var plan: PoolPlan
     final var reachability = Reachability()
     private(set) final var isClosing = false
-    /// The capacity that was reported last.
     private(set) final var reportedCapacity = 0
     /// Something happened that may change whether the host can be reached (`updateReach`).
     private(set) final var isReachStale = false
@@ -36,25 +32,19 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     private final var wakeAlarm: Alarm?
     private final var quarantine: Quarantine
     private final var quarantineAlarm: Alarm?
-    /// Counts how often all connections were replaced.
     private final var replacements = 0
     /// Connections that are closed because they are unused, which says nothing about the host.
     private final var unused: Set<PoolPlan.ConnectionID> = []
     /// None of the plan's connections is left after `close`.
     private final var isFinished = false
     private final var reportedConnections = ConnectionCounts()
-    /// Why APNs refused the credential, in this turn.
     private final var refusals: [ReasonCode] = []
     private final var saturation = Saturation()
 
     /// Requests that may wait here beyond the streams there are: the next ones while a completion travels.
     static var slackLimit: Int { 128 }
 
-    /// - Parameters:
-    ///   - dialer: opens the channels of its connections, on the loop.
-    ///   - random: spreads the dials of many workers.
-    ///   - emit: called at the end of a turn, on the loop's thread, with that turn's events: refusals of the
-    ///     credential, then completions, then the others.
+    /// - Parameter emit: gets the turn's events at its end: refusals of the credential, completions, then the others.
     init(
         app: AppIndex, host: String, minimum: Int, maximum: Int, maxAgeNs: Int64, backOff: BackOff.Limits, loop: Loop,
         dialer: any ChannelDialer, random: any RandomNumberGenerator, emit: @escaping ([TransportEvent]) -> Void
@@ -82,9 +72,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     // MARK: What each protocol has its own of
 
-    /// Dials a connection.
     func makeConnection(_ order: PooledConnection.DialOrder) -> Connection { preconditionFailure("overridden") }
-    /// Hands waiting requests and suspects to connections.
     func dispatch() { preconditionFailure("overridden") }
     /// Partitions go to another worker: called when what waits here was given back.
     func didRecall(_ ids: Set<NotificationID>) {}
@@ -118,8 +106,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         }
     }
 
-    /// The present connections take no more requests and finish what is on them; others take their place, made with the
-    /// present configuration. Requests wait for the first of them.
+    /// Replaces all connections by ones with the present configuration. Requests wait for the first of them.
     final func replaceConnections(host: String, minimum: Int, maximum: Int, maxAgeNs: Int64) {
         self.host = host
         self.maxAgeNs = maxAgeNs
@@ -179,7 +166,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         }
     }
 
-    /// The pool's connections and the quarantine connection.
     final var allConnections: [Connection] { connections + (quarantineConnection.map { [$0] } ?? []) }
 
     final var isAnyReady: Bool { connections.contains(where: \.isReady) }
@@ -191,7 +177,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     // MARK: Reports of connections
 
-    /// The connection is ready, for the first time or again.
     final func opened(_ connection: Connection) {
         outbox.askForTurnEnd()
         if connection.isQuarantine { return tellQuarantine(.opened) }
@@ -223,7 +208,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         tell(.wentOn(connection.id))
     }
 
-    /// The connection must take no more requests.
     final func retired(_ connection: Connection, isFault: Bool) {
         if connection.isQuarantine { return tellQuarantine(.retired(isFault: isFault)) }
         tell(.retired(connection.id, isFault: isFault))
@@ -298,7 +282,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         }
     }
 
-    /// Reports whether the host can be reached, if that changed.
     final func updateReach() {
         isReachStale = false
         guard let isReachable = reachability.isReachable, reportedReachable != isReachable else { return }
@@ -318,11 +301,8 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     /// Requests on draining connections: they count as outstanding, and take no room of the other connections.
     final var leaving: Int { connections.reduce(0) { $1.phase == .draining ? $0 + $1.unanswered : $0 } }
 
-    /// Emits what the turn brought: refusals of the credential, so that nothing is sent again with it, then completions,
-    /// then the rest.
-    ///
-    /// - Parameter streams: what the open connections allow at once.
-    /// - Returns: whether all is closed, so that nothing follows.
+    /// Emits what the turn brought; returns whether all is closed, so that nothing follows. Refusals of the credential
+    /// come first, so that nothing is sent again with it.
     @discardableResult
     final func report(capacity: Int, streams: Int) -> Bool {
         let first = refusals.map { TransportEvent.credentialRefused(app: outbox.app, reason: $0) }

@@ -1,26 +1,19 @@
 internal import PushTransport
 
-/// When an app has its quarantine connection, the one that suspects share: a value machine; the transport does what it
-/// says.
+/// Decides when an app has the quarantine connection that suspects share: a value machine.
 ///
-/// It is dialled when a suspect waits, stays as long as it is of use, and is dialled again only when it is gone. After
-/// a death, or a dial that failed, the next one waits (`BackOff`); after a death no longer than four seconds while the
-/// host answers others: then its suspects are what ends it, and each of them is tried a few times only.
+/// It is dialled when a suspect waits, and again only when it is gone. After a death or a failed dial the next one
+/// waits (`BackOff`); after a death at most four seconds while the host answers others: then its suspects are what ends
+/// it, and each of them is tried a few times only.
 struct Quarantine {
     enum Event {
-        /// A suspect waits.
         case wanted
-        /// The connection is ready.
         case opened
-        /// Its first response came.
         case answered
-        /// It takes no more requests.
         case retired(isFault: Bool)
         /// It is gone, or never came to be.
         case closed
-        /// Unused for long.
         case idle
-        /// The time asked for by `wake` has come.
         case due
         /// It is to be replaced by one made with the present configuration.
         case replace
@@ -45,7 +38,6 @@ struct Quarantine {
     private var phase = Phase.none
     private var nextID = 0
     private var backOff: BackOff
-    /// The wait asked for last.
     private(set) var lastWaitNs: Int64 = 0
     /// The host answers on other connections, as far as is known.
     var doesHostAnswer = true
@@ -94,7 +86,6 @@ struct Quarantine {
         }
     }
 
-    /// Adds its connection.
     func count(in counts: inout ConnectionCounts) {
         switch phase {
         case .none, .waiting, .closed: break

@@ -1,12 +1,10 @@
-/// Whether an app's host is of any use, by how its connections end: a value machine; the transport says what it finds.
+/// Whether an app's host is of any use, by how its connections end: a value machine.
 ///
 /// A host that cannot be connected to is out of reach at once. One that takes connections and answers nothing on them
-/// (GOAWAY at once, every stream refused, closed after SETTINGS, silent) is out of reach after three such connections
-/// in a row, and then only an answer shows the contrary, for which one request at a time is handed over. One whose
-/// connections all allow no stream is out of reach until one of them, or a new one, allows some. One that was given up
-/// since its peer reads no further is out of reach at once, whatever it answered before.
+/// is out of reach after three such connections in a row. Then only an answer shows the contrary, and one request at a
+/// time is handed over. One whose connections all allow no stream is out of reach until one allows some. One that reads
+/// no further is out of reach at once.
 package struct Reachability: Sendable, Equatable {
-    /// Connections in a row.
     static let endsLimit = 3
     /// Refused streams in a row, before any answer, at which a connection is given up.
     static let refusalsLimit = 32
@@ -35,10 +33,8 @@ package struct Reachability: Sendable, Equatable {
         isUnread ? last : "\(Self.endsLimit) connections in a row ended without an answer, the last one: \(last)"
     }
 
-    /// A connection is ready.
     package mutating func connected() { if !isOnProbation { isOfUse = true } }
 
-    /// A connection could not be made.
     mutating func failed(isAnotherReady: Bool) { if !isAnotherReady { isOfUse = false } }
 
     package mutating func answered() {
@@ -49,11 +45,8 @@ package struct Reachability: Sendable, Equatable {
     /// Some connections are ready; whether one of them allows a stream. Requests on them are answered all the same.
     mutating func allow(streams: Bool) { allowsNoStream = !streams }
 
-    /// A connection that was ready is gone, without having been closed here.
-    ///
-    /// - Parameters:
-    ///   - wasAnswered: a request was answered on it that did not ask for another connection.
-    ///   - wasAsked: a request was handed to it.
+    /// A ready connection ended, and not by this side. `wasAnswered`: a request on it got an answer that did not ask
+    /// for another connection.
     package mutating func ended(wasAnswered: Bool, wasAsked: Bool, lifeNs: Int64) {
         guard !wasAnswered, wasAsked || lifeNs < Self.shortLifeNs else { return }
         endsInRow += endsInRow < Self.endsLimit ? 1 : 0
@@ -67,8 +60,7 @@ package struct Reachability: Sendable, Equatable {
         isOfUse = false
     }
 
-    /// Connections are made with another credential, host or proxy from now on. The ends in a row were the old host's;
-    /// whether the new one is of use its first connection says.
+    /// Forgets the ends in a row, since another credential, host or proxy is used from now on.
     mutating func replaced() {
         endsInRow = 0
         isUnread = false

@@ -11,7 +11,6 @@ struct RequestQueue {
     var count: Int { elements.count - head }
     var isEmpty: Bool { head == elements.count }
 
-    /// Only while not empty.
     var first: OutgoingRequest {
         _read { yield elements[head] }
     }
@@ -46,10 +45,8 @@ struct RequestQueue {
     }
 }
 
-/// Suspects that wait for the quarantine connection.
-///
-/// When the connection died, one of those on it did that, and it is unknown which: over the next one each of them goes
-/// alone. Suspects that were not on it go together, as many as the connection takes.
+/// Suspects that wait for the quarantine connection. When it dies, it is unknown which of those on it did that: over
+/// the next one each of them goes alone. Suspects that were not on it go together.
 struct SuspectQueue {
     private var together = RequestQueue()
     private var alone = RequestQueue()
@@ -80,11 +77,8 @@ struct SuspectQueue {
         together.removeAll(where: matches) + alone.removeAll(where: matches)
     }
 
-    /// Hands over the requests that may go now.
-    ///
-    /// - Parameters:
-    ///   - unanswered: how many requests are on the connection.
-    ///   - fill: hands the front of a queue to the connection, at most until so many requests are on it.
+    /// Hands over the requests that may go now: `fill` gives the front of a queue to the connection, at most until
+    /// `most` requests are on it.
     mutating func hand(unanswered: () -> Int, _ fill: (inout RequestQueue, _ most: Int) -> Void) {
         if unanswered() == 0 { isTaken = false }
         guard !isTaken else { return }

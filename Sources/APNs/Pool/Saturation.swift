@@ -1,7 +1,6 @@
 /// Whether the thread spent its time waiting with every stream taken: a value machine. Then more connections help; a
 /// thread that has no time to wait gains nothing by them.
 struct Saturation: Sendable {
-    /// How often the answer is given.
     private static let periodNs: Int64 = 100_000_000
 
     private var periodBeganNs: Int64 = 0
@@ -9,9 +8,8 @@ struct Saturation: Sendable {
     private var wasFull = false
     private var waitedFullNs: Int64 = 0
 
-    /// Records a turn of the thread, from `beganNs` to `endedNs`, after which every stream was taken, or not.
-    ///
-    /// - Returns: true when over half of the period that ends now was spent waiting with every stream taken.
+    /// Records a turn, after which every stream was taken or not. Returns true at the end of a period of which over
+    /// half was spent waiting with every stream taken.
     mutating func turned(isFull: Bool, beganNs: Int64, endedNs: Int64) -> Bool {
         if periodBeganNs == 0 { periodBeganNs = max(1, beganNs) }
         if wasFull { waitedFullNs += max(0, beganNs - lastEndedNs) }

@@ -12,16 +12,11 @@ package enum CredentialProbe {
         package var text: String?
     }
 
-    /// Sends one topic after the other over one connection: Apple treats many that come and go as an attack. Where that
-    /// ends after it gave an answer, the request that got none is sent once more over the next one.
+    /// Sends one topic after the other over one connection: Apple treats many that come and go as an attack. If it ends
+    /// after an answer, the request without one is sent once more over the next connection.
     ///
-    /// Runs a loop on the calling thread, so it is not for a thread that has one.
-    ///
-    /// - Parameters:
-    ///   - topics: bundle ids of the app, at least one.
-    ///   - timeoutNs: of each request.
-    ///   - take: gets each answer as it comes, or why there is none: a `ChannelEnd` whose text names host and cause.
-    ///     Returns false to send no more. After a request without an answer no more are sent.
+    /// - Parameter take: gets each answer, or why there is none (the text names host and cause), which is the last.
+    ///   Returns false to send no more.
     package static func run(
         _ configuration: APNsConfiguration, token: ProviderToken?, topics: [String],
         timeoutNs: Int64 = 15_000_000_000, take: (_ topic: String, Result<Answer, ChannelEnd>) -> Bool

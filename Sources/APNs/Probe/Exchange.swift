@@ -2,14 +2,9 @@ internal import EventLoop
 internal import Network
 package import PushTransport
 
-/// Requests one after the other over one connection (and the ones after it, where that ends), without Kafka and without
-/// a worker.
-///
-/// Runs a loop on the calling thread, so it is not for a thread that has one.
+/// Sends requests one after the other over one connection and its successors, without Kafka and a worker.
 package final class Exchange {
-    /// What APNs said.
     package struct Answer: Sendable {
-        /// `.answered`.
         package var completion: Completion
         /// Apple's reason where it is not known by name.
         package var reasonText: String?
@@ -49,7 +44,6 @@ package final class Exchange {
     /// Handed to the transport, and not given back.
     private var isUnderway = false
     private var capacity = 0
-    /// The last error of the connection.
     private var trouble: String?
 
     /// One request over a connection of its own; the parameters are those of `send`.
@@ -62,7 +56,6 @@ package final class Exchange {
         return try exchange.send(request, isPatient: isPatient, timeoutNs: timeoutNs, onDelay: onDelay)
     }
 
-    /// Dials at once.
     package init(_ configuration: APNsConfiguration, token: ProviderToken?) throws(Failure) {
         var configuration = configuration
         configuration.minimumConnections = 1
@@ -79,8 +72,7 @@ package final class Exchange {
 
     /// - Parameters:
     ///   - request: its bytes stay until `close` has returned. No two have the same id.
-    ///   - isPatient: whether it tries again, until its time is over, when no connection can be made, or the connection
-    ///     says that it did not process the request. Otherwise either is the end.
+    ///   - isPatient: try again, until the time is over, if no connection can be made, or one did not process it.
     ///   - onDelay: is told what the caller waits for, after two seconds and then every ten.
     package func send(
         _ request: OutgoingRequest, isPatient: Bool, timeoutNs: Int64, onDelay: (Delay) -> Void = { _ in }

@@ -6,8 +6,6 @@ package import TLS
 /// Completes a TLS handshake with a gateway of the binary protocol, through its proxy and with its client certificate,
 /// and waits a moment: a gateway that refuses the certificate closes then. Asked to, it sends one notification for a
 /// token of zeros, whose error proves that the gateway reads and answers.
-///
-/// Runs a loop of its own on the calling thread, so it is not for a thread that has one.
 package final class GatewayProbe: ProbeDelegate {
     package struct Answer: Sendable, Equatable {
         package var address: String

@@ -2,15 +2,11 @@ internal import HTTP2
 package import Network
 package import TLS
 
-/// Completes a TLS and HTTP/2 handshake with a host, through its proxy and with its client certificate where it has
-/// one, and sends no request: what `check` needs to know.
-///
-/// Runs a loop of its own on the calling thread, so it is not for a thread that has one.
+/// Completes a TLS and HTTP/2 handshake with a host, and sends no request: what `check` needs to know.
 package enum HostProbe {
     package struct Answer: Sendable, Equatable {
         package var address: String
         package var tlsVersion: String
-        /// SETTINGS_MAX_CONCURRENT_STREAMS.
         package var streams: Int
     }
 

@@ -5,7 +5,6 @@ internal import PushRecords
 
 /// One request to the host that manages broadcast channels, over a connection of its own, and its answer.
 ///
-/// Runs a loop of its own on the calling thread, so it is not for a thread that has one.
 /// Source: Apple, "Sending channel management requests to APNs".
 package enum ManagementRequest {
     package enum Operation: Sendable, Hashable {
@@ -15,27 +14,17 @@ package enum ManagementRequest {
         case delete(channel: String)
         case list
 
-        var method: String {
+        fileprivate var parts: (method: String, resource: String, channel: String?, body: String) {
             switch self {
-            case .create: "POST"
-            case .read, .list: "GET"
-            case .delete: "DELETE"
+            case .create(let storesMostRecent):
+                (
+                    "POST", "channels", nil,
+                    #"{"message-storage-policy":\#(storesMostRecent ? 1 : 0),"push-type":"LiveActivity"}"#
+                )
+            case .read(let channel): ("GET", "channels", channel, "")
+            case .delete(let channel): ("DELETE", "channels", channel, "")
+            case .list: ("GET", "all-channels", nil, "")
             }
-        }
-
-        /// The last part of the path.
-        var resource: String { self == .list ? "all-channels" : "channels" }
-
-        var channel: String? {
-            switch self {
-            case .read(let channel), .delete(let channel): channel
-            case .create, .list: nil
-            }
-        }
-
-        var body: String {
-            guard case .create(let storesMostRecent) = self else { return "" }
-            return #"{"message-storage-policy":\#(storesMostRecent ? 1 : 0),"push-type":"LiveActivity"}"#
         }
     }
 
@@ -58,11 +47,7 @@ package enum ManagementRequest {
     /// The most bytes of an answer: 10,000 channel ids take some 300 KB.
     private static let answerLimit = 4 << 20
 
-    /// - Parameters:
-    ///   - bundleID: letters, digits, dots, hyphens and underscores.
-    ///   - configuration: host, port, proxy and TLS; the rest is ignored.
-    ///   - token: signs the request, or `nil` if the client certificate says who asks.
-    /// - Throws: `ChannelEnd`, whose text names host and cause: there is no answer.
+    /// - Parameter token: signs the request, or `nil` if the client certificate authenticates.
     package static func send(
         _ operation: Operation, bundleID: String, _ configuration: APNsConfiguration, token: ProviderToken?,
         timeoutNs: Int64
@@ -71,7 +56,7 @@ package enum ManagementRequest {
         let name = target.text
         let own = try ProbeLoop(name)
         let lent = LentBytes()
-        let body = lent.lend(operation.body.utf8)
+        let body = lent.lend(operation.parts.body.utf8)
         var options = ClientSessionOptions()
         options.responseLimit = answerLimit
         options.wantedHeaders = ["apns-request-id", "apns-channel-id"]
@@ -114,15 +99,15 @@ package enum ManagementRequest {
         _ operation: Operation, _ bundleID: String, authority: String, token: ProviderToken?, _ lent: LentBytes
     ) -> HeaderList {
         var list = HeaderList()
-        list.append(":method", lent.lend(operation.method.utf8))
+        list.append(":method", lent.lend(operation.parts.method.utf8))
         list.append(":scheme", "https")
-        list.append(":path", lent.lend("/1/apps/\(bundleID)/\(operation.resource)".utf8), .never)
+        list.append(":path", lent.lend("/1/apps/\(bundleID)/\(operation.parts.resource)".utf8), .never)
         list.append(":authority", lent.lend(authority.utf8))
         if let token {
             _ = token.refresh(now: LoopTime.read())
             list.append("authorization", token.headerValue, .credential)
         }
-        if let channel = operation.channel { list.append("apns-channel-id", lent.lend(channel.utf8), .never) }
+        if let channel = operation.parts.channel { list.append("apns-channel-id", lent.lend(channel.utf8), .never) }
         return list
     }
 

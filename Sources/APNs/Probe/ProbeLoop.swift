@@ -17,9 +17,7 @@ final class ProbeLoop {
         dialer = Dialer(loop: loop)
     }
 
-    /// Runs the loop until something has come.
-    ///
-    /// - Returns: it, or `nil` if the time is over.
+    /// Runs the loop until there is a value; returns `nil` if the time is over.
     func wait<Value>(timeoutNs: Int64, for value: () -> Value?) -> Value? {
         let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
         while true {
@@ -65,18 +63,15 @@ final class LentBytes {
     deinit { for copy in copies { copy.deallocate() } }
 }
 
-/// Connects to a host, through its proxy where it has one, and closes again without a word: TLS is not begun.
-///
-/// For a service that must not be asked without need: the feedback service forgets what it told a client that
-/// completed a handshake.
+/// Connects to a host or its proxy, and closes again before TLS: the feedback service forgets what it told a client
+/// that completed a handshake.
 package enum ReachProbe {
     /// - Returns: the address that was reached, which is that of the proxy where there is one.
     /// - Throws: `ChannelEnd`, whose text names host, address and cause.
     package static func run(_ target: DialTarget, timeoutNs: Int64 = 10_000_000_000) throws(ChannelEnd) -> String {
-        let own = try ProbeLoop(DialTarget.text(target.host, target.port))
+        let own = try ProbeLoop(target.text)
         var result: Result<String, ChannelEnd>?
-        let attempt = own.dialer.dial(target, timeoutNs: timeoutNs) { result = $0.map { "\($0.address)" } }
-        defer { attempt.cancel() }
+        own.dialer.dial(target, timeoutNs: timeoutNs) { result = $0.map { "\($0.address)" } }
         // The dial ends by itself.
         while true {
             if let result { return try result.get() }

@@ -3,10 +3,8 @@ package import EventLoop
 internal import JSON
 package import TLS
 
-/// The provider token of one key (`authorization: bearer <jwt>`): made and renewed as `TokenAge` says, whose times are
-/// the same everywhere, so that replicas and what is started again send the same `iat`. (The signatures differ: ES256
-/// takes a random number for each, and OpenSSL has the deterministic ones of RFC 6979 from 3.2 on.) All connections
-/// that use the key share one token. Loop's thread.
+/// The provider token of one key (`authorization: bearer <jwt>`), which all connections with the key share. `TokenAge`
+/// has its times, which are the same for all replicas. Loop's thread.
 ///
 /// Source: Apple, "Establishing a token-based connection to APNs".
 package final class ProviderToken {
@@ -14,7 +12,6 @@ package final class ProviderToken {
     private let teamID: String
     private let key: SigningKey
     private var age = TokenAge()
-    /// The value of the header.
     private var text = UnsafeMutableRawBufferPointer.allocate(byteCount: 0, alignment: 1)
 
     package init(keyID: String, teamID: String, key: SigningKey) {
@@ -28,25 +25,19 @@ package final class ProviderToken {
     /// Counts tokens taken into use; the current one's number.
     package var generation: UInt32 { age.generation }
 
-    /// The current one's `iat`, in milliseconds since the epoch.
     package var issuedMs: Int64 { age.issuedMs }
 
     /// The header's value; valid until `refresh` or `renewIfAllowed` returned true.
     package var headerValue: UnsafeRawBufferPointer { UnsafeRawBufferPointer(text) }
 
-    /// Makes the first token, or a new one when the next `iat` has come, or the current one is too old by either clock
-    /// or lies ahead (`TokenAge`).
-    ///
-    /// - Returns: true when there is another one now.
+    /// Makes a token if there is none, or a newer one is due (`TokenAge`). Returns whether there is another one now.
     package func refresh(now: LoopTime) -> Bool {
         guard age.isDue(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
         make(now)
         return true
     }
 
-    /// APNs said ExpiredProviderToken: makes a new one if `TokenAge.mayRenew`.
-    ///
-    /// - Returns: true when there is another one now.
+    /// Makes a new token after ExpiredProviderToken, if `TokenAge.mayRenew`. Returns whether there is another one now.
     package func renewIfAllowed(now: LoopTime) -> Bool {
         guard age.mayRenew(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
         make(now)
@@ -108,7 +99,6 @@ struct TokenAge {
     private var issuedNs: Int64 = 0
     /// The `iat` of the current token, in milliseconds since the epoch.
     private(set) var issuedMs: Int64 = 0
-    /// Counts tokens.
     private(set) var generation: UInt32 = 0
 
     init() {}

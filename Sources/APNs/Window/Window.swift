@@ -6,7 +6,6 @@ package import PushTransport
 /// once; how it closes is the table of <doc:ResendWindow>. Positions are those of the connection's plaintext: a request
 /// whose END_STREAM the kernel never had cannot have been processed. `ticket` names an entry while it is open.
 package struct Window: Sendable {
-    /// How an entry closed.
     package struct Closed: Equatable, Sendable {
         package var id: NotificationID
         package var kind: Completion.Kind
@@ -47,7 +46,6 @@ package struct Window: Sendable {
         var next: UInt32 = none
     }
 
-    /// What an entry's end means.
     private enum End {
         case answered, inDoubt, refused, discarded, unsent
 
@@ -95,7 +93,6 @@ package struct Window: Sendable {
     /// Streams that the peer answered or ended; wraps.
     package private(set) var answers: UInt32 = 0
 
-    /// Open entries.
     package private(set) var count = 0
 
     package init(timeoutNs: Int64) { self.timeoutNs = timeoutNs }
@@ -127,8 +124,7 @@ package struct Window: Sendable {
         release(ticket)
     }
 
-    /// The connection took it on `stream`; `end` is where its END_STREAM ends, `nil` while the body waits for flow
-    /// control (`bodySent` follows).
+    /// The connection took it on `stream`. `end` is that of its END_STREAM, `nil` if `bodySent` follows.
     package mutating func handed(_ ticket: UInt32, stream: Int32, end: Int64?) {
         precondition(isOpen(ticket), "a request handed over that was not opened")
         entries[Int(ticket)].stream = stream

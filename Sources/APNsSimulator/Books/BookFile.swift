@@ -51,7 +51,6 @@ final class BookFile {
     /// - Throws: one line if an entry is damaged.
     func forEach(_ body: (Entry) -> Void) throws(SimulatorError) {
         let size = used
-        guard size > Self.head.count else { return }
         guard let memory = mmap(nil, size, PROT_READ, MAP_PRIVATE, descriptor, 0), memory != MAP_FAILED else {
             throw failure("cannot read the book \(path)")
         }

@@ -1,4 +1,5 @@
 internal import EventLoop
+internal import HTTPServer
 internal import JSON
 package import PushRecords
 
@@ -27,11 +28,9 @@ package final class Books: Sendable {
                 return
             }
             totals.requests += 1
-            let row = token.isEmpty ? nil : book.receive(id: id, token: index)
+            if !token.isEmpty { book.record(id: id, token: index, isAccepted: outcome == .accepted) }
             switch outcome {
-            case .accepted:
-                totals.accepted += 1
-                if let row { book.accept(row: row) }
+            case .accepted: totals.accepted += 1
             case .refused(let reason):
                 totals.refused += 1
                 totals.byReason[Int(reason.rawValue)] += 1
@@ -44,7 +43,8 @@ package final class Books: Sendable {
         var fileOverflow = 0
     }
 
-    /// - Parameter limit: the most distinct pairs of apns-id and token; the rest is counted as overflow.
+    /// - Parameter limit: the most distinct pairs of apns-id and token; the rest is counted as overflow. A pair takes
+    ///   about 110 bytes, and each distinct token about 150 more (measured with a million of each).
     package init(limit: Int = 64_000_000) {
         state = Guarded(State(book: NotificationBook(limit: limit)))
     }
@@ -54,12 +54,12 @@ package final class Books: Sendable {
     /// The file survives a kill -9. Counts of connections, GOAWAYs and cuts are not in it.
     ///
     /// - Throws: one line that names the file.
-    package convenience init(limit: Int = 64_000_000, path: String) throws(SimulatorError) {
-        self.init(limit: limit)
+    package convenience init(path: String) throws(SimulatorError) {
+        self.init()
         let file = try BookFile(path: path)
         try file.forEach { entry in
             write { state in
-                let index = entry.token.isEmpty ? nil : state.book.arrive(token: entry.token).index
+                let index = state.book.arrive(token: entry.token).index
                 state.note(entry.outcome, id: entry.id, token: entry.token, index: index)
             }
         }
@@ -111,9 +111,7 @@ package final class Books: Sendable {
         guard let bytes = (try? DeviceToken(hex: wanted))?.bytes else { return (0, 0) }
         return write { $0.book.counts(of: bytes) }
     }
-}
 
-extension Books {
     /// The numbers of broadcasts on a channel that arrived and were accepted.
     package func counts(ofChannel id: String) -> (arrived: Int, accepted: Int) {
         let bytes = Array(id.utf8).withUnsafeBytes { channelBytes($0) } ?? []
@@ -121,7 +119,7 @@ extension Books {
     }
 
     /// The content of a dump.
-    package enum Listing: Sendable {
+    enum Listing {
         /// `apns-id token count` of accepted notifications.
         case accepted
         /// `apns-id token count` of all notifications that were or may have been processed.
@@ -131,32 +129,21 @@ extension Books {
     }
 
     /// The position of a dump.
-    package struct Cursor: Sendable {
-        package var listing: Listing
+    struct Cursor {
+        var listing: Listing
+        /// The next row: a token, or a notification, accepted or not.
         var index = 0
         var generation: Int?
-
-        /// - Parameter first: the number of rows (tokens, or notifications, accepted or not) to skip.
-        package init(_ listing: Listing, from first: Int = 0) {
-            self.listing = listing
-            index = first
-        }
-    }
-
-    package enum Piece: Equatable, Sendable {
-        case wrote(Int)
-        case end
-        /// The books were reset since the dump began.
-        case reset
     }
 
     /// A line at its longest: an id, 200 digits, two counts, separators.
     static let longestLine = 36 + 1 + 200 + 1 + 10 + 1 + 10 + 1
 
-    /// Writes whole lines into the buffer, as many as fit; it must have room for 300 bytes.
-    package func dump(_ cursor: inout Cursor, into buffer: UnsafeMutableRawBufferPointer) -> Piece {
+    /// Writes whole lines into the buffer, as many as fit; it must have room for 300 bytes. Fails if the books were reset
+    /// since the dump began.
+    func dump(_ cursor: inout Cursor, into buffer: UnsafeMutableRawBufferPointer) -> HTTPResponse.Step {
         write { state in
-            if let generation = cursor.generation, generation != state.generation { return .reset }
+            if let generation = cursor.generation, generation != state.generation { return .failed }
             cursor.generation = state.generation
             var lines = ByteWriter(capacity: buffer.count)
             let book = state.book
@@ -165,14 +152,12 @@ extension Books {
                 switch cursor.listing {
                 case .tokens:
                     let token = book.tokens[cursor.index]
-                    lines.append(line: token.bytes, [token.arrived, token.accepted])
+                    lines.append(text: "\(hexText(token.bytes)) \(token.arrived) \(token.accepted)\n")
                 case .accepted, .received:
                     let row = book.rows[cursor.index]
                     let number = cursor.listing == .accepted ? row.accepted : row.received
-                    if number > 0 {
-                        lines.append(text: "\(row.id) ")
-                        lines.append(line: book.tokens[row.token].bytes, [number])
-                    }
+                    let token = book.tokens[row.token].bytes
+                    if number > 0 { lines.append(text: "\(row.id) \(hexText(token)) \(number)\n") }
                 }
                 cursor.index += 1
             }
@@ -182,31 +167,14 @@ extension Books {
     }
 }
 
-extension ByteWriter {
-    /// Appends a token in hex, numbers, and a newline.
-    fileprivate mutating func append(line token: [UInt8], _ numbers: [UInt32]) {
-        token.withUnsafeBytes { append(hex: $0) }
-        for number in numbers {
-            append(" ")
-            append(integer: Int64(number))
-        }
-        append("\n")
-    }
-
-    mutating func append(hex bytes: UnsafeRawBufferPointer) {
-        for byte in bytes {
-            append(byte: Self.digit(byte >> 4))
-            append(byte: Self.digit(byte & 15))
-        }
-    }
-
-    private static func digit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 + value : 0x57 + value }
-}
-
 func hexText(_ bytes: [UInt8]) -> String {
-    var text = ByteWriter()
-    bytes.withUnsafeBytes { text.append(hex: $0) }
-    return String(decoding: text.bytes, as: UTF8.self)
+    String(unsafeUninitializedCapacity: bytes.count * 2) { text in
+        for index in text.indices {
+            let digit = index % 2 == 0 ? bytes[index / 2] >> 4 : bytes[index / 2] & 15
+            text[index] = digit < 10 ? 0x30 + digit : 0x57 + digit
+        }
+        return bytes.count * 2
+    }
 }
 
 /// Counts since the start or the last reset.
@@ -239,8 +207,6 @@ package struct Totals: Sendable, Equatable {
     package var leniencies: [String: Int] = [:]
     /// By reason, indexed by `ReasonCode`'s raw value.
     package var byReason = [Int](repeating: 0, count: 256)
-
-    package init() {}
 
     /// The number of requests refused with a reason.
     package subscript(reason: ReasonCode) -> Int { byReason[Int(reason.rawValue)] }

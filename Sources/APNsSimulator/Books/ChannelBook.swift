@@ -38,7 +38,7 @@ package final class ChannelBook: Sendable {
     }
 
     /// Makes a channel and returns its id, or `nil` if the app has reached the limit.
-    func make(bundleID: String, policy: Policy) -> String? {
+    package func make(bundleID: String, policy: Policy) -> String? {
         state.withLock { state in
             guard state.channels[bundleID, default: []].count < limit else { return nil }
             var bytes: [UInt8] = []

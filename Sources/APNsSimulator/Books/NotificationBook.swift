@@ -40,16 +40,14 @@ struct NotificationBook {
 
     init(limit: Int) { self.limit = limit }
 
-    /// Records the arrival of a request for a device token (1 to 100 bytes). Returns the token's index, `nil` if the
-    /// book is full, and the number of earlier requests for it.
+    /// Records the arrival of a request for a device token of up to 100 bytes. Returns the token's index, `nil` if it is
+    /// empty or the book is full, and the number of earlier requests for it.
     mutating func arrive(token: UnsafeRawBufferPointer) -> (index: Int?, earlier: UInt32) {
+        if token.isEmpty { return (nil, 0) }
         let bytes = Array(token)
-        let index: Int
-        if let known = tokenPlaces[bytes] {
-            index = known
-        } else {
-            guard tokens.count < limit else { return (nil, 0) }
-            index = tokens.count
+        let index = tokenPlaces[bytes] ?? tokens.count
+        if index == tokens.count {
+            guard index < limit else { return (nil, 0) }
             tokens.append(Token(bytes: bytes))
             tokenPlaces[bytes] = index
         }
@@ -58,39 +56,32 @@ struct NotificationBook {
         return (index, earlier)
     }
 
-    /// Records a request that is or may have been processed. Returns its row, or `nil` if the book is full.
-    mutating func receive(id: NotificationUUID, token: Int?) -> Int? {
+    /// Records a request that is or may have been processed, by its token's index.
+    mutating func record(id: NotificationUUID, token: Int?, isAccepted: Bool) {
         guard let token else {
             overflow += 1
-            return nil
+            return
         }
         let pair = Pair(id: id, token: token)
-        let row: Int
-        if let known = rowPlaces[pair] {
-            row = known
-        } else {
-            guard rows.count < limit else {
+        let row = rowPlaces[pair] ?? rows.count
+        if row == rows.count {
+            guard row < limit else {
                 overflow += 1
-                return nil
+                return
             }
-            row = rows.count
             rows.append(Row(id: id, token: token))
             rowPlaces[pair] = row
         }
         rows[row].received &+= 1
-        return row
+        guard isAccepted else { return }
+        if rows[row].accepted == 0 { acceptedRows += 1 } else { acceptedAgain += 1 }
+        rows[row].accepted &+= 1
+        tokens[token].accepted &+= 1
     }
 
     /// The number of requests with this pair that were, or may have been, processed.
     func received(id: NotificationUUID, token: Int?) -> UInt32 {
         token.flatMap { rowPlaces[Pair(id: id, token: $0)] }.map { rows[$0].received } ?? 0
-    }
-
-    /// Records that the request of that row was accepted.
-    mutating func accept(row: Int) {
-        if rows[row].accepted == 0 { acceptedRows += 1 } else { acceptedAgain += 1 }
-        rows[row].accepted &+= 1
-        tokens[rows[row].token].accepted &+= 1
     }
 
     /// The counts of a token, by its bytes.

@@ -1,49 +1,47 @@
-package import PushRecords
+import PushRecords
 
 /// A way to end a connection with GOAWAY.
-package enum GoAway: Hashable, Sendable {
-    /// GOAWAY with the highest stream received; everything up to it is answered, then the connection closes.
-    case graceful
-    /// The same, its debug data `{"reason": …}`.
-    case reason(ReasonCode)
+enum GoAway: Hashable, Sendable {
+    /// GOAWAY with the highest stream received; everything up to it is answered, then the connection closes. Its debug
+    /// data is `{"reason": …}` if there is one.
+    case graceful(ReasonCode? = nil)
     /// The same, its debug data plain text.
     case text
     /// Two: the first with the largest stream id there is, the second as `graceful`.
     case twice
     /// GOAWAY with a last stream id just below this request's: it and all later ones are not processed.
     case below
-    /// GOAWAY with the highest stream received, and the connection closes at once, answers outstanding.
-    case immediate
-    /// The same, its debug data `{"reason": …}`.
-    case immediateReason(ReasonCode)
+    /// GOAWAY with the highest stream received, and the connection closes at once, answers outstanding. Its debug data
+    /// is `{"reason": …}` if there is one.
+    case immediate(ReasonCode? = nil)
     /// GOAWAY, NO_ERROR, last stream id 0 and `{"reason":"BadCertificateEnvironment"}`; then it closes.
     case badEnvironment
 
-    /// The text in place of a reason.
-    static let plainText = "the server is going away"
-
     var debugData: String {
-        let reason: ReasonCode
         switch self {
-        case .graceful, .twice, .below, .immediate: return ""
-        case .text: return Self.plainText
-        case .reason(let code), .immediateReason(let code): reason = code
-        case .badEnvironment: reason = .badCertificateEnvironment
+        case .graceful(let reason?), .immediate(let reason?): "{\"reason\":\"\(reason.name)\"}"
+        case .badEnvironment: "{\"reason\":\"\(ReasonCode.badCertificateEnvironment.name)\"}"
+        case .text: "the server is going away"
+        case .graceful, .twice, .below, .immediate: ""
         }
-        return "{\"reason\":\"\(reason.text?.description ?? "")\"}"
     }
 
     /// Whether a request that meets it is answered first.
     var isAnswered: Bool {
         switch self {
-        case .graceful, .reason, .text, .twice: true
-        case .below, .immediate, .immediateReason, .badEnvironment: false
+        case .graceful, .text, .twice: true
+        case .below, .immediate, .badEnvironment: false
         }
     }
 }
 
+extension ReasonCode {
+    /// Apple's word, or nothing for one that Apple does not have.
+    var name: String { text?.description ?? "" }
+}
+
 /// Where a connection is cut.
-package enum Cut: UInt8, CaseIterable, Sendable {
+enum Cut: UInt8, CaseIterable, Sendable {
     /// Closed in place of the answer; the request is not processed.
     case before
     /// Closed in the middle of the answer's frames; the request is processed.
@@ -55,7 +53,7 @@ package enum Cut: UInt8, CaseIterable, Sendable {
 }
 
 /// A fault of a request or its connection, in place of the plain answer 200.
-package enum Fault: Hashable, Sendable {
+enum Fault: Hashable, Sendable {
     case answer(Answer)
     /// Accepted, and answered later than others.
     case late(Latency)
@@ -82,7 +80,7 @@ package enum Fault: Hashable, Sendable {
     /// Accepted; from now on answers to requests within 20 ms go out together, last first.
     case outOfOrder
 
-    /// The outcome of a request that meets it, as the books record it.
+    /// The outcome of a request that meets it, as the books record it. Apple would have shown accepted ones.
     var outcome: RequestOutcome {
         switch self {
         case .answer(let answer): answer.outcome
@@ -93,9 +91,6 @@ package enum Fault: Hashable, Sendable {
         case .noAnswer, .resetStream, .cut(.before), .cut(.reset), .blackhole, .garbage: .unanswered
         }
     }
-
-    /// Whether a request that meets it is accepted: Apple would have shown the notification.
-    var isProcessed: Bool { outcome == .accepted }
 
     /// Whether it concerns the connection rather than one request, so that a timer can set it off.
     var isOfConnection: Bool {

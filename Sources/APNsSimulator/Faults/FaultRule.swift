@@ -1,19 +1,14 @@
 /// A fault that recurs after a number of requests or a time.
 package struct FaultRule: Hashable, Sendable {
-    package enum Every: Hashable, Sendable {
+    enum Every: Hashable, Sendable {
         /// Counted over all connections.
         case requests(Int)
         /// A fault of the connection is injected into every connection, a fault of a request into the next request.
         case time(ns: Int64)
     }
 
-    package var fault: Fault
-    package var every: Every
-
-    package init(fault: Fault, every: Every) {
-        self.fault = fault
-        self.every = every
-    }
+    let fault: Fault
+    let every: Every
 
     /// `FAULT@1000` (every thousand requests) or `FAULT@5s`; FAULT as `Fault(name:)` reads it.
     /// Throws one line that says what is wrong.
@@ -38,7 +33,7 @@ package struct FaultRule: Hashable, Sendable {
         }
     }
 
-    package var text: String {
+    var text: String {
         switch every {
         case .requests(let count): "\(fault.name)@\(count)"
         case .time(let ns): "\(fault.name)@\(durationText(ns))"

@@ -46,28 +46,21 @@ package enum Latency: Hashable, Sendable {
     }
 }
 
+/// The units of durations, in nanoseconds.
+private let durationUnits: [(name: String, ns: Int64)] = [
+    ("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000),
+]
+
 /// `0`, or a whole number and `us`, `ms`, `s`, `m` or `h`; in nanoseconds, at most a day.
 func durationNs(_ text: Substring) -> Int64? {
+    if text == "0" { return 0 }
     let digits = text.prefix { $0.isASCII && $0.isNumber }
-    guard let number = Int64(digits), number <= 1_000_000_000 else { return nil }
-    let unit: Int64
-    switch text[digits.endIndex...] {
-    case "": return number == 0 ? 0 : nil
-    case "us": unit = 1_000
-    case "ms": unit = 1_000_000
-    case "s": unit = 1_000_000_000
-    case "m": unit = 60_000_000_000
-    case "h": unit = 3_600_000_000_000
-    default: return nil
-    }
-    let (product, isTooMuch) = number.multipliedReportingOverflow(by: unit)
-    return isTooMuch || product > 86_400_000_000_000 ? nil : product
+    guard let number = Int64(digits), let unit = durationUnits.first(where: { $0.name == text[digits.endIndex...] }),
+        number <= 86_400_000_000_000 / unit.ns
+    else { return nil }
+    return number * unit.ns
 }
 
 func durationText(_ ns: Int64) -> String {
-    for (unit, name) in [(60_000_000_000, "m"), (1_000_000_000, "s"), (1_000_000, "ms")] as [(Int64, String)]
-    where ns >= unit && ns % unit == 0 {
-        return "\(ns / unit)\(name)"
-    }
-    return ns == 0 ? "0" : "\(ns / 1_000)us"
+    durationUnits.first { ns >= $0.ns && ns % $0.ns == 0 }.map { "\(ns / $0.ns)\($0.name)" } ?? "0"
 }

@@ -4,23 +4,10 @@ import PushRecords
 ///
 /// `fa17`, four digits for the fault, and one for how often: `0` always, `1` to `f` for the token's first 1 to 15
 /// requests since the books were reset.
-struct TokenTable {
-    /// A fault, and the number of a token's requests that it applies to; 0: all.
-    struct Entry: Hashable, Sendable {
-        var fault: Fault
-        var times: UInt8
-    }
-
-    struct Line: Sendable {
-        /// Four digits, `0`-`9` and `a`-`f`.
-        var code: StaticString
-        var fault: Fault
-        var help: String
-    }
-
-    /// The lines with a fixed code, in the order of the help. The code of a reason is its status and its index on
-    /// Apple's page; reasons of the pages about broadcasts begin with `c`.
-    static let lines: [Line] = {
+enum TokenTable {
+    /// The lines with a fixed code of four digits, in the order of the help. The code of a reason is its status and its
+    /// index on Apple's page; reasons of the pages about broadcasts begin with `c`.
+    static let lines: [(code: StaticString, fault: Fault, help: String)] = {
         // Codes 1 to 32 are the reasons of Apple's page, in its order.
         let codes: [StaticString] = [
             "4000", "4001", "4002", "4003", "4004", "4005", "4006", "4007", "4008", "4009", "400a", "400b", "400c",
@@ -34,10 +21,8 @@ struct TokenTable {
             ("c008", .topicMismatch), ("c009", .serviceUnavailableSpaced),
         ]
         let reasons = codes.enumerated().map { ($1, ReasonCode(rawValue: UInt8($0 + 1))!) } + others
-        return reasons.map { code, reason in
-            let answer = Answer(reason)
-            return Line(code: code, fault: .answer(answer), help: "\(answer.status) \(Fault.answer(answer).name)")
-        } + NamedFault.all.map { Line(code: $0.code, fault: $0.fault, help: "\($0.name): \($0.help)") }
+        return reasons.map { ($0, .answer(Answer($1)), "\(Answer($1).status) \($1.name)") }
+            + NamedFault.all.map { ($0.code, $0.fault, "\($0.name): \($0.help)") }
     }()
 
     private static let byCode: [UInt16: Fault] = {
@@ -46,23 +31,18 @@ struct TokenTable {
         return table
     }()
 
-    /// The fault that a token requests, if any. The bytes are hex digits of either case.
+    /// The four digits after `fa17` of a token (its bytes), and the number of its requests that they apply to (0: all).
     @inline(__always)
-    static func entry(for token: UnsafeRawBufferPointer) -> Entry? {
-        guard token.count >= 8 else { return nil }
-        // "fa17", letters of either case: bit 5 is set in every digit and in every lower-case letter.
-        let word = UInt32(bigEndian: token.loadUnaligned(as: UInt32.self))
-        guard word | 0x2020_2020 == 0x6661_3137 else { return nil }
-        return read(token)
+    static func digits(of token: UnsafeRawBufferPointer) -> (code: UInt16, times: UInt8)? {
+        guard token.count >= 4, token.number16(at: 0) == 0xFA17 else { return nil }
+        return (token.number16(at: 2), token.count > 4 ? token[4] >> 4 : 0)
     }
 
-    @inline(never)
-    private static func read(_ token: UnsafeRawBufferPointer) -> Entry? {
-        var code: UInt16 = 0
-        for index in 4..<8 { code = code << 4 | UInt16(hexDigit(token[index]) ?? 0) }
-        let times = token.count > 8 ? hexDigit(token[8]) ?? 0 : 0
-        guard let fault = fault(code: code) else { return nil }
-        return Entry(fault: fault, times: times)
+    /// The fault that a token (its bytes) requests, if any, and the number of its requests that it applies to (0: all).
+    @inline(__always)
+    static func entry(for token: UnsafeRawBufferPointer) -> (fault: Fault, times: UInt8)? {
+        guard let (code, times) = digits(of: token), let fault = fault(code: code) else { return nil }
+        return (fault, times)
     }
 
     /// The fault that four digits request, if any.
@@ -76,7 +56,7 @@ struct TokenTable {
         ]
         guard let digit = digits[code >> 12], case .answer(let answer)? = byCode[digit.ofReason << 12 | code & 0xFFF]
         else { return nil }
-        return .goAway(digit.isImmediate ? .immediateReason(answer.reason) : .reason(answer.reason))
+        return .goAway(digit.isImmediate ? .immediate(answer.reason) : .graceful(answer.reason))
     }
 
     /// The last three of four digits as a decimal number, if they are one.
@@ -89,8 +69,8 @@ struct TokenTable {
     /// One digit for the kind of fault, then a number in decimal.
     private static func patterned(_ code: UInt16) -> Fault? {
         guard let number = decimal(code) else { return nil }
-        if code >> 12 == 0xD { return .late(.fixed(ns: Int64(number) * 10_000_000)) }
-        return FaultFamily.all.first { $0.tokens?.digit == code >> 12 }?.read("\(number)")
+        let digit = code >> 12
+        return FaultFamily.all.first { $0.tokens?.digit == digit }?.read(digit == 0xD ? "\(number)0ms" : "\(number)")
     }
 
     /// The table as text, for `simulate --help`.
@@ -107,7 +87,6 @@ struct TokenTable {
               fa176NNN  goaway-now with the reason of 4NNN; 7NNN: 5NNN, 3NNN: cNNN (7031: Shutdown)
 
             """
-        text += "  fa17dNNN  late by NNN hundredths of a second (d150: late-1500ms)\n"
         for case let tokens? in FaultFamily.all.map(\.tokens) {
             text += "  fa17\(String(tokens.digit, radix: 16))NNN  \(tokens.help)\n"
         }

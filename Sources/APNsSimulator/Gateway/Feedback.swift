@@ -19,8 +19,6 @@ final class FeedbackList: Sendable {
 
     func add(_ item: SimulatorOptions.FeedbackItem) { add(token: item.token.bytes, atSeconds: item.seconds) }
 
-    var count: Int { state.withLock { $0.items.count } }
-
     /// The items as they are sent: time and length of the token (big-endian), and the token. Pass the mark to `sent`.
     var items: (bytes: [UInt8], mark: Int) {
         state.withLock { state in
@@ -58,7 +56,6 @@ final class FeedbackConnection: AcceptedConnection {
     private var bytes: [UInt8] = []
     private var at = 0
     private var mark = 0
-    private var isDone = false
 
     init(list: FeedbackList, onClosed: @escaping () -> Void) {
         self.list = list
@@ -78,13 +75,12 @@ final class FeedbackConnection: AcceptedConnection {
     func channelWritable() { send() }
 
     private func send() {
-        guard let channel, !isDone else { return }
+        guard let channel else { return }
         while at < bytes.count {
             let taken = bytes.withUnsafeBytes { channel.send(UnsafeRawBufferPointer(rebasing: $0[at...])) }
             if taken == 0 { return }
             at += taken
         }
-        isDone = true
         channel.flush()
         noteSent()
         channel.close()
@@ -92,7 +88,7 @@ final class FeedbackConnection: AcceptedConnection {
 
     /// Removes the items if the kernel has all of them.
     private func noteSent() {
-        if isDone, channel?.writtenBytes == Int64(bytes.count) { list.sent(upTo: mark) }
+        if channel?.writtenBytes == Int64(bytes.count) { list.sent(upTo: mark) }
     }
 
     func channelClosed(_ end: ChannelEnd) {

@@ -3,7 +3,7 @@ import Network
 
 /// One client of the gateway: its channel, its dialogue, and the pace of reading and writing. Loop's thread.
 final class GatewayConnection: AcceptedConnection {
-    private let manner: GatewayManner
+    private let faults: GatewayFaults
     private let dialogue: GatewayDialogue
     private let loop: Loop
     private let onClosed: () -> Void
@@ -14,18 +14,18 @@ final class GatewayConnection: AcceptedConnection {
     private var unread: ArraySlice<UInt8> = []
 
     init(service: GatewayService, loop: Loop, onClosed: @escaping () -> Void) {
-        manner = service.manner
+        faults = service.faults
         dialogue = GatewayDialogue(service: service)
         self.loop = loop
         self.onClosed = onClosed
     }
 
     /// Resets a connection that reads nothing, since its fault is over.
-    func faultsChanged() { if manner.reading == .never { channel?.reset() } }
+    func faultsChanged() { if faults.bytesPerSecond == 0 { channel?.reset() } }
 
     /// Sends status 10, as Apple's gateway did before maintenance, if there is a notification to name.
     func close() {
-        guard let channel, channel.state == .open, manner.reading != .never, !isEnding else {
+        guard let channel, channel.state == .open, faults.bytesPerSecond > 0, !isEnding else {
             channel?.abort()
             return
         }
@@ -38,42 +38,40 @@ final class GatewayConnection: AcceptedConnection {
 
     func channelOpened(applicationProtocol: String?) {
         guard let channel, channel.peerCertificate != nil else { return channel?.close() ?? () }
-        if manner.reading == .never { channel.pauseReading() }
+        if faults.bytesPerSecond == 0 { channel.pauseReading() }
     }
 
     func channelReceived(_ bytes: UnsafeRawBufferPointer) {
-        switch manner.reading {
-        case .never: return
-        case .fast: receive(bytes)
-        case .slow(let bytesPerSecond): readSlowly(bytes, bytesPerSecond)
+        switch faults.bytesPerSecond {
+        case 0: return
+        case .max: receive(bytes)
+        default:
+            // Nothing more is read until these bytes are processed.
+            channel?.pauseReading()
+            let isProcessing = !unread.isEmpty
+            unread += bytes
+            if !isProcessing { processNext() }
         }
     }
 
-    /// Processes the bytes at that rate, and reads nothing meanwhile.
-    private func readSlowly(_ bytes: UnsafeRawBufferPointer, _ bytesPerSecond: Int) {
-        let isReading = !unread.isEmpty
-        unread += bytes
-        channel?.pauseReading()
-        if !isReading { readOn(bytesPerSecond) }
-    }
-
-    private func readOn(_ bytesPerSecond: Int) {
-        let pieces = min(bytesPerSecond, 10)
+    /// Processes the unread bytes at the rate of a slow connection.
+    private func processNext() {
+        let pieces = min(faults.bytesPerSecond, 10)
         loop.schedule(afterNs: 1_000_000_000 / Int64(pieces)) { [weak self] in
             guard let self, let channel else { return }
-            let piece = unread.prefix(bytesPerSecond / pieces)
+            let piece = unread.prefix(faults.bytesPerSecond / pieces)
             piece.withUnsafeBytes { receive($0) }
             unread = unread.dropFirst(piece.count)
-            if unread.isEmpty { channel.resumeReading() } else { readOn(bytesPerSecond) }
+            if unread.isEmpty { channel.resumeReading() } else { processNext() }
         }
     }
 
     private func receive(_ bytes: UnsafeRawBufferPointer) {
         dialogue.receive(bytes)
-        guard let ending = dialogue.ending, !isEnding else { return }
+        guard dialogue.ending != nil, !isEnding else { return }
         isEnding = true
-        if case .answer = ending, manner.errorDelayNs > 0 {
-            loop.schedule(afterNs: manner.errorDelayNs) { [weak self] in self?.finish() }
+        if dialogue.answer != nil, faults.errorDelayNs > 0 {
+            loop.schedule(afterNs: faults.errorDelayNs) { [weak self] in self?.finish() }
         } else {
             finish()
         }
@@ -82,15 +80,13 @@ final class GatewayConnection: AcceptedConnection {
     // MARK: The end
 
     private func finish() {
-        guard let channel, let ending = dialogue.ending else { return }
-        switch ending {
-        case .close: channel.close()
-        case .reset: channel.reset()
-        case .answer(let answer) where manner.isSplit: sendSplit(answer.bytes[...])
-        case .answer(let answer):
-            answer.bytes.withUnsafeBytes { _ = channel.send($0) }
-            channel.close()
+        guard let channel else { return }
+        guard let answer = dialogue.answer else {
+            return dialogue.ending == .reset ? channel.reset() : channel.close()
         }
+        if faults.isSplit { return sendSplit(answer[...]) }
+        answer.withUnsafeBytes { _ = channel.send($0) }
+        channel.close()
     }
 
     /// A TLS record and a system call for each byte.
@@ -99,7 +95,7 @@ final class GatewayConnection: AcceptedConnection {
         bytes.prefix(1).withUnsafeBytes { _ = channel.send($0) }
         channel.flush()
         guard bytes.count > 1 else { return channel.close() }
-        loop.schedule(afterNs: GatewayManner.splitPauseNs) { [weak self] in self?.sendSplit(bytes.dropFirst()) }
+        loop.schedule(afterNs: GatewayFaults.splitPauseNs) { [weak self] in self?.sendSplit(bytes.dropFirst()) }
     }
 
     func channelClosed(_ end: ChannelEnd) {

@@ -4,12 +4,12 @@ import PushRecords
 final class GatewayService {
     let books: Books
     /// The faults of new connections.
-    var manner: GatewayManner
+    var faults: GatewayFaults
     let payloadLimit: Int
 
-    init(books: Books, manner: GatewayManner = GatewayManner(), payloadLimit: Int = 2048) {
+    init(books: Books, faults: GatewayFaults, payloadLimit: Int) {
         self.books = books
-        self.manner = manner
+        self.faults = faults
         self.payloadLimit = payloadLimit
     }
 }
@@ -20,7 +20,8 @@ final class GatewayService {
 /// it are discarded. One thread.
 final class GatewayDialogue {
     enum Ending: Hashable {
-        case answer(GatewayErrorFrame)
+        /// An error answer, `answer`.
+        case status(GatewayStatus)
         /// Without an answer.
         case close
         /// TCP reset.
@@ -31,46 +32,59 @@ final class GatewayDialogue {
     static let tokenSize = 32
 
     private let service: GatewayService
-    private let manner: GatewayManner
+    private let faults: GatewayFaults
     private var reader = GatewayReader()
     private(set) var ending: Ending?
-    private(set) var acceptedCount = 0
-    /// The identifier of the last notification that was accepted.
-    private(set) var lastAccepted: UInt32 = 0
+    private var acceptedCount = 0
+    /// The identifier that an answer names: that of the last notification before the end, accepted or not. 0: none, as
+    /// those of command 0.
+    private var identifier: UInt32 = 0
 
     init(service: GatewayService) {
         self.service = service
-        manner = service.manner
+        faults = service.faults
+    }
+
+    /// The error answer, if it ended with one: `08`, the status, the notification's identifier (big-endian).
+    var answer: [UInt8]? {
+        guard case .status(let status)? = ending else { return nil }
+        return [8, status.rawValue] + (0..<4).map { UInt8(truncatingIfNeeded: identifier >> UInt32(24 - $0 * 8)) }
     }
 
     func receive(_ bytes: UnsafeRawBufferPointer) {
         reader.read(bytes) { take($0) }
         guard reader.isLost, ending == nil else { return }
-        ending = .answer(GatewayErrorFrame(status: .protocolError, identifier: 0))
+        identifier = 0
+        ending = .status(.protocolError)
         service.books.write { $0.note(.refused(.other), id: .none, token: .nothing, index: nil) }
     }
 
     /// Ends it as a server that shuts down.
     func shutDown() {
-        if ending != nil { return }
-        ending = acceptedCount == 0 ? .close : .answer(GatewayErrorFrame(status: .shutdown, identifier: lastAccepted))
+        if ending == nil { ending = acceptedCount == 0 ? .close : .status(.shutdown) }
     }
 
     private func take(_ frame: GatewayFrame) {
         // The books know tokens of 1 to 100 bytes.
-        let token = frame.token.count <= 100 ? frame.token : UnsafeRawBufferPointer(start: nil, count: 0)
+        let token = frame.token.count <= 100 ? frame.token : .nothing
         let refusal = ending == nil ? refusal(of: frame) : nil
-        var fate = GatewayFate.accepted
+        var fate = GatewayFate(outcome: .notProcessed)
         service.books.write { state in
-            let index = token.isEmpty ? nil : state.book.arrive(token: token).index
-            var outcome = RequestOutcome.notProcessed
+            let index = state.book.arrive(token: token).index
             if ending == nil {
-                fate = refusal.map { .refused($0) } ?? requestedFate(by: token, index: index, &state.book)
-                outcome = Self.outcome(of: fate)
+                fate = refusal.map { GatewayFate($0) } ?? requestedFate(by: token, index: index, &state.book)
             }
-            state.note(outcome, id: .none, token: token, index: index)
+            state.note(fate.outcome, id: .none, token: token, index: index)
         }
-        if ending == nil { follow(fate, of: frame) }
+        guard ending == nil else { return }
+        identifier = frame.identifier
+        ending = fate.ending
+        if fate.outcome == .accepted {
+            acceptedCount += 1
+            if acceptedCount == faults.closeAfter { ending = .close }
+            if acceptedCount == faults.shutdownAfter { shutDown() }
+        }
+        if ending == .close || ending == .reset { service.books.write { $0.totals.cuts += 1 } }
     }
 
     private func refusal(of frame: GatewayFrame) -> GatewayStatus? {
@@ -90,84 +104,45 @@ final class GatewayDialogue {
     private func requestedFate(
         by token: UnsafeRawBufferPointer, index: Int?, _ book: inout NotificationBook
     ) -> GatewayFate {
-        guard let entry = TokenTable.gatewayEntry(for: token) else { return .accepted }
-        if entry.times == 0 { return entry.fate }
-        return book.received(id: .none, token: index) < UInt32(entry.times) ? entry.fate : .accepted
-    }
-
-    private static func outcome(of fate: GatewayFate) -> RequestOutcome {
-        switch fate {
-        case .accepted, .lastBeforeShutdown, .acceptedThenClosed: .accepted
-        case .refused(let status): .refused(status.reason)
-        case .closed, .reset: .unanswered
-        }
-    }
-
-    private func follow(_ fate: GatewayFate, of frame: GatewayFrame) {
-        switch fate {
-        case .refused(let status):
-            ending = .answer(GatewayErrorFrame(status: status, identifier: frame.identifier))
-            return
-        case .closed: return cut(.close)
-        case .reset: return cut(.reset)
-        case .accepted, .acceptedThenClosed, .lastBeforeShutdown: break
-        }
-        acceptedCount += 1
-        lastAccepted = frame.identifier
-        if fate == .acceptedThenClosed || acceptedCount == manner.closeAfter { return cut(.close) }
-        if fate == .lastBeforeShutdown || acceptedCount == manner.shutdownAfter { shutDown() }
-    }
-
-    private func cut(_ ending: Ending) {
-        self.ending = ending
-        service.books.write { $0.totals.cuts += 1 }
+        guard let (code, times) = TokenTable.digits(of: token), let fate = TokenTable.gatewayFate(code: code),
+            times == 0 || book.received(id: .none, token: index) < UInt32(times)
+        else { return GatewayFate(outcome: .accepted) }
+        return fate
     }
 }
 
 /// The fate of a notification at the gateway.
-enum GatewayFate: Hashable, Sendable {
-    case accepted
-    case refused(GatewayStatus)
-    /// Accepted as the last one of its connection: status 10 with its identifier.
-    case lastBeforeShutdown
-    /// In its place the connection closes without an answer.
-    case closed
-    /// Accepted; then the connection closes without an answer.
-    case acceptedThenClosed
-    /// In its place the connection is reset (TCP).
-    case reset
+struct GatewayFate {
+    var outcome: RequestOutcome
+    /// How its connection ends after it, if it does.
+    var ending: GatewayDialogue.Ending?
+}
+
+extension GatewayFate {
+    init(_ status: GatewayStatus) {
+        // Status 10 names the last notification that was accepted.
+        self.init(outcome: status == .shutdown ? .accepted : .refused(status.reason), ending: .status(status))
+    }
 }
 
 extension TokenTable {
-    /// The fate that a device token (its bytes) requests at the gateway, and the number of its notifications (0: all).
+    /// The fate that a token's four digits request at the gateway.
     ///
-    /// The digits are those of HTTP/2 where the gateway has such an answer; others are accepted. In addition `fa170NNN`
-    /// requests status NNN in decimal, and `fa170000` that the connection closes.
-    @inline(__always)
-    static func gatewayEntry(for token: UnsafeRawBufferPointer) -> (fate: GatewayFate, times: UInt8)? {
-        guard token.count >= 4, token.number16(at: 0) == 0xFA17, let fate = fate(code: token.number16(at: 2)) else {
-            return nil
-        }
-        return (fate, token.count > 4 ? token[4] >> 4 : 0)
-    }
-
+    /// The digits are those of HTTP/2 where the gateway has such an answer; others are accepted. In addition `0NNN`
+    /// requests status NNN in decimal, and `0000` that the connection closes.
     @inline(never)
-    private static func fate(code: UInt16) -> GatewayFate? {
-        if code == 0 { return .closed }
+    static func gatewayFate(code: UInt16) -> GatewayFate? {
+        if code == 0 { return GatewayFate(outcome: .unanswered, ending: .close) }
         if code >> 12 == 0 {
-            return decimal(code).flatMap { UInt8(exactly: $0) }.map { fate(GatewayStatus(rawValue: $0)) }
+            return decimal(code).flatMap { UInt8(exactly: $0) }.map { GatewayFate(GatewayStatus(rawValue: $0)) }
         }
         switch fault(code: code) {
-        case .answer(let answer): return GatewayStatus(answer.reason).map(fate)
-        case .cut(.before): return .closed
-        case .cut(.after): return .acceptedThenClosed
-        case .cut(.reset): return .reset
+        case .answer(let answer): return GatewayStatus(answer.reason).map { GatewayFate($0) }
+        case .cut(.before): return GatewayFate(outcome: .unanswered, ending: .close)
+        case .cut(.after): return GatewayFate(outcome: .accepted, ending: .close)
+        case .cut(.reset): return GatewayFate(outcome: .unanswered, ending: .reset)
         default: return nil
         }
-    }
-
-    private static func fate(_ status: GatewayStatus) -> GatewayFate {
-        status == .shutdown ? .lastBeforeShutdown : .refused(status)
     }
 
     /// The table's lines about the gateway, for `simulate --help`.

@@ -101,14 +101,8 @@ struct GatewayReader {
     /// Passes each complete frame to `take`, lent for the call.
     mutating func read(_ bytes: UnsafeRawBufferPointer, _ take: (GatewayFrame) -> Void) {
         if isLost { return }
-        if kept.isEmpty {
-            let used = cut(bytes, take)
-            kept = Array(bytes[used...])
-        } else {
-            kept += bytes
-            let all = kept
-            kept.removeFirst(all.withUnsafeBytes { cut($0, take) })
-        }
+        let all = kept + bytes
+        kept = Array(all.dropFirst(all.withUnsafeBytes { cut($0, take) }))
     }
 
     /// Returns how many bytes the frames took.
@@ -138,18 +132,5 @@ extension UnsafeRawBufferPointer {
 
     @inline(__always) func number32(at index: Int) -> UInt32 {
         UInt32(bigEndian: loadUnaligned(fromByteOffset: index, as: UInt32.self))
-    }
-}
-
-/// An error answer: `08`, the status, the notification's identifier (big-endian); then the gateway closes.
-struct GatewayErrorFrame: Hashable, Sendable {
-    var status: GatewayStatus
-    /// 0: the notification had none, as those of command 0.
-    var identifier: UInt32
-
-    static let size = 6
-
-    var bytes: [UInt8] {
-        [8, status.rawValue] + (0..<4).map { UInt8(truncatingIfNeeded: identifier >> UInt32(24 - $0 * 8)) }
     }
 }

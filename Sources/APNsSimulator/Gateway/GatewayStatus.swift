@@ -1,23 +1,20 @@
-package import PushRecords
+import PushRecords
 
 /// The status of the binary gateway's error answers: Apple's numbers ("Binary Provider API", archived), and any other.
-package struct GatewayStatus: RawRepresentable, Hashable, Sendable {
-    package let rawValue: UInt8
+struct GatewayStatus: RawRepresentable, Hashable, Sendable {
+    let rawValue: UInt8
 
-    package init(rawValue: UInt8) { self.rawValue = rawValue }
-
-    package static let processingError = Self(rawValue: 1)
-    package static let missingToken = Self(rawValue: 2)
-    package static let missingTopic = Self(rawValue: 3)
-    package static let missingPayload = Self(rawValue: 4)
-    package static let tokenSize = Self(rawValue: 5)
-    package static let topicSize = Self(rawValue: 6)
-    package static let payloadSize = Self(rawValue: 7)
-    package static let invalidToken = Self(rawValue: 8)
+    static let processingError = Self(rawValue: 1)
+    static let missingToken = Self(rawValue: 2)
+    static let missingTopic = Self(rawValue: 3)
+    static let missingPayload = Self(rawValue: 4)
+    static let tokenSize = Self(rawValue: 5)
+    static let topicSize = Self(rawValue: 6)
+    static let payloadSize = Self(rawValue: 7)
+    static let invalidToken = Self(rawValue: 8)
     /// The server shuts down. The answer names the last notification that was processed.
-    package static let shutdown = Self(rawValue: 10)
-    package static let protocolError = Self(rawValue: 128)
-    package static let unknown = Self(rawValue: 255)
+    static let shutdown = Self(rawValue: 10)
+    static let protocolError = Self(rawValue: 128)
 
     /// The gateway's statuses and the reasons that HTTP/2 has for the same mistake.
     private static let reasons: [(status: GatewayStatus, reason: ReasonCode)] = [
@@ -28,8 +25,10 @@ package struct GatewayStatus: RawRepresentable, Hashable, Sendable {
     ]
 
     /// The reason under which the books count it.
-    package var reason: ReasonCode { Self.reasons.first { $0.status == self }?.reason ?? .other }
+    var reason: ReasonCode { Self.reasons.first { $0.status == self }?.reason ?? .other }
+}
 
+extension GatewayStatus {
     /// The status for a reason of HTTP/2, if the gateway has one.
     init?(_ reason: ReasonCode) {
         guard let row = Self.reasons.first(where: { $0.reason == reason }) else { return nil }

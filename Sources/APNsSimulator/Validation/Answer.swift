@@ -1,9 +1,9 @@
-package import PushRecords
+import PushRecords
 
 /// The answer of APNs to a request: a status, and a reason unless it is 200.
-package struct Answer: Hashable, Sendable {
+struct Answer: Hashable, Sendable {
     /// The body of an answer that is not 200.
-    package enum Body: UInt8, Sendable {
+    enum Body: UInt8, Sendable {
         /// `{"reason": …}` with Apple's word.
         case reason
         /// A reason that Apple does not send yet, `ReasonOfTomorrow`.
@@ -12,22 +12,18 @@ package struct Answer: Hashable, Sendable {
         case missing
     }
 
-    package var status: UInt16
-    package var reason: ReasonCode
-    package var body: Body
+    var status: UInt16
+    var reason: ReasonCode
+    var body = Body.reason
 
     var outcome: RequestOutcome { status == 200 ? .accepted : .refused(reason) }
 
-    package static let accepted = Answer(status: 200, reason: .none, body: .missing)
+    static let accepted = Answer(status: 200, reason: .none, body: .missing)
+}
 
-    package init(status: UInt16, reason: ReasonCode, body: Body = .reason) {
-        self.status = status
-        self.reason = reason
-        self.body = body
-    }
-
+extension Answer {
     /// The answer that Apple's page lists for a reason.
-    package init(_ reason: ReasonCode) {
+    init(_ reason: ReasonCode) {
         self.init(status: Self.status(of: reason), reason: reason)
     }
 
@@ -53,12 +49,11 @@ package struct Answer: Hashable, Sendable {
 
 /// The `timestamp` of a 410: since when the token is dead, in milliseconds since the epoch.
 ///
-/// Anyone can compute it, so that an audit can check it: 1600000000000 plus the number that the token's last nine hex
-/// digits spell (all of a shorter token). It lies between September 2020 and November 2022.
-package func unregisteredAtMs(token: UnsafeRawBufferPointer) -> Int64 {
-    var number: Int64 = 0
-    for byte in token.suffix(9) { number = number << 4 | Int64(hexDigit(byte) ?? 0) }
-    return 1_600_000_000_000 + number
+/// Anyone can compute it from the token (its bytes), so that an audit can check it: 1600000000000 plus the number that
+/// the last nine hex digits spell (all of a shorter token). It lies between September 2020 and November 2022.
+func unregisteredAtMs(token: UnsafeRawBufferPointer) -> Int64 {
+    let number = token.suffix(5).reduce(0) { $0 << 8 | Int64($1) }
+    return 1_600_000_000_000 + (number & 0xF_FFFF_FFFF)
 }
 
 /// The value of a hex digit in either case.

@@ -23,17 +23,6 @@ struct ManagementCheck {
         var channelID: String?
         /// The body of an answer that is no refusal.
         var body = ""
-
-        init(status: UInt16, channelID: String? = nil, body: String = "") {
-            self.status = status
-            self.channelID = channelID
-            self.body = body
-        }
-
-        init(_ reason: ReasonCode) {
-            status = APNsSimulator.Answer.status(of: reason)
-            self.reason = reason
-        }
     }
 
     /// The checks that broadcasts and their channels share.
@@ -109,4 +98,8 @@ struct ManagementCheck {
         }
         return Answer(status: 201, channelID: id)
     }
+}
+
+extension ManagementCheck.Answer {
+    init(_ reason: ReasonCode) { self.init(status: Answer.status(of: reason), reason: reason) }
 }

@@ -1,27 +1,15 @@
 internal import Bytes
-package import PushRecords
+import PushRecords
+import TLS
 
 /// A key that provider tokens may be signed with, as registered at Apple.
-package struct ProviderKey: Sendable {
+struct ProviderKey: Sendable {
     /// `kid` of the tokens, Apple's ten characters.
-    package var keyID: String
+    var keyID: String
     /// `iss` of the tokens. `nil` allows any team.
-    package var teamID: String?
-    /// The environment the key is for. `nil` stands for both.
-    package var environment: PushEnvironment?
-    /// Verifies a signature (r and s as in RFC 7518, 3.4, or DER) over the bytes. Called on the loop's thread, once for
-    /// each distinct token.
-    package var verify: @Sendable (_ signed: UnsafeRawBufferPointer, _ signature: UnsafeRawBufferPointer) -> Bool
-
-    package init(
-        keyID: String, teamID: String? = nil, environment: PushEnvironment? = nil,
-        verify: @escaping @Sendable (_ signed: UnsafeRawBufferPointer, _ signature: UnsafeRawBufferPointer) -> Bool
-    ) {
-        self.keyID = keyID
-        self.teamID = teamID
-        self.environment = environment
-        self.verify = verify
-    }
+    var teamID: String?
+    /// Verifies signatures of r and s (RFC 7518, 3.4), or in DER.
+    var key: VerificationKey
 }
 
 /// The content of a provider token, and the verdict on its form and signature.
@@ -40,9 +28,7 @@ struct ProviderToken {
 ///
 /// Source: Apple's "Establishing a token-based connection to APNs".
 struct ProviderTokenReader {
-    /// If empty, any well-formed token passes, whoever signed it.
-    var keys: [ProviderKey]
-    var environment: PushEnvironment
+    let keys: [ProviderKey]
     private(set) var cache: [[UInt8]: ProviderToken] = [:]
     /// The leniencies of distinct valid tokens, until the books have them.
     var leniencies: [String] = []
@@ -51,10 +37,7 @@ struct ProviderTokenReader {
     static let cacheLimit = 256
     static let lengthLimit = 4096
 
-    init(keys: [ProviderKey], environment: PushEnvironment) {
-        self.keys = keys
-        self.environment = environment
-    }
+    init(keys: [ProviderKey]) { self.keys = keys }
 
     mutating func read(_ token: UnsafeRawBufferPointer) -> ProviderToken {
         guard token.count <= Self.lengthLimit else { return ProviderToken(refusal: .invalidProviderToken) }
@@ -81,17 +64,12 @@ struct ProviderTokenReader {
         result.keyID = keyID
         result.teamID = teamID
         result.issuedAtMs = issuedAt * 1000
-        guard !keys.isEmpty else {
-            result.refusal = .none
-            return result
-        }
-        guard let key = keys.first(where: { $0.keyID == keyID }), key.teamID == nil || key.teamID == teamID else {
-            return result
-        }
         let signed = UnsafeRawBufferPointer(rebasing: token[..<parts[1].endIndex])
-        guard signature.withUnsafeBytes({ key.verify(signed, $0) }) else { return result }
-        result.refusal =
-            key.environment == nil || key.environment == environment ? .none : .badEnvironmentKeyIdInToken
+        if let key = keys.first(where: { $0.keyID == keyID }), key.teamID == nil || key.teamID == teamID,
+            signature.withUnsafeBytes({ key.key.isValid(signature: $0, of: signed) })
+        {
+            result.refusal = .none
+        }
         return result
     }
 

@@ -2,12 +2,12 @@ import PushRecords
 
 /// One complete request after the checks of method and path.
 struct CheckedRequest {
-    /// The device token of the path, or a broadcast's channel id in hex. Empty if it is not valid.
-    var token = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// The bytes of the path's device token, or of a broadcast's channel id. Empty if it is not valid.
+    var token = UnsafeRawBufferPointer.nothing
     /// `apns-id` (`apns-request-id` of a broadcast), or `.none` if it is absent or not valid.
     var id = NotificationUUID.none
     /// The bundle id in a broadcast's path. Without a base address the request is for a device.
-    var bundleID = UnsafeRawBufferPointer(start: nil, count: 0)
+    var bundleID = UnsafeRawBufferPointer.nothing
 
     var isBroadcast: Bool { bundleID.baseAddress != nil }
 }
@@ -39,22 +39,25 @@ struct RequestCheck: Sendable {
     static let devicePath: StaticString = "/3/device/"
     static let broadcastPath: StaticString = "/4/broadcasts/apps/"
 
-    /// Checks method and path, which precede the provider token.
-    func target(_ fields: RequestFields, into request: inout CheckedRequest) -> ReasonCode {
+    /// Checks method and path, which precede the provider token. The request's token lies in `room`, of 100 bytes.
+    func target(
+        _ fields: RequestFields, room: UnsafeMutableRawBufferPointer, into request: inout CheckedRequest
+    ) -> ReasonCode {
         guard fields.method.spells("POST") else { return .methodNotAllowed }
         let path = fields.path
         let prefix = Self.devicePath.utf8CodeUnitCount
         guard path.count >= prefix else { return path.spells("/3/device") ? .missingDeviceToken : .badPath }
         guard UnsafeRawBufferPointer(rebasing: path[..<prefix]).spells(Self.devicePath) else {
-            return broadcastTarget(fields, into: &request)
+            return broadcastTarget(fields, room: room, into: &request)
         }
-        let token = UnsafeRawBufferPointer(rebasing: path[prefix...])
-        if isDeviceToken(token) { request.token = token }
-        if fields.id.baseAddress != nil, let id = NotificationUUID(text: fields.id) { request.id = id }
+        request.token = deviceToken(UnsafeRawBufferPointer(rebasing: path[prefix...]), room: room)
+        request.id = NotificationUUID(text: fields.id) ?? .none
         return .none
     }
 
-    private func broadcastTarget(_ fields: RequestFields, into request: inout CheckedRequest) -> ReasonCode {
+    private func broadcastTarget(
+        _ fields: RequestFields, room: UnsafeMutableRawBufferPointer, into request: inout CheckedRequest
+    ) -> ReasonCode {
         let prefix = Self.broadcastPath.utf8CodeUnitCount
         guard fields.path.count > prefix,
             UnsafeRawBufferPointer(rebasing: fields.path[..<prefix]).spells(Self.broadcastPath)
@@ -62,7 +65,11 @@ struct RequestCheck: Sendable {
         let bundleID = UnsafeRawBufferPointer(rebasing: fields.path[prefix...])
         guard isIdentifier(bundleID) else { return .badPath }
         request.bundleID = bundleID
-        if fields.requestID.baseAddress != nil, let id = NotificationUUID(text: fields.requestID) { request.id = id }
+        request.id = NotificationUUID(text: fields.requestID) ?? .none
+        if let id = channelBytes(fields.channelID) {
+            room.copyBytes(from: id)
+            request.token = UnsafeRawBufferPointer(rebasing: room[..<id.count])
+        }
         return .none
     }
 
@@ -137,11 +144,7 @@ struct RequestCheck: Sendable {
         func isAmong(_ ids: [[UInt8]]) -> Bool { ids.contains { bundleID.elementsEqual($0) } }
         if !isAmong(bundleIDs) {
             // "Ensure that no push type suffix is added to the bundle ID."
-            let hasSuffix = Self.topicSuffixes.contains { suffix in
-                bundleID.suffix(suffix.text.utf8CodeUnitCount).elementsEqual(
-                    UnsafeRawBufferPointer(start: suffix.text.utf8Start, count: suffix.text.utf8CodeUnitCount))
-            }
-            if hasSuffix { return .topicDisallowed }
+            if suffixed(bundleID) != nil { return .topicDisallowed }
             if !bundleIDs.isEmpty { return .topicMismatch }
         }
         return isAmong(withoutBroadcast) ? .featureNotEnabled : nil
@@ -149,9 +152,19 @@ struct RequestCheck: Sendable {
 
     func text(_ bytes: UnsafeRawBufferPointer) -> String { String(decoding: bytes, as: UTF8.self) }
 
-    private func isDeviceToken(_ token: UnsafeRawBufferPointer) -> Bool {
-        guard token.count % 2 == 0, (2...200).contains(token.count) else { return false }
-        return token.allSatisfy { hexDigit($0) != nil }
+    /// Decodes a device token. Returns its bytes, which lie in `room`, or nothing if it is none.
+    @inline(__always)
+    private func deviceToken(
+        _ digits: UnsafeRawBufferPointer, room: UnsafeMutableRawBufferPointer
+    ) -> UnsafeRawBufferPointer {
+        guard digits.count % 2 == 0, digits.count <= 200 else { return .nothing }
+        for index in 0..<digits.count / 2 {
+            guard let high = hexDigit(digits[index * 2]), let low = hexDigit(digits[index * 2 + 1]) else {
+                return .nothing
+            }
+            room[index] = high << 4 | low
+        }
+        return UnsafeRawBufferPointer(rebasing: room[..<(digits.count / 2)])
     }
 
     private func topic(_ topic: UnsafeRawBufferPointer) -> ReasonCode? {
@@ -176,9 +189,8 @@ struct RequestCheck: Sendable {
     /// a voip push to the bundle id alone, since its token is one of the other topic
     /// (laravel-notification-channels/apn, issue 88; edamov/pushok, issue 108).
     private func suffix(of topic: UnsafeRawBufferPointer, for type: PushType) -> ReasonCode? {
-        guard let found = suffixed(topic) else {
-            return type.suffix == nil ? nil : .deviceTokenNotForTopic
-        }
+        let found = suffixed(topic)
+        if found == nil { return type.suffix == nil ? nil : .deviceTokenNotForTopic }
         return found == type ? nil : .invalidPushType
     }
 
@@ -225,12 +237,7 @@ struct RequestCheck: Sendable {
     /// Seconds since the epoch, UTC, in 32 bits; 0: now or never.
     private func expiration(_ text: UnsafeRawBufferPointer) -> Bool {
         guard text.baseAddress != nil else { return true }
-        guard (1...10).contains(text.count) else { return false }
-        var value: UInt64 = 0
-        for byte in text {
-            guard case UInt8(ascii: "0")...UInt8(ascii: "9") = byte else { return false }
-            value = value * 10 + UInt64(byte - UInt8(ascii: "0"))
-        }
-        return value <= UInt64(UInt32.max)
+        let isNumber = text.count <= 10 && text.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+        return isNumber && UInt32(self.text(text)) != nil
     }
 }

@@ -21,7 +21,9 @@ final class Dialogue {
     let service: Service
     let session: ServerSession
     private let number: Int
-    var credential = ConnectionCredential()
+    /// Whether requests need a provider token.
+    private let needsToken: Bool
+    private var credential = ConnectionCredential()
     /// A client certificate's bundle id.
     private let certificateTopic: [UInt8]?
     let check: RequestCheck
@@ -37,7 +39,6 @@ final class Dialogue {
     private var highestProcessed: Int32 = 0
     /// Whether a GOAWAY was sent: the connection closes once every stream is answered.
     private var isLeaving = false
-    private var hasAllStreams: Bool
     /// How its owner has to send.
     private(set) var pace = Pace.whole
     /// Set if answers go out last first.
@@ -65,11 +66,11 @@ final class Dialogue {
             check.bundleIDs = [certificateTopic]
         }
         self.check = check
-        hasAllStreams = hasCertificate || !service.options.wantsProviderToken
+        needsToken = service.options.wantsProviderToken && !hasCertificate
         var options = ServerSessionOptions()
         options.settings = [
             .headerTableSize(4_096),
-            .maxConcurrentStreams(hasAllStreams ? service.options.streams : service.options.firstStreams),
+            .maxConcurrentStreams(needsToken ? service.options.firstStreams : service.options.streams),
             .initialWindowSize(65_535), .maxFrameSize(16_384), .maxHeaderListSize(8_000),
         ]
         options.requestLimit = 16 << 10
@@ -126,16 +127,14 @@ final class Dialogue {
             let header = session.header(index)
             fields.add(name: header.name, value: header.value)
         }
-        if service.role == .management { return try manage(fields, stream: stream, now: now) }
+        if service.managesChannels { return try manage(fields, stream: stream, now: now) }
         var request = CheckedRequest()
-        var refusal = check.target(fields, into: &request)
-        if request.isBroadcast { request.token = service.channelHex(fields.channelID) }
-        if refusal == .none { refusal = authorize(fields, now: now) }
+        var refusal = check.target(fields, room: service.tokenRoom, into: &request)
+        if refusal == .none { refusal = try authorize(fields, now: now) }
         if refusal == .none {
             refusal = check.content(fields, body: session.body, bodySize: session.bodyLength, request: request)
         }
         let decision = service.decide(request, refusal: refusal)
-        try openAllStreams()
         if let fault = decision.fault {
             try inject(fault, stream: stream, reply: decision.reply, now: now)
         } else {
@@ -143,9 +142,10 @@ final class Dialogue {
         }
     }
 
-    /// Checks the provider token, if the connection needs one.
-    private func authorize(_ fields: RequestFields, now: LoopTime) -> ReasonCode {
-        guard service.options.wantsProviderToken, !check.isCertificate else { return .none }
+    /// Checks the provider token, if the connection needs one. The first valid one allows all streams.
+    private func authorize(_ fields: RequestFields, now: LoopTime) throws(HTTP2Error) -> ReasonCode {
+        guard needsToken else { return .none }
+        let wasKnown = credential.isKnown
         let refusal = credential.check(fields.authorization, reader: &service.reader, wallMs: now.wallMs)
         if !service.reader.leniencies.isEmpty {
             service.books.write { state in
@@ -153,21 +153,16 @@ final class Dialogue {
             }
             service.reader.leniencies = []
         }
+        if credential.isKnown, !wasKnown {
+            try session.changeSettings([.maxConcurrentStreams(service.options.streams)])
+        }
         return refusal
-    }
-
-    /// Allows all streams once the client has shown a valid provider token.
-    func openAllStreams() throws(HTTP2Error) {
-        guard !hasAllStreams, credential.isKnown else { return }
-        hasAllStreams = true
-        try session.changeSettings([.maxConcurrentStreams(service.options.streams)])
     }
 
     /// Answers a processed request, now or later.
     private func answer(_ reply: Reply, stream: Int32, delayNs: Int64, now: LoopTime) throws(HTTP2Error) {
         highestProcessed = max(highestProcessed, stream)
-        var delayNs = delayNs
-        delayNs += reversal?.delayNs(nowNs: now.monotonicNs) ?? 0
+        let delayNs = delayNs + (reversal?.delayNs(nowNs: now.monotonicNs) ?? 0)
         if delayNs > 0 {
             service.due.push(
                 DueAnswer(dueNs: now.monotonicNs + delayNs, connection: number, stream: stream, reply: reply))
@@ -179,11 +174,7 @@ final class Dialogue {
     /// Sends an answer whose time has come.
     func answer(_ due: DueAnswer) {
         if isSilent || ending != .none { return }
-        do throws(HTTP2Error) {
-            try service.replies.write(due.reply, stream: due.stream, to: session)
-        } catch {
-            ending = .close
-        }
+        do { try service.replies.write(due.reply, stream: due.stream, to: session) } catch { ending = .close }
     }
 
     // MARK: Faults
@@ -210,7 +201,7 @@ final class Dialogue {
             cut(.close)
         case .goAway, .stall, .streams, .splitFrames, .slowFrames, .cut(.before), .cut(.reset),
             .blackhole, .garbage:
-            if fault.isProcessed {
+            if fault.outcome == .accepted {
                 highestProcessed = max(highestProcessed, stream)
                 try service.replies.write(reply, stream: stream, to: session)
             }
@@ -248,7 +239,7 @@ final class Dialogue {
 
     /// SETTINGS with the service's number of streams, unless the connection has yet to show a valid provider token.
     func announceStreams() throws(HTTP2Error) {
-        if isSilent || ending != .none || !hasAllStreams { return }
+        if isSilent || ending != .none || needsToken && !credential.isKnown { return }
         try session.changeSettings([.maxConcurrentStreams(service.options.streams)])
     }
 
@@ -263,25 +254,25 @@ final class Dialogue {
         self.ending = ending
         service.books.write { $0.totals.cuts += 1 }
     }
-}
 
-extension Dialogue {
+    // MARK: Channels
+
     /// Answers a request of channel management at once. Faults apply to notifications only.
-    func manage(_ fields: RequestFields, stream: Int32, now: LoopTime) throws(HTTP2Error) {
+    private func manage(_ fields: RequestFields, stream: Int32, now: LoopTime) throws(HTTP2Error) {
         let check = ManagementCheck(common: check)
         var (target, refusal) = check.target(fields)
-        if refusal == .none { refusal = authorize(fields, now: now) }
+        if refusal == .none { refusal = try authorize(fields, now: now) }
         var answer = ManagementCheck.Answer(refusal)
         if let target, refusal == .none {
             answer = check.answer(target, fields, body: session.body)
             // A channel id may request an answer, as a device token may.
-            if case .answer(let wanted)? = TokenTable.entry(for: service.channelHex(fields.channelID))?.fault {
+            let entry = channelBytes(fields.channelID)?.withUnsafeBytes { TokenTable.entry(for: $0) }
+            if case .answer(let wanted)? = entry?.fault {
                 answer = ManagementCheck.Answer(wanted.reason)
                 answer.status = wanted.status
             }
         }
         let id = NotificationUUID(text: fields.requestID) ?? service.replies.newID()
         try service.replies.write(answer, id: id, stream: stream, to: session)
-        try openAllStreams()
     }
 }

@@ -48,7 +48,7 @@ final class ServerConnection: AcceptedConnection {
 
     /// Ends the connection in order, answers outstanding.
     func close() {
-        inject(.goAway(.immediate))
+        inject(.goAway(.immediate()))
         // A GOAWAY on such a connection would be sent late or never.
         if dialogue.map({ $0.isSilent || $0.pace == .slowPieces }) ?? true { channel?.abort() }
     }
@@ -56,17 +56,10 @@ final class ServerConnection: AcceptedConnection {
     /// Sends the dialogue's output, then ends the connection if the dialogue says so.
     func flush() {
         guard let dialogue, let channel else { return }
-        switch dialogue.pace {
-        case .whole:
-            while !dialogue.sendable.isEmpty {
-                let taken = channel.send(dialogue.sendable)
-                dialogue.consume(taken)
-                if taken == 0 { break }
-            }
-        case .pieces: while !dialogue.sendable.isEmpty, sendPiece(dialogue, channel) > 0 {}
-        case .slowPieces:
-            guard !isPacing, !dialogue.sendable.isEmpty else { break }
-            _ = sendPiece(dialogue, channel)
+        if dialogue.pace != .slowPieces {
+            while !dialogue.sendable.isEmpty, sendNext(dialogue, channel) > 0 {}
+        } else if !isPacing, !dialogue.sendable.isEmpty {
+            _ = sendNext(dialogue, channel)
             isPacing = true
             loop.schedule(afterNs: Self.pieceNs) { [weak self] in
                 self?.isPacing = false
@@ -77,11 +70,12 @@ final class ServerConnection: AcceptedConnection {
         finish(dialogue, channel, waiting: dialogue.sendable.count)
     }
 
-    /// Sends a few bytes as a TLS record and a system call of their own. Returns their number.
-    private func sendPiece(_ dialogue: Dialogue, _ channel: SecureChannel) -> Int {
-        let count = min(dialogue.sendable.count, Int.random(in: 1...7, using: &random))
-        let taken = channel.send(UnsafeRawBufferPointer(rebasing: dialogue.sendable[..<count]))
-        channel.flush()
+    /// Sends everything, or a few bytes as a TLS record and a system call of their own. Returns their number.
+    private func sendNext(_ dialogue: Dialogue, _ channel: SecureChannel) -> Int {
+        let isWhole = dialogue.pace == .whole
+        let count = isWhole ? .max : Int.random(in: 1...7, using: &random)
+        let taken = channel.send(UnsafeRawBufferPointer(rebasing: dialogue.sendable.prefix(count)))
+        if !isWhole { channel.flush() }
         dialogue.consume(taken)
         return taken
     }

@@ -1,18 +1,11 @@
 internal import Bytes
 import EventLoop
-import JSON
 import PushRecords
 
 /// The state that the connections of one loop share: rules, faults, books. One thread.
 final class Service {
-    /// The purpose of its connections.
-    enum Role: Sendable {
-        case notifications
-        /// Creates, reads, lists and deletes channels.
-        case management
-    }
-
-    let role: Role
+    /// Whether its connections manage channels, instead of sending notifications.
+    let managesChannels: Bool
     let books: Books
     let check: RequestCheck
     var options: SimulatorOptions
@@ -21,33 +14,26 @@ final class Service {
     var schedule: FaultSchedule
     var due = DueQueue()
     private var random: SplitMix64
-    private var channelDigits = ByteWriter()
-    private let tokenBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: 100, alignment: 16)
+    /// The room for a request's token.
+    let tokenRoom = UnsafeMutableRawBufferPointer.allocate(byteCount: 100, alignment: 16)
 
     init(
         options: SimulatorOptions, keys: [ProviderKey], books: Books, channels: ChannelBook = ChannelBook(),
-        nowNs: Int64, role: Role = .notifications
+        nowNs: Int64, managesChannels: Bool = false
     ) {
         self.books = books
-        self.role = role
+        self.managesChannels = managesChannels
         check = RequestCheck(
             bundleIDs: options.bundleIDs.map { Array($0.utf8) }, checksTopicSuffixes: options.checksTopicSuffixes,
             withoutBroadcast: options.withoutBroadcast.map { Array($0.utf8) }, channels: channels)
         self.options = options
-        reader = ProviderTokenReader(keys: keys, environment: options.environment)
+        reader = ProviderTokenReader(keys: keys)
         replies = ReplyWriter(hasUniqueID: options.environment == .development, seed: options.seed)
         schedule = FaultSchedule(rules: options.faults, nowNs: nowNs)
         random = SplitMix64(seed: options.seed)
     }
 
-    deinit { tokenBytes.deallocate() }
-
-    /// A channel id's bytes in hex, as books and fault table know it, or empty if it is none. Lent until the next call.
-    func channelHex(_ id: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
-        channelDigits.removeAll()
-        channelBytes(id)?.withUnsafeBytes { channelDigits.append(hex: $0) }
-        return channelDigits.bytes
-    }
+    deinit { tokenRoom.deallocate() }
 
     /// The decision on one request.
     struct Decision {
@@ -63,13 +49,15 @@ final class Service {
         var id = request.id
         let isOwnID = id == .none
         if isOwnID { id = replies.newID() }
-        let token = decode(request.token)
+        let token = request.token
         var answer = refusal == .none ? Answer.accepted : Answer(refusal)
         var fault: Fault?
         books.write { state in
-            let arrival = token.isEmpty ? (index: nil, earlier: 0) : state.book.arrive(token: token)
+            let arrival = state.book.arrive(token: token)
             if refusal == .none {
-                fault = asked(by: request.token, earlier: arrival.earlier) ?? schedule.forRequest()
+                let asked = TokenTable.entry(for: token)
+                let applies = asked.map { $0.times == 0 || arrival.earlier < UInt32($0.times) } ?? false
+                fault = applies ? asked?.fault : schedule.forRequest()
                 if case .answer(let wanted)? = fault {
                     answer = wanted
                     fault = nil
@@ -84,24 +72,8 @@ final class Service {
         }
         let reply = Reply(
             status: answer.status, reason: answer.reason, body: answer.body, id: id, isOwnID: isOwnID,
-            timestampMs: answer.status == 410 ? unregisteredAtMs(token: request.token) : 0,
+            timestampMs: answer.status == 410 ? unregisteredAtMs(token: token) : 0,
             isBroadcast: request.isBroadcast)
         return Decision(reply: reply, fault: fault, delayNs: delayNs)
-    }
-
-    @inline(__always)
-    private func asked(by token: UnsafeRawBufferPointer, earlier: UInt32) -> Fault? {
-        guard let entry = TokenTable.entry(for: token) else { return nil }
-        return entry.times == 0 || earlier < UInt32(entry.times) ? entry.fault : nil
-    }
-
-    /// The bytes of a token of valid hex digits; lent until the next call.
-    @inline(__always)
-    private func decode(_ token: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
-        let count = token.count / 2
-        for index in 0..<count {
-            tokenBytes[index] = (hexDigit(token[index * 2]) ?? 0) << 4 | (hexDigit(token[index * 2 + 1]) ?? 0)
-        }
-        return UnsafeRawBufferPointer(rebasing: tokenBytes[..<count])
     }
 }

@@ -25,7 +25,6 @@ package struct LogFlags: Hashable, Sendable {
         },
     ]
 
-    /// Returns the settings with the flags' levels in place of theirs.
     package func applied(to settings: LogSettings) -> LogSettings {
         var settings = settings
         settings.level = level ?? settings.level

@@ -11,7 +11,6 @@ package struct UsageError: Error, Hashable, Sendable, CustomStringConvertible {
 /// `--name value` or `--name=value`; letters may be clustered.
 package struct OptionTable<Values>: Sendable {
     package struct Option: Sendable {
-        /// Without the hyphens.
         var name: String
         var letter: Character?
         /// The name of its value in the help, or `nil` if it takes none.
@@ -20,7 +19,6 @@ package struct OptionTable<Values>: Sendable {
         /// Takes the value ("" where it has none). Throws what would be right, without the option's name.
         var apply: @Sendable (inout Values, String) throws(UsageError) -> Void
 
-        /// An option that takes a value.
         package init(
             _ name: String, _ letter: Character? = nil, value: String, _ help: String,
             apply: @escaping @Sendable (inout Values, String) throws(UsageError) -> Void
@@ -32,7 +30,6 @@ package struct OptionTable<Values>: Sendable {
             self.apply = apply
         }
 
-        /// An option without a value.
         package init(
             _ name: String, _ letter: Character? = nil, _ help: String,
             apply: @escaping @Sendable (inout Values) -> Void
@@ -54,6 +51,16 @@ package struct OptionTable<Values>: Sendable {
             option.value = value
             return option
         }
+
+        /// The same option, which also adds itself to a list as it was given: `name=value`, or `name`.
+        package func noted(in list: any WritableKeyPath<Values, [String]> & Sendable) -> Self {
+            var option = self
+            option.apply = { values, text throws(UsageError) in
+                try apply(&values, text)
+                values[keyPath: list].append(value == nil ? name : "\(name)=\(text)")
+            }
+            return option
+        }
     }
 
     package enum Parsed {
@@ -62,11 +69,9 @@ package struct OptionTable<Values>: Sendable {
         case help
     }
 
-    /// As typed: `apns-worker run`.
     package let command: String
     /// Ways to call it, without the command itself: `--config FILE`.
     let usage: [String]
-    /// Paragraphs.
     let about: [String]
     let options: [Option]
     /// Printed after the options line by line. Only lines that are too long are broken.

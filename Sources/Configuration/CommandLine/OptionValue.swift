@@ -49,7 +49,6 @@ package enum OptionValue {
 
 /// A time on a command line: RFC 3339 with an offset from UTC, or how long ago.
 package enum Moment: Hashable, Sendable {
-    /// In milliseconds since the epoch.
     case at(Int64)
     case ago(Duration)
 
@@ -79,20 +78,15 @@ package enum Moment: Hashable, Sendable {
                     .asciiOnlyDigits())
         else { return nil }
         func number(_ digits: Substring) -> Int32 { Int32(digits) ?? 0 }
+        let wanted = [match.2, match.3, match.4, match.5, match.6].map(number)
         var parts = unsafe tm()
         unsafe parts.tm_year = number(match.1) - 1_900
-        unsafe parts.tm_mon = number(match.2) - 1
-        unsafe parts.tm_mday = number(match.3)
-        unsafe parts.tm_hour = number(match.4)
-        unsafe parts.tm_min = number(match.5)
-        unsafe parts.tm_sec = number(match.6)
-        let wanted = unsafe parts
+        unsafe parts.tm_mon = wanted[0] - 1
+        unsafe (parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec) = (wanted[1], wanted[2], wanted[3], wanted[4])
         let seconds = Int64(unsafe timegm(&parts))
         // timegm(3) reads the 31st of February as the 3rd of March.
-        guard unsafe parts.tm_mon == wanted.tm_mon, unsafe parts.tm_mday == wanted.tm_mday,
-            unsafe parts.tm_hour == wanted.tm_hour, unsafe parts.tm_min == wanted.tm_min,
-            unsafe parts.tm_sec == wanted.tm_sec
-        else { return nil }
+        let found = unsafe [parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec]
+        guard found == wanted else { return nil }
         let fraction = match.7.map { Int64(($0 + "00").prefix(3)) ?? 0 } ?? 0
         var offset: Int64 = 0
         if match.8.count == 6 {

@@ -1,6 +1,5 @@
 internal import PushRecords
 
-/// Everything that is wrong with a configuration.
 package struct ConfigurationError: Error, Hashable, Sendable {
     /// Lines to print: `worker.yaml:12:5: delivery.max_age: …`, or `--key-id: …`.
     package let lines: [String]

@@ -1,7 +1,6 @@
 internal import CLinux
 import Glibc
 
-/// Why a file could not be read.
 package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     package var path: String
     /// The system's error text, such as `No such file or directory`.
@@ -15,11 +14,11 @@ package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String { "cannot read \(path): \(reason)" }
 }
 
-/// Reads a whole file, and refuses one that is longer than `limit` bytes. It may be a pipe, except on a thread that
-/// reads regular files only (`linux_read_regular_files_only`).
+/// Reads a whole file of at most `limit` bytes. It may be a pipe, except on a thread that reads regular files only
+/// (`linux_read_regular_files_only`).
 ///
-/// - Parameter isReady: waits until a descriptor can be read, and returns false if nothing came in time. With `nil`,
-///   reading waits for a pipe and its writer as long as it takes.
+/// - Parameter isReady: waits until a descriptor can be read; returns false if nothing came in time. With `nil`,
+///   reading waits for a pipe's writer as long as it takes.
 package func readFile(
     _ path: String, limit: Int = 1 << 20, whenReady isReady: ((Int32) -> Bool)? = nil
 ) throws(FileError) -> [UInt8] {
@@ -53,12 +52,7 @@ package enum Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStr
     /// The path of the file that holds it, absolute or relative to the working directory.
     case file(String)
 
-    package var description: String {
-        switch self {
-        case .text: "(secret)"
-        case .file(let path): path
-        }
-    }
+    package var description: String { path ?? "(secret)" }
 
     package var debugDescription: String { description }
     package var customMirror: Mirror { Mirror(self, children: []) }

@@ -38,12 +38,10 @@ enum Quantity {
 }
 
 extension Duration {
-    /// Whole milliseconds, rounded towards zero.
     package var milliseconds: Int64 {
         components.seconds * 1_000 + components.attoseconds / 1_000_000_000_000_000
     }
 
-    /// Whole nanoseconds, rounded towards zero.
     package var nanoseconds: Int64 {
         components.seconds * 1_000_000_000 + components.attoseconds / 1_000_000_000
     }

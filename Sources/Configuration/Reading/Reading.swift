@@ -1,6 +1,5 @@
 import YAML
 
-/// The source of a configuration.
 enum Origin {
     case file(path: String)
     /// Names of flags by the path of their value.
@@ -33,7 +32,6 @@ final class Reading {
     private var unknown: [(name: String, path: String, mark: Mark, siblings: [String])] = []
     /// Every valid key, in the order in which the sections ended.
     private var keys: [(name: String, path: String)] = []
-    /// The place of each value that was read, by path.
     private var marks: [String: Mark] = [:]
 
     init(_ origin: Origin, environment: ((String) -> String?)?, folder: String) {
@@ -49,8 +47,7 @@ final class Reading {
         problems.append((path, mark ?? marks[path], oneLine(text)))
     }
 
-    /// Notes the valid keys of a section that was read to its end, and its unknown ones. `finish` refuses these, when
-    /// all keys are known as suggestions.
+    /// Notes the valid keys of a section and its unknown ones, which `finish` refuses when all keys are known.
     func noteKeys(_ valid: [String], unknown: [(name: String, mark: Mark)], of section: Section) {
         keys += valid.map { ($0, section.path(of: $0)) }
         self.unknown += unknown.map { ($0.name, section.path(of: $0.name), $0.mark, valid) }
@@ -75,7 +72,6 @@ final class Reading {
         warnings.append((path, marks[path], oneLine(text)))
     }
 
-    /// Whether the user gave a value at `path`.
     func isGiven(_ path: String) -> Bool { marks[path] != nil }
 
     /// The beginning of an error about the value at `path`.

@@ -30,7 +30,6 @@ struct Section {
         return Value(node: entry.value, path: path(of: entry.name), reading: reading)
     }
 
-    /// The value of an optional key.
     mutating func value(_ name: String) -> Value? {
         known.insert(name)
         return entries.first { $0.name == name }.map { value(of: $0) }
@@ -41,13 +40,11 @@ struct Section {
         if let value = value(name), let result = body(value) { target = result }
     }
 
-    /// Reads a key that must be there.
     mutating func required<T>(_ name: String, into target: inout T, _ body: (Value) -> T?) {
         read(name, into: &target, body)
         if !has(name) { refuseMissing(name) }
     }
 
-    /// Refuses the value of a key, given or not.
     func refuse(_ name: String, _ text: String) { reading.refuse(path(of: name), text) }
 
     /// Refuses the section for lacking a key.
@@ -55,7 +52,6 @@ struct Section {
         reading.refuse(path(of: name), "is missing\(advice)", at: mark)
     }
 
-    /// Reads a mapping that must be there.
     mutating func requiredSection(_ name: String, _ body: (inout Section) -> Void) {
         var section: Section?
         required(name, into: &section) { $0.section() }
@@ -85,12 +81,10 @@ struct Section {
         return file.filePath().map { .file($0) }
     }
 
-    /// Refuses those of the keys that are given.
     mutating func refuse(anyOf names: [String], _ text: String) {
         for name in names { value(name)?.refuse(text) }
     }
 
-    /// Refuses the keys that nothing asked for.
     func finish() {
         let unknown = entries.filter { !known.contains($0.name) }
         reading.noteKeys(known.sorted(), unknown: unknown.map { ($0.name, $0.mark) }, of: self)

@@ -37,7 +37,6 @@ struct Value {
         }
     }
 
-    /// A text that is not empty.
     func text(_ expectation: String = "a text") -> String? {
         guard let text = scalar(expectation) else { return nil }
         guard !text.isEmpty else {
@@ -95,7 +94,6 @@ struct Value {
         }
     }
 
-    /// In bytes.
     func size(_ range: ClosedRange<Int>) -> Int? {
         let (least, most) = (Quantity.text(bytes: range.lowerBound), Quantity.text(bytes: range.upperBound))
         return read("a size (KiB, MiB or GiB) from \(least) to \(most)") { text in
@@ -103,7 +101,6 @@ struct Value {
         }
     }
 
-    /// One word of a vocabulary.
     func choice<T: RawRepresentable & CaseIterable>(_ type: T.Type = T.self) -> T? where T.RawValue == String {
         choice(of: T.allCases.map { ($0.rawValue, $0) })
     }
@@ -130,43 +127,37 @@ struct Value {
 
     /// A list of at least one and at most `limit` values, each read by `body`.
     func list<T>(limit: Int, orEmpty: Bool = false, _ body: (Value) -> T?) -> [T]? {
-        guard let items = list(limit: limit, orEmpty: orEmpty)?.map(body) else { return nil }
+        guard case .sequence(let nodes) = node.content else {
+            refuse("expected a list, found \(node.isNull ? "nothing" : kind)")
+            return nil
+        }
+        guard orEmpty || !nodes.isEmpty else {
+            refuse("must name at least one")
+            return nil
+        }
+        guard nodes.count <= limit else {
+            refuse("has \(nodes.count) values; at most \(limit) are allowed")
+            return nil
+        }
+        let items = nodes.enumerated().map { index, item in
+            let path = "\(path)[\(index)]"
+            reading.noteMark(item.mark, of: path)
+            return body(Value(node: item, path: path, reading: reading))
+        }
         return items.contains { $0 == nil } ? nil : items.compactMap(\.self)
     }
 
-    /// A list of texts without duplicates.
     func distinctTexts(limit: Int, orEmpty: Bool = false, _ body: (Value) -> String?) -> [String]? {
         var texts: [String] = []
         return list(limit: limit, orEmpty: orEmpty) { item in
             guard let text = body(item) else { return nil }
-            if texts.contains(text) { item.refuse("\(quoted(text)) stands twice") }
+            if texts.contains(text) { item.refuse("\(quoted(text)) occurs twice") }
             texts.append(text)
             return text
         }
     }
-
-    private func list(limit: Int, orEmpty: Bool) -> [Value]? {
-        guard case .sequence(let items) = node.content else {
-            refuse("expected a list, found \(node.isNull ? "nothing" : kind)")
-            return nil
-        }
-        guard orEmpty || !items.isEmpty else {
-            refuse("must name at least one")
-            return nil
-        }
-        guard items.count <= limit else {
-            refuse("has \(items.count) values; at most \(limit) are allowed")
-            return nil
-        }
-        return items.enumerated().map { index, item in
-            let path = "\(path)[\(index)]"
-            reading.noteMark(item.mark, of: path)
-            return Value(node: item, path: path, reading: reading)
-        }
-    }
 }
 
-/// Why a text could not be substituted, in one line.
 struct SubstitutionError: Error, Equatable {
     var text: String
 }
@@ -196,7 +187,6 @@ func substituted(_ text: String, from environment: (String) -> String?) throws(S
     return result + rest
 }
 
-/// The value of the expression between the braces.
 private func value(
     of expression: Substring, from environment: (String) -> String?
 ) throws(SubstitutionError) -> String {

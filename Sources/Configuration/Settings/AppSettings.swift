@@ -1,70 +1,66 @@
 package import PushRecords
 
-/// One of `apps`: bundle ids that share a credential, an environment and connections.
+/// An element of `apps`: bundle ids that share a credential, an environment and connections.
 package struct AppSettings: Hashable, Sendable {
     package enum Credential: Hashable, Sendable {
         case token(TokenCredential)
         case certificate(CertificateCredential)
     }
 
-    /// The reaction once more than half of the last 1,000 answers, or all of the first 20, called the token bad: the
-    /// tokens seem to belong to the other environment.
+    /// The reaction to many `BadDeviceToken` responses: more than half of the last 1,000, or all of the first 20. They
+    /// suggest that the tokens belong to the other environment.
     package enum EnvironmentGuard: String, CaseIterable, Sendable {
-        /// The app slows down, and the log says so.
+        /// Slows down the app and logs a warning.
         case warn
-        /// In addition, the notifications wait in the retry tiers.
+        /// Also moves the app's notifications to the retry tiers.
         case hold
         case off
     }
 
-    /// The protocol of the host.
     package enum Transport: String, CaseIterable, Sendable { case http2, binary }
 
     package struct Connections: Hashable, Sendable {
         package var min = 1
         package var max = 8
-        /// How long a connection may be silent before it is pinged.
+        /// The idle time after which a connection is pinged.
         package var ping = Duration.seconds(60)
-        /// How long a connection beyond `min` may be unused before it is closed.
+        /// The time without requests after which a connection beyond `min` is closed.
         package var idle = Duration.seconds(600)
-        /// How long a connection may be open before another one takes its place, or 0 for any time.
+        /// The age at which a connection is replaced by a new one, or 0 for no limit.
         package var maxAge = Duration.zero
 
         package init() {}
     }
 
     package var name: String
-    /// At least one, without duplicates.
+    /// The bundle ids, at least one and without duplicates.
     package var bundleIDs: [String]
     package var credential: Credential
     package var environment = PushEnvironment.production
-    /// A name or an address (IPv6 without brackets).
+    /// A host name or an address (IPv6 without brackets).
     package var host: String
     package var port = 443
-    /// `nil` for HTTP/2.
+    /// The settings of the binary protocol, or `nil` for HTTP/2.
     package var binary: BinarySettings?
-    /// The host that manages broadcast channels.
     package var manageHost: String
     package var managePort: Int
     package var connections = Connections()
-    /// The authorities (PEM) that may sign for the host, in place of the system's.
+    /// The certificate authorities (PEM) to trust for the host, or `nil` for those of the system.
     package var authorities: Secret?
-    /// Whether the host's certificate is verified.
     package var verifiesHost = true
-    /// Whether HPACK indexes `authorization`, which saves about 155 bytes a request.
+    /// Whether HPACK indexes the `authorization` header, which saves about 155 bytes a request.
     package var indexesAuthorization = true
-    /// `nil` to connect directly.
+    /// The HTTP proxy, or `nil` to connect directly.
     package var proxy: ProxySettings?
     package var environmentGuard = EnvironmentGuard.warn
-    /// The app with the same bundle ids in the other environment, to which a notification with a BadDeviceToken is sent
-    /// once. `nil` to reject it.
+    /// The app with the same bundle ids in the other environment. A notification with a BadDeviceToken response is sent
+    /// to it once. `nil` to reject such notifications.
     package var otherEnvironment: String?
-    /// Notifications a second; 0 for no limit.
+    /// The largest number of notifications a second, or 0 for no limit.
     package var rateLimit = 0
-    /// Whether its notifications are held instead of sent.
     package var isPaused = false
 
-    /// - Parameter host: `nil` for Apple's.
+    /// - Parameter host: `nil` for Apple's host.
     package init(
         name: String, bundleIDs: [String], credential: Credential, environment: PushEnvironment = .production,
         host: String? = nil
@@ -79,7 +75,7 @@ package struct AppSettings: Hashable, Sendable {
         managePort = apple.managePort
     }
 
-    /// Apple's own hosts. Source: Apple, "Sending channel management requests to APNs".
+    /// Returns Apple's hosts. Source: "Sending channel management requests to APNs".
     private static func apple(_ environment: PushEnvironment) -> (host: String, manageHost: String, managePort: Int) {
         switch environment {
         case .production: ("api.push.apple.com", "api-manage-broadcast.push.apple.com", 2196)
@@ -165,15 +161,15 @@ extension AppSettings {
         if !section.has("host") {
             section.refuseMissing(
                 "host",
-                ": Apple's own gateways are gone since March 2021; give the host that speaks the binary protocol")
+                ": Apple shut down its own gateways in March 2021; set the host that speaks the binary protocol")
         }
         if let feedback = binary?.feedback, feedback.host == host, feedback.port == port {
             section.refuse(
                 "port",
-                "\(host):\(port) is the feedback service as well, which would tell its list to whoever connects")
+                "\(host):\(port) is also the feedback service, which sends its list to any client that connects")
         }
         if case .token = credential, section.has("token") {
-            section.refuse("token", "the binary protocol has no provider tokens: give a certificate")
+            section.refuse("token", "the binary protocol has no provider tokens: use a certificate")
         }
     }
 

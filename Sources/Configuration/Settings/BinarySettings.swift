@@ -1,6 +1,5 @@
 /// `binary` of an app with `transport: binary`: how it speaks Apple's retired binary provider protocol.
 package struct BinarySettings: Hashable, Sendable {
-    /// The frame format of notifications.
     package enum Format: String, CaseIterable, Sendable {
         /// Without identifiers, so that no error names its notification.
         case simple
@@ -11,7 +10,6 @@ package struct BinarySettings: Hashable, Sendable {
     package struct Window: Hashable, Sendable {
         /// How long after sending a notification the gateway's silence counts as acceptance.
         package var duration = Duration.seconds(2)
-        /// The most notifications that are open at once.
         package var limit = 100_000
         /// The most bytes of their frames.
         package var bytes = 32 << 20
@@ -21,7 +19,6 @@ package struct BinarySettings: Hashable, Sendable {
         package init() {}
     }
 
-    /// The feedback service, which tells dead tokens.
     package struct Feedback: Hashable, Sendable {
         /// A name or an address (IPv6 without brackets).
         package var host: String
@@ -29,13 +26,11 @@ package struct BinarySettings: Hashable, Sendable {
         /// From the beginning of a read to the beginning of the next; 0 if only `apns-worker feedback` reads.
         package var interval = Duration.seconds(3_600)
 
-        /// The port of Apple's service.
         package static let port = 2_196
 
         package init(host: String) { self.host = host }
     }
 
-    /// The port of Apple's gateways.
     package static let port = 2_195
 
     package var format = Format.framed
@@ -44,7 +39,6 @@ package struct BinarySettings: Hashable, Sendable {
     package var resends = true
     /// Whether the gateway refuses a token of zeros, which proves that it reads.
     package var answersFence = true
-    /// The most bytes of a payload.
     package var payloadLimit = 2_048
     package var feedback: Feedback?
 

@@ -1,6 +1,5 @@
 /// The signing key of provider tokens (`.p8`) with its ids.
 package struct TokenCredential: Hashable, Sendable {
-    /// PEM.
     package var key: Secret
     package var keyID: String
     package var teamID: String
@@ -12,11 +11,10 @@ package struct TokenCredential: Hashable, Sendable {
     }
 }
 
-/// A client certificate and its private key.
 package struct CertificateCredential: Hashable, Sendable {
     package enum Form: Hashable, Sendable {
-        /// The certificate and its chain in PEM, or a file with the certificate in DER. `key` is PEM, or `nil` if it is
-        /// beside the certificate.
+        /// The certificate and its chain in PEM, or the certificate in DER. `key` is `nil` if it is beside the
+        /// certificate.
         case pem(certificate: Secret, key: Secret?)
         /// A PKCS#12 file, or its base64 in the configuration itself.
         case pkcs12(Secret)

@@ -1,14 +1,13 @@
 internal import PushRecords
 
 extension WorkerConfiguration {
-    /// Checks the rules that involve several keys.
     func check(_ reading: Reading) {
         checkTopics(reading)
         checkApps(reading)
         checkTimes(reading)
     }
 
-    /// The group removes a member that drains for longer than `max.poll.interval.ms`.
+    /// Checks that a drain ends before `max.poll.interval.ms`, after which the group removes the member.
     private func checkTimes(_ reading: Reading) {
         let poll = kafka.milliseconds(ofConsumerProperty: "max.poll.interval.ms", default: 300_000)
         let heartbeat = kafka.milliseconds(ofConsumerProperty: "heartbeat.interval.ms", default: 3_000)
@@ -17,8 +16,8 @@ extension WorkerConfiguration {
             reading.refuse(
                 reading.isGiven("drain.rebalance") ? "drain.rebalance" : poll.path,
                 "drain.rebalance (\(Quantity.text(drain.rebalance))) and \(Self.lastCommitMs / 1_000) s for the last "
-                    + "commit must fit max.poll.interval.ms (\(poll.value) ms), or the group puts the worker out while "
-                    + "it drains; shorten the one, or set the other under kafka.consumer")
+                    + "commit must fit max.poll.interval.ms (\(poll.value) ms), or the group removes the worker while it "
+                    + "drains; shorten drain.rebalance, or set max.poll.interval.ms under kafka.consumer")
         }
         if session > poll.value {
             reading.refuse(
@@ -30,26 +29,26 @@ extension WorkerConfiguration {
             reading.refuse(
                 reading.isGiven(heartbeat.path) ? heartbeat.path : "kafka.session_timeout",
                 "heartbeat.interval.ms (\(heartbeat.value) ms) must be below session_timeout "
-                    + "(\(Quantity.text(kafka.sessionTimeout))), at best a third of it, or the group forgets the "
-                    + "worker between two heartbeats; it is set under kafka.consumer")
+                    + "(\(Quantity.text(kafka.sessionTimeout))), ideally a third of it, or the group removes the "
+                    + "worker between two heartbeats; set it under kafka.consumer")
         }
     }
 
-    /// How long the last commit of a rebalance may take, beyond `drain.rebalance`.
+    /// The time for the last commit of a rebalance, beyond `drain.rebalance`.
     package static let lastCommitMs: Int64 = 5_000
 
-    /// No topic has two uses, and no pattern matches a topic that the worker writes: it would answer its own answers.
+    /// Checks that no topic has two uses and no pattern matches an output topic, which the worker would read back.
     private func checkTopics(_ reading: Reading) {
         var uses: [String: String] = [:]
         for (index, topic) in requestTopics.enumerated() {
             let path = "requests.topics[\(index)]"
             if uses[topic.name] != nil {
-                reading.refuse(path, "\(quoted(topic.name)) stands twice")
+                reading.refuse(path, "\(quoted(topic.name)) occurs twice")
             } else {
                 uses[topic.name] = path
             }
             if RequestTopic.internalTopics.contains(topic.name) {
-                reading.refuse(path, "\(topic.name) is Kafka's own: its records are no requests")
+                reading.refuse(path, "\(topic.name) is an internal topic of Kafka and cannot be a request topic")
             }
         }
         for (path, name) in outputTopics {
@@ -66,7 +65,7 @@ extension WorkerConfiguration {
             for (path, name) in outputTopics where pattern.matches(name) {
                 reading.refuse(
                     "requests.topics[\(index)]",
-                    "the pattern \(quoted(topic.name)) also fits \(name), which the worker writes (\(path))")
+                    "the pattern \(quoted(topic.name)) also matches \(name), which the worker writes (\(path))")
             }
         }
     }
@@ -88,7 +87,7 @@ extension WorkerConfiguration {
         return "no app has the name \(quoted(name))\(advice)"
     }
 
-    /// The app of the other environment must accept every notification that is sent on to it.
+    /// Checks that the app of the other environment accepts every notification that this app forwards to it.
     private func checkOtherEnvironment(_ index: Int, _ names: [String], _ reading: Reading) {
         let app = apps[index]
         guard let name = app.otherEnvironment else { return }
@@ -99,22 +98,22 @@ extension WorkerConfiguration {
         guard other.environment != app.environment else {
             return reading.refuse(
                 path,
-                "the app \(quoted(name)) is in \(app.environment.text), as this one; it has to be an app of the other "
-                    + "environment")
+                "the app \(quoted(name)) is in \(app.environment.text), like this one; name an app of the "
+                    + "other environment")
         }
         if let missing = app.bundleIDs.first(where: { !other.bundleIDs.contains($0) }) {
             reading.refuse(path, "the app \(quoted(name)) lacks the bundle id \(missing), which this one has")
         } else if other.otherEnvironment == nil, apps[..<index].contains(where: { $0.name == name }) {
             reading.warn(
                 path,
-                "requests that name no app go to \(quoted(name)), which stands before this one and sends nothing on")
+                "requests that name no app go to \(quoted(name)), which comes before this one and forwards nothing")
         }
     }
 }
 
 extension KafkaSettings {
-    /// A consumer's value of a librdkafka property and its place: the last one of the most specific section. librdkafka
-    /// refuses values that are no numbers.
+    /// Returns the value of a librdkafka property of consumers and its place: the last one of the most specific
+    /// section. Uses the default for a value that is not a number, which librdkafka rejects later.
     fileprivate func milliseconds(
         ofConsumerProperty name: String, default: Int64
     ) -> (value: Int64, path: String) {

@@ -1,6 +1,5 @@
 package import PushRecords
 
-/// `delivery`.
 package struct DeliverySettings: Hashable, Sendable {
     package enum Ordering: String, CaseIterable, Sendable {
         /// At most one notification of a device in flight, in the order of its request partition.
@@ -14,6 +13,9 @@ package struct DeliverySettings: Hashable, Sendable {
         case apple
     }
 
+    /// Where request topics are read from in which the group has committed nothing.
+    package enum Start: String, CaseIterable, Sendable { case earliest, latest, fail }
+
     package enum InDoubt: String, CaseIterable, Sendable { case resend, abandon }
 
     /// The consequence of an answer, in the words of `verdicts`.
@@ -21,16 +23,11 @@ package struct DeliverySettings: Hashable, Sendable {
         case accept, unregister, reject, resend, retry
         case credentialFault = "credential_fault"
 
-        /// Whether the same notification may be sent again because of this answer.
-        var repeats: Bool {
-            switch self {
-            case .resend, .retry: true
-            // APNs did not look at the notification.
-            case .accept, .unregister, .reject, .credentialFault: false
-            }
-        }
+        /// Whether the notification may be sent again. After a credential fault that is open: APNs did not look at it.
+        var repeats: Bool { self == .resend || self == .retry }
     }
 
+    package var start = Start.earliest
     package var ordering = Ordering.device
     package var apnsID = IDSource.derived
     package var responseTimeout = Duration.seconds(30)
@@ -52,6 +49,7 @@ package struct DeliverySettings: Hashable, Sendable {
 
 extension DeliverySettings {
     mutating func read(_ section: inout Section) {
+        section.read("start", into: &start) { $0.choice() }
         section.read("ordering", into: &ordering) { $0.choice() }
         section.read("apns_id", into: &apnsID) { $0.choice() }
         section.read("response_timeout", into: &responseTimeout) {

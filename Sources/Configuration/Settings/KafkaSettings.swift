@@ -1,8 +1,6 @@
-/// `kafka`.
 package struct KafkaSettings: Hashable, Sendable {
     package enum Assignment: String, CaseIterable, Sendable { case eager, cooperative }
 
-    /// The settings of topics that the worker creates.
     package struct TopicCreation: Hashable, Sendable {
         package var partitions = 8
         package var replicationFactor = 3
@@ -22,8 +20,7 @@ package struct KafkaSettings: Hashable, Sendable {
     package var createTopics: TopicCreation?
     /// Whether the brokers answer DescribeConfigs. librdkafka's in-process brokers do not. Not a key of the file.
     package var tellsTopicConfigurations = true
-    /// librdkafka properties of all clients, of the consumers, and of the producer, as the user wrote them. The Kafka
-    /// module refuses the unsafe ones.
+    /// librdkafka properties of all clients, consumers and producer. The Kafka module refuses unsafe ones.
     package var properties: [UserProperty] = []
     package var consumerProperties: [UserProperty] = []
     package var producerProperties: [UserProperty] = []

@@ -3,7 +3,7 @@ extension Value {
         text("a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores", where: isTopicName)
     }
 
-    /// A topic's name, or a regular expression that starts with `^`.
+    /// Reads a topic name, or a regular expression that starts with `^`.
     func topicNameOrPattern() -> String? {
         guard let text = text("a topic's name, or a pattern that starts with ^") else { return nil }
         guard text.hasPrefix("^") else { return topicName() }
@@ -11,18 +11,18 @@ extension Value {
             _ = try Pattern(text)
             return text
         } catch {
-            refuse("\(quoted(text)) is no POSIX extended regular expression: \(error.reason)")
+            refuse("\(quoted(text)) is not a POSIX extended regular expression: \(error.reason)")
             return nil
         }
     }
 
-    /// A name or an address, without the rest of a URL.
+    /// Reads a host name or an address, and rejects a URL.
     func hostName() -> String? {
         text("a host's name or address, without https:// and port", where: isHostName)
     }
 }
 
-/// A name or an address, IPv6 without brackets.
+/// Returns whether the text is a host name or an address (IPv6 without brackets).
 func isHostName(_ text: String) -> Bool {
     guard !text.isEmpty, text.utf8.count <= 253 else { return false }
     let isAddress = text.filter { $0 == ":" }.count > 1 && text.unicodeScalars.allSatisfy(isIPv6Scalar)
@@ -33,14 +33,13 @@ private func isIPv6Scalar(_ scalar: Unicode.Scalar) -> Bool {
     scalar.properties.isASCIIHexDigit || scalar == ":" || scalar == "." || scalar == "%"
 }
 
-/// Kafka's own rule (`org.apache.kafka.common.internals.Topic`).
+/// Returns whether Kafka allows the topic name (`org.apache.kafka.common.internals.Topic`).
 func isTopicName(_ text: String) -> Bool {
     text.utf8.count <= 249 && text != "." && text != ".."
         && text.unicodeScalars.allSatisfy { $0.isASCIIWord || $0 == "." || $0 == "-" }
 }
 
 extension Unicode.Scalar {
-    /// A letter, a digit or an underscore.
     var isASCIIWord: Bool {
         switch self {
         case "a"..."z", "A"..."Z", "0"..."9", "_": true
@@ -53,11 +52,11 @@ extension String {
     var isPrintableASCII: Bool { utf8.allSatisfy { $0 >= 0x20 && $0 < 0x7F } }
 }
 
-/// A host and a port, as `host:port` or `[IPv6]:port`.
+/// A host and a port, written as `host:port` or `[IPv6]:port`.
 package struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
-    /// A name or an address (IPv6 without brackets).
+    /// A host name or an address (IPv6 without brackets).
     package var host: String
-    /// 0 to 65,535.
+    /// The port, from 0 to 65,535.
     package var port: Int
 
     package init(host: String, port: Int) {

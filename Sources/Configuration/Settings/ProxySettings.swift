@@ -1,9 +1,8 @@
-/// An HTTP proxy for connections by CONNECT.
 package struct ProxySettings: Hashable, Sendable {
-    /// A name or an address (IPv6 without brackets).
+    /// A host name or an address (IPv6 without brackets).
     package var host: String
     package var port: Int
-    /// `user:password`, if the proxy asks for them.
+    /// The credentials as `user:password`, if the proxy needs them.
     package var credentials: Secret?
 
     package init(host: String, port: Int, credentials: Secret? = nil) {
@@ -12,7 +11,7 @@ package struct ProxySettings: Hashable, Sendable {
         self.credentials = credentials
     }
 
-    /// Reads `http://host:port`, or `http://user:password@host:port` with percent-encoding (RFC 3986, 2.1).
+    /// Parses `http://host:port` or `http://user:password@host:port`, with percent-encoding (RFC 3986, section 2.1).
     package init?(url: String) {
         guard let scheme = url.firstRange(of: "://"), url[..<scheme.lowerBound].lowercased() == "http" else {
             return nil
@@ -31,7 +30,7 @@ package struct ProxySettings: Hashable, Sendable {
 }
 
 extension ProxySettings {
-    /// Reads `proxy`, or the file that `proxy_file` names. Errors do not show the text, which may hold a password.
+    /// Reads `proxy`, or the file that `proxy_file` names. Errors do not show the URL, since it may contain a password.
     init?(in section: inout Section) {
         let inline = section.value("proxy")
         let file = section.value("proxy_file")

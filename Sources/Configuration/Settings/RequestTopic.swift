@@ -1,6 +1,5 @@
 import Glibc
 
-/// One entry of `requests.topics`.
 package struct RequestTopic: Hashable, Sendable {
     /// A topic's name, or a POSIX extended regular expression that starts with `^`, as in librdkafka.
     package var name: String
@@ -49,13 +48,11 @@ extension RequestTopic {
     }
 }
 
-/// Why the C library refused a regular expression.
 struct PatternError: Error {
     var reason: String
 }
 
-/// A POSIX extended regular expression of the C library, as librdkafka uses for topic patterns (`rdregex.c`:
-/// `regcomp(…, REG_EXTENDED | REG_NOSUB)`).
+/// A POSIX extended regular expression of the C library, as librdkafka uses for topics (`rdregex.c`).
 @safe final class Pattern {
     private var compiled = unsafe regex_t()
 

@@ -1,8 +1,7 @@
-/// `retry`.
 package struct RetrySettings: Hashable, Sendable {
-    /// A topic of notifications that wait for the same delay.
+    /// A retry topic, whose notifications all wait for the same delay.
     package struct Tier: Hashable, Sendable {
-        /// The delay as the configuration writes it: `30s`.
+        /// The delay as written in the configuration, such as `30s`.
         package var name: String
         package var delay: Duration
         package var topic: String
@@ -14,13 +13,13 @@ package struct RetrySettings: Hashable, Sendable {
         }
     }
 
-    /// At least one, shortest first, without duplicate delays.
+    /// The tiers, at least one, ordered by delay and without duplicate delays.
     package var tiers = [
         Tier(name: "30s", delay: .seconds(30), topic: "apns.retry.30s"),
         Tier(name: "15m", delay: .seconds(900), topic: "apns.retry.15m"),
         Tier(name: "2h", delay: .seconds(7_200), topic: "apns.retry.2h"),
     ]
-    /// Retries of a notification before it is `abandoned`.
+    /// The number of retries after which a notification is `abandoned`.
     package var maxAttempts = 5
 
     package init() {}
@@ -48,7 +47,7 @@ extension RetrySettings {
                 continue
             }
             guard let topic = value.topicName() else { continue }
-            // `apns.retry.15m` under `30s` is a mistake that nothing else would show.
+            // Catches a topic such as `apns.retry.15m` under `30s`, a mistake that is otherwise hard to notice.
             if let suffix = topic.split(separator: ".").last, let spelt = Quantity.duration(suffix), spelt != delay {
                 value.refuse("the topic's name ends in \(suffix), its tier is \(name)")
                 continue

@@ -39,7 +39,6 @@ package enum CrashHandling: String, CaseIterable, Sendable {
     case core
 }
 
-/// `results`.
 package struct ResultSettings: Hashable, Sendable {
     package enum Publish: String, CaseIterable, Sendable {
         case all
@@ -55,7 +54,6 @@ package struct ResultSettings: Hashable, Sendable {
     package init() {}
 }
 
-/// `unregistered`.
 package struct UnregisteredSettings: Hashable, Sendable {
     package var topic = "apns.unregistered"
     /// `BadDeviceToken` and `DeviceTokenNotForTopic` count as dead tokens.
@@ -64,7 +62,6 @@ package struct UnregisteredSettings: Hashable, Sendable {
     package init() {}
 }
 
-/// `dead_letters`.
 package struct DeadLetterSettings: Hashable, Sendable {
     package var topic = "apns.dead-letters"
 
@@ -74,12 +71,11 @@ package struct DeadLetterSettings: Hashable, Sendable {
 /// `drain`: how long to wait for unanswered notifications.
 package struct DrainSettings: Hashable, Sendable {
     package var rebalance = Duration.seconds(30)
-    package var shutdown = Duration.seconds(25)
+    package var shutdown = Duration.seconds(12)
 
     package init() {}
 }
 
-/// `admin`.
 package struct AdminSettings: Hashable, Sendable {
     /// The address of the pages, or `nil` for none. Port 0 takes any free one.
     package var listen: NetworkAddress? = NetworkAddress(host: "127.0.0.1", port: 9_464)
@@ -87,7 +83,6 @@ package struct AdminSettings: Hashable, Sendable {
     package init() {}
 }
 
-/// `log`.
 package struct LogSettings: Hashable, Sendable {
     package var level = Level.info
     package var parts: [Part: Level] = [:]
@@ -99,8 +94,7 @@ package struct LogSettings: Hashable, Sendable {
 }
 
 extension WorkerConfiguration {
-    /// Reads the whole document. A missing or wrong value without a default is replaced by an empty one, after
-    /// `document.reading` got a problem.
+    /// Reads the whole document. A wrong value is replaced by an empty one after it was refused.
     init(reading document: inout Section) {
         self.init(kafka: KafkaSettings(bootstrapServers: ""), apps: [])
         document.requiredSection("kafka") { kafka.read(&$0) }

@@ -70,6 +70,9 @@ struct Partition: ~Copyable {
     var deadLetters = 0
     /// Notifications that wait for the horizon.
     var behindHorizon = NotificationList()
+    /// How many offsets the log held when the partition was assigned without a committed offset, until the first record
+    /// is received.
+    var unsetRecords: Int64?
     /// Records that are not wholly admitted, in offset order; `.none` if all are. Nothing is read meanwhile.
     var firstAdmitting = RecordSlot.none
     var lastAdmitting = RecordSlot.none

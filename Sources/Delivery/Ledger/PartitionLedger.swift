@@ -77,6 +77,13 @@ package struct PartitionLedger: ~Copyable {
         }
     }
 
+    /// Counts everything below `offset` as received. Returns whether that is news.
+    mutating func reachedEnd(_ offset: Int64) -> Bool {
+        guard offset - 1 > highestKnown else { return false }
+        highestReceived = offset - 1
+        return true
+    }
+
     @inline(__always)
     private mutating func append(_ offset: Int64, _ record: RecordSlot) {
         entries.append(Entry(offset: offset, record: record))

@@ -1,7 +1,7 @@
 import JSON
 
-/// Writes the headers of dead letters (`apns.dead-letters`): the record's own, then `push-dlq-*`, which take at most
-/// `RecordLimits.deadLetterGrowth` bytes. Key and value are the record's own. Reuses its buffers; not thread-safe.
+/// Writes the headers of dead letters (`apns.dead-letters`): the record's headers, then `push-dlq-*` of at most
+/// `RecordLimits.deadLetterGrowth` bytes. Key and value are not changed. It reuses its buffers and is not thread-safe.
 package struct DeadLetterWriter: ~Copyable {
     private var words = JSONWriter(capacity: 2_048)
     private var text = HeaderText()
@@ -9,11 +9,11 @@ package struct DeadLetterWriter: ~Copyable {
 
     package init() {}
 
-    /// Writes the headers of a record's dead letter; lent until the next call, and as long as `original` is.
+    /// Writes the headers of a record's dead letter. They are valid until the next call and as long as `original` is.
     ///
     /// - Parameters:
-    ///   - place: topic, partition and offset of the record; its index is not used.
-    ///   - truncatedBytes: size of a value that is left out, because the broker refused it as too large.
+    ///   - place: topic, partition and offset of the record. The index is not used.
+    ///   - truncatedBytes: the size of a value that is omitted because the broker refused it as too large.
     package mutating func headers(
         original: UnsafeBufferPointer<RecordHeader>, place: RequestPlace, timestampMs: Int64,
         reason: DeadLetterReason, detail: Detail, truncatedBytes: Int? = nil
@@ -24,7 +24,7 @@ package struct DeadLetterWriter: ~Copyable {
         list.append(contentsOf: original)
         list.append("push-dlq-reason", reason.text.lentBytes)
         if !detail.isEmpty {
-            // Escaped as in a result, so that the header's value is printable UTF-8.
+            // The detail is escaped as in a result, so that the header's value is printable UTF-8.
             words.detail(detail)
             list.append("push-dlq-detail", words.bytes)
         }
@@ -37,26 +37,26 @@ package struct DeadLetterWriter: ~Copyable {
     }
 }
 
-/// Why no notification can be read from a record.
+/// The reason for which no notification can be read from a record.
 package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
     /// The value is null.
     case tombstone
-    /// The value is not JSON (RFC 8259), or nested deeper than `JSONScanner.depthLimit`, which its detail says.
+    /// The value is not JSON (RFC 8259), or is nested deeper than `JSONScanner.depthLimit`.
     case notJSON
-    /// Payload form without a device token or channel id; an envelope whose list is empty.
+    /// A payload form has no device token or channel id, or an envelope has an empty list.
     case noDeviceToken
-    /// An envelope whose shape leaves no token to be read.
+    /// An envelope from which no target can be read.
     case badEnvelope
-    /// More than `RequestParser.tokenLimit`.
+    /// The list has more than `RequestParser.tokenLimit` tokens.
     case tooManyTokens
-    /// A record of a retry topic whose `push-retry-*` headers are missing or cannot be read.
+    /// The `push-retry-*` headers of a record of a retry topic are missing or invalid.
     case badRetryHeaders
-    /// The worker died at it twice. It was not parsed.
+    /// The worker crashed twice while it processed the record. The record is not parsed.
     case workerCrashed
-    /// Its headers cannot be read. They are not in the dead letter.
+    /// The headers cannot be read. The dead letter does not contain them.
     case unreadableHeaders
 
-    /// Value of `push-dlq-reason`.
+    /// The value of `push-dlq-reason`.
     package var text: StaticString {
         switch self {
         case .tombstone: "tombstone"
@@ -70,10 +70,10 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
         }
     }
 
-    /// The detail of a record that was not parsed. The parser writes the others.
+    /// The detail of a record that is not parsed. The parser writes the other details.
     var unreadDetail: StaticString {
         switch self {
-        case .workerCrashed: "the worker died at this record twice"
+        case .workerCrashed: "the worker crashed twice at this record"
         case .unreadableHeaders: "its headers cannot be read"
         case .tombstone, .notJSON, .noDeviceToken, .badEnvelope, .tooManyTokens, .badRetryHeaders: ""
         }

@@ -1,20 +1,20 @@
 import Bytes
 import JSON
 
-/// A value under construction. Its containers may be requested more than once and in any order.
+/// A value under construction. An `Encodable` type may request its containers more than once and in any order.
 final class EncodedNode {
     private enum Shape {
         case nothing
         case value(PayloadValue)
         case array([EncodedNode])
         case object([String: EncodedNode])
-        /// Two kinds of containers were requested: a fault of the type.
+        /// An error in the type: it requested two kinds of containers.
         case conflicting
     }
 
     private var shape = Shape.nothing
 
-    /// Returns the finished value. Nothing at all is an empty object, as for a structure without members.
+    /// Returns the finished value. Without any content it is an empty object, as for a structure without members.
     func value(_ path: [any CodingKey]) throws(RequestError) -> PayloadValue {
         try Self.check(path)
         switch shape {
@@ -54,11 +54,11 @@ final class EncodedNode {
         }
     }
 
-    /// Adds a member. If a name comes twice, the last member counts.
+    /// Adds a member and returns its node. If a name occurs twice, the last member wins.
     func member(_ name: String) -> EncodedNode {
         let node = EncodedNode()
         guard case .object(var nodes) = shape else { return node }
-        // Leaves a single reference, so that nothing is copied.
+        // Releases the reference in `shape`, so that the dictionary is not copied.
         shape = .nothing
         nodes[name] = node
         shape = .object(nodes)
@@ -69,7 +69,7 @@ final class EncodedNode {
         if case .array(let nodes) = shape { nodes.count } else { 0 }
     }
 
-    /// Appends an element.
+    /// Appends an element and returns its node.
     func element() -> EncodedNode {
         let node = EncodedNode()
         guard case .array(var nodes) = shape else { return node }
@@ -79,16 +79,15 @@ final class EncodedNode {
         return node
     }
 
-    /// Encodes a value of any type into this node.
     func encode<T: Encodable>(_ value: T, _ path: [any CodingKey]) throws {
         try Self.check(path)
         switch value {
         case let value as Bool: set(.bool(value))
         case let value as String: set(.string(value))
         case let value as Double: set(try Self.number(value, value, path))
-        // With the digits that a `Float` is written with: 0.1 and not 0.10000000149.
+        // The shortest text of a `Float` is used, so that 0.1 does not become 0.10000000149.
         case let value as Float: set(try Self.number(value, Double("\(value)") ?? Double(value), path))
-        // An integer beyond 64 bits with a sign keeps its digits.
+        // An integer beyond `Int64` is written as its digits.
         case let value as any BinaryInteger:
             set(Int64(exactly: value).map { .integer($0) } ?? .encoded(Array("\(value)".utf8)))
         default:
@@ -105,12 +104,12 @@ final class EncodedNode {
         _ value: F, _ double: Double, _ path: [any CodingKey]
     ) throws(RequestError) -> PayloadValue {
         guard value.isFinite else {
-            throw RequestError(.badRequestPayload, "\(EncodingPath.text(path)): JSON has no word for \(value)")
+            throw RequestError(.badRequestPayload, "\(EncodingPath.text(path)): JSON cannot represent \(value)")
         }
         return .number(double)
     }
 
-    /// Limits the depth before the stack is used up. The depth within a payload is checked when that is written.
+    /// Limits the recursion, so that it cannot overflow the stack. Writing the payload checks the depth within it.
     private static func check(_ path: [any CodingKey]) throws(RequestError) {
         if path.count > JSONScanner.depthLimit {
             throw RequestError(
@@ -118,7 +117,7 @@ final class EncodedNode {
         }
     }
 
-    /// The base64 of `Data`, which encodes itself as an array of numbers.
+    /// Returns the base64 of `Data`, which encodes itself as an array of numbers.
     private static func base64(_ data: some Encodable, _ path: [any CodingKey]) throws -> String {
         let node = EncodedNode()
         try data.encode(to: NodeEncoder(node: node, codingPath: path))
@@ -129,7 +128,7 @@ final class EncodedNode {
         return String(decoding: Base64.standard.encode(bytes), as: UTF8.self)
     }
 
-    /// The text of a `URL`, which encodes itself as an object with a base.
+    /// Returns the text of a `URL`, which encodes itself as an object.
     private static func absolute(_ url: some Encodable, _ path: [any CodingKey]) throws -> String {
         let node = EncodedNode()
         try url.encode(to: NodeEncoder(node: node, codingPath: path))
@@ -143,8 +142,7 @@ final class EncodedNode {
     }
 }
 
-/// Foundation's types that `JSONEncoder` treats specially. They are recognized by name, since this module does not
-/// import Foundation.
+/// The Foundation types that `JSONEncoder` treats specially, recognized by name, since Foundation is not imported.
 enum FoundationType {
     case data, url, decimal
 

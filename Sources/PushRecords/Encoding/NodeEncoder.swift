@@ -18,7 +18,7 @@ struct NodeEncoder: Encoder {
     func singleValueContainer() -> any SingleValueEncodingContainer { NodeValue(node: node, codingPath: codingPath) }
 }
 
-// One generic `encode` is the witness of the protocols' methods for every type; `EncodedNode.encode` tells them apart.
+// The generic `encode` satisfies the requirements for all types, which `EncodedNode.encode` distinguishes.
 
 struct NodeMembers<Key: CodingKey>: KeyedEncodingContainerProtocol {
     let node: EncodedNode
@@ -69,7 +69,6 @@ struct NodeElements: UnkeyedEncodingContainer {
 
     mutating func superEncoder() -> any Encoder { encoder() }
 
-    /// The encoder of a new element.
     private func encoder() -> NodeEncoder {
         let path = codingPath + [PathKey(count)]
         return NodeEncoder(node: node.element(), codingPath: path)
@@ -99,7 +98,7 @@ enum EncodingPath {
     }
 }
 
-/// The index of an element in an array, or a name.
+/// An array index or a member name in a coding path.
 struct PathKey: CodingKey {
     let stringValue: String
     let intValue: Int?

@@ -1,4 +1,4 @@
-/// A record that owns its bytes.
+/// A Kafka record that owns its bytes.
 package struct OwnedRecord: Equatable, Sendable {
     package struct Header: Equatable, Sendable {
         package var name: [UInt8]
@@ -20,7 +20,7 @@ package struct OwnedRecord: Equatable, Sendable {
         self.headers = headers
     }
 
-    /// Copies lent bytes. A `nil` base address becomes `nil`.
+    /// Copies lent bytes. Those without a base address become `nil`.
     package init(
         copying key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, headers: some Sequence<RecordHeader>
     ) {
@@ -30,16 +30,16 @@ package struct OwnedRecord: Equatable, Sendable {
         self.headers = headers.map { Header(Array($0.name), copy($0.value)) }
     }
 
-    /// The size of key, value, and names and values of headers, in bytes.
+    /// The total size in bytes of the key, the value, and the names and values of headers.
     package var byteCount: Int {
         headers.reduce((key?.count ?? 0) + (value?.count ?? 0)) { $0 + $1.name.count + ($1.value?.count ?? 0) }
     }
 
-    /// Lends key, value and headers for the call.
+    /// Calls `body` with key, value and headers, which are valid during the call.
     package func withLent<R>(
         _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeBufferPointer<RecordHeader>) -> R
     ) -> R {
-        // One block, since arrays of arrays cannot be lent at once. It is not empty: an empty value has an address.
+        // Nested arrays cannot be lent at once, so copy them. The extra byte gives empty values an address.
         let block = UnsafeMutableRawBufferPointer.allocate(byteCount: byteCount + 1, alignment: 1)
         defer { block.deallocate() }
         var used = 0

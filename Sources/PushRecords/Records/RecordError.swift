@@ -1,6 +1,6 @@
 import JSON
 
-/// Why bytes are not a record of the expected kind.
+/// The reason why bytes are not a record of the expected kind.
 public struct RecordError: Error, Hashable, Sendable, CustomStringConvertible {
     public var description: String
 
@@ -11,12 +11,11 @@ public struct RecordError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// Reads the members of a record's JSON object.
 struct RecordReader {
     private var json: JSONReader
     private var member = ""
 
-    /// Passes a reader of one object to `body`.
+    /// Calls `body` with a reader of the object.
     static func read<R>(
         _ bytes: some Collection<UInt8>, _ body: (inout RecordReader) throws(RecordError) -> R
     ) throws(RecordError) -> R {
@@ -46,7 +45,6 @@ struct RecordReader {
         do throws(JSONError) { try json.enterObject() } catch { throw RecordError(error, in: member) }
     }
 
-    /// Returns the next member's name, or `nil` at the end of the object.
     mutating func next() -> String? {
         guard let name = json.nextMember()?.string else { return nil }
         member = name
@@ -70,7 +68,7 @@ struct RecordReader {
         return fitting
     }
 
-    /// Reads a text that `read` must know.
+    /// Reads a text and converts it with `read`. Throws if `read` does not know it.
     mutating func word<R>(_ read: (String) -> R?) throws(RecordError) -> R {
         let text = try text()
         guard let value = read(text) else { throw RecordError("\(member): \"\(text)\" is not known") }
@@ -83,7 +81,7 @@ struct RecordReader {
 }
 
 extension Optional {
-    /// The value of a member that must not be absent.
+    /// Returns the value of a required member, or throws if it is absent.
     func required(_ member: StaticString) throws(RecordError) -> Wrapped {
         guard let self else { throw RecordError("\(member) is missing") }
         return self

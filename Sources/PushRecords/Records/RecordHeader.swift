@@ -1,7 +1,7 @@
-/// A header of a Kafka record; both ranges are lent.
+/// A header of a Kafka record. Both ranges are lent.
 package struct RecordHeader {
     package var name: UnsafeRawBufferPointer
-    /// Kafka allows a header without a value: it has a `nil` base address and counts as absent.
+    /// The value. Kafka allows a header without one: it has no base address and counts as absent.
     package var value: UnsafeRawBufferPointer
 
     @inlinable package init(name: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer) {
@@ -15,7 +15,7 @@ package struct RecordHeader {
     }
 }
 
-/// A record made by a writer. It is lent until that writer's next `write`, and as long as the writer's input (token,
+/// A record that a writer made. It is valid until the writer's next `write`, and as long as the writer's input (token,
 /// payload, copied headers) is.
 package struct EncodedRecord {
     package var key: UnsafeRawBufferPointer
@@ -31,13 +31,13 @@ package struct EncodedRecord {
     }
 }
 
-/// The identity of a notification: where it was requested, `topic/partition/offset/index`.
+/// The identity of a notification: topic, partition and offset of its request, and its index in the list of tokens.
 package struct RequestPlace {
-    /// The topic's name, lent. Kafka allows only `[a-zA-Z0-9._-]`, so it needs no escaping.
+    /// The topic's name, lent. It needs no escaping because Kafka allows only `[a-zA-Z0-9._-]`.
     package var topic: UnsafeRawBufferPointer
     package var partition: Int32
     package var offset: Int64
-    /// Index in the record's list of tokens; 0 if it has a single target.
+    /// The position in the record's list of tokens. 0 if the record has a single target.
     package var index: Int32
 
     @inlinable package init(topic: UnsafeRawBufferPointer, partition: Int32, offset: Int64, index: Int32) {
@@ -48,11 +48,11 @@ package struct RequestPlace {
     }
 }
 
-/// The detail of a result or dead letter: a fixed text, and the piece of input that it is about (`text: subject`).
+/// The detail of a result or dead letter: a constant text, and the part of the input that it is about.
 package struct Detail {
-    /// Empty: there is no detail.
+    /// The text, or empty if there is no detail.
     package var text: StaticString
-    /// Lent; any bytes, or empty. Writers cut it at `Detail.subjectLimit` bytes.
+    /// The part of the input, which may be any bytes or empty. Lent. Writers cut it at `Detail.subjectLimit` bytes.
     package var subject: UnsafeRawBufferPointer
 
     package static let subjectLimit = RecordLimits.detailSubject
@@ -69,13 +69,13 @@ package struct Detail {
 }
 
 extension StaticString {
-    /// Its UTF-8, valid as long as the program runs.
+    /// The UTF-8 bytes, valid for the life of the process.
     @inlinable package var lentBytes: UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: utf8Start, count: utf8CodeUnitCount)
     }
 }
 
-/// A reused list of headers, which grows and never shrinks. Owns the list, not the bytes.
+/// A reused list of headers, which grows and never shrinks. The headers' ranges are lent.
 struct RecordHeaderList: ~Copyable {
     private var storage: UnsafeMutablePointer<RecordHeader>
     private var capacity: Int
@@ -106,9 +106,9 @@ struct RecordHeaderList: ~Copyable {
         for header in headers { append(header) }
     }
 
-    /// Appends the headers of payload form that go to Apple, except the target's.
+    /// Appends the APNs headers of the payload form, except the target.
     ///
-    /// - Parameter text: holds the values that are written for it.
+    /// - Parameter text: stores the values that are created.
     mutating func append(_ headers: NotificationHeaders, _ text: inout HeaderText) {
         if headers.topic.count > 0 { append("apns-topic", headers.topic) }
         append("apns-push-type", headers.pushType.text.lentBytes)
@@ -127,6 +127,6 @@ struct RecordHeaderList: ~Copyable {
         capacity *= 2
     }
 
-    /// Lent until the next append or `removeAll`.
+    /// The headers, valid until the next append or `removeAll`.
     var list: UnsafeBufferPointer<RecordHeader> { UnsafeBufferPointer(start: storage, count: count) }
 }

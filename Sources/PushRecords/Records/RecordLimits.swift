@@ -1,8 +1,7 @@
-/// The largest sizes, in bytes, of texts in records.
+/// Limits for texts in records, in bytes.
 ///
-/// `RequestParser` cuts or refuses a longer text before anything is stored, counted or copied. The writers cut again,
-/// by the escaped length: one control character takes six bytes in JSON. So every record that the worker writes has a
-/// largest size, whatever it reads.
+/// `RequestParser` cuts or rejects a longer text before it is stored or copied. The writers then cut the escaped text,
+/// since one control character takes six bytes in JSON. So every record that the worker writes has a maximum size.
 package enum RecordLimits {
     // MARK: Texts of a request
 
@@ -11,60 +10,59 @@ package enum RecordLimits {
     /// `apns-collapse-id`. Source: "Sending notification requests to APNs".
     package static let collapseID = 64
     package static let channelID = 200
-    /// Hex digits of a device token, or bytes of a text that is none.
+    /// The hex digits of a device token, or the bytes of an invalid one.
     package static let deviceToken = 200
-    /// An app's name; the configuration has the same limit.
+    /// The name of an app. The configuration has the same limit.
     package static let app = 100
-    /// A record's key where results name it. A longer one is cut.
+    /// The key of a record in results. A longer key is cut.
     package static let key = 512
-    /// The piece of input that a detail is about.
+    /// The part of the input that a detail is about.
     package static let detailSubject = 100
-    /// Headers that are copied to results, and the bytes (names and values) in them. The rest is left out.
+    /// The number of headers that are copied to results, and the total size of their names and values.
     package static let copiedHeaders = 32
     package static let copiedBytes = 1_024
-    /// A reason: Apple's longest has 26.
+    /// A reason. Apple's longest has 26 bytes.
     package static let reason = 64
-    /// `push-retry-attempt`, `-sends` and `-in-doubt`. Larger numbers are read as this one, so that adding to them
-    /// cannot overflow.
+    /// The counts in retry headers. Larger numbers are read as this one, so that additions cannot overflow.
     package static let count: Int32 = 1_000_000
-    /// A Kafka topic's name (Kafka's own limit), and how much of a group's id a retry record names.
+    /// The name of a Kafka topic, by Kafka's own limit, and a group id in a retry record.
     package static let kafkaTopic = 249
 
     // MARK: Escaped texts
 
-    /// `apns-topic` in JSON. It is cut only if it has quotes, backslashes or bytes that are refused anyway.
+    /// `apns-topic` in JSON. Only a topic with characters that must be escaped can be longer.
     package static let topicText = 256
     package static let uniqueID = 100
     package static let detail = 256
-    /// The key of a broadcast's retry record: it only chooses the partition.
+    /// The key of a broadcast's retry record, which only selects the partition.
     package static let broadcastKey = 64
 
-    // MARK: Whole records: key, value, names and values of headers
+    // MARK: Whole records: key, value, and the names and values of headers
 
     /// A record of the result topic.
     package static let result = 4_096
     /// A record of the dead-token topic.
     package static let unregistered = 1_024
-    /// What a retry record may add to the size of its request.
+    /// The bytes that a retry record may add to its request.
     package static let retryGrowth = 1_472
-    /// What a dead letter may add to the size of its record.
+    /// The bytes that a dead letter may add to its record.
     package static let deadLetterGrowth = 1_024
     /// The reduced form of a record that a broker refused as too large.
     package static let reduced = 1_024
-    /// The first bytes of key and value in a reduced dead letter.
+    /// The prefixes of key and value in a reduced dead letter.
     package static let reducedBytes = 128
 
-    /// `topic/partition/offset/index`.
+    /// The text `topic/partition/offset/index`.
     static let place = kafkaTopic + 1 + 11 + 1 + 20 + 1 + 11
 }
 
 extension UnsafeRawBufferPointer {
-    /// At most the first `limit` bytes.
+    /// Returns at most the first `limit` bytes.
     func cut(_ limit: Int) -> UnsafeRawBufferPointer {
         count <= limit ? self : UnsafeRawBufferPointer(rebasing: self[..<limit])
     }
 
-    /// At most the first `limit` bytes, without a cut character at the end if the bytes are UTF-8.
+    /// Returns at most the first `limit` bytes. UTF-8 text is cut between characters.
     @inline(__always)
     func cutText(_ limit: Int) -> UnsafeRawBufferPointer { count <= limit ? self : cutCharacters(limit) }
 
@@ -79,24 +77,23 @@ extension UnsafeRawBufferPointer {
 }
 
 extension String {
-    /// At most its first `limit` bytes; a character that is cut becomes U+FFFD.
+    /// Returns at most the first `limit` bytes. A character that is cut becomes U+FFFD.
     package func cut(utf8 limit: Int) -> String {
         utf8.count <= limit ? self : String(decoding: utf8.prefix(limit), as: UTF8.self)
     }
 }
 
-/// Arithmetic on times in records, in milliseconds since the epoch.
+/// Arithmetic on timestamps in records, in milliseconds since the epoch.
 ///
-/// Kafka accepts any 64 bits as a timestamp. Each time from outside passes `checked` once: then sums and differences of
-/// two times, or of a time and the clock, cannot overflow. With a duration from outside use the functions here, which
-/// saturate.
+/// Kafka accepts any 64-bit number as a timestamp. Each one is passed through `checked` once, so that sums and
+/// differences of two times cannot overflow. For durations from outside, use the saturating functions here.
 package enum RecordTime {
-    /// No time: Kafka writes -1, old clients 0. Such a record has no age, so it is never too old.
+    /// An unknown time: Kafka writes -1, old clients write 0. A record without a timestamp never becomes too old.
     package static let unknown: Int64 = 0
-    /// 9999-12-31T23:59:59.999Z, the last time of RFC 3339.
+    /// 9999-12-31T23:59:59.999Z, the latest time of RFC 3339.
     package static let latestMs: Int64 = 253_402_300_799_999
 
-    /// Returns the time, or `unknown` if it is not within 1 to `latestMs`.
+    /// Returns the time, or `unknown` unless it is within 1 to `latestMs`.
     @inlinable package static func checked(_ ms: Int64) -> Int64 {
         UInt64(bitPattern: ms) <= UInt64(bitPattern: latestMs) ? ms : unknown
     }
@@ -110,15 +107,15 @@ package enum RecordTime {
         return min(max(sum, 1), latestMs)
     }
 
-    /// Returns when a request's age starts: at its timestamp or its not-before time, whichever is later. A request
-    /// without a timestamp has no age.
+    /// Returns the time from which a request's age counts: its timestamp or its not-before time, whichever is later. It
+    /// is unknown for a request without a timestamp.
     ///
-    /// - Parameter seconds: since the epoch; 0: at once.
+    /// - Parameter seconds: the not-before time in seconds since the epoch, or 0 for none.
     @inlinable package static func start(_ ms: Int64, notBefore seconds: UInt32) -> Int64 {
         ms == unknown ? unknown : max(ms, Int64(seconds) &* 1_000)
     }
 
-    /// Returns how long ago `ms` was, or 0 if it is unknown or in the future. Takes any two numbers.
+    /// Returns the time since `ms`, or 0 if `ms` is unknown or in the future. Any two numbers are allowed.
     @inlinable package static func age(of ms: Int64, nowMs: Int64) -> Int64 {
         let start = checked(ms)
         return start == unknown ? 0 : max(0, checked(nowMs) - start)

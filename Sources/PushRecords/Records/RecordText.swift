@@ -1,9 +1,6 @@
 import JSON
 
-// Texts that several writers write.
-
 extension ByteWriter {
-    /// Appends an id's text.
     @inline(__always)
     mutating func append(_ id: NotificationUUID) {
         withUnsafeTemporaryAllocation(byteCount: NotificationUUID.textCount, alignment: 8) { text in
@@ -14,7 +11,7 @@ extension ByteWriter {
 }
 
 extension JSONWriter {
-    /// Appends a member with at most `limit` bytes between its value's quotes, or nothing if `bytes` is empty.
+    /// Appends a member whose string has at most `limit` bytes between its quotes. Appends nothing if `bytes` is empty.
     ///
     /// - Parameter opening: `,"name":"`, up to the value's first quote.
     @inline(__always)
@@ -25,14 +22,14 @@ extension JSONWriter {
         out.append("\"")
     }
 
-    /// Appends the inside of a string: at most `limit` bytes when escaped, and whole characters.
+    /// Appends the inside of a string, at most `limit` bytes after escaping. Cuts between characters.
     @inline(__always)
     mutating func text(_ bytes: UnsafeRawBufferPointer, limit: Int) {
-        // Escaping never makes it shorter.
+        // The text can be cut before it is escaped, because escaping never makes it shorter.
         escaped(bytes.cutText(limit), limit: limit)
     }
 
-    /// Appends a member, or nothing if the number is 0.
+    /// Appends a member unless the number is 0.
     ///
     /// - Parameter opening: `,"name":`.
     @inline(__always)
@@ -42,7 +39,7 @@ extension JSONWriter {
         out.append(integer: number)
     }
 
-    /// Appends `text: subject` as the inside of a string, of at most `RecordLimits.detail` bytes.
+    /// Appends `text: subject` as the inside of a string of at most `RecordLimits.detail` bytes.
     mutating func detail(_ detail: borrowing Detail) {
         let start = out.count
         text(detail.text.lentBytes, limit: RecordLimits.detail)
@@ -63,7 +60,7 @@ extension Ending {
 }
 
 extension Outcome {
-    /// Its word in records.
+    /// The outcome's name in records.
     package var text: StaticString {
         switch self {
         case .accepted: "accepted"
@@ -76,10 +73,10 @@ extension Outcome {
     }
 }
 
-/// Values of headers that a writer makes: numbers, ids and places. Its buffer never moves, so that they stay valid
-/// until `removeAll`. It has room for all that one record can have.
+/// The header values that a writer creates: numbers, ids and request places. Its buffer never moves, so they stay valid
+/// until `removeAll`. Its capacity suffices for any record.
 struct HeaderText: ~Copyable {
-    /// One place, one id and ten numbers.
+    /// The size of one request place, one id and ten numbers, rounded up.
     static let capacity = 1_024
 
     private var text = ByteWriter(capacity: capacity)
@@ -98,7 +95,7 @@ struct HeaderText: ~Copyable {
 
     @inline(__always)
     private mutating func add(atMost size: Int, _ write: (inout ByteWriter) -> Void) -> UnsafeRawBufferPointer {
-        // A number needs up to 24 bytes more.
+        // A number needs up to 24 bytes.
         precondition(size + 32 <= Self.capacity - text.count, "the headers of one record")
         let start = text.count
         write(&text)
@@ -107,7 +104,7 @@ struct HeaderText: ~Copyable {
 }
 
 extension RequestPlace {
-    /// Reads `topic/partition/offset/index`. The topic is lent from `text`.
+    /// Creates a place from `topic/partition/offset/index`. The topic is lent from `text`.
     package init?(text: UnsafeRawBufferPointer) {
         var end = text.count
         guard let index = Self.number(text, &end), index <= Int32.max,
@@ -120,7 +117,7 @@ extension RequestPlace {
         self.init(topic: topic, partition: Int32(partition), offset: offset, index: Int32(index))
     }
 
-    /// The number after the last `/` before `end`, which moves to that `/`.
+    /// Returns the number after the last `/` before `end`, and moves `end` to that `/`.
     private static func number(_ text: UnsafeRawBufferPointer, _ end: inout Int) -> Int64? {
         var start = end
         while start > 0 && text[start - 1] != UInt8(ascii: "/") { start -= 1 }
@@ -152,7 +149,7 @@ extension ByteWriter {
     }
 }
 
-/// The parts of records that depend on the app only. Names are cut at `RecordLimits.app`.
+/// The parts of records that depend only on the app. Names are cut at `RecordLimits.app`.
 struct AppParts: ~Copyable {
     private let text: ByteWriter
     private let parts: [Part]
@@ -185,7 +182,7 @@ struct AppParts: ~Copyable {
         text = writer.finish()
     }
 
-    /// `,"app":"…","environment":"…"`, or nothing if the index is -1.
+    /// Returns `,"app":"…","environment":"…"`, or nothing if the index is -1.
     func members(_ app: Int) -> UnsafeRawBufferPointer {
         guard app >= 0 else { return .nothing }
         return text.bytes(from: parts[app].nameEnd, to: parts[app].membersEnd)

@@ -1,26 +1,25 @@
 import JSON
 
-/// Reduced forms, of at most `RecordLimits.reduced` bytes each, of records that a broker refuses as too large even when
-/// they come alone. They are made from the refused record alone: the notification may be gone.
+/// Reduced forms, of at most `RecordLimits.reduced` bytes, of records that a broker refuses as too large. They are made
+/// from the refused record alone, since its notification may have been released.
 package enum ReducedRecord {
-    /// Why a topic refuses a record.
+    /// The reason for which a topic refuses a record.
     package enum Refusal: Hashable {
         case tooLarge
-        /// With Kafka's name of the error.
+        /// Kafka's name of the error.
         case named(String)
     }
 
-    /// The reduced form of a result, or `nil` if `refused` is none.
+    /// Returns the reduced form of a result, or `nil` if `refused` is not a result.
     ///
-    /// Copied headers, the request's key and Apple's unique id are left out. Then, until it fits, topic and app, the
-    /// target (the record's key still has it), the detail, the id.
+    /// It omits copied headers, the request's key and `apns_unique_id`. Then it omits, until the record fits: topic and
+    /// app, the target (which is also the record's key), the detail, the id.
     package static func result(_ refused: OwnedRecord) -> OwnedRecord? {
         guard let value = refused.value, (try? DeliveryResult(json: value)) != nil else { return nil }
         return reduced(refused, detail: "the broker refused the whole result as too large")
     }
 
-    /// The `abandoned` result of a notification that cannot wait for its retry, since the retry topic refuses its
-    /// record. `nil` if `refused` is no retry record.
+    /// Returns the `abandoned` result for a retry record that its topic refuses, or `nil` for any other record.
     package static func abandonedResult(
         ofRetry refused: OwnedRecord, because refusal: Refusal, settledAtMs: Int64
     ) -> OwnedRecord? {
@@ -55,7 +54,7 @@ package enum ReducedRecord {
         }
     }
 
-    /// Members that are left out of a result, step by step, until the record fits. The last step always does.
+    /// The members that are omitted from a result, step by step, until it fits. After the last step it always does.
     private static let omissions: [[String]] = [
         ["apns_unique_id", "key"], ["apns_topic", "app", "environment"], ["device_token", "channel_id"], ["detail"],
         ["apns_id"],
@@ -79,7 +78,7 @@ package enum ReducedRecord {
         return reduced
     }
 
-    /// Copies an object of checked JSON without some of its members and those of its `request`.
+    /// Copies a validated JSON object, omitting some members from it and from its `request`.
     ///
     /// - Parameter detail: replaces the member of that name.
     private static func copyObject(
@@ -104,14 +103,14 @@ package enum ReducedRecord {
 
     // MARK: Dead letters
 
-    /// Reasons of dead letters of the worker's own records, beside those of `DeadLetterReason`.
+    /// The reasons in dead letters of output records, beside those of `DeadLetterReason`.
     package static let outputReasons = ["output-too-large", "output-refused"]
 
-    /// The dead letter of a record of the worker's own which its topic refuses, as too large in every form
+    /// Returns the dead letter of an output record that its topic refuses: as too large in every form
     /// (`output-too-large`) or for another reason (`output-refused`).
     ///
-    /// It has the record's key and value, and the place of the request. A record without one, a dead token, has the
-    /// topic that refuses it, and -1 for partition and offset.
+    /// It has the record's key and value, and the place of the request. If the record names no request, as for an
+    /// unregistered token, the place is the topic that refuses it, with -1 for partition and offset.
     package static func deadLetter(
         ofOutput refused: OwnedRecord, of topic: String, because refusal: Refusal, atMs: Int64
     ) -> OwnedRecord {
@@ -140,10 +139,9 @@ package enum ReducedRecord {
         "push-dlq-timestamp": 20,
     ]
 
-    /// The reduced form of a dead letter: its place and reason, and the first bytes of key and value with their sizes.
+    /// Returns the reduced form of a dead letter: its place and reason, and the first bytes and sizes of key and value.
     ///
-    /// The record's own headers are left out. Without a key it gets its place as one, since a compacted topic takes no
-    /// record without a key.
+    /// It omits the record's own headers. The place replaces a missing key, which a compacted topic requires.
     package static func deadLetter(_ refused: OwnedRecord) -> OwnedRecord {
         let isReason = { (header: OwnedRecord.Header) in header.name.elementsEqual("push-dlq-reason".utf8) }
         let added = refused.headers[(refused.headers.lastIndex(where: isReason) ?? refused.headers.endIndex)...]
@@ -154,7 +152,7 @@ package enum ReducedRecord {
         for header in added {
             let name = String(decoding: header.name, as: UTF8.self)
             let number = header.value.flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
-            // A record that was reduced before keeps its first sizes.
+            // A record that was reduced before keeps its original sizes.
             if name == "push-dlq-truncated" { valueSize = max(valueSize, number) }
             if name == "push-dlq-key-truncated" { keySize = max(keySize, number) }
             guard let limit = deadLetterHeaders[name] else { continue }

@@ -1,11 +1,11 @@
 import JSON
 
-/// One notification to request again, as its result describes it.
+/// One notification to request again, as described by its result.
 package struct ReplayRequest: Hashable, Sendable {
     package var index: Int32
-    /// The device token or channel id in its result, which must match the record's. Empty if the result has none.
+    /// The device token or channel id in the result, which must match the record. Empty if the result has none.
     package var target: String
-    /// The `requested_at_ms` of its result: the record's timestamp, or `RecordTime.unknown`.
+    /// The result's `requested_at_ms`: the record's timestamp, or `RecordTime.unknown`.
     package var requestedAtMs: Int64
 
     package init(index: Int32, target: String, requestedAtMs: Int64) {
@@ -14,7 +14,7 @@ package struct ReplayRequest: Hashable, Sendable {
         self.requestedAtMs = requestedAtMs
     }
 
-    /// A target longer than any token or channel is cut so that it still matches none.
+    /// Creates a request from a result. A target that is too long is cut, but stays too long to match any.
     package init(_ result: DeliveryResult) {
         self.init(
             index: result.request.index,
@@ -27,31 +27,32 @@ package struct ReplayRequest: Hashable, Sendable {
 
 /// The outcome of a replay request.
 package enum ReplayVerdict {
-    /// The record to produce; lent for the call.
+    /// The record to produce, valid during the call.
     case record(EncodedRecord)
-    /// The record there is not the one that the result is about: its topic was recreated. Says how they differ.
+    /// The record differs from the result's request, because its topic was recreated. The text names the difference.
     case another(StaticString)
-    /// Its `apns-expiration` has passed.
+    /// The request's `apns-expiration` has passed.
     case expired
-    /// It cannot be requested by itself. Says why.
+    /// The notification cannot be requested alone, for this reason.
     case refused(Detail)
 }
 
-/// Writes the records that request notifications again, each with the header `push-replay-of`: the
+/// Writes the records that request notifications again. Each has the header `push-replay-of` with the
 /// `topic/partition/offset/index` of the first request.
 ///
-/// That header comes first, so that `CopiedHeaders` always has room for it. Reuses its buffers; not thread-safe.
+/// That header comes first, so that `CopiedHeaders` always has space for it. It reuses its buffers and is not
+/// thread-safe.
 package struct ReplayWriter: ~Copyable {
     package static let header: StaticString = "push-replay-of"
 
     private var parser: RequestParser
-    /// Parses payloads while the result of `parser` is in use.
+    /// A second parser, for payloads while the result of `parser` is in use.
     private var payloadParser = RequestParser()
     private var text = HeaderText()
     private var list = RecordHeaderList()
     private let token: UnsafeMutableRawBufferPointer
 
-    /// - Parameter copyHeaders: `results.copy_headers` of the workers' configuration.
+    /// - Parameter copyHeaders: the workers' `results.copy_headers`.
     package init(copyHeaders: [String] = []) {
         parser = RequestParser(copyHeaders: copyHeaders)
         token = .allocate(byteCount: DeviceToken.textLimit, alignment: 16)
@@ -59,20 +60,20 @@ package struct ReplayWriter: ~Copyable {
 
     deinit { token.deallocate() }
 
-    /// The kind of a record that is copied whole.
+    /// The kind of a record that is copied as a whole.
     package enum Whole {
         case request
-        /// A dead letter. Its `push-dlq-…` headers are left out.
+        /// A dead letter, whose `push-dlq-…` headers are omitted.
         case letter
         /// A dead letter of a retry record, whose first request is in `push-retry-request`.
         case retryLetter
-        /// The same, for another topic than its own. Its `push-retry-…` headers are left out.
+        /// A dead letter of a retry record for another topic, whose `push-retry-…` headers are omitted.
         case movedRetryLetter
     }
 
     /// Writes a copy of the record.
     ///
-    /// - Parameter place: the record's; its index is 0.
+    /// - Parameter place: the record's place, with index 0.
     package mutating func whole(
         key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
         place: RequestPlace, as kind: Whole
@@ -86,15 +87,15 @@ package struct ReplayWriter: ~Copyable {
         return EncodedRecord(key: key, value: value, headers: list.list)
     }
 
-    /// Passes the verdict on each request to `body`: a copy of a record with one notification; for an envelope with
-    /// several a record in payload form with the notification of that index, the record's key and its other headers.
+    /// Calls `body` with the verdict on each request. A record with one notification is copied. A notification of a
+    /// fan-out becomes a record in payload form, with the envelope record's key and headers.
     ///
     /// - Parameters:
-    ///   - timestampMs: the record's.
-    ///   - place: the record's; the index is each request's.
-    ///   - requests: in the order of their indexes. Two may have the same index if the topic was recreated.
+    ///   - timestampMs: the record's timestamp.
+    ///   - place: the record's place. The index comes from each request.
+    ///   - requests: the requests in the order of their index. Two can have the same index if the topic was recreated.
     ///   - expiredToo: whether to request expired notifications again.
-    ///   - body: gets the position among the requests.
+    ///   - body: receives the position in `requests`.
     package mutating func write(
         key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
         timestampMs: Int64, place: RequestPlace, requests: some Collection<ReplayRequest>, nowMs: Int64,
@@ -122,7 +123,7 @@ package struct ReplayWriter: ~Copyable {
                 } else if let found, found.isToken {
                     .record(single(record, found.text, key: key, headers: headers, place: place))
                 } else {
-                    .refused(Detail("what stands for its device is no device token"))
+                    .refused(Detail("its device token is invalid"))
                 }
             body(number, verdict)
         }
@@ -131,13 +132,13 @@ package struct ReplayWriter: ~Copyable {
     // MARK: Matching the record
 
     private struct Target {
-        /// As in a result.
+        /// The token or channel as in a result.
         var text: UnsafeRawBufferPointer
-        /// Whether it is a valid device token or channel.
+        /// Whether the text is a valid device token or channel.
         var isToken: Bool
     }
 
-    /// The target with that index, or `nil` if the record has none.
+    /// Returns the target with that index, or `nil` if the record has none.
     private func target(of index: Int32, in request: ParsedRequest, _ cursor: inout TokenCursor) -> Target? {
         func read(_ normalized: DeviceToken.Normalized) -> Target {
             Target(
@@ -162,20 +163,20 @@ package struct ReplayWriter: ~Copyable {
 
     private func difference(_ request: ReplayRequest, _ found: Target?, _ timestampMs: Int64) -> StaticString? {
         let (one, other) = (RecordTime.checked(request.requestedAtMs), RecordTime.checked(timestampMs))
-        // The result of a record with a timestamp always has it.
-        if other != RecordTime.unknown, one != other { return "the record there has another time than the result says" }
-        guard let found else { return "the record there has no such notification" }
-        // A result has only part of what is no token.
+        // If a record has a timestamp, its results have the same one.
+        if other != RecordTime.unknown, one != other { return "the record has another timestamp than the result says" }
+        guard let found else { return "the record has no such notification" }
+        // A result contains only the beginning of an invalid token, so it cannot be compared.
         guard found.isToken, !request.target.isEmpty, !request.target.utf8.elementsEqual(found.text) else { return nil }
-        return "the record there is for another device"
+        return "the record is for another device"
     }
 
-    /// Why an envelope cannot be split.
+    /// Returns the reason for which an envelope cannot be split, or `nil` if it can.
     private mutating func rejection(of request: ParsedRequest) -> Detail? {
         if request.isInvalid { return request.detail }
         let none = UnsafeBufferPointer<RecordHeader>(start: nil, count: 0)
         let alone = payloadParser.parse(key: .nothing, value: request.payload, headers: none, role: .request)
-        // By itself on a request topic it would be parsed as an envelope.
+        // As the value of a record on a request topic, this payload would be parsed as an envelope.
         return alone.form == .envelope ? Detail("its payload has the members of an envelope") : nil
     }
 
@@ -207,7 +208,7 @@ package struct ReplayWriter: ~Copyable {
         if request.app.count > 0 { list.append("push-app", request.app) }
         if let environment = request.environment { list.append("push-environment", environment.text.lentBytes) }
         if request.notBefore > 0 { list.append("push-not-before", text.add(Int64(request.notBefore))) }
-        // A valid envelope's record has no headers of Apple's or the worker's.
+        // The record of a valid envelope has no `apns-` or `push-` headers that could conflict.
         for header in headers where !Self.isHeader(header) { list.append(header) }
         return EncodedRecord(key: key, value: request.payload, headers: list.list)
     }

@@ -1,15 +1,14 @@
-/// Collects the headers that are copied to results. Reused from record to record; owns its lists, not the bytes.
+/// The headers of one record that are copied to its results. It is reused for each record, and its headers are lent.
 ///
-/// `push-replay-of` (`ReplayWriter`) is one of them: like `traceparent` it goes to the result and through retry
-/// records.
+/// They include `push-replay-of` (`ReplayWriter`), which like `traceparent` also passes through retry records.
 struct CopiedHeaders: ~Copyable {
-    /// Copied whatever the configuration says.
+    /// The names that are copied whatever the configuration says.
     private static let always = ["traceparent", "tracestate", ReplayWriter.header.description]
 
     private let names: [[UInt8]]
     /// One bit for each length of a name, so that most headers are skipped without a comparison.
     private let lengths: UInt64
-    /// Whether a `HeaderName` is among them. Otherwise those need not be compared.
+    /// Whether the names include a `HeaderName`. If not, headers with such names need no comparison.
     let includesKnown: Bool
     private let found: UnsafeMutablePointer<RecordHeader>
     private var count = 0
@@ -29,7 +28,7 @@ struct CopiedHeaders: ~Copyable {
         bytes = 0
     }
 
-    /// Copies a header if it is one of the names. Returns whether it is, also if it has no value or finds no room.
+    /// Returns whether the header's name is on the list. If so, adds the header if it has a value and there is space.
     @inline(__always)
     @discardableResult
     mutating func consider(_ header: RecordHeader) -> Bool {
@@ -51,6 +50,6 @@ struct CopiedHeaders: ~Copyable {
         return true
     }
 
-    /// The copied headers, lent until `removeAll`.
+    /// The copied headers, valid until `removeAll`.
     var list: UnsafeBufferPointer<RecordHeader> { UnsafeBufferPointer(start: found, count: count) }
 }

@@ -1,8 +1,8 @@
 import JSON
 
-/// The members of a value that may be an envelope. Reused from record to record; owns its table, not the bytes.
+/// The members of a value that may be an envelope. It is reused for each record, and its values are lent.
 struct EnvelopeTable: ~Copyable {
-    /// The names that an envelope may have, and `aps`, which only a payload has.
+    /// The member names that an envelope can have, and `aps`, which marks a payload.
     enum Name: UInt8, CaseIterable {
         case payload, deviceToken, deviceTokens, channelID, app, environment, headers, notBefore, aps
 
@@ -20,7 +20,7 @@ struct EnvelopeTable: ~Copyable {
             }
         }
 
-        /// - Parameter name: the inside of a checked JSON string.
+        /// - Parameter name: the inside of a validated JSON string.
         init?(_ name: UnsafeRawBufferPointer) {
             let candidate: Name?
             switch (name.count, name.first) {
@@ -46,19 +46,19 @@ struct EnvelopeTable: ~Copyable {
     }
 
     private var values = ValueTable<Name>()
-    /// The names of the first member that came twice, and of the first that an envelope does not have.
+    /// The name of the first member that occurs twice, and of the first unknown member.
     private(set) var duplicate: UnsafeRawBufferPointer = .nothing
     private(set) var unknown: UnsafeRawBufferPointer = .nothing
-    /// Whether it has a payload, and only a target is missing to make it an envelope.
+    /// Whether the value has a payload but no target, and is otherwise an envelope.
     private(set) var lacksTarget = false
 
-    /// The member's value, with a string's quotes, or `nil` if it is absent or `null`.
+    /// The member's value including a string's quotes, or `nil` if it is absent or `null`.
     subscript(_ name: Name) -> UnsafeRawBufferPointer? { values[name] }
 
-    /// Reads an object. Returns whether it is an envelope: it has `payload` and one of `device_token`, `device_tokens`
-    /// and `channel_id`, and no `aps`.
+    /// Reads an object. Returns whether it is an envelope: it has `payload`, one of `device_token`, `device_tokens` and
+    /// `channel_id`, and no `aps`.
     ///
-    /// - Parameter members: those that `scan` reported of `value`.
+    /// - Parameter members: the members that the scan of `value` reported.
     mutating func read(
         _ value: UnsafeRawBufferPointer, _ scan: JSONScan, _ members: UnsafeMutableBufferPointer<JSONMember>
     ) -> Bool {
@@ -72,7 +72,7 @@ struct EnvelopeTable: ~Copyable {
                 if !add(name, value.part(member.valueStart, member.valueEnd)) { return false }
             }
         } else {
-            // More members than an envelope may have: some are unknown or come twice.
+            // The scan reports only as many members as an envelope can have, so read this object again.
             var reader = JSONReader(checked: value)
             do { try reader.enterObject() } catch { return false }
             while let name = reader.nextMember() {
@@ -85,7 +85,7 @@ struct EnvelopeTable: ~Copyable {
         return !lacksTarget
     }
 
-    /// Returns false if the member is `aps`.
+    /// Adds a member. Returns false if it is `aps`.
     private mutating func add(_ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) -> Bool {
         guard let known = Name(name) else {
             if unknown.baseAddress == nil { unknown = name }
@@ -98,10 +98,10 @@ struct EnvelopeTable: ~Copyable {
     }
 }
 
-/// A place in a JSON list of device tokens, so that a fan-out can be admitted piece by piece.
+/// A position in a JSON list of device tokens, so that a fan-out can be admitted in parts.
 ///
-/// The position counts bytes from the start of `ParsedRequest.tokenList`, so reading can resume on a copy of those
-/// bytes. The list must be one that `RequestParser` accepted, unchanged.
+/// The position is a byte offset into `ParsedRequest.tokenList`, so it is also valid for a copy of the list. The list
+/// must be one that `RequestParser` accepted, unchanged.
 package struct TokenCursor {
     package var position: Int
     /// The index of the next token.
@@ -112,8 +112,7 @@ package struct TokenCursor {
         index = 0
     }
 
-    /// Reads the next token into `buffer` (at least `DeviceToken.textLimit` bytes). Returns `nil` at the end of the
-    /// list.
+    /// Reads the next token into `buffer`, of at least `DeviceToken.textLimit` bytes. Returns `nil` at the end.
     package mutating func next(
         in list: UnsafeRawBufferPointer, into buffer: UnsafeMutableRawBufferPointer
     ) -> DeviceToken.Normalized? {
@@ -121,7 +120,6 @@ package struct TokenCursor {
         index += 1
         let read = DeviceToken.normalize(text, into: buffer)
         guard read.failure != .none, JSONText(checked: text).hasEscapes else { return read }
-        // JSON allows escaped hex digits.
         return withUnsafeTemporaryAllocation(byteCount: DeviceToken.textLimit + 1, alignment: 1) { resolved in
             guard let count = JSONText(checked: text).resolve(into: resolved) else { return read }
             return DeviceToken.normalize(UnsafeRawBufferPointer(rebasing: resolved[..<count]), into: buffer)

@@ -1,7 +1,6 @@
 import JSON
 
 extension RequestParser {
-    /// Parses a record whose value is an envelope.
     mutating func envelopeForm(
         _ request: inout ParsedRequest, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
         _ scan: JSONScan, _ names: NotableNames
@@ -10,27 +9,27 @@ extension RequestParser {
         guard readTarget(&request) else { return }
         request.keepKey(key)
         if envelope.duplicate.baseAddress != nil {
-            request.fail(.none, "a member that comes twice", envelope.duplicate)
+            request.fail(.none, "a member occurs twice", envelope.duplicate)
         }
         if envelope.unknown.baseAddress != nil {
             request.fail(.none, "an envelope has no such member", meantMember(envelope.unknown))
         }
         if names.instruction.baseAddress != nil {
-            request.fail(.none, "an envelope's headers belong into it, not to the record", names.instruction)
+            request.fail(.none, "headers of an envelope must be inside it, not on the record", names.instruction)
         }
         fields.removeAll()
         readHeaders(&request)
         addText(.app, envelope[.app], &request, "app must be a string")
         addText(.environment, envelope[.environment], &request, "environment must be a string")
-        // As it is written, so that a value that is no number is refused.
+        // The value is added unparsed, so that `readNotBefore` rejects a string.
         if let value = envelope[.notBefore] { _ = fields.add(.notBefore, value) }
         readFields(&request)
         if request.tokenCount > 1 && request.headers.apnsID != .none {
-            request.fail(.badMessageId, "one apns-id for several device tokens")
+            request.fail(.badMessageId, "an apns-id cannot be used for several device tokens")
         }
         if let payload = envelope[.payload] {
             request.payload = payload
-            // The scan may have found it in another member.
+            // The surrogate that the scan found may be in another member.
             let half = scan.halfSurrogate == nil ? nil : JSONScanner.scan(payload).halfSurrogate
             let start = half == nil ? 0 : payload.baseAddress! - value.baseAddress!
             checkPayload(&request, JSONScanner.kind(of: payload[0]), half: half.map { start + $0 })
@@ -39,7 +38,7 @@ extension RequestParser {
         }
     }
 
-    /// The name of an unknown member with the member that is meant by it, or the header, which belongs into `headers`.
+    /// Returns an unknown member's name and a suggestion: another member, or a header, which belongs into `headers`.
     mutating func meantMember(_ name: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         var nearest = NearestName(to: name)
         for member in EnvelopeTable.Name.allCases where member != .aps { nearest.consider(member.text) }
@@ -47,7 +46,7 @@ extension RequestParser {
         return scratch.suggestion(HeaderName.nearest(to: name, inEnvelope: true), of: "headers.", for: name)
     }
 
-    /// Finds the tokens or the channel. Returns false if none can be read and the record is a dead letter.
+    /// Reads the tokens or the channel. Returns false and marks the record as a dead letter if there are none.
     private mutating func readTarget(_ request: inout ParsedRequest) -> Bool {
         switch (envelope[.deviceToken], envelope[.deviceTokens], envelope[.channelID]) {
         case (let token?, nil, nil):
@@ -84,7 +83,7 @@ extension RequestParser {
         return request.deadLetter == nil
     }
 
-    /// Puts the members of `headers` into the field table.
+    /// Adds the members of `headers` to the field table.
     private mutating func readHeaders(_ request: inout ParsedRequest) {
         guard let headers = envelope[.headers] else { return }
         guard headers[0] == UInt8(ascii: "{") else {
@@ -93,7 +92,7 @@ extension RequestParser {
         let members = scratch.headerMembers
         let count = JSONScanner.scan(headers, members: members).memberCount
         guard count <= members.count else {
-            return request.fail(.none, "headers has more members than there are headers")
+            return request.fail(.none, "headers has too many members")
         }
         for member in members[..<count] {
             let text = headers.part(member.nameStart, member.nameEnd)
@@ -104,13 +103,12 @@ extension RequestParser {
             }
             let value = headers.part(member.valueStart, member.valueEnd)
             if !fields.add(name, fieldValue(name, value, &request)) {
-                request.fail(.duplicateHeaders, "a header that comes twice", text)
+                request.fail(.duplicateHeaders, "a header occurs twice", text)
             }
         }
     }
 
-    /// The value of a header as text: a string, or a number where Apple's header is one. It has no address if it is
-    /// `null` or wrong.
+    /// Returns a header's value as text, or bytes without an address if it is `null` or of a wrong kind.
     private mutating func fieldValue(
         _ name: HeaderName, _ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest
     ) -> UnsafeRawBufferPointer {
@@ -136,7 +134,7 @@ extension RequestParser {
         _ = fields.add(name, text)
     }
 
-    /// The text of a JSON string, or `nil` if the value is not one.
+    /// Returns the text of a JSON string, or `nil` for another kind of value.
     private mutating func string(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         guard value[0] == UInt8(ascii: "\"") else { return nil }
         return scratch.resolve(value.part(1, value.count - 1))

@@ -1,14 +1,14 @@
 import JSON
 
-/// Recognizes what a wrong serializer puts around texts, so that the detail of a refused record names the mistake.
+/// Detects the traces of unsuitable serializers, so that the detail of a rejected record names the mistake.
 enum ForeignForm {
     static let quote = UInt8(ascii: "\"")
 
     static let quotedToken: StaticString =
         "the device token is in quotes, as a JSON serializer writes a string; use a plain string serializer"
 
-    /// The schema id in the five bytes that serializers of a Schema Registry write first: a magic byte of 0, then the
-    /// id, big-endian. JSON never begins with a byte of 0.
+    /// Returns the schema id if the bytes begin with the prefix of a Schema Registry serializer: a byte of 0, which
+    /// never begins JSON, then the id as a big-endian 32-bit number.
     ///
     /// Source: Confluent's documentation, "Formats, Serializers, and Deserializers", Wire format.
     static func schemaID(_ bytes: UnsafeRawBufferPointer) -> Int? {
@@ -21,19 +21,17 @@ enum ForeignForm {
     static let quotedHeader: StaticString =
         "a value is in quotes, as a JSON serializer writes a string; use a plain string serializer"
 
-    /// Whether a text begins and ends with quotes.
     @inline(__always)
     static func isQuoted(_ text: UnsafeRawBufferPointer) -> Bool {
         text.count >= 2 && text[0] == quote && text[text.count &- 1] == quote
     }
 
-    /// Whether a text is hex digits in quotes.
+    /// Returns whether a text is hex digits in quotes.
     static func isQuotedHex(_ text: UnsafeRawBufferPointer) -> Bool {
         isQuoted(text) && text.count > 2 && Hex.isHex(text.part(1, text.count - 1))
     }
 
-    /// Whether a key ends with a device token, in quotes or without. Other keys that begin with a byte of 0 are numbers
-    /// or ids.
+    /// Returns whether a key ends with a device token, quoted or not. Other keys with a leading 0 are numbers or ids.
     static func endsWithToken(_ key: UnsafeRawBufferPointer) -> Bool {
         let end = key.last == quote ? key.count - 1 : key.count
         return end >= prefixCount + 64 && Hex.isHex(key.part(end - 64, end))
@@ -41,7 +39,7 @@ enum ForeignForm {
 }
 
 extension ParserScratch {
-    /// Explains a value that is not JSON, if a known serializer wrote it.
+    /// Returns an explanation of a value that is not JSON, if a known serializer wrote it.
     mutating func foreign(_ value: UnsafeRawBufferPointer) -> Detail? {
         if let id = ForeignForm.schemaID(value) {
             return Detail(
@@ -54,7 +52,7 @@ extension ParserScratch {
         return nil
     }
 
-    /// Explains a key that should be a device token, if a known serializer wrote it.
+    /// Returns an explanation of a key that should be a device token, if a known serializer wrote it.
     mutating func foreign(key: UnsafeRawBufferPointer) -> Detail? {
         if ForeignForm.isQuotedHex(key) {
             return Detail(
@@ -67,7 +65,7 @@ extension ParserScratch {
             add("magic byte 0, schema id \(id); use a plain string serializer for keys") ?? .nothing)
     }
 
-    /// Why a value is not JSON, and where.
+    /// Returns the error and its position.
     mutating func detail(of error: JSONError) -> Detail {
         Detail(error.kind.text, add("at byte \(error.offset)") ?? .nothing)
     }

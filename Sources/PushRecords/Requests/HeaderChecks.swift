@@ -1,9 +1,8 @@
-/// Checks of values that become headers of a request to Apple.
+/// Validation of values that become headers of a request to APNs.
 ///
-/// One bad byte would make the peer close the whole HTTP/2 connection (RFC 9113, 8.2.1), so only printable ASCII
-/// passes.
+/// Only printable ASCII is allowed. After one invalid byte the peer would close the connection (RFC 9113, 8.2.1).
 enum HeaderCheck {
-    /// Whether `value` is 1 to `limit` bytes of printable ASCII without a space at either end, and not in quotes.
+    /// Returns whether `value` is 1 to `limit` bytes of printable ASCII, not in quotes and without spaces at the ends.
     @inline(__always)
     static func isClean(_ value: UnsafeRawBufferPointer, limit: Int) -> Bool {
         guard let base = value.baseAddress, value.count > 0, value.count <= limit else { return false }
@@ -11,7 +10,8 @@ enum HeaderCheck {
         guard first != 0x20, last != 0x20, !ForeignForm.isQuoted(value) else { return false }
         var index = 0
         while value.count &- index >= 8 {
-            // A high bit marks a byte below 0x20, above 0x7E or not ASCII. A byte that borrows or carries is marked.
+            // A high bit marks a byte that is below 0x20, above 0x7E or not ASCII. Only marked bytes can borrow or
+            // carry.
             let word = (base + index).loadUnaligned(as: UInt64.self)
             let marked = (word &- 0x2020_2020_2020_2020) | (word &+ 0x0101_0101_0101_0101) | word
             guard marked & 0x8080_8080_8080_8080 == 0 else { return false }
@@ -24,9 +24,9 @@ enum HeaderCheck {
         return true
     }
 
-    /// Reads a decimal number without sign, of at most 19 digits.
+    /// Reads a decimal number of at most 19 digits, without a sign.
     static func unsigned(_ value: UnsafeRawBufferPointer) -> Int64? {
-        // 19 nines are less than 2 to the power of 64.
+        // 19 nines are less than 2 to the power of 64, so the multiplication cannot overflow.
         guard value.count > 0, value.count <= 19 else { return nil }
         var number: UInt64 = 0
         for byte in value {
@@ -36,7 +36,7 @@ enum HeaderCheck {
         return Int64(exactly: number)
     }
 
-    /// Reads 1, 5 or 10. Source: "Sending notification requests to APNs", apns-priority.
+    /// Reads a priority, which is 1, 5 or 10. Source: "Sending notification requests to APNs", apns-priority.
     static func priority(_ value: UnsafeRawBufferPointer) -> UInt8? {
         switch (value.count, value.first) {
         case (1, 0x31): 1
@@ -46,7 +46,7 @@ enum HeaderCheck {
         }
     }
 
-    /// Returns the push type of topics that end like this one, or `nil` if it has no suffix of Apple's.
+    /// Returns the push type whose topic suffix ends this topic, or `nil` if it has no suffix.
     static func pushType(ofTopic topic: UnsafeRawBufferPointer) -> PushType? {
         suffixes.first { _, suffix in
             let start = topic.count - suffix.utf8CodeUnitCount

@@ -1,4 +1,4 @@
-/// The headers that the parser knows, whichever form of request or retry record they come in.
+/// The headers that the parser knows, in requests and retry records.
 enum HeaderName: UInt8, CaseIterable {
     case topic, pushType, priority, expiration, collapseID, apnsID
     case channelID, deviceToken, app, environment, notBefore
@@ -31,9 +31,9 @@ enum HeaderName: UInt8, CaseIterable {
         }
     }
 
-    /// The header of exactly that name.
+    /// Creates the header of exactly that name, or `nil`.
     ///
-    /// Runs for every header of every record: length and last byte but one select the only candidate.
+    /// It runs for every header of every record, so the length and the last byte but one select the only candidate.
     @inline(__always)
     init?(_ name: UnsafeRawBufferPointer) {
         let candidate: HeaderName
@@ -70,17 +70,17 @@ enum HeaderName: UInt8, CaseIterable {
         self = candidate
     }
 
-    /// Whether only the worker writes the header, to its retry topics.
+    /// Whether only the worker writes the header, in retry records.
     @inline(__always)
     var isRetry: Bool { rawValue >= HeaderName.retryRequest.rawValue }
 
-    /// Whether an envelope may have the header among its `headers`: those that go to Apple and do not name a target.
+    /// Whether an envelope's `headers` may contain the header: it goes to Apple and does not name the target.
     var isOfEnvelope: Bool { rawValue <= HeaderName.apnsID.rawValue }
 
-    /// Whether Apple's header is a number, which an envelope may write as one.
+    /// Whether the header's value is a number, which an envelope may write as a JSON number.
     var isNumber: Bool { self == .priority || self == .expiration }
 
-    /// Apple's reason for a wrong value of the header.
+    /// Apple's reason for an invalid value of the header.
     var badValue: ReasonCode {
         switch self {
         case .topic: .badTopic
@@ -97,14 +97,13 @@ enum HeaderName: UInt8, CaseIterable {
         }
     }
 
-    /// Whether an unknown name begins like a producer's instruction: with `apns-` or `push-` in any case, but not with
-    /// the `push-dlq-` of a dead letter that was produced again.
+    /// Returns whether the name begins with `apns-` or `push-` in any case, but not with the `push-dlq-` of replays.
     @inline(__always)
     static func hasReservedPrefix(_ name: UnsafeRawBufferPointer) -> Bool {
         guard let base = name.baseAddress, name.count >= 5, base.load(fromByteOffset: 4, as: UInt8.self) == 0x2D else {
             return false
         }
-        // "apns", "push"
+        // The words spell "apns" and "push".
         let head = UInt32(littleEndian: base.loadUnaligned(as: UInt32.self)) | 0x2020_2020
         if head == 0x736E_7061 { return true }
         return head == 0x6873_7570 && !name.begins("push-dlq-")
@@ -112,16 +111,15 @@ enum HeaderName: UInt8, CaseIterable {
 }
 
 extension UnsafeRawBufferPointer {
-    /// No bytes and no address: an absent value.
+    /// Bytes without an address, which stand for an absent value.
     @inlinable package static var nothing: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: nil, count: 0) }
 
-    /// A part of lent bytes.
     @inline(__always)
     func part(_ start: Int, _ end: Int) -> UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: baseAddress! + start, count: end &- start)
     }
 
-    /// Whether it begins with `prefix`, which is in lower case, in any case of its letters.
+    /// Returns whether the bytes begin with `prefix`, which is in lower case. Ignores the case of letters.
     func begins(_ prefix: StaticString) -> Bool {
         count >= prefix.utf8CodeUnitCount
             && zip(self, prefix.lentBytes).allSatisfy { byte, expected in
@@ -131,14 +129,14 @@ extension UnsafeRawBufferPointer {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Whether as many bytes at `other` are the same.
+    /// Returns whether the bytes equal as many bytes at `other`.
     @inline(__always)
     func isEqual(to other: UnsafeRawPointer) -> Bool {
         guard let base = baseAddress else { return true }
         func differs<Word>(at index: Int, _: Word.Type) -> Bool where Word: FixedWidthInteger & BitwiseCopyable {
             (base + index).loadUnaligned(as: Word.self) != (other + index).loadUnaligned(as: Word.self)
         }
-        // Whole words, of which the last overlaps the one before.
+        // Compare whole words. The last one overlaps the one before.
         if count >= 8 {
             var index = 0
             while index &+ 8 < count {
@@ -154,7 +152,7 @@ extension UnsafeRawBufferPointer {
 }
 
 extension StaticString {
-    /// Whether `bytes` are exactly this text.
+    /// Returns whether `bytes` equal this text.
     @inline(__always)
     func spells(_ bytes: UnsafeRawBufferPointer) -> Bool {
         bytes.count == utf8CodeUnitCount && bytes.isEqual(to: utf8Start)

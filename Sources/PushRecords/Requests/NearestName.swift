@@ -1,20 +1,18 @@
-// The name that a producer most likely meant by an unknown one, for the detail of a refused request.
-
-/// The nearest of several names to one that is unknown.
+/// The known name that is nearest to an unknown one, as a suggestion in the detail of a rejected request.
 struct NearestName {
     private let name: UnsafeRawBufferPointer
     private var distance = Int.max
     /// The nearest name so far, or `nil` if none was near enough.
     private(set) var text: StaticString?
 
-    /// Longer names are near to none.
+    /// The length above which a name gets no suggestion.
     private static let longest = 31
 
     init(to name: UnsafeRawBufferPointer) { self.name = name }
 
-    /// Compares a known name, in any case of its letters.
+    /// Takes a known name if it is nearer than those before. Ignores the case of letters.
     ///
-    /// At most a third of its letters may differ, not counting its first `prefix` bytes. One letter always may.
+    /// At most a third of its letters may differ, not counting its first `prefix` bytes, but always one.
     mutating func consider(_ candidate: StaticString, prefix: Int = 0, comparesPrefix: Bool = true) {
         guard name.count <= Self.longest else { return }
         let all = candidate.lentBytes
@@ -26,8 +24,7 @@ struct NearestName {
     }
 }
 
-/// The number of letters to insert, delete, replace, or swap, whatever their case (Damerau's distance, optimal
-/// alignment).
+/// Returns the Damerau–Levenshtein distance (optimal string alignment), ignoring the case of letters.
 package func editDistance(_ a: some Collection<UInt8>, _ b: some Collection<UInt8>) -> Int {
     let (a, b) = (a.map { $0 | 0x20 }, b.map { $0 | 0x20 })
     var (beforeLast, last) = ([Int](), Array(0...b.count))
@@ -44,12 +41,12 @@ package func editDistance(_ a: some Collection<UInt8>, _ b: some Collection<UInt
 }
 
 extension HeaderName {
-    /// The header nearest to an unknown name. In an envelope it may lack the prefix that all have.
+    /// Returns the header nearest to an unknown name. In an envelope the name may lack its `apns-` prefix.
     static func nearest(to name: UnsafeRawBufferPointer, inEnvelope: Bool) -> StaticString? {
         var nearest = NearestName(to: name)
         let hasPrefix = hasReservedPrefix(name)
         for header in allCases where inEnvelope ? header.isOfEnvelope : !header.isRetry {
-            // "apns-", "push-"
+            // All names begin with "apns-" or "push-".
             nearest.consider(header.text, prefix: 5)
             if inEnvelope, !hasPrefix { nearest.consider(header.text, prefix: 5, comparesPrefix: false) }
         }
@@ -58,7 +55,7 @@ extension HeaderName {
 }
 
 extension ParserScratch {
-    /// `NAME (did you mean MEANT?)`.
+    /// Returns `NAME (did you mean MEANT?)`, or the name alone without a suggestion.
     mutating func suggestion(
         _ meant: StaticString?, of member: StaticString = "", for name: UnsafeRawBufferPointer
     ) -> UnsafeRawBufferPointer {

@@ -1,17 +1,17 @@
 /// A parsed record of a request or retry topic.
 ///
-/// Plain data that owns nothing. Every range is lent from the record or from the parser's scratch: it is valid until
-/// the record is given back or the parser parses again. Payload and token list aside, no text is longer than its limit
-/// (`RecordLimits`), also in an invalid request.
+/// It is plain data whose ranges are lent from the record or from the parser's scratch memory. They are valid until the
+/// record is released or the parser parses again. Except for the payload and the token list, every text is within its
+/// limit (`RecordLimits`), even in an invalid request.
 package struct ParsedRequest {
     package enum Target: UInt8 {
-        /// None can be read: the record is a dead letter.
+        /// No readable target: the record is a dead letter.
         case none
-        /// One device: `token`.
+        /// One device, in `token`.
         case device
-        /// A fan-out: `tokenList` and `tokenCount`.
+        /// A fan-out, in `tokenList` and `tokenCount`.
         case devices
-        /// A broadcast: `channelID`.
+        /// A broadcast, in `channelID`.
         case channel
     }
 
@@ -21,41 +21,40 @@ package struct ParsedRequest {
 
     package var target = Target.none
     package var form = Form.payload
-    /// Set exactly when `target` is `.none`.
+    /// The reason of a dead letter. It is set exactly if `target` is `.none`.
     package var deadLetter: DeadLetterReason?
-    /// Whether a fault affects all of its notifications: each becomes `invalid` with `failureReason` and `detail`.
+    /// Whether an error makes all notifications of the record `invalid`, with `failureReason` and `detail`.
     package var isInvalid = false
-    /// `.none` where Apple has no reason for the fault.
+    /// Apple's reason for the error, or `.none` if there is none.
     package var failureReason = ReasonCode.none
-    /// About the dead letter or the fault.
+    /// The explanation of the dead letter or the error.
     package var detail = Detail.none
 
-    /// As the producer wrote it: `DeviceToken.normalize` checks it and converts it to lower case. A text that is too
-    /// long to be a token is cut one byte beyond the limit.
+    /// The token as the producer wrote it. `DeviceToken.normalize` validates it and converts it to lower case. A longer
+    /// text is cut one byte beyond the limit of tokens, so that it stays invalid.
     package var token: UnsafeRawBufferPointer = .nothing
-    /// The JSON list of the tokens, brackets included; every element is a string. Read it, or a copy, with a
-    /// `TokenCursor`.
+    /// The JSON list of tokens including its brackets. Every element is a string. Read it with a `TokenCursor`.
     package var tokenList: UnsafeRawBufferPointer = .nothing
     /// The number of notifications: 1 for a device or a channel, 0 for a dead letter.
     package var tokenCount = 0
     package var channelID: UnsafeRawBufferPointer = .nothing
 
-    /// The bytes that go to Apple.
+    /// The payload, which is sent to APNs unchanged.
     package var payload: UnsafeRawBufferPointer = .nothing
     package var headers = NotificationHeaders()
-    /// When to send it, in seconds since the epoch. 0 or a past time means at once.
+    /// The earliest time to send it, in seconds since the epoch. 0 or a past time means now.
     package var notBefore: UInt32 = 0
-    /// The name of a configured app, or empty.
+    /// The name of the app, or empty if the request names none.
     package var app: UnsafeRawBufferPointer = .nothing
     package var environment: PushEnvironment?
-    /// The record's key, cut at `RecordLimits.key` bytes, where results name it (`request.key`): without a base address
-    /// if there is none or it is the token. The key of a fan-out is as it came, and the writer compares it with each
-    /// token. A retry record has its request's key.
+    /// The record's key for `request.key` of results, cut at `RecordLimits.key` bytes. It has no base address if there
+    /// is no key or the key is the token. The key of a fan-out is kept, and the writer compares it with each token. A
+    /// retry record has its request's key.
     package var key: UnsafeRawBufferPointer = .nothing
-    /// Headers that are copied to results: `traceparent`, `tracestate` and the configured ones. At most
-    /// `RecordLimits.copiedHeaders` with together `RecordLimits.copiedBytes` bytes; the rest is left out.
+    /// The headers to copy to results: `traceparent`, `tracestate` and the configured ones. Headers beyond
+    /// `RecordLimits.copiedHeaders` or `RecordLimits.copiedBytes` are omitted.
     package let copiedHeaders: UnsafeBufferPointer<RecordHeader>
-    /// Set exactly for a record of a retry topic that is not a dead letter.
+    /// The retry headers. They are set exactly for a valid record of a retry topic.
     package var retry: RetryFields?
 
     init(copiedHeaders: UnsafeBufferPointer<RecordHeader>) { self.copiedHeaders = copiedHeaders }
@@ -63,14 +62,14 @@ package struct ParsedRequest {
 
 /// The kind of topic that a record comes from.
 package enum RecordRole: UInt8 {
-    /// A request topic: both forms, without `push-retry-*` headers.
+    /// A request topic. Both forms are allowed, `push-retry-*` headers are not.
     case request
-    /// A retry topic: payload form only, whatever the value looks like. The `push-retry-*` headers are read.
+    /// A retry topic. Records are in payload form, with `push-retry-*` headers.
     case retry
 }
 
 extension ParsedRequest {
-    /// The dead letter of a record that is not parsed.
+    /// Returns the dead letter of a record that is not parsed.
     package static func unread(_ reason: DeadLetterReason) -> Self {
         var request = Self(copiedHeaders: UnsafeBufferPointer(start: nil, count: 0))
         request.markDeadLetter(reason, Detail(reason.unreadDetail))
@@ -92,9 +91,9 @@ extension ParsedRequest {
         self.detail = detail
     }
 
-    /// Makes its notifications invalid. The first fault is the one that is reported.
+    /// Makes the notifications invalid. Only the first error is reported.
     ///
-    /// - Parameter reason: `.none` where Apple has no reason for it.
+    /// - Parameter reason: `.none` if Apple has no reason for the error.
     @inline(never)
     mutating func fail(_ reason: ReasonCode, _ text: StaticString, _ subject: UnsafeRawBufferPointer = .nothing) {
         guard !isInvalid else { return }
@@ -103,7 +102,7 @@ extension ParsedRequest {
         detail = Detail(text, subject.cutText(RecordLimits.detailSubject))
     }
 
-    /// Makes its notifications invalid because of a header's value, and recognizes quotes around it.
+    /// Makes the notifications invalid because of a header's value. A value in quotes gets its own explanation.
     mutating func refuse(_ name: HeaderName, _ text: StaticString, _ value: UnsafeRawBufferPointer) {
         if ForeignForm.isQuoted(value) {
             fail(name.badValue, ForeignForm.quotedHeader, name.text.lentBytes)
@@ -112,7 +111,7 @@ extension ParsedRequest {
         }
     }
 
-    /// Keeps the record's key where results must name it; cuts it and the token.
+    /// Stores the key unless it is the target. Cuts the key and the token.
     mutating func keepKey(_ key: UnsafeRawBufferPointer) {
         let isTarget =
             switch target {
@@ -124,12 +123,12 @@ extension ParsedRequest {
         cutToken()
     }
 
-    /// Cuts the token one byte beyond the limit, so that the rest of a longer text is no token.
+    /// Cuts the token one byte beyond the limit, so that a longer text does not become a valid token.
     mutating func cutToken() { token = token.cut(RecordLimits.deviceToken + 1) }
 }
 
 extension UnsafeRawBufferPointer {
-    /// Whether both are the same bytes, or hex digits that differ in case only.
+    /// Returns whether the bytes are equal. Ignores the case of hex digits.
     func isSameToken(_ other: UnsafeRawBufferPointer) -> Bool {
         guard count == other.count else { return false }
         guard let one = baseAddress, let two = other.baseAddress else { return true }

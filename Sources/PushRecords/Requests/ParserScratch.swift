@@ -1,8 +1,8 @@
 import JSON
 
-/// Memory that the parser reuses: members of objects, strings without their escapes, and subjects of details.
+/// Memory that the parser reuses: members of objects, unescaped strings, and subjects of details.
 struct ParserScratch: ~Copyable {
-    /// Members of the value and, beyond them, of an envelope's headers. More than an envelope may have.
+    /// The capacity for members of the value, and for those of an envelope's headers. An envelope can have fewer.
     static let memberLimit = 16
     static let textLimit = 4_096
 
@@ -29,11 +29,11 @@ struct ParserScratch: ~Copyable {
         UnsafeMutableBufferPointer(start: room + Self.memberLimit, count: Self.memberLimit)
     }
 
-    /// Forgets the texts of the previous record.
+    /// Discards the texts of the previous record.
     mutating func removeTexts() { used = 0 }
 
-    /// The text of a JSON string, given its inside: the lent bytes themselves unless something is escaped, else a copy.
-    /// A string that finds no room is longer than any field may be, and is returned as it is.
+    /// Returns the text of a JSON string, given its inside. The result is `inside` itself unless it has escapes. A
+    /// string for which there is no space is longer than any field, and is returned with its escapes.
     mutating func resolve(_ inside: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         let string = JSONText(checked: inside)
         guard string.hasEscapes else { return inside }
@@ -43,7 +43,7 @@ struct ParserScratch: ~Copyable {
         return UnsafeRawBufferPointer(rebasing: free[..<count])
     }
 
-    /// Keeps a text until `removeTexts`. Returns `nil` if there is no room for it.
+    /// Stores a text until `removeTexts`. Returns `nil` if there is no space.
     mutating func add(_ string: String) -> UnsafeRawBufferPointer? {
         let free = UnsafeMutableRawBufferPointer(rebasing: text[used...])
         guard string.utf8.count <= free.count else { return nil }

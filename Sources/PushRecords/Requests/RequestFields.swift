@@ -1,7 +1,5 @@
-// The checks that both forms of a request share.
-
 extension RequestParser {
-    /// Checks the values in the field table and puts them into the request.
+    /// Validates the values in the field table and stores them in the request. Both forms of requests use it.
     mutating func readFields(_ request: inout ParsedRequest) {
         let isBroadcast = request.target == .channel
         if ForeignForm.isQuoted(request.token), ForeignForm.isQuotedHex(request.token) {
@@ -18,7 +16,7 @@ extension RequestParser {
                 request.headers.topic = value.cutText(RecordLimits.topic)
                 request.refuse(.topic, "apns-topic must be printable ASCII of 1 to 255 bytes", value)
             } else if isBroadcast && HeaderCheck.pushType(ofTopic: value) == .liveactivity {
-                // Checked here, not with the app's topics, so that the library finds it, too.
+                // The check is here and not with the app's topics, so that producers who use this library get it, too.
                 request.fail(
                     .topicDisallowed, "a broadcast's topic is the bundle id, without a push type's suffix", value)
             }
@@ -74,7 +72,7 @@ extension RequestParser {
             }
         }
         if let value = fields[.app] {
-            // One byte more than a name may have, so that the rest of a longer one is no app's name.
+            // One byte more than the limit, so that a longer name does not become that of another app.
             request.app = value.cut(RecordLimits.app + 1)
             if value.count == 0 { request.fail(.none, "the app's name is empty") }
             if value.count > RecordLimits.app || ForeignForm.isQuoted(value) {
@@ -90,11 +88,11 @@ extension RequestParser {
         }
     }
 
-    /// Reads when the request is to be sent. A request that expires before could never be.
+    /// Reads the time at which to send the request. It must be before the expiration.
     private func readNotBefore(_ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest) {
         let isEnvelope = request.form == .envelope
         guard let seconds = HeaderCheck.unsigned(value), let notBefore = UInt32(exactly: seconds) else {
-            // In an envelope, where it is a number, a string shows its quotes.
+            // The value in an envelope is raw JSON, so a string still has its quotes.
             return isEnvelope
                 ? request.fail(.none, "not_before must be a number, 0 to 4294967295 seconds since 1970", value)
                 : request.refuse(.notBefore, "push-not-before must be 0 to 4294967295 seconds since 1970", value)

@@ -1,16 +1,16 @@
 import JSON
 
-/// Parses records of request and retry topics: one validating pass over lent bytes, which decodes nothing, copies only
-/// escaped strings of envelopes, and allocates nothing for a valid record.
+/// Parses records of request and retry topics in one validating pass over lent bytes. It copies only escaped strings of
+/// envelopes and allocates no memory for a valid record.
 ///
-/// Not thread-safe: one parser belongs to one thread. It never throws: an unreadable record is a dead letter, a wrong
-/// one is `isInvalid`. Checks that need the configuration are left to the caller: the default topic, whether topic and
-/// push type fit the app, whether the expiration has passed.
+/// Not thread-safe. It does not throw: an unreadable record becomes a dead letter, an incorrect one is `isInvalid`. The
+/// caller checks what needs the configuration: the default topic, whether the app has the topic and the push type, and
+/// whether the expiration has passed.
 package struct RequestParser: ~Copyable {
-    /// Most tokens in one record.
+    /// The largest number of tokens in one record.
     package static let tokenLimit = 10_000
     package static let payloadLimit = 4_096
-    /// For voip and for broadcasts.
+    /// The limit for `voip` and broadcasts.
     package static let largePayloadLimit = 5_120
 
     var fields = ValueTable<HeaderName>()
@@ -18,7 +18,7 @@ package struct RequestParser: ~Copyable {
     var envelope = EnvelopeTable()
     var scratch = ParserScratch()
 
-    /// - Parameter copyHeaders: names (`results.copy_headers`) to copy beside `traceparent` and `tracestate`.
+    /// - Parameter copyHeaders: names to copy besides `traceparent` and `tracestate` (`results.copy_headers`).
     package init(copyHeaders: [String] = []) {
         copied = CopiedHeaders(copyHeaders)
     }
@@ -26,8 +26,8 @@ package struct RequestParser: ~Copyable {
     /// Parses one record.
     ///
     /// - Parameters:
-    ///   - key: a `nil` base address when the record has none.
-    ///   - value: a `nil` base address is a tombstone; an empty one with a base address is an empty payload.
+    ///   - key: has no base address if the record has no key.
+    ///   - value: has no base address for a tombstone. An empty value with an address is an empty payload.
     package mutating func parse(
         key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
         role: RecordRole
@@ -57,13 +57,13 @@ package struct RequestParser: ~Copyable {
         }
     }
 
-    /// The names of a record's headers that a check asks for.
+    /// The names of headers that later checks need.
     struct NotableNames {
-        /// The first name that came twice.
+        /// The first name that occurs twice.
         var duplicate: UnsafeRawBufferPointer = .nothing
-        /// The first `apns-` or `push-` header that a producer, not the worker, wrote.
+        /// The first `apns-` or `push-` header.
         var instruction: UnsafeRawBufferPointer = .nothing
-        /// The first of those that a request may not have: misspelt, the worker's own, or of a newer version.
+        /// The first `apns-` or `push-` header that a request cannot have: misspelt, written by the worker, or newer.
         var unknown: UnsafeRawBufferPointer = .nothing
 
         mutating func noteUnknown(_ name: UnsafeRawBufferPointer) {
@@ -72,7 +72,7 @@ package struct RequestParser: ~Copyable {
         }
     }
 
-    /// Puts the headers into the field table.
+    /// Adds the headers to the field table.
     private mutating func read(_ headers: UnsafeBufferPointer<RecordHeader>, _ role: RecordRole) -> NotableNames {
         fields.removeAll()
         copied.removeAll()
@@ -133,41 +133,41 @@ package struct RequestParser: ~Copyable {
             request.cutToken()
         } else {
             request.keepKey(key)
-            // A retry record of a newer version may have more headers than this one knows.
+            // Only requests are checked: a retry record of a newer worker may have headers that this one does not know.
             if names.unknown.begins("push-retry-") {
                 request.fail(.none, "only the worker writes push-retry headers", names.unknown)
             } else if names.unknown.baseAddress != nil {
                 let nearest = HeaderName.nearest(to: names.unknown, inEnvelope: false)
-                request.fail(.none, "there is no such header", scratch.suggestion(nearest, for: names.unknown))
+                request.fail(.none, "unknown header", scratch.suggestion(nearest, for: names.unknown))
             }
         }
         if names.duplicate.baseAddress != nil {
-            request.fail(.duplicateHeaders, "a header that comes twice", names.duplicate)
+            request.fail(.duplicateHeaders, "a header occurs twice", names.duplicate)
         }
         readFields(&request)
         checkPayload(&request, kind, half: half)
     }
 
-    /// Why a record in payload form has no target.
+    /// Returns the explanation of a record in payload form without a target.
     private mutating func missingTarget(_ kind: JSONKind, _ role: RecordRole) -> Detail {
-        // The envelope table was filled only from such a record.
+        // The envelope table is current only for an object on a request topic.
         if case .object = kind, role == .request, envelope.lacksTarget {
             return Detail(
-                "an envelope names its device_token, device_tokens or channel_id", meantMember(envelope.unknown))
+                "an envelope needs device_token, device_tokens or channel_id", meantMember(envelope.unknown))
         }
         return Detail("no push-device-token, and the key is not a device token of 64 or more hex digits")
     }
 
-    /// Whether a record's key is its device token when no header names one: 64 or more hex digits, an even number.
+    /// Returns whether a key can be a device token without a header: an even number of hex digits, 64 or more.
     static func isTokenKey(_ key: UnsafeRawBufferPointer) -> Bool {
         key.count >= 64 && key.count & 1 == 0 && Hex.isHex(key)
     }
 
-    /// Checks kind, text and size of the payload.
+    /// Validates the payload's kind, text and size.
     ///
-    /// - Parameter half: the offset in the record's value of half a surrogate pair in the payload. The grammar of JSON
-    ///   allows it, RFC 7493 forbids it, and Swift's Foundation does not read it: APNs accepts it, but a device may
-    ///   lose the notification.
+    /// - Parameter half: the offset of half a surrogate pair in the record's value, if the payload has one. JSON's
+    ///   grammar allows it, RFC 7493 forbids it. APNs accepts it, but Foundation cannot read it, so the notification
+    ///   may be lost on the device.
     mutating func checkPayload(_ request: inout ParsedRequest, _ kind: JSONKind, half: Int?) {
         switch kind {
         case .object: break
@@ -178,7 +178,7 @@ package struct RequestParser: ~Copyable {
         }
         if let half {
             request.fail(
-                .badRequestPayload, "the payload has half a surrogate pair, as of a text cut inside an emoji",
+                .badRequestPayload, "the payload has half a surrogate pair, as if a text was cut inside an emoji",
                 scratch.add("at byte \(half)") ?? .nothing)
         }
         if request.target == .channel || request.headers.pushType == .voip {

@@ -1,9 +1,9 @@
-/// The values of one record by name. Reused from record to record; owns the table, not the bytes.
+/// The values of one record by name. It is reused for each record, and its values are lent.
 struct ValueTable<Name: RawRepresentable & CaseIterable>: ~Copyable where Name.RawValue == UInt8 {
     private let values: UnsafeMutablePointer<UnsafeRawBufferPointer>
-    /// One bit for each name that came with a value.
+    /// One bit for each name that has a value.
     private var present: UInt32 = 0
-    /// One bit for each name that came.
+    /// One bit for each name that occurred.
     private var seen: UInt32 = 0
 
     init() {
@@ -20,7 +20,7 @@ struct ValueTable<Name: RawRepresentable & CaseIterable>: ~Copyable where Name.R
         seen = 0
     }
 
-    /// Keeps the first value of each name. Returns false if the name came before.
+    /// Adds a value unless the name has occurred. Returns false if it has.
     @inline(__always)
     mutating func add(_ name: Name, _ value: UnsafeRawBufferPointer) -> Bool {
         let bit: UInt32 = 1 &<< UInt32(name.rawValue)
@@ -32,7 +32,7 @@ struct ValueTable<Name: RawRepresentable & CaseIterable>: ~Copyable where Name.R
         return true
     }
 
-    /// Whether the name came, with a value or without.
+    /// Returns whether the name occurred, with or without a value.
     @inline(__always)
     func contains(_ name: Name) -> Bool { seen & (1 &<< UInt32(name.rawValue)) != 0 }
 

@@ -1,4 +1,4 @@
-/// The outcome of one notification: a record of `apns.results`.
+/// A record of `apns.results`: the outcome of one notification.
 ///
 /// ```swift
 /// let result = try DeliveryResult(json: message.value)
@@ -9,16 +9,16 @@
 /// }
 /// ```
 ///
-/// After a crash a notification's result may come more than once: deduplicate on `request`.
+/// After a crash the same result may be published more than once. Deduplicate on `request`.
 public struct DeliveryResult: Hashable, Sendable {
-    /// The identity of a notification: where it was requested.
+    /// The identity of a notification: its request record, and its position in it.
     public struct Request: Hashable, Sendable, CustomStringConvertible {
         public var topic: String
         public var partition: Int32
         public var offset: Int64
-        /// Index in the record's list of tokens; 0 if it has a single target.
+        /// The position in the record's list of tokens. 0 if the record has a single target.
         public var index: Int32
-        /// The record's key, unless it was the token.
+        /// The record's key, unless it is the device token.
         public var key: String?
 
         public init(topic: String, partition: Int32, offset: Int64, index: Int32, key: String? = nil) {
@@ -29,48 +29,48 @@ public struct DeliveryResult: Hashable, Sendable {
             self.key = key
         }
 
-        /// `topic/partition/offset/index`, as in the header `push-retry-request` of a retry record.
+        /// The text `topic/partition/offset/index`, as in the header `push-retry-request` of a retry record.
         public var description: String { "\(topic)/\(partition)/\(offset)/\(index)" }
     }
 
-    /// The `apns-id`, if it ever had one.
+    /// The `apns-id`, if the notification has one.
     public var apnsID: NotificationUUID?
-    /// Apple's id for its Delivery Log (development only).
+    /// Apple's id for its Delivery Log, in the development environment only.
     public var apnsUniqueID: String?
-    /// Lower-case hex, or as written if it is no token. `nil` for a broadcast.
+    /// The device token in lower-case hex, or as the producer wrote it if it is invalid. `nil` for a broadcast.
     public var deviceToken: String?
     /// The channel of a broadcast.
     public var channelID: String?
-    /// `nil` if unknown.
+    /// The `apns-topic`, or `nil` if it is unknown.
     public var apnsTopic: String?
-    /// The app of the worker's configuration; `nil` if unknown.
+    /// The name of the app in the worker's configuration, or `nil` if it is unknown.
     public var app: String?
-    /// The app's environment; `nil` if the app is unknown.
+    /// The app's environment, or `nil` if the app is unknown.
     public var environment: PushEnvironment?
     /// The final outcome.
     public var outcome: Outcome
-    /// The HTTP status, if Apple answered.
+    /// The HTTP status of the response, or `nil` if APNs did not respond.
     public var status: Int?
-    /// The reason, Apple's where it has one. An unknown one is kept as it came.
+    /// The reason, in Apple's words if Apple has a reason for it. Unknown reasons are kept as received.
     public var reason: Reason?
-    /// An explanation for people.
+    /// A human-readable explanation.
     public var detail: String?
-    /// When the token died, in milliseconds since the epoch (1970, UTC): delete only tokens registered before.
+    /// The time at which the token became invalid (ms since 1970, UTC). Delete it only if it was registered before.
     public var unregisteredAtMs: Int64?
     /// The number of sends, including those in doubt.
     public var attempts: Int
-    /// The number of sends whose completion is unknown. Above 0, the device may have shown it more than once.
+    /// The number of sends whose outcome is unknown. Above 0, the device may have shown the notification repeatedly.
     public var inDoubt: Int
-    /// The request record's timestamp; 0 if it had none that is valid.
+    /// The request record's timestamp in milliseconds since 1970 (UTC), or 0 if it has no valid one.
     public var requestedAtMs: Int64
-    /// When it was last sent, if ever.
+    /// The time of the last send, in milliseconds since 1970 (UTC). `nil` if it was never sent.
     public var sentAtMs: Int64?
-    /// When its outcome was known.
+    /// The time at which the outcome was known, in milliseconds since 1970 (UTC).
     public var settledAtMs: Int64
-    /// Where it was requested.
+    /// The notification's request.
     public var request: Request
 
-    /// A result of something that was requested nowhere.
+    /// Creates a result with an empty request.
     package init(_ outcome: Outcome, requestedAtMs: Int64, settledAtMs: Int64) {
         self.outcome = outcome
         attempts = 0
@@ -82,18 +82,18 @@ public struct DeliveryResult: Hashable, Sendable {
 }
 
 extension DeliveryResult {
-    /// The device token, if it is valid and the notification is no broadcast.
+    /// The device token, or `nil` if it is invalid or the notification is a broadcast.
     public var device: DeviceToken? { deviceToken.flatMap { try? DeviceToken(hex: $0) } }
 
-    /// Whether the completion of a send is unknown: the device may have shown it more than once, or in spite of the
-    /// outcome.
+    /// Whether the outcome of a send is unknown. The device may have shown the notification more than once, or despite
+    /// the outcome.
     public var isInDoubt: Bool { inDoubt > 0 }
 }
 
 extension DeliveryResult {
-    /// Reads a result record's value. Unknown members are ignored; `null` counts as absent.
+    /// Creates a result from a record's value. Ignores unknown members and treats `null` as absent.
     ///
-    /// Throws if it is not JSON, a member has a wrong type, or one that every result has is missing.
+    /// Throws if the value is not JSON, a member has the wrong type, or a required member is missing.
     public init(json: some Collection<UInt8>) throws(RecordError) {
         self = try RecordReader.read(json) { (reader) throws(RecordError) in try DeliveryResult(&reader) }
     }
@@ -136,7 +136,7 @@ extension DeliveryResult {
 }
 
 extension DeliveryResult.Request {
-    /// Reads `topic/partition/offset/index`, as in the header `push-retry-request` of a retry record.
+    /// Creates a request from the text `topic/partition/offset/index`.
     public init?(text: some StringProtocol) {
         var text = String(text)
         let read: Self? = text.withUTF8 { bytes in
@@ -173,30 +173,30 @@ extension DeliveryResult.Request {
 }
 
 extension PushEnvironment {
-    /// Reads `production` or `development`.
+    /// Creates an environment from its name in records and configurations.
     public init?(text: String) {
         guard let environment = Self.allCases.first(where: { $0.text.description == text }) else { return nil }
         self = environment
     }
 }
 
-/// The outcome of a notification. Each has exactly one.
+/// The outcome of a notification. Each notification has exactly one.
 public enum Outcome: String, CaseIterable, Sendable {
-    /// APNs answered 200.
+    /// APNs accepted it (status 200).
     case accepted
-    /// 410: the device token is dead; a record also went to the dead-token topic.
+    /// The device token is no longer valid (status 410). A record is also written to `apns.unregistered`.
     case unregistered
-    /// APNs refused it, and it must not be sent again unchanged.
+    /// APNs refused it. It must not be sent again unchanged.
     case rejected
-    /// Refused by the worker, never sent.
+    /// The worker refused it and did not send it.
     case invalid
-    /// Its apns-expiration, or `delivery.max_age`, passed before it could be sent, or sent again.
+    /// Its `apns-expiration` or the worker's `delivery.max_age` passed before it could be sent.
     case expired
-    /// Retries used up, or giving up was configured.
+    /// The worker gave up: all retries failed, or the configuration says so.
     case abandoned
 }
 
-/// Apple's two environments.
+/// The environment of an app: production or development (sandbox).
 public enum PushEnvironment: UInt8, CaseIterable, Sendable {
     case production, development
 

@@ -1,4 +1,4 @@
-// The known reasons: Apple's page, those of broadcasts, and some that were seen live.
+// The reasons that Apple documents for notifications and broadcasts, and some that APNs was seen to send.
 
 extension Reason {
     public static let badCollapseID = Reason(rawValue: "BadCollapseId")
@@ -32,7 +32,7 @@ extension Reason {
     public static let tooManyRequests = Reason(rawValue: "TooManyRequests")
     public static let internalServerError = Reason(rawValue: "InternalServerError")
     public static let serviceUnavailable = Reason(rawValue: "ServiceUnavailable")
-    /// As broadcasts spell `serviceUnavailable`.
+    /// The spelling that broadcasts use for `serviceUnavailable`.
     public static let serviceUnavailableSpaced = Reason(rawValue: "Service Unavailable")
     public static let shutdown = Reason(rawValue: "Shutdown")
     public static let badEnvironmentKeyInToken = Reason(rawValue: "BadEnvironmentKeyInToken")
@@ -45,6 +45,6 @@ extension Reason {
     public static let missingPushType = Reason(rawValue: "MissingPushType")
     public static let cannotCreateChannelConfig = Reason(rawValue: "CannotCreateChannelConfig")
     public static let topicMismatch = Reason(rawValue: "TopicMismatch")
-    /// A dead token reported by the feedback service of the binary protocol.
+    /// The reason of a token that the feedback service of the binary protocol reported.
     public static let feedback = Reason(rawValue: "Feedback")
 }

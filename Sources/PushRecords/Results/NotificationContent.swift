@@ -1,4 +1,4 @@
-/// An app as records name it. Writers hold a list of apps, and contents refer to one by index.
+/// An app as records name it. `NotificationContent` refers to it by its index in the writers' list.
 package struct RecordApp: Sendable {
     package var name: String
     package var environment: PushEnvironment
@@ -9,24 +9,23 @@ package struct RecordApp: Sendable {
     }
 }
 
-/// A notification as the writers of results, dead tokens and retry records need it. Owns nothing.
+/// A notification, with what the writers of results, unregistered tokens and retry records need. Its ranges are lent.
 package struct NotificationContent {
-    /// Key of its records: the token in lower-case hex, or the channel id when `isBroadcast`. A token that is not hex
-    /// is as written, cut at `DeviceToken.textLimit` bytes.
+    /// The key of the records: the token in lower-case hex, or the channel id of a broadcast. An invalid token is as
+    /// the producer wrote it, cut at `DeviceToken.textLimit` bytes.
     package var token: UnsafeRawBufferPointer
     package var isBroadcast: Bool
-    /// The topic is empty if it is unknown.
+    /// The headers. The topic is empty if it is unknown.
     package var headers: NotificationHeaders
-    /// Index in the writers' list of apps; -1: unknown.
+    /// The index in the writers' list of apps, or -1 if the app is unknown.
     package var app: Int
-    /// Needed for retry records only.
+    /// The payload, which only retry records need.
     package var payload: UnsafeRawBufferPointer
-    /// The original request, also of a notification read from a retry topic.
+    /// The original request, even if the notification was read from a retry topic.
     package var request: RequestPlace
-    /// As in `ParsedRequest.key`. Results leave it out when it is the token (in either case), and cut its escaped form
-    /// at `RecordLimits.key` bytes.
+    /// The key as in `ParsedRequest.key`. Results omit it if it is the token, in either case of letters.
     package var requestKey: UnsafeRawBufferPointer
-    /// Timestamp of the original request record; `RecordTime.unknown` where it has none.
+    /// The original request record's timestamp, or `RecordTime.unknown`.
     package var requestedAtMs: Int64
     package var copiedHeaders: UnsafeBufferPointer<RecordHeader>
 
@@ -47,23 +46,23 @@ package struct NotificationContent {
     }
 }
 
-/// The outcome of a notification: the rest of its result.
+/// The outcome of a notification, with the members of its result that belong to it.
 package struct Ending {
     package var outcome: Outcome
-    /// The HTTP status; 0: Apple did not answer.
+    /// The HTTP status, or 0 if APNs did not respond.
     package var status: UInt16
-    /// `.other` has its text in `reasonText`.
+    /// The reason. The text of `.other` is in `reasonText`.
     package var reason: ReasonCode
-    /// An unknown reason as Apple wrote it; lent.
+    /// An unknown reason as APNs wrote it, lent.
     package var reasonText: UnsafeRawBufferPointer
     package var detail: Detail
-    /// `apns-unique-id` of the answer; empty: none.
+    /// The response's `apns-unique-id`, or empty.
     package var uniqueID: UnsafeRawBufferPointer
-    /// 0: none.
+    /// The time at which the token became invalid, or 0 for none.
     package var unregisteredAtMs: Int64
     package var attempts: Int32
     package var inDoubt: Int32
-    /// When it was last handed to a connection; 0: never.
+    /// The time at which it was last passed to a connection, or 0 if it never was.
     package var sentAtMs: Int64
     package var settledAtMs: Int64
 
@@ -87,23 +86,22 @@ package struct Ending {
     }
 }
 
-/// The headers of a notification to Apple: one value from the parser to the connection, and to the retry record.
+/// The APNs headers of a notification, from the parser to the connection and the retry record.
 ///
-/// Plain data that owns nothing. Its texts are lent from the request's record and, until the notification is settled,
-/// from the record's block (`copied`).
+/// It is plain data whose texts are lent: from the request record, or after `copied` from the record's block.
 package struct NotificationHeaders {
-    /// `apns-topic`. Empty: the app's default. For a broadcast the bundle id of the path.
+    /// The `apns-topic`, or empty for the app's default. For a broadcast it is the bundle id of the path.
     package var topic: UnsafeRawBufferPointer
-    /// `apns-collapse-id`. Empty: not sent.
+    /// The `apns-collapse-id`, or empty for none.
     package var collapseID: UnsafeRawBufferPointer
-    /// `apns-expiration` in seconds since the epoch; `nil`: not sent. The parser accepts past times.
+    /// The `apns-expiration` in seconds since the epoch, or `nil` for none. The parser accepts past times.
     package var expiration: UInt32?
-    /// The default where none was given.
+    /// The `apns-push-type`, which the parser sets if the request does not.
     package var pushType: PushType
-    /// `apns-priority`; 0: not sent. Background notifications without one have 5 here.
+    /// The `apns-priority`, or 0 for none. The parser sets 5 for background notifications.
     package var priority: UInt8
-    /// `apns-id`. `.none` in a request: Apple makes one. `.none` in a record: it was refused before it had one, or
-    /// Apple did not answer.
+    /// The `apns-id`. In a request, `.none` means that APNs creates one. In a result, `.none` means that the
+    /// notification was refused before it had one, or that APNs did not respond.
     package var apnsID: NotificationUUID
 
     @inlinable package init(
@@ -121,7 +119,7 @@ package struct NotificationHeaders {
     /// The number of bytes that `copied` writes.
     @inlinable package var byteCount: Int { topic.count &+ collapseID.count }
 
-    /// The same headers with their texts copied to `next`, which has room for `byteCount` bytes and is advanced.
+    /// Returns a copy whose texts are at `next`, which must have space for `byteCount` bytes. Advances `next`.
     @inlinable package func copied(to next: inout UnsafeMutableRawPointer) -> NotificationHeaders {
         var headers = self
         headers.topic = Self.copy(topic, &next)

@@ -1,9 +1,9 @@
 import JSON
 
-/// Writes results (`apns.results`), each of at most `RecordLimits.result` bytes with key and headers, into buffers it
-/// reuses: no allocation per result.
+/// Writes results (`apns.results`) of at most `RecordLimits.result` bytes, including key and headers. It reuses its
+/// buffers, so that a result needs no allocation.
 ///
-/// Not thread-safe: one writer belongs to one thread.
+/// Not thread-safe.
 package struct ResultWriter: ~Copyable {
     private let apps: AppParts
     private var json = JSONWriter(capacity: RecordLimits.result)
@@ -13,9 +13,9 @@ package struct ResultWriter: ~Copyable {
         self.apps = AppParts(apps)
     }
 
-    /// Writes the result of one notification; lent until the next `write`. Absent values are omitted.
+    /// Writes the result of one notification, valid until the next `write`. Absent values are omitted.
     ///
-    /// Headers: `outcome`, `reason` if there is one, then the copied ones.
+    /// The headers are `outcome`, `reason` if there is one, then the copied ones.
     package mutating func write(_ content: borrowing NotificationContent, _ ending: borrowing Ending) -> EncodedRecord {
         let key: UnsafeRawBufferPointer =
             content.requestKey.isSameToken(content.token) ? .nothing : content.requestKey
@@ -23,7 +23,7 @@ package struct ResultWriter: ~Copyable {
         json.removeAll()
         headers.removeAll()
 
-        // Every result has the first member, so that all others begin with a comma.
+        // Every result has an outcome, so each other member can begin with a comma.
         json.out.append("{\"outcome\":\"")
         json.out.append(ending.outcome.text)
         json.out.append("\"")

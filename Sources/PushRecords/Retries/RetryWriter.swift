@@ -1,20 +1,20 @@
 import JSON
 
-/// What a retry record has beside its notification.
+/// The members of a retry record that are not part of its notification.
 package struct RetryOrder {
-    /// The number of attempts used up, the one that causes this retry included.
+    /// The number of attempts, including the one that causes this retry.
     package var attempt: Int32
     package var dueMs: Int64
-    /// When to send the request, in seconds since the epoch; 0: at once.
+    /// The time of a scheduled notification in seconds since the epoch, or 0 for none.
     package var notBefore: UInt32
-    /// A reason's text, `held` or `scheduled`; lent, may be empty.
+    /// The reason of the last refusal, `held`, `scheduled` or empty. Lent.
     package var reason: UnsafeRawBufferPointer
     package var sends: Int32
     package var inDoubt: Int32
-    /// The app whose environment refused the token before; lent, may be empty.
+    /// The app whose environment refused the token before, or empty. Lent.
     package var triedApp: UnsafeRawBufferPointer
 
-    /// Reasons of notifications that were not sent: something keeps them from being sent, or their time has not come.
+    /// The reasons of notifications that were not sent, because the app cannot send now or the time has not come.
     package static let held: StaticString = "held"
     package static let scheduled: StaticString = "scheduled"
 
@@ -32,9 +32,9 @@ package struct RetryOrder {
     }
 }
 
-/// Writes retry records (`apns.retry.<delay>`): payload form, the notification's headers spelled out with the defaults
-/// they got, and `push-retry-*`. At most `RecordLimits.retryGrowth` bytes more than the record that the notification
-/// was read from. Reuses its buffers; not thread-safe.
+/// Writes retry records (`apns.retry.<delay>`) in payload form, with all headers of the notification and
+/// `push-retry-*`. They are at most `RecordLimits.retryGrowth` bytes larger than the request record. It reuses its
+/// buffers and is not thread-safe.
 package struct RetryWriter: ~Copyable {
     private let apps: AppParts
     /// The id of the consumer group whose workers read the record.
@@ -45,7 +45,7 @@ package struct RetryWriter: ~Copyable {
     private static let groupHeader: StaticString = "push-retry-group"
 
     /// Returns the consumer group that a retry record names, or `nil` if an older worker wrote it. Workers of other
-    /// groups pass the record over.
+    /// groups skip the record.
     package static func group(in headers: [RecordHeader]) -> UnsafeRawBufferPointer? {
         headers.first { groupHeader.spells($0.name) }?.value
     }
@@ -56,7 +56,7 @@ package struct RetryWriter: ~Copyable {
         id.withUTF8 { group.append(bytes: UnsafeRawBufferPointer($0).cut(RecordLimits.kafkaTopic)) }
     }
 
-    /// Writes the retry record of a notification; its value is the content's payload. Lent until the next `write`.
+    /// Writes the retry record of a notification, valid until the next `write`. Its value is the payload.
     package mutating func write(_ content: borrowing NotificationContent, _ order: borrowing RetryOrder)
         -> EncodedRecord
     {
@@ -94,29 +94,28 @@ package struct RetryWriter: ~Copyable {
     }
 }
 
-/// The `push-retry-*` headers of a retry record, checked: counts of at most `RecordLimits.count`, times of
-/// `RecordTime`, a place with an index that a request can have. Owns nothing.
+/// The validated `push-retry-*` headers of a retry record. Counts are at most `RecordLimits.count`, times are valid for
+/// `RecordTime`, and the index is one that a request can have. Its ranges are lent.
 package struct RetryFields {
-    /// The original request.
     package var request: RequestPlace
-    /// The number of attempts used up, the one that caused this retry included.
+    /// The number of attempts, including the one that caused this retry.
     package var attempt: Int32
-    /// `RecordTime.unknown`: at once.
+    /// The time at which the retry is due. `RecordTime.unknown` means now.
     package var dueMs: Int64
-    /// The original record's timestamp; may be `RecordTime.unknown`.
+    /// The original record's timestamp, which may be `RecordTime.unknown`.
     package var firstMs: Int64
-    /// A reason's text; lent, may be empty.
+    /// The reason's text, or empty. Lent.
     package var reason: UnsafeRawBufferPointer
-    /// Sends so far by all workers, and how many of them are in doubt.
+    /// The number of sends by all workers, and how many of them are in doubt.
     package var sends: Int32
     package var inDoubt: Int32
-    /// The app whose environment refused the token before; lent, may be empty.
+    /// The app whose environment refused the token before, or empty. Lent.
     package var triedApp: UnsafeRawBufferPointer
 }
 
 extension RetryFields {
-    /// Fails if `push-retry-request`, `-attempt`, `-due-ms` or `-first-ms` is missing, a number cannot be read, or the
-    /// index is beyond the limit of tokens.
+    /// Returns `nil` if `push-retry-request`, `-attempt`, `-due-ms` or `-first-ms` is missing, a number is invalid, or
+    /// the index exceeds the limit of tokens.
     init?(_ fields: borrowing ValueTable<HeaderName>) {
         func count(_ name: HeaderName, or absent: Int32? = nil) -> Int32? {
             guard let value = fields[name] else { return absent }

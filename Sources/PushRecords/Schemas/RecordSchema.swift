@@ -1,28 +1,28 @@
-/// The JSON Schemas (draft 2020-12) of the records, as `apns-worker schema NAME` prints them.
+/// The JSON Schemas (draft 2020-12) of the records. `apns-worker schema NAME` prints them.
 ///
-/// Members are only ever added to records that the worker writes. The worker accepts exactly the requests that their
-/// schemas allow, with the exceptions that a schema's description lists.
+/// New versions only add members to the records that the worker writes. The worker accepts exactly the requests that
+/// their schema allows. A schema's description lists the exceptions.
 public enum RecordSchema: String, CaseIterable, Sendable {
-    /// The payload form of a request: the value of its record.
+    /// The value of a request in payload form.
     case payload = "request-payload"
-    /// The headers of a request in payload form, as an object of their texts.
+    /// The headers of a request in payload form, as an object of strings.
     case requestHeaders = "request-headers"
-    /// The envelope form of a request: the value of its record.
+    /// The value of a request in envelope form.
     case envelope = "request-envelope"
-    /// The headers of a request in envelope form, as an object of their texts.
+    /// The headers of a request in envelope form, as an object of strings.
     case envelopeHeaders = "request-envelope-headers"
     /// The value of a record of `apns.results`.
     case result
-    /// The headers of a record of `apns.results`, as an object of their texts.
+    /// The headers of a record of `apns.results`, as an object of strings.
     case resultHeaders = "result-headers"
     /// The value of a record of `apns.unregistered`.
     case unregistered
-    /// The headers of a record of a retry topic, as an object of their texts.
+    /// The headers of a record of a retry topic, as an object of strings.
     case retryHeaders = "retry-headers"
-    /// The headers of a record of `apns.dead-letters`, as an object of their texts.
+    /// The headers of a record of `apns.dead-letters`, as an object of strings.
     case deadLetterHeaders = "dead-letter-headers"
 
-    /// One line for people.
+    /// A one-line description.
     public var summary: String {
         switch self {
         case .payload: "a request in payload form: the value"
@@ -37,7 +37,7 @@ public enum RecordSchema: String, CaseIterable, Sendable {
         }
     }
 
-    /// The schema, a JSON object with a newline at the end. It means the same in draft 7.
+    /// The schema as a JSON object, with a newline at the end. It has the same meaning in draft 7.
     public var text: String { String(decoding: bytes, as: UTF8.self) }
 
     private var bytes: [UInt8] {
@@ -55,20 +55,20 @@ public enum RecordSchema: String, CaseIterable, Sendable {
     }
 }
 
-/// The AsyncAPI document (3.0.0, in JSON) of every topic that a worker reads and writes, with the default names, as
-/// `apns-worker schema asyncapi` prints it. `receive` and `send` are the worker's side, as the specification demands.
+/// The AsyncAPI 3.0.0 document (JSON) of all topics that a worker reads and writes, with their default names.
+/// `apns-worker schema asyncapi` prints it. `receive` and `send` are from the worker's point of view.
 ///
 /// Source: https://www.asyncapi.com/docs/reference/specification/v3.0.0, and its Kafka bindings 0.5.0.
 package enum AsyncAPIDocument {
-    /// One line for people.
+    /// A one-line description.
     package static let summary = "all topics with their records: an AsyncAPI 3.0 document"
 
-    /// Returns the document, a JSON object with a newline at the end. In the file a value `"$NAME"` stands for the
-    /// worker's version, or for a schema.
+    /// Returns the document as a JSON object, with a newline at the end. In the file, a value `"$NAME"` stands for the
+    /// worker's version or a schema.
     package static func text(version: String) -> String {
         let file = String(decoding: PackageResources.asyncapi_json, as: UTF8.self)
         return RecordSchema.allCases.reduce(file.replacing("$version", with: version)) { text, schema in
-            // Without `$schema`: AsyncAPI reads schemas as draft 7.
+            // `$schema` is omitted because AsyncAPI reads schemas as draft 7.
             let lines = schema.text.split(separator: "\n").filter { !$0.hasPrefix("  \"$schema\"") }
             return text.replacing("\"$\(schema.rawValue)\"", with: lines.joined(separator: "\n        "))
         }

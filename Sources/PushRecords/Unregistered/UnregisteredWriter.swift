@@ -1,7 +1,7 @@
 import JSON
 
-/// Writes dead tokens (`apns.unregistered`), each of at most `RecordLimits.unregistered` bytes. Reuses its buffers; not
-/// thread-safe.
+/// Writes records of unregistered tokens (`apns.unregistered`) of at most `RecordLimits.unregistered` bytes. It reuses
+/// its buffers and is not thread-safe.
 package struct UnregisteredWriter: ~Copyable {
     private let apps: AppParts
     private var json = JSONWriter(capacity: 1_024)
@@ -10,8 +10,8 @@ package struct UnregisteredWriter: ~Copyable {
         self.apps = AppParts(apps)
     }
 
-    /// Writes the dead-token record of a notification, with the ending's reason and `unregisteredAtMs`; its
-    /// `settledAtMs` is the time of observation. No headers. Lent until the next `write`.
+    /// Writes the record of a notification's token, without headers. It is valid until the next `write`. The ending's
+    /// `settledAtMs` is the time of observation.
     package mutating func write(_ content: borrowing NotificationContent, _ ending: borrowing Ending) -> EncodedRecord {
         json.removeAll()
         json.out.append("{\"device_token\":\"")
@@ -25,12 +25,11 @@ package struct UnregisteredWriter: ~Copyable {
             headers: UnsafeBufferPointer(start: nil, count: 0))
     }
 
-    /// Writes the dead-token record of a token that the feedback service reported. No headers. Lent until the next
-    /// `write`.
+    /// Writes the record of a token from the feedback service, without headers. It is valid until the next `write`.
     ///
     /// - Parameters:
-    ///   - token: its bytes; at most 100 of them are written.
-    ///   - app: its index.
+    ///   - token: the token's bytes, of which the first 100 are written.
+    ///   - app: the index in the list of apps.
     package mutating func write(
         feedback token: UnsafeRawBufferPointer, topic: UnsafeRawBufferPointer, app: Int, unregisteredAtMs: Int64,
         observedAtMs: Int64
@@ -64,7 +63,7 @@ package struct UnregisteredWriter: ~Copyable {
 }
 
 extension ByteWriter {
-    /// Appends two digits in lower case.
+    /// Appends two lower-case digits.
     fileprivate mutating func append(hex byte: UInt8) {
         append(byte: Self.digit(byte >> 4))
         append(byte: Self.digit(byte & 0xF))

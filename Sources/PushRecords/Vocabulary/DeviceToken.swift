@@ -5,13 +5,14 @@
 /// let same = try DeviceToken(bytes: deviceToken)          // from `didRegisterForRemoteNotifications`
 /// ```
 ///
-/// Its description is shortened, so that it does not get into logs; use `hex` for all of it. "Don't make assumptions
-/// about device token size." Sources: "Registering your app with APNs", "Sending notification requests to APNs".
+/// The description is shortened, so that logs do not contain whole tokens. `hex` is the whole token. Apple's advice:
+/// "Don't make assumptions about device token size." Sources: "Registering your app with APNs", "Sending notification
+/// requests to APNs".
 public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
-    /// 2 to 200 hex digits in lower case.
+    /// The token as 2 to 200 lower-case hex digits.
     public let hex: String
 
-    /// Reads hex digits in either case. Throws `BadDeviceToken`, or `MissingDeviceToken` if the text is empty.
+    /// Creates a token from hex digits in either case. Throws `BadDeviceToken`, or `MissingDeviceToken` if empty.
     public init(hex: some StringProtocol) throws(RequestError) {
         var text = String(hex)
         let read = withUnsafeTemporaryAllocation(byteCount: Self.textLimit, alignment: 1) { room in
@@ -28,7 +29,7 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Throws `BadDeviceToken` unless there are 1 to 100 bytes, or `MissingDeviceToken` if there are none.
+    /// Creates a token from 1 to 100 bytes. Throws `BadDeviceToken`, or `MissingDeviceToken` if there are none.
     public init(bytes: some Collection<UInt8>) throws(RequestError) {
         let digits = bytes.flatMap { byte -> [UInt8] in
             let pair = Hex.digits(UInt32(byte))
@@ -37,8 +38,8 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
         try self.init(hex: String(decoding: digits, as: UTF8.self))
     }
 
-    /// Reads a token as NSData described it before iOS 13: `<740f4707 bebcf74f …>`. Only angle brackets and spaces are
-    /// skipped. Throws as `init(hex:)` does.
+    /// Creates a token from the description of NSData before iOS 13: `<740f4707 bebcf74f …>`. Removes angle brackets
+    /// and spaces. Throws like `init(hex:)`.
     public init(dataDescription text: some StringProtocol) throws(RequestError) {
         try self.init(hex: String(text.filter { !"<> ".contains($0) }))
     }
@@ -54,15 +55,15 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension DeviceToken {
-    /// The longest text of a token, and the longest key of a result for an invalid one, in bytes.
+    /// The largest number of digits in a token, and of bytes in a result's key for an invalid token.
     package static let textLimit = RecordLimits.deviceToken
 
-    /// A token in its buffer.
+    /// A normalized token in a buffer.
     package struct Normalized {
-        /// The number of bytes in the buffer.
+        /// The number of bytes written to the buffer.
         package var count: Int
-        /// `.none` for a token, now in lower case, or `.missingDeviceToken` for an empty text. With `.badDeviceToken`
-        /// the buffer has the text as written, cut at `textLimit` bytes.
+        /// `.none` for a valid token in lower case, or `.missingDeviceToken` for an empty text. If it is
+        /// `.badDeviceToken`, the buffer has the original text, cut at `textLimit` bytes.
         package var failure: ReasonCode
 
         @inlinable package init(count: Int, failure: ReasonCode) {
@@ -71,7 +72,7 @@ extension DeviceToken {
         }
     }
 
-    /// Checks `text` and writes it in lower case to `buffer`, which has at least `textLimit` bytes.
+    /// Validates `text` and writes it in lower case to `buffer`, which must have at least `textLimit` bytes.
     package static func normalize(
         _ text: UnsafeRawBufferPointer, into buffer: UnsafeMutableRawBufferPointer
     ) -> Normalized {

@@ -1,6 +1,6 @@
-/// Hex digits, sixteen at a time in two words. (SIMD comparisons compile to a loop over lanes here.)
+/// Hex digits, sixteen at a time in two words. SIMD comparisons are not used because they compile to a loop over lanes.
 enum Hex {
-    /// Writes `count` hex digits in lower case to `target`. Returns false if a byte is no hex digit.
+    /// Writes `count` hex digits in lower case to `target`. Returns false if a byte is not a hex digit.
     static func lowercase(_ source: UnsafeRawPointer, count: Int, into target: UnsafeMutableRawPointer) -> Bool {
         var index = 0
         while count &- index >= 16 {
@@ -19,7 +19,6 @@ enum Hex {
         return true
     }
 
-    /// Whether all bytes are hex digits.
     static func isHex(_ text: UnsafeRawBufferPointer) -> Bool {
         guard let base = text.baseAddress else { return false }
         var index = 0
@@ -34,8 +33,8 @@ enum Hex {
         return true
     }
 
-    /// Whether all sixteen bytes are hex digits. Each sum sets a byte's high bit from a bound on. A byte above 127 may
-    /// carry into its neighbor, but fails itself.
+    /// Returns whether all sixteen bytes are hex digits. Each sum sets the high bit of bytes from a bound on. A byte
+    /// above 127 may carry into its neighbor, but fails the test itself.
     @inline(__always)
     private static func areHex(_ words: SIMD2<UInt64>) -> Bool {
         let high: UInt64 = 0x8080_8080_8080_8080
@@ -48,7 +47,7 @@ enum Hex {
         return marked[0] & marked[1] & high == high
     }
 
-    /// A digit's value.
+    /// Returns the value of a digit, or `nil` for another byte.
     @inline(__always)
     static func value(_ digit: UInt8) -> UInt8? {
         if digit &- 0x30 < 10 { return digit &- 0x30 }
@@ -56,10 +55,10 @@ enum Hex {
         return letter < 6 ? letter &+ 10 : nil
     }
 
-    /// The eight digits of 32 bits in lower case, the first in the lowest byte.
+    /// Returns the eight lower-case digits of a 32-bit number, the first in the lowest byte.
     @inline(__always)
     static func digits(_ value: UInt32) -> UInt64 {
-        // Spread the nibbles, the highest into the lowest byte, then convert each into its digit.
+        // Spread the nibbles over the bytes, the highest first, then convert each one to its digit.
         var spread = UInt64(value.byteSwapped)
         spread = (spread | spread &<< 16) & 0x0000_FFFF_0000_FFFF
         spread = (spread | spread &<< 8) & 0x00FF_00FF_00FF_00FF

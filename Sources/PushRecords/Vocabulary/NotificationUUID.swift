@@ -1,19 +1,19 @@
 internal import Bytes
 
-/// An `apns-id`: the 16 bytes of a UUID (RFC 9562), big-endian in two words.
+/// An `apns-id`, which is a UUID (RFC 9562), as two big-endian words.
 public struct NotificationUUID: Hashable, Sendable {
     /// The first eight bytes.
     public var high: UInt64
     /// The last eight bytes.
     public var low: UInt64
 
-    /// The id with these bytes.
+    /// Creates an id from its two words.
     public init(high: UInt64, low: UInt64) {
         self.high = high
         self.low = low
     }
 
-    /// The nil UUID stands for "no id".
+    /// The nil UUID, which stands for no id.
     package static let none = NotificationUUID(high: 0, low: 0)
 }
 
@@ -21,7 +21,7 @@ extension NotificationUUID: CustomStringConvertible {
     /// The length of the text in bytes.
     package static let textCount = 36
 
-    /// Reads `8-4-4-4-12` hex digits in either case.
+    /// Creates an id from `8-4-4-4-12` hex digits in either case.
     public init?(text: String) {
         var text = text
         let id = text.withUTF8 { NotificationUUID(text: UnsafeRawBufferPointer($0)) }
@@ -29,7 +29,7 @@ extension NotificationUUID: CustomStringConvertible {
         self = id
     }
 
-    /// Reads `8-4-4-4-12` hex digits in either case.
+    /// Creates an id from `8-4-4-4-12` hex digits in either case.
     package init?(text: UnsafeRawBufferPointer) {
         guard text.count == Self.textCount, let base = text.baseAddress else { return nil }
         var words: (high: UInt64, low: UInt64) = (0, 0)
@@ -49,7 +49,7 @@ extension NotificationUUID: CustomStringConvertible {
         self.init(high: words.high, low: words.low)
     }
 
-    /// The text in lower case, as RFC 9562 has it.
+    /// The text in lower case (RFC 9562).
     public var description: String {
         withUnsafeTemporaryAllocation(byteCount: Self.textCount, alignment: 1) { buffer in
             writeText(to: buffer.baseAddress!)
@@ -57,7 +57,7 @@ extension NotificationUUID: CustomStringConvertible {
         }
     }
 
-    /// Writes the text in lower case, `textCount` bytes, to `target`.
+    /// Writes the lower-case text of `textCount` bytes to `target`.
     package func writeText(to target: UnsafeMutableRawPointer) {
         let first = Hex.digits(UInt32(truncatingIfNeeded: high >> 32)).littleEndian
         let second = Hex.digits(UInt32(truncatingIfNeeded: high)).littleEndian
@@ -76,11 +76,11 @@ extension NotificationUUID: CustomStringConvertible {
     }
 }
 
-/// The `apns-id` derived from the request's place, so that every resend of a notification has the same id.
+/// The `apns-id` that is derived from the request's position in Kafka. Every send of a notification has the same id.
 ///
-/// A UUIDv8 (RFC 9562): offset 48 bits, index 14, partition 20, hash of the topic's name 40, in that order around the
-/// version and variant bits. Higher bits of offset, index and partition are dropped: the id serves to find a
-/// notification, while `request` in results identifies it.
+/// It is a UUIDv8 (RFC 9562) with 48 bits of the offset, 14 of the index, 20 of the partition and 40 of a hash of the
+/// topic's name, in this order around the version and variant bits. Higher bits are dropped, so ids may collide. Only
+/// `request` in results identifies a notification.
 package enum DerivedID {
     package struct Place: Equatable, Sendable {
         package var offset: Int64
@@ -96,14 +96,14 @@ package enum DerivedID {
         }
     }
 
-    /// The 64-bit FNV-1a of the name, its upper 24 bits folded onto the lower 40.
+    /// Returns the 64-bit FNV-1a hash of the name, its upper 24 bits folded onto the lower 40.
     package static func topicHash(_ topic: UnsafeRawBufferPointer) -> UInt64 {
         var hash = FNV1a()
         hash.add(topic)
         return (hash.value >> 40 ^ hash.value) & 0xFF_FFFF_FFFF
     }
 
-    /// The id of a notification. O(1), no allocation.
+    /// Returns the id of a notification.
     @inlinable package static func make(topicHash: UInt64, partition: Int32, offset: Int64, index: Int32)
         -> NotificationUUID
     {
@@ -115,7 +115,7 @@ package enum DerivedID {
             low: 0x8000_0000_0000_0000 | (index & 3) << 60 | partition << 40 | topicHash & 0xFF_FFFF_FFFF)
     }
 
-    /// The place that an id was derived from, or `nil` if it is not a UUIDv8.
+    /// Returns the position from which an id was derived, or `nil` if it is not a UUIDv8.
     package static func decode(_ id: NotificationUUID) -> Place? {
         guard id.high >> 12 & 0xF == 8, id.low >> 62 == 0b10 else { return nil }
         return Place(

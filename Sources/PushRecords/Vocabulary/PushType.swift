@@ -1,29 +1,29 @@
-/// Apple's eleven push types (`apns-push-type`). Source: "Sending notification requests to APNs".
+/// Apple's push types (`apns-push-type`). Source: "Sending notification requests to APNs".
 public enum PushType: UInt8, CaseIterable, Sendable {
-    /// Shows something, plays a sound or sets a badge.
+    /// Shows an alert, plays a sound or sets a badge.
     case alert
-    /// Wakes the app and shows nothing; its priority is 5.
+    /// Wakes the app without showing anything. Its priority must be 5.
     case background
-    /// Updates a watch face's complication.
+    /// Updates a complication of a watch face.
     case complication
     /// Reloads the app's controls.
     case controls
-    /// Tells a File Provider extension of changes.
+    /// Tells a File Provider extension about changes.
     case fileprovider
-    /// Starts, updates or ends a Live Activity; the only one for broadcasts.
+    /// Starts, updates or ends a Live Activity. Broadcasts allow no other push type.
     case liveactivity
     /// Asks for the device's location.
     case location
     /// Tells a managed device to contact its MDM server.
     case mdm
-    /// Updates the Push to Talk service.
+    /// Notifies a Push to Talk app.
     case pushtotalk
-    /// An incoming call; payloads up to 5,120 bytes.
+    /// Announces an incoming call. Its payload may have up to 5,120 bytes.
     case voip
     /// Reloads the app's widgets.
     case widgets
 
-    /// The header's value.
+    /// The value of the `apns-push-type` header.
     public var text: StaticString {
         switch self {
         case .alert: "alert"
@@ -40,7 +40,7 @@ public enum PushType: UInt8, CaseIterable, Sendable {
         }
     }
 
-    /// `topicSuffix`, as lent bytes.
+    /// The topic suffix of the push type, or `nil` if it has none.
     package var suffix: StaticString? {
         switch self {
         case .alert, .background, .mdm: nil
@@ -57,7 +57,7 @@ public enum PushType: UInt8, CaseIterable, Sendable {
 }
 
 extension PushType {
-    /// The push type of topics that end like this one. Fails if it has no suffix of Apple's.
+    /// Creates the push type whose suffix ends the topic, or `nil` if the topic has no suffix.
     package init?(ofTopic topic: String) {
         var topic = topic
         guard let type = topic.withUTF8({ HeaderCheck.pushType(ofTopic: UnsafeRawBufferPointer($0)) }) else {

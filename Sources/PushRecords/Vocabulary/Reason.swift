@@ -1,14 +1,14 @@
-/// Why APNs refused a notification: the `reason` of its answer, or a reason of the worker's in the same vocabulary.
+/// The reason for which a notification was refused, by APNs or by the worker in Apple's vocabulary.
 ///
-/// An open code: reasons that Apple may add are kept as they came. Source: "Handling notification responses from APNs".
+/// It can have any value, since Apple may add reasons. Source: "Handling notification responses from APNs".
 public struct Reason: RawRepresentable, Hashable, Sendable {
     public let rawValue: String
     public init(rawValue: String) { self.rawValue = rawValue }
 }
 
-/// The reasons known by name, as one byte, so that a completion carries no string. `none` and `other` are not reasons.
+/// The known reasons as one byte, so that a completion needs no string. `none` and `other` are not reasons.
 package enum ReasonCode: UInt8, CaseIterable, Sendable {
-    /// The answer was 200, or its body could not be read.
+    /// No reason: the status was 200, or the response's body could not be read.
     case none = 0
     // "Handling notification responses from APNs", in the order of its table.
     case badCollapseId, badDeviceToken, badExpirationDate, badMessageId, badPriority, badTopic
@@ -17,19 +17,19 @@ package enum ReasonCode: UInt8, CaseIterable, Sendable {
     case invalidProviderToken, missingProviderToken, unrelatedKeyIdInToken, badEnvironmentKeyIdInToken, badPath
     case methodNotAllowed, expiredToken, unregistered, payloadTooLarge, tooManyProviderTokenUpdates, tooManyRequests
     case internalServerError, serviceUnavailable, shutdown
-    /// Seen live beside `badEnvironmentKeyIdInToken`.
+    /// A variant of `badEnvironmentKeyIdInToken` that APNs was seen to send.
     case badEnvironmentKeyInToken
     // Broadcasts: "Handling error responses from Apple Push Notification service".
     case featureNotEnabled, missingChannelId, badChannelId, channelNotRegistered, badRequestParams, badRequestPayload
     case missingPushType, cannotCreateChannelConfig
-    /// The key is for other topics. It opens the circuit breaker of that topic.
+    /// The signing key is not for this topic. It opens the topic's circuit breaker.
     case topicMismatch
-    /// With a space.
+    /// The spelling of `serviceUnavailable` in responses to broadcasts.
     case serviceUnavailableSpaced
-    /// A reason that this product does not know: its text travels beside the completion.
+    /// An unknown reason. Its text accompanies the completion.
     case other = 255
 
-    /// Apple's words, by raw value.
+    /// Apple's spellings, indexed by raw value.
     private static let texts: [StaticString] = [
         "", "BadCollapseId", "BadDeviceToken", "BadExpirationDate", "BadMessageId", "BadPriority", "BadTopic",
         "DeviceTokenNotForTopic", "DuplicateHeaders", "IdleTimeout", "InvalidPushType", "MissingDeviceToken",
@@ -42,7 +42,7 @@ package enum ReasonCode: UInt8, CaseIterable, Sendable {
         "CannotCreateChannelConfig", "TopicMismatch", "Service Unavailable",
     ]
 
-    /// Apple's word, or `nil` for `none` and `other`.
+    /// Apple's spelling, or `nil` for `none` and `other`.
     package var text: StaticString? { self == .none || self == .other ? nil : Self.texts[Int(rawValue)] }
 
     package var reason: Reason? { text.map { Reason(rawValue: $0.description) } }
@@ -55,13 +55,13 @@ package enum ReasonCode: UInt8, CaseIterable, Sendable {
         }
     }
 
-    /// The code of a known reason's text. Allocates nothing.
+    /// Creates the code of a known reason's text without allocating memory, or `nil` for another text.
     package init?(text: UnsafeRawBufferPointer) {
         guard text.count > 0, let index = Self.texts.firstIndex(where: { $0.spells(text) }) else { return nil }
         self.init(rawValue: UInt8(index))
     }
 
-    /// The code of a known reason's text.
+    /// Creates the code of a known reason's text, or `nil` for another text.
     package init?(_ text: some StringProtocol) {
         var text = String(text)
         guard let code = text.withUTF8({ ReasonCode(text: UnsafeRawBufferPointer($0)) }) else { return nil }

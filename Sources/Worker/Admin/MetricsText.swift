@@ -7,7 +7,6 @@ internal import PushRecords
 /// A snapshot as Prometheus reads it. Names follow its rules: base units, `_total` for counters.
 struct MetricsText {
     private let snapshot: WorkerSnapshot
-    /// The apps by name, in the order of the configuration.
     private let apps: [AppRow]
     private var out = PrometheusText()
 
@@ -38,7 +37,6 @@ struct MetricsText {
         out.sample(value)
     }
 
-    /// A sample for each app; none where `value` is `nil`.
     private mutating func perApp(
         _ name: String, _ help: StaticString, of rows: [AppRow]? = nil, _ value: (AppRow) -> Double?
     ) {
@@ -328,13 +326,10 @@ extension PrometheusText {
     }
 }
 
-/// Figures of this process as a whole.
 struct ProcessFigures: Sendable {
-    /// User and system time of all threads.
     var cpuSeconds = 0.0
     /// Resident memory; 0 if it cannot be read.
     var residentBytes = 0
-    /// Log lines that standard error did not take.
     var logLinesLost = 0
 
     static func read() -> ProcessFigures {

@@ -54,7 +54,6 @@ struct StatusDocument: ~Copyable {
         json.endObject()
     }
 
-    /// A list of objects; `write` writes the members of one.
     private mutating func list<Row>(_ name: String, _ rows: [Row], _ write: (inout JSONWriter, Row) -> Void) {
         json.name(name)
         json.beginArray()

@@ -24,7 +24,7 @@ struct StatusPage {
         writePartitions(of: .requests)
         writePartitions(of: .retries)
         text += """
-            <p class="quiet">As of \(Self.duration(snapshot.takenMs - snapshot.startedMs)) after the start. See also
+            <p class="quiet">Started \(Self.duration(snapshot.takenMs - snapshot.startedMs)) ago. See also
             <a href="/status">/status</a>, <a href="/metrics">/metrics</a>, <a href="/readyz">/readyz</a>,
             <a href="/livez">/livez</a>.</p>
             </body></html>
@@ -34,14 +34,14 @@ struct StatusPage {
 
     private static let style = """
         :root { color-scheme: light dark; --line: #8884; --bad: #c4302b; --good: #1a7f37 }
-        body { font: 15px/1.5 system-ui, sans-serif; margin: 1.5em auto; max-width: 80em; padding: 0 1em }
+        body { font: 14px/1.5 system-ui, sans-serif; margin: 1.5em auto; max-width: 90em; padding: 0 1em }
         h1 { font-size: 1.4em } h1 small { font-weight: normal; opacity: .7 } h2 { font-size: 1.1em; margin: 1.5em 0 .3em }
         h1 strong { float: right } .fine { color: var(--good) } .degraded, .starting, .bad { color: var(--bad) }
-        .numbers { display: flex; flex-wrap: wrap; gap: .5em 2.5em; padding: 0; list-style: none }
+        .numbers { display: flex; flex-wrap: wrap; gap: .5em 2.2em; padding: 0; list-style: none }
         .numbers b { display: block; font-size: 1.5em; font-weight: 600 } .quiet, .numbers { opacity: .85 }
         .problem { border-left: 4px solid var(--bad); padding: .3em .8em; margin: .5em 0 } .problem p { margin: 0 }
         .wide { overflow-x: auto } table { border-collapse: collapse; min-width: 100% }
-        th, td { padding: .25em .9em .25em 0; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap }
+        th, td { padding: .25em .7em .25em 0; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap }
         th { font-weight: 600 } th:first-child, td:first-child { text-align: left } summary { cursor: pointer }
         """
 

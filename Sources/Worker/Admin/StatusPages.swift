@@ -9,21 +9,17 @@ internal import Synchronization
 /// Makes a snapshot of the worker a few times a second, for the threads that answer requests. Core thread.
 struct StatusPages {
     let board: StatusBoard
-    private let groupID: String
-    private let tiers: [String]
-    private let startedMs: Int64
+    /// The snapshot before the start.
+    private let first: WorkerSnapshot
     private var hasBeenReady = false
     private var lastPostNs: Int64 = 0
 
     private static let intervalNs: Int64 = 250_000_000
 
     init(_ configuration: WorkerConfiguration, _ machine: borrowing DeliveryMachine, now: DeliveryTime) {
-        groupID = configuration.kafka.groupID
-        tiers = configuration.retry.tiers.map(\.name)
-        startedMs = now.wallMs
-        let first = WorkerSnapshot(
-            groupID: groupID, startedMs: startedMs, takenMs: startedMs, apps: [], tiers: tiers,
-            counters: machine.counters, gauges: machine.gauges)
+        first = WorkerSnapshot(
+            groupID: configuration.kafka.groupID, startedMs: now.wallMs, takenMs: now.wallMs, apps: [],
+            tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)
         board = StatusBoard(first, nowNs: now.ns)
     }
 
@@ -36,15 +32,15 @@ struct StatusPages {
     ) {
         lastPostNs = now.ns
         if let parts, parts.readers.allSatisfy(\.hasJoined) { hasBeenReady = true }
-        var snapshot = WorkerSnapshot(
-            groupID: groupID, startedMs: startedMs, takenMs: now.wallMs, apps: apps.rows, tiers: tiers,
-            counters: machine.counters, gauges: machine.gauges)
-        snapshot.phase =
-            isStopping ? .stopping : parts == nil ? .starting : hasBeenReady ? .running : .joining
+        var snapshot = first
+        snapshot.takenMs = now.wallMs
+        snapshot.apps = apps.rows
+        (snapshot.counters, snapshot.gauges) = (machine.counters, machine.gauges)
+        snapshot.phase = isStopping ? .stopping : parts == nil ? .starting : hasBeenReady ? .running : .joining
         snapshot.hasBeenReady = hasBeenReady
         snapshot.crashes = crashes
-        snapshot.problems = health.problems
-        snapshot.problemsLeftOut = health.leftOut
+        snapshot.problems = health.list.problems
+        snapshot.problemsLeftOut = health.list.leftOut
         if let parts { snapshot.take(parts, machine) }
         board.post(snapshot)
     }
@@ -61,15 +57,15 @@ extension WorkerSnapshot {
         for (reader, role) in zip(parts.readers, Role.allCases) {
             for one in reader.partitions {
                 guard let status = machine.status(of: one.id) else { continue }
-                let high = reader.consumer.watermarks(of: one.partition).high
-                partitions.append(Partition(role: role, status: status, logEnd: high < 0 || isSilent ? nil : high))
+                let logEnd = isSilent ? nil : reader.consumer.logEnd(of: one.partition)
+                partitions.append(Partition(role: role, status: status, logEnd: logEnd))
             }
         }
         let read = Set(partitions.map(\.status.topic))
         for (reader, role) in zip(parts.readers, Role.allCases) {
             let isMember = reader.hasJoined && reader.brokers.isMemberSteady && !isSilent
             // A topic that is not available may have records.
-            if isMember, read.isSuperset(of: reader.unavailableTopics) { unknownLags.remove(role) }
+            if isMember, read.isSuperset(of: reader.problems.unavailableTopics) { unknownLags.remove(role) }
         }
         leftTiers = parts.removedRetryTopics.topics.map { topic in
             let lag = partitions.reduce(Int64(0)) { $0 + ($1.status.topic == topic ? $1.lag ?? 0 : 0) }
@@ -78,7 +74,6 @@ extension WorkerSnapshot {
     }
 }
 
-/// The newest snapshot and the core's sign of life, for the threads that answer requests. Any thread.
 final class StatusBoard: Sendable {
     private let snapshot: Guarded<WorkerSnapshot>
     private let lastTurnNs: Atomic<Int64>
@@ -95,7 +90,6 @@ final class StatusBoard: Sendable {
 
     func post(_ new: WorkerSnapshot) { snapshot.withLock { $0 = new } }
 
-    /// The core thread turned.
     func turned(nowNs: Int64) { lastTurnNs.store(nowNs, ordering: .relaxed) }
 
     func isAlive(nowNs: Int64) -> Bool { nowNs - lastTurnNs.load(ordering: .relaxed) <= Self.stallNs }
@@ -134,9 +128,6 @@ struct AdminPages: Sendable {
         return .text("not ready: \(reason)\n", status: 503)
     }
 
-    /// Serves the pages, unless the configuration turns them off.
-    ///
-    /// - Throws: `StartFailure` when the address cannot be listened on.
     static func serve(_ settings: AdminSettings, board: StatusBoard) throws(StartFailure) -> PageServer? {
         guard let listen = settings.listen else { return nil }
         do {

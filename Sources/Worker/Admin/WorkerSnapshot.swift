@@ -8,10 +8,8 @@ struct WorkerSnapshot: Sendable {
     enum Phase: String, Sendable {
         /// Kafka was not reached yet, or its topics were not checked.
         case starting
-        /// Waiting for the groups' first assignment.
         case joining
         case running
-        /// Draining, or on its way out.
         case stopping
     }
 
@@ -28,7 +26,6 @@ struct WorkerSnapshot: Sendable {
         var certificateEndsMs: Int64?
     }
 
-    /// An assigned partition.
     struct Partition: Sendable {
         var role: Role
         var status: PartitionStatus
@@ -65,13 +62,9 @@ struct WorkerSnapshot: Sendable {
     var counters: DeliveryCounters
     var gauges: DeliveryGauges
     var crashes = CrashHistory()
-    /// Records produced and not acknowledged.
     var unacknowledged = 0
-    /// Records that Kafka refused, to be written again.
     var refused = 0
-    /// Records that were too large for a topic, since the start.
     var tooLarge: TopicCounts = []
-    /// Records that a topic refused while it took others, since the start.
     var rejected: TopicCounts = []
     /// Records left in retry topics that were removed from the configuration, in this worker's partitions.
     var leftTiers: TopicCounts = []

@@ -9,11 +9,9 @@ internal import TLS
 
 /// `check`: tries everything that `run` will need, sends nothing unless asked to, and reports a line about each thing.
 package struct ConfigurationCheck {
-    /// One line of the answer.
     package struct Finding: Sendable, Equatable {
         package enum Kind: String, Sendable {
             case fine
-            /// Something that can be used but may not do what it seems to.
             case warning
             case notFine = "not fine"
         }
@@ -21,20 +19,16 @@ package struct ConfigurationCheck {
         package let kind: Kind
         package let text: String
 
-        /// The line that `check` prints.
         package var line: String { "\(kind.rawValue): \(text)" }
     }
 
-    /// The most bundle ids of an app that are probed.
     private static let probeLimit = 400
 
     private let configuration: WorkerConfiguration
     private let probesCredentials: Bool
     private let onFinding: (Finding) -> Void
 
-    /// - Parameters:
-    ///   - probesCredentials: whether each app sends one request for a token of zeros with each of its bundle ids.
-    ///   - report: gets each finding as soon as it is made.
+    /// - Parameter probesCredentials: whether each app sends one request for a token of zeros with each of its bundle ids.
     package init(
         _ configuration: WorkerConfiguration, probesCredentials: Bool = false,
         report: @escaping (Finding) -> Void
@@ -76,7 +70,7 @@ package struct ConfigurationCheck {
         }
         do throws(StartFailure) {
             switch try readiness.attempt(timeoutMs: 10_000) {
-            case .ready(_, let denied, let warnings, let toBeMade):
+            case .ready(_, _, let denied, let warnings, let toBeMade):
                 for line in warnings { report(.warning, "kafka: \(line)") }
                 for line in denied { report(.notFine, "kafka: \(line)") }
                 let topics =
@@ -110,7 +104,6 @@ package struct ConfigurationCheck {
 
     // MARK: Apps
 
-    /// Returns whether the app can be used.
     func check(_ settings: AppSettings) -> Bool {
         let app: LoadedApp
         do throws(StartFailure) {
@@ -151,7 +144,6 @@ package struct ConfigurationCheck {
         return true
     }
 
-    /// Reports how a host was reached, or why it was not.
     private func report(reaching app: LoadedApp, _ body: (_ way: (String) -> String) throws -> String) -> Bool {
         let name = "app \(app.settings.name)"
         do {
@@ -304,28 +296,20 @@ extension CredentialProbe.Answer {
 enum ConfigurationWarnings {
     /// Warns of keys with which apps of both environments send: since February 2025 a key may be for one of them only.
     static func ofKeys(_ apps: [AppSettings]) -> [String] {
-        var users: [(key: [String], apps: [AppSettings])] = []
-        for app in apps {
-            guard case .token(let token) = app.credential else { continue }
-            let key = [token.teamID, token.keyID]
-            if let place = users.firstIndex(where: { $0.key == key }) {
-                users[place].apps.append(app)
-            } else {
-                users.append((key, [app]))
-            }
+        let users = Dictionary(grouping: apps) { app -> [String] in
+            if case .token(let token) = app.credential { [token.teamID, token.keyID] } else { [] }
         }
-        return users.compactMap { key, apps in
-            guard let production = apps.first(where: { $0.environment == .production }),
+        return users.sorted { $0.key.lexicographicallyPrecedes($1.key) }.compactMap { key, apps in
+            guard let keyID = key.last, let production = apps.first(where: { $0.environment == .production }),
                 let development = apps.first(where: { $0.environment == .development })
             else { return nil }
             return
-                "key \(key[1]) is used in production (app \(production.name)) and in development (app "
+                "key \(keyID) is used in production (app \(production.name)) and in development (app "
                 + "\(development.name)): a key may be for one environment only, and APNs answers "
                 + "BadEnvironmentKeyIdInToken in the other; --probe shows it"
         }
     }
 
-    /// Warns of bundle ids that are another push type's topic.
     static func ofBundleIDs(_ app: AppSettings) -> [String] {
         app.bundleIDs.compactMap { id in
             guard let (bundleID, type) = split(id) else { return nil }

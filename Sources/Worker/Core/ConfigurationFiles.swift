@@ -12,6 +12,7 @@ final class ConfigurationFiles {
     /// A configuration, and by name those of its apps that connect in another way than the current ones.
     private typealias Reread = (LoadedConfiguration, [String: LoadedApp])
 
+    private unowned let worker: PushWorker
     private let loop: Loop
     private let logger: Logger
     private let configuration: FileReading
@@ -19,32 +20,22 @@ final class ConfigurationFiles {
     private var credentialWatch: FileWatch?
     /// The last SIGHUP that came while the configuration was being read.
     private var nextReload: Rereading?
-    /// Apps with a changed file that is not read yet.
     private var appsToRead: Set<AppIndex> = []
-    /// Why the last configuration was refused, or nothing.
     private var refusedReload: [String] = []
     /// By app, why its changed file cannot be used.
     private var refusedFiles: [Int: [String]] = [:]
     private var isStopped = false
 
-    /// The current apps.
-    var apps: () -> ConfiguredApps = { ConfiguredApps([]) }
-    /// Takes a configuration over, with the apps that were loaded for it.
-    var onConfiguration: (LoadedConfiguration, [String: LoadedApp]) -> Void = { _, _ in }
-    /// Takes over an app whose credential changed.
-    var onCredential: (LoadedApp, AppIndex) -> Void = { _, _ in }
-
-    init(loop: Loop, logger: Logger) {
-        self.loop = loop
-        self.logger = logger
+    init(_ worker: PushWorker) {
+        self.worker = worker
+        loop = worker.loop
+        logger = worker.logger
         configuration = FileReading(loop: loop)
         credential = FileReading(loop: loop)
     }
 
-    /// Takes nothing over from now on.
     func stop() { isStopped = true }
 
-    /// Whether a file is being read, or will be.
     var isReading: Bool { readings.contains(where: \.isBusy) || !appsToRead.isEmpty }
 
     private var readings: [FileReading] { [configuration, credential] + [credentialWatch?.reading].compactMap(\.self) }
@@ -55,7 +46,7 @@ final class ConfigurationFiles {
     /// over once it is read: all of it or, when anything is wrong, nothing. A reload that is asked for meanwhile begins
     /// after that.
     func reload(_ reread: @escaping Rereading) {
-        let apps = apps()
+        let apps = worker.apps
         let living = apps.living.filter { apps[$0].faults.isEmpty }.map { apps[$0].settings }
         let hasBegun = configuration.begin({
             Result { () throws(StartFailure) in try Self.read(reread, living) }
@@ -91,7 +82,7 @@ final class ConfigurationFiles {
         switch found {
         case .failure(let failure): refuse(failure.lines)
         case .success((let loaded, let changed)):
-            onConfiguration(loaded, changed)
+            worker.takeOver(loaded, changed)
             refusedReload = []
             refusedFiles = [:]
             watch()
@@ -113,12 +104,12 @@ final class ConfigurationFiles {
 
     /// Watches the files that credentials are read from; Kubernetes swaps them under their names.
     func watch() {
-        let files = apps().settings.map(\.credentialFiles)
+        let files = worker.apps.settings.map(\.credentialFiles)
         let paths = Set(files.joined())
         // A thread that hangs at a file that is still watched would only be joined there by another one.
         var reading = credentialWatch?.reading
         if let path = reading?.underWay?.path, !path.isEmpty, !paths.contains(path) { reading = nil }
-        credentialWatch = FileWatch(apps().hashes(of: Array(paths)), loop: loop, reading: reading) {
+        credentialWatch = FileWatch(worker.apps.hashes(of: Array(paths)), loop: loop, reading: reading) {
             [weak self] changed in
             let readers = files.indices.filter { !Set(files[$0]).isDisjoint(with: changed) }
             self?.appsToRead.formUnion(readers.map { AppIndex($0) })
@@ -126,14 +117,13 @@ final class ConfigurationFiles {
         }
     }
 
-    /// Looks for files that changed.
     func look() { credentialWatch?.look() }
 
     /// Reads the credential of the next app with a changed file, unless one is being read. Call it once a second, too:
     /// there may have been no room for a thread.
     func readNextApp() {
         guard !isStopped, !credential.isBusy else { return }
-        let apps = apps()
+        let apps = worker.apps
         appsToRead = appsToRead.filter { !apps.rows[$0.value].isRemoved }
         guard let index = appsToRead.min(by: { $0.value < $1.value }) else { return }
         let settings = apps[index.value].settings
@@ -147,7 +137,7 @@ final class ConfigurationFiles {
     }
 
     private func take(_ found: Result<LoadedApp, StartFailure>, of index: AppIndex, readBy settings: AppSettings) {
-        let current = apps()
+        let current = worker.apps
         // A reload that came in between has read it.
         guard !isStopped, !current.rows[index.value].isRemoved, current[index.value].settings.connects(like: settings)
         else { return }
@@ -155,9 +145,10 @@ final class ConfigurationFiles {
         switch found {
         case .success(var loaded):
             loaded.settings = current[index.value].settings
-            onCredential(loaded, index)
+            worker.replace(index, with: loaded)
+            worker.readFeedback()
             refusedFiles[index.value] = nil
-            for (path, hash) in apps().hashes(of: Array(loaded.fileHashes.keys)) {
+            for (path, hash) in worker.apps.hashes(of: Array(loaded.fileHashes.keys)) {
                 credentialWatch?.remember(path, hash: hash)
             }
             logger.notice(.apns, "credential read again: its connections are made anew", ["app": "\(name)"])
@@ -175,9 +166,8 @@ final class ConfigurationFiles {
 
     // MARK: Faults
 
-    /// Faults of a configuration or a credential that cannot be used.
     func faults() -> [Problem] {
-        let apps = apps()
+        let apps = worker.apps
         var faults: [Problem] = []
         if let first = refusedReload.first {
             let more = refusedReload.count > 1 ? " (and \(refusedReload.count - 1) more)" : ""

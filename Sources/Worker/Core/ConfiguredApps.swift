@@ -7,7 +7,7 @@ internal import TLS
 /// from the configuration keeps its place.
 struct ConfiguredApps {
     /// By `AppIndex`, with removed apps, as `rows` are.
-    private(set) var all: [LoadedApp]
+    var all: [LoadedApp]
     var rows: [WorkerSnapshot.App]
 
     init(_ loaded: [LoadedApp]) {
@@ -17,41 +17,22 @@ struct ConfiguredApps {
 
     subscript(_ index: Int) -> LoadedApp { all[index] }
 
-    /// By `AppIndex`.
     var settings: [AppSettings] { all.map(\.settings) }
 
-    /// The indexes of the apps that are in the configuration.
     var living: [Int] { rows.indices.filter { !rows[$0].isRemoved } }
 
     /// By `AppIndex`, with removed apps.
     var recordApps: [RecordApp] { rows.map { RecordApp(name: $0.name, environment: $0.environment) } }
-
-    // MARK: The machine's view
-
-    func route(_ app: AppSettings) -> AppRoute {
-        AppRoute(
-            name: app.name, environment: app.environment, bundleIDs: app.bundleIDs,
-            isPaused: app.isPaused, rateLimit: app.rateLimit, guardPolicy: app.guardPolicy,
-            otherEnvironment: app.otherEnvironment)
-    }
-
-    // MARK: Changes of the configuration
 
     mutating func add(_ app: LoadedApp) {
         all.append(app)
         rows.append(WorkerSnapshot.App(app))
     }
 
-    /// Takes over a credential that was loaded again.
     mutating func replace(_ index: AppIndex, with app: LoadedApp) {
         all[index.value] = app
         rows[index.value].certificateEndsMs = app.certificate?.notAfterMs
     }
-
-    /// Takes over settings with which its connections can go on.
-    mutating func set(_ settings: AppSettings, of index: AppIndex) { all[index.value].settings = settings }
-
-    mutating func remove(_ index: AppIndex) { rows[index.value].isRemoved = true }
 
     /// The hash of what the apps read from each file, or `nil` where they read different contents or none.
     func hashes(of paths: [String]) -> [(path: String, hash: UInt64?)] {
@@ -90,12 +71,17 @@ struct ConfiguredApps {
 }
 
 extension AppSettings {
-    fileprivate var guardPolicy: AppRoute.GuardPolicy {
-        switch environmentGuard {
-        case .warn: .warn
-        case .hold: .hold
-        case .off: .off
-        }
+    /// The machine's view of the app.
+    var route: AppRoute {
+        let guardPolicy: AppRoute.GuardPolicy =
+            switch environmentGuard {
+            case .warn: .warn
+            case .hold: .hold
+            case .off: .off
+            }
+        return AppRoute(
+            name: name, environment: environment, bundleIDs: bundleIDs, isPaused: isPaused, rateLimit: rateLimit,
+            guardPolicy: guardPolicy, otherEnvironment: otherEnvironment)
     }
 }
 

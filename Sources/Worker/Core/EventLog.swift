@@ -4,10 +4,8 @@ internal import Kafka
 internal import Observability
 internal import PushRecords
 
-/// Writes the events of the machine and the transports as log lines.
 struct EventLog {
     let logger: Logger
-    /// Of the apps, by `AppIndex`.
     var names: [String]
 
     /// Logs an event of a Kafka client; librdkafka's debug lines only at `debug`.
@@ -31,13 +29,28 @@ struct EventLog {
         }
     }
 
-    func write(_ event: DeliveryEvent, partitionName: (PartitionID) -> String) {
+    /// Logs the events of a turn. What happened to many partitions at once is one line.
+    func write(_ events: [DeliveryEvent], partitionName: (PartitionID) -> String) {
+        func log(_ level: Level, _ message: StaticString, _ ids: [PartitionID]) {
+            guard !ids.isEmpty else { return }
+            let names = ids.map(partitionName).sorted().joined(separator: ",")
+            logger.log(level, .delivery, message, ["partitions": .text(names)])
+        }
+        log(
+            .notice, "lost partitions came back, continuing where they were",
+            events.compactMap { if case .resumed(let id) = $0 { id } else { nil } })
+        log(
+            .info, "what lost partitions left behind is given up",
+            events.compactMap { if case .suspendedReleased(let id) = $0 { id } else { nil } })
+        for event in events { write(event, partitionName: partitionName) }
+    }
+
+    private func write(_ event: DeliveryEvent, partitionName: (PartitionID) -> String) {
         /// Logs what happened to a partition.
         func log(_ level: Level, _ part: Part, _ id: PartitionID, _ message: StaticString, _ more: Fields = [:]) {
             let name = partitionName(id)
             logger.log(level, part, message, about: name, Fields("partition", .text(name), more))
         }
-        /// Logs what happened to an app.
         func log(
             _ level: Level, _ part: Part, _ app: AppIndex, _ message: StaticString, about subject: String = "",
             _ more: Fields = [:]
@@ -46,10 +59,19 @@ struct EventLog {
             logger.log(level, part, message, about: name + subject, Fields("app", .text(name), more))
         }
         switch event {
-        case .metadataIgnored(let id):
+        case .foreignCommit(let id, let committed, let end):
             log(
                 .warning, .delivery, id,
-                "the commit's metadata is not ours or damaged: what it named is not known to be settled")
+                "the committed offset is not by a worker, what follows it is marked in doubt",
+                ["committed": .count(committed), "records": .count(max(0, end - committed))])
+        case .startedWithoutOffset(let id, let offset, let records, let ageMs):
+            log(
+                .warning, .delivery, id,
+                "the group has no committed offset, reading from the beginning and marking what is there in doubt",
+                [
+                    "offset": .count(offset), "records": .count(records),
+                    "oldest_age_s": text(of: ageMs.map { $0 / 1_000 }),
+                ])
         case .logChanged(let id, let committed, let start, let end):
             log(
                 .error, .delivery, id,
@@ -67,10 +89,8 @@ struct EventLog {
                     : "a partition's commits are refused; committing again", ["refusals": .count(refusals)])
         case .commitsResumed(let id):
             log(.info, .kafka, id, "a partition's commits are taken again")
-        case .suspendedReleased(let id):
-            log(.info, .delivery, id, "what a lost partition left behind is given up")
-        case .resumed(let id):
-            log(.info, .delivery, id, "a lost partition came back: it goes on with what is known of it")
+        case .suspendedReleased, .resumed:
+            break
         case .mapCut(let id):
             log(.info, .delivery, id, "the commit's map was too long and cut: a crash now repeats more")
         case .metadataRefused(let id, let characters):
@@ -217,7 +237,6 @@ struct EventLog {
 }
 
 extension Fields {
-    /// One field, followed by others.
     fileprivate init(_ name: StaticString, _ value: Value, _ others: Fields) {
         self = [name: value]
         for (name, value) in others.pairs { append(name, value) }

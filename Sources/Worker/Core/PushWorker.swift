@@ -12,9 +12,7 @@ internal import Synchronization
 /// of it; any thread may call `stop` and `progress`, which use only atomic or locked state. That is why it is
 /// `@unchecked Sendable`.
 package final class PushWorker: @unchecked Sendable {
-    /// How `run` ended.
     package enum Ending: Sendable, Equatable {
-        /// Asked to stop, and stopped in order.
         case stopped
         /// Something that a restart may heal; the line says what.
         case failed(String)
@@ -29,10 +27,9 @@ package final class PushWorker: @unchecked Sendable {
     var eventLog: EventLog
     private let cluster: ClusterSettings
     private(set) var apps: ConfiguredApps
-    let files: ConfigurationFiles
+    private(set) lazy var files = ConfigurationFiles(self)
     private var machine: DeliveryMachine
     private var deliveryTurn = DeliveryTurn()
-    /// The wake-ups since the last turn.
     private var wakeUps: DeliveryTurn.WakeUps = [.kafka]
     /// Rung by librdkafka whenever one of its queues has something after it was empty.
     private var doorbell: Doorbell?
@@ -40,19 +37,16 @@ package final class PushWorker: @unchecked Sendable {
     private var lastMaintenanceNs: Int64 = 0
     /// The parts that the machine is connected to, from `start` on.
     private(set) var parts: WorkerParts?
-    /// Reads the apps' feedback, once an app wants that.
     private var feedback: FeedbackThread?
     var health: WorkerHealth
     var pages: StatusPages
     private let board: StatusBoard
-    /// How earlier workers died.
-    private(set) var crashes: CrashHistory
+    private var crashes: CrashHistory
     private let shutdown = Shutdown()
     private var hangs = HangWatch()
     /// False once `run` has ended and something it started has not: the process must exit without destructors.
     package private(set) var hasEndedWhole = true
 
-    /// - Throws: `StartFailure` when the configuration or a credential cannot be used.
     package init(
         _ configuration: WorkerConfiguration, logger: Logger, crashes: CrashHistory = CrashHistory()
     ) throws(StartFailure) {
@@ -72,18 +66,11 @@ package final class PushWorker: @unchecked Sendable {
         } catch {
             throw StartFailure(["\(error)"])
         }
-        files = ConfigurationFiles(loop: loop, logger: logger)
         health = WorkerHealth(logger)
         let now = DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs)
         pages = StatusPages(configuration, machine, now: now)
         board = pages.board
-        _ = machine.replaceApps(configuration.apps.map { apps.route($0) }, now: now)
-        files.apps = { [unowned self] in apps }
-        files.onConfiguration = { [unowned self] in takeOver($0, $1) }
-        files.onCredential = { [unowned self] app, index in
-            replace(index, with: app)
-            readFeedback()
-        }
+        _ = machine.replaceApps(configuration.apps.map(\.route), now: now)
         postSnapshot(now)
     }
 
@@ -93,20 +80,15 @@ package final class PushWorker: @unchecked Sendable {
         loop.perform { [weak self] in self?.beginStopping() }
     }
 
-    /// Any thread.
     package var progress: WorkerProgress { WorkerProgress(board.newest) }
 
-    /// Both clocks, as the loop read them this turn.
     var now: DeliveryTime { DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs) }
 
     // MARK: Running
 
     /// Runs the worker on the calling thread until `stop`, or until it cannot go on.
     ///
-    /// - Parameters:
-    ///   - handlesSignals: SIGTERM and SIGINT stop it in order.
-    ///   - isSupervised: leaves it to the supervisor to end the process at once on a second SIGTERM or SIGINT.
-    ///   - reread: what SIGHUP does.
+    /// - Parameter isSupervised: leaves it to the supervisor to end the process at once on a second SIGTERM or SIGINT.
     /// - Throws: `StartFailure` when Kafka answers and something is missing or unsafe.
     package func run(
         handlesSignals: Bool = false, isSupervised: Bool = false, reread: Rereading? = nil
@@ -133,9 +115,9 @@ package final class PushWorker: @unchecked Sendable {
             logger.info(
                 .worker, "admin pages", ["address": "\(NetworkAddress(host: listen.host, port: Int(server.port)))"])
         }
-        guard let requestPartitions = try waitForCluster() else { return .stopped }
+        guard let (requestPartitions, startingAtEnd) = try waitForCluster() else { return .stopped }
         do {
-            try start(requestPartitions: requestPartitions)
+            try start(requestPartitions: requestPartitions, startingAtEnd)
         } catch {
             throw StartFailure(of: error)
         }
@@ -147,16 +129,17 @@ package final class PushWorker: @unchecked Sendable {
         return shutdown.failure.map { .failed($0) } ?? .stopped
     }
 
-    /// Returns the number of partitions of the request topics, or `nil` when the worker is asked to stop meanwhile.
-    private func waitForCluster() throws(StartFailure) -> Int? {
+    /// Returns the number of partitions of the request topics, and those that are read from their end, or `nil` when
+    /// the worker is asked to stop meanwhile.
+    private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>)? {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {
             let problems: [Problem]
             switch try readiness.attempt(timeoutMs: 2_000) {
-            case .ready(let requestPartitions, let denied, let warnings, _):
+            case .ready(let requestPartitions, let startingAtEnd, let denied, let warnings, _):
                 for line in denied { logger.warning(.kafka, "permission missing", about: line, ["text": .text(line)]) }
                 for line in warnings { logger.warning(.kafka, "topics", about: line, ["text": .text(line)]) }
-                return requestPartitions
+                return (requestPartitions, startingAtEnd)
             case .unreachable(let reason):
                 problems = [
                     Problem(
@@ -180,20 +163,21 @@ package final class PushWorker: @unchecked Sendable {
         return nil
     }
 
-    private func start(requestPartitions: Int) throws {
+    private func start(requestPartitions: Int, _ startingAtEnd: Set<TopicPartition>) throws {
         let doorbell = try Doorbell(loop: loop) { [unowned self] in wakeUps.insert(.kafka) }
         self.doorbell = doorbell
         let publisher = try RecordPublisher(
             configuration, apps: apps.recordApps, cluster: cluster, wakeUpDescriptor: doorbell.descriptor,
             logger: logger)
         let groups = try makeGroups(publisher, doorbell, requestPartitions: requestPartitions)
+        groups.readers[0].startingAtEnd = startingAtEnd
         let tiers = configuration.retry.tiers.map(\.topic)
         let removed = RemovedRetryTopics(
             configuration, cluster, loop: loop, logger: logger,
             onChange: { [unowned self, unowned retries = groups.readers[1]] topics in
                 if !shutdown.isUnderWay { retries.subscribe(to: tiers + topics) }
             },
-            onTopics: { [unowned self] topics in for reader in parts?.readers ?? [] { reader.exist(topics) } })
+            onTopics: { [unowned self] topics in for reader in parts?.readers ?? [] { reader.problems.exist(topics) } })
         for reader in groups.readers {
             reader.context.condemned = crashes.condemned
             reader.context.onRecreated = { [unowned self] partition in
@@ -221,7 +205,7 @@ package final class PushWorker: @unchecked Sendable {
         removed.look()
         files.watch()
         readFeedback()
-        health.begin(nowNs: loop.now.monotonicNs)
+        health.startedNs = loop.now.monotonicNs
         alarm = Alarm(loop: loop) { [unowned self] in wakeUps.insert(.time) }
         loop.onTurnEnd { [unowned self] in turn() }
     }
@@ -240,25 +224,22 @@ package final class PushWorker: @unchecked Sendable {
                 drainNs: configuration.drain.rebalance.nanoseconds, wakeUpDescriptor: doorbell.descriptor,
                 logger: logger, roleOfTopic: roleOfTopic)
         }
-        return ConsumerGroups(
-            requests: try reader(.requests, partitions: requestPartitions, topics: requests.map(\.name)) { topic in
-                Self.role(of: topic, among: requests)
+        let readers = [
+            try reader(.requests, partitions: requestPartitions, topics: requests.map(\.name)) { topic in
+                // A topic has the weight and app of the entry with its own name, else of the first pattern that fits.
+                let entry =
+                    requests.first { $0.name == topic } ?? requests.first { !$0.matching([topic]).isEmpty }
+                return .requests(weight: entry?.weight ?? 1, app: entry?.app)
             },
-            retries: try reader(.retries, topics: tiers.map(\.topic)) { topic in
+            try reader(.retries, topics: tiers.map(\.topic)) { topic in
                 .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? RemovedRetryTopics.delayMs)
             },
-            publisher: publisher)
-    }
-
-    /// A topic has the weight and app of the entry with its own name, else of the first pattern that fits it.
-    private static func role(of topic: String, among entries: [RequestTopic]) -> PartitionRole {
-        let entry = entries.first { $0.name == topic } ?? entries.first { !$0.matching([topic]).isEmpty }
-        return .requests(weight: entry?.weight ?? 1, app: entry?.app)
+        ]
+        return ConsumerGroups(readers: readers, publisher: publisher)
     }
 
     // MARK: One turn
 
-    /// Runs one turn of the machine, and what the worker does beside it.
     private func turn() {
         guard let parts else { return }
         let now = now
@@ -268,6 +249,7 @@ package final class PushWorker: @unchecked Sendable {
             &machine, requests: parts.groups, transports: parts.transports, records: parts.publisher,
             offsets: parts.groups, wokenBy: exchange(&wakeUps, with: []), now: now)
         for event in end.events { note(event, parts, now) }
+        eventLog.write(end.events) { parts.name(of: $0)?.description ?? "unknown" }
         if !shutdown.isUnderWay, let error = parts.groups.fatalError { stop(because: "Kafka: \(error.text)") }
         moveStopping(parts, now)
         if pages.isDue(now) {
@@ -287,14 +269,12 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     private func note(_ event: DeliveryEvent, _ parts: WorkerParts, _ now: DeliveryTime) {
-        health.note(event)
+        health.apps.note(event)
         if case .overtaken(let id, let committed, let start) = event, let partition = parts.name(of: id) {
-            health.noteLost(partition, offsets: start - committed, nowNs: now.ns)
+            health.lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
         }
-        eventLog.write(event) { parts.name(of: $0)?.description ?? "unknown" }
     }
 
-    /// Does what is due once a second: reads files that changed, and logs what lasts.
     private func runMaintenance(_ parts: WorkerParts, _ now: DeliveryTime) {
         // librdkafka gives a commit up after the session timeout and a request.
         let limit = Int(configuration.kafka.sessionTimeout.milliseconds / 1_000) + 20
@@ -364,7 +344,7 @@ package final class PushWorker: @unchecked Sendable {
         files.reload(reread)
     }
 
-    private func takeOver(_ loaded: LoadedConfiguration, _ changed: [String: LoadedApp]) {
+    func takeOver(_ loaded: LoadedConfiguration, _ changed: [String: LoadedApp]) {
         let new = loaded.configuration
         for warning in loaded.warnings {
             logger.warning(.worker, "the configuration is odd", about: warning, ["text": .text(warning)])
@@ -382,7 +362,7 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     private func take(_ settings: [AppSettings], _ changed: [String: LoadedApp]) {
-        let mapping = machine.replaceApps(settings.map { apps.route($0) }, now: now)
+        let mapping = machine.replaceApps(settings.map(\.route), now: now)
         for (app, index) in zip(settings, mapping.indexes) {
             if mapping.added.contains(index) {
                 guard let loaded = changed[app.name] else { preconditionFailure("a new app was loaded") }
@@ -396,12 +376,12 @@ package final class PushWorker: @unchecked Sendable {
                 guard loaded.faults.isEmpty else { continue }
                 logger.notice(.worker, "app changed: its connections are made anew", ["app": "\(app.name)"])
             } else {
-                apps.set(app, of: index)
+                apps.all[index.value].settings = app
             }
         }
         for index in mapping.removed {
-            apps.remove(index)
-            health.forget(index)
+            apps.rows[index.value].isRemoved = true
+            health.apps.forget(index)
             parts?.transports.remove(index)
             logger.notice(
                 .worker, "app removed; what is left of it is held", ["app": "\(apps.rows[index.value].name)"])
@@ -412,13 +392,12 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// New connections are made as it says from now on, and what its credential's fault held up goes on.
-    private func replace(_ index: AppIndex, with loaded: LoadedApp) {
+    func replace(_ index: AppIndex, with loaded: LoadedApp) {
         apps.replace(index, with: loaded)
         parts?.transports.replace(index, with: loaded)
         machine.credentialReplaced(index, now: now)
     }
 
-    /// Says which apps are paused and were not, and the other way round.
     private func logPauses(_ apps: [AppSettings], before: [AppSettings]) {
         for app in apps where app.isPaused != before.contains(where: { $0.name == app.name && $0.isPaused }) {
             logger.notice(
@@ -431,7 +410,7 @@ package final class PushWorker: @unchecked Sendable {
 
     /// Has the feedback read of the apps that there are now, as they say now. Starts the thread when the first one asks
     /// for it; where there is none to be had, a second later.
-    private func readFeedback() {
+    func readFeedback() {
         guard !shutdown.isUnderWay, parts != nil else { return }
         let wanted = apps.beginFeedback()
         if feedback == nil, wanted.contains(where: { $0.intervalNs > 0 }) {

@@ -3,24 +3,20 @@ internal import EventLoop
 internal import Kafka
 internal import Observability
 
-/// The parts of a running worker.
 struct WorkerParts {
     let groups: ConsumerGroups
     let publisher: RecordPublisher
     let transports: AppTransports
     let removedRetryTopics: RemovedRetryTopics
 
-    /// Of the request topics, of the retry topics.
     var readers: [GroupReader] { groups.readers }
 
-    /// How the brokers answer each of the Kafka clients.
     var brokerHealth: [BrokerHealth] { readers.map(\.brokers) + [publisher.brokers] }
 
     /// What librdkafka owes within seconds, whatever brokers do: the reply to a commit, the reports of a producer that
     /// was replaced, and statistics. A mark changes with each answer.
     var owed: [(subject: String, mark: UInt64)] { groups.missingReplies + publisher.owed }
 
-    /// The partition of an assignment, for log lines.
     func name(of id: PartitionID) -> TopicPartition? { readers.lazy.compactMap { $0.name(of: id) }.first }
 }
 
@@ -46,7 +42,6 @@ package struct WorkerProgress: Sendable, Equatable {
     /// Notifications handed to connections and not answered.
     package var inFlight: Int
     package var connections: Int
-    /// Whether the groups have answered once.
     package var hasJoined: Bool
 
     init(_ snapshot: WorkerSnapshot) {

@@ -7,17 +7,10 @@ package struct CrashHistory: Sendable, Equatable {
     /// A record with this many deaths becomes a dead letter.
     package static let deathsOfRecord = 2
 
-    /// A record's position.
     package struct Place: Hashable, Sendable, CustomStringConvertible {
         package var topic: String
         package var partition: Int32
         package var offset: Int64
-
-        package init(topic: String, partition: Int32, offset: Int64) {
-            self.topic = topic
-            self.partition = partition
-            self.offset = offset
-        }
 
         package var description: String { "\(topic)/\(partition)/\(offset)" }
     }
@@ -27,39 +20,28 @@ package struct CrashHistory: Sendable, Equatable {
         /// The records that the worker's threads were working on. A signal does not tell which thread caused it.
         package var places: [Place]
 
-        package init(signal: Int32, places: [Place]) {
-            self.signal = signal
-            self.places = places
-        }
-
-        /// `SIGSEGV` and the like.
         package var signalName: String {
             linux_signal_name(signal).map { "SIG" + String(cString: $0) } ?? "signal \(signal)"
         }
 
-        /// The records as text.
         package var record: String {
             places.isEmpty ? "no known record" : places.map(\.description).joined(separator: ", ")
         }
     }
 
-    /// Deaths since the supervisor was started.
-    package private(set) var total: Int
-    /// The last deaths, oldest first.
+    package let total: Int
     package private(set) var deaths: [Death]
-    /// The records that go to the dead letters unparsed.
-    package private(set) var condemned: Set<Place> = []
 
     package init(total: Int = 0, deaths: [Death] = []) {
         self.total = total
         self.deaths = deaths
-        condemn()
     }
 
-    private mutating func condemn() {
+    /// The records that go to the dead letters unparsed.
+    package var condemned: Set<Place> {
         var counts: [Place: Int] = [:]
         for place in deaths.flatMap(\.places) { counts[place, default: 0] += 1 }
-        condemned = Set(counts.filter { $0.value >= Self.deathsOfRecord }.keys)
+        return Set(counts.filter { $0.value >= Self.deathsOfRecord }.keys)
     }
 
     /// Forgets the deaths at a partition's records because the topic was recreated: other records now have their
@@ -68,7 +50,6 @@ package struct CrashHistory: Sendable, Equatable {
         for index in deaths.indices {
             deaths[index].places.removeAll { $0.topic == topic && $0.partition == partition }
         }
-        condemn()
         var topic = topic
         topic.withUTF8 { crash_forget($0.baseAddress, Int32($0.count), partition) }
     }

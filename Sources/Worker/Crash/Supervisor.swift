@@ -8,7 +8,6 @@ internal import Glibc
 /// It has one thread, on which all signals are blocked and taken by sigtimedwait(2). As process 1 of a container it
 /// also reaps orphans.
 package struct Supervisor: ~Copyable {
-    /// The role of a process, by its environment.
     package enum Role {
         case supervisor, worker
         /// A worker without a supervisor (`crash: core`).
@@ -19,7 +18,6 @@ package struct Supervisor: ~Copyable {
     private static let alone = "none"
 
     private let complain: (String) -> Void
-    /// The number of stop signals so far.
     private var stops = 0
     private var child: pid_t = 0
 
@@ -58,7 +56,6 @@ package struct Supervisor: ~Copyable {
         case stopped(signal: Int32)
     }
 
-    /// Runs the worker until it exits, or until it is told to stop. Returns the exit code.
     package consuming func run() -> Int32 {
         Signals.block([SIGHUP, SIGINT, SIGTERM, SIGCHLD])
         let descriptor = crash_page_make()
@@ -106,7 +103,6 @@ package struct Supervisor: ~Copyable {
         complain("the worker died of \(death.signalName) at \(place); \(next)")
     }
 
-    /// Starts the child; returns 0 or an error number.
     private mutating func spawn() -> Int32 {
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
@@ -120,10 +116,9 @@ package struct Supervisor: ~Copyable {
             &child, "/proc/self/exe", nil, &attributes, CommandLine.unsafeArgv, linux_environment())
     }
 
-    /// Forwards signals until the child has ended.
     private mutating func waitForEnd() -> Ending {
         while true {
-            switch Self.nextSignal(withinMs: nil) {
+            switch Self.nextSignal() {
             case SIGCHLD:
                 if let ending = reap() { return ending }
             case SIGHUP:
@@ -176,13 +171,8 @@ package struct Supervisor: ~Copyable {
 
     // MARK: Parts
 
-    /// Waits for the next signal; `nil` if none comes in time.
-    private static func nextSignal(withinMs milliseconds: Int64?) -> Int32? {
+    private static func nextSignal(withinMs milliseconds: Int64 = 3_600_000) -> Int32? {
         var set = signals([SIGHUP, SIGINT, SIGTERM, SIGCHLD])
-        guard let milliseconds else {
-            let signal = sigwaitinfo(&set, nil)
-            return signal > 0 ? signal : nil
-        }
         var time = timespec(tv_sec: Int(milliseconds / 1_000), tv_nsec: Int(milliseconds % 1_000) * 1_000_000)
         let signal = sigtimedwait(&set, nil, &time)
         return signal > 0 ? signal : nil
@@ -198,7 +188,6 @@ package struct Supervisor: ~Copyable {
     private static var nowMs: Int64 { LoopTime.read().monotonicNs / 1_000_000 }
 }
 
-/// How long the supervisor waits before it starts the worker again.
 struct RestartBackoff {
     /// A worker that lived this long did not die because of its start.
     static let soundMs: Int64 = 60_000

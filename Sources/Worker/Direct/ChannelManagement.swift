@@ -8,30 +8,24 @@ package import PushRecords
 ///
 /// Runs a loop on the calling thread, so it is not for a thread that has one.
 package enum ChannelManagement {
-    /// The answer of APNs.
     package struct Answer: Sendable, Equatable {
         package var app: String
         package var environment: PushEnvironment
         package var bundleID: String
         package var status: Int
-        /// The reason of a refusal.
         package var reason: Reason?
-        /// The meaning of the reason and advice.
         package var advice: String?
         /// `apns-request-id`, which Apple's support asks for.
         package var requestID: String?
-        /// The channel that was created, read or deleted.
         package var channelID: String?
         /// `message-storage-policy` of a channel that was created or read: 0 keeps no message for devices that cannot
         /// be reached, 1 the most recent one.
         package var storagePolicy: Int?
-        /// All channels of the bundle id, for a list.
         package var channels: [String]?
 
         package var isFine: Bool { reason == nil && (200...299).contains(status) }
     }
 
-    /// - Parameter bundleID: one of the app's.
     package static func run(
         _ operation: ManagementRequest.Operation, bundleID: String, of settings: AppSettings, timeoutNs: Int64
     ) throws(DirectSend.Failure) -> Answer {

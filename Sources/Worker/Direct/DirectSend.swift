@@ -14,11 +14,9 @@ package enum DirectSend {
     /// that nothing was sent.
     package struct Answer: Sendable {
         package var result: DeliveryResult
-        /// The meaning of a refusal and advice.
         package var advice: String?
     }
 
-    /// The reason for a missing or unreadable answer, in one line.
     package struct Failure: Error, Sendable, CustomStringConvertible {
         package let description: String
 
@@ -28,7 +26,6 @@ package enum DirectSend {
     /// Sends the notification of a record in payload form, which was checked.
     ///
     /// - Parameter onDelay: called with a line about what is waited for, after two seconds and then every ten.
-    /// - Throws: `Failure` when the credential cannot be read, or APNs did not answer in time.
     package static func run(
         _ record: RequestRecord, with configuration: WorkerConfiguration, timeoutNs: Int64,
         onDelay: (String) -> Void = { _ in }
@@ -78,18 +75,18 @@ package enum DirectSend {
             let answer = try Exchange.sendOne(
                 outgoing, app.transportConfiguration(timeoutNs), token: ProviderTokens().token(of: app),
                 isPatient: true, timeoutNs: timeoutNs,
-                onDelay: { onDelay("\(text(of: $0, at: place)) (\(timeoutNs / 1_000_000_000) s at most)") })
+                onDelay: { delay in
+                    let text =
+                        switch delay {
+                        case .connection(let cause?): "still trying to reach \(place): \(cause)"
+                        case .connection(nil): "still waiting for a connection to \(place)"
+                        case .answer: "still waiting for the answer of \(place)"
+                        }
+                    onDelay("\(text) (\(timeoutNs / 1_000_000_000) s at most)")
+                })
             return Answer(answer, to: outgoing, topic, settings, requestedAtMs: requestedAtMs)
         } catch {
             throw Failure(error, at: place)
-        }
-    }
-
-    private static func text(of delay: Exchange.Delay, at place: String) -> String {
-        switch delay {
-        case .connection(let cause?): "still trying to reach \(place): \(cause)"
-        case .connection(nil): "still waiting for a connection to \(place)"
-        case .answer: "still waiting for the answer of \(place)"
         }
     }
 }

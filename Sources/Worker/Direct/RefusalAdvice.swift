@@ -7,8 +7,6 @@ package import PushRecords
 package enum RefusalAdvice {
     /// - Parameters:
     ///   - reason: Apple's reason, or `nil` if the answer had none that could be read.
-    ///   - status: the answer's status; for an app of the binary protocol, the gateway's.
-    ///   - topic: the `apns-topic` that was sent.
     ///   - isOtherTried: whether a bad token was sent to the app of the other environment as well.
     /// - Returns: `nil` if nothing is known about such a refusal.
     package static func text(
@@ -82,8 +80,11 @@ package enum RefusalAdvice {
         case .unrelatedKeyIdInToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken:
             "the key is not for \(app.environment.text), or not for \(topic)"
         case .badCertificate:
-            "the certificate has expired, was revoked, or is from another authority; renew "
-                + certificatePlace(app)
+            if case .certificate(let certificate) = app.credential {
+                "the certificate has expired, was revoked, or is from another authority; renew \(certificate.place)"
+            } else {
+                "the certificate has expired, was revoked, or is from another authority; renew it"
+            }
         case .badCertificateEnvironment: "the certificate is not for \(app.environment.text)"
         case .topicDisallowed, .badTopic, .topicMismatch:
             "the credential is not for \(topic); look at the key's team and at how the bundle id is written"
@@ -98,17 +99,12 @@ package enum RefusalAdvice {
         }
     }
 
-    private static func certificatePlace(_ app: AppSettings) -> String {
-        if case .certificate(let certificate) = app.credential { certificate.place } else { "it" }
-    }
-
     /// Whether an answer tells nothing about the credential, because the service could not deal with the request.
     static func isAboutService(_ reason: ReasonCode, status: Int) -> Bool {
         AnswerOrigin.isHostFailure(UInt16(clamping: status), reason) || reason == .idleTimeout
             || status == 429 && reason.subject != .ourTokens
     }
 
-    /// The advice about a refusal without a reason, or with an unknown one.
     private static func text(ofStatus status: Int, _ reason: ReasonCode) -> String? {
         switch status {
         case 403: "the credential is refused"
@@ -122,7 +118,6 @@ package enum RefusalAdvice {
         }
     }
 
-    /// - Parameter word: a reason that only the binary protocol has.
     private static func gatewayText(of word: String, _ binary: BinarySettings) -> String? {
         switch word {
         case "InvalidTokenSize": "a gateway takes device tokens of 32 bytes, 64 hex digits"

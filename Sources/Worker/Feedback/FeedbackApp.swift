@@ -3,9 +3,7 @@ internal import Network
 internal import PushRecords
 internal import TLS
 
-/// An app whose feedback is read.
 struct FeedbackApp: Sendable {
-    /// The app's `AppIndex`.
     let index: Int
     let record: RecordApp
     /// The topic of its dead tokens. The feedback service names none, so it is the app's first bundle id.
@@ -17,7 +15,6 @@ struct FeedbackApp: Sendable {
 
     var name: String { record.name }
 
-    /// Returns `nil` if the app's feedback is not read.
     init?(_ app: LoadedApp, index: Int) {
         guard app.faults.isEmpty, let feedback = app.settings.binary?.feedback else { return nil }
         self.index = index
@@ -29,10 +26,8 @@ struct FeedbackApp: Sendable {
     }
 }
 
-/// The outcome of one read of an app's feedback.
 package struct FeedbackOutcome: Sendable, Equatable {
     package var app: String
-    /// Dead tokens that Kafka acknowledged.
     package var tokens: Int
     /// Items whose token had an impossible length.
     package var skipped = 0
@@ -44,19 +39,15 @@ package struct FeedbackOutcome: Sendable, Equatable {
     }
 }
 
-/// An app's feedback since the start.
 struct FeedbackStanding: Sendable {
-    /// The kinds of outcome that metrics count.
     enum Outcome: String, CaseIterable, Sendable {
         /// The service sent all it had, and Kafka has it.
         case complete
         /// Kafka has what came; there may have been more.
         case incomplete
-        /// Nothing came.
         case failed
     }
 
-    /// Dead tokens that Kafka acknowledged.
     var tokens = 0
     /// Finished reads, by the order of their outcomes.
     var reads = Outcome.allCases.map { _ in 0 }

@@ -74,7 +74,6 @@ final class FeedbackReader {
 
     // MARK: Reads
 
-    /// The number of reads under way.
     var count: Int { reads.count }
 
     /// The tokens of an app's read that wait for Kafka, and since when it acknowledged none (monotonic).
@@ -83,8 +82,6 @@ final class FeedbackReader {
         return (read.waiting, read.movedNs)
     }
 
-    /// Begins to read an app's feedback.
-    ///
     /// - Throws: `KafkaError` if Kafka could not take tokens now. Nothing was read.
     func begin(_ app: FeedbackApp) throws(KafkaError) {
         guard !reads.values.contains(where: { $0.app.index == app.index }) else { return }
@@ -197,19 +194,17 @@ final class FeedbackReader {
 
     // MARK: Records
 
-    /// Tokens that are not acknowledged.
     private var waiting: Int { refused.count + (producer?.outstanding ?? 0) }
 
     private func write(_ record: EncodedRecord, tag: UInt64) {
         guard let producer, let topic else { preconditionFailure("a read begins with a check of Kafka") }
         let headers = record.headers.asMessageHeaders
-        var code = KafkaCode.queueFull
-        if refused.isEmpty {
-            code = producer.produce(to: topic, key: record.key, value: record.value, headers: headers, tag: tag)
+        if refused.isEmpty,
+            isTaken(producer.produce(to: topic, key: record.key, value: record.value, headers: headers, tag: tag))
+        {
+            return
         }
-        guard !isTaken(code) else { return }
-        refused.append(
-            UndeliveredRecord(copying: record.key, record.value, headers: headers, to: topic, tag: tag, code: code))
+        refused.append(UndeliveredRecord(copying: record.key, record.value, headers: headers, to: topic, tag: tag))
     }
 
     /// Takes reports, writes again what is due, and ends reads of which Kafka has everything.

@@ -7,7 +7,6 @@ package import Observability
 /// Reads the feedback of some apps once, without a worker.
 package enum FeedbackRun {
     package struct Ending: Sendable, Equatable {
-        /// Apps that were not read.
         package var unread: [String]
         /// Tokens that were read and that Kafka did not acknowledge.
         package var lost: Int
@@ -15,7 +14,6 @@ package enum FeedbackRun {
         package var trouble: String
     }
 
-    /// Whether, and how, to end before all is read.
     package enum StopRequest: Sendable {
         case none
         /// Begin no read, and write what was read.
@@ -27,10 +25,7 @@ package enum FeedbackRun {
     ///
     /// Runs a loop on the calling thread, so it is not for a thread that has one.
     ///
-    /// - Parameters:
-    ///   - onOutcome: called with the outcome of each app's read.
-    ///   - onDelay: called with the reason each time that Kafka could not take tokens, so that no read began.
-    /// - Throws: `StartFailure` when a credential cannot be used.
+    /// - Parameter onDelay: called with the reason each time that Kafka could not take tokens, so that no read began.
     package static func run(
         _ apps: [AppSettings], topic: String, _ cluster: ClusterSettings, logger: Logger, timeoutNs: Int64,
         stopRequest: () -> StopRequest, onOutcome: @escaping (FeedbackOutcome) -> Void, onDelay: (String) -> Void

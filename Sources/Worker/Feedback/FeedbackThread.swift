@@ -10,7 +10,6 @@ internal import Synchronization
 /// Any thread may call its methods. The mutable state belongs to its own thread, or to whoever has joined that: this is
 /// what `@unchecked Sendable` stands for.
 final class FeedbackThread: @unchecked Sendable {
-    /// An app's standing, by its `AppIndex`.
     typealias Told = (app: Int, standing: FeedbackStanding)
 
     private let cluster: ClusterSettings
@@ -27,9 +26,6 @@ final class FeedbackThread: @unchecked Sendable {
     private var current: [Int: FeedbackStanding] = [:]
     private var isFinishing = false
 
-    /// Starts the thread.
-    ///
-    /// - Parameter standings: gets the standing of each app whenever it may have changed.
     init(
         _ cluster: ClusterSettings, topic: String, logger: Logger, standings: Mailbox<Told>
     ) throws(SystemError) {
@@ -90,7 +86,6 @@ final class FeedbackThread: @unchecked Sendable {
         }
     }
 
-    /// Begins the reads that are due, and posts the standings.
     private func look() {
         if isFinishing, reader?.count ?? 0 == 0 { isOver.store(true, ordering: .releasing) }
         guard let reader else { return }
@@ -141,7 +136,6 @@ struct FeedbackPlan {
         var startedNs: Int64 = 0
     }
 
-    /// The apps that are read, by `AppIndex`.
     private var entries: [Int: Entry] = [:]
 
     /// Before the first read of an app, and the first after its interval has changed.
@@ -166,7 +160,6 @@ struct FeedbackPlan {
     /// The time of the next read, or `Int64.max`.
     var nextNs: Int64 { entries.values.lazy.map(\.dueNs).min() ?? .max }
 
-    /// An app whose read is due.
     func due(nowNs: Int64) -> Int? {
         entries.filter { $0.value.dueNs <= nowNs }.min { ($0.value.dueNs, $0.key) < ($1.value.dueNs, $1.key) }?.key
     }

@@ -10,7 +10,6 @@ struct AppHealth {
     private var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
     /// The time since when an app has had no usable connection (monotonic), by `AppIndex`.
     private var disconnectedSinceNs: [Int: Int64] = [:]
-    /// The time of the last look (wall clock).
     private var lookedMs: Int64?
 
     /// The time without a usable connection after which an app has a problem. Dialing usually takes less.
@@ -29,7 +28,6 @@ struct AppHealth {
         }
     }
 
-    /// An app was removed.
     mutating func forget(_ app: AppIndex) { openCircuits.removeAll { $0.name.app == app } }
 
     /// Notes since when apps have had no usable connection, and warns of certificates whose last 30 days have begun.
@@ -46,7 +44,6 @@ struct AppHealth {
         lookedMs = now.wallMs
     }
 
-    /// - Parameter deadTokens: the topic of dead tokens.
     func problems(_ apps: ConfiguredApps, deadTokens: String, _ now: DeliveryTime) -> [Problem] {
         apps.rows.indices.flatMap { index in
             let row = apps.rows[index]
@@ -74,7 +71,6 @@ struct AppHealth {
         }
     }
 
-    /// A credential that Apple refuses, or a host that cannot be reached.
     private func circuitProblem(
         _ circuit: CircuitName, _ reason: ReasonCode, _ row: WorkerSnapshot.App, _ settings: AppSettings
     ) -> Problem {

@@ -2,7 +2,6 @@ internal import Kafka
 
 /// The brokers' health as one client's statistics show it. Decides only; no clock, no I/O.
 struct BrokerHealth: Equatable {
-    /// The state of the brokers as a whole.
     enum Reach: Equatable {
         /// There are no statistics yet, or no broker was asked anything lately.
         case unknown
@@ -12,11 +11,8 @@ struct BrokerHealth: Equatable {
         case disconnected
     }
 
-    /// The reason why a broker does not answer.
     enum Silence: Equatable {
-        /// The broker takes requests and sends nothing.
         case unanswered
-        /// No connection to it can be made.
         case unreachable
     }
 
@@ -83,11 +79,7 @@ extension BrokerHealth {
             && clients.contains { $0.reach == .silent || $0.reach == .disconnected }
     }
 
-    /// The brokers that do not answer these clients.
-    ///
-    /// - Parameters:
-    ///   - servers: as the configuration names them.
-    ///   - reason: librdkafka's last error about a connection that could not be made.
+    /// - Parameter reason: librdkafka's last error about a connection that could not be made.
     static func problems(_ clients: [BrokerHealth], bootstrapServers servers: String, reason: String?) -> [Problem] {
         guard !areAllSilent(clients) else {
             let isConnected = clients.contains { $0.reach == .silent }

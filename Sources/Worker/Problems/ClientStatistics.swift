@@ -11,18 +11,14 @@ struct ClientStatistics: Equatable {
         /// Whether this is the connection to the group's coordinator, which is one of the other brokers, too.
         var isCoordinator = false
         var isConnected = false
-        /// Requests that were sent and have no answer yet.
         var inFlight: Int64 = 0
         /// The time since something was received on the connection, or -1 if nothing was.
         var silentMs: Int64 = -1
-        /// The number of connection attempts.
         var attempts: Int64 = 0
     }
 
     struct Group: Equatable {
-        /// Whether the coordinator is known and connected.
         var hasCoordinator = false
-        /// Whether the member neither joins nor leaves the group.
         var isSteady = false
     }
 
@@ -32,7 +28,6 @@ struct ClientStatistics: Equatable {
 }
 
 extension ClientStatistics {
-    /// Returns `nil` for a text that is no such JSON.
     init?(_ text: String) {
         var text = text
         let parsed: ClientStatistics? = text.withUTF8 { bytes in

@@ -1,9 +1,7 @@
 internal import Delivery
 internal import Kafka
 
-/// Advice about Kafka's errors.
 enum Advice {
-    /// - Parameter topic: the topic that cannot be written.
     static func writing(_ topic: String, _ code: KafkaCode) -> String {
         switch code {
         case .topicAuthorizationFailed: "grant WRITE on topic \(topic)"
@@ -23,7 +21,6 @@ enum Advice {
             + "min.insync.replicas takes nothing; nothing is lost meanwhile"
     }
 
-    /// - Parameter topic: the topic that cannot be read, or whose offsets cannot be committed.
     static func reading(_ topic: String, group: String, _ code: KafkaCode) -> String {
         switch code {
         case .topicAuthorizationFailed: "grant READ on topic \(topic)"

@@ -45,34 +45,27 @@ struct Problem: Sendable, Equatable {
 
     var subject: Subject
     var kind: Kind
-    /// The cause.
     var text: String
     /// One sentence in the imperative that says what to do.
     var advice: String
     /// Kafka's error; `.none` for other problems.
     var code: KafkaCode
-    /// The beginning (monotonic).
-    var sinceNs: Int64
     /// The time at which `ProblemList` first saw it (wall clock).
     var sinceMs: Int64 = 0
 
     /// The time for which a loss, or something that happened too often, is reported.
     static let lossNs: Int64 = 10 * 60 * 1_000_000_000
 
-    init(
-        _ subject: Subject, _ kind: Kind, _ text: String, _ advice: String, code: KafkaCode = .none, sinceNs: Int64 = 0
-    ) {
+    init(_ subject: Subject, _ kind: Kind, _ text: String, _ advice: String, code: KafkaCode = .none) {
         self.subject = subject
         self.kind = kind
         self.text = namesOnce(text)
         self.advice = advice
         self.code = code
-        self.sinceNs = sinceNs
     }
 
-    /// A problem that an error code of Kafka's tells of.
-    init(subject: Subject, kind: Kind, code: KafkaCode, advice: String, sinceNs: Int64) {
-        self.init(subject, kind, "\(kind.kafkaText): \(code.name)", advice, code: code, sinceNs: sinceNs)
+    init(_ subject: Subject, _ kind: Kind, _ code: KafkaCode, _ advice: String) {
+        self.init(subject, kind, "\(kind.kafkaText): \(code.name)", advice, code: code)
     }
 }
 

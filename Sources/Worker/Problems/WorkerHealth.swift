@@ -7,34 +7,17 @@ internal import Observability
 /// last and end. Core thread.
 struct WorkerHealth {
     private let logger: Logger
-    private var list = ProblemList()
-    private var apps = AppHealth()
-    private var lostRecords = LostRecords()
+    private(set) var list = ProblemList()
+    var apps = AppHealth()
+    var lostRecords = LostRecords()
     /// The time at which the worker began to read (monotonic).
-    private var startedNs: Int64 = 0
+    var startedNs: Int64 = 0
 
     init(_ logger: Logger) { self.logger = logger }
 
-    var problems: [Problem] { list.problems }
-    /// Problems beyond those that are named.
-    var leftOut: Int { list.leftOut }
-
-    mutating func begin(nowNs: Int64) { startedNs = nowNs }
-
-    mutating func note(_ event: DeliveryEvent) { apps.note(event) }
-
-    /// Reading skipped so many offsets whose records were deleted before they were read.
-    mutating func noteLost(_ partition: TopicPartition, offsets: Int64, nowNs: Int64) {
-        lostRecords.note(partition, offsets: offsets, nowNs: nowNs)
-    }
-
-    mutating func forget(_ app: AppIndex) { apps.forget(app) }
-
     /// Logs problems that begin, that still last, and that are over.
     ///
-    /// - Parameters:
-    ///   - parts: `nil` while the worker starts or stops.
-    ///   - others: problems that the parts do not show.
+    /// - Parameter parts: `nil` while the worker starts or stops.
     mutating func look(
         _ parts: WorkerParts?, _ configuration: WorkerConfiguration, _ configured: ConfiguredApps, others: [Problem],
         _ eventLog: EventLog, _ now: DeliveryTime
@@ -53,12 +36,11 @@ struct WorkerHealth {
                     .worker, "degraded",
                     [
                         "kind": "\(problem.kind.rawValue)", "subject": "\(problem.subject)",
-                        "problem": .text(problem.text),
-                        "advice": .text(problem.advice), "for_ms": .count(max(0, now.wallMs - problem.sinceMs)),
+                        "problem": .text(problem.text), "advice": .text(problem.advice),
+                        "for_ms": .count(max(0, now.wallMs - problem.sinceMs)),
                     ])
             case .isOver(let subject, let afterMs):
-                logger.notice(
-                    .worker, "problem resolved", ["subject": "\(subject)", "after_ms": .count(afterMs)])
+                logger.notice(.worker, "problem resolved", ["subject": "\(subject)", "after_ms": .count(afterMs)])
             }
         }
     }
@@ -81,7 +63,6 @@ struct WorkerHealth {
         return problems + lostRecords.problems(nowNs: now.ns)
     }
 
-    /// Returns the problem of a group that cannot be joined, or whose coordinator does not answer.
     private func groupProblem(
         _ reader: GroupReader, _ configuration: WorkerConfiguration, _ now: DeliveryTime
     ) -> Problem? {

@@ -13,6 +13,8 @@ struct CommittedOffsetLookup {
         var logEnd: Int64?
         /// The offset to read from, or `nil` for the log's beginning.
         var offset: Int64?
+        /// The group has no offset, and the log is read from its end.
+        var isAtEnd = false
         /// The topic has another id than when it was last assigned.
         var isRecreated = false
     }
@@ -72,7 +74,9 @@ struct CommittedOffsetLookup {
     }
 
     /// Returns where the partitions with known committed offsets are read from.
-    func starts(knownIDs: [TopicPartition: TopicID], roleOfTopic: (String) -> PartitionRole) -> [Start] {
+    ///
+    /// - Parameter startingAtEnd: of these, those without a committed offset are read from their end.
+    func starts(knownIDs: [TopicPartition: TopicID], startingAtEnd: Set<TopicPartition>) -> [Start] {
         committed.enumerated().map { index, committed in
             let topic = committed.partition.topic
             var start = Start(committed: committed, logStart: logStarts?[index], logEnd: logEnds?[index])
@@ -90,11 +94,10 @@ struct CommittedOffsetLookup {
                 start.isRecreated = true
                 start.offset = nil
             }
-            // A retry topic without a commit starts at its first record. That offset is committed at once: by it the
-            // topic is found again when it is taken out of the configuration.
-            if committed.offset == nil, case .retry = roleOfTopic(topic), let logStart = start.logStart {
-                start.committed = CommittedOffset(partition: committed.partition, offset: logStart, metadata: [])
-                start.offset = logStart
+            // The machine commits where a group without an offset starts at once, so that it has one from then on.
+            if committed.offset == nil, !start.isRecreated {
+                start.isAtEnd = startingAtEnd.contains(committed.partition)
+                start.offset = start.isAtEnd ? start.logEnd ?? Consumer.end : start.logStart
             }
             return start
         }

@@ -7,25 +7,14 @@ internal import Kafka
 struct ConsumerGroups: RequestSource, OffsetSink {
     typealias Failure = Never
 
-    /// Of the request topics, of the retry topics.
+    /// The readers of the request topics and of the retry topics.
     let readers: [GroupReader]
-    private let committers: [OffsetCommitter]
-    /// Takes the dead letters of what is read.
-    private let publisher: RecordPublisher
-
-    init(requests: GroupReader, retries: GroupReader, publisher: RecordPublisher) {
-        readers = [requests, retries]
-        committers = [
-            OffsetCommitter(.requests, name: requests.name, logger: requests.logger),
-            OffsetCommitter(.retries, name: retries.name, logger: retries.logger),
-        ]
-        self.publisher = publisher
-    }
+    let publisher: RecordPublisher
 
     func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) -> DeliveryTime {
-        for (reader, committer) in zip(readers, committers) {
+        for reader in readers {
             reader.markReadable()
-            reader.serve(&machine, now: now) { reply, machine in committer.take(reply, &machine, now: now) }
+            reader.serve(&machine, now: now)
         }
         let after = LoopTime.read()
         return DeliveryTime(ns: after.monotonicNs, wallMs: after.wallMs)
@@ -44,29 +33,21 @@ struct ConsumerGroups: RequestSource, OffsetSink {
     }
 
     func commit(_ machine: inout DeliveryMachine, now: DeliveryTime) {
-        for (reader, committer) in zip(readers, committers) {
-            committer.commit(&machine, now: now, partitionOf: reader.partition) { entries, tag throws(KafkaError) in
-                try reader.consumer.commit(entries, tag: tag)
-            }
-        }
+        for reader in readers { reader.commit(&machine, now: now) }
     }
 
-    /// The error after which one of them can no longer be used.
     var fatalError: KafkaError? { readers.lazy.compactMap(\.fatalError).first }
 
     /// Of each group whose commit has no reply yet, although its coordinator answers, its id and the commit's tag.
     var missingReplies: [(subject: String, mark: UInt64)] {
-        zip(readers, committers).compactMap { reader, committer in
+        readers.compactMap { reader in
             guard reader.brokers.reach == .answered, !reader.brokers.isCoordinatorSilent else { return nil }
-            return committer.missingReply.map { ("a commit of group \(reader.name) has no reply", $0) }
+            return reader.committer.missingReply.map { ("a commit of group \(reader.name) has no reply", $0) }
         }
     }
 
-    /// What keeps them from reading or committing now.
     func problems(now: DeliveryTime) -> [Problem] {
         readers.flatMap { $0.problems(now) }
-            + zip(readers, committers).flatMap { reader, committer in
-                committer.problems(now: now) { reader.isAssigned($0) }
-            }
+            + readers.flatMap { reader in reader.committer.problems(now: now) { reader.isAssigned($0) } }
     }
 }

@@ -104,7 +104,7 @@ extension GroupReader {
     private func begin(
         _ questions: CommittedOffsetLookup, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) throws(KafkaError) {
-        let starts = questions.starts(knownIDs: topicIDs, roleOfTopic: roleOfTopic)
+        let starts = questions.starts(knownIDs: topicIDs, startingAtEnd: startingAtEnd)
         let queues = try consumer.assign(starts.map { ($0.committed.partition, $0.offset) })
         if starts.isEmpty { machine.endAssignment(of: group) }
         partitions += zip(queues, starts).map { queue, start in
@@ -112,8 +112,8 @@ extension GroupReader {
             let id = start.committed.metadata.withUnsafeBytes { metadata in
                 machine.assign(
                     topic: partition.topic, partition: partition.partition, role: roleOfTopic(partition.topic),
-                    committedOffset: start.committed.offset, metadata: metadata, logStart: start.logStart,
-                    logEnd: start.logEnd)
+                    committedOffset: start.committed.offset, metadata: metadata,
+                    logStart: start.isAtEnd ? start.logEnd : start.logStart, logEnd: start.logEnd)
             }
             problems.forget(.partition(partition))
             problems.forget(.topic(partition.topic))
@@ -133,6 +133,17 @@ extension GroupReader {
             let names = starts.map(\.committed.partition.description).sorted().joined(separator: ",")
             logger.info(.kafka, "partitions assigned", ["group": "\(name)", "partitions": "\(names)"])
         }
+        let skipped = starts.filter(\.isAtEnd)
+        if !skipped.isEmpty {
+            let records = skipped.reduce(0) { $0 + max(0, ($1.logEnd ?? 0) - ($1.logStart ?? 0)) }
+            logger.warning(
+                .kafka, "the group has no committed offset, reading from the end (delivery.start: latest)",
+                [
+                    "partitions": "\(skipped.map(\.committed.partition.description).sorted().joined(separator: ","))",
+                    "skipped": .sum(records),
+                ])
+        }
+        startingAtEnd.subtract(starts.map(\.committed.partition))
         // The partitions that cannot be read hinder no other. With cooperative assignment those left out before stay.
         for (partition, code) in questions.failed { problems.note(.partition(partition), code, isOfFetch: false, now) }
         unreadable.partitions.removeAll { !consumer.isCooperative || questions.partitions.contains($0) }
@@ -216,9 +227,11 @@ extension GroupReader {
         let taken = Set(revoked)
         unreadable.partitions.removeAll { !consumer.isCooperative || taken.contains($0) }
         let ids = partitions.filter { taken.contains($0.partition) }.map(\.id)
-        logger.info(
-            .kafka, lost ? "partitions lost" : "partitions revoked; draining",
-            ["group": "\(name)", "count": .count(revoked.count)])
+        let names = revoked.map(\.description).sorted().joined(separator: ",")
+        logger.log(
+            lost ? .warning : .info, .kafka,
+            lost ? "partitions lost, another worker may read them" : "partitions revoked, draining",
+            ["group": "\(name)", "count": .count(revoked.count), "partitions": "\(names)"])
         if lost {
             revocations = []
             return giveUp(ids, isLost: true, mustUnassign: true, &machine)
@@ -301,7 +314,9 @@ extension GroupReader {
         giveUp(ids, isLost: isLost, &machine)
         guard mustUnassign else { return }
         tell { () throws(KafkaError) in try consumer.unassign() }
-        logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(ids.count)])
+        if !isLost, !ids.isEmpty {
+            logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(ids.count)])
+        }
     }
 
     /// - Parameter isLost: the machine keeps what it knows of them, in case that they come back.

@@ -9,7 +9,6 @@ internal import PushRecords
 /// There are two, of the request topics and of the retry topics, so that a rebalance of one never drains the other.
 /// Here are its events, records and problems; `GroupReader+Membership.swift` has its assignment and how it leaves.
 final class GroupReader {
-    /// What the partitions of a topic are read for.
     typealias RoleOfTopic = (String) -> PartitionRole
 
     enum Phase {
@@ -23,27 +22,26 @@ final class GroupReader {
     }
 
     let consumer: Consumer
-    /// The group's id.
     let name: String
     let group: CommitGroup
     let logger: Logger
-    /// The topics that it subscribes to.
     var topics: [String]
     let drainNs: Int64
     let roleOfTopic: RoleOfTopic
     let context: ReadingContext
+    let committer: OffsetCommitter
     var problems: ReadingProblems
-    /// The group gave out its partitions anew.
     var onAssignment: () -> Void = {}
 
     var phase = Phase.member
-    /// The assigned partitions that are read, or drain.
     var partitions: [PartitionReader] = [] {
         didSet { byID = Dictionary(uniqueKeysWithValues: partitions.map { ($0.id, $0) }) }
     }
     private var byID: [PartitionID: PartitionReader] = [:]
     /// Also of partitions that were given up: a suspended one's log lines come after minutes.
     private var names: [PartitionID: TopicPartition] = [:]
+    /// Partitions that are read from their end if the group has no offset of them when they are first assigned.
+    var startingAtEnd: Set<TopicPartition> = []
     /// The ids of the assigned partitions' topics where librdkafka tells them, until the next assignment: a topic may
     /// be recreated while its partitions move.
     var topicIDs: [TopicPartition: TopicID] = [:]
@@ -61,11 +59,9 @@ final class GroupReader {
     var hasJoined = false
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
-    /// The client can no longer be used.
     var fatalError: KafkaError?
     /// The client's last error, which may be over.
     private(set) var lastError: KafkaError?
-    /// How the brokers answer its client.
     private(set) var brokers = BrokerHealth()
 
     private static let nameLimit = 10_000
@@ -81,6 +77,7 @@ final class GroupReader {
         self.logger = logger
         self.roleOfTopic = roleOfTopic
         problems = ReadingProblems(ofGroup: name, logger: logger)
+        committer = OffsetCommitter(group, name: name, logger: logger)
         consumer = try Consumer(settings, wakeUpDescriptor: wakeUpDescriptor)
         context = ReadingContext(retryGroup: settings.role == .retries ? settings.groupID : nil)
         try consumer.subscribe(to: topics)
@@ -89,16 +86,14 @@ final class GroupReader {
     // MARK: Events
 
     /// Serves the consumer. Call after every wake-up and at least once a second.
-    func serve(
-        _ machine: inout DeliveryMachine, now: DeliveryTime, committed: (CommitReply, inout DeliveryMachine) -> Void
-    ) {
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         consumer.serve { event in
             switch event {
             case .assigned(let partitions):
                 assigned(partitions, now)
                 onAssignment()
             case .revoked(let partitions, let lost): revoked(partitions, lost: lost, &machine, now)
-            case .committed(let reply): committed(reply, &machine)
+            case .committed(let reply): committer.take(reply, &machine, now: now)
             case .partitionFailed(let partition, let error) where error.code == .autoOffsetReset:
                 suspects.outOfRange.insert(partition)
             case .partitionFailed(let partition, let error):
@@ -153,15 +148,8 @@ final class GroupReader {
             }
     }
 
-    /// Takes all topics that the cluster has: one that was missing may exist again.
-    func exist(_ topics: Set<String>) { problems.exist(topics) }
-
-    /// Topics of the group that cannot be read as a whole.
-    var unavailableTopics: [String] { problems.unavailableTopics }
-
     // MARK: Records
 
-    /// Notes that every queue may have something, as after a wake-up.
     func markReadable() {
         for one in partitions { one.markReadable() }
     }
@@ -198,7 +186,12 @@ final class GroupReader {
 
     // MARK: Partitions and commits
 
-    /// The partition of an assignment, or `nil` once it was given up.
+    func commit(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+        committer.commit(&machine, now: now, partitionOf: partition) { entries, tag throws(KafkaError) in
+            try consumer.commit(entries, tag: tag)
+        }
+    }
+
     func partition(of id: PartitionID) -> TopicPartition? { byID[id]?.partition }
 
     /// The partition of an assignment, for log lines: also of one that was given up, unless that is long ago.
@@ -209,11 +202,7 @@ final class GroupReader {
         names[reader.id] = reader.partition
     }
 
-    private func reader(of partition: TopicPartition) -> PartitionReader? {
-        partitions.first { $0.partition == partition }
-    }
-
-    func isAssigned(_ partition: TopicPartition) -> Bool { reader(of: partition) != nil }
+    func isAssigned(_ partition: TopicPartition) -> Bool { partitions.contains { $0.partition == partition } }
 
     /// When `serve` or `read` has something to do without a wake-up (monotonic).
     func nextDeadlineNs(now: DeliveryTime) -> Int64? {

@@ -6,13 +6,13 @@ internal import Observability
 final class OffsetCommitter {
     private let group: CommitGroup
     private let logger: Logger
-    /// The group's id.
     private let name: String
     /// The partitions of the commit in flight, in the machine's order; `nil` for one that was given up before.
     private var pending: [TopicPartition?] = []
     private var sentNs: Int64 = 0
     private var tag: UInt64 = 0
-    private var problems: [Problem.Subject: Problem] = [:]
+    /// The problems, and when each was first noted (monotonic).
+    private var problems: [Problem.Subject: (problem: Problem, sinceNs: Int64)] = [:]
 
     /// A reply that takes longer is a problem.
     private static let silenceNs: Int64 = 5_000_000_000
@@ -26,8 +26,6 @@ final class OffsetCommitter {
         self.logger = logger
     }
 
-    /// Commits what is due.
-    ///
     /// - Parameters:
     ///   - partitionOf: returns the partition of an assignment, or `nil` once it was given up.
     ///   - send: sends a commit, whose reply comes with this tag. Throws when nothing could be sent.
@@ -57,15 +55,12 @@ final class OffsetCommitter {
         }
     }
 
-    /// Takes a reply to this group's commits.
     func take(_ reply: CommitReply, _ machine: inout DeliveryMachine, now: DeliveryTime) {
         guard reply.tag == tag, !pending.isEmpty else { return }
         let isAlone = pending.count { $0 != nil } == 1
-        // They come in the order of the commit, but that librdkafka puts the partitions of each topic together.
-        let codes = Dictionary(reply.results.map { ($0.partition, $0.code) }, uniquingKeysWith: { first, _ in first })
         let outcomes = pending.map { partition -> CommitOutcome in
             guard let partition else { return .refused }
-            return outcome(of: codes[partition] ?? reply.code, partition, isAlone: isAlone, now)
+            return outcome(of: reply.codes[partition] ?? reply.code, partition, isAlone: isAlone, now)
         }
         finish(outcomes, &machine, now)
     }
@@ -96,15 +91,12 @@ final class OffsetCommitter {
     }
 
     private func note(_ subject: Problem.Subject, _ code: KafkaCode, _ advice: String, _ now: DeliveryTime) {
-        let sinceNs = problems[subject]?.sinceNs ?? now.ns
-        problems[subject] = Problem(
-            subject: subject, kind: .committing, code: code, advice: advice, sinceNs: sinceNs)
+        problems[subject] = (Problem(subject, .committing, code, advice), problems[subject]?.sinceNs ?? now.ns)
         logger.debug(
             .kafka, "a commit is refused; committing again", about: "\(subject) \(code.name)",
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
     }
 
-    /// The tag of the commit whose reply is missing.
     var missingReply: UInt64? { pending.isEmpty ? nil : tag }
 
     /// Why commits are refused now, or what they wait for. Problems of partitions that were given up are dropped.
@@ -112,12 +104,9 @@ final class OffsetCommitter {
         problems = problems.filter { entry in
             if case .partition(let partition) = entry.key { isAssigned(partition) } else { true }
         }
-        var named = Array(problems.values)
+        var named = problems.values.map(\.problem)
         if !pending.isEmpty, now.ns - sentNs >= Self.silenceNs, problems[.group(name)] == nil {
-            named.append(
-                Problem(
-                    subject: .group(name), kind: .committing, code: .timedOut,
-                    advice: Advice.group(name, .timedOut), sinceNs: sentNs))
+            named.append(Problem(.group(name), .committing, .timedOut, Advice.group(name, .timedOut)))
         }
         return named
     }

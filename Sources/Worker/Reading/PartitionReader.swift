@@ -5,7 +5,6 @@ internal import PushRecords
 
 /// Takes the dead letters of records that no notification can be read from.
 protocol DeadLetterSink: AnyObject {
-    /// Bytes that the next dead letter may have now.
     var deadLetterBudget: Int { get }
 
     /// Produces a record as it is, before its bytes are given back. The budget must allow it.
@@ -21,7 +20,6 @@ protocol DeadLetterSink: AnyObject {
 final class PartitionReader {
     struct Outcome {
         var records = 0
-        /// More can be read at once.
         var hasMore = false
     }
 
@@ -35,7 +33,6 @@ final class PartitionReader {
     /// When the head of a retry topic's partition is due (monotonic: the wall clock may be set back by hours
     /// meanwhile). The queue keeps it. (Pausing and seeking back would throw away what was fetched.)
     private var dueNs: Int64 = 0
-    /// Where reading began in this assignment.
     private let readFrom: Int64
 
     /// A retry record that is due later is looked at again after so long.
@@ -56,7 +53,6 @@ final class PartitionReader {
     /// When `read` has something to do without a wake-up (monotonic).
     func nextDeadlineNs(nowNs: Int64) -> Int64? { dueNs > nowNs ? dueNs : nil }
 
-    /// The offset that is read next.
     func position(_ machine: borrowing DeliveryMachine) -> Int64 {
         max(readFrom, (machine.status(of: id)?.highestReceived ?? -1) + 1)
     }
@@ -93,6 +89,10 @@ final class PartitionReader {
             let isTaken = take(message, &headers, &machine, now, deadLetters)
             if !isTaken { isWaiting = true }
             return isTaken
+        }
+        if let end = queue.end {
+            machine.reachedEnd(id, offset: end)
+            queue.end = nil
         }
         mayHaveMore = queue.count > 0
         // A record that waits for its time, or for room among the dead letters, is looked at in a later turn.
@@ -149,7 +149,6 @@ final class ReadingContext {
     let place = UnsafeMutablePointer<CrashPlace>.allocate(capacity: 1)
     /// Records that become dead letters unparsed, because the worker died at them.
     var condemned: Set<CrashHistory.Place> = []
-    /// The topic of a partition was recreated.
     var onRecreated: (TopicPartition) -> Void = { _ in }
     /// The group that retry records must name, where retry topics are read.
     private let retryGroup: [UInt8]?

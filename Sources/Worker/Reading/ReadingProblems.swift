@@ -9,19 +9,12 @@ internal import Observability
 /// unknown or denied it reports once (rdkafka_fetcher.c, rd_kafka_fetch_reply_handle_partition_error): a partition's is
 /// over when records come, and a topic's when it is assigned, or exists after a rebalance.
 struct ReadingProblems {
-    private struct Entry {
-        var problem: Problem
-        /// When it is over unless it is reported again (monotonic).
-        var endNs: Int64
-    }
-
-    /// How long an error is named that is reported at every fetch.
     static let namedNs: Int64 = 20_000_000_000
 
-    /// The group's id.
     private let group: String
     private let logger: Logger
-    private var entries: [Problem.Subject: Entry] = [:]
+    /// The problems, and when each is over unless it is reported again (monotonic).
+    private var entries: [Problem.Subject: (problem: Problem, endNs: Int64)] = [:]
 
     init(ofGroup group: String, logger: Logger) {
         self.group = group
@@ -47,13 +40,8 @@ struct ReadingProblems {
             default: "\(subject)"
             }
         let advice = Advice.reading(topic, group: group, code)
-        let before = entries[subject].flatMap { $0.endNs > now.ns ? $0 : nil }
         let isRepeated = isOfFetch && code != .topicAuthorizationFailed && !code.isUnknownTopic
-        entries[subject] = Entry(
-            problem: Problem(
-                subject: subject, kind: .reading, code: code, advice: advice,
-                sinceNs: before?.problem.sinceNs ?? now.ns),
-            endNs: isRepeated ? now.ns + Self.namedNs : .max)
+        entries[subject] = (Problem(subject, .reading, code, advice), isRepeated ? now.ns + Self.namedNs : .max)
         logger.debug(
             .kafka, "cannot be read; trying on", about: "\(subject) \(code.name)",
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])

@@ -15,7 +15,6 @@ package struct ClusterReadiness {
     /// Makes missing topics where `kafka.create_topics` says so; otherwise asks the brokers whether they could be made.
     private let makesTopics: Bool
 
-    /// - Throws: `StartFailure` for properties that librdkafka does not take.
     package init(
         _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, makesTopics: Bool = true
     ) throws(StartFailure) {
@@ -32,11 +31,13 @@ package struct ClusterReadiness {
 
     package enum Outcome {
         /// - `requestPartitions`: the partitions of request topics, with those that patterns find now.
+        /// - `startingAtEnd`: those of them that are read from their end (`delivery.start: latest`).
         /// - `denied`: a line for each group that lacks permissions.
         /// - `warnings`: lines about what may lose records one day.
         /// - `toBeMade`: missing topics that a worker would make, where this one does not.
-        case ready(requestPartitions: Int, denied: [String], warnings: [String], toBeMade: [String])
-        /// No broker answered; the text says why.
+        case ready(
+            requestPartitions: Int, startingAtEnd: Set<TopicPartition>, denied: [String], warnings: [String],
+            toBeMade: [String])
         case unreachable(String)
         /// The brokers do not make the missing topics; the lines say why. They may later, once all have started.
         case uncreated([String])
@@ -91,11 +92,40 @@ package struct ClusterReadiness {
         requests.subtract(configuration.outputTopics.map(\.name))
         let partitions = requests.reduce(0) { $0 + (found[$1]?.partitions ?? 0) }
         let warnings = check.warningLines(configurations, of: there)
+        let readable = requests.filter { found[$0]?.code == KafkaCode.none }
+        var startingAtEnd: Set<TopicPartition> = []
+        do throws(KafkaError) {
+            startingAtEnd = try partitionsWithoutStart(of: readable, found, timeoutMs: timeoutMs)
+        } catch {
+            return .unreachable("the offsets of group \(configuration.kafka.groupID): \(error)")
+        }
+        if configuration.delivery.start == .fail, !startingAtEnd.isEmpty {
+            let names = Set(startingAtEnd.map(\.topic)).sorted().joined(separator: ", ")
+            throw StartFailure([
+                "group \(configuration.kafka.groupID) has no committed offset in \(names), and delivery.start is fail: "
+                    + "set it to earliest to send everything there, or to latest to skip it"
+            ])
+        }
         return .ready(
-            requestPartitions: partitions,
-            denied: missingRights(
-                to: requests.filter { found[$0]?.code == KafkaCode.none }, found, timeoutMs: timeoutMs),
+            requestPartitions: partitions, startingAtEnd: startingAtEnd,
+            denied: missingRights(to: readable, found, timeoutMs: timeoutMs),
             warnings: doubts + warnings, toBeMade: toBeMade)
+    }
+
+    /// Returns the partitions of topics in which the group has committed nothing, unless all are read from their
+    /// beginning anyway. A new partition of a known topic is none of them.
+    private func partitionsWithoutStart(
+        of topics: Set<String>, _ found: [String: TopicDescription], timeoutMs: Int32
+    ) throws(KafkaError) -> Set<TopicPartition> {
+        let partitions = topics.flatMap { topic in
+            (0..<Int32(clamping: found[topic]?.partitions ?? 0)).map { TopicPartition(topic, $0) }
+        }
+        guard configuration.delivery.start != .earliest, !partitions.isEmpty else { return [] }
+        // Joins nothing.
+        let consumer = try Consumer(configuration.consumer(.requests, of: cluster))
+        let committed = try consumer.committed(partitions, timeoutMs: timeoutMs)
+        let known = Set(committed.filter { $0.offset != nil }.map(\.partition.topic))
+        return Set(partitions.filter { !known.contains($0.topic) })
     }
 
     /// Returns a line for each group that may not be used, or may not read its topics. Rights that the brokers do not
@@ -134,7 +164,6 @@ package struct StartFailure: Error, CustomStringConvertible {
 
     package var description: String { lines.joined(separator: "\n") }
 
-    /// An error of the system or the Kafka library.
     init(of error: any Error) {
         if let error = error as? SystemError, error.call == "pthread_create", error.code == EAGAIN {
             self.init(["\(error); \(KafkaCode.roomForThreads)"], isPassing: true)

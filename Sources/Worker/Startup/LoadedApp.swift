@@ -16,7 +16,6 @@ package struct LoadedApp: Sendable {
     let lacksAuthorities: Bool
     /// Signs provider tokens, unless the app has a client certificate.
     package let signingKey: SigningKey?
-    /// The client certificate, if the app has one.
     package let certificate: CertificateDetails?
     /// Which provider token the app sends; apps with the same share one, since Apple counts a key's tokens.
     let tokenIdentity: TokenIdentity?
@@ -44,7 +43,7 @@ package struct LoadedApp: Sendable {
         }
         _ = load("") {
             switch settings.credential {
-            case .token(let credential): signingKey = try credential.signingKey(&files)
+            case .token(let credential): signingKey = try SigningKey(files.source(credential.key, "token.key"))
             case .certificate(let credential): identity = try credential.identity(&files)
             }
         }
@@ -91,7 +90,6 @@ package struct LoadedApp: Sendable {
         return loaded
     }
 
-    /// The proxy to connect through.
     package var proxy: DialTarget.Proxy? {
         settings.proxy.map {
             DialTarget.Proxy(host: $0.host, port: UInt16(clamping: $0.port), credentials: proxyCredentials)
@@ -103,7 +101,6 @@ package struct LoadedApp: Sendable {
 struct TokenIdentity: Hashable, Sendable {
     var teamID: String
     var keyID: String
-    /// PEM.
     var publicKey: String
 }
 
@@ -149,12 +146,6 @@ private struct ReadFiles {
     }
 }
 
-extension TokenCredential {
-    fileprivate func signingKey(_ files: inout ReadFiles) throws -> SigningKey {
-        try SigningKey(files.source(key, "token.key"))
-    }
-}
-
 extension CertificateCredential {
     fileprivate func identity(_ files: inout ReadFiles) throws -> Identity {
         let passphrase = try passphrase.map { try files.line($0) }
@@ -168,7 +159,6 @@ extension CertificateCredential {
         }
     }
 
-    /// The place of the certificate, for messages.
     var place: String {
         switch form {
         case .pem(let certificate, _): certificate.path ?? "certificate.pem"
@@ -250,7 +240,9 @@ extension LoadedApp {
             lines.append("\(name) is valid from \(certificate.notBeforeDay) on: is this machine's clock right?")
         }
         let topics = certificate.topics.isEmpty ? certificate.userID.map { [$0] } ?? [] : certificate.topics
-        for id in settings.bundleIDs where !topics.isEmpty && !topics.contains(where: { $0.isTopic(of: id) }) {
+        // A topic is the bundle id itself, or with the suffix of a push type: `com.example.shop.voip`.
+        for id in settings.bundleIDs
+        where !topics.isEmpty && !topics.contains(where: { $0 == id || $0.hasPrefix("\(id).") }) {
             lines.append("\(name) is for \(topics.joined(separator: ", ")), not for \(id) (bundle_ids)")
         }
         let isMarked = certificate.isForDevelopment || certificate.isForProduction
@@ -272,9 +264,4 @@ extension LoadedApp {
         return "app \(settings.name): the certificate in \(credential.place) expires on \(certificate.notAfterDay), in "
             + "\(leftMs / 86_400_000) days"
     }
-}
-
-extension String {
-    /// The bundle id itself, or with the suffix of a push type: `com.example.shop.voip`.
-    fileprivate func isTopic(of bundleID: String) -> Bool { self == bundleID || hasPrefix("\(bundleID).") }
 }

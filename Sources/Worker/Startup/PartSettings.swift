@@ -8,8 +8,6 @@ package import Observability
 internal import PushRecords
 
 extension WorkerConfiguration {
-    /// Returns the settings that all Kafka clients share.
-    ///
     /// - Throws: `StartFailure` when the user set a property that would break the promise, that librdkafka does not
     ///   know, or whose value it does not take.
     package func cluster() throws(StartFailure) -> ClusterSettings {
@@ -100,7 +98,6 @@ extension ClusterSettings {
 }
 
 extension WorkerConfiguration {
-    /// The settings of the delivery machine.
     var machineSettings: MachineSettings {
         var settings = MachineSettings()
         settings.ordering = delivery.ordering == .device ? .device : .none
@@ -120,15 +117,7 @@ extension WorkerConfiguration {
         settings.tiers = retry.tiers.map { MachineSettings.Tier(delayMs: $0.delay.milliseconds) }
         settings.maxAttempts = retry.maxAttempts
         for (reason, verdict) in delivery.verdicts {
-            settings.verdicts[reason.rawValue] =
-                switch verdict {
-                case .accept: .accept
-                case .unregister: .unregister
-                case .reject: .reject
-                case .resend: .resend
-                case .retry: .retry
-                case .credentialFault: .credentialFault
-                }
+            settings.verdicts[reason.rawValue] = Verdict(rawValue: verdict.rawValue)
         }
         settings.hashSeed = UInt64.random(in: .min ... .max)
         return settings
@@ -163,7 +152,6 @@ package enum DescriptorNeed {
         }
     }
 
-    /// Returns a warning if they do not fit, or `nil`.
     package static func warning(of configuration: WorkerConfiguration, limit: Int64) -> String? {
         let most = most(of: configuration)
         guard Int64(most) > limit else { return nil }

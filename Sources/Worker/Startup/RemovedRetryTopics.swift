@@ -22,7 +22,6 @@ final class RemovedRetryTopics {
     private let logger: Logger
     /// Subscribes to these in addition to the tiers of the configuration.
     private let onChange: ([String]) -> Void
-    /// Takes all topics of the cluster.
     private let onTopics: (Set<String>) -> Void
     /// The topics that are read, in the order in which they were found.
     private(set) var topics: [String] = []
@@ -75,7 +74,9 @@ final class RemovedRetryTopics {
             onTopics(answer.existing)
             take(found: answer.found, existing: answer.existing)
         case .failure(let error):
-            let isDenied = error.code.isDenied
+            let isDenied = [
+                .topicAuthorizationFailed, .groupAuthorizationFailed, .clusterAuthorizationFailed,
+            ].contains(error.code)
             logger.warning(
                 .kafka, "lookup of removed retry topics failed",
                 [
@@ -87,11 +88,6 @@ final class RemovedRetryTopics {
         }
     }
 
-    /// Takes what a look found.
-    ///
-    /// - Parameters:
-    ///   - found: topics that hold records, and how many as far as is known.
-    ///   - existing: all topics of the cluster.
     func take(found: [(topic: String, records: Int64)], existing: Set<String>) {
         let begun = found.filter { !topics.contains($0.topic) }
         let gone = topics.filter { !existing.contains($0) }
@@ -102,8 +98,7 @@ final class RemovedRetryTopics {
                 ["topic": "\(topic)", "records": .count(records)])
         }
         for topic in gone {
-            logger.info(
-                .kafka, "removed retry topic deleted", ["topic": "\(topic)"])
+            logger.info(.kafka, "removed retry topic deleted", ["topic": "\(topic)"])
         }
         topics.removeAll { gone.contains($0) }
         topics += begun.map(\.topic)
@@ -115,7 +110,6 @@ final class RemovedRetryTopics {
     /// which could list the offsets, was seen not to answer on a fresh cluster.)
     struct Answer: Sendable {
         let found: [(topic: String, records: Int64)]
-        /// All topics of the cluster.
         let existing: Set<String>
 
         /// Waits at most `timeoutMs` for each of four answers, and for a record of each topic.
@@ -128,19 +122,15 @@ final class RemovedRetryTopics {
             let others = topics.values.filter {
                 $0.code == .none && !named.contains($0.name) && !$0.name.hasPrefix("__")
             }
-            let partitions = others.flatMap { topic in
-                (0..<Int32(clamping: topic.partitions)).map { TopicPartition(topic.name, $0) }
-            }
-            // Joins nothing.
-            let consumer = try Consumer(configuration.consumer(.retries, of: cluster))
-            let committed = partitions.isEmpty ? [] : try consumer.committed(partitions, timeoutMs: timeoutMs)
+            let partitions = others.flatMap(\.all)
+            let group = configuration.consumer(.retries, of: cluster).memberGroupID
+            let reader = try OffsetReader(cluster, group: group, fetchKilobytes: 64)
+            let committed = partitions.isEmpty ? [] : try reader.committed(partitions, timeoutMs: timeoutMs)
             let read = Set(committed.filter { $0.offset != nil }.map(\.partition.topic))
             let places = committed.filter { read.contains($0.partition.topic) }
-            let bounds =
-                places.isEmpty ? [:] : try consumer.bounds(of: places.map(\.partition), timeoutMs: timeoutMs)
+            let bounds = places.isEmpty ? [:] : try reader.bounds(of: places.map(\.partition), timeoutMs: timeoutMs)
             var records: [String: Int64] = [:]
             var isOfRetries: [String: Bool] = [:]
-            let reader = try OffsetReader(cluster, fetchKilobytes: 64)
             for place in places {
                 let topic = place.partition.topic
                 guard let range = bounds[place.partition] else { continue }

@@ -13,7 +13,6 @@ struct TopicCheck {
             + configuration.outputTopics
     }
 
-    /// The expected topics that the cluster does not have, in the order of the configuration.
     func missing(in topics: [String: TopicDescription]) -> [(path: String, name: String)] {
         expected.filter { topics[$0.name] == nil }
     }
@@ -45,8 +44,6 @@ struct TopicCheck {
     }
 
     /// Returns a line for each reason for which brokers do not make topics.
-    ///
-    /// - Parameter results: the result of each creation, by the topic's name.
     func uncreatedLines(_ results: [String: KafkaError]) -> [String] {
         let failed = results.filter { $0.value.code != .none && $0.value.code != .topicAlreadyExists }
         let alike = Dictionary(grouping: failed.keys.sorted()) { failed[$0] }
@@ -75,10 +72,6 @@ struct TopicCheck {
 
     /// Returns lines about what may lose records one day, or cannot be known to be safe. The worker starts all the
     /// same.
-    ///
-    /// - Parameters:
-    ///   - configurations: of the topics that the brokers told about, or `nil` if they told nothing.
-    ///   - topics: the topics that exist, by default all.
     func warningLines(_ configurations: [String: TopicConfiguration]?, of topics: [String]? = nil) -> [String] {
         var lines: [String] = []
         let unread = (topics ?? expected.map(\.name)).filter { configurations?[$0] == nil }
@@ -86,6 +79,11 @@ struct TopicCheck {
             lines.append(
                 "the configuration of these topics cannot be read, so the worker cannot check whether they lose records: "
                     + "\(unread.joined(separator: ", ")): allow DescribeConfigs on them to the worker's user")
+        }
+        for topic in expected where configurations?[topic.name]?.electsUncleanLeaders == true {
+            lines.append(
+                "topic \(topic.name) (\(topic.path)) has unclean.leader.election.enable=true, so a new leader may lack its "
+                    + "last records and reuse their offsets: set it to false")
         }
         // Many do well with such a limit, as long as few records wait.
         for topic in expected {
@@ -99,7 +97,6 @@ struct TopicCheck {
         return lines
     }
 
-    /// Returns a line for each topic setting that would lose records.
     func unsafeLines(_ configurations: [String: TopicConfiguration]) -> [String] {
         var lines: [String] = []
         for topic in expected {
@@ -120,7 +117,6 @@ struct TopicCheck {
         return lines
     }
 
-    /// Returns the delay of a retry topic, or `nil` for another topic.
     private func delay(of topic: String) -> Duration? {
         configuration.retry.tiers.first { $0.topic == topic }?.delay
     }

@@ -13,7 +13,6 @@ struct AppTransport {
     let replace: (LoadedApp) -> Void
 
     typealias Emit = ([TransportEvent]) -> Void
-    /// Makes an app's transport, which hands its events to `Emit`.
     typealias Maker = (LoadedApp, AppIndex, @escaping Emit) -> AppTransport
 
     /// Makes transports over HTTP/2 or the binary protocol, as each app says. Apps with the same key share its provider
@@ -50,16 +49,11 @@ struct AppTransport {
 }
 
 /// Limits that all apps of a worker share.
-package struct TransportTimes: Sendable {
+struct TransportTimes: Sendable {
     /// The time without a response after which a request is in doubt.
-    package var responseTimeoutNs: Int64
+    var responseTimeoutNs: Int64
     /// The longest window of the binary protocol. A rebalance waits no longer for open notifications.
-    package var longestWindowNs: Int64
-
-    package init(responseTimeoutNs: Int64, longestWindowNs: Int64 = 30_000_000_000) {
-        self.responseTimeoutNs = responseTimeoutNs
-        self.longestWindowNs = longestWindowNs
-    }
+    var longestWindowNs: Int64 = 30_000_000_000
 }
 
 extension LoadedApp {

@@ -3,18 +3,15 @@ internal import EventLoop
 
 /// The core's side of the transports of all apps, and their reports about each app. Core thread.
 final class AppTransports: Transports {
-    /// The reports about one app, for pages and log.
     struct Standing: Sendable {
         var connections = ConnectionCounts()
         /// Whether requests can be sent, over a connection that is open or dialed on demand.
         var takesRequests = false
         /// The `iat` of the provider token in use (wall clock), or `nil` if there is none.
         var tokenIssuedMs: Int64?
-        /// The reason why the app's host cannot be reached now.
         var unreachable: TransportNote?
         /// The transport's last report. A host that takes connections and answers nothing has capacity now and then.
         var isOutOfReach = false
-        /// The way in which the host leaves requests unanswered, if it does.
         var unanswered: Unanswered?
         var window = WindowFaults()
         var doubtfulEnds = DoubtfulEnds()
@@ -30,7 +27,6 @@ final class AppTransports: Transports {
         var tooShort = 0
         /// Notifications whose results say accepted, and that were not delivered.
         var lostAtMost = 0
-        /// The time of the last one.
         var lastNs: Int64 = 0
 
         func sum(with other: Self) -> Self {
@@ -58,12 +54,10 @@ final class AppTransports: Transports {
 
         private func isRecent(_ nowNs: Int64) -> Bool { nowNs - lastNs < Problem.lossNs }
 
-        /// Whether they are too many for an accident.
         func areMany(_ nowNs: Int64) -> Bool { connections >= Self.limit && isRecent(nowNs) }
     }
 
     private let link: TransportLink
-    /// By `AppIndex`.
     private var standings: [Standing]
     private let inbox = Inbox()
     /// Apps for which a connection could not be made, since the last turn.
@@ -72,10 +66,7 @@ final class AppTransports: Transports {
 
     /// Starts the transports of so many apps.
     ///
-    /// - Parameters:
-    ///   - onWakeUp: called when there are events, which the next turn takes.
-    ///   - onNote: called with each note for the log.
-    ///   - start: makes the link, whose transports post their events to the mailbox.
+    /// - Parameter onWakeUp: called when there are events, which the next turn takes.
     init(
         _ count: Int, loop: Loop, onWakeUp: @escaping () -> Void,
         onNote: @escaping (TransportNote, AppIndex) -> Void,
@@ -90,7 +81,6 @@ final class AppTransports: Transports {
         link = try start(events)
     }
 
-    /// The events since the last turn.
     private final class Inbox {
         var events: [TransportEvent] = []
     }
@@ -98,15 +88,12 @@ final class AppTransports: Transports {
     subscript(_ app: Int) -> Standing { standings[app] }
 
     /// Starts a transport for one more app.
-    ///
-    /// - Returns: its index, one past the last.
     func add(_ app: LoadedApp) -> AppIndex {
         standings.append(Standing())
         link.add(app)
         return AppIndex(standings.count - 1)
     }
 
-    /// Makes an app's next connections as it says now.
     func replace(_ index: AppIndex, with app: LoadedApp) {
         if app.certificate != nil { standings[index.value].tokenIssuedMs = nil }
         link.replace(index, with: app)
@@ -120,7 +107,6 @@ final class AppTransports: Transports {
         link.post(app, .close)
     }
 
-    /// Closes all transports, which finish what they have.
     func close() {
         for (app, standing) in standings.enumerated() where !standing.isRemoved { link.post(AppIndex(app), .close) }
     }

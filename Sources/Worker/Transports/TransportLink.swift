@@ -15,10 +15,6 @@ final class TransportLink: Sendable {
     private let orders: Mailbox<Order>
 
     /// Starts the net thread with one transport for each app.
-    ///
-    /// - Parameters:
-    ///   - events: gets what the transports emit, from the net thread.
-    ///   - maker: is given the net thread's loop.
     init(
         _ apps: [LoadedApp], events: Mailbox<TransportEvent>, maker: (Loop) throws -> AppTransport.Maker
     ) throws {
@@ -55,7 +51,6 @@ final class TransportLink: Sendable {
     /// Starts a transport for one more app, with the index one past the last. Core thread.
     func add(_ app: LoadedApp) { orders.post(.add(app)) }
 
-    /// Ends the net thread. Whatever transports still hold is given up.
     func stop() {
         thread.stop()
         thread.join()
@@ -63,7 +58,6 @@ final class TransportLink: Sendable {
 
     /// The state that only the net thread touches.
     private final class Net: @unchecked Sendable {
-        /// By `AppIndex`; `nil` once closed.
         private(set) var transports: [SwitchingTransport?] = []
         private let loop: Loop
         private let make: AppTransport.Maker
@@ -80,7 +74,7 @@ final class TransportLink: Sendable {
             let transport = SwitchingTransport(index, make) { [events, unowned self] said in
                 events.post(contentsOf: said)
                 // In the next turn it has nothing more to do.
-                if said.contains(where: \.isClosed) {
+                if said.contains(where: { if case .closed = $0 { true } else { false } }) {
                     loop.perform { [weak self] in self?.transports[index.value] = nil }
                 }
             }
@@ -105,7 +99,6 @@ private final class SwitchingTransport {
     private let make: AppTransport.Maker
     private let emit: AppTransport.Emit
     private var current: AppTransport?
-    /// The number of the current transport.
     private var number = 0
     /// Former transports until they are closed, by their numbers.
     private var leaving: [Int: AppTransport] = [:]
@@ -172,8 +165,4 @@ private final class SwitchingTransport {
         }
         if !told.isEmpty { emit(told) }
     }
-}
-
-extension TransportEvent {
-    fileprivate var isClosed: Bool { if case .closed = self { true } else { false } }
 }

@@ -8,7 +8,6 @@ struct AcknowledgementWatch {
     /// in milliseconds, or in a few seconds while a leader moves.
     static let namedNs: Int64 = 10_000_000_000
 
-    /// Notes that a producer took a record.
     @inline(__always)
     mutating func handedOver(nowNs: Int64) {
         if outstanding == 0 { quietSinceNs = nowNs }
@@ -23,10 +22,7 @@ struct AcknowledgementWatch {
         quietSinceNs = nowNs
     }
 
-    /// Since when nothing was acknowledged while records wait (monotonic), or `nil` if that is not long.
-    func overdueSinceNs(nowNs: Int64) -> Int64? {
-        outstanding > 0 && nowNs - quietSinceNs >= Self.namedNs ? quietSinceNs : nil
-    }
+    func isOverdue(nowNs: Int64) -> Bool { outstanding > 0 && nowNs - quietSinceNs >= Self.namedNs }
 }
 
 /// The memory that unacknowledged dead letters take. Decides only; no clock, no I/O.

@@ -8,7 +8,6 @@ struct ProducerHealth {
     private var mustPause = false
     private var pause = GrowingPause()
 
-    /// Notes that the producer takes nothing any more.
     mutating func noteFatal() { mustRenew = true }
 
     /// Notes that there is no thread for one of its brokers. Another producer needs as many, so it waits.

@@ -18,20 +18,18 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     private let logger: Logger
     /// By the index of the producers' topics.
     private var targets: [TargetTopic] = []
-    private let results: ProducerTopic
+    let results: ProducerTopic
     private let unregistered: ProducerTopic
-    private let deadLetters: ProducerTopic
-    private let tiers: [ProducerTopic]
+    let deadLetters: ProducerTopic
+    let tiers: [ProducerTopic]
     /// A record that was written is handed over before the next is: nothing else has access meanwhile.
     @exclusivity(unchecked) private var resultWriter: ResultWriter
     @exclusivity(unchecked) private var unregisteredWriter: UnregisteredWriter
     @exclusivity(unchecked) private var retryWriter: RetryWriter
     private var deadLetterWriter = DeadLetterWriter()
-    private let reducedForms: ReducedForms
     private let groupID: String
     private var headers: [RecordHeader] = []
     private var inFlightDeadLetters = InFlightDeadLetters()
-    /// How the brokers answer the producer.
     private(set) var brokers = BrokerHealth()
     private var statisticsCount: UInt64 = 0
     private var health = ProducerHealth()
@@ -57,8 +55,6 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         var tiers: [ProducerTopic] = []
         for tier in configuration.retry.tiers { tiers.append(try producer.topic(tier.topic)) }
         self.tiers = tiers
-        reducedForms = ReducedForms(
-            results: results, deadLetters: deadLetters, tiers: tiers, names: producer.topicNames)
         targets = producer.topicNames.map { TargetTopic($0) }
         resultWriter = ResultWriter(apps: apps)
         unregisteredWriter = UnregisteredWriter(apps: apps)
@@ -77,7 +73,6 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     /// Whether nothing more should be read, until records of lost partitions are written.
     var isBackedUp: Bool { producer.outstanding >= outstandingLimit }
 
-    /// Whether every record was acknowledged.
     var isIdle: Bool { unacknowledgedCount == 0 && targets.allSatisfy(\.isIdle) }
 
     /// Records that producers have and that are not acknowledged.
@@ -90,36 +85,26 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             + (purging > 0 ? [("a producer that was replaced sends no reports", UInt64(purging))] : [])
     }
 
-    /// Records that Kafka refused and that are written again.
     var refusedCount: Int { targets.reduce(0) { $0 + $1.refusedCount } }
 
-    /// Records that were too large even alone, of the topics that have any.
     var tooLarge: [(topic: String, records: Int)] {
         targets.filter { $0.tooLargeCount > 0 }.map { ($0.name, $0.tooLargeCount) }
     }
 
-    /// Records that were refused for their own fault, of the topics that have any.
     var rejected: [(topic: String, records: Int)] {
         targets.filter { $0.rejectedCount > 0 }.map { ($0.name, $0.rejectedCount) }
     }
 
-    /// The topics that cannot be written now.
     func problems(nowNs: Int64) -> [Problem] {
         targets.compactMap { target in
-            func problem(_ kind: Problem.Kind, _ code: KafkaCode, since sinceNs: Int64) -> Problem {
-                let advice =
-                    kind == .unacknowledged ? Advice.unacknowledged(target.name) : Advice.writing(target.name, code)
+            if let code = target.cause?.code ?? target.causeOfSingle?.code {
+                let isClosed = target.cause != nil || target.causeOfSingle?.refusesAll == true
                 return Problem(
-                    subject: .topic(target.name), kind: kind, code: code, advice: advice, sinceNs: sinceNs)
-            }
-            if let cause = target.cause { return problem(.writing, cause.code, since: cause.sinceNs) }
-            if let cause = target.causeOfSingle {
-                return problem(cause.refusesAll ? .writing : .refusingSingle, cause.code, since: cause.sinceNs)
+                    .topic(target.name), isClosed ? .writing : .refusingSingle, code, Advice.writing(target.name, code))
             }
             // librdkafka retries for as long as it takes, and says why at debug level only.
-            return target.acknowledgements.overdueSinceNs(nowNs: nowNs).map {
-                problem(.unacknowledged, .timedOut, since: $0)
-            }
+            guard target.acknowledgements.isOverdue(nowNs: nowNs) else { return nil }
+            return Problem(.topic(target.name), .unacknowledged, .timedOut, Advice.unacknowledged(target.name))
         }
     }
 
@@ -208,8 +193,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         let isRefused = code != .queueFull && code != .fatal
         guard isRefused || isKept else { return false }
         let kept = UndeliveredRecord(
-            copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: topic, tag: id.tag,
-            code: code)
+            copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: topic, tag: id.tag)
         if isRefused {
             refuse(kept, code, now)
         } else {
@@ -218,13 +202,11 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         return true
     }
 
-    /// Keeps a record that its topic refused among others.
     private func refuse(_ record: UndeliveredRecord, _ code: KafkaCode, _ now: DeliveryTime) {
         targets[record.topic.index].take(record, .alone)
         if code.fault == .topic { targets[record.topic.index].close(code, nowNs: now.ns) }
     }
 
-    /// Tells the machine which topics it may count on.
     private func notifyOpen(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         for index in targets.indices where targets[index].isOpen != targets[index].isKnownOpen {
             targets[index].isKnownOpen.toggle()
@@ -307,12 +289,14 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     ) {
         let index = record.topic.index
         let name = targets[index].name
-        let isReplaceable = reducedForms.canReplace(form, record)
-        if code == .messageTooLarge, form == .alone { targets[index].tooLargeCount += 1 }
-        if code == .messageTooLarge, form == .alone, targets[index].tooLargeCount == 1 {
-            logger.warning(
-                .kafka, "a record is too large for its topic, and a smaller one is written; more are only counted",
-                about: name, ["topic": "\(name)", "advice": "raise its max.message.bytes"])
+        let isReplaceable = canReplace(form, record)
+        if code == .messageTooLarge, form == .alone {
+            targets[index].tooLargeCount += 1
+            if targets[index].tooLargeCount == 1 {
+                logger.warning(
+                    .kafka, "a record is too large for its topic, and a smaller one is written; more are only counted",
+                    about: name, ["topic": "\(name)", "advice": "raise its max.message.bytes"])
+            }
         }
         if code != .messageTooLarge || !isReplaceable {
             let isGivenUp = targets[index].refused(
@@ -321,11 +305,9 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             logger.warning(
                 .kafka, "a topic refuses a record for the record's own sake; what it says is written elsewhere",
                 about: name,
-                [
-                    "topic": "\(name)", "error": "\(code)", "advice": "\(Advice.writing(name, code))",
-                ])
+                ["topic": "\(name)", "error": "\(code)", "advice": "\(Advice.writing(name, code))"])
         }
-        let other = reducedForms.replacement(of: record, form, because: code, nowMs: now.wallMs)
+        let other = replacement(of: record, form, because: code, nowMs: now.wallMs)
         if other.topic == record.topic {
             targets[index].writeAgain(other, isReduced: true)
         } else {
@@ -334,7 +316,6 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         }
     }
 
-    /// Writes what a topic refused and what is due of it.
     private func writeAgain(_ index: Int, _ now: DeliveryTime) {
         while let (refused, isSingle) = targets[index].next(nowNs: now.ns) {
             let record = refused.record

@@ -13,7 +13,6 @@ internal import Kafka
 /// A record may stay without a report for long, because its partition has no leader. Others are tried meanwhile, and
 /// after `silentNs` the topic opens without waiting for it: a new record may overtake it then.
 struct TargetTopic {
-    /// How a record is written.
     enum Form: Comparable {
         /// Among others: a batch may be refused as too large because of another record.
         case together
@@ -24,14 +23,12 @@ struct TargetTopic {
     struct Refused {
         fileprivate(set) var record: UndeliveredRecord
         fileprivate(set) var form: Form
-        /// Position in the order of production.
         fileprivate let order: UInt64
         /// Refusals of the record alone after each of which the topic took others.
         fileprivate var ownRefusals = 0
         /// How many records the topic had taken at the last refusal.
         fileprivate var takenBefore: UInt64
         fileprivate var code = KafkaCode.none
-        fileprivate var sinceNs: Int64 = 0
         /// Has begun once the record was refused alone, perhaps for its own fault.
         fileprivate var pause = GrowingPause()
     }
@@ -39,13 +36,11 @@ struct TargetTopic {
     let name: String
     /// What the machine was last told of `isOpen`.
     var isKnownOpen = true
-    /// Tracks how long records wait for their acknowledgement.
     var acknowledgements = AcknowledgementWatch()
-    /// Why and since when the topic is closed (monotonic), and the pause before it is tried again.
-    private(set) var cause: (code: KafkaCode, sinceNs: Int64, pause: GrowingPause)?
+    /// Why the topic is closed, and the pause before it is tried again.
+    private(set) var cause: (code: KafkaCode, pause: GrowingPause)?
     /// The topic took a record after it was closed, and the other refused ones are being written.
     private var isReturning = false
-    /// In the order of their production.
     private var waiting: ArraySlice<Refused> = []
     private var suspects: [Refused] = []
     /// Records written alone that have no report yet, by tag.
@@ -53,9 +48,7 @@ struct TargetTopic {
     private var lastTryNs: Int64 = 0
     private var takenCount: UInt64 = 0
     private var lastOrder: UInt64 = 0
-    /// Records that were too large even alone.
     var tooLargeCount = 0
-    /// Records that were refused for their own fault.
     private(set) var rejectedCount = 0
 
     /// With this many refused records, new ones wait. It also limits how many are written alone at once.
@@ -64,19 +57,17 @@ struct TargetTopic {
 
     init(_ name: String) { self.name = name }
 
-    /// Whether new records may be written.
-    var isOpen: Bool { cause == nil && !isReturning && !isFull }
+    var isOpen: Bool { cause == nil && !isReturning && refusedCount < Self.limit }
 
-    /// Why and since when it refuses single records (monotonic), and whether it has taken none since.
-    var causeOfSingle: (code: KafkaCode, sinceNs: Int64, refusesAll: Bool)? {
+    /// Why it refuses single records, and whether it has taken none since.
+    var causeOfSingle: (code: KafkaCode, refusesAll: Bool)? {
         (suspects.first ?? underWay.values.first(where: \.pause.hasBegun)).map {
-            ($0.code, $0.sinceNs, $0.takenBefore == takenCount)
+            ($0.code, $0.takenBefore == takenCount)
         }
     }
 
     var refusedCount: Int { waiting.count + suspects.count }
     var isIdle: Bool { refusedCount == 0 && underWay.isEmpty }
-    private var isFull: Bool { refusedCount >= Self.limit }
     private var hasRoom: Bool { underWay.count < Self.limit }
 
     /// When `next` has something without any report (monotonic), or `nil`.
@@ -99,7 +90,7 @@ struct TargetTopic {
     mutating func close(_ code: KafkaCode, nowNs: Int64) {
         cause?.code = code
         guard cause == nil else { return }
-        cause = (code, nowNs, GrowingPause())
+        cause = (code, GrowingPause())
         cause?.pause.begin(nowNs)
         isReturning = false
     }
@@ -134,7 +125,6 @@ struct TargetTopic {
             if refused.form == .alone { rejectedCount += 1 }
             return true
         }
-        if refused.code == .none { refused.sinceNs = nowNs }
         refused.code = code
         refused.record = record
         refused.takenBefore = takenCount
@@ -205,7 +195,6 @@ struct TargetTopic {
 
 /// A pause that doubles from one second to thirty.
 struct GrowingPause {
-    /// When it ends (monotonic).
     private(set) var endNs: Int64 = 0
     private var lengthNs: Int64 = 0
 
@@ -234,7 +223,6 @@ extension ArraySlice<TargetTopic.Refused> {
 }
 
 extension KafkaCode {
-    /// What a refusal may be due to.
     enum Fault {
         case topic, record
         /// A leader in trouble answers some records so and takes others.

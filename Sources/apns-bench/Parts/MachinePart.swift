@@ -49,8 +49,8 @@ final class MachinePart: PartRun {
         for number in 0..<Int32(Self.partitionCount) {
             partitions.append(
                 machine.assign(
-                    topic: "apns.requests", partition: number, role: .requests(weight: 1), committedOffset: 0,
-                    metadata: PartInputs.nothing))
+                    topic: "apns.requests", partition: number, role: .requests(weight: 1), committedOffset: nil,
+                    metadata: PartInputs.nothing, logEnd: 0))
         }
     }
 

@@ -3,25 +3,18 @@ import PushRecords
 
 /// `parse` and `envelope`: a record becomes a checked request with a normalized token, as in the machine.
 final class ParsePart: PartRun {
-    enum Form { case payloadForm, envelopeForm }
-
     private(set) var count = 0
     private var parser = RequestParser()
     private let records: [LentRecord]
     private let room = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 8)
 
-    init(_ form: Form) {
-        let tokens = PartInputs.tokens(256)
+    init(isEnvelope: Bool) {
         let payload = PartInputs.lasting(Traffic.payload(7))
-        switch form {
-        case .payloadForm:
-            let headers = PartInputs.headers(PartInputs.manyHeaders)
-            records = tokens.map { LentRecord(key: $0, value: payload, headers: headers) }
-        case .envelopeForm:
-            let headers = PartInputs.headers([])
-            records = tokens.map {
-                LentRecord(key: PartInputs.nothing, value: PartInputs.envelope([$0]), headers: headers)
-            }
+        let headers = PartInputs.headers(isEnvelope ? [] : PartInputs.manyHeaders)
+        records = PartInputs.tokens(256).map {
+            isEnvelope
+                ? LentRecord(key: PartInputs.nothing, value: PartInputs.envelope([$0]), headers: headers)
+                : LentRecord(key: $0, value: payload, headers: headers)
         }
     }
 

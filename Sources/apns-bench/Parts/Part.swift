@@ -7,23 +7,10 @@ import PushRecords
 enum Part: String, CaseIterable {
     case parse, envelope, ledger, machine, fanout, results, encode, frames
 
-    var about: String {
-        switch self {
-        case .parse: "a record in payload form with headers, read and checked"
-        case .envelope: "an envelope of one token, read and checked"
-        case .ledger: "received, settled out of order, the commit map written and acknowledged"
-        case .machine: "the Delivery machine from a record to its acknowledged commit"
-        case .fanout: "the same for envelopes of 100 tokens, each a notification"
-        case .results: "a result's JSON and headers"
-        case .encode: "the transport, request headers, HTTP/2 client session and resend window, until the answer"
-        case .frames: "the transport of the binary protocol, from a request to its acceptance by silence"
-        }
-    }
-
     func start() throws -> any PartRun {
         switch self {
-        case .parse: ParsePart(.payloadForm)
-        case .envelope: ParsePart(.envelopeForm)
+        case .parse: ParsePart(isEnvelope: false)
+        case .envelope: ParsePart(isEnvelope: true)
         case .ledger: LedgerPart()
         case .machine: MachinePart(tokensPerRecord: 1)
         case .fanout: MachinePart(tokensPerRecord: 100)
@@ -59,24 +46,23 @@ enum PartCommand {
 
     static func run(_ words: [String]) throws {
         guard let part = words.first.flatMap({ Part(rawValue: $0) }) else {
-            let about = Part.allCases.map { "\n  \($0.rawValue): \($0.about)" }.joined()
-            throw BenchFailure("apns-bench part NAME [-n N] runs one of\(about)")
+            let names = Part.allCases.map(\.rawValue).joined(separator: ", ")
+            throw BenchFailure("apns-bench part NAME [-n N] runs one of \(names)")
         }
         let count = words.count == 3 && words[1] == "-n" ? Int(words[2]) : words.count == 1 ? 100_000 : nil
         guard let count, count > 0 else { throw BenchFailure("apns-bench part NAME [-n N]") }
-        let counted = Counted(try part.start())
-        let run = counted.run
+        let run = try part.start()
+        counted.run = run
         for _ in 0..<warmUpTurns {
             try run.prepare()
             try run.turn()
         }
         let (before, sentBefore) = (run.count, run.sentBytes)
         var cpuNs: Int64 = 0
-        let reference = Unmanaged.passUnretained(counted).toOpaque()
         while run.count - before < count {
             try run.prepare()
             let startNs = threadNs
-            apnsBenchTurn(reference)
+            apnsBenchTurn()
             cpuNs += threadNs - startNs
             if let error = counted.error { throw error }
         }
@@ -93,19 +79,13 @@ enum PartCommand {
     }
 }
 
-/// The argument of `apnsBenchTurn`.
-private final class Counted {
-    let run: any PartRun
-    var error: (any Error)?
-
-    init(_ run: any PartRun) { self.run = run }
-}
+/// The part that `apnsBenchTurn` runs, and the error of its last turn. One thread.
+nonisolated(unsafe) private var counted: (run: (any PartRun)?, error: (any Error)?)
 
 /// One turn after the warm-up. callgrind counts only in here (`--toggle-collect`), which needs a C name.
 @inline(never)
-@c func apnsBenchTurn(_ counted: UnsafeMutableRawPointer) {
-    let counted = Unmanaged<Counted>.fromOpaque(counted).takeUnretainedValue()
-    do { try counted.run.turn() } catch { counted.error = error }
+@c func apnsBenchTurn() {
+    do { try counted.run?.turn() } catch { counted.error = error }
 }
 
 /// A record as a Kafka message lends it; its bytes live as long as the process.

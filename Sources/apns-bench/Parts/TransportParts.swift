@@ -6,15 +6,31 @@ import Network
 import PushRecords
 import TLS
 
-/// The events of a transport.
-struct TransportEvents {
+/// What the parts of both transports share: a loop with a clock that they advance, a channel in memory, and a batch of
+/// requests that are sent again and again.
+class TransportPart {
     /// Notifications that went all the way through.
     private(set) var count = 0
-    private(set) var capacity = 0
+    private var capacity = 0
     /// Of the last turn.
-    var completions: [Completion] = []
+    private var completions: [Completion] = []
+    let clock = SteppedClock()
+    let loop: Loop
+    let wire = PipeDialer()
+    /// Open at once, on one connection: as many devices, one payload.
+    var requests: [OutgoingRequest] = {
+        let topic = PartInputs.lasting(Traffic.bundleID)
+        let payload = PartInputs.lasting(Traffic.payload(7))
+        return PartInputs.tokens(256).enumerated().map { index, token in
+            OutgoingRequest(
+                id: NotificationID(slot: NotificationSlot(UInt32(index)), generation: 0), token: token,
+                payload: payload, headers: NotificationHeaders(topic: topic, priority: 10))
+        }
+    }()
 
-    mutating func take(_ events: [TransportEvent]) {
+    init() throws { loop = try Loop { [clock] in clock.now } }
+
+    final func take(_ events: [TransportEvent]) {
         for event in events {
             switch event {
             case .completions(let batch):
@@ -25,57 +41,43 @@ struct TransportEvents {
             }
         }
     }
-}
 
-extension PartInputs {
-    /// A batch for a transport: as many devices, one payload.
-    static func requests(_ count: Int) -> [OutgoingRequest] {
-        let topic = lasting(Traffic.bundleID)
-        let payload = lasting(Traffic.payload(7))
-        return tokens(count).enumerated().map { index, token in
-            OutgoingRequest(
-                id: NotificationID(slot: NotificationSlot(UInt32(index)), generation: 0), token: token,
-                payload: payload,
-                headers: NotificationHeaders(topic: topic, priority: 10))
+    func checkRoom() throws {
+        guard capacity >= requests.count else { throw BenchFailure("the transport has no room for a batch") }
+    }
+
+    /// Checks that the last batch was accepted, and makes the next one.
+    func startBatch(isPresumed: Bool) throws {
+        let isAccepted = completions.allSatisfy {
+            $0.kind == .answered && $0.status == 200 && $0.isPresumed == isPresumed
         }
+        guard isAccepted, wire.channel.isOpen else { throw BenchFailure("a request was not accepted") }
+        completions = []
+        for index in requests.indices { requests[index].id.generation &+= 1 }
     }
 }
 
 /// `encode`: requests from the machine's batch through the transport and its connection into memory, and the answers
 /// back to the batch of completions. The code is the product's (`APNsTransport`, `HTTP2Connection`), except for the
 /// byte channel and the clock. The server that answers 200 is not counted.
-final class EncodePart: PartRun {
-    private var events = TransportEvents()
-    var count: Int { events.count }
+final class EncodePart: TransportPart, PartRun {
     var sentBytes: Int64 { wire.channel.sentBytes }
-    private let clock = SteppedClock()
-    private let loop: Loop
-    private let wire = PipeDialer()
     private var transport: APNsTransport!
     private let server: ServerSession
     private var answer = HeaderList()
-    private var requests: [OutgoingRequest] = []
     private var made: Int64 = 0
     private let topicHash: UInt64
 
-    /// On one connection at once.
-    private static let batch = 256
-
-    init() throws {
-        loop = try Loop { [clock] in clock.now }
+    override init() throws {
         // The window never holds a batch back, so that all turns are alike.
         var options = ServerSessionOptions()
         options.connectionWindow = 1 << 20
         server = try ServerSession(options: options)
         topicHash = DerivedID.topicHash(PartInputs.lasting("apns.requests"))
+        try super.init()
         answer.append(":status", "200")
         answer.append(
             "apns-id", PartInputs.lasting("0a1b2c3d-4e5f-8a6b-9c7d-8e9fa0b1c2d3"), .nameOnly(slot: 0))
-        requests = PartInputs.requests(Self.batch)
-        try connect()
-    }
-
-    private func connect() throws {
         var configuration = APNsConfiguration(
             host: "api.push.apple.com", tls: try ClientContext(ClientOptions(trust: .anyone)))
         configuration.maximumConnections = 1
@@ -83,38 +85,35 @@ final class EncodePart: PartRun {
             keyID: "BENCHKEY01", teamID: "BENCHTEAM1", key: try SigningKey(pem: SelfSigned.privateKey()))
         transport = APNsTransport(
             app: AppIndex(0), configuration: configuration, token: token, loop: loop, dialer: wire
-        ) { [unowned self] in events.take($0) }
+        ) { [unowned self] in take($0) }
         wire.channel.open()
         loop.runOnce()
         try serve()
         wire.channel.deliver()
         loop.runOnce()
-        guard events.capacity >= Self.batch else { throw BenchFailure("the transport has no room for a batch") }
+        try checkRoom()
     }
 
     func prepare() throws {
-        guard events.completions.allSatisfy({ $0.kind == .answered && $0.status == 200 }) else {
-            throw BenchFailure("a request of encode was not answered")
-        }
-        events.completions = []
+        try startBatch(isPresumed: false)
         clock.now.monotonicNs += 10_000_000
         clock.now.wallMs += 10
         try serve()
         for index in requests.indices {
-            requests[index].id.generation &+= 1
             requests[index].headers.apnsID = DerivedID.make(topicHash: topicHash, partition: 3, offset: made, index: 0)
             made += 1
         }
     }
 
     private func serve() throws {
-        try wire.channel.sent.take { try server.receive($0) }
+        try wire.channel.sent.withUnsafeBytes { try server.receive($0) }
+        wire.channel.sent.removeAll(keepingCapacity: true)
         while let event = server.nextEvent() {
             guard case .request(let stream) = event else { continue }
             try server.respond(stream: stream, answer, body: PartInputs.nothing)
         }
         let output = server.output
-        wire.channel.coming.add(output)
+        wire.channel.coming += output
         server.consumeOutput(output.count)
     }
 
@@ -122,49 +121,34 @@ final class EncodePart: PartRun {
         wire.channel.deliver()
         transport.handle(.send(requests))
         loop.runOnce()
-        guard wire.channel.isOpen else { throw BenchFailure("the connection of encode ended") }
     }
 }
 
 /// `frames`: requests from the machine's batch through the transport of the binary protocol into memory, and their
 /// acceptance after the silence of the window. The code is the product's (`BinaryTransport`, `BinaryConnection`),
 /// except for the byte channel and the clock.
-final class FramesPart: PartRun {
-    private var events = TransportEvents()
-    var count: Int { events.count }
-    private let clock = SteppedClock()
-    private let loop: Loop
-    private let wire = PipeDialer()
+final class FramesPart: TransportPart, PartRun {
     private var transport: BinaryTransport!
-    private var requests: [OutgoingRequest] = []
-
-    /// Open at once.
-    private static let batch = 256
     private static let windowNs: Int64 = 1_000_000_000
 
-    init() throws {
-        loop = try Loop { [clock] in clock.now }
-        requests = PartInputs.requests(Self.batch)
+    override init() throws {
+        try super.init()
         var configuration = BinaryConfiguration(
             host: "gateway.example.com", tls: try ClientContext(ClientOptions(trust: .anyone, alpn: [])))
         configuration.maximumConnections = 1
         configuration.window.durationNs = Self.windowNs
         configuration.window.longestNs = Self.windowNs
         transport = BinaryTransport(app: AppIndex(0), configuration: configuration, loop: loop, dialer: wire) {
-            [unowned self] in events.take($0)
+            [unowned self] in take($0)
         }
         wire.channel.open()
         loop.runOnce()
-        guard events.capacity >= Self.batch else { throw BenchFailure("the transport has no room for a batch") }
+        try checkRoom()
     }
 
     func prepare() throws {
-        guard events.completions.allSatisfy({ $0.kind == .answered && $0.status == 200 && $0.isPresumed }) else {
-            throw BenchFailure("a request of frames was not accepted")
-        }
-        events.completions = []
-        wire.channel.sent.take { _ in }
-        for index in requests.indices { requests[index].id.generation &+= 1 }
+        try startBatch(isPresumed: true)
+        wire.channel.sent.removeAll(keepingCapacity: true)
     }
 
     func turn() throws {
@@ -176,7 +160,6 @@ final class FramesPart: PartRun {
             clock.now.wallMs += stepNs / 1_000_000
             loop.runOnce()
         }
-        guard wire.channel.isOpen else { throw BenchFailure("the connection of frames ended") }
     }
 }
 
@@ -187,8 +170,9 @@ final class SteppedClock {
 
 /// A byte channel in memory.
 final class PipeChannel: ByteChannel {
-    var sent = Pipe(capacity: 1 << 20)
-    var coming = Pipe(capacity: 1 << 20)
+    /// What was sent, and what the next `deliver` brings. Both keep their memory.
+    var sent: [UInt8] = []
+    var coming: [UInt8] = []
     private let delegate: any ByteChannelDelegate
     private(set) var isOpen = false
     private(set) var sentBytes: Int64 = 0
@@ -204,10 +188,13 @@ final class PipeChannel: ByteChannel {
         delegate.channelOpened(applicationProtocol: "h2")
     }
 
-    func deliver() { coming.take { delegate.channelReceived($0) } }
+    func deliver() {
+        coming.withUnsafeBytes { delegate.channelReceived($0) }
+        coming.removeAll(keepingCapacity: true)
+    }
 
     func send(_ bytes: UnsafeRawBufferPointer) -> Int {
-        sent.add(bytes)
+        sent += bytes
         sentBytes += Int64(bytes.count)
         return bytes.count
     }
@@ -227,30 +214,5 @@ final class PipeDialer: ChannelDialer {
     ) -> any ByteChannel {
         channel = PipeChannel(delegate)
         return channel
-    }
-}
-
-/// Bytes between the two sides, in memory that is reused.
-struct Pipe: ~Copyable {
-    private let bytes: UnsafeMutableRawBufferPointer
-    private var count = 0
-
-    init(capacity: Int) { bytes = .allocate(byteCount: capacity, alignment: 16) }
-
-    deinit { bytes.deallocate() }
-
-    mutating func add(_ more: UnsafeRawBufferPointer) {
-        precondition(count + more.count <= bytes.count, "a turn makes less than the pipe holds")
-        guard !more.isEmpty else { return }
-        UnsafeMutableRawBufferPointer(rebasing: bytes[count...]).copyMemory(from: more)
-        count += more.count
-    }
-
-    /// Lends all bytes, and removes them.
-    mutating func take(_ body: (UnsafeRawBufferPointer) throws -> Void) rethrows {
-        guard count > 0 else { return }
-        let lent = UnsafeRawBufferPointer(rebasing: bytes[..<count])
-        count = 0
-        try body(lent)
     }
 }

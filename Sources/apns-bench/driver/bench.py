@@ -29,7 +29,7 @@ Exit codes: 0 measured (whatever the figures), 1 something is missing or failed,
 import argparse, asyncio, collections, datetime, json, os, re, subprocess, sys, time, urllib.request
 
 from stage import BUNDLE_ID, OWN, STREAMS, Child, Failure, Form, ResultBook, Stage, Worker
-from stage import payload, percentiles, progress, read
+from stage import Options, payload, percentiles, progress, read
 
 PARTS = ["parse", "envelope", "ledger", "machine", "fanout", "results", "encode", "frames"]
 USUAL = ["floors", "payload", "envelope", "fan-out", "binary", "parts"]
@@ -38,7 +38,7 @@ WORKLOADS = {
     "100-apps": Form(apps=100),
 }
 SUBJECTS = ["floors", *WORKLOADS, "parts", "latency", "streams", "network", "start"]
-MB = 1_048_576
+MB, LATENCY_SECONDS = 1_048_576, 20
 CPU = "CPU us each"
 
 
@@ -195,9 +195,9 @@ def measure_latency(stage, report):
     Before that a rush of requests: a broker that was just started spends the cores on compiling its own code.
     """
     rush, pace = min(200_000, stage.options.count), 1_000
-    warm_up, count = rush + 5 * pace, rush + (5 + stage.options.latency_seconds) * pace
+    warm_up, count = rush + 5 * pace, rush + (5 + LATENCY_SECONDS) * pace
     requests = stage.new_requests(Form(), count, "paced")
-    progress(f"latency at {pace} a second, for {stage.options.latency_seconds} s")
+    progress(f"latency at {pace} a second, for {LATENCY_SECONDS} s")
     producer = stage.producer(**{"linger.ms": 0})
 
     def send(numbers, paced=True):
@@ -334,8 +334,7 @@ def parse(words):
                 raise argparse.ArgumentTypeError(f'there is no "{name}" to measure: all, or some of {", ".join(SUBJECTS)}')
         return names
 
-    parser = argparse.ArgumentParser(
-        "apns-bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Options("apns-bench", __doc__)
     add = parser.add_argument
     add("-n", "--count", type=int, default=300_000, help="notifications (default 300000)")
     add("-m", "--measure", type=subjects, default=USUAL, help=f"what, with commas between; all (default {','.join(USUAL)})")
@@ -345,16 +344,11 @@ def parse(words):
     add("--rounds", type=int, default=1, help="measure floors and worker so often, and show of each the round that cost least")
     add("--bootstrap-servers", default=os.environ.get("KAFKA_BOOTSTRAP_SERVERS", ""), help="use this broker")
     add("--worker", default="", help="the worker (default: apns-worker beside this program)")
-    add("--nghttpd", type=int, help="the port nghttpd is started on (default: any free one)")
     add("--timeout", type=int, default=600, help="seconds that each of them may take (default 600)")
-    add("--latency-seconds", type=int, default=20, help="how long latency is measured (default 20)")
     add("--window", type=int, default=2_000, help="ms after which a gateway's silence accepts (default 2000)")
     add("--history", help="append the figures to this file, as one line of JSON")
     add("--json", action="store_true", help="print the figures as one JSON object")
-    try:
-        return parser.parse_args(words)
-    except SystemExit as ending:
-        sys.exit(64 if ending.code else 0)
+    return parser.parse_args(words)
 
 
 def main(words):

@@ -7,10 +7,10 @@ of the build that ./Docker/test makes: run .build/tests/release/apns-bench. --wo
 Exit codes: 0 nothing costs more, 1 something does, or is missing, 64 wrong usage.
 """
 
-import argparse, collections, json, os, platform, re, shutil, subprocess, sys
+import json, os, platform, re, shutil, subprocess, sys
 
 import stage as bench
-from stage import OWN, Child, Failure, Form, Scratch, find, progress
+from stage import OWN, Child, Failure, Form, Options, Scratch, find, progress
 
 # Notifications of each part's shorter run: some turns of its steady state.
 PARTS = {"parse": 1_024, "envelope": 1_024, "ledger": 2_048, "machine": 2_048, "fanout": 3_200, "results": 1_024,
@@ -25,93 +25,46 @@ C_ALLOCATORS = {"malloc", "calloc", "realloc", "reallocarray", "posix_memalign",
 
 def family(function):
     """Whose heap a function takes from, or None."""
-    name = re.split(r"[('@]", function[1])[0].rpartition(":")[2]
+    name = re.split(r"[('@]", function)[0].rpartition(":")[2]
     return "swift" if name in SWIFT_ALLOCATORS else "c" if name in C_ALLOCATORS else None
 
 
-class Counts:
-    """What callgrind counted: cost by function itself, and calls into allocators by caller.
+def counts(lines):
+    """What callgrind counted: instructions, and allocations on each heap.
 
-    A function is (library, symbol). An allocation counts once, where it enters the first allocator, however many functions
-    of it it passes through. The format is in valgrind's manual, "Callgrind Format Specification".
+    An allocation counts once, where it enters the first allocator, however many functions of it it passes through. The
+    format is in valgrind's manual, "Callgrind Format Specification".
     """
+    names, found = {}, {"instructions": None, "swift_allocations": 0, "c_allocations": 0}
+    function = callee = calls = None
 
-    def __init__(self, lines):
-        self.total, self.costs = None, collections.Counter()
-        self.allocations = {"swift": collections.Counter(), "c": collections.Counter()}
-        names = {"ob": {}, "fn": {}}
-        library = called = callee = calls = None
+    def named(text):
+        # `(12) name` gives a name its number, `(12)` repeats it.
+        number, _, name = text.partition(" ")
+        return names.setdefault(number, name)
 
-        def named(kind, text):
-            # `(12) name` gives a name its number, `(12)` repeats it.
-            number, _, name = text.partition(" ")
-            return names[kind].setdefault(number, name)
-
-        for line in lines:
-            kind, equals, value = line.rstrip("\n").partition("=")
-            if kind == "ob":
-                library = os.path.basename(named("ob", value))
-            elif kind == "cob":
-                called = os.path.basename(named("ob", value))
-            elif kind == "fn":
-                function = (library, named("fn", value))
-            elif kind == "cfn":
-                callee, called = (called or library, named("fn", value)), None
-            elif kind == "calls":
-                calls = int(value.split()[0])
-            elif line[0] in "0123456789+-*":
-                if calls is None:
-                    self.costs[function] += int(line.split()[1])
-                elif (heap := family(callee)) and not family(function):
-                    self.allocations[heap][function] += calls
-                calls = None
-            elif line.startswith("totals:"):
-                self.total = int(line.split()[1])
-        if self.total is None:
-            raise Failure("callgrind's output ends without its totals")
+    for line in lines:
+        kind, _, value = line.rstrip("\n").partition("=")
+        if kind == "fn":
+            function = named(value)
+        elif kind == "cfn":
+            callee = named(value)
+        elif kind == "calls":
+            calls = int(value.split()[0])
+        elif line[0] in "0123456789+-*":
+            if calls and (heap := family(callee)) and not family(function):
+                found[f"{heap}_allocations"] += calls
+            calls = None
+        elif line.startswith("totals:"):
+            found["instructions"] = int(line.split()[1])
+    if found["instructions"] is None:
+        raise Failure("callgrind's output ends without its totals")
+    return found
 
 
-class Profile:
+def each(short, short_count, long, long_count):
     """What one notification costs: the difference of two runs, so that whatever happens once a process is not in it."""
-
-    def __init__(self, short, short_count, long, long_count):
-        each = lambda after, before: collections.Counter(
-            {key: (after[key] - before[key]) / (long_count - short_count) for key in after | before})
-        self.costs = each(long.costs, short.costs)
-        self.allocations = {heap: each(long.allocations[heap], short.allocations[heap]) for heap in ("swift", "c")}
-        self.figures = {
-            "instructions": (long.total - short.total) / (long_count - short_count),
-            "swift_allocations": sum(self.allocations["swift"].values()),
-            "c_allocations": sum(self.allocations["c"].values())}
-
-    def rows(self, counts, title, least, limit=25):
-        chosen = [(function, count) for function, count in counts.most_common(limit) if count >= least]
-        names = "\n".join(" ".join(filter(None, function)) if isinstance(function, tuple) else function
-                          for function, _ in chosen)
-        if swift := shutil.which("swift"):
-            command = [swift, "demangle", "--simplified"]
-            names = subprocess.run(command, input=names, capture_output=True, text=True).stdout
-        return "\n".join(["", title, *(f"{count:12.3f}  {name[:110]}" for (_, count), name in
-                                       zip(chosen, names.split("\n")))])
-
-    @property
-    def top(self):
-        return "\n".join([
-            self.rows(self.costs, "instructions by function, without what it calls", 1),
-            self.rows(self.allocations["swift"], "Swift allocations by caller", 0.001),
-            self.rows(self.allocations["c"], "malloc, calloc and realloc by caller", 0.001)])
-
-    @property
-    def modules(self):
-        """Instructions by library, those of our own program by Swift module; allocations by library."""
-        sums, askers = collections.Counter(), collections.Counter()
-        for (library, symbol), cost in self.costs.items():
-            own = re.match(r"\$s(\d+)(\w+)", symbol)
-            sums[f"{library}: {own[2][:int(own[1])]}" if own else library] += cost
-        for (library, _), count in self.allocations["c"].items():
-            askers[library] += count
-        return self.rows(sums, "instructions by module", self.figures["instructions"] / 500) + self.rows(
-            askers, "allocations (malloc, calloc, realloc) by the library that asks", 0.001)
+    return {name: (long[name] - short[name]) / (long_count - short_count) for name in FIGURES}
 
 
 class Callgrind:
@@ -130,7 +83,7 @@ class Callgrind:
         # Threads take turns under valgrind; none waits for long.
         child = Child(name, [self.valgrind, "--tool=callgrind", "--dump-line=no", "--fair-sched=try", *options,
                              f"--callgrind-out-file={self.scratch.file(name)}.callgrind", *words], self.scratch)
-        child.counts = lambda: Counts(open(f"{self.scratch.file(name)}.callgrind"))
+        child.profile = f"{self.scratch.file(name)}.callgrind"
         return child
 
     def profile(self, part, program):
@@ -141,24 +94,31 @@ class Callgrind:
         for run in runs:
             run.wait(300)
             done = json.loads(re.search(r'^{"part".*', run.output, re.M)[0])["count"]
-            found += [run.counts(), done]
-        return Profile(*found)
+            found += [counts(open(run.profile)), done]
+        return each(*found), runs[1].profile
 
     def profile_worker(self, options):
         """The built worker, end to end. How many notifications share a batch differs from run to run, and with it the cost."""
         stage = bench.Stage(options)
         worker, found = self.readable(stage.worker), []
         for count in (options.count, 3 * options.count):
-            requests = stage.requests(Form(1 if options.form == "envelope" else 0), count)
+            requests = stage.requests(Form(), count)
             progress(f"the worker under callgrind: {count} notifications")
             # Both runs go through this limit many times: before it is reached, each notification takes new memory.
             run = bench.Worker(stage, stage.push_server(), requests, delivery=", max_open: 1000",
                                start=lambda words: self.start(f"worker-{count}", [worker, *words]))
             run.await_results(count, pause=0.2)
             run.end()
-            found += [run.child.counts(), count]
+            found += [counts(open(run.child.profile)), count]
         stage.end()
-        return Profile(*found)
+        return each(*found), run.child.profile
+
+    def show(self, profile):
+        """The functions that take most, each with its callers."""
+        text = subprocess.check_output([find("callgrind_annotate", "valgrind"), "--tree=caller", profile], text=True)
+        if swift := shutil.which("swift"):
+            text = subprocess.run([swift, "demangle", "--simplified"], input=text, capture_output=True, text=True).stdout
+        print(text)
 
 
 def toolchain():
@@ -228,10 +188,12 @@ def compare(counted, committed, instructions=True):
 def guard(options):
     callgrind = Callgrind(Scratch())
     if options.worker_run:
-        profile = callgrind.profile_worker(options)
-        print(f"a notification takes {profile.figures}", profile.modules, profile.top if options.top else "", sep="\n")
-        allocations = profile.figures["swift_allocations"]
-        print(f"\n{'FAILED' if allocations > 1 else 'ok'}: {allocations:.3f} Swift allocations, the limit is 1.0")
+        figures, profile = callgrind.profile_worker(options)
+        print(f"a notification takes {figures}")
+        if options.top:
+            callgrind.show(profile)
+        allocations = figures["swift_allocations"]
+        print(f"{'FAILED' if allocations > 1 else 'ok'}: {allocations:.3f} Swift allocations, the limit is 1.0")
         return allocations > 1
     here = toolchain()
     is_new = options.update and (not options.only or not os.path.exists(options.figures))
@@ -242,10 +204,9 @@ def guard(options):
     program, counted = callgrind.readable(OWN), {}
     for part in [options.only] if options.only else PARTS:
         progress(f"counting {part}")
-        profile = callgrind.profile(part, program)
-        counted[part] = profile.figures
+        counted[part], profile = callgrind.profile(part, program)
         if options.top:
-            print(part, profile.top, "", sep="\n")
+            callgrind.show(profile)
     if options.update:
         save(options.figures, here, {**committed["parts"], **counted})
         return False
@@ -257,18 +218,16 @@ def guard(options):
 
 
 def main(words):
-    parser = argparse.ArgumentParser(
-        "apns-bench guard", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Options("apns-bench guard", __doc__)
     add = parser.add_argument
     add("--figures", default="Tests/GuardTests/figures.json", help="the committed figures (default %(default)s)")
     add("--update", action="store_true", help="write what was counted to the file, as the figures to commit")
     add("--only", choices=PARTS, help="this part alone")
     add("--worker", dest="worker_run", action="store_true", help="the whole apns-worker instead, end to end")
-    add("--form", choices=["payload", "envelope"], default="payload", help="what --worker is given")
-    add("--top", action="store_true", help="show the functions that take most, too")
+    add("--top", action="store_true", help="show the functions that take most and their callers, too")
     add("-n", "--count", type=int, default=10_000, help="notifications of --worker's shorter run (default 10000)")
     parser.set_defaults(
-        worker="", devices=20_000, partitions=8, connections=2, timeout=600, nghttpd=None, window=2_000,
+        worker="", devices=20_000, partitions=8, connections=2, timeout=600, window=2_000,
         bootstrap_servers=os.environ.get("KAFKA_BOOTSTRAP_SERVERS", ""))
     try:
         sys.exit(1 if guard(parser.parse_args(words)) else 0)
@@ -277,6 +236,4 @@ def main(words):
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser.exit = lambda self, status=0, message=None: (
-        print(message or "", end="", file=sys.stderr), sys.exit(64 if status else 0))
     main(sys.argv[1:])

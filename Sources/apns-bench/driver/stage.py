@@ -1,6 +1,6 @@
 """What measurements share: processes and what they use, a broker with topics, servers in place of APNs, the worker."""
 
-import atexit, collections, json, os, re, shutil, signal, socket, subprocess, sys, tempfile, time, uuid
+import argparse, atexit, collections, json, os, re, shutil, signal, socket, subprocess, sys, tempfile, time, uuid
 
 OWN = os.environ["APNS_BENCH"]
 BUNDLE_ID = "com.example.bench"
@@ -9,6 +9,14 @@ STREAMS = 1_000  # That a connection may have open: as many as APNs allows.
 
 class Failure(Exception):
     """Ends the bench; one line that says what to do."""
+
+
+class Options(argparse.ArgumentParser):
+    def __init__(self, program, about):
+        super().__init__(program, description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def error(self, message):
+        self.exit(64, f"{self.prog}: {message}\n")
 
 
 def progress(line):
@@ -29,6 +37,11 @@ def free_ports(count):
     for one in sockets:
         one.close()
     return ports
+
+
+def is_open(port):
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
 
 
 def read(path):
@@ -118,23 +131,25 @@ class Child:
         if not self.has_ended:
             os.kill(self.pid, number)
 
-    def await_output(self, pattern, seconds=20):
+    def until(self, look, what, seconds=20):
+        """Waits until `look` finds something, and returns it."""
         deadline = time.monotonic() + seconds
-        while not (found := re.search(pattern, self.output)):
-            if self.has_ended:
+        while True:
+            ended = self.has_ended
+            if found := look():
+                return found
+            if ended:
                 raise self.failure()
             if time.monotonic() > deadline:
-                raise Failure(f"{self.name} did not say {pattern} in time")
+                raise Failure(f"{self.name} did not {what} in time")
             time.sleep(0.02)
-        return found
+
+    def await_output(self, pattern):
+        return self.until(lambda: re.search(pattern, self.output), f"say {pattern}")
 
     def wait(self, seconds):
         """Waits until it has exited with 0, and returns what it used."""
-        deadline = time.monotonic() + seconds
-        while not self.has_ended:
-            if time.monotonic() > deadline:
-                raise Failure(f"{self.name} did not end in time")
-            time.sleep(0.02)
+        self.until(lambda: self.has_ended, "end", seconds)
         if self.process.returncode:
             raise self.failure()
         return self.usage
@@ -145,7 +160,7 @@ class Child:
 
 
 Requests = collections.namedtuple("Requests", "topic form count partitions")
-Form = collections.namedtuple("Form", "tokens apps has_id", defaults=(0, 1, False))
+Form = collections.namedtuple("Form", "tokens apps", defaults=(0, 1))
 """How requests are written. `tokens`: 0 is the payload form, else so many device tokens in an envelope."""
 
 
@@ -154,17 +169,6 @@ def payload(number):
     return (
         f'{{"aps":{{"alert":{{"title":"Order {number:09}","body":"Your parcel is on its way and arrives today"}},'
         f'"badge":1,"sound":"default"}},"order":"{number:09}"}}')
-
-
-def device_tokens(count):
-    """The same as `TokenSource` makes, which the send floor posts to."""
-    state, mask = 0x9E3779B97F4A7C15, (1 << 64) - 1
-    for _ in range(count):
-        words = []
-        for _ in range(4):
-            state = (state * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) & mask
-            words.append(f"{state ^ state >> 29:016x}")
-        yield "".join(words)
 
 
 class Stage:
@@ -178,7 +182,7 @@ class Stage:
         if not os.access(self.worker, os.X_OK):
             raise Failure(f"there is no worker at {self.worker}: swift build -c release --product apns-worker")
         self.name, self.sets, self.filled, self.push_port, self.topics = f"apns-bench.{uuid.uuid4()}", 0, {}, None, []
-        self.tokens = list(device_tokens(options.devices))
+        self.tokens = subprocess.check_output([OWN, "tokens", str(options.devices)], text=True).split()
         subprocess.run([OWN, "certificates", self.scratch.path], check=True)
         self.broker = None if options.bootstrap_servers else self.start_broker()
         self.admin = confluent_kafka.admin.AdminClient(
@@ -274,9 +278,8 @@ class Stage:
         form, tokens = requests.form, self.tokens
         topic = BUNDLE_ID if form.apps == 1 else f"{BUNDLE_ID}.{number % form.apps}"
         if form.tokens == 0:
-            headers = [("apns-topic", topic), ("apns-push-type", "alert")]
             record = {"key": tokens[number % len(tokens)], "value": payload,
-                      "headers": headers + ([("apns-id", str(uuid.uuid4()))] if form.has_id else [])}
+                      "headers": [("apns-topic", topic), ("apns-push-type", "alert")]}
         else:
             first = number * form.tokens
             list = '","'.join(tokens[place % len(tokens)] for place in range(first, first + form.tokens))
@@ -296,7 +299,7 @@ class Stage:
     def push_server(self):
         """nghttpd, which answers 200 to a POST of each known device and looks at nothing else; its port."""
         if not self.push_port:
-            self.push_port = self.options.nghttpd or free_ports(1)[0]
+            self.push_port = free_ports(1)[0]
             root = self.scratch.file("documents")
             os.makedirs(f"{root}/3/device")
             for token in self.tokens:
@@ -305,18 +308,8 @@ class Stage:
             words = ["-a", "127.0.0.1", "-m", str(STREAMS), "-w", "20", "-W", "26", "-d", root, str(self.push_port)]
             files = [self.scratch.file("server.key"), self.scratch.file("server.pem")]
             child = Child("nghttpd", [find("nghttpd", "nghttp2-server")] + words + files, self.scratch)
-            self.await_port(child, self.push_port)
+            child.until(lambda: is_open(self.push_port), f"listen on port {self.push_port}")
         return self.push_port
-
-    def await_port(self, child, port):
-        for attempt in range(1_000):
-            if child.has_ended:
-                raise child.failure()
-            with socket.socket() as one:
-                if one.connect_ex(("127.0.0.1", port)) == 0:
-                    return
-            time.sleep(0.02)
-        raise Failure(f"{child.name} does not listen on port {port}")
 
     def simulator(self, name, *words):
         """`apns-worker simulate`, and its folder."""
@@ -330,8 +323,7 @@ class Stage:
 class Worker:
     """The worker over a topic: a fresh group reads the requests, sends them, and every result is in its topic."""
 
-    def __init__(self, stage, port, requests, connections=None, binary=False, apns_id="derived", instance="",
-                 authority=None, key=None, key_id="BENCHMARK1", delivery="", start=None):
+    def __init__(self, stage, port, requests, connections=None, binary=False, instance="", authority=None, key=None, key_id="BENCHMARK1", delivery="", start=None):
         self.stage, self.requests, self.samples, self.base = stage, requests, [], stage.outputs()
         connections, self.first, self.last = connections or stage.options.connections, None, (0, 0)
         file, apps = stage.scratch.file, requests.form.apps
@@ -351,7 +343,7 @@ results: {{topic: {self.base}.results}}
 unregistered: {{topic: {self.base}.unregistered}}
 dead_letters: {{topic: {self.base}.dead-letters}}
 retry: {{tiers: {{30s: {self.base}.retry.30s}}}}
-delivery: {{apns_id: {apns_id}{delivery}}}
+delivery: {{apns_id: derived{delivery}}}
 apps:
 {entries}
 crash: core

@@ -4,7 +4,6 @@ import JSON
 import PushRecords
 import Worker
 
-/// `apns-worker channels`.
 func manageChannels(_ arguments: [String]) throws -> ExitCode {
     let (action, options): (ChannelsOptions.Action, ChannelsOptions) = try parsed(
         ChannelsOptions.table, arguments, ChannelsOptions(), "action")

@@ -2,7 +2,6 @@ import APNs
 import Configuration
 import PushRecords
 
-/// The options of `channels`.
 struct ChannelsOptions {
     enum Action: String, CaseIterable {
         case create, list, read, delete
@@ -93,7 +92,6 @@ struct ChannelsOptions {
         }
     }
 
-    /// Returns the app and its bundle id.
     func place() throws -> (AppSettings, String) {
         var flags = flags
         flags.bundleIDs = bundleID.map { [$0] } ?? []

@@ -8,7 +8,6 @@ struct DemoBooks {
     private struct Entry {
         var completion: DemoTraffic.Completion
         var results = 0
-        /// The outcome of the last result.
         var outcome: Outcome?
         /// The sends without a known answer that the results name.
         var inDoubt = 0
@@ -106,7 +105,6 @@ struct DemoBooks {
     /// Whether a result says `unregistered` whose dead token was not read yet.
     var lacksDeadTokens: Bool { deadTokens < outcomes[.unregistered, default: 0] }
 
-    /// One line of progress.
     func progress(of total: Int, rate: Int, _ worker: WorkerProgress) -> String {
         let ended = Outcome.allCases.compactMap { outcome in
             outcomes[outcome].map { "\(outcome.rawValue) \(grouped($0))" }
@@ -147,16 +145,16 @@ struct DemoBooks {
             rows.append(
                 "\(grouped(repeated)) were accepted more than once after a fault; their results say so (in_doubt)")
         }
-        var differences = entries.enumerated().compactMap { number, entry in
-            entry.flatMap { $0.isSimulatedRight && $0.isReadRight ? nil : "notification \(number): \($0.difference)" }
+        let differences = entries.enumerated().compactMap { number, entry in
+            entry.flatMap { $0.isSimulatedRight && $0.isReadRight ? nil : "  notification \(number): \($0.difference)" }
         }
         let count = differences.count + strangers
-        differences = Array(differences.prefix(5)) + (strangers > 0 ? ["\(strangers) that were not produced"] : [])
         if count == 0 {
             rows.append("The books agree.")
         } else {
             let lead = isWhole ? "The books" : "It ended before everything had come back, so the books"
-            rows += ["\(lead) differ in \(grouped(count)):"] + differences.map { "  \($0)" }
+            rows += ["\(lead) differ in \(grouped(count)):"] + differences.prefix(5)
+            if strangers > 0 { rows.append("  \(strangers) that were not produced") }
         }
         return (count == 0, rows.joined(separator: "\n"))
     }
@@ -181,8 +179,5 @@ func tenths(_ number: Double) -> String {
 
 /// Digits in groups of three: `1,234,567`.
 func grouped(_ number: Int) -> String {
-    let digits = Array(String(number))
-    return digits.indices.map { index in
-        (index > 0 && (digits.count - index) % 3 == 0 ? "," : "") + String(digits[index])
-    }.joined()
+    number < 1_000 ? "\(number)" : grouped(number / 1_000) + "," + "\(1_000 + number % 1_000)".dropFirst()
 }

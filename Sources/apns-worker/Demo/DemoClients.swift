@@ -62,7 +62,6 @@ struct DemoReader {
         deadLetters = try reader(configuration.deadLetters.topic)
     }
 
-    /// Whether a result was left out.
     var hasWithheld: Bool { withheld > 0 && count >= withheld }
 
     /// Notes what there is, waiting at most `timeoutMs` when there are no results.

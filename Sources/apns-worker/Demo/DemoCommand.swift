@@ -8,7 +8,6 @@ import PushRecords
 import Worker
 
 private struct DemoOptions {
-    /// Notifications, unreadable records included.
     var count = 100_000
     /// Notifications a second; 0 for no limit.
     var rate = 0
@@ -51,7 +50,6 @@ private struct DemoOptions {
         notes: "Exit codes: 0 the counts agree, 1 they differ or something failed, 64 wrong usage.")
 }
 
-/// `apns-worker demo`.
 func runDemo(_ arguments: [String]) throws -> ExitCode {
     let options = try parsed(DemoOptions.table, arguments, DemoOptions())
     // Before all other threads, which inherit the mask.
@@ -73,24 +71,33 @@ func runDemo(_ arguments: [String]) throws -> ExitCode {
         "apns-worker demo: \(grouped(options.count)) notifications from Kafka at \(broker.bootstrapServers) "
             + "to the APNs simulator at \(simulator.host):\(simulator.port), both in this process\n")
     var reader = try DemoReader(configuration, configuration.cluster(), withheld: options.withheld)
-    let worker = try DemoWorker(configuration)
+    let worker = try PushWorker(configuration, logger: Logger(levels: configuration.log.levels))
+    let failure = Guarded<String?>(nil)
+    let thread = try startThread("core") {
+        do throws(StartFailure) {
+            if case .failed(let reason) = try worker.run() { failure.withLock { $0 = reason } }
+        } catch {
+            failure.withLock { $0 = error.description }
+        }
+    }
     var books = DemoBooks(count: options.count)
     var problem: String?
     do {
         let producer = try DemoProducer(configuration, count: options.count)
-        problem = try drive(options, worker, &reader, producer, &books, signals)
+        problem = try drive(options, worker, failure, &reader, producer, &books, signals)
     } catch {
         problem = "\(error)"
     }
     books.endedNs = LoopTime.read().monotonicNs
     worker.stop()
+    pthread_join(thread, nil)
     // The worker writes the dead-token record of a result beside it, so that it may be read later.
     let limit = Deadline(after: .seconds(10))
     repeat { try reader.read(into: &books, timeoutMs: 300) } while books.lacksDeadTokens && !limit.hasPassed
     simulator.books.forEach { _, token, received, accepted in
         books.noteSimulated(DemoTraffic.number(inToken: token), received: received, accepted: accepted)
     }
-    problem = problem ?? worker.failure
+    problem = problem ?? failure.withLock { $0 }
     let (agree, text) = books.compared(simulator.books.totals, isWhole: problem == nil)
     say(text + "\n")
     if let problem { complain("apns-worker demo: \(problem)") }
@@ -129,8 +136,8 @@ private let stallNs: Int64 = 60_000_000_000
 
 /// Produces and reads back until everything came back; returns the problem that ended it early.
 private func drive(
-    _ options: DemoOptions, _ worker: DemoWorker, _ reader: inout DemoReader, _ producer: DemoProducer,
-    _ books: inout DemoBooks, _ signals: borrowing StopSignals
+    _ options: DemoOptions, _ worker: PushWorker, _ failure: Guarded<String?>, _ reader: inout DemoReader,
+    _ producer: DemoProducer, _ books: inout DemoBooks, _ signals: borrowing StopSignals
 ) throws -> String? {
     var shown = (settled: 0, ns: LoopTime.read().monotonicNs)
     var lastMove = (settled: -1, ns: Int64(0))
@@ -153,36 +160,8 @@ private func drive(
             shown = (books.settled, nowNs)
         }
         if isComplete { return nil }
-        if let failure = producer.failure ?? worker.failure { return failure }
+        if let failure = producer.failure ?? failure.withLock({ $0 }) { return failure }
         if nowNs - lastMove.ns > stallNs { return "nothing moved for 60 s" }
         if signals.take() { return "interrupted" }
-    }
-}
-
-/// A worker on a thread of its own.
-private struct DemoWorker {
-    private let worker: PushWorker
-    private let thread: pthread_t
-    private let failureText = Guarded<String?>(nil)
-
-    init(_ configuration: WorkerConfiguration) throws {
-        let worker = try PushWorker(configuration, logger: Logger(levels: configuration.log.levels))
-        self.worker = worker
-        thread = try startThread("core") { [failureText] in
-            do throws(StartFailure) {
-                if case .failed(let reason) = try worker.run() { failureText.withLock { $0 = reason } }
-            } catch {
-                failureText.withLock { $0 = error.description }
-            }
-        }
-    }
-
-    var failure: String? { failureText.withLock { $0 } }
-    var progress: WorkerProgress { worker.progress }
-
-    /// Stops the worker and waits until it has drained; to be called once.
-    func stop() {
-        worker.stop()
-        pthread_join(thread, nil)
     }
 }

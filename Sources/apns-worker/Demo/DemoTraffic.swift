@@ -1,10 +1,8 @@
 import Bytes
 import PushRecords
 
-/// The requests of the demo: notifications by number, each with a device token that holds its number. The same count
-/// makes the same traffic.
+/// The requests of the demo: notifications by number, which their device tokens hold. Always the same for a count.
 struct DemoTraffic {
-    /// How a notification ends.
     enum Completion: CaseIterable {
         case accepted
         /// Answered with 429 first, accepted at the second attempt.
@@ -17,28 +15,21 @@ struct DemoTraffic {
         /// No notification can be read from its record.
         case deadLetter
 
-        /// The outcome of its result; `nil` for a dead letter, which has no result.
-        var outcome: Outcome? {
+        /// The outcome of its result (`nil` for a dead letter, which has no result), and the first digits of a device
+        /// token that ask the simulator for it (`simulate --help`). Other tokens must not begin with `fa17`.
+        fileprivate var parts: (outcome: Outcome?, tokenPrefix: String) {
             switch self {
-            case .accepted, .retried: .accepted
-            case .unregistered: .unregistered
-            case .rejected: .rejected
-            case .invalid: .invalid
-            case .expired: .expired
-            case .deadLetter: nil
+            case .accepted: (.accepted, "0")
+            case .retried: (.accepted, "fa1742911")
+            case .unregistered: (.unregistered, "fa1741010")
+            case .rejected: (.rejected, "fa1740010")
+            case .invalid: (.invalid, "0")
+            case .expired: (.expired, "0")
+            case .deadLetter: (nil, "0")
             }
         }
 
-        /// The first digits of a device token that ask the simulator for it (`simulate --help`). Other tokens must not
-        /// begin with `fa17`.
-        var tokenPrefix: String {
-            switch self {
-            case .accepted, .invalid, .expired, .deadLetter: "0"
-            case .retried: "fa1742911"
-            case .unregistered: "fa1741010"
-            case .rejected: "fa1740010"
-            }
-        }
+        var outcome: Outcome? { parts.outcome }
     }
 
     /// A record of the notifications from `first` on. More than one are an envelope with a list of device tokens.
@@ -47,7 +38,6 @@ struct DemoTraffic {
         var count = 1
         var completion = Completion.accepted
 
-        /// The record as a producer writes it.
         var request: OwnedRecord {
             let payload =
                 #"{"aps":{"alert":{"title":"Order \#(first)","body":"Your order is on its way."},"sound":"default"}}"#
@@ -106,7 +96,7 @@ struct DemoTraffic {
     /// Returns 64 hex digits: the simulator's prefix, zeros, the number.
     private static func token(_ number: Int, _ completion: Completion) -> String {
         let digits = String(number, radix: 16)
-        let start = completion.tokenPrefix
+        let start = completion.parts.tokenPrefix
         return start + String(repeating: "0", count: 64 - start.count - digits.count) + digits
     }
 
@@ -115,6 +105,5 @@ struct DemoTraffic {
         token.count == 64 ? Int(token.suffix(12), radix: 16) : nil
     }
 
-    /// Returns the number in the value of a record that cannot be read.
     static func number(inDeadLetter value: String) -> Int? { value.split(separator: " ").last.flatMap { Int($0) } }
 }

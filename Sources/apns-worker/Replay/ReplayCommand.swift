@@ -2,7 +2,6 @@ import EventLoop
 import Kafka
 import Replay
 
-/// `apns-worker replay`.
 func replay(_ arguments: [String]) throws -> ExitCode {
     let (source, options): (ReplaySource, ReplayOptions) = try parsed(
         ReplayOptions.table, arguments, ReplayOptions(), "kind of record")

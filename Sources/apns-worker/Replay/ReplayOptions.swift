@@ -2,7 +2,6 @@ import Configuration
 import PushRecords
 import Replay
 
-/// The options of `replay`.
 struct ReplayOptions {
     var file: String?
     /// What the options say of the order; `order(_:_:nowMs:)` has the rest.
@@ -13,7 +12,6 @@ struct ReplayOptions {
     var name: String?
     var deadline: Duration?
     var format = OutputFormat.text
-    /// The conditions as they were given, which identify the job.
     var conditions: [String] = []
 
     static let table = OptionTable<Self>(
@@ -31,70 +29,56 @@ struct ReplayOptions {
             "Exit codes: 0 every match was requested again, or left out as expired or repeated; 1 some were not, or the command was stopped and can be run again;\n64 wrong usage, 78 wrong configuration."
     )
 
-    /// An option that is a condition, and so identifies the job.
-    private static func condition(
-        _ name: String, _ value: String, _ help: String,
-        _ apply: @escaping @Sendable (inout Self, String) throws(UsageError) -> Void
+    private static let conditionOptions: [OptionTable<Self>.Option] =
+        [
+            .init(
+                "config", "c", value: "FILE", to: \.file,
+                "Take Kafka, the topics and the group from this configuration.")
+        ]
+        + [
+            condition(
+                "reason", "REASON", \.order.selection.reasons, OptionValue.text,
+                "Match this reason: Apple's in results, such as BadTopic, or a dead letter's, such as worker-crashed."),
+            condition(
+                "outcome", "OUTCOME", \.order.selection.outcomes,
+                { text throws(UsageError) in try OptionValue.choice(text) },
+                "Match results with this outcome: rejected, abandoned, invalid, expired, unregistered or accepted."),
+            condition("app", "NAME", \.order.selection.apps, OptionValue.text, "Match results of this app."),
+            .init(
+                "since", value: "TIME", to: \.since, OptionValue.moment,
+                "Match what settled, or became a dead letter, at this time or later: 2026-01-31T12:00:00Z, 2026-01-31T13:00:00+01:00, or a duration ago such as 48h. For yesterday: --since \"$(date -d yesterday +%FT00:00:00%:z)\" --until \"$(date +%FT00:00:00%:z)\"."
+            ),
+            .init(
+                "until", value: "TIME", to: \.until, OptionValue.moment,
+                "Match what did so before this time, in the same forms."),
+            condition(
+                "request", "PLACE", \.order.selection.places, parsedPlace,
+                "Match one request: TOPIC/PARTITION/OFFSET, with /INDEX one notification of an envelope."),
+            .init("all", sets: \.isAll, "Match everything."),
+            .init(
+                "to", value: "TOPIC", to: \.order.target, OptionValue.topicName,
+                "Write the requests to this topic (default: the topic of each)."),
+            .init(
+                "expired", sets: \.order.expiredToo,
+                "Also request notifications whose apns-expiration has passed. Their results will say expired."),
+        ].map { $0.noted(in: \.conditions) }
+
+    private static func condition<Value: Hashable & SendableMetatype>(
+        _ name: String, _ value: String, _ member: any WritableKeyPath<Self, Set<Value>> & Sendable,
+        _ read: @escaping @Sendable (String) throws(UsageError) -> Value, _ help: String
     ) -> OptionTable<Self>.Option {
         .init(name, value: value, help) { options, text throws(UsageError) in
-            try apply(&options, text)
-            options.conditions.append("\(name)=\(text)")
+            options[keyPath: member].insert(try read(text))
         }
     }
 
-    private static let conditionOptions: [OptionTable<Self>.Option] = [
-        .init(
-            "config", "c", value: "FILE", to: \.file,
-            "Take Kafka, the topics and the group from this configuration."),
-        condition(
-            "reason", "REASON",
-            "Match this reason: Apple's in results, such as BadTopic, or a dead letter's, such as worker-crashed."
-        ) { options, text throws(UsageError) in options.order.selection.reasons.insert(try OptionValue.text(text)) },
-        condition(
-            "outcome", "OUTCOME",
-            "Match results with this outcome: rejected, abandoned, invalid, expired, unregistered or accepted."
-        ) { options, text throws(UsageError) in options.order.selection.outcomes.insert(try OptionValue.choice(text)) },
-        condition("app", "NAME", "Match results of this app.") { options, text throws(UsageError) in
-            options.order.selection.apps.insert(try OptionValue.text(text))
-        },
-        condition(
-            "since", "TIME",
-            "Match what settled, or became a dead letter, at this time or later: 2026-01-31T12:00:00Z, 2026-01-31T13:00:00+01:00, or a duration ago such as 48h. For yesterday: --since \"$(date -d yesterday +%FT00:00:00%:z)\" --until \"$(date +%FT00:00:00%:z)\"."
-        ) { options, text throws(UsageError) in options.since = try OptionValue.moment(text) },
-        condition("until", "TIME", "Match what did so before this time, in the same forms.") {
-            options, text throws(UsageError) in options.until = try OptionValue.moment(text)
-        },
-        condition(
-            "request", "PLACE",
-            "Match one request: TOPIC/PARTITION/OFFSET, with /INDEX one notification of an envelope."
-        ) { options, text throws(UsageError) in
-            options.order.selection.places.insert(try parsedPlace(text))
-        },
-        .init("all", nil, "Match everything.") {
-            $0.isAll = true
-            $0.conditions.append("all")
-        },
-    ]
-
     private static let otherOptions: [OptionTable<Self>.Option] = [
-        condition("to", "TOPIC", "Write the requests to this topic (default: the topic of each).") {
-            options, text throws(UsageError) in options.order.target = try OptionValue.topicName(text)
-        },
-        .init(
-            "expired", nil,
-            "Also request notifications whose apns-expiration has passed. Their results will say expired."
-        ) {
-            $0.order.expiredToo = true
-            $0.conditions.append("expired")
-        },
         .init(
             "rate", value: "N/s", to: \.order.ratePerSecond, OptionValue.rate,
             "Write at most this many requests a second (default: no limit)."),
         .init(
-            "dry-run", nil, "Write nothing, and print what would be requested again by topic, app, outcome and reason."
-        ) {
-            $0.order.isDryRun = true
-        },
+            "dry-run", sets: \.order.isDryRun,
+            "Write nothing, and print what would be requested again by topic, app, outcome and reason."),
         .init(
             "name", value: "JOB", to: \.name, name,
             "Name the job (default: by the conditions as you give them). A job is done once; running it again resumes it."
@@ -112,7 +96,6 @@ struct ReplayOptions {
         return text
     }
 
-    /// Throws if options are missing or do not fit together.
     func check(_ source: ReplaySource) throws {
         if file == nil { throw UsageError("needs --config FILE") }
         let isOpen = order.selection == ReplaySelection() && since == nil && until == nil
@@ -150,8 +133,7 @@ struct ReplayOptions {
 
     private static let appleReasons = ReasonCode.allCases.compactMap(\.text?.description)
 
-    /// Returns remarks on unknown reasons. They need not be mistakes: Apple may add reasons, and so may a later
-    /// version.
+    /// Returns remarks on unknown reasons, which need not be mistakes: Apple may add reasons.
     func hints(_ source: ReplaySource) -> [String] {
         let known =
             source == .results

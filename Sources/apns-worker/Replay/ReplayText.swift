@@ -3,7 +3,6 @@ import PushRecords
 import Replay
 
 extension ReplayOrder {
-    /// The progress of a run, for people.
     func progress(_ report: ReplayReport) -> String {
         let (matched, produced) = (report.counts[.matched, default: 0], report.counts[.produced, default: 0])
         return "\(Int(report.part * 100)) % read, \(matched) matched, \(produced) "
@@ -11,7 +10,6 @@ extension ReplayOrder {
             + (report.counts.missed > 0 ? ", \(report.counts.missed) not" : "")
     }
 
-    /// The outcome of a run, for people.
     func text(_ report: ReplayReport, _ seconds: Double) -> String {
         let counts = report.counts
         let things = source == .results ? "results" : "dead letters"
@@ -40,7 +38,6 @@ extension ReplayOrder {
             "job \(job) \(report.isDone ? "is done" : "is not done") after \(time) s\(report.isResumed ? ", going on with it" : ""); \(sum)\n"
     }
 
-    /// What matched, by what it was.
     private func table(_ report: ReplayReport) -> String {
         let rows =
             [["requests", "topic", "app", "outcome", "reason"]]
@@ -61,7 +58,6 @@ extension ReplayOrder {
         return text + "the first: \(report.tally.first.map { printable($0, limit: 300) }.joined(separator: ", "))\n"
     }
 
-    /// One object.
     func json(_ report: ReplayReport, _ seconds: Double) -> String {
         let counts = report.counts
         var json = JSONWriter()

@@ -4,7 +4,6 @@ import Kafka
 import PushRecords
 import Worker
 
-/// `apns-worker send`.
 func send(_ arguments: [String]) throws -> ExitCode {
     let options = try parsed(SendOptions.table, arguments, SendOptions())
     let token = try options.checkedToken()
@@ -14,7 +13,6 @@ func send(_ arguments: [String]) throws -> ExitCode {
 }
 
 extension SendOptions {
-    /// Returns the notification; throws when the payload cannot be read, or is none.
     fileprivate func notification() throws -> PushNotification<RawPayload> {
         let type = pushType ?? topic.flatMap { PushType(ofTopic: $0) } ?? .alert
         var notification = PushNotification(json: try payloadBytes(), pushType: type, topic: topic.map { .exactly($0) })
@@ -45,7 +43,6 @@ extension SendOptions {
     }
 }
 
-/// Sends the notification to APNs without Kafka, and prints the answer.
 private func sendDirectly(_ record: RequestRecord, _ token: DeviceToken, _ options: SendOptions) throws -> ExitCode {
     let configuration = try options.flags.load(options.file, options.environment)
     try startKeyLog(options.keyLog)

@@ -2,7 +2,6 @@ import Configuration
 import EventLoop
 import PushRecords
 
-/// The options of `send`.
 struct SendOptions {
     enum Via: String, CaseIterable {
         case kafka, direct
@@ -86,7 +85,6 @@ struct SendOptions {
         ),
     ]
 
-    /// Apple's words, with commas between them.
     private static let pushTypes = PushType.allCases.map(\.text.description).joined(separator: ", ")
 
     private static let moreOptions: [OptionTable<Self>.Option] = [
@@ -133,7 +131,6 @@ struct SendOptions {
         return UnixTime(secondsSinceEpoch: (LoopTime.read().wallMs + delay.milliseconds + 999) / 1_000)
     }
 
-    /// Returns the device token; throws if an option is missing or does not fit.
     func checkedToken() throws -> DeviceToken {
         let hasFlags = flags != AppFlags()
         if file != nil, hasFlags { throw UsageError("give either --config or the flags for one app, not both") }
@@ -156,7 +153,6 @@ struct SendOptions {
     }
 }
 
-/// Reads an `apns-id`.
 func parsedUUID(_ text: String) throws(UsageError) -> NotificationUUID {
     guard let id = NotificationUUID(text: text) else { throw UsageError("expected a UUID") }
     return id

@@ -64,7 +64,6 @@ private func shellWord(_ text: String) -> String {
     text.wholeMatch(of: /[A-Za-z0-9\/._+=:@%-]+/) == nil ? "'\(text.replacing("'", with: #"'\''"#))'" : text
 }
 
-/// Prints a result, and for a refusal what it means.
 private func report(
     _ value: [UInt8], _ configuration: WorkerConfiguration, _ format: OutputFormat
 ) throws -> ExitCode {
@@ -99,7 +98,6 @@ private func advice(on result: DeliveryResult, _ configuration: WorkerConfigurat
         isOtherTried: configuration.apps.contains { $0.otherEnvironment == app.name })
 }
 
-/// Produces the record, and returns where it was written.
 private func produce(
     _ record: RequestRecord, to topic: String, _ cluster: ClusterSettings, until deadline: Deadline
 ) throws -> DeliveryResult.Request {

@@ -2,8 +2,7 @@ import Configuration
 import Glibc
 import JSON
 
-/// Returns lines about what may keep a notification from its result: paused apps, and the problems on the worker's
-/// `/status` page.
+/// Returns what may delay a result: paused apps, and the problems on the worker's `/status` page.
 func workerProblems(_ configuration: WorkerConfiguration) -> [String] {
     let paused = configuration.apps.filter(\.isPaused).map {
         "app \($0.name) is paused in this configuration: nothing of it is sent until its paused: true goes"
@@ -18,7 +17,6 @@ func workerProblems(_ configuration: WorkerConfiguration) -> [String] {
     return paused + problems.prefix(5).map { "the worker at \(listen) says: \(printable($0, limit: 1_200))" }
 }
 
-/// Returns the problems of a `/status` page, a line each.
 private func problems(_ status: consuming JSONReader) throws -> [String] {
     var reader = status
     var lines: [String] = []
@@ -30,20 +28,12 @@ private func problems(_ status: consuming JSONReader) throws -> [String] {
         }
         try reader.enterArray()
         while reader.nextElement() {
-            var (subject, text, advice) = ("", "", "")
+            var texts: [String: String] = [:]
             try reader.enterObject()
             while let name = reader.nextMember() {
-                if name.equals("subject") {
-                    subject = try reader.text().string
-                } else if name.equals("text") {
-                    text = try reader.text().string
-                } else if name.equals("advice") {
-                    advice = try reader.text().string
-                } else {
-                    reader.skip()
-                }
+                if reader.kind == .string { texts[name.string] = try reader.text().string } else { reader.skip() }
             }
-            lines.append("\(subject): \(text); \(advice)")
+            lines.append("\(texts["subject"] ?? ""): \(texts["text"] ?? ""); \(texts["advice"] ?? "")")
         }
     }
     return lines

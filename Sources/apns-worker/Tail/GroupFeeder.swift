@@ -14,9 +14,7 @@ final class GroupFeeder {
         var ends: [TopicPartition: Int64] = [:]
     }
 
-    private enum Revocation {
-        case requested, lost
-    }
+    private enum Revocation { case requested, lost }
 
     private let kind: TailKind
     private let topic: String
@@ -30,10 +28,8 @@ final class GroupFeeder {
     /// A revocation that waits for the command to end.
     private var revocation: Revocation?
     private var batch = Batch()
-    /// The records that the command took.
     private var taken = 0
     private var commits: UInt64 = 0
-    /// The answer to the last commit.
     private var commitReply: KafkaCode?
     /// The last commit was refused or not answered, so that its records may come again.
     private var isInDoubt = false
@@ -94,8 +90,7 @@ final class GroupFeeder {
 
     // MARK: Batches
 
-    /// Returns whether there is something to hand over. Of records without a value, or that cannot be read, only the
-    /// offsets are kept, which are committed with the others.
+    /// Returns whether there is something to hand over. Records that cannot be read are only committed.
     private func fill(_ limit: Int) -> Bool {
         guard batch.records == 0 else { return true }
         for queue in queues {
@@ -129,7 +124,7 @@ final class GroupFeeder {
             if let ending = process.ending() {
                 // Whether a command that was ended had taken its records is not known.
                 if let cut { return "was ended \(cut.reason)" }
-                if case .failure(let problem) = ending { return problem }
+                if case .failure(let problem) = ending { return "\(problem)" }
                 return nil
             }
             try serve(timeoutMs: 10)
@@ -204,7 +199,6 @@ final class GroupFeeder {
         }
     }
 
-    /// Answers a revocation that waited for the command.
     private func settleRevocation() throws {
         guard revocation != nil else { return }
         revocation = nil

@@ -41,7 +41,6 @@ struct PublishedRecord {
         return String(decoding: value.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 }, as: UTF8.self)
     }
 
-    /// The record as one line for people.
     var line: String {
         switch content {
         case .result(let result): result.line
@@ -63,7 +62,6 @@ extension UnregisteredToken {
 }
 
 extension DeadLetter {
-    /// The value is truncated.
     fileprivate var line: String {
         var words = [Timestamp(wallMs: timestampMs).text, printable(reason, limit: 100), place]
         if let key { words.append("key=\(printable(String(decoding: key.prefix(200), as: UTF8.self), limit: 100))") }

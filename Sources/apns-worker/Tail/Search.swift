@@ -70,10 +70,8 @@ enum Search: Equatable {
             "\(id) was derived for partition \(derived.partition), offset \(derived.offset), index \(derived.index) of \(topic)"
     }
 
-    /// Returns where reading begins, and how many records there are to find if that is known.
-    ///
-    /// The request, where it can be read, has the time from which on its records were written: so they are found at
-    /// once, however many results there are.
+    /// Returns where reading begins, and how many records there are to find if that is known. No record is older than
+    /// the request, if that can be read.
     func plan(
         _ kind: TailKind, _ cluster: ClusterSettings, _ requestTopics: [String]
     ) -> (start: ReadingStart, wanted: Int?) {
@@ -92,8 +90,7 @@ enum Search: Equatable {
     }
 }
 
-/// Reads the record at an offset; returns its time and the number of its device tokens, or `nil` if it is not there or
-/// cannot be read in time.
+/// Returns the time of the record at an offset and the number of its device tokens, or `nil` if it cannot be read.
 private func readRequest(
     at offset: Int64, of log: TopicPartition, _ cluster: ClusterSettings
 ) throws(CommandFailure) -> (timestampMs: Int64, tokens: Int)? {

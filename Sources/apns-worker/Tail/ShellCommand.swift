@@ -46,25 +46,20 @@ struct ShellCommand: ~Copyable {
         self.processID = processID
     }
 
-    enum Ending: Equatable {
-        case success
-        case failure(String)
-    }
-
-    /// Reaps processes that earlier commands left behind. They become children of this one if it is process 1, as in a
-    /// container. Call it while no command runs.
+    /// Reaps processes that earlier commands left behind to process 1 in a container. Call it while no command runs.
     static func reapOrphans() {
         while waitpid(-1, nil, WNOHANG) > 0 {}
     }
 
     /// Returns how it ended, or `nil` while it runs.
-    func ending() -> Ending? {
+    func ending() -> Result<Void, CommandFailure>? {
         var status: Int32 = 0
         guard waitpid(processID, &status, WNOHANG) == processID else { return nil }
-        if status == 0 { return .success }
+        if status == 0 { return .success(()) }
         // wait(2): the low seven bits are the signal, the next eight the exit status.
         let signal = status & 0x7F
-        return .failure(signal == 0 ? "exited with \(status >> 8 & 0xFF)" : "was killed by signal \(signal)")
+        return .failure(
+            CommandFailure(signal == 0 ? "exited with \(status >> 8 & 0xFF)" : "was killed by signal \(signal)"))
     }
 
     /// Sends a signal to it and to the processes that it started.

@@ -2,7 +2,6 @@ import Configuration
 import Kafka
 import PushRecords
 
-/// `apns-worker tail`.
 func tail(_ arguments: [String]) throws -> ExitCode {
     let (kind, options): (TailKind, TailOptions) = try parsed(
         TailOptions.table, arguments, TailOptions(), "kind of record")
@@ -27,7 +26,6 @@ func tail(_ arguments: [String]) throws -> ExitCode {
         command, batch: options.batch, total: options.count ?? .max, until: deadline, signals) ? .fine : .failed
 }
 
-/// Prints records until there is nothing more to print.
 private func follow(
     _ kind: TailKind, _ cluster: ClusterSettings, _ topic: String, _ requestTopics: [String], _ options: TailOptions,
     _ deadline: Deadline, _ signals: borrowing StopSignals

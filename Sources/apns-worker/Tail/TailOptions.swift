@@ -3,12 +3,10 @@ import EventLoop
 import Kafka
 import Replay
 
-/// The topics that `tail` follows.
 enum TailKind: String, CaseIterable {
     case results, unregistered
     case deadLetters = "dead-letters"
 
-    /// Returns its topic in a configuration.
     func topic(in configuration: WorkerConfiguration) -> String {
         switch self {
         case .results: configuration.results.topic
@@ -18,7 +16,6 @@ enum TailKind: String, CaseIterable {
     }
 }
 
-/// The options of `tail`.
 struct TailOptions {
     var file: String?
     var servers: String?
@@ -114,7 +111,6 @@ struct TailOptions {
         return .time(max(0, LoopTime.read().wallMs - age.milliseconds))
     }
 
-    /// Throws if options are missing or do not fit together.
     func check(_ kind: TailKind) throws {
         if file == nil, servers == nil || topic == nil {
             throw UsageError("needs --config FILE, or --bootstrap-servers with --topic")
@@ -138,7 +134,6 @@ struct TailOptions {
     }
 }
 
-/// Reads the place of a request.
 func parsedPlace(_ text: String) throws(UsageError) -> ReplaySelection.Place {
     guard let place = ReplaySelection.Place(text) else {
         throw UsageError("expected TOPIC/PARTITION/OFFSET, or TOPIC/PARTITION/OFFSET/INDEX as results have it")

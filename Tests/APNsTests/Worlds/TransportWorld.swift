@@ -72,6 +72,7 @@ final class TransportWorld {
             }
             return WorldServerPeer(host, connection)
         }
+        host.retirementStreamID = http.retirementStreamID
         core = WorldCore(chronicle, host, payloadLimit: isBinary ? binary.payloadLimit : 4_096)
         nextDisturbanceNs = time.nowNs
         core.add(chronicle.number(1...chronicle.pick([5, 50, 300])), at: time.nowNs)

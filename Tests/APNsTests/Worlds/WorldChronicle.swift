@@ -44,6 +44,4 @@ final class WorldChronicle {
     func number(_ range: ClosedRange<Int>) -> Int { Int.random(in: range, using: &random) }
     func ms(_ range: ClosedRange<Int>) -> Int64 { Int64(number(range)) * 1_000_000 }
     func pick<T>(_ choices: [T]) -> T { choices[random.below(choices.count)] }
-    /// A percentage, in most cases 0.
-    func rare(_ range: ClosedRange<Int>) -> Int { random.chance(30) ? number(range) : 0 }
 }

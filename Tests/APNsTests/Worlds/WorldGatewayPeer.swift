@@ -49,7 +49,7 @@ final class WorldGatewayPeer: WorldPeer {
         self.format = format
         self.answersFence = answersFence
         kernelBytes = Int64(host.chronicle.pick([100, 1_000, 10_000]))
-        if host.chronicle.chance(host.mood.isLate) { paceNs = host.chronicle.ms(1...100) }
+        if host.does(.isLate) { paceNs = host.chronicle.ms(1...100) }
     }
 
     func take(_ channel: MemoryChannel) { self.channel = channel }
@@ -58,7 +58,7 @@ final class WorldGatewayPeer: WorldPeer {
 
     func channelOpened(applicationProtocol: String?) {
         connection.wasReady = true
-        guard chronicle.chance(mood.closesAtOnce) else { return }
+        guard does(.closesAtOnce) else { return }
         chronicle.note("closed at once")
         end()
     }
@@ -144,11 +144,11 @@ final class WorldGatewayPeer: WorldPeer {
             hasStopped = true
             return host.after(chronicle.ms(0...30)) { [self] in if !isClosed { channel.cut() } }
         }
-        if chronicle.chance(mood.errs / 10) {
+        if chronicle.chance(host.mood[.errs] / 10) {
             held.isDenied = true
             held.statusSaid = chronicle.pick([1, 2, 4, 5, 7, 8, 8, 8, 42, 255])
             return refuse(
-                UInt8(held.statusSaid!), frame.identifier, lateMs: chronicle.chance(mood.isLate) ? 100...6_000 : 0...100
+                UInt8(held.statusSaid!), frame.identifier, lateMs: does(.isLate) ? 100...6_000 : 0...100
             )
         }
         held.isDelivered = true
@@ -170,7 +170,7 @@ final class WorldGatewayPeer: WorldPeer {
         hasStopped = true
         chronicle.trace("#\(connection.number) says \(status) for \(identifier)")
         let bytes: [UInt8] = [8, status] + (0..<4).map { UInt8(truncatingIfNeeded: identifier >> (24 - 8 * $0)) }
-        let split = chronicle.chance(mood.splits) ? chronicle.number(1...5) : 6
+        let split = does(.splits) ? chronicle.number(1...5) : 6
         if connection.channel?.isOpen == true { connection.answers += 1 }
         send(bytes[..<split])
         guard split < 6 else { return said(closes) }
@@ -206,34 +206,34 @@ final class WorldGatewayPeer: WorldPeer {
     // MARK: What befalls it
 
     func misbehave() {
-        if chronicle.chance(mood.goesAway), !hasStopped {
+        if does(.goesAway), !hasStopped {
             chronicle.note("shutdown")
             say(chronicle.chance(70) ? 10 : 0, lastProcessed)
         }
-        if chronicle.chance(mood.isDeaf) {
+        if does(.isDeaf) {
             chronicle.note("reads nothing")
             isReading = false
             if chronicle.chance(80) { host.after(chronicle.ms(100...12_000)) { [self] in readOn() } }
         }
         fillKernel()
-        if chronicle.chance(mood.changesSettings) {
+        if does(.changesSettings) {
             chronicle.note("another pace")
             paceNs = chronicle.chance(50) ? 0 : chronicle.ms(1...200)
             program()
         }
-        if chronicle.chance(mood.lies) {
+        if does(.lies) {
             chronicle.note("an error for anybody")
             connection.lies = true
             let known = frames.randomElement(using: &chronicle.random)?.identifier ?? 1
             say(chronicle.pick([0, 8, 10, 255]), chronicle.pick([known, known, 0, 1, .max, known &+ 1_000]))
         }
-        if chronicle.chance(mood.talksNonsense), !hasSpoken {
+        if does(.talksNonsense), !hasSpoken {
             chronicle.note("nonsense")
             hasSpoken = true
             hasStopped = true
             send([72, 84, 84, 80])
         }
-        if chronicle.chance(mood.ends) { end() }
+        if does(.ends) { end() }
     }
 
     private func readOn() {

@@ -6,14 +6,13 @@ import TLS
 @testable import APNs
 
 /// The far end of one connection in a world.
-protocol WorldPeer: ByteChannelDelegate {
+protocol WorldPeer: MemoryPeer {
     var host: WorldHost { get }
     var connection: WorldConnection { get }
     var channel: MemoryChannel! { get }
     var isClosed: Bool { get }
     /// What silence accepted here, and an answer that came to the client says was not delivered.
     var falselyAccepted: Int { get }
-    func take(_ channel: MemoryChannel)
     /// Something befalls it, as the mood has it.
     func misbehave()
     /// From now on it does what a good one does.
@@ -26,7 +25,7 @@ protocol WorldPeer: ByteChannelDelegate {
 
 extension WorldPeer {
     var chronicle: WorldChronicle { host.chronicle }
-    var mood: WorldMood { host.mood }
+    func does(_ fault: WorldMood.Fault) -> Bool { host.does(fault) }
 
     /// Ends the connection in one of the ways that there are.
     func endAnyhow() {
@@ -40,7 +39,7 @@ extension WorldPeer {
 
     /// The client's kernel takes little for a while; TCP may give up meanwhile.
     func fillKernel() {
-        guard chronicle.chance(mood.fullKernel), let client = connection.channel else { return }
+        guard does(.fullKernel), let client = connection.channel else { return }
         chronicle.note("full kernel")
         client.kernelRoom = chronicle.number(0...2_000)
         host.after(chronicle.ms(100...5_000)) { [self] in
@@ -57,6 +56,8 @@ final class WorldHost: ChannelDialer {
     private let makePeer: (WorldHost, WorldConnection) -> any WorldPeer
     /// By serial number, as they were made.
     var tries: [WorldTry] = []
+    /// Connections take no streams from this one on.
+    var retirementStreamID: UInt32 = .max
     /// Connections die under these.
     var poisons: Set<UInt32> = []
     private(set) var mood = WorldMood.well
@@ -107,6 +108,8 @@ final class WorldHost: ChannelDialer {
 
     // MARK: Moods
 
+    func does(_ fault: WorldMood.Fault) -> Bool { chronicle.chance(mood[fault]) }
+
     func changeMood() {
         guard !isWell else { return }
         mood = WorldMood.drawn(chronicle)
@@ -130,8 +133,8 @@ final class WorldHost: ChannelDialer {
         onDial(connection)
         connections.append(connection)
         standing.append(connection)
-        let isRefused = chronicle.chance(mood.refusesDial)
-        let afterNs = chronicle.chance(mood.slowDial) ? chronicle.ms(1...3_000) : 0
+        let isRefused = does(.refusesDial)
+        let afterNs = does(.slowDial) ? chronicle.ms(1...3_000) : 0
         chronicle.trace(
             "#\(connection.number) dialled\(connection.isQuarantine ? " for suspects" : "")\(isRefused ? ", refused" : "")"
         )
@@ -140,14 +143,9 @@ final class WorldHost: ChannelDialer {
         let channel = MemoryChannel.dial(loop, delegate, afterNs: afterNs) { [unowned self] () throws(ChannelEnd) in
             if isRefused { throw ChannelEnd(.unreachable, "world: Connection refused") }
             let peer = makePeer(self, connection)
-            return (
-                peer,
-                { [self] in
-                    peers.append(peer)
-                    peer.take($0)
-                    befall(peer)
-                }
-            )
+            peers.append(peer)
+            befall(peer)
+            return peer
         }
         connection.channel = channel
         return channel

@@ -49,7 +49,7 @@ final class WorldServerPeer: WorldPeer {
     // MARK: Channel
 
     func channelOpened(applicationProtocol: String?) {
-        if chronicle.chance(mood.mute) {
+        if does(.isMute) {
             chronicle.note("no SETTINGS")
             isMute = true
             return host.after(chronicle.ms(100...20_000)) { [self] in
@@ -59,11 +59,11 @@ final class WorldServerPeer: WorldPeer {
             }
         }
         connection.wasReady = true
-        if chronicle.chance(mood.talksNonsense) {
+        if does(.talksNonsense) {
             chronicle.note("nonsense")
             session.consumeOutput(session.output.count)
             session.appendRaw(Array("HTTP/1.1 400 Bad Request\r\n\r\n".utf8))
-        } else if chronicle.chance(mood.closesAtOnce) {
+        } else if does(.closesAtOnce) {
             chronicle.note("closed after SETTINGS")
             if chronicle.chance(50) { goAway() }
             pass()
@@ -101,6 +101,7 @@ final class WorldServerPeer: WorldPeer {
         else { return chronicle.broke("a request that nobody made: \(path), \(session.body.count) bytes") }
         let arrived = host.tries[Int(serial)]
         host.came(arrived, over: connection)
+        chronicle.check(stream < host.retirementStreamID, "a request on stream \(stream), at which connections retire")
         tries[stream] = arrived
         seen.append(stream)
         chronicle.trace("#\(connection.number) stream \(stream): try \(serial) of \(arrived.number)")
@@ -108,27 +109,27 @@ final class WorldServerPeer: WorldPeer {
             chronicle.note("poison")
             return host.after(chronicle.ms(0...30)) { [self] in channel.cut() }
         }
-        let lateNs = chronicle.chance(mood.isLate) ? chronicle.ms(500...8_000) : chronicle.ms(0...40)
-        if chronicle.chance(mood.refuses) {
+        let lateNs = does(.isLate) ? chronicle.ms(500...8_000) : chronicle.ms(0...40)
+        if does(.refuses) {
             chronicle.note("stream refused")
             arrived.isDenied = true
             reset(stream, .refusedStream)
-        } else if chronicle.chance(mood.resets) {
+        } else if does(.resets) {
             chronicle.note("stream reset")
             arrived.isDelivered = chronicle.chance(50)
             let code = ErrorCode(rawValue: UInt32(chronicle.pick([0, 1, 2, 3, 5, 6, 8, 9, 10, 11, 12, 13, 99])))
             host.after(lateNs) { [self] in reset(stream, code) }
-        } else if chronicle.chance(mood.swallows) {
+        } else if does(.swallows) {
             chronicle.note("no answer")
             arrived.isDelivered = chronicle.chance(50)
         } else {
             var status: UInt16 = 200
-            if mood.hasBroken {
+            if does(.hasBroken) {
                 status = UInt16(chronicle.pick([500, 503]))
-            } else if chronicle.chance(mood.errs) {
+            } else if does(.errs) {
                 status = UInt16(chronicle.pick([400, 403, 410, 429, 500, 502, 503]))
             }
-            let isHalf = chronicle.chance(mood.halves)
+            let isHalf = does(.halves)
             host.after(lateNs) { [self] in answer(stream, status, isHalf: isHalf) }
         }
     }
@@ -176,23 +177,23 @@ final class WorldServerPeer: WorldPeer {
     // MARK: What befalls it
 
     func misbehave() {
-        if chronicle.chance(mood.goesAway) { goAway() }
-        if chronicle.chance(mood.changesSettings) {
+        if does(.goesAway) { goAway() }
+        if does(.changesSettings) {
             chronicle.note("SETTINGS change")
             try? session.changeSettings([.maxConcurrentStreams(UInt32(chronicle.pick([0, 0, 1, 3, 20, 100])))])
         }
-        if chronicle.chance(mood.stalls) {
+        if does(.stalls) {
             chronicle.note("windows closed")
             try? session.setStalled(true)
             host.after(chronicle.ms(100...10_000)) { [self] in stalled(false) }
         }
-        if chronicle.chance(mood.isDeaf) {
+        if does(.isDeaf) {
             chronicle.note("deaf")
             isDeaf = true
             host.after(chronicle.ms(100...10_000)) { [self] in listen() }
         }
         fillKernel()
-        if chronicle.chance(mood.talksNonsense) {
+        if does(.talksNonsense) {
             chronicle.note("nonsense")
             // An answer, or an end, of a stream that nobody opened.
             let stream: UInt8 = chronicle.pick([2, 251])
@@ -202,7 +203,7 @@ final class WorldServerPeer: WorldPeer {
             ])
             session.appendRaw(frame)
         }
-        if chronicle.chance(mood.ends) { return end() }
+        if does(.ends) { return end() }
         pass()
     }
 
@@ -261,7 +262,7 @@ final class WorldServerPeer: WorldPeer {
         output += session.output
         session.consumeOutput(session.output.count)
         guard !isPassing else { return }
-        let isSplit = output.count > 1 && chronicle.chance(mood.splits)
+        let isSplit = output.count > 1 && does(.splits)
         send(isSplit ? chronicle.number(1...output.count) : output.count)
         guard !output.isEmpty else { return }
         isPassing = true

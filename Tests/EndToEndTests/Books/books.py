@@ -12,6 +12,7 @@ Commands:
   settle    waits until the group, and its .retry group, have committed everything
   audit     compares what was produced, what the server saw and what the topics contain
   metrics   compares a worker's metrics with the topics and the server
+  gateway_audit  compares requests, results and the book of a gateway of the binary protocol
   contract  writes records of each kind, and compares all records that the worker makes of them with the contract
   watch     checks that no scheduled notification comes to the server before its time
   midway    signals a process in the middle of a large fan-out
@@ -25,6 +26,7 @@ import os
 import signal
 import time
 
+import gateway
 import records
 import simulator
 import topics
@@ -42,17 +44,18 @@ def produce(options):
             faults = records.read_faults(help_text)
     if options.scheduled:
         stream = records.scheduled(options.count, options.seed, options.scheduled)
+    elif options.gateway:
+        stream = gateway.records(options)
     elif options.apps:
         stream = records.apps(options.count, options.seed, options.apps)
-    elif options.known:
-        with open(options.known) as file:
-            stream = records.known(options.count, options.seed, file.read().split())
     else:
         stream = records.Generator(options.count, options.seed, prefixes, plain=options.plain, faults=faults,
                                    envelopes=(options.envelopes, options.envelope_tokens))
     started = time.monotonic()
     with open(options.book, "a") as book:
-        written = topics.produce(options.servers, options.topic, stream, book, options.rate)
+        written = topics.produce(
+            options.servers, options.topic, stream, rate=options.rate, note=lambda record, message: book.write(
+                json.dumps(record.line | {"p": message.partition(), "o": message.offset()}) + "\n"))
     print(f"produced {written} records in {time.monotonic() - started:.1f} s with {topics.version()}")
 
 
@@ -153,7 +156,9 @@ def contract(options):
     options.retry_topics = [name for _, name in tiers]
     is_settled = True
     for group in [[case for case in cases if not case.is_alone]] + [[case] for case in cases if case.is_alone]:
-        contract.write(options.servers, options.topic, group)
+        for topic in {case.topic for case in group}:
+            topics.produce(options.servers, topic or options.topic, [case for case in group if case.topic == topic],
+                           note=contract.Case.written)
         is_settled = is_settled and settle(options)
     check = contract.Check(contract.Evidence(
         *(topics.read(options.servers, name) for name in (options.results, options.unregistered, options.dead_letters)),
@@ -176,7 +181,7 @@ def selftest(options):
     return selftest.run()
 
 
-COMMANDS = [produce, settle, audit, metrics, contract, watch, midway, selftest]
+COMMANDS = [produce, settle, audit, gateway.gateway_audit, metrics, contract, watch, midway, selftest]
 
 
 def main():
@@ -204,7 +209,6 @@ def main():
     add("--envelope-tokens", type=int, default=10_000, help="device tokens of each (%(default)s)")
     add("--scheduled", type=int, help="each has a time to be sent at, within so many seconds")
     add("--apps", type=int, help="only plain notifications, to so many apps in turn")
-    add("--known", help="file of device tokens that the server knows; others are to end in HTTP 404")
 
     add = parser.add_argument_group("audit").add_argument
     add("--crashed", action="store_true", help="a worker was killed: repeats are counted, not faults")
@@ -214,6 +218,16 @@ def main():
     add("--lapsed", action="store_true", help="a session was lost: requests may be in doubt, but are sent once")
     add("--repeats-at-most", type=int, help="after a kill: how many the server may have accepted again")
     add("--withhold", type=int, default=0, help="leave out the N-th result, to see the audit fail")
+
+    add = parser.add_argument_group("gateways, of the binary protocol").add_argument
+    add("--gateway", action="store_true", help="produce: requests for one")
+    add("--bad-every", type=int, default=0, help="one in so many tokens is bad; 0: none")
+    add("--code", default=gateway.BAD, help="the beginning of a bad token (%(default)s)")
+    add("--app", default="", help="the requests' app")
+    add("--first", type=int, default=0, help="number of the first")
+    add("--expected", default="rejected:BadDeviceToken:8", help="OUTCOME:REASON:STATUS of bad ones")
+    add("--repeats", choices=["none", "doubtful", "crashed"], default="none", help="what may be accepted again")
+    add("--lost-at-most", type=int, default=0, help="what the worker reported as lost")
 
     add = parser.add_argument_group("other commands").add_argument
     add("--metrics", help="metrics: address of the worker's admin pages")

@@ -12,36 +12,20 @@ import sys
 import time
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 import topics
+from records import Record
 
 BODY = b'{"aps":{"alert":"changes"}}'
 
 
-def write(servers, topic, partitions, records, **more):
-    client = Producer({
-        "bootstrap.servers": servers, "acks": "all", "linger.ms": 5, "message.max.bytes": 4_000_000,
-        "queue.buffering.max.kbytes": 1_000_000, "compression.type": "lz4",
-    })
-    failures = []
-    for number, (key, value) in enumerate(records):
-        client.produce(topic, key=key, value=value, partition=number % partitions,
-                       on_delivery=lambda error, _: error and failures.append(error), **more)
-        client.poll(0)
-    if client.flush(60) or failures:
-        raise RuntimeError(f"not all was written: {failures[:1]}")
-
-
 def remake(servers, topic, partitions, count, prefix, age):
     stamp = int((time.time() - float(age)) * 1000)
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.delete_topics([topic], operation_timeout=60)[topic].result(topics.PATIENCE)
-    topics.wait_until(lambda: not admin.create_topics([NewTopic(topic, int(partitions), 1)])[topic].exception(60),
-                      f"{topic} is not created")
+    topics.delete(servers, [topic])
+    topics.create(servers, {topic: (int(partitions), {})})
     topics.wait_until(lambda: topics.written(servers, topic) == 0, f"{topic} is not empty")
-    write(servers, topic, int(partitions), ((f"{prefix}{n:062x}".encode(), BODY) for n in range(int(count))),
-          timestamp=stamp)
+    topics.produce(servers, topic, (Record(f"{prefix}{n:062x}", BODY, partition=n % int(partitions), timestamp=stamp)
+                                    for n in range(int(count))))
 
 
 def transactions(servers, topic, partition, count):
@@ -61,7 +45,8 @@ def transactions(servers, topic, partition, count):
 
 def tombstones(servers, topic, count, size):
     partitions = len(topics.partitions(topics.reader(servers), topic))
-    write(servers, topic, partitions, ((os.urandom(int(size)), None) for _ in range(int(count))))
+    topics.produce(servers, topic, (Record(os.urandom(int(size)), None, partition=n % partitions)
+                                    for n in range(int(count))))
 
 
 topics.run({"remake": remake, "transactions": transactions, "tombstones": tombstones}[sys.argv[1]], *sys.argv[2:])

@@ -10,7 +10,6 @@ apps use the binary protocol, whose gateway closes connections, shuts down, or r
     chaos.py --minutes 30 --seed 7 --rate 20000 --worker .build/release/apns-worker
     chaos.py --minutes 5 --calm        orderly restarts, rebalances and GOAWAYs, no kill, no fault: nothing twice
     chaos.py --minutes 5 --workers 1 --outage 15     a broker away for 15 s again and again, one worker: nothing twice
-    chaos.py --minutes 5 --poison 0 --no-topics --no-outages --no-apps     kills and faults, and none of the above
     chaos.py --minutes 3 --only "broker killed,disk full"        kills, and between them these faults alone
 
 The run consists of rounds, each of which begins with a kill -9 (with --calm: an orderly restart). Every second round
@@ -48,11 +47,7 @@ GROWTH = 1.05  # of the untouched worker's memory from the second third of a lon
 
 SHORT = ["goaways", "cuts", "resets", "latency", "streams", "odd answers", "simulator paused", "broker paused",
          "fourth worker"]
-LONG = ["broker restart", "broker stopped", "broker killed", "disk full", "simulator stopped",
-        "simulator killed", "blackhole", "rolling restart", "unanswered", "fourth worker"]
-TOPICS = ["topic made anew", "dead-token topic made anew", "right denied"]
 OUTAGES = ["broker away", "broker frozen"]  # for longer than the session
-APPS = ["app paused"]
 CALM = ["goaways", "latency", "fourth worker", "rolling restart"]
 # Faults of the simulator's control endpoint: (request, seconds, request that ends it). EVERY is twenty a second.
 REQUESTS = {
@@ -75,19 +70,19 @@ REQUESTS = {
     "gateway late": ("/faults?gateway=late", 8, "/faults?gateway="),
     "gateway silent": ("/faults?gateway=silent", 30, "/faults?gateway="),
 }
-GATEWAYS = [kind for kind in REQUESTS if kind.startswith("gateway")]
+LONG = ["broker restart", "broker stopped", "broker killed", "disk full", "simulator stopped", "simulator killed",
+        "blackhole", "rolling restart", "unanswered", "fourth worker", "topic made anew", "dead-token topic made anew",
+        "right denied", "app paused", *OUTAGES, *(kind for kind in REQUESTS if kind.startswith("gateway"))]
 # The gateway's kernel goes on meanwhile, and takes what the gateway may discard.
 SILENT = ["gateway silent", "simulator paused", "simulator stopped"]
 
 
 class Schedule:
-    """Draws faults and whom to kill from a seed. `only`: kinds in place of all; `more`: kinds beside the usual ones."""
+    """Draws faults and whom to kill from a seed."""
 
-    def __init__(self, seed, calm, only=(), more=()):
-        self.random = random.Random(seed)
-        self.details = random.Random(seed)
-        self.calm, self.only, self.long = calm, list(only), LONG + list(more)
-        self.bags = {}
+    def __init__(self, options):
+        self.random, self.details = random.Random(options.seed), random.Random(options.seed)
+        self.options, self.bags = options, {}
 
     def drawn(self, kinds):
         bag = self.bags.setdefault(tuple(kinds), [])
@@ -99,7 +94,7 @@ class Schedule:
     def round(self, number):
         """(whom to kill: 0 or 1, kind of fault)."""
         victim = self.random.randrange(2)
-        return victim, self.drawn(self.only or (CALM if self.calm else self.long if number % 2 else SHORT))
+        return victim, self.drawn(self.options.only or (CALM if self.options.calm else LONG if number % 2 else SHORT))
 
     def seconds(self, least, most):
         return self.details.uniform(least, most)
@@ -111,9 +106,7 @@ class Schedule:
 class Chaos:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        more = TOPICS * options.topics + OUTAGES * options.outages + APPS * options.apps
-        more += GATEWAYS * (options.gateways and not options.calm and options.workers > 1)
-        self.schedule = Schedule(options.seed, options.calm, options.only, more)
+        self.schedule = Schedule(options)
         self.dead_gone = self.dead_slack = 0
         self.findings, self.counts = [], Counter()
         self.began = time.monotonic()
@@ -142,8 +135,8 @@ class Chaos:
         self.broker.start()
         self.await_broker()
         names = self.names = SimpleNamespace(
-            servers=self.broker.servers, protected=self.broker.protected, has_apps=options.apps,
-            has_gateways=options.gateways, beside="chaos.beside" if options.topics else "", group="chaos.worker",
+            servers=self.broker.servers, protected=self.broker.protected, is_plain=options.is_plain,
+            beside="" if options.is_plain else "chaos.beside", group="chaos.worker",
             requests="chaos.requests", results="chaos.results", unregistered="chaos.unregistered",
             dead_letters="chaos.dead-letters", retry="chaos.retry.1s", partitions=PARTITIONS)
         topics.create(names.servers, {
@@ -403,7 +396,7 @@ class Chaos:
         self.tell_load("off")
         topics.delete(self.names.servers, [self.names.beside])
         self.wait(self.schedule.choice([0, self.schedule.seconds(1, 8)]))
-        self.recreate(self.names.beside, BESIDE)
+        topics.create(self.names.servers, {self.names.beside: BESIDE})
         self.tell_load("on")
 
     def dead_token_topic_made_anew(self):
@@ -411,18 +404,7 @@ class Chaos:
         self.dead_slack += 5 + int(self.options.rate * SPECIAL * 5)
         topics.delete(self.names.servers, [self.names.unregistered])
         self.wait(self.schedule.seconds(0, 8))
-        self.recreate(self.names.unregistered, DEAD_TOKENS)
-
-    def recreate(self, name, kind):
-        """Kafka refuses the new topic while it still deletes the old one."""
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                return topics.create(self.names.servers, {name: kind})
-            except KafkaException:
-                if time.monotonic() > deadline:
-                    raise
-                self.wait(0.2)
+        topics.create(self.names.servers, {self.names.unregistered: DEAD_TOKENS})
 
     def right_denied(self):
         names = self.names
@@ -483,7 +465,7 @@ class Chaos:
 
 
 def parse():
-    all_kinds = sorted({*SHORT, *LONG, *TOPICS, *OUTAGES, *APPS, *GATEWAYS})
+    all_kinds = sorted({*SHORT, *LONG})
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--minutes", type=float, default=2)
@@ -499,19 +481,11 @@ def parse():
     add("--workers", type=int, choices=(1, 3), default=3,
         help="1: no worker is killed, the broker is away again and again, and nothing may be sent twice")
     add("--outage", type=float, default=15, metavar="SECONDS", help="how long it is away (%(default)s)")
-    add("--poison", type=int, metavar="N", help="one record in N is poison; 0: none (10000; calm: 0)")
-    for name, text in (("topics", "topics are recreated and rights denied"),
-                       ("outages", "the broker is away for longer than the session"),
-                       ("apps", "an app that is limited, and one that is paused"),
-                       ("gateways", "two apps of the binary protocol")):
-        add(f"--{name}", action=argparse.BooleanOptionalAction, help=text + " (calm: not)")
+    add("--poison", type=int, metavar="N", help="one record in N is poison; 0: none (10000; calm, or one worker: 0)")
     options = parser.parse_args()
-    is_plain = options.calm or options.workers == 1
-    options.poison = options.poison if options.poison is not None else 0 if is_plain else 10_000
-    for name in ("topics", "outages", "apps"):
-        if getattr(options, name) is None:
-            setattr(options, name, not is_plain)
-    options.gateways = options.gateways is not False
+    # Without a topic that is recreated, and without apps that are limited or paused.
+    options.is_plain = options.calm or options.workers == 1
+    options.poison = options.poison if options.poison is not None else 0 if options.is_plain else 10_000
     if options.workers == 1:
         options.only = options.only or ",".join(OUTAGES)
         options.every = max(options.every, 2 * options.outage)
@@ -519,9 +493,6 @@ def parse():
     for kind in options.only:
         if kind not in (CALM if options.calm else all_kinds):
             parser.error(f"there is no fault '{kind}'{' in a calm run' if options.calm else ''}: --help lists them")
-    for name, kinds in (("topics", TOPICS), ("apps", APPS), ("gateways", GATEWAYS)):
-        if not getattr(options, name) and set(options.only) & set(kinds):
-            parser.error(f"--only names a fault of what is left out: give --{name}")
     if not options.kafka_home:
         parser.error("set KAFKA_HOME or give --kafka-home")
     if not os.access(options.worker, os.X_OK):

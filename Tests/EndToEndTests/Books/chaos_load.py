@@ -1,8 +1,8 @@
 """The producers of a chaos run, a process of its own: `chaos_load.py OPTIONS`, a JSON text.
 
 Most notifications are in payload form, a tenth in envelopes. One in `poison` records (0: none) is one of
-`chaos_poison`, and as many forged records go to the topic `retry`. Some notifications are for the apps that are limited
-and paused (`has_apps`), or for gateways of the binary protocol (`has_gateways`). The topic `beside` is deleted and
+`chaos_poison`, and as many forged records go to the topic `retry`. Some notifications are for gateways of the binary
+protocol and, but in a run that `is_plain`, for the apps that are limited and paused. The topic `beside` is deleted and
 recreated during the run.
 
 Orders on its standard input: `hold`, `go`, `on` (the topic beside is new), `off` (it will be deleted), `stop`. It
@@ -99,14 +99,12 @@ class Load:
     def __init__(self, options):
         self.options = options
         self.topic, self.rate = options["requests"], options["rate"]
-        apps = (APPS_PER_SECOND if options["has_apps"] else {}) | (
-            GATEWAYS_PER_SECOND if options["has_gateways"] else {})
+        apps = GATEWAYS_PER_SECOND | ({} if options["is_plain"] else APPS_PER_SECOND)
         self.records = Records(options["seed"], {name: count / self.rate for name, count in apps.items()})
         self.random = random.Random(options["seed"])
         self.acknowledged = [[0, -1] for _ in range(options["partitions"])]  # count and highest offset
         self.notifications = self.count = self.failures = self.producers = self.poisons = 0
         self.poison, self.refused, self.retried = Counter(), Counter(), {}
-        self.kinds = chaos_poison.KINDS + [chaos_poison.closed_gateway] * options["has_gateways"]
         self.beside, self.beside_client = [], None  # the acknowledged ids of each topic beside
         self.again = deque()  # records that were not acknowledged
         self.fatal = None
@@ -160,7 +158,7 @@ class Load:
             ids.append(id)
 
     def write_poison(self):
-        make = self.kinds[self.poisons % len(self.kinds)]
+        make = chaos_poison.KINDS[self.poisons % len(chaos_poison.KINDS)]
         now_ms = int(time.time() * 1000)
         key, value, headers, at_ms = make(self.random, now_ms)
         self.try_to(self.poison_client, self.topic, key=key, value=value, headers=headers, timestamp=at_ms or now_ms,

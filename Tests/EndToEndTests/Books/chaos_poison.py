@@ -100,7 +100,7 @@ def closed_gateway(source, now_ms):
 
 
 KINDS = [control_topic, delete_bytes, same_token, bad_tokens, tombstone, not_json, deep, before_time, no_time,
-         numbers, many_headers, refused_stream]
+         numbers, many_headers, refused_stream, closed_gateway]
 
 
 # Headers of a retry record, and values at their limits.

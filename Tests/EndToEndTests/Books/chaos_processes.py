@@ -182,12 +182,11 @@ class Worker(Program):
                     f"port: {port}, {more}, tls: {{ca_file: ca.pem}}, connections: {{min: 1, max: 4}}}}\n")
 
         apps = app("shop", self.port, token)
-        if names.has_apps:
+        if not names.is_plain:
             apps += app("limited", self.port, token + ", rate_limit: 50")
             apps += app("paused", self.port, token + f", paused: {str(is_paused).lower()}")
-        if names.has_gateways:
-            for name, form in (("kiosk", "framed"), ("till", "enhanced")):
-                apps += app(name, self.gateway, f"{certificate}, transport: binary, binary: {{format: {form}}}")
+        for name, form in (("kiosk", "framed"), ("till", "enhanced")):
+            apps += app(name, self.gateway, f"{certificate}, transport: binary, binary: {{format: {form}}}")
         with open(self.file, "w") as file:
             file.write(f"""\
 kafka: {{bootstrap_servers: "{names.protected}", librdkafka: {CLIENT}, group_id: {names.group}, session_timeout: 6s{self.instance}}}
@@ -224,10 +223,9 @@ apps:
                 child = int(children.read())
             with open(f"/proc/{child}/status") as status:
                 self.resident.append((at, int(re.search(r"VmRSS:\s+(\d+) kB", status.read())[1])))
-            if self.names.has_gateways:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=1) as page:
-                    self.reported = sum(int(count) for count in re.findall(
-                        r"^apns_worker_window_(?:too_short|lost_at_most)_total{.*} (\d+)$", page.read().decode(), re.M))
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=1) as page:
+                self.reported = sum(int(count) for count in re.findall(
+                    r"^apns_worker_window_(?:too_short|lost_at_most)_total{.*} (\d+)$", page.read().decode(), re.M))
         except (OSError, TypeError, ValueError):
             pass  # it has just started or ended
 

@@ -1,14 +1,9 @@
-#!/usr/bin/env python3
 """Requests for a gateway of the binary protocol, and their audit.
 
 The protocol has no apns-id, so each notification has a device token of its own that contains its number, and the
 server's book is compared by it.
-
-    gateway.py produce --topic apns.requests --count 100000 --bad-every 500
-    gateway.py audit --results apns.results --count 100000 --bad-every 500 --simulator URL
 """
 
-import argparse
 import json
 
 import simulator
@@ -107,16 +102,15 @@ class GatewayBook(Findings):
                 f"again {self.again}, lost {self.lost}, bad ones accepted {self.bad_accepted}")
 
 
-def produce(options):
+def records(options):
+    """The requests that `books.py produce --gateway` writes."""
     book = GatewayBook(options.bad_every)
     headers = [("push-app", options.app.encode())] if options.app else []
-    written = topics.produce(options.servers, options.topic, (
-        Record(token(number, book.is_bad(number), options.code).encode(), b'{"aps":{"alert":"Hi %d"}}' % number, headers, {})
-        for number in range(options.first, options.first + options.count)), rate=options.rate)
-    print(f"produced {written}")
+    for number in range(options.first, options.first + options.count):
+        yield Record(token(number, book.is_bad(number), options.code), b'{"aps":{"alert":"Hi %d"}}' % number, headers, {})
 
 
-def audit(options):
+def gateway_audit(options):
     outcome, reason, status = options.expected.split(":")
     book = GatewayBook(options.bad_every, options.repeats, (outcome, reason, int(status)))
     for message in topics.read(options.servers, options.results):
@@ -126,28 +120,3 @@ def audit(options):
     book.complete(options.lost_at_most, options.count)
     print(book.summary(), *book.report(), sep="\n")
     return not book.findings
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("action", choices=["produce", "audit"])
-    add("--servers", default="localhost:9092")
-    add("--topic", default="apns.requests")
-    add("--count", type=int, required=True)
-    add("--bad-every", type=int, default=0, help="one in so many tokens is bad; 0: none")
-    add("--code", default=BAD, help="the beginning of a bad token (%(default)s)")
-    add("--app", default="", help="the requests' app")
-    add("--first", type=int, default=0, help="number of the first")
-    add("--rate", type=int, default=0, help="a second; 0: no limit")
-    add("--results", default="apns.results")
-    add("--simulator")
-    add("--expected", default="rejected:BadDeviceToken:8", help="OUTCOME:REASON:STATUS of bad ones")
-    add("--repeats", choices=["none", "doubtful", "crashed"], default="none")
-    add("--lost-at-most", type=int, default=0, help="what the worker reported as lost")
-    options = parser.parse_args()
-    topics.run({"produce": produce, "audit": audit}[options.action], options)
-
-
-if __name__ == "__main__":
-    main()

@@ -80,8 +80,10 @@ class Record:
 
     key: bytes | None
     value: bytes | None
-    headers: list
-    line: dict
+    headers: list | None = None
+    line: dict = None
+    partition: int = -1  # any
+    timestamp: int = 0  # now
 
 
 def fingerprint(key, value, headers):
@@ -308,23 +310,6 @@ def apps(count, seed, number_of_apps):
         topic = bundles[number % len(bundles)]
         yield Record(token.encode(), payload(number), [("apns-topic", topic.encode())], {
             "n": [[token, "accepted", None]], "topic": topic})
-
-
-def known(count, seed, tokens):
-    """Plain notifications to known device tokens and, one in ten, to others: for a foreign server, which answers 404 to
-    those."""
-    source = random.Random(seed)
-    forms = Generator(0, source.getrandbits(32), {}, plain=True)
-
-    def notification():
-        if source.random() < 0.9:
-            return [source.choice(tokens), "accepted", None]
-        return ["ff%062x" % source.getrandbits(248), "abandoned", "HTTP 404"]
-
-    for number in range(count):
-        size = source.randint(2, 12) if source.random() < 0.02 else 1
-        notifications = [notification() for _ in range(size)]
-        yield forms.envelope(number, notifications) if size > 1 else forms.single(number, notifications[0])
 
 
 def scheduled(count, seed, seconds):

@@ -1,6 +1,5 @@
 """Kafka, through Python's confluent-kafka: a client that shares no code with the worker."""
 
-import json
 import os
 import sys
 import time
@@ -50,11 +49,13 @@ def wait_until(is_done, failure):
 
 
 def create(servers, topics):
-    """`topics`: name -> (partitions, configuration). Waits until each partition has a leader."""
+    """`topics`: name -> (partitions, configuration). Waits until each partition has a leader. Kafka refuses a topic while
+    it still deletes the old one of that name."""
     admin = AdminClient({"bootstrap.servers": servers})
-    wanted = [NewTopic(name, count, 1, config=configuration) for name, (count, configuration) in topics.items()]
-    for future in admin.create_topics(wanted, operation_timeout=60).values():
-        future.result(PATIENCE)
+    for name, (count, configuration) in topics.items():
+        new = NewTopic(name, count, 1, config=configuration)
+        wait_until(lambda: not admin.create_topics([new], operation_timeout=60)[name].exception(PATIENCE),
+                   f"{name} is not created")
 
     def have_leaders():
         known = admin.list_topics(timeout=60).topics
@@ -73,29 +74,30 @@ def delete(servers, names):
                "topics are not deleted in time: " + ", ".join(names))
 
 
-def produce(servers, topic, records, book=None, rate=0):
-    """Writes the records and, as Kafka acknowledges each, its line to the book with partition and offset.
+def produce(servers, topic, records, note=lambda record, message: None, rate=0):
+    """Writes records (key, value, headers, partition, timestamp) and, as Kafka acknowledges each, notes where it is.
 
-    Returns how many were acknowledged; raises when one was not, because the book would be wrong.
+    Returns how many were acknowledged; raises when one was not, because a book would be wrong.
     """
     # With more requests in flight a broker that refuses one (its topic was just created) may take the next, and
     # librdkafka then reports the refused records as written.
     producer = Producer({
         "bootstrap.servers": servers, "acks": "all", "enable.idempotence": True, "linger.ms": 10,
-        "max.in.flight.requests.per.connection": 1, "queue.buffering.max.messages": 200_000, "compression.type": "lz4",
+        "max.in.flight.requests.per.connection": 1, "queue.buffering.max.messages": 200_000,
+        "queue.buffering.max.kbytes": 1_000_000, "message.max.bytes": 50_000_000, "compression.type": "lz4",
+        "log_level": 0,
     })
     written = 0
     failure = None
 
-    def delivered(line, error, message):
+    def delivered(record, error, message):
         nonlocal written, failure
         if error is not None or message.offset() is None or message.offset() < 0:
             # librdkafka reports DUPLICATE_SEQUENCE_NUMBER as success without an offset; seen without the record in the
             # log.
             failure = failure or error or "acknowledged without an offset"
             return
-        if book:
-            book.write(json.dumps(line | {"p": message.partition(), "o": message.offset()}) + "\n")
+        note(record, message)
         written += 1
 
     started = time.monotonic()
@@ -103,8 +105,9 @@ def produce(servers, topic, records, book=None, rate=0):
     for number, record in enumerate(records):
         while True:
             try:
-                producer.produce(topic, value=record.value, key=record.key, headers=record.headers,
-                                 on_delivery=partial(delivered, record.line))
+                producer.produce(topic, value=record.value, key=record.key, headers=record.headers or [],
+                                 partition=record.partition, timestamp=record.timestamp,
+                                 on_delivery=partial(delivered, record))
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -115,8 +118,6 @@ def produce(servers, topic, records, book=None, rate=0):
         if failure:
             break
     producer.flush(60)
-    if book:
-        book.flush()
     if failure or len(producer):
         raise RuntimeError(f"not all records were acknowledged: {failure or len(producer)}")
     return written
@@ -133,7 +134,7 @@ def reader(servers, group="books"):
     return Consumer({
         "bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False,
         "enable.auto.offset.store": False, "auto.offset.reset": "earliest", "queued.min.messages": 100_000,
-        "fetch.wait.max.ms": 50,
+        "fetch.wait.max.ms": 50, "log_level": 0,
     })
 
 

@@ -23,21 +23,20 @@ void linux_name_thread(const char *name);
 
 /// malloc for a process that frees large buffers between many small ones; before the first thread is started.
 ///
-/// At most `heaps` heaps (mallopt(3), M_ARENA_MAX): otherwise each thread has one of its own, and each keeps what its
-/// busiest moment needed. No fastbins (M_MXFAST): glibc joins all of them with their neighbours whenever 64 KB are freed,
-/// as librdkafka does with each fetch, and splits them again after; what a thread frees goes to its tcache as before. Blocks of up to 2 MiB come from the heap (M_MMAP_THRESHOLD,
-/// M_TRIM_THRESHOLD): mapping and unmapping each fetch buffer costs more.
+/// There are at most `heaps` heaps (mallopt(3), M_ARENA_MAX), because each keeps what its busiest moment needed. There are
+/// no fastbins (M_MXFAST), because glibc joins all of them whenever 64 KB are freed, as librdkafka does with each fetch.
+/// Blocks of up to 2 MiB come from the heap, because mapping and unmapping each fetch buffer costs more.
 void linux_tune_malloc(int heaps);
 
-/// Raises the soft limit of open descriptors to the hard one (setrlimit(2), RLIMIT_NOFILE), which needs no right: it is low by
-/// default for the sake of programs that use select(2). Returns the limit that is in force then; INT64_MAX: none, or unknown.
+/// Raises the soft limit of open descriptors to the hard one (setrlimit(2), RLIMIT_NOFILE), which needs no right. Returns the
+/// limit that is in force then, or INT64_MAX if there is none or it is unknown.
 int64_t linux_raise_descriptor_limit(void);
 
 /// From now on `linux_open_to_read` refuses, on the calling thread, what is no regular file (1), or takes any again (0).
 void linux_read_regular_files_only(int only);
 
-/// From now on `listener` is told, on the calling thread, which file is read next, before the system is asked for it; NULL:
-/// nobody is.
+/// From now on `listener`, unless it is NULL, is told on the calling thread which file is read next, before the system is
+/// asked for it.
 void linux_tell_paths(void (*listener)(void *context, const char *path), void *context);
 
 /// Tells the calling thread's listener, if there is one, that this file is read next.

@@ -1,35 +1,36 @@
-/// A record from which no notification could be read: a record of `apns.dead-letters`.
+/// A record of `apns.dead-letters`: a request from which no notification could be read, or an output record that its
+/// topic refused.
 ///
-/// Key, value and headers are the request's own, so that it can be corrected and produced again.
+/// Key, value and headers are those of the original record, so that you can correct it and produce it again.
 ///
 /// ```swift
 /// let letter = try DeadLetter(key: message.key, value: message.value, headers: message.headers)
 /// print(letter.place, letter.reason, letter.detail ?? "")
 /// ```
 public struct DeadLetter: Hashable, Sendable {
-    /// The record's key, if it had one; its first bytes if it was cut (`truncatedKeyBytes`).
+    /// The original record's key, or its first bytes if `truncatedKeyBytes` is set. `nil` if it had none.
     public var key: [UInt8]?
-    /// `nil` for a tombstone or if it was left out; its first bytes if it was cut (`truncatedBytes`).
+    /// The original record's value, or its first bytes if `truncatedBytes` is set. `nil` for a tombstone or if omitted.
     public var value: [UInt8]?
-    /// The record's own headers, without `push-dlq-…`. None if the value was cut.
+    /// The original record's headers, without `push-dlq-…`. Empty if the value was truncated.
     public var headers: [HeaderField]
-    /// `tombstone`, `not-json`, `no-device-token`, `bad-envelope`, `too-many-tokens`, `bad-retry-headers`,
-    /// `worker-crashed` or `unreadable-headers`. For a record of the worker's own, which its topic refused,
-    /// `output-too-large` or `output-refused`. Later versions may have more.
+    /// The code of the reason: `tombstone`, `not-json`, `no-device-token`, `bad-envelope`, `too-many-tokens`,
+    /// `bad-retry-headers`, `worker-crashed` or `unreadable-headers`. Output records have `output-too-large` or
+    /// `output-refused`. Later versions may add codes.
     public var reason: String
-    /// An explanation for people.
+    /// A human-readable explanation.
     public var detail: String?
-    /// The record's topic.
+    /// The original record's topic.
     public var topic: String
-    /// The record's partition.
+    /// The original record's partition.
     public var partition: Int32
-    /// The record's offset.
+    /// The original record's offset.
     public var offset: Int64
-    /// The record's timestamp, in milliseconds since the epoch.
+    /// The original record's timestamp, in milliseconds since 1970 (UTC).
     public var timestampMs: Int64
-    /// The size of the value in bytes, if the broker refused the whole record as too large.
+    /// The original size of the value in bytes, if the broker refused the whole record as too large.
     public var truncatedBytes: Int?
-    /// The size of the key in bytes, if the broker refused the whole record as too large and the key was cut.
+    /// The original size of the key in bytes, if the broker refused the whole record as too large and the key was cut.
     public var truncatedKeyBytes: Int?
 
     /// `topic/partition/offset`.
@@ -37,7 +38,7 @@ public struct DeadLetter: Hashable, Sendable {
 }
 
 extension DeadLetter {
-    /// Reads a dead letter. Throws if a `push-dlq-…` header is missing or wrong.
+    /// Creates a dead letter from a Kafka record. Throws if a required `push-dlq-…` header is missing or invalid.
     public init(
         key: [UInt8]?, value: [UInt8]?, headers: some Sequence<HeaderField>
     ) throws(RecordError) {
@@ -48,7 +49,7 @@ extension DeadLetter {
                 own.append(header)
                 continue
             }
-            // The reason comes first. Earlier ones belong to an older dead letter that was produced again.
+            // The writer puts the reason first. Earlier `push-dlq-…` headers are from a dead letter that was replayed.
             if header.name == "push-dlq-reason" { added.removeAll() }
             added[header.name] = header.text
         }

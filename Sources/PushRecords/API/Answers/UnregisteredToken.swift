@@ -1,37 +1,37 @@
-/// A dead device token: a record of `apns.unregistered`.
+/// A record of `apns.unregistered`: a device token that is no longer valid.
 ///
-/// Delete the token only if it was registered before `unregisteredAtMs`: a device may have registered it again.
+/// Delete the token only if it was registered before `unregisteredAtMs`. A device may have registered it again since.
 ///
 /// ```swift
 /// let dead = try UnregisteredToken(json: message.value)
 /// if let row = tokens[dead.deviceToken], dead.isDead(registeredAtMs: row.registeredAtMs) { tokens.remove(row) }
 /// ```
 public struct UnregisteredToken: Hashable, Sendable {
-    /// Lower-case hex.
+    /// The device token in lower-case hex.
     public var deviceToken: String
-    /// The topic that Apple's answer is about.
+    /// The `apns-topic` of the notification that the token refused.
     public var apnsTopic: String?
-    /// The app of the worker's configuration.
+    /// The name of the app in the worker's configuration.
     public var app: String?
-    /// The app's environment.
+    /// The environment of that app.
     public var environment: PushEnvironment?
-    /// `Unregistered`, `Feedback`, or a reason of `unregistered.include_bad_tokens`.
+    /// The reason: `Unregistered`, `Feedback`, or one that `unregistered.include_bad_tokens` adds.
     public var reason: Reason?
-    /// When it died, in milliseconds since the epoch: Apple's time, or for a bad token the time of the send. The worker
-    /// always writes one.
+    /// The time at which the token became invalid, in milliseconds since 1970 (UTC). It is Apple's time, or the time of
+    /// the send for a bad token. The worker always writes it.
     public var unregisteredAtMs: Int64?
-    /// When the worker wrote the record.
+    /// The time at which the worker wrote the record, in milliseconds since 1970 (UTC).
     public var observedAtMs: Int64
 
-    /// Whether a token that was registered at that time (in milliseconds since the epoch, the last time the app sent
-    /// it) should be deleted, because it died later. Without a time of death the record's time counts.
+    /// Returns whether to delete a token that the app last registered at `registeredAtMs` (milliseconds since 1970): it
+    /// became invalid later. Uses `observedAtMs` if the record has no `unregisteredAtMs`.
     public func isDead(registeredAtMs: Int64) -> Bool { registeredAtMs < unregisteredAtMs ?? observedAtMs }
 }
 
 extension UnregisteredToken {
-    /// Reads a dead-token record's value. Unknown members are ignored; `null` counts as absent.
+    /// Creates an unregistered token from a record's value. Ignores unknown members and treats `null` as absent.
     ///
-    /// Throws if it is not JSON, a member has a wrong type, or one that every such record has is missing.
+    /// Throws if the value is not JSON, a member has the wrong type, or a required member is missing.
     public init(json: some Collection<UInt8>) throws(RecordError) {
         self = try RecordReader.read(json) { (reader) throws(RecordError) in try UnregisteredToken(&reader) }
     }
@@ -46,7 +46,7 @@ extension UnregisteredToken {
             case "app": app = try reader.optionalText()
             case "environment": environment = try reader.optionalWord { PushEnvironment(text: $0) }
             case "reason":
-                // Not with `map`, which Swift 6.3.1 miscompiled here.
+                // `map` is avoided because Swift 6.3.1 miscompiles it here.
                 if let text = try reader.optionalText() { reason = Reason(rawValue: text) }
             case "unregistered_at_ms": unregisteredAtMs = try reader.optionalInteger()
             case "observed_at_ms": observedAtMs = try reader.integer()

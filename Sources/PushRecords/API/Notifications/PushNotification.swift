@@ -1,4 +1,4 @@
-/// A notification to request with a record on a request topic: for one device, for many, or for a channel.
+/// A notification for one device, for several devices, or for a broadcast channel.
 ///
 /// ```swift
 /// var news = PushNotification(AlertPayload(title: "News", body: "It rains"), topic: .bundleID("com.example.shop"))
@@ -8,40 +8,40 @@
 /// try producer.produce("apns.requests", key: record.key, value: record.value, headers: record.headers)
 /// ```
 ///
-/// Its push type is its payload's, and a mistake that Apple refuses for a push type does not compile: a background
-/// notification with priority 10, a collapse id where nothing is shown, a broadcast that starts a Live Activity. A
-/// payload in JSON may be anything (`init(json:pushType:topic:)`).
+/// The payload determines the push type. Mistakes that Apple refuses for a push type do not compile: a background
+/// notification with priority 10, a collapse id where nothing is shown, a broadcast that starts a Live Activity.
+/// `init(json:pushType:topic:)` accepts any JSON.
 ///
-/// Making a record checks everything else, by the rules of the worker. Exceptions need the worker's configuration or
-/// clock, and are reported in the result: whether the topic belongs to an app, whether the expiration has passed, and
-/// how far ahead it may be sent.
+/// Creating a record validates everything else by the worker's rules, except what needs the worker's configuration or
+/// clock. The worker reports these errors in the result: a topic that belongs to no app, an expiration that has
+/// passed, a `notBefore` that is too far ahead.
 public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
-    /// The content. Source: "Generating a remote notification".
+    /// The content.
     public var payload: Payload
-    /// The app it is for (`apns-topic`). If `nil`, the worker derives it from its app's bundle id and the push type's
-    /// suffix, provided that it has only one.
+    /// The topic (`apns-topic`). If `nil`, the worker derives it from the app's bundle id and the push type, provided
+    /// that the app has only one bundle id.
     public var topic: PushTopic?
-    /// When APNs delivers it (`apns-priority`). If `nil`, `immediate`; for `background` `powerConsiderate`.
+    /// The delivery priority (`apns-priority`). If `nil`, it is `powerConsiderate` for `background`, else `immediate`.
     public var priority: Payload.Priority?
-    /// Until when APNs keeps it (`apns-expiration`). The payload's type sets the default.
+    /// The time until which APNs stores the notification (`apns-expiration`). The payload type sets the default.
     public var expiration: PushExpiration
-    /// The worker sends it then, and not before (`push-not-before`). If `nil` or in the past, at once.
+    /// The earliest time to send the notification (`push-not-before`). `nil` or a past time means now.
     ///
-    /// At most 4294967295 seconds since 1970, no further ahead than the worker's `delivery.max_ahead` (a week), and
-    /// before an `expiration` that is a time.
+    /// The limit is 4294967295 seconds since 1970. The time must also be within the worker's `delivery.max_ahead` (a
+    /// week by default) and before the `expiration`.
     public var notBefore: UnixTime?
-    /// The notification's id, the same for every resend (`apns-id`). If `nil`, the worker derives one from the record's
-    /// place. Not for several devices.
+    /// The notification's id, which stays the same when it is sent again (`apns-id`). If `nil`, the worker derives one
+    /// from the record's topic, partition and offset. It must be `nil` for several devices.
     public var apnsID: NotificationUUID?
-    /// Name of an app of the worker's configuration. Needed only if the topic does not identify it.
+    /// The name of an app in the worker's configuration. Needed only if the topic does not identify the app.
     public var app: String?
-    /// Needed only if an app is configured for both.
+    /// The environment of the app. Needed only if the app is configured for both.
     public var environment: PushEnvironment?
 
-    /// `collapseID`, which only collapsible payloads show.
+    /// The storage of `collapseID`, which only collapsible payloads expose.
     var collapse: String?
 
-    /// A notification with a payload.
+    /// Creates a notification with a payload.
     public init(_ payload: Payload, topic: PushTopic? = nil) {
         self.payload = payload
         self.topic = topic
@@ -53,8 +53,8 @@ public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
 }
 
 extension PushNotification where Payload: CollapsiblePayload {
-    /// An id of 1 to 64 bytes of printable ASCII (`apns-collapse-id`). Of notifications with the same id only the
-    /// newest is shown.
+    /// The id that groups notifications (`apns-collapse-id`): 1 to 64 bytes of printable ASCII. The device shows only
+    /// the newest notification with the same id.
     public var collapseID: String? {
         get { collapse }
         set { collapse = newValue }
@@ -62,12 +62,12 @@ extension PushNotification where Payload: CollapsiblePayload {
 }
 
 extension PushNotification where Payload == RawPayload {
-    /// A notification with a payload in JSON.
+    /// Creates a notification whose payload is JSON.
     public init(json payload: some Collection<UInt8>, pushType: PushType = .alert, topic: PushTopic? = nil) {
         self.init(RawPayload(payload, pushType: pushType), topic: topic)
     }
 
-    /// A notification with a payload in JSON.
+    /// Creates a notification whose payload is JSON.
     public init(json payload: String, pushType: PushType = .alert, topic: PushTopic? = nil) {
         self.init(json: payload.utf8, pushType: pushType, topic: topic)
     }
@@ -76,7 +76,7 @@ extension PushNotification where Payload == RawPayload {
 extension PushNotification {
     /// Returns the same notification with its payload encoded as JSON.
     ///
-    /// For many records with one payload, or a list of several kinds of notifications. Throws if the payload is wrong.
+    /// Use it for many records with one payload, or to mix types in one list. Throws if the payload is invalid.
     public func encoded() throws(RequestError) -> PushNotification<RawPayload> {
         var notification = PushNotification<RawPayload>(
             RawPayload(try payload.json(), pushType: pushType), topic: topic)
@@ -92,21 +92,21 @@ extension PushNotification {
 }
 
 extension PushType {
-    /// The suffix of the topic after the bundle id, if there is one. `mdm` has a topic of another kind, and a
-    /// broadcast's topic never has a suffix.
+    /// The suffix that the topic has after the bundle id, or `nil` if the push type has none. `mdm` uses another kind
+    /// of topic. The topic of a broadcast never has a suffix.
     ///
     /// Source: "Sending notification requests to APNs", apns-push-type.
     public var topicSuffix: String? { suffix?.description }
 }
 
 extension NotificationUUID {
-    /// Returns a random id (version 4).
+    /// Returns a random id (UUID version 4).
     public static func random() -> NotificationUUID {
         var generator = SystemRandomNumberGenerator()
         return random(using: &generator)
     }
 
-    /// Returns a random id (version 4).
+    /// Returns a random id (UUID version 4).
     public static func random(using generator: inout some RandomNumberGenerator) -> NotificationUUID {
         NotificationUUID(
             high: generator.next() & ~0xF000 | 0x4000,
@@ -114,17 +114,16 @@ extension NotificationUUID {
     }
 }
 
-/// The app that a notification is for (`apns-topic`).
+/// The topic of a notification (`apns-topic`), which identifies the app.
 ///
 /// Source: "Sending notification requests to APNs", apns-topic and "Know when to use push types".
 public enum PushTopic: Hashable, Sendable {
-    /// The app's bundle id. The push type's suffix (`PushType.topicSuffix`) is added unless it is there already, or the
-    /// notification is a broadcast.
+    /// The app's bundle id. `PushType.topicSuffix` is appended if it is missing, except for a broadcast.
     case bundleID(String)
-    /// The topic as it is. For `mdm` the UID in the subject of the MDM push certificate.
+    /// The complete topic. For `mdm` it is the UID in the subject of the MDM push certificate.
     case exactly(String)
 
-    /// The header's value.
+    /// Returns the value of the `apns-topic` header.
     func text(_ pushType: PushType, isBroadcast: Bool) -> String {
         switch self {
         case .exactly(let topic): return topic
@@ -135,14 +134,14 @@ public enum PushTopic: Hashable, Sendable {
     }
 }
 
-/// How long APNs keeps a notification for a device that cannot be reached (`apns-expiration`).
+/// The time for which APNs stores a notification for a device that is offline (`apns-expiration`).
 ///
 /// Source: "Sending notification requests to APNs", apns-expiration.
 public enum PushExpiration: Hashable, Sendable {
-    /// No `apns-expiration` is sent: APNs keeps it by its own policy, for at most 30 days.
+    /// Apple's own policy, at most 30 days. No `apns-expiration` is sent.
     case appleDefault
-    /// APNs tries once and does not keep it. The worker tries for at most 30 seconds.
+    /// One delivery attempt by APNs, without storing the notification. The worker retries for at most 30 seconds.
     case nowOrNever
-    /// APNs keeps it until then; 1 to 4294967295 seconds since 1970 (UTC).
+    /// Storage until this time, 1 to 4294967295 seconds since 1970 (UTC).
     case at(secondsSinceEpoch: Int64)
 }

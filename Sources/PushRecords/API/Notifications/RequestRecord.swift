@@ -2,48 +2,48 @@ import JSON
 
 /// A header of a Kafka record.
 public struct HeaderField: Hashable, Sendable, CustomStringConvertible {
-    /// The exact name: Kafka's headers are case-sensitive.
+    /// The name. Kafka header names are case-sensitive.
     public var name: String
-    /// Any bytes.
+    /// The value, which may be any bytes.
     public var value: [UInt8]
 
-    /// A header of bytes.
+    /// Creates a header whose value is bytes.
     public init(_ name: String, _ value: [UInt8]) {
         self.name = name
         self.value = value
     }
 
-    /// A header of text.
+    /// Creates a header whose value is UTF-8 text.
     public init(_ name: String, _ value: String) { self.init(name, Array(value.utf8)) }
 
-    /// The value as text. Bytes that are not UTF-8 are replaced.
+    /// The value as text. Invalid UTF-8 is replaced by U+FFFD.
     public var text: String { String(decoding: value, as: UTF8.self) }
 
-    /// `name=value`, as `kcat -H` takes it.
+    /// The header as `name=value`, the format of `kcat -H`.
     public var description: String { "\(name)=\(text)" }
 }
 
-/// A record for a request topic (`apns.requests`), to produce with any Kafka client.
+/// A record for a request topic (`apns.requests`), which any Kafka client can produce.
 ///
-/// Produce it with `acks=all`. The key chooses the partition, and requests of one partition reach a device in order:
-/// keep the key where order matters.
+/// Produce it with `acks=all`. The key selects the partition, and the worker keeps the order of a device's requests
+/// within one partition. Keep the key if order matters.
 ///
 /// ```swift
 /// var record = try notification.payloadRecord(to: token)
 /// record.headers.append(HeaderField("traceparent", span.traceparent))   // is copied to the result
 /// ```
 public struct RequestRecord: Hashable, Sendable {
-    /// Most devices of one record, in envelope form.
+    /// The largest number of devices in one envelope record.
     public static var deviceLimit: Int { RequestParser.tokenLimit }
 
     /// The record's key, or `nil` if any partition will do.
     public var key: [UInt8]?
-    /// The payload, or the envelope around it.
+    /// The record's value: the payload, or the envelope that contains it.
     public var value: [UInt8]
-    /// In this order. Append your own.
+    /// The record's headers, in order. You may append your own.
     public var headers: [HeaderField]
 
-    /// A record as it is, without checks.
+    /// Creates a record without validating it.
     public init(key: [UInt8]?, value: [UInt8], headers: [HeaderField]) {
         self.key = key
         self.value = value
@@ -52,7 +52,7 @@ public struct RequestRecord: Hashable, Sendable {
 }
 
 extension RequestRecord {
-    /// Returns the record unless the worker's own parser refuses it, and throws why.
+    /// Returns the record if the worker's parser accepts it and reads it in this form. Otherwise throws the error.
     func checked(form: ParsedRequest.Form) throws(RequestError) -> RequestRecord {
         let copy = OwnedRecord(
             key: key, value: value, headers: headers.map { OwnedRecord.Header(Array($0.name.utf8), $0.value) })
@@ -65,7 +65,7 @@ extension RequestRecord {
                     "the payload has the members of an envelope and no aps: only an envelope record can carry it")
             }
             if request.deadLetter == .notJSON {
-                // The payload of an envelope was checked before.
+                // `envelope` has validated the payload already, so only payload form gets here.
                 let offset = String(decoding: request.detail.subject, as: UTF8.self)
                 return RequestError(
                     .badRequestPayload, "the payload is not JSON: \(request.detail.text) \(offset)")
@@ -78,25 +78,22 @@ extension RequestRecord {
     }
 }
 
-// The records of a notification, in both forms.
-
 extension PushNotification {
-    /// Returns the record in payload form for one device: the value is the payload, the key the device token. Prefer
-    /// this form.
+    /// Returns the record in payload form (preferred) for one device: payload as value, device token as key.
     ///
-    /// Throws if the worker would refuse it.
+    /// Throws if the worker would reject the record.
     public func payloadRecord(to token: DeviceToken) throws(RequestError) -> RequestRecord {
         var headers = fields(isBroadcast: false)
-        // The worker takes only a key of 64 or more digits for a token.
+        // The worker takes a key for a device token only if it has 64 or more hex digits.
         if token.hex.utf8.count < 64 { headers.append(HeaderField(.deviceToken, token.hex)) }
         return try RequestRecord(key: Array(token.hex.utf8), value: payload.json(), headers: headers)
             .checked(form: .payload)
     }
 
-    /// Returns one record for up to `RequestRecord.deviceLimit` devices. Each gets its own notification and result, in
-    /// the order of the list (`DeliveryResult.Request.index`). The record has no key.
+    /// Returns a record in envelope form, without a key, for up to `RequestRecord.deviceLimit` devices. Each device has
+    /// its own notification and result, whose `DeliveryResult.Request.index` is the token's position.
     ///
-    /// Throws if the worker would refuse it.
+    /// Throws if the worker would reject the record.
     public func envelopeRecord(to tokens: some Collection<DeviceToken>) throws(RequestError) -> RequestRecord {
         try envelope(key: nil, tokens.count * 80, isBroadcast: false) { json in
             json.name("device_tokens")
@@ -109,9 +106,9 @@ extension PushNotification {
 
 extension PushNotification where Payload: BroadcastPayload {
     /// Returns the record in payload form for a broadcast on a channel. The push type must be `liveactivity`. Set the
-    /// expiration: a channel that stores nothing takes `nowOrNever` only.
+    /// expiration: a channel that stores no messages accepts `nowOrNever` only.
     ///
-    /// Throws if the worker would refuse it. Source: "Sending broadcast push notification requests to APNs".
+    /// Throws if the worker would reject the record. Source: "Sending broadcast push notification requests to APNs".
     public func payloadRecord(toChannel channelID: String) throws(RequestError) -> RequestRecord {
         try RequestRecord(
             key: Array(channelID.utf8), value: payload.json(),
@@ -119,10 +116,7 @@ extension PushNotification where Payload: BroadcastPayload {
         ).checked(form: .payload)
     }
 
-    /// Returns the record in envelope form for a broadcast on a channel. The push type must be `liveactivity`. Set the
-    /// expiration: a channel that stores nothing takes `nowOrNever` only.
-    ///
-    /// Throws if the worker would refuse it. Source: "Sending broadcast push notification requests to APNs".
+    /// Returns the record in envelope form for a broadcast on a channel. Same rules as `payloadRecord(toChannel:)`.
     public func envelopeRecord(toChannel channelID: String) throws(RequestError) -> RequestRecord {
         try envelope(key: Array(channelID.utf8), 0, isBroadcast: true) { json in json.member("channel_id", channelID) }
     }
@@ -133,7 +127,7 @@ extension PushNotification {
         key: [UInt8]?, _ room: Int, isBroadcast: Bool, _ target: (inout JSONWriter) -> Void
     ) throws(RequestError) -> RequestRecord {
         let payload = try payload.json()
-        // Checked by itself: bytes after its end could otherwise pass for further members of the envelope.
+        // Without this check, bytes after the payload's end could become members of the envelope.
         if payload.isEmpty { throw RequestError(.payloadEmpty, "the payload is empty") }
         if let error = payload.withUnsafeBytes({ JSONScanner.scan($0).error }) {
             throw RequestError(.badRequestPayload, "the payload is not JSON: \(error)")
@@ -155,7 +149,7 @@ extension PushNotification {
         return try RequestRecord(key: key, value: Array(json.bytes), headers: []).checked(form: .envelope)
     }
 
-    /// All but payload and target, as headers of the payload form.
+    /// Returns the headers of the payload form, except those that name the target.
     private func fields(isBroadcast: Bool) -> [HeaderField] {
         var fields = [HeaderField(.pushType, pushType.text.description)]
         if let topic { fields.append(HeaderField(.topic, topic.text(pushType, isBroadcast: isBroadcast))) }
@@ -178,7 +172,7 @@ extension HeaderField {
     fileprivate init(_ name: HeaderName, _ value: String) { self.init(name.text.description, value) }
 }
 
-/// Why a notification cannot be requested: the fault that the worker would report for the record.
+/// The error that the worker would report for a notification.
 ///
 /// ```swift
 /// do {
@@ -188,12 +182,13 @@ extension HeaderField {
 /// }
 /// ```
 public struct RequestError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The `reason` of the result that the worker would publish, or `nil` where Apple has none for it.
+    /// The `reason` in the worker's result, or `nil` if Apple has no reason for this error.
     public var reason: Reason?
-    /// An explanation for people, which names the header or member at fault.
+    /// A human-readable explanation, which names the header or member at fault.
     public var detail: String
 
-    /// `BadCollapseId: apns-collapse-id must be printable ASCII of 1 to 64 bytes`, or the detail alone.
+    /// The reason and the detail, or the detail alone. For example,
+    /// `BadCollapseId: apns-collapse-id must be printable ASCII of 1 to 64 bytes`.
     public var description: String { reason.map { "\($0.rawValue): \(detail)" } ?? detail }
 
     init(_ reason: ReasonCode, _ detail: String) {

@@ -1,7 +1,6 @@
 import JSON
 
-/// The payload of a notification that shows, plays or badges something (push type `alert`): the members of `aps`, and
-/// your own beside it.
+/// The payload of a notification that shows an alert, plays a sound or sets a badge (push type `alert`).
 ///
 /// ```swift
 /// var payload = AlertPayload(title: "Order 4711", body: "is on its way")
@@ -10,100 +9,100 @@ import JSON
 /// payload.custom["order"] = 4711
 /// ```
 ///
-/// Source: "Generating a remote notification". Put newer members of `aps` into `more`.
+/// Source: "Generating a remote notification". Newer members of `aps` go into `more`.
 public struct AlertPayload: CollapsiblePayload {
     /// The sound to play.
     public enum Sound: Hashable, Sendable {
-        /// The system's default.
+        /// The system's default sound.
         case standard
-        /// A file in the app's bundle or sounds folder.
+        /// A sound file in the app's bundle or its sounds folder.
         case named(String)
-        /// Plays on a muted device, too; `volume` from 0 to 1. The app needs an entitlement.
+        /// A critical alert, which plays even if the device is muted. The app needs an entitlement. `volume` is 0 to 1.
         case critical(String = "default", volume: Double = 1)
     }
 
-    /// How much a notification interrupts. Apple's default is `active`.
+    /// The importance of a notification. Apple's default is `active`.
     public enum InterruptionLevel: String, CaseIterable, Sendable {
-        /// Added to the list without lighting up the screen.
+        /// Adds the notification to the list without lighting up the screen.
         case passive
-        /// Lights up the screen, and may play a sound.
+        /// Lights up the screen and may play a sound.
         case active
         /// Breaks through a Focus and the scheduled summary.
         case timeSensitive = "time-sensitive"
-        /// Breaks through mute, too. The app needs an entitlement.
+        /// Breaks through mute as well. The app needs an entitlement.
         case critical
     }
 
     // MARK: Text; source: "Generating a remote notification", Table 2
 
-    /// The first line (`title`).
+    /// The title, which is the first line (`title`).
     public var title: String?
-    /// The title as a localized text, preferred to `title` (`title-loc-key`, `title-loc-args`).
+    /// The localized title, which takes precedence over `title` (`title-loc-key`, `title-loc-args`).
     public var localizedTitle: LocalizedText?
-    /// The line below it (`subtitle`).
+    /// The subtitle, below the title (`subtitle`).
     public var subtitle: String?
-    /// The subtitle as a localized text, preferred to `subtitle` (`subtitle-loc-key`, `subtitle-loc-args`).
+    /// The localized subtitle, which takes precedence over `subtitle` (`subtitle-loc-key`, `subtitle-loc-args`).
     public var localizedSubtitle: LocalizedText?
-    /// The text (`body`). If the alert has nothing else, `alert` is a string.
+    /// The text of the alert (`body`). If nothing else is set, `alert` is written as a string.
     public var body: String?
-    /// The body as a localized text, preferred to `body` (`loc-key`, `loc-args`).
+    /// The localized body, which takes precedence over `body` (`loc-key`, `loc-args`).
     public var localizedBody: LocalizedText?
-    /// The image or storyboard shown while the app starts (`launch-image`).
+    /// The image or storyboard that is shown while the app launches (`launch-image`).
     public var launchImage: String?
-    /// The label of the button of a website's alert in Safari (`action`). Source: "Configuring Safari Push
+    /// The label of the button in a website's alert in Safari (`action`). Source: "Configuring Safari Push
     /// Notifications".
     public var action: String?
-    /// The button's label as a key of the app's strings, before iOS 10 (`action-loc-key`). Source: "Payload Key
-    /// Reference", in the archived "Local and Remote Notification Programming Guide".
+    /// The localized label of the button, before iOS 10 (`action-loc-key`). Source: "Payload Key Reference", in the
+    /// archived "Local and Remote Notification Programming Guide".
     public var actionLocKey: String?
 
-    // MARK: The rest of aps; source: "Generating a remote notification", Tables 1 and 3
+    // MARK: Other members of aps; source: "Generating a remote notification", Tables 1 and 3
 
-    /// The number on the app's icon; 0 removes it (`badge`).
+    /// The number on the app's icon (`badge`). 0 removes it.
     public var badge: Int?
     /// The sound, or `nil` for none (`sound`).
     public var sound: Sound?
-    /// The name of a category of actions that the app registered (`category`).
+    /// The name of a notification category that the app registered (`category`).
     public var category: String?
-    /// Groups notifications (`thread-id`).
+    /// The id by which the system groups notifications (`thread-id`).
     public var threadID: String?
-    /// The window of the app to bring forward (`target-content-id`).
+    /// The id of the app's window to bring forward (`target-content-id`).
     public var targetContentID: String?
-    /// Whether a service extension of the app may change it before it is shown (`mutable-content`). Source: "Modifying
-    /// content in newly delivered notifications".
+    /// Whether a notification service extension may change the notification before it is shown (`mutable-content`).
+    /// Source: "Modifying content in newly delivered notifications".
     public var isMutable = false
-    /// Whether the app is also woken in the background (`content-available`). To show nothing use `BackgroundPayload`.
+    /// Whether the app is also woken in the background (`content-available`). `BackgroundPayload` only wakes it.
     public var isContentAvailable = false
     /// The interruption level, or `nil` for Apple's default (`interruption-level`).
     public var interruptionLevel: InterruptionLevel?
-    /// From 0 to 1. A summary shows the notification with the highest score first (`relevance-score`).
+    /// The relevance from 0 to 1 (`relevance-score`). The summary features the notification with the highest score.
     public var relevanceScore: Double?
-    /// The criteria for a Focus filter of the app (`filter-criteria`).
+    /// The criteria by which a Focus filter of the app shows the notification (`filter-criteria`).
     public var filterCriteria: String?
-    /// The values for the URL of a website's notification in Safari (`url-args`). Source: "Configuring Safari Push
-    /// Notifications".
+    /// The values for the placeholders in the URL of a website's notification in Safari (`url-args`). Source:
+    /// "Configuring Safari Push Notifications".
     public var urlArguments: [String]?
-    /// Further members of `aps`.
+    /// Additional members of `aps`.
     public var more: [String: PayloadValue] = [:]
 
-    /// Your own members beside `aps`. Create them from your own type with `try .init(encoding: order)`.
+    /// Your own members, beside `aps`. Create them from your own type with `try .init(encoding: order)`.
     public var custom: [String: PayloadValue] = [:]
 
-    /// A payload with these texts. Without any it shows nothing.
+    /// Creates a payload with these texts. Without any text it shows nothing.
     public init(title: String? = nil, subtitle: String? = nil, body: String? = nil) {
         self.title = title
         self.subtitle = subtitle
         self.body = body
     }
 
-    /// Always `alert`.
+    /// The push type, always `alert`.
     public var pushType: PushType { .alert }
 }
 
 extension AlertPayload {
-    /// Returns the payload as it goes to Apple; equal payloads are equal bytes.
+    /// Returns the payload as JSON. Equal payloads have equal bytes.
     ///
-    /// Throws if a number, a name or encoded JSON is wrong. The size is checked with the record.
+    /// Throws if a number, a name in `more` or `custom`, or encoded JSON is invalid. Does not check the size.
     public func json() throws(RequestError) -> [UInt8] {
         try check()
         return try JSONWriter.payload(beside: custom) { json throws(RequestError) in
@@ -123,7 +122,7 @@ extension AlertPayload {
         }
     }
 
-    /// The members that have properties.
+    /// The members of `aps` that have properties, and must not be in `more`.
     private static let names: Set<String> = [
         "alert", "badge", "sound", "category", "thread-id", "target-content-id", "mutable-content", "content-available",
         "interruption-level", "relevance-score", "filter-criteria", "url-args",
@@ -189,12 +188,12 @@ extension JSONWriter {
         endArray()
     }
 
-    /// Writes a member, or nothing if the text is `nil`.
+    /// Writes a member unless the text is `nil`.
     mutating func member(ifAny name: String, _ text: String?) {
         if let text { member(name, text) }
     }
 
-    /// Writes a key of the app's strings and its arguments as two members, or nothing if the text is `nil`.
+    /// Writes the string key and its arguments as two members unless the text is `nil`.
     mutating func localized(_ key: String, _ arguments: String, _ text: LocalizedText?) {
         guard let text else { return }
         member(key, text.key)
@@ -205,8 +204,8 @@ extension JSONWriter {
 extension AlertPayload {
     /// Shortens `body` until the payload has at most `limit` bytes. Returns the number of bytes removed.
     ///
-    /// It removes whole characters; with `atWordEnd` whole words, unless there is only one. Throws `PayloadTooLarge`
-    /// and changes nothing if even an empty body would not fit, and throws what `json()` throws.
+    /// It removes whole characters, or whole words with `atWordEnd` if the body has more than one. If even an empty
+    /// body is too large, it throws `PayloadTooLarge` and changes nothing. It also throws what `json()` throws.
     @discardableResult
     public mutating func trimBody(
         toFit limit: Int = PushType.alert.payloadLimit, atWordEnd: Bool = false
@@ -234,7 +233,7 @@ extension AlertPayload {
 }
 
 extension JSONWriter {
-    /// Returns the number of bytes that a character takes in a JSON string. Overwrites what was written before.
+    /// Returns the number of bytes that a character takes in a JSON string. Discards what was written before.
     fileprivate mutating func escapedSize(of character: Character) -> Int {
         removeAll()
         var text = String(character)

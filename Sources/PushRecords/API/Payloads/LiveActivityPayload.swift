@@ -1,6 +1,6 @@
 import JSON
 
-/// Starts a Live Activity on a device, iOS 17.2 and newer (push type `liveactivity`, `event` `start`).
+/// The payload that starts a Live Activity, on iOS 17.2 and newer (push type `liveactivity`, `event` `start`).
 ///
 /// ```swift
 /// let start = LiveActivityStart(
@@ -9,39 +9,38 @@ import JSON
 ///     updates: .newToken, timestamp: now)
 /// ```
 ///
-/// The device token is the one of `pushToStartTokenUpdates`. A broadcast cannot start an activity. Source: "Starting
-/// and updating Live Activities with ActivityKit push notifications", "Construct the payload that starts a Live
-/// Activity".
+/// Send it to a token from `pushToStartTokenUpdates`. A broadcast cannot start an activity. Source: "Starting and
+/// updating Live Activities with ActivityKit push notifications", "Construct the payload that starts a Live Activity".
 public struct LiveActivityStart: PushPayload {
-    /// "Set the value for the apns-priority header field to 5 or 10."
+    /// The allowed priorities: "Set the value for the apns-priority header field to 5 or 10."
     public typealias Priority = WakingPriority
 
-    /// How the activity will be updated, on iOS 18 and newer.
+    /// The way in which the activity receives updates, on iOS 18 and newer.
     public enum Updates: Hashable, Sendable {
-        /// With a push token that the device creates and the app sends to you (`input-push-token`).
+        /// Updates to a new push token, which the device creates and the app sends to you (`input-push-token`).
         case newToken
-        /// With broadcasts on this channel, which must exist (`input-push-channel`).
+        /// Broadcasts on this channel, which must exist (`input-push-channel`).
         case channel(String)
     }
 
     /// The name of the app's structure that describes the activity (`attributes-type`).
     public var attributesType: String
-    /// An object with that structure's members, as Apple's default JSON decoder reads them (`attributes`).
+    /// The members of that structure, as an object that Apple's default JSON decoder can read (`attributes`).
     public var attributes: PayloadValue
-    /// An object with the members of its `ContentState`, read in the same way (`content-state`).
+    /// The members of its `ContentState`, encoded in the same way (`content-state`).
     public var contentState: PayloadValue
-    /// "Include an alert in the JSON payload" (`alert`).
+    /// The alert, which Apple requires (`alert`).
     public var alert: LiveActivityAlert
-    /// If `nil`, updates use the push token that the app gets, as on iOS 17 (`input-push-token`, `input-push-channel`).
+    /// The way of updating. If `nil`, updates go to the app's push token, as on iOS 17.
     public var updates: Updates?
-    /// The present time: devices show the newest payload, whichever arrives last (`timestamp`).
+    /// The current time (`timestamp`). A device shows the payload with the newest timestamp, in any order of arrival.
     public var timestamp: UnixTime
-    /// When it becomes out of date (`stale-date`).
+    /// The time at which the content becomes out of date (`stale-date`).
     public var staleDate: UnixTime?
-    /// Any number. The Dynamic Island shows the activity with the highest score (`relevance-score`).
+    /// The relevance, any number (`relevance-score`). The Dynamic Island shows the activity with the highest score.
     public var relevanceScore: Double?
 
-    /// A payload that starts an activity. For a state of your own type use `try PayloadValue(encoding: state)`.
+    /// Creates a payload that starts an activity. Encode your own types with `try PayloadValue(encoding: state)`.
     public init(
         attributesType: String, attributes: PayloadValue, contentState: PayloadValue, alert: LiveActivityAlert,
         updates: Updates? = nil, timestamp: UnixTime
@@ -54,11 +53,10 @@ public struct LiveActivityStart: PushPayload {
         self.timestamp = timestamp
     }
 
-    /// Always `liveactivity`.
+    /// The push type, always `liveactivity`.
     public var pushType: PushType { .liveactivity }
 
-    /// Returns the payload as it goes to Apple. Throws if a time or a number is wrong, or attributes or state are no
-    /// object.
+    /// Returns the payload as JSON. Throws if a time or number is invalid, or attributes or state are not an object.
     public func json() throws(RequestError) -> [UInt8] {
         try JSONWriter.payload { json throws(RequestError) in
             json.member("timestamp", try timestamp.checked("timestamp"))
@@ -77,61 +75,59 @@ public struct LiveActivityStart: PushPayload {
     }
 }
 
-// Members of several events.
 extension JSONWriter {
-    /// A member of `aps` that must be an object.
+    /// Writes a member of `aps`. Throws if it is not an object.
     mutating func object(_ name: String, _ value: PayloadValue) throws(RequestError) {
         guard value.isObject else { throw RequestError(.badRequestPayload, "\(name) must be an object") }
         self.name(name)
         try value.write(to: &self, name, depth: 3)
     }
 
-    /// Writes when an activity becomes out of date, and its relevance.
+    /// Writes the members `stale-date` and `relevance-score`.
     mutating func standing(_ staleDate: UnixTime?, _ relevanceScore: Double?) throws(RequestError) {
         if let staleDate { member("stale-date", try staleDate.checked("stale-date")) }
         guard let relevanceScore else { return }
         guard relevanceScore.isFinite else {
-            throw RequestError(.badRequestPayload, "relevance-score: JSON has no word for \(relevanceScore)")
+            throw RequestError(.badRequestPayload, "relevance-score: JSON cannot represent \(relevanceScore)")
         }
         member("relevance-score", relevanceScore)
     }
 }
 
-/// Updates a Live Activity (push type `liveactivity`, `event` `update`), on one device or on a channel.
+/// The payload that updates a Live Activity, on a device or a channel (push type `liveactivity`, `event` `update`).
 ///
 /// ```swift
 /// var goal = LiveActivityUpdate(contentState: try PayloadValue(encoding: state), timestamp: now)
 /// goal.alert = LiveActivityAlert(title: "Goal!", body: "Ajax leads")
 /// ```
 ///
-/// The device token is the one of `pushTokenUpdates`. Source: "Starting and updating Live Activities with
+/// Send it to a token from `pushTokenUpdates`, or to a channel. Source: "Starting and updating Live Activities with
 /// ActivityKit push notifications".
 public struct LiveActivityUpdate: BroadcastPayload {
-    /// "Set the value for the apns-priority header field to 5 or 10."
+    /// The allowed priorities: "Set the value for the apns-priority header field to 5 or 10."
     public typealias Priority = WakingPriority
 
-    /// An object with the members of the activity's `ContentState`, as Apple's default JSON decoder reads them
-    /// (`content-state`).
+    /// The members of the activity's `ContentState`, as an object for Apple's default JSON decoder (`content-state`).
     public var contentState: PayloadValue
-    /// The present time: devices show the newest payload, whichever arrives last (`timestamp`).
+    /// The current time (`timestamp`). A device shows the payload with the newest timestamp, in any order of arrival.
     public var timestamp: UnixTime
-    /// When it becomes out of date (`stale-date`).
+    /// The time at which the content becomes out of date (`stale-date`).
     public var staleDate: UnixTime?
-    /// Any number. The Dynamic Island shows the activity with the highest score (`relevance-score`).
+    /// The relevance, any number (`relevance-score`). The Dynamic Island shows the activity with the highest score.
     public var relevanceScore: Double?
-    /// If `nil`, it changes without lighting up the device (`alert`).
+    /// The alert, or `nil` to update without lighting up the device (`alert`).
     public var alert: LiveActivityAlert?
 
-    /// A payload with the activity's new state. For your own type use `try PayloadValue(encoding: state)`.
+    /// Creates a payload with the activity's new state. Encode your own type with `try PayloadValue(encoding: state)`.
     public init(contentState: PayloadValue, timestamp: UnixTime) {
         self.contentState = contentState
         self.timestamp = timestamp
     }
 
-    /// Always `liveactivity`.
+    /// The push type, always `liveactivity`.
     public var pushType: PushType { .liveactivity }
 
-    /// Returns the payload as it goes to Apple. Throws if a time or a number is wrong, or the state is no object.
+    /// Returns the payload as JSON. Throws if a time or number is invalid, or the state is not an object.
     public func json() throws(RequestError) -> [UInt8] {
         try JSONWriter.payload { json throws(RequestError) in
             json.member("timestamp", try timestamp.checked("timestamp"))
@@ -143,7 +139,7 @@ public struct LiveActivityUpdate: BroadcastPayload {
     }
 }
 
-/// Ends a Live Activity (push type `liveactivity`, `event` `end`), on one device or on a channel.
+/// The payload that ends a Live Activity, on one device or on a channel (push type `liveactivity`, `event` `end`).
 ///
 /// ```swift
 /// var end = LiveActivityEnd(contentState: ["score": [2, 1]], timestamp: now)
@@ -153,40 +149,40 @@ public struct LiveActivityUpdate: BroadcastPayload {
 /// Source: "Starting and updating Live Activities with ActivityKit push notifications", "End the Live Activity with a
 /// custom dismissal date".
 public struct LiveActivityEnd: BroadcastPayload {
-    /// "Set the value for the apns-priority header field to 5 or 10."
+    /// The allowed priorities: "Set the value for the apns-priority header field to 5 or 10."
     public typealias Priority = WakingPriority
 
-    /// When an activity that has ended leaves the Lock Screen (`dismissal-date`).
+    /// The time at which an ended activity leaves the Lock Screen (`dismissal-date`).
     public enum Dismissal: Hashable, Sendable {
         /// Apple's choice, within four hours.
         case appleDefault
-        /// At once.
+        /// Immediately.
         case immediately
-        /// At that time, but within four hours.
+        /// At this time, but within four hours.
         case at(UnixTime)
     }
 
-    /// The final state, an object with the members of the activity's `ContentState`, or `nil` to keep the last one
-    /// (`content-state`).
+    /// The final state, as an object with the members of the activity's `ContentState` (`content-state`). `nil` keeps
+    /// the last state.
     public var contentState: PayloadValue?
-    /// The present time: devices show the newest payload, whichever arrives last (`timestamp`).
+    /// The current time (`timestamp`). A device shows the payload with the newest timestamp, in any order of arrival.
     public var timestamp: UnixTime
-    /// When it leaves the Lock Screen (`dismissal-date`).
+    /// The time at which the activity leaves the Lock Screen (`dismissal-date`).
     public var dismissal: Dismissal
-    /// If `nil`, it ends without lighting up the device (`alert`).
+    /// The alert, or `nil` to end without lighting up the device (`alert`).
     public var alert: LiveActivityAlert?
 
-    /// A payload that ends an activity. "Include the final content state."
+    /// Creates a payload that ends an activity. Apple recommends to "include the final content state".
     public init(contentState: PayloadValue?, timestamp: UnixTime, dismissal: Dismissal = .appleDefault) {
         self.contentState = contentState
         self.timestamp = timestamp
         self.dismissal = dismissal
     }
 
-    /// Always `liveactivity`.
+    /// The push type, always `liveactivity`.
     public var pushType: PushType { .liveactivity }
 
-    /// Returns the payload as it goes to Apple. Throws if a time is wrong or the state is no object.
+    /// Returns the payload as JSON. Throws if a time is invalid or the state is not an object.
     public func json() throws(RequestError) -> [UInt8] {
         try JSONWriter.payload { json throws(RequestError) in
             json.member("timestamp", try timestamp.checked("timestamp"))
@@ -194,7 +190,7 @@ public struct LiveActivityEnd: BroadcastPayload {
             if let contentState { try json.object("content-state", contentState) }
             switch dismissal {
             case .appleDefault: break
-            // "A date that's in the past", whatever the device's clock says.
+            // Apple asks for "a date that's in the past". 1970 is one, whatever the device's clock says.
             case .immediately: json.member("dismissal-date", 1)
             case .at(let time): json.member("dismissal-date", try time.checked("dismissal-date"))
             }
@@ -203,19 +199,19 @@ public struct LiveActivityEnd: BroadcastPayload {
     }
 }
 
-/// The alert that lights up the device, and is read out, when a Live Activity starts or changes.
+/// The alert that lights up the device and is read aloud when a Live Activity starts or changes.
 ///
 /// ```swift
 /// var alert = LiveActivityAlert(title: "Goal!", body: "Home leads 2:1")
 /// alert.sound = .named("goal.caf")
 /// ```
 ///
-/// It differs from the alert of a notification: a text and its localization are one member. Source: "Starting
-/// and updating Live Activities with ActivityKit push notifications".
+/// Unlike in `AlertPayload`, each text is either plain or localized, in the same member. Source: "Starting and
+/// updating Live Activities with ActivityKit push notifications".
 public struct LiveActivityAlert: Hashable, Sendable {
-    /// A text, or a key of the app's strings.
+    /// A plain or a localized text.
     public enum Text: Hashable, Sendable {
-        /// As it is.
+        /// A plain text.
         case plain(String)
         /// A localized text of the app (`loc-key`, `loc-args`).
         case localized(LocalizedText)
@@ -223,30 +219,30 @@ public struct LiveActivityAlert: Hashable, Sendable {
 
     /// The sound to play.
     public enum Sound: Hashable, Sendable {
-        /// The system's default.
+        /// The system's default sound.
         case standard
-        /// A file of the app.
+        /// A sound file of the app.
         case named(String)
     }
 
     /// The title, shown on Apple Watch and in banners.
     public var title: Text
-    /// The text below it.
+    /// The text below the title.
     public var body: Text
-    /// The sound, or `nil` to send none.
+    /// The sound, or `nil` for none.
     public var sound: Sound?
 
-    /// An alert with these texts.
+    /// Creates an alert with plain texts.
     public init(title: String, body: String, sound: Sound? = nil) {
         self.init(title: .plain(title), body: .plain(body), sound: sound)
     }
 
-    /// An alert with texts of the app.
+    /// Creates an alert with localized texts.
     public init(title: LocalizedText, body: LocalizedText, sound: Sound? = nil) {
         self.init(title: .localized(title), body: .localized(body), sound: sound)
     }
 
-    /// An alert with these texts.
+    /// Creates an alert.
     public init(title: Text, body: Text, sound: Sound? = nil) {
         self.title = title
         self.body = body

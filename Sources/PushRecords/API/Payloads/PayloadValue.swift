@@ -1,28 +1,28 @@
 import JSON
 
-/// A JSON value of a payload. Most can be written as literals:
+/// A JSON value in a payload. Most values can be written as literals:
 ///
 /// ```swift
 /// payload.custom["order"] = ["id": 4711, "items": ["tea", "milk"], "paid": true]
 /// ```
 ///
-/// Values of your own types become one by `init(encoding:)`.
+/// Use `init(encoding:)` for your own types.
 public enum PayloadValue: Hashable, Sendable {
     /// `null`.
     case null
     /// `true` or `false`.
     case bool(Bool)
-    /// A whole number.
+    /// An integer.
     case integer(Int64)
-    /// Must be finite.
+    /// A floating-point number, which must be finite.
     case number(Double)
-    /// A text.
+    /// A string.
     case string(String)
-    /// Values in this order.
+    /// An array.
     case array([PayloadValue])
-    /// Written in the order of the names, so that equal values are equal bytes.
+    /// An object. Members are written in the order of their names, so that equal values have equal bytes.
     case object([String: PayloadValue])
-    /// One value that is JSON already, written as it is.
+    /// A value that is encoded as JSON already. It is validated and written unchanged.
     case encoded([UInt8])
 }
 
@@ -30,27 +30,27 @@ extension PayloadValue: ExpressibleByNilLiteral, ExpressibleByBooleanLiteral, Ex
     ExpressibleByFloatLiteral, ExpressibleByStringInterpolation, ExpressibleByArrayLiteral,
     ExpressibleByDictionaryLiteral
 {
-    /// `null`.
+    /// Creates `null`.
     public init(nilLiteral: ()) { self = .null }
-    /// `true` or `false`.
+    /// Creates a Boolean value.
     public init(booleanLiteral value: Bool) { self = .bool(value) }
-    /// A whole number.
+    /// Creates an integer.
     public init(integerLiteral value: Int64) { self = .integer(value) }
-    /// A number.
+    /// Creates a floating-point number.
     public init(floatLiteral value: Double) { self = .number(value) }
-    /// A text.
+    /// Creates a string.
     public init(stringLiteral value: String) { self = .string(value) }
-    /// Values in this order.
+    /// Creates an array.
     public init(arrayLiteral elements: PayloadValue...) { self = .array(elements) }
 
-    /// If a name comes twice, the last value counts.
+    /// Creates an object. If a name occurs twice, the last value wins.
     public init(dictionaryLiteral elements: (String, PayloadValue)...) {
         self = .object(Dictionary(elements) { $1 })
     }
 }
 
 extension PayloadValue {
-    /// Whether it is written as an object.
+    /// Whether the value is written as a JSON object.
     var isObject: Bool {
         switch self {
         case .object: true
@@ -63,7 +63,7 @@ extension PayloadValue {
     ///
     /// - Parameters:
     ///   - member: its path, for errors.
-    ///   - depth: the level of an array or object here; the payload is the first.
+    ///   - depth: the nesting level if it is an array or object. The payload itself is level 1.
     func write(to json: inout JSONWriter, _ member: String, depth: Int) throws(RequestError) {
         switch self {
         case .null: json.null()
@@ -71,7 +71,7 @@ extension PayloadValue {
         case .integer(let value): json.value(value)
         case .number(let value):
             guard value.isFinite else {
-                throw RequestError(.badRequestPayload, "\(member): JSON has no word for \(value)")
+                throw RequestError(.badRequestPayload, "\(member): JSON cannot represent \(value)")
             }
             json.value(value)
         case .string(let value): json.value(value)
@@ -93,7 +93,7 @@ extension PayloadValue {
         }
     }
 
-    /// Checks the depth before the stack is used up.
+    /// Limits the recursion, so that a deeply nested value cannot overflow the stack.
     private static func check(_ depth: Int, _ member: String) throws(RequestError) {
         if depth > JSONScanner.depthLimit {
             throw RequestError(.badRequestPayload, "\(member.prefix(100)) is nested deeper than 64 levels")
@@ -102,7 +102,7 @@ extension PayloadValue {
 }
 
 extension [String: PayloadValue] {
-    /// Writes the members, without braces, in the order of their names' bytes, which no version of Unicode changes.
+    /// Writes the members without braces, in the byte order of their names, which does not depend on a Unicode version.
     func write(to json: inout JSONWriter, _ parent: String = "", depth: Int = 2) throws(RequestError) {
         for (name, value) in sorted(by: { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }) {
             json.name(name)

@@ -1,10 +1,10 @@
 import JSON
 
-/// The content of a notification: the JSON that goes to Apple, and its push type.
+/// The content of a notification: its push type, and the JSON that APNs passes on to the app.
 ///
-/// There is one type for each push type, with only the members that the push type has: a background notification has
-/// no sound, a widget's no alert. The payload's type also decides on the headers of a `PushNotification`. Conform your
-/// own payloads to this protocol, too:
+/// There is one type for each push type. Each has only the members that Apple allows: a background notification has no
+/// sound, a widget's has no alert. The type also determines the allowed headers of a `PushNotification`. Your own
+/// payloads can conform to this protocol, too:
 ///
 /// ```swift
 /// struct Shipped: CollapsiblePayload {
@@ -20,18 +20,19 @@ import JSON
 ///
 /// Source: "Sending notification requests to APNs", "Know when to use push types".
 public protocol PushPayload: Hashable, Sendable {
-    /// The priorities that Apple takes for it. Source: "Sending notification requests to APNs", apns-priority.
+    /// The priorities that Apple accepts for this payload. Source: "Sending notification requests to APNs",
+    /// apns-priority.
     associatedtype Priority: PriorityChoice = PushPriority
 
-    /// The initial expiration of its notifications; `appleDefault` unless a type overrides it.
+    /// The initial expiration of notifications with this payload. The default is `appleDefault`.
     static var defaultExpiration: PushExpiration { get }
 
     /// The push type (`apns-push-type`).
     var pushType: PushType { get }
 
-    /// Returns the JSON object that goes to Apple; equal payloads are equal bytes.
+    /// Returns the payload as a JSON object. Equal payloads have equal bytes.
     ///
-    /// Throws `badRequestPayload` if a value is wrong. The size is checked with the record, and returned by `size()`.
+    /// Throws `badRequestPayload` if a value is invalid. It does not check the size: see `size()`.
     func json() throws(RequestError) -> [UInt8]
 }
 
@@ -41,20 +42,20 @@ public protocol PushPayload: Hashable, Sendable {
 /// apns-collapse-id.
 public protocol CollapsiblePayload: PushPayload {}
 
-/// A payload that may be broadcast on a channel.
+/// A payload that can be broadcast on a channel.
 ///
-/// Source: "Sending broadcast push notification requests to APNs"; and "You can't use broadcast push notifications to
-/// start a Live Activity" ("Starting and updating Live Activities with ActivityKit push notifications").
+/// Source: "Sending broadcast push notification requests to APNs". "Starting and updating Live Activities with
+/// ActivityKit push notifications" adds: "You can't use broadcast push notifications to start a Live Activity."
 public protocol BroadcastPayload: PushPayload {}
 
 extension PushPayload {
-    /// Apple's default.
+    /// Apple's default expiration.
     public static var defaultExpiration: PushExpiration { .appleDefault }
 
-    /// Returns the size of `json()` in bytes, which Apple limits. Throws what `json()` throws.
+    /// Returns the size of `json()` in bytes. Throws what `json()` throws.
     public func size() throws(RequestError) -> Int { try json().count }
 
-    /// The most bytes that Apple accepts for a device: 4,096, or 5,120 for `voip`.
+    /// The largest size in bytes that Apple accepts for a device: 4,096, or 5,120 for `voip`.
     ///
     /// ```swift
     /// guard try payload.size() <= payload.sizeLimit else { … }
@@ -65,30 +66,30 @@ extension PushPayload {
 }
 
 extension BroadcastPayload {
-    /// The most bytes that Apple accepts for a channel: 5,120. Source: "Sending broadcast push notification requests to
-    /// APNs".
+    /// The largest size in bytes that Apple accepts for a channel: 5,120. Source: "Sending broadcast push notification
+    /// requests to APNs".
     public var broadcastSizeLimit: Int { PushType.broadcastPayloadLimit }
 }
 
 extension PushType {
-    /// The most bytes of a payload for a device: 4,096, or 5,120 for `voip`. Source: "Generating a remote
+    /// The largest payload for a device in bytes: 4,096, or 5,120 for `voip`. Source: "Generating a remote
     /// notification".
     public var payloadLimit: Int {
         self == .voip ? RequestParser.largePayloadLimit : RequestParser.payloadLimit
     }
 
-    /// The most bytes of a payload for a channel: 5,120. Source: "Sending broadcast push notification requests to
+    /// The largest payload for a channel in bytes: 5,120. Source: "Sending broadcast push notification requests to
     /// APNs".
     public static var broadcastPayloadLimit: Int { RequestParser.largePayloadLimit }
 }
 
 extension JSONWriter {
-    /// Returns a payload with the members of `aps` that `write` adds, and `custom` beside it.
+    /// Returns a payload with the members that `write` adds to `aps`, and `custom` beside `aps`.
     static func payload(
         beside custom: [String: PayloadValue] = [:], aps write: (inout JSONWriter) throws(RequestError) -> Void
     ) throws(RequestError) -> [UInt8] {
         if custom["aps"] != nil {
-            throw RequestError(.badRequestPayload, "custom: what aps has is said by properties, or stands in more")
+            throw RequestError(.badRequestPayload, "custom: aps is not allowed; use the properties, or more")
         }
         var json = JSONWriter(capacity: 512)
         json.beginObject()
@@ -101,8 +102,7 @@ extension JSONWriter {
         return Array(json.bytes)
     }
 
-    /// Returns a payload of an app's own members. Without any it has an empty `aps`, since Apple refuses empty
-    /// payloads.
+    /// Returns a payload of an app's own members, or one with an empty `aps`, since Apple refuses empty payloads.
     static func payload(of members: [String: PayloadValue]) throws(RequestError) -> [UInt8] {
         if members.isEmpty { return Array(#"{"aps":{}}"#.utf8) }
         var json = JSONWriter(capacity: 512)
@@ -113,20 +113,20 @@ extension JSONWriter {
     }
 }
 
-// Values of a program's own types, encoded as `JSONEncoder` does by default, without Foundation: devices decode the
-// state of a Live Activity with a default `JSONDecoder`.
+// Foundation is not imported, yet values are encoded like by a default `JSONEncoder`, since devices decode the state of
+// a Live Activity with a default `JSONDecoder`.
 
 extension PayloadValue {
-    /// A value of your own type, as JSON.
+    /// Creates a JSON value from a value of your own type.
     ///
     /// ```swift
     /// struct Score: Encodable { var home = 0, away = 0 }
     /// let update = LiveActivityUpdate(contentState: try PayloadValue(encoding: Score()), timestamp: now)
     /// ```
     ///
-    /// It means the same as with the default strategies of Foundation's `JSONEncoder`: a `Date` is a number of seconds
-    /// since 2001, `Data` is base64. Equal values are equal bytes, since members are ordered by name. Throws the path
-    /// to a number that is not finite or to more than 64 levels, and what the type itself throws.
+    /// The result matches the default strategies of Foundation's `JSONEncoder`: a `Date` is the number of seconds since
+    /// 2001, `Data` is base64. Equal values have equal bytes, since members are ordered by name. Throws an error with
+    /// the path if a number is not finite or there are more than 64 levels, and what the type itself throws.
     public init(encoding value: some Encodable) throws(RequestError) {
         let node = EncodedNode()
         do {
@@ -139,13 +139,13 @@ extension PayloadValue {
 }
 
 extension [String: PayloadValue] {
-    /// The members of a value of your own type, to put beside `aps`.
+    /// Creates the members of a value of your own type, to put beside `aps`.
     ///
     /// ```swift
     /// payload.custom = try .init(encoding: order)
     /// ```
     ///
-    /// Throws if the value is no object, and what `PayloadValue(encoding:)` throws.
+    /// Throws if the value is not encoded as an object, and what `PayloadValue(encoding:)` throws.
     public init(encoding value: some Encodable) throws(RequestError) {
         guard case .object(let members) = try PayloadValue(encoding: value) else {
             throw RequestError(.badRequestPayload, "\(type(of: value)) is not encoded as an object")
@@ -165,25 +165,25 @@ extension RequestError {
     }
 }
 
-/// A payload that is JSON already, of any push type. The rules that other payloads' types enforce are checked when a
-/// record is made.
+/// A payload of any push type that is encoded as JSON already. The rules that other payload types enforce at compile
+/// time are checked when a record is created.
 ///
 /// ```swift
 /// let notification = PushNotification(json: bytes, pushType: .voip, topic: .bundleID("com.example.shop"))
 /// ```
 public struct RawPayload: CollapsiblePayload, BroadcastPayload {
-    /// A JSON object. Source: "Generating a remote notification".
+    /// The JSON object. Source: "Generating a remote notification".
     public var bytes: [UInt8]
-    /// The push type (`apns-push-type`). Source: "Sending notification requests to APNs".
+    /// The push type (`apns-push-type`).
     public var pushType: PushType
 
-    /// A payload as it is. It is checked with the record.
+    /// Creates a payload from JSON. The JSON is validated when a record is created.
     public init(_ bytes: some Collection<UInt8>, pushType: PushType) {
         self.bytes = Array(bytes)
         self.pushType = pushType
     }
 
-    /// The bytes, as they are.
+    /// Returns `bytes`.
     public func json() throws(RequestError) -> [UInt8] { bytes }
 }
 
@@ -195,40 +195,40 @@ public struct RawPayload: CollapsiblePayload, BroadcastPayload {
 ///
 /// Source: "Generating a remote notification", "Localize your alert messages".
 public struct LocalizedText: Hashable, Sendable {
-    /// The name of a key in the app's strings.
+    /// The key in the app's strings file.
     public var key: String
-    /// The values for each `%@` in that string.
+    /// The values for the `%@` placeholders in that string.
     public var arguments: [String]
 
-    /// The text of a key, with these arguments.
+    /// Creates a localized text.
     public init(_ key: String, _ arguments: String...) { self.init(key, arguments: arguments) }
 
-    /// The text of a key, with these arguments.
+    /// Creates a localized text.
     public init(_ key: String, arguments: [String]) {
         self.key = key
         self.arguments = arguments
     }
 }
 
-/// A time in whole seconds since 1970 (UTC), as Apple's payloads have it.
+/// A time in whole seconds since 1970 (UTC), as in Apple's payloads.
 ///
 /// ```swift
 /// let now = UnixTime(secondsSinceEpoch: Int64(Date().timeIntervalSince1970))
 /// ```
 public struct UnixTime: Hashable, Comparable, Sendable, ExpressibleByIntegerLiteral {
-    /// Seconds, not milliseconds.
+    /// The number of seconds, not milliseconds.
     public var secondsSinceEpoch: Int64
 
-    /// A time in seconds since 1970.
+    /// Creates a time from seconds since 1970 (UTC).
     public init(secondsSinceEpoch: Int64) { self.secondsSinceEpoch = secondsSinceEpoch }
 
-    /// A literal is seconds since 1970.
+    /// Creates a time from seconds since 1970 (UTC).
     public init(integerLiteral secondsSinceEpoch: Int64) { self.init(secondsSinceEpoch: secondsSinceEpoch) }
 
-    /// Whether one is earlier.
+    /// Returns whether one time is earlier than another.
     public static func < (one: Self, other: Self) -> Bool { one.secondsSinceEpoch < other.secondsSinceEpoch }
 
-    /// Returns the seconds. Throws if they are negative, or so many that they must be milliseconds.
+    /// Returns the seconds. Throws if they are negative, or so large that they must be milliseconds.
     func checked(_ member: StaticString) throws(RequestError) -> Int64 {
         guard (0..<100_000_000_000).contains(secondsSinceEpoch) else {
             throw RequestError(
@@ -239,24 +239,24 @@ public struct UnixTime: Hashable, Comparable, Sendable, ExpressibleByIntegerLite
     }
 }
 
-/// When APNs delivers (`apns-priority`). Source: "Sending notification requests to APNs", apns-priority.
+/// The delivery priority of a notification (`apns-priority`). Source: "Sending notification requests to APNs",
+/// apns-priority.
 public enum PushPriority: UInt8, CaseIterable, Sendable {
-    /// At once: 10, Apple's default.
+    /// 10: immediate delivery, Apple's default.
     case immediate = 10
-    /// When the device's power allows it: 5. Such notifications may be grouped, throttled or not delivered.
+    /// 5: delivery that considers the device's power. Such notifications may be grouped, throttled or dropped.
     case powerConsiderate = 5
     /// 1: the device's power comes first, and the device is not woken.
     case withoutWaking = 1
 }
 
-/// The priorities of one kind of payload, as a type, so that a wrong one does not compile.
+/// The priorities that one kind of payload allows. Being a type, it makes other priorities a compile-time error.
 public protocol PriorityChoice: Hashable, Sendable {
-    /// The priority.
     var priority: PushPriority { get }
 }
 
 extension PushPriority: PriorityChoice {
-    /// Itself.
+    /// This priority.
     public var priority: PushPriority { self }
 }
 
@@ -264,7 +264,7 @@ extension PushPriority: PriorityChoice {
 ///
 /// Source: "Sending notification requests to APNs", `background`.
 public enum BackgroundPriority: PriorityChoice {
-    /// 5, which is the default.
+    /// 5, the default.
     case powerConsiderate
 
     /// The priority.
@@ -276,18 +276,18 @@ public enum BackgroundPriority: PriorityChoice {
 /// Source: "Starting and updating Live Activities with ActivityKit push notifications"; "Sending notification requests
 /// to APNs", `location`.
 public enum WakingPriority: PriorityChoice, CaseIterable {
-    /// 10. Updates of Live Activities with it count towards a budget and are throttled beyond it.
+    /// 10. Live Activity updates with this priority count towards a budget, beyond which they are throttled.
     case immediate
-    /// 5. Such updates are not counted.
+    /// 5. Live Activity updates with this priority do not count towards the budget.
     case powerConsiderate
 
     /// The priority.
     public var priority: PushPriority { self == .immediate ? .immediate : .powerConsiderate }
 }
 
-/// The priority of a Push to Talk notification: 10. Source: "Creating a Push to Talk app".
+/// The priority of a Push to Talk notification, which is 10. Source: "Creating a Push to Talk app".
 public enum ImmediatePriority: PriorityChoice {
-    /// 10, which is Apple's default.
+    /// 10, Apple's default.
     case immediate
 
     /// The priority.
