@@ -355,7 +355,8 @@ extension DeliveryMachine {
         }
         guard let other = apps.other(app) else { return false }
         journal.counters.apps[app].sentToOtherEnvironment &+= 1
-        // The records' bytes stay the first app's: with what waits for the other they would fill its topic's store.budget.
+        // The records' bytes stay the first app's: with what waits for the other they would fill its topic's
+        // share.
         let isFull = apps.areMany && (store.budget.isFull(app: other) || store.budget.areBytesFull(of: app))
         dispatch.breakers.endProbe(slot, in: store)
         leaveDeviceQueue(slot)

@@ -17,8 +17,9 @@ package struct CommitReply: Sendable, Hashable {
     package let tag: UInt64
     /// Something that went wrong; `.none`: every partition was committed.
     package let code: KafkaCode
-    /// The code of each partition of the commit, `.none` if it was committed. When one partition is refused (its metadata
-    /// is too large), librdkafka gives the others its code, although they may have been committed: commit them again.
+    /// The code of each partition of the commit, `.none` if it was committed. When one partition is refused (its
+    /// metadata is too large), librdkafka gives the others its code, although they may have been committed: commit them
+    /// again.
     package let codes: [TopicPartition: KafkaCode]
 }
 

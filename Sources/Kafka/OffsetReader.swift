@@ -69,7 +69,7 @@ import CRdkafka
             "client.rack": "", "isolation.level": "read_committed", "enable.partition.eof": "true",
             "auto.offset.reset": "error", "enable.auto.commit": "false", "enable.auto.offset.store": "false",
             "allow.auto.create.topics": "false",
-            // It has no session. librdkafka would compare the default with the user's max.poll.interval.ms.
+            // It has no session. librdkafka would compare the default with the user's `max.poll.interval.ms`.
             "session.timeout.ms": "1",
         ])
         if let group { fixed.append(KafkaProperty("group.id", group)) }

@@ -84,8 +84,8 @@ package struct Completion: Sendable {
     package enum Unprocessed: UInt8, Sendable {
         /// It was on no connection, was recalled, or its last byte never left.
         case neverSent
-        /// APNs refused it: REFUSED_STREAM, or a GOAWAY whose last stream is just below it. When repeated, that is about
-        /// the notification: it is counted, and ends in a tier.
+        /// APNs refused it: REFUSED_STREAM, or a GOAWAY whose last stream is just below it. When repeated, that is
+        /// about the notification: it is counted, and ends in a tier.
         case refusedByPeer
         /// The peer threw it away because of an earlier notification on the connection, which it named as wrong, or
         /// refused by a graceful GOAWAY. This one is sent again at once.
@@ -185,8 +185,8 @@ package enum TransportEvent: Sendable {
     /// before the first dial has ended.
     case reachable(app: AppIndex, Bool)
     /// APNs refused the app's credential without answering a request: by a GOAWAY whose debug data says so
-    /// (`BadCertificate`, `BadCertificateEnvironment` and their like), or by a TLS alert. Reported only of connections with the present
-    /// credential, and before the completions of that turn, so that nothing is sent again first.
+    /// (`BadCertificate`, `BadCertificateEnvironment` and their like), or by a TLS alert. Reported only of connections
+    /// with the present credential, and before the completions of that turn, so that nothing is sent again first.
     case credentialRefused(app: AppIndex, reason: ReasonCode)
     /// The host takes requests and has answered none for 9 s, whenever that or how it does so changes; `nil` when that
     /// is over (one was answered, or nothing is asked of it, or it is another host now).

@@ -96,8 +96,8 @@ struct BinaryProofTests {
         #expect(world.reachable == [true, false])
     }
 
-    /// A gateway that is sent `simple` closes where others answer. One that closes each connection unread answers nothing
-    /// by that.
+    /// A gateway that is sent `simple` closes where others answer. One that closes each connection unread answers
+    /// nothing by that.
     @Test(arguments: [true, false])
     func `The end is an answer to the fence, and only without identifiers`(isSimple: Bool) throws {
         let world = try GatewayWorld()

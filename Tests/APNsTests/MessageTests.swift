@@ -61,8 +61,8 @@ import Testing
 @Suite struct ProviderTokenTests {
     private static let minute: Int64 = 60_000_000_000
 
-    /// Whether a token is due, or may be renewed when APNs calls it expired: in seconds since the first was made, when the
-    /// wall clock is a step ahead. `again` is when another one was made after it, and by which step.
+    /// Whether a token is due, or may be renewed when APNs calls it expired: in seconds since the first was made, when
+    /// the wall clock is a step ahead. `again` is when another one was made after it, and by which step.
     private static let ages:
         [(again: (at: Double, step: Double)?, now: Double, step: Double, isDue: Bool?, mayRenew: Bool?)] = [
             // At 0 a token of the grid comes into use, whose `iat` is a minute ago.

@@ -41,8 +41,8 @@ extension EndToEnd {
             try run(program, [])
         }
 
-        /// `Tests/Library`: a package of its own, which produces both forms with PushRecords, and reads results and dead
-        /// tokens. Building takes some 20 s the first time; it is kept beside what the tests were built to.
+        /// `Tests/Library`: a package of its own, which produces both forms with PushRecords, and reads results and
+        /// dead tokens. Building takes some 20 s the first time; it is kept beside what the tests were built to.
         @Test(.needs(.worker, .broker, .swift))
         func `A program of its own`() throws {
             let scene = try Scene("library", partitions: 2)

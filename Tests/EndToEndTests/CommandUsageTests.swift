@@ -94,7 +94,7 @@ extension EndToEnd {
             1 | check -c /nowhere/x | cannot read /nowhere/x
             64 | demo --log-part kafka | --log-part: expected PART=LEVEL, such as apns=debug, found "kafka"
             64 | simulate --fault nope@3 | --fault: fault 'nope@3': there is no fault 'nope'
-            64 | simulate --gateway-fault close@0 | '0' is no number of notifications
+            64 | simulate --gateway-fault close@0 | '0' is no number above 0
             64 | simulate --gateway 10.0.0.1:0 | the gateway is on the host of --listen, which must stand before it
             64 | simulate --feedback-token 0a@soon | expected a device token in hex, or with a time: HEX@1700000000
             78 | send -c /nowhere/x -t 00 -a Hi | cannot read /nowhere/x

@@ -56,8 +56,8 @@ extension Scene {
 }
 
 extension EndToEnd {
-    /// The feedback service beside a running worker, and the command that reads it. `FeedbackReaderTests` has brokers that
-    /// are away.
+    /// The feedback service beside a running worker, and the command that reads it. `FeedbackReaderTests` has brokers
+    /// that are away.
     @Suite struct FeedbackTests {
         @Test(.needs(.worker, .broker, .kcat))
         func `A worker writes the tokens of the service`() throws {

@@ -148,7 +148,8 @@ import Testing
 
     @Test(arguments: [
         (hi, tokenA, 0, timeMs - 1, "has another timestamp than the result says"),
-        (hi, tokenA, 0, 0, "has another timestamp than the result says"), (hi, tokenB, 0, timeMs, "is for another device"),
+        (hi, tokenA, 0, 0, "has another timestamp than the result says"),
+        (hi, tokenB, 0, timeMs, "is for another device"),
         (hi, tokenA, 1, timeMs, "has no such notification"), ("no JSON", tokenA, 0, timeMs, "has no such notification"),
         (#"{"device_tokens":["\#(tokenA)"],"payload":{"aps":{}}}"#, tokenA, 1, timeMs, "has no such notification"),
     ])

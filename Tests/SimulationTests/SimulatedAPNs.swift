@@ -259,8 +259,8 @@ extension SimulatedWorld {
         if faults.breaks, random.chance(2) { lose(connection, isSilent: false, worker) }
     }
 
-    /// Once, or first with the largest stream id there is and then again; once more with a lower one. What was processed
-    /// is not disowned.
+    /// Once, or first with the largest stream id there is and then again; once more with a lower one. What was
+    /// processed is not disowned.
     private func goAway(_ connection: SimulatedConnection, _ worker: SimulatedWorker) {
         note(connection.isDraining ? "another GOAWAY" : "GOAWAY")
         if !connection.isDraining, random.chance(40) {

@@ -20,8 +20,8 @@ package enum LocalHTTP {
         return (Int(status.1) ?? 0, String(text[end.upperBound...]))
     }
 
-    /// Sends bytes to a port of this machine, and returns the first `count` bytes of the answer, or all that come before
-    /// the connection ends. `nil`: nothing listens.
+    /// Sends bytes to a port of this machine, and returns the first `count` bytes of the answer, or all that come
+    /// before the connection ends. `nil`: nothing listens.
     package static func ask(_ port: UInt16, _ request: [UInt8], count: Int = .max) -> [UInt8]? {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         defer { close(descriptor) }

@@ -139,8 +139,8 @@ package final class Books: Sendable {
     /// A line at its longest: an id, 200 digits, two counts, separators.
     static let longestLine = 36 + 1 + 200 + 1 + 10 + 1 + 10 + 1
 
-    /// Writes whole lines into the buffer, as many as fit; it must have room for 300 bytes. Fails if the books were reset
-    /// since the dump began.
+    /// Writes whole lines into the buffer, as many as fit; it must have room for 300 bytes. Fails if the books were
+    /// reset since the dump began.
     func dump(_ cursor: inout Cursor, into buffer: UnsafeMutableRawBufferPointer) -> HTTPResponse.Step {
         write { state in
             if let generation = cursor.generation, generation != state.generation { return .failed }

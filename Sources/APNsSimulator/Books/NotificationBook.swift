@@ -40,8 +40,8 @@ struct NotificationBook {
 
     init(limit: Int) { self.limit = limit }
 
-    /// Records the arrival of a request for a device token of up to 100 bytes. Returns the token's index, `nil` if it is
-    /// empty or the book is full, and the number of earlier requests for it.
+    /// Records the arrival of a request for a device token of up to 100 bytes. Returns the token's index, `nil` if it
+    /// is empty or the book is full, and the number of earlier requests for it.
     mutating func arrive(token: UnsafeRawBufferPointer) -> (index: Int?, earlier: UInt32) {
         if token.isEmpty { return (nil, 0) }
         let bytes = Array(token)

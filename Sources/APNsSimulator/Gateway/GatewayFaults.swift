@@ -1,4 +1,5 @@
-/// The faults of every connection of the gateway, as `--gateway-fault` names them. Of two of a kind the last one counts.
+/// The faults of every connection of the gateway, as `--gateway-fault` names them. Of two of a kind the last one
+/// counts.
 package struct GatewayFaults: Sendable {
     /// The faults as they were named.
     package private(set) var names: [String] = []

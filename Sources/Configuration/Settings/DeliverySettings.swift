@@ -88,7 +88,7 @@ extension DeliverySettings {
                     value.reading.refuse(
                         value.path,
                         "Apple says not to send such a notification again; "
-                            + "if it has to be, say so in delivery.verdicts_unsafe", at: mark)
+                            + "to send it anyway, use delivery.verdicts_unsafe", at: mark)
                     continue
                 }
                 verdicts[Reason(rawValue: name)] = verdict

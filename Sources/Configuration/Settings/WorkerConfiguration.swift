@@ -138,10 +138,10 @@ extension ResultSettings {
     }
 
     private static func reasonNotToCopy(_ name: String) -> String? {
-        if ["outcome", "reason"].contains(name) { return "results have a header \(name) of their own" }
-        let advice = "give what results are told apart by a header of its own, such as x-campaign"
+        if ["outcome", "reason"].contains(name) { return "results have their own header \(name)" }
+        let advice = "use a header of your own to tell results apart, such as x-campaign"
         return switch name.lowercased().prefix(5) {
-        case "apns-": "\(quoted(name)) is Apple's: what a request says to Apple is no result's; \(advice)"
+        case "apns-": "\(quoted(name)) is one of Apple's headers, which are not copied to results; \(advice)"
         case "push-": "\(quoted(name)) is the worker's own; \(advice)"
         default: nil
         }

@@ -28,7 +28,8 @@ package struct ConfigurationCheck {
     private let probesCredentials: Bool
     private let onFinding: (Finding) -> Void
 
-    /// - Parameter probesCredentials: whether each app sends one request for a token of zeros with each of its bundle ids.
+    /// - Parameter probesCredentials: whether each app sends one request for a token of zeros with each of its bundle
+    ///   ids.
     package init(
         _ configuration: WorkerConfiguration, probesCredentials: Bool = false,
         report: @escaping (Finding) -> Void

@@ -223,8 +223,8 @@ extension BinarySettings {
 // MARK: Certificates
 
 extension LoadedApp {
-    /// Returns a line for each reason for which Apple will refuse the app's certificate, or the app will refuse Apple's.
-    /// The app is loaded all the same, because one that cannot send must not keep others from sending.
+    /// Returns a line for each reason for which Apple will refuse the app's certificate, or the app will refuse
+    /// Apple's. The app is loaded all the same, because one that cannot send must not keep others from sending.
     package func certificateFaults(nowMs: Int64) -> [String] {
         var lines: [String] = []
         if lacksAuthorities {

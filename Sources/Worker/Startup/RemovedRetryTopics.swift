@@ -106,8 +106,8 @@ final class RemovedRetryTopics {
     }
 
     /// The brokers' answers. The topics are known by the offsets that the retry group has committed and by the retry
-    /// records there: another worker's requests may be read by a group of that name. (The admin API of librdkafka 2.0.2,
-    /// which could list the offsets, was seen not to answer on a fresh cluster.)
+    /// records there: another worker's requests may be read by a group of that name. (The admin API of librdkafka
+    /// 2.0.2, which could list the offsets, was seen not to answer on a fresh cluster.)
     struct Answer: Sendable {
         let found: [(topic: String, records: Int64)]
         let existing: Set<String>
