@@ -44,14 +44,14 @@ extension DeliveryMachine {
         let written = committedOffset.flatMap { CommitMap(metadata: metadata, base: $0) }
         // Without a worker's metadata it is unknown what was sent.
         let from = base.flatMap { OffsetLimit.holds($0) ? $0 : nil } ?? 0
-        var map = written ?? CommitMap(horizon: HorizonEnd(logEnd ?? from + SendHorizon.maximum))
+        var map = written ?? CommitMap(horizon: logEnd ?? from + SendHorizon.maximum)
         if let committed = committedOffset {
             if written == nil, OffsetLimit.holds(committed) {
-                journal.events.append(.foreignCommit(id, committed: committed, doubtedBelow: map.horizon.offset))
+                journal.events.append(.foreignCommit(id, committed: committed, doubtedBelow: map.horizon))
             }
             switch start {
             case .beginning(because: .notBelievable), .beginning(because: .beyondEnd):
-                let sent = OffsetLimit.holds(committed) ? max(map.horizon.offset, committed) : OffsetLimit.highest
+                let sent = OffsetLimit.holds(committed) ? max(map.horizon, committed) : OffsetLimit.highest
                 map = CommitMap(doubtedBelow: sent, logStart: logStart, logEnd: logEnd)
                 base = logStart
                 // If it is lost and comes back before the next commit, it must not go on from this one.
@@ -69,7 +69,7 @@ extension DeliveryMachine {
                     map.doubt()
                     journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
                 }
-                map.horizon = map.horizon.cut(at: max(logEnd, base ?? 0))
+                map.horizon = min(map.horizon, max(logEnd, base ?? 0))
             }
         }
         let share = enterShare(role, topic: topic)

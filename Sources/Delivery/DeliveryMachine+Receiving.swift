@@ -18,15 +18,13 @@ extension DeliveryMachine {
         // Behind a commit that may never be taken, only records below the send horizon are read, and a share of those
         // above. While commits are taken there is one more: a record that waits to be admitted raises the horizon.
         let next = ledger[partition].nextOffset
-        let below = min(Int(clamping: max(0, ledger[partition].horizon.allowed.offset - next)), store.budget.total)
+        let below = min(Int(clamping: max(0, ledger[partition].horizon.allowed - next)), store.budget.total)
         let least = ledger[partition].commits.refusals == 0 ? 1 : 0
-        let most = max(below + roomAboveHorizon(partition, at: next), least)
+        let above = store.budget.aboveHorizon(
+            open: ledger[partition].openAboveHorizon(at: next), partitions: ledger.count)
+        let most = max(below + above, least)
         return min(
             store.budget.records(for: ledger[partition].group), most, ledger[partition].mapEighths >= 7 ? 1 : .max)
-    }
-
-    private func roomAboveHorizon(_ partition: PartitionSlot, at offset: Int64) -> Int {
-        store.budget.aboveHorizon(open: ledger[partition].openAboveHorizon(at: offset), partitions: ledger.count)
     }
 
     /// The place of a partition's records for crash reports, with an offset of 0; empty if the assignment is gone.
@@ -119,9 +117,10 @@ extension DeliveryMachine {
         fresh.holders += 1
         fresh.hasSettledIndexes = !settledIndexes.isEmpty
         if fresh.count > 1 { ledger[partition].fanOuts += 1 }
+        ledger[partition].horizon.received(count: fresh.count)
         store[record] = fresh
         if isList { store.makeIndexes(of: record, settled: settledIndexes) }
-        makeBody(of: record, request, partition, timestampMs)
+        makeBody(of: record, &request, partition, timestampMs)
         if ledger[partition].firstAdmitting != .none || !admit(record, limit: Self.admissionPiece) {
             ledger.waitForAdmission(record, partition, in: &store)
         } else {
@@ -132,43 +131,38 @@ extension DeliveryMachine {
     }
 
     private mutating func makeBody(
-        of record: RecordSlot, _ request: ParsedRequest, _ partition: PartitionSlot, _ timestampMs: Int64
+        of record: RecordSlot, _ request: inout ParsedRequest, _ partition: PartitionSlot, _ timestampMs: Int64
     ) {
         let offset = store[record].offset
         let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
-        let origin = ledger[partition].origin(of: offset)
         let startMs = RecordTime.start(firstMs, notBefore: request.notBefore)
         let isExpired =
             settlement.settings.maxAgeMs > 0
             && RecordTime.age(of: startMs, nowMs: now.wallMs) > settlement.settings.maxAgeMs
         // The owner before refused what the parser refuses, so it did not send it.
-        let doubts = request.isInvalid ? 0 : ledger[partition].ledger.inheritedDoubtEnd(at: offset)
+        let isInDoubt = !request.isInvalid && offset < ledger[partition].ledger.inheritedHorizon
         // A request that is to be sent so late is a mistake rather than a plan. A retry record was taken once.
         let isTooFarAhead =
             request.notBefore > 0 && request.retry == nil
             && Int64(request.notBefore) &* 1_000 - now.wallMs > settlement.settings.maxAheadMs
         var (app, firstApp): (Int32, Int32) = (-1, -1)
-        var defaultTopic = UnsafeRawBufferPointer(start: nil, count: 0)
-        var refused: ParsedRequest?
+        var defaultTopic = UnsafeRawBufferPointer.nothing
         switch apps.findApp(request, of: ledger[partition].group) {
         case .app(let found, let topic):
             app = Int32(found.value)
             firstApp = apps.firstApp(request, foundApp: found)
             defaultTopic = topic
             if isTooFarAhead {
-                refused = request.refused(
+                request.refuse(
                     .none, "push-not-before is further ahead than delivery.max_ahead: write the request later",
                     .nothing)
             }
         case .failure(let reason, let text, let subject):
-            refused = request.refused(reason, text, subject)
+            request.refuse(reason, text, subject)
         }
-        func makeBody(_ store: inout NotificationStore, _ request: ParsedRequest) {
-            store.makeBody(
-                of: record, request, read: origin, firstMs: firstMs, isExpired: isExpired, inheritedDoubtEnd: doubts,
-                app: app, firstApp: firstApp, defaultTopic: defaultTopic)
-        }
-        if let refused { makeBody(&store, refused) } else { makeBody(&store, request) }
+        store.makeBody(
+            of: record, request, in: ledger[partition], firstMs: firstMs, isExpired: isExpired, isInDoubt: isInDoubt,
+            app: app, firstApp: firstApp, defaultTopic: defaultTopic)
     }
 
     /// A record from which nothing can be read is one notification that is only produced: the publisher holds its bytes
@@ -176,7 +170,7 @@ extension DeliveryMachine {
     private mutating func admitDeadLetter(_ record: RecordSlot, _ request: ParsedRequest, _ bytes: Int) -> Receipt {
         journal.counters.deadLetters &+= 1
         let slot = admitNotification(record, index: 0, app: -1)
-        store.move(slot, to: .concluded(.deadLetter))
+        store[slot].state = .concluded(.deadLetter)
         store[slot].unacknowledged = 1
         if let partition = ledger.find(store[record].partition) { ledger[partition].deadLetters += 1 }
         store.takeBytes(bytes, for: slot)
@@ -234,10 +228,9 @@ extension DeliveryMachine {
             return false
         }
         let offset = store[record].offset
-        let below = ledger[partition].horizon.allowed.indexes(at: offset)
-        if below < store[record].count {
-            let belowHorizon = Int(max(0, below - store[record].cursor.index))
-            left = min(left, belowHorizon + roomAboveHorizon(partition, at: offset))
+        if !ledger[partition].horizon.allows(offset) {
+            let open = ledger[partition].openAboveHorizon(at: offset)
+            left = min(left, store.budget.aboveHorizon(open: open, partitions: ledger.count))
             if left == 0 { raiseHorizon(to: record, partition) }
         }
         while !store[record].isAdmitted {
@@ -275,15 +268,15 @@ extension DeliveryMachine {
         let isIdle = app < 0 || dispatch.isIdle(app)
         let hasWaited = now.ns - store[record].receivedNs >= AdmissionBudget.shareWaitNs
         guard isIdle || apps.areMany && hasWaited else { return }
-        ledger[partition].horizon.advance(to: store[record].offset, store[record].cursor.index)
+        ledger[partition].horizon.advance(to: store[record].offset)
     }
 
     /// When a record that waits for admission raises the horizon, or is deferred because its app's share stays full;
     /// `nil` if it waits for something else.
     func admissionChangeNs(_ record: RecordSlot) -> Int64? {
-        let allowed = ledger.find(store[record].partition).map { ledger[$0].horizon.allowed } ?? .none
+        let allowed = ledger.find(store[record].partition).map { ledger[$0].horizon.allowed } ?? 0
         let raisedNs = store[record].receivedNs + AdmissionBudget.shareWaitNs
-        if raisedNs > now.ns, allowed.indexes(at: store[record].offset) < store[record].count { return raisedNs }
+        if raisedNs > now.ns, store[record].offset >= allowed { return raisedNs }
         guard store.hasBody(record), store[bodyOf: record].app >= 0 else { return nil }
         let app = Int(store[bodyOf: record].app)
         return store.budget.shareWaitEndNs(app: app, oldestNs: dispatch.oldestNs(app, in: store))
@@ -309,7 +302,7 @@ extension DeliveryMachine {
         store[record].holders += 1
         store[slot].tries.sends = store[bodyOf: record].sends
         store[slot].tries.inDoubt = store[bodyOf: record].inDoubt
-        if index < store[bodyOf: record].inheritedDoubtEnd, failure == .none {
+        if store[bodyOf: record].isInDoubt, failure == .none {
             store[slot].tries.sends.countUp()
             store[slot].tries.inDoubt.countUp()
             journal.counters.apps[app >= 0 ? Int(app) : apps.count].inDoubt &+= 1

@@ -79,7 +79,7 @@ extension DeliveryMachine {
             }
             takeOut(slot)
             // It waits nowhere, as when it was admitted.
-            store.move(slot, to: .admitted)
+            store[slot].state = .admitted
             // What came to be due while it waited needs no tier.
             if store[slot].deferral?.reason == .scheduled, store.isDue(slot, nowMs: now.wallMs),
                 ledger.isSending(slot, in: store)
@@ -157,7 +157,7 @@ extension DeliveryMachine {
     private mutating func handOut(_ slot: NotificationSlot, _ handedMs: UInt32) -> OutgoingRequest {
         let record = store[slot].record
         guard let place = store.place(of: record) else { preconditionFailure("what is ready has its bytes") }
-        store.move(slot, to: .handed(atMs: handedMs))
+        store[slot].state = .handed(atMs: handedMs)
         store[record].handed += 1
         var headers = store[bodyOf: record].headers
         headers.apnsID = store[bodyOf: record].requestID(
@@ -285,8 +285,8 @@ extension DeliveryMachine {
             let record = store[slot].record
             isUndecided =
                 completion.reason == .badDeviceToken && (row.verdict == .reject || row.verdict == .unregister)
-                && apps.hasOther(
-                    app, first: store[bodyOf: record].firstApp, isBroadcast: store[bodyOf: record].isBroadcast)
+                && (app != Int(store[bodyOf: record].firstApp)
+                    || apps.other(app) != nil && !store[bodyOf: record].isBroadcast)
         }
         dispatch.watchAnswer(
             app, status: completion.status, reason: completion.reason, isUndecided: isUndecided, journal: &journal)
@@ -345,7 +345,11 @@ extension DeliveryMachine {
         let first = store[bodyOf: store[slot].record].firstApp
         guard store[slot].app == first else {
             store[slot].answer.remark = .badInBoth
-            if first >= 0 { change(slot, to: Int(first)) }
+            if first >= 0 {
+                dispatch.breakers.endProbe(slot, in: store)
+                leaveDeviceQueue(slot)
+                store.move(slot, toApp: Int(first))
+            }
             dispatch.watchToken(Int(store[slot].app), isBad: true, isProof: false, journal: &journal)
             return false
         }
@@ -354,7 +358,9 @@ extension DeliveryMachine {
         // The records' bytes stay the first app's: with what waits for the other they would fill its topic's
         // share.
         let isFull = apps.areMany && (store.budget.isFull(app: other) || store.budget.areBytesFull(of: app))
-        change(slot, to: other)
+        dispatch.breakers.endProbe(slot, in: store)
+        leaveDeviceQueue(slot)
+        store.move(slot, toApp: other)
         store[slot].tries.resends = 0
         store[slot].tries.resentFor = .none
         if !ledger.isSending(slot, in: store) {
@@ -368,13 +374,6 @@ extension DeliveryMachine {
             waitForTurn(slot)
         }
         return true
-    }
-
-    /// It belongs to another app from now on, and is in no device queue.
-    private mutating func change(_ slot: NotificationSlot, to app: Int) {
-        dispatch.breakers.endProbe(slot, in: store)
-        leaveDeviceQueue(slot)
-        store.move(slot, toApp: app)
     }
 
     // MARK: Again

@@ -18,7 +18,7 @@ extension DeliveryMachine {
         }
         dispatch.breakers.endProbe(slot, in: store)
         leaveDeviceQueue(slot)
-        store.move(slot, to: .concluded(.result(outcome)))
+        store[slot].state = .concluded(.result(outcome))
         let app = store[slot].app >= 0 ? Int(store[slot].app) : apps.count
         journal.counters.apps[app].outcomes[outcome.index] &+= 1
         if outcome == .invalid { journal.counters.apps[app].reasons[Int(store[slot].answer.reason.rawValue)] &+= 1 }
@@ -28,8 +28,8 @@ extension DeliveryMachine {
             settle(slot)
             return
         }
-        if deadSinceMs != nil { settlement.produce(slot, .unregistered, in: &store) }
-        settlement.produce(slot, .result, in: &store)
+        if deadSinceMs != nil { settlement.produce(slot, to: .unregistered, in: &store) }
+        settlement.produce(slot, to: .results, in: &store)
     }
 
     /// Moves to a retry topic, or to its end if it may not go there.
@@ -45,8 +45,8 @@ extension DeliveryMachine {
         if asAttempt { journal.counters.apps[Int(store[slot].app)].retries[tier] &+= 1 }
         leaveDeviceQueue(slot)
         let dueMs = settlement.dueMs(slot, in: tier, store, nowMs: now.wallMs)
-        store.move(slot, to: .concluded(.retry(dueMs: dueMs, isAttempt: asAttempt)))
-        settlement.produce(slot, .retry(tier: tier), in: &store)
+        store[slot].state = .concluded(.retry(dueMs: dueMs, isAttempt: asAttempt))
+        settlement.produce(slot, to: .retry(tier: tier), in: &store)
     }
 
     // MARK: Deferred
@@ -141,16 +141,16 @@ extension DeliveryMachine {
 
     // MARK: Produced
 
-    /// The next record to be produced to this topic; `nil` if there is none. It stays the same until `produced` is
-    /// called: when the producer's queue is full, try again later. The results of one device come in the order of their
-    /// endings.
+    /// The notification of the next record to be produced to this topic; `nil` if there is none. It stays the same until
+    /// `produced` is called: when the producer's queue is full, try again later. The results of one device come in the
+    /// order of their endings.
     ///
     /// Whether the topic can be written is not looked at: the caller may try, to find that out.
-    package mutating func nextProduction(for target: ProductionTarget) -> Production? {
+    package mutating func nextProduction(for target: ProductionTarget) -> NotificationID? {
         settlement.next(for: target, in: store)
     }
 
-    /// Lends what a `result` or `unregistered` production says, for the time of the call.
+    /// Lends what the record of a result or a dead token says, for the time of the call.
     package func withResult<R>(
         _ id: NotificationID, now: DeliveryTime, _ body: (borrowing NotificationContent, borrowing Ending) -> R
     ) -> R {
@@ -165,7 +165,7 @@ extension DeliveryMachine {
         return settlement.withResult(id.slot, in: store, nowMs: now.wallMs, tried: tried, body)
     }
 
-    /// Lends what a `retry` production says, for the time of the call.
+    /// Lends what a retry record says, for the time of the call.
     package func withRetry<R>(
         _ id: NotificationID, _ body: (borrowing NotificationContent, borrowing RetryOrder) -> R
     ) -> R {
@@ -174,7 +174,7 @@ extension DeliveryMachine {
         // The name of the app that called the token bad before. A name that is not known here is written as one that no
         // app can have, so that the token is not sent to the other environment again.
         let first = store[bodyOf: store[id.slot].record].firstApp
-        var triedApp = UnsafeRawBufferPointer(start: nil, count: 0)
+        var triedApp = UnsafeRawBufferPointer.nothing
         if first != store[id.slot].app {
             triedApp =
                 first >= 0
@@ -183,10 +183,9 @@ extension DeliveryMachine {
         return settlement.withRetry(id.slot, in: store, triedApp: triedApp, body)
     }
 
-    /// The producer copied what `nextProduction` gave for its target, whose bytes may go. Exactly one `acknowledged`
-    /// with its id must follow.
-    package mutating func produced(_ production: Production) {
-        if settlement.produced(production, in: &store) { store.releaseBytes(production.id.slot) }
+    /// The producer copied what `nextProduction` gave for this topic. Exactly one `acknowledged` must follow.
+    package mutating func produced(_ id: NotificationID, to target: ProductionTarget) {
+        if settlement.produced(id, to: target, in: &store) { store.releaseBytes(id.slot) }
     }
 
     /// The publisher reports that a topic cannot be written now, or that it can again.

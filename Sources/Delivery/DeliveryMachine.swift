@@ -14,7 +14,7 @@ package import PushRecords
 ///     sends(now) { app, requests in … }               // post to the transports
 ///     recalls { app, ids in … }
 ///     for each topic that can be written:
-///         while let next = nextProduction(for:) { withResult or withRetry { … produce … }; produced(next) }
+///         while let next = nextProduction(for:) { withResult or withRetry { … produce … }; produced(next, to:) }
 ///     let commit = takeCommit(of: group, now)         // of each group; when not empty: commit, later commitFinished
 ///     takeEvents()
 ///     sleep until something comes, or nextDeadlineNs

@@ -33,34 +33,6 @@ package enum ProductionTarget: Hashable, Sendable {
     case deadLetters
 }
 
-/// One record to be produced for a notification.
-package struct Production: Sendable, Equatable {
-    package enum Kind: Sendable, Equatable {
-        case result
-        /// The dead-token record.
-        case unregistered
-        /// A retry record to `MachineSettings.tiers[tier]`.
-        case retry(tier: Int)
-    }
-
-    package var id: NotificationID
-    package var kind: Kind
-
-    /// Where it goes.
-    package var target: ProductionTarget {
-        switch kind {
-        case .result: .results
-        case .unregistered: .unregistered
-        case .retry(let tier): .retry(tier: tier)
-        }
-    }
-
-    @inlinable package init(id: NotificationID, kind: Kind) {
-        self.id = id
-        self.kind = kind
-    }
-}
-
 /// One partition of a commit.
 package struct PartitionCommit {
     package var partition: PartitionID
@@ -110,7 +82,7 @@ package enum DeliveryEvent: Sendable, Equatable {
     /// A lost partition came back, and no other worker sent anything of it: it goes on where it was.
     case resumed(PartitionID)
     /// The map was too long for the metadata: its longest prefix was kept (once per growing phase).
-    case mapCut(PartitionID, dropped: Int)
+    case mapCut(PartitionID)
     /// The broker refuses metadata of this length; halved.
     case metadataRefused(PartitionID, characters: Int)
     /// Apple does not accept the app's credential.
@@ -127,12 +99,12 @@ package enum DeliveryEvent: Sendable, Equatable {
     case held(app: AppIndex, DeferralReason)
 }
 
-/// What a circuit stands for.
-package enum CircuitName: Sendable, Equatable {
+/// What a circuit breaker protects.
+package enum CircuitName: Sendable, Hashable {
     /// The credential of this app, and of all that share it.
     case credential(of: AppIndex)
-    /// One topic of an app: its key is for others only.
+    /// One topic of an app, which Apple says the app's key is not for.
     case topic(String, of: AppIndex)
-    /// The host of an app: no connection can be made, or none is of use.
+    /// The host of an app, from which no answer comes: what is sent to it would take the budget of other apps.
     case connection(of: AppIndex)
 }

@@ -128,7 +128,7 @@ extension DeliveryMachine {
         DeliveryGauges(
             openNotifications: store.count, openBytes: store.blockBytes + store.countedBytes,
             inFlight: apps.indices.map { dispatch.handed($0) },
-            waiting: apps.indices.map { dispatch.ready($0) }, productions: settlement.count)
+            waiting: apps.indices.map { dispatch.ready($0) }, productions: settlement.productions.count)
     }
 }
 

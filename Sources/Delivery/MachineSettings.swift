@@ -19,7 +19,7 @@ package struct MachineSettings: Sendable {
     package enum Ordering: Sendable { case device, none }
     package enum InDoubtPolicy: Sendable { case resend, abandon }
 
-    /// One retry tier; its place in `tiers` is what `Production.Kind.retry` names.
+    /// One retry tier; its index in `tiers` is what `ProductionTarget.retry` names.
     package struct Tier: Sendable, Equatable {
         package var delayMs: Int64
         package init(delayMs: Int64) { self.delayMs = delayMs }

@@ -207,8 +207,9 @@ extension DeliveryMachine {
         var unproduced: [NotificationSlot: Int] = [:]
         let tiers = (0..<settlement.tiers.count).map { ProductionTarget.retry(tier: $0) }
         for target in [.results, .unregistered] + tiers {
-            settlement.forEachProduction(for: target) { production in
-                if store.isCurrent(production.id) { unproduced[production.id.slot, default: 0] += 1 }
+            for position in settlement.productions[target].head..<settlement.productions[target].tail {
+                let id = settlement.productions[target][position]
+                if store.isCurrent(id) { unproduced[id.slot, default: 0] += 1 }
             }
         }
         for slot in store.slots where store[slot].state.isConcluded {

@@ -186,16 +186,13 @@ struct AppDirectoryTests {
         let topic = Array(test.topic.utf8)
         return name.withUnsafeBytes { name in
             topic.withUnsafeBytes { topic in
+                let pushType = test.isBroadcast ? nil : test.pushType
                 let byDefault = group.flatMap {
-                    directory.findDefault(
-                        of: $0, environment: test.environment, topic: topic, pushType: test.pushType,
-                        isBroadcast: test.isBroadcast)
+                    directory.findDefault(of: $0, environment: test.environment, topic: topic, pushType: pushType)
                 }
                 let match =
                     byDefault
-                    ?? directory.find(
-                        name: name, environment: test.environment, topic: topic, pushType: test.pushType,
-                        isBroadcast: test.isBroadcast)
+                    ?? directory.find(name: name, environment: test.environment, topic: topic, pushType: pushType)
                 switch match {
                 case .app(let app, let defaultTopic):
                     let added = String(decoding: defaultTopic, as: UTF8.self)

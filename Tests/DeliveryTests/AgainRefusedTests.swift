@@ -94,7 +94,7 @@ struct AgainRefusedTests {
             if attempt == 5 {
                 #expect(written.map(\.outcome) == [.abandoned])
             } else {
-                #expect(written.map(\.kind) == [.retry(tier: 0)] && written.map(\.attempt) == [attempt + 1])
+                #expect(written.map(\.target) == [.retry(tier: 0)] && written.map(\.attempt) == [attempt + 1])
             }
             #expect(rig.isEmpty)
         }

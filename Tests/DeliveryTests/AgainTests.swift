@@ -142,7 +142,7 @@ struct AgainTests {
             rig.wait(ms: delayMs)
             rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs)
             #expect(rig.send() == ["a"])
-            #expect(rig.answer("a", 429, .tooManyRequests).settle().map(\.kind) == [.retry(tier: tier)])
+            #expect(rig.answer("a", 429, .tooManyRequests).settle().map(\.target) == [.retry(tier: tier)])
         }
     }
 

@@ -185,7 +185,7 @@ struct MachineCircuitTests {
         rig.answer("g")
         #expect(rig.machine.takeEvents().last == .circuitClosed(name))
         #expect(rig.offer(partition, 7, "h", headers: Rig.toShop) == ["h"])
-        let written = rig.finish("b", "d", "h").filter { $0.kind != .result }
+        let written = rig.finish("b", "d", "h").filter { $0.target != .results }
         #expect(written.map(\.token) == ["a", "c", "f", "e"])
         #expect(written.map(\.attempt) == [1, 0, 0, 1])
         #expect(rig.isEmpty)

@@ -2,11 +2,11 @@ import Testing
 
 @testable import Delivery
 
-/// After a crash what may have been sent is in doubt: little more than what was.
+/// After a crash the records that may have been sent are in doubt: few more than were.
 struct DoubtWidthTests {
     /// With so many tokens of each record in turn.
     @Test(arguments: [[1], [2_000], [20], [1, 1, 1, 500, 1, 1, 1_500, 1, 1, 1, 1]])
-    func `A crash marks at most four times what is sent again, and that wholly`(_ tokens: [Int]) throws {
+    func `A crash marks at most four times what is sent again, and the rest of a record`(_ tokens: [Int]) throws {
         let log = (0..<tokens.count * 12_000 / tokens.reduce(0, +)).map { record in
             (0..<tokens[record % tokens.count]).map { "r\(record).\($0)" }
         }
@@ -64,7 +64,7 @@ struct DoubtWidthTests {
             next.wait(ms: 20)
             next.commit()
         }
-        #expect(marked <= 4 * repeated, "\(marked) marked, \(repeated) sent again")
+        #expect(marked <= 4 * repeated + (tokens.max() ?? 0), "\(marked) marked, \(repeated) sent again")
         #expect(waits <= 10, "in \(waits) turns some waited for the horizon")
     }
 }

@@ -268,7 +268,7 @@ struct EnvironmentsTests {
             for device in 0..<4 { rig.receive(partition, Int64(round * 4 + device), "d\(round)\(device)") }
             for sent in Self.send(rig) where sent.hasSuffix("to 0") { Self.bad(rig, String(sent.prefix { $0 != " " })) }
             _ = Self.send(rig)
-            held += rig.settle().count { $0.kind == .retry(tier: 0) && $0.app == 1 && $0.triedApp == "shop" }
+            held += rig.settle().count { $0.target == .retry(tier: 0) && $0.app == 1 && $0.triedApp == "shop" }
         }
         expect(held, is: 3)
         expect(rig.machine.counters.apps[1].heldByCause[Int(DeferralReason.share.rawValue)], is: 3)

@@ -21,9 +21,8 @@ struct HeaderWayTests {
         #expect(Rig.text(request.payload) == #"{"aps":{"alert":"Привет"}}"#)
         #expect(Self.lines(request.headers) == Self.headers)
         rig.answer("a", 500, .internalServerError)
-        let production = rig.machine.nextProduction(for: .retry(tier: 1))
-        let retry = try #require(production)
-        let again = rig.machine.withRetry(retry.id) { content, order in
+        let retry = rig.machine.nextProduction(for: .retry(tier: 1))
+        let again = rig.machine.withRetry(try #require(retry)) { content, order in
             var writer = RetryWriter(apps: [RecordApp(name: "shop", environment: .production)])
             let record = writer.write(content, order)
             var parser = RequestParser()

@@ -7,8 +7,9 @@ struct HoldingTests {
     @Test func `A deferral begins anew after a pause or its end, and is told once in a while`() {
         var holding = DeferredCounts()
         func note(_ now: Int64, _ pause: Int64?) -> String {
-            let noted = holding.note(now, pauseNs: pause, eventPauseNs: 10, roundNs: 10)
-            return "\(noted.forNs) \(noted.isNews)"
+            let second = CircuitBreakers.eventPauseNs / 10
+            let noted = holding.note(now * second, pauseNs: pause.map { $0 * second }, roundNs: 10)
+            return "\(noted.forNs / second) \(noted.isNews)"
         }
         #expect(note(100, 50) == "0 true")
         #expect(note(109, 50) == "9 false")

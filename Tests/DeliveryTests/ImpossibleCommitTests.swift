@@ -106,7 +106,7 @@ struct ImpossibleCommitTests {
         #expect(rig.offer(other, 0, "a") == ["a"])
         #expect(rig.commit(afterMs: 10_000).map(\.partition).contains(denied))
         #expect(rig.send() == ["b"])
-        #expect(rig.settle().map(\.kind) == [.retry(tier: 0)])
+        #expect(rig.settle().map(\.target) == [.retry(tier: 0)])
     }
 
     @Test

@@ -64,7 +64,7 @@ struct LedgerTests {
     }
 
     /// What a commit of this ledger says, read back.
-    static func committed(_ ledger: borrowing PartitionLedger, limit: Int = 4_000, horizon: HorizonEnd = .none) throws
+    static func committed(_ ledger: borrowing PartitionLedger, limit: Int = 4_000, horizon: Int64 = 0) throws
         -> CommitMap
     {
         let committable = ledger.committable
@@ -107,7 +107,7 @@ struct LedgerTests {
             var writer = CommitMapWriter()
             writer.start(base: 7, limit: 4_000)
             ledger.write(to: &writer) { record in record.number == 8 ? words : nil }
-            writer.finish(horizon: .none)
+            writer.finish(horizon: 0)
             return writer.text
         }
         let map = try #require(text.withUnsafeBytes { CommitMap(metadata: $0, base: 7) })
@@ -121,14 +121,14 @@ struct LedgerTests {
         var received: [Int64] = []
         var settled: [UInt64] = []
         var doubted: Set<UInt32> = []
-        var horizon: HorizonEnd
+        var horizon: Int64
         var testDescription: String { name }
     }
 
     @Test(
         arguments: [
-            Leaving(name: "nothing", horizon: .none),
-            Leaving(name: "open, not in doubt", received: [0, 1], horizon: .none),
+            Leaving(name: "nothing", horizon: 0),
+            Leaving(name: "open, not in doubt", received: [0, 1], horizon: 0),
             Leaving(name: "ours", received: [0, 1, 2], doubted: [1], horizon: 2),
             Leaving(name: "inherited, not received yet", map: CommitMap(horizon: 9), horizon: 9),
             Leaving(name: "inherited, the last ones named", map: CommitMap(horizon: 9, settled: [6..<9]), horizon: 6),
@@ -138,7 +138,7 @@ struct LedgerTests {
                 map: CommitMap(horizon: 9, settled: [1..<9]), received: [0], horizon: 1),
             Leaving(
                 name: "inherited, received and settled", map: CommitMap(horizon: 3), received: [0, 1, 2],
-                settled: [0, 1, 2], horizon: .none),
+                settled: [0, 1, 2], horizon: 0),
             Leaving(
                 name: "inherited, received and open below, ours above", map: CommitMap(horizon: 2),
                 received: [0, 1, 2, 3], settled: [0], doubted: [3], horizon: 4),

@@ -7,9 +7,9 @@ struct MachineTopicTests {
     /// What waits for a topic, handed to Kafka.
     static func take(_ rig: Rig, _ target: ProductionTarget) -> [NotificationID] {
         var ids: [NotificationID] = []
-        while let production = rig.machine.nextProduction(for: target) {
-            ids.append(production.id)
-            rig.machine.produced(production)
+        while let id = rig.machine.nextProduction(for: target) {
+            ids.append(id)
+            rig.machine.produced(id, to: target)
         }
         return ids
     }
@@ -46,7 +46,7 @@ struct MachineTopicTests {
         let rig = AgainTests.ready()
         rig.machine.setWritable(.retry(tier: 1), false, now: rig.now)
         let written = rig.answer("a", 503, .shutdown).settle()
-        #expect(written.map(\.kind) == [.retry(tier: 2)])
+        #expect(written.map(\.target) == [.retry(tier: 2)])
         #expect(written.map(\.dueMs) == [rig.now.wallMs + 7_200_000])
     }
 
@@ -69,7 +69,7 @@ struct MachineTopicTests {
         rig.machine.setWritable(.retry(tier: 0), true, now: rig.now)
         expect(rig.machine.isAnyTierWritable, is: true)
         let written = rig.settle()
-        #expect(written.map(\.kind) == [.retry(tier: 0), .retry(tier: 0)])
+        #expect(written.map(\.target) == [.retry(tier: 0), .retry(tier: 0)])
         #expect(written.map(\.token) == ["a", "b"])
         #expect(written.map(\.attempt) == [1, 1])
         #expect(written[0].dueMs == rig.now.wallMs + 30_000)
@@ -95,7 +95,7 @@ struct MachineTopicTests {
         expect(rig.machine.appStatuses[0].heldSinceNs, is: nil)
         rig.receive(Self.partition(rig), 3, "d")
         rig.send()
-        #expect(rig.answer("d", 410, .unregistered, atMs: 1).settle().map(\.kind) == [.unregistered, .result])
+        #expect(rig.answer("d", 410, .unregistered, atMs: 1).settle().map(\.target) == [.unregistered, .results])
         #expect(rig.isEmpty)
     }
 
@@ -132,9 +132,9 @@ struct MachineTopicTests {
 
     @Test func `A dead token whose result was produced already waits; so does one that has no tier to go to`() {
         let rig = Self.answered([("a", 410, .unregistered), ("b", 410, .unregistered)])
-        let production = rig.machine.nextProduction(for: .results)!
-        rig.machine.produced(production)
-        rig.machine.acknowledged(production.id, now: rig.now)
+        let id = rig.machine.nextProduction(for: .results)!
+        rig.machine.produced(id, to: .results)
+        rig.machine.acknowledged(id, now: rig.now)
         for tier in 0..<3 { rig.machine.setWritable(.retry(tier: tier), false, now: rig.now) }
         rig.machine.setWritable(.unregistered, false, now: rig.now)
         for tier in 0..<3 { expect(rig.machine.nextProduction(for: .retry(tier: tier)) != nil, is: false) }
@@ -142,8 +142,8 @@ struct MachineTopicTests {
         expect(rig.machine.nextProduction(for: .results) != nil, is: false)
         #expect(Self.take(rig, .retry(tier: 2)).count == 1)
         rig.machine.setWritable(.unregistered, true, now: rig.now)
-        #expect(Self.take(rig, .unregistered) == [production.id])
-        rig.machine.acknowledged(production.id, now: rig.now)
+        #expect(Self.take(rig, .unregistered) == [id])
+        rig.machine.acknowledged(id, now: rig.now)
         expect(rig.machine.gauges.openNotifications, is: 1)
     }
 
@@ -154,7 +154,7 @@ struct MachineTopicTests {
             rig.receive(rig.assignReady(), 0, "a")
             rig.send()
             rig.answer("a", 400, .badDeviceToken)
-            #expect(rig.settle().map(\.kind) == [isIncluded ? .retry(tier: 0) : .result])
+            #expect(rig.settle().map(\.target) == [isIncluded ? .retry(tier: 0) : .results])
             #expect(rig.isEmpty)
         }
     }
@@ -163,7 +163,7 @@ struct MachineTopicTests {
         let rig = Self.answered([("a", 410, .unregistered)])
         rig.machine.revoke([Self.partition(rig)])
         rig.machine.setWritable(.unregistered, false, now: rig.now)
-        #expect(rig.settle().map(\.kind) == [.retry(tier: 0)])
+        #expect(rig.settle().map(\.target) == [.retry(tier: 0)])
         rig.commit()
         expect(rig.machine.isDrained(Self.partition(rig)), is: true)
     }

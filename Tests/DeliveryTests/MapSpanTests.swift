@@ -26,7 +26,7 @@ struct MapSpanTests {
         let last = rig.commit(afterMs: 1_000)
         #expect(last.count == 1)
         let named = last[0].map.settled.last?.upperBound ?? 0
-        let horizon = last[0].map.horizon.offset
+        let horizon = last[0].map.horizon
         expect(rig.machine.counters.mapsCut > 0, is: true)
         #expect(horizon >= named && horizon >= 500)
     }
@@ -57,7 +57,7 @@ struct MapSpanTests {
     }
 
     @Test func `What waits of the only open record is deferred while its settled indexes fill the map`() {
-        let (rig, partition) = Rig.ready(capacity: 100) { $0.metadataLimit = 64 }
+        let (rig, partition) = Rig.ready(capacity: 100) { $0.metadataLimit = 56 }
         rig.receive(partition, 0, envelope: (0..<200).map { "t\($0)" })
         rig.send()
         for index in stride(from: 1, to: 100, by: 2) { rig.answer("t\(index)") }

@@ -54,12 +54,12 @@ struct ReloadTests {
         #expect(rig.send().count == 4)
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
         for device in ["t0", "t1", "t2", "t3"] { rig.answer(device) }
-        var kinds: [Production.Kind] = []
+        var kinds: [ProductionTarget] = []
         for _ in 0..<5 {
-            kinds += rig.settle().map(\.kind)
+            kinds += rig.settle().map(\.target)
             #expect(rig.send() == [])
         }
-        #expect(kinds.filter { $0 == .result }.count == 4)
+        #expect(kinds.filter { $0 == .results }.count == 4)
         #expect(kinds.filter { $0 == .retry(tier: 0) }.count == 6)
         #expect(rig.isDone(at: 1))
     }
@@ -107,11 +107,11 @@ struct ReloadTests {
         let paused = Self.changed(Rig.app) { $0.isPaused = true }
         let (rig, partition) = Rig.ready(apps: [paused])
         var offset: Int64 = 0
-        func tier(afterMs: Int64) -> [Production.Kind] {
+        func tier(afterMs: Int64) -> [ProductionTarget] {
             rig.wait(ms: afterMs)
             rig.receive(partition, offset, "a")
             offset += 1
-            return rig.settle().map(\.kind)
+            return rig.settle().map(\.target)
         }
         #expect(tier(afterMs: 0) == [.retry(tier: 0)])
         #expect(tier(afterMs: 299_999) == [.retry(tier: 0)])

@@ -10,7 +10,7 @@ import Testing
 final class Rig {
     /// A production, read out.
     struct Written: Equatable, CustomStringConvertible {
-        var kind: Production.Kind
+        var target: ProductionTarget
         var token: String
         var outcome: Outcome?
         var reason = ""
@@ -32,7 +32,7 @@ final class Rig {
         var id = NotificationID(slot: NotificationSlot(0), generation: 0)
 
         /// Of a retry record.
-        var tier: Int? { if case .retry(let tier) = kind { tier } else { nil } }
+        var tier: Int? { if case .retry(let tier) = target { tier } else { nil } }
 
         var description: String {
             var what = outcome.map { "\($0)" } ?? ""
@@ -122,7 +122,7 @@ final class Rig {
         committed: Int64? = 0, map: CommitMap = CommitMap(), text: [UInt8]? = nil, logStart: Int64? = nil,
         logEnd: Int64? = nil
     ) -> PartitionID {
-        let metadata = text ?? CommitMapTests.text(base: committed ?? 0, map).text
+        let metadata = text ?? CommitMapTests.text(base: committed ?? 0, map)
         return metadata.withUnsafeBytes {
             machine.assign(
                 topic: topic, partition: partition, role: role, committedOffset: committed, metadata: $0,
@@ -316,16 +316,16 @@ final class Rig {
         var all: [Written] = []
         let tiers = machine.settlement.settings.tiers.indices.map { ProductionTarget.retry(tier: $0) }
         for target in [.unregistered, .results] + tiers {
-            while let production = machine.nextProduction(for: target) {
-                all.append(read(production))
-                machine.produced(production)
+            while let id = machine.nextProduction(for: target) {
+                all.append(read(id, target))
+                machine.produced(id, to: target)
             }
         }
         check(machine)
         return all
     }
 
-    private func read(_ production: Production) -> Written {
+    private func read(_ id: NotificationID, _ target: ProductionTarget) -> Written {
         func place(_ content: borrowing NotificationContent) -> String {
             let request = content.request
             return "\(Self.text(request.topic))/\(request.partition)/\(request.offset)/\(request.index)"
@@ -333,24 +333,24 @@ final class Rig {
         func word(_ code: ReasonCode, _ text: UnsafeRawBufferPointer) -> String {
             code.text?.description ?? Self.text(text)
         }
-        switch production.kind {
-        case .result, .unregistered:
-            return machine.withResult(production.id, now: now) { content, ending in
+        switch target {
+        case .results, .unregistered, .deadLetters:
+            return machine.withResult(id, now: now) { content, ending in
                 Written(
-                    kind: production.kind, token: Self.name(of: Self.text(content.token)), outcome: ending.outcome,
+                    target: target, token: Self.name(of: Self.text(content.token)), outcome: ending.outcome,
                     reason: word(ending.reason, ending.reasonText), attempts: Int(ending.attempts),
                     inDoubt: Int(ending.inDoubt), request: place(content),
                     app: content.app, detail: ending.detail.text.description,
-                    subject: Self.text(ending.detail.subject), id: production.id)
+                    subject: Self.text(ending.detail.subject), id: id)
             }
         case .retry:
-            return machine.withRetry(production.id) { content, order in
+            return machine.withRetry(id) { content, order in
                 Written(
-                    kind: production.kind, token: Self.name(of: Self.text(content.token)), outcome: nil,
+                    target: target, token: Self.name(of: Self.text(content.token)), outcome: nil,
                     reason: Self.text(order.reason), attempts: Int(order.sends), inDoubt: Int(order.inDoubt),
                     request: place(content), attempt: Int(order.attempt), dueMs: order.dueMs,
                     notBefore: order.notBefore, app: content.app, triedApp: Self.text(order.triedApp),
-                    id: production.id)
+                    id: id)
             }
         }
     }
@@ -403,7 +403,7 @@ final class Rig {
         machine.takeCommit(of: group, now: now).map { entry in
             let map = entry.metadata.withUnsafeBytes { CommitMap(metadata: $0, base: entry.offset) }
             return Committed(
-                partition: entry.partition, offset: entry.offset, map: map ?? CommitMap(horizon: HorizonEnd(-1)))
+                partition: entry.partition, offset: entry.offset, map: map ?? CommitMap(horizon: -1))
         }
     }
 
@@ -436,8 +436,4 @@ final class Rig {
             && gauges.waiting.allSatisfy { $0 == 0 } && machine.dispatch.devices.count == 0
             && machine.ledger.admittingCount == 0
     }
-}
-
-extension HorizonEnd: ExpressibleByIntegerLiteral {
-    public init(integerLiteral offset: Int64) { self.init(offset) }
 }

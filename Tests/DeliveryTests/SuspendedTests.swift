@@ -181,7 +181,7 @@ struct SuspendedTests {
 
     @Test func `One that began anew and was lost before its next commit does not go on from the one before`() {
         let rig = Rig()
-        let committed = Committed(offset: 605, text: CommitMapTests.text(base: 605, CommitMap(horizon: 610)).text)
+        let committed = Committed(offset: 605, text: CommitMapTests.text(base: 605, CommitMap(horizon: 610)))
         let begun = Self.assign(rig, committed, logEnd: 0)
         rig.machine.suspend([begun])
         let back = Self.assign(rig, committed)
@@ -235,7 +235,7 @@ struct SuspendedTests {
 
         // What it gives up says just what it read: it settled nothing, and as much may have been sent.
         other.receive(partition, 0, "y")
-        other.receive(partition, horizon.offset - 1, "z")
+        other.receive(partition, horizon - 1, "z")
         #expect(other.send() == ["y", "z"])
         other.giveBack("y")
         other.doubt("z")

@@ -177,8 +177,8 @@ struct MachineThrottleTests {
         for device in 0..<20 { rig.answer("d\(device)", 400, .badDeviceToken) }
         rig.send()
         rig.answer("d20", 400, .deviceTokenNotForTopic)
-        let kinds = rig.answer("d21", 400, .badTopic).settle().map(\.kind)
-        #expect(kinds == Array(repeating: .result, count: 20) + [.retry(tier: 0), .retry(tier: 0)])
+        let kinds = rig.answer("d21", 400, .badTopic).settle().map(\.target)
+        #expect(kinds == Array(repeating: .results, count: 20) + [.retry(tier: 0), .retry(tier: 0)])
     }
 
     @Test func `environment_guard: off limits no app and tells nothing`() {

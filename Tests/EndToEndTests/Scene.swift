@@ -31,7 +31,7 @@ final class Scene {
         // The group is not new: what is there before its worker starts is not in doubt.
         var map = CommitMapWriter()
         map.start(base: 0, limit: 100)
-        map.finish(horizon: .none)
+        map.finish(horizon: 0)
         for role in [ConsumerSettings.Role.requests, .retries] { try commit(role, offset: 0, metadata: map.text) }
     }
 

@@ -3,7 +3,9 @@ import PushRecords
 
 @testable import Delivery
 
-/// An HTTP/2 connection of the simulation, with the transport at the one end and APNs at the other.
+/// A connection of the simulation, with the transport at the one end and APNs at the other. Over the binary protocol an
+/// answer in order is presumed, and an error discards what was sent after it. `TransportWorldTests` has the product's
+/// own transports.
 final class SimulatedConnection {
     /// How APNs ends a stream.
     enum Ending: CaseIterable {
@@ -31,6 +33,7 @@ final class SimulatedConnection {
 
     let app: Int
     let isQuarantine: Bool
+    let isBinary: Bool
     var streams: [Stream] = []
     var nextStream: Int32 = 1
     /// A suspect is on it that is to be alone there.
@@ -41,9 +44,10 @@ final class SimulatedConnection {
     /// It carries no answers from now on.
     var isDeaf = false
 
-    init(app: Int, isQuarantine: Bool) {
+    init(app: Int, isQuarantine: Bool, isBinary: Bool) {
         self.app = app
         self.isQuarantine = isQuarantine
+        self.isBinary = isBinary
     }
 }
 
@@ -53,7 +57,6 @@ extension SimulatedWorld {
     private static let streamsOfConnection = 12
 
     func turnTransport(_ worker: SimulatedWorker) {
-        turnGateways(worker)
         fillConnections(worker)
         for connection in worker.connections {
             if connection.isDeaf || !isCalm && nowMs < worker.deafUntilMs {
@@ -84,9 +87,7 @@ extension SimulatedWorld {
     // MARK: Requests
 
     private func fillConnections(_ worker: SimulatedWorker) {
-        let queued = worker.flights.filter { $0.value.isQueued && worker.gateways[$0.value.app] == nil }.sorted {
-            $0.key.tag < $1.key.tag
-        }
+        let queued = worker.flights.filter(\.value.isQueued).sorted { $0.key.tag < $1.key.tag }
         guard !queued.isEmpty else { return }
         let isOneToGoAlone = queued.contains { worker.marked.contains($0.key) }
         for (id, flight) in queued {
@@ -131,7 +132,8 @@ extension SimulatedWorld {
     }
 
     private func connect(_ flight: SimulatedWorker.Flight, _ worker: SimulatedWorker) -> SimulatedConnection {
-        let connection = SimulatedConnection(app: flight.app, isQuarantine: flight.isSuspect)
+        let isBinary = binaryNames.contains(worker.machine.apps.route(flight.app).name)
+        let connection = SimulatedConnection(app: flight.app, isQuarantine: flight.isSuspect, isBinary: isBinary)
         worker.connections.append(connection)
         return connection
     }
@@ -191,10 +193,7 @@ extension SimulatedWorld {
         guard let place = connection.streams.firstIndex(where: { $0.id == id }),
             connection.streams[place].answer == nil
         else { return }
-        let processed = books[flight.original]?.processed ?? 0
-        process(flight)
-        connection.streams[place].answer =
-            books[flight.original]?.rule?.answer(processed: processed, isOther: flight.isOther) ?? (200, .none)
+        connection.streams[place].answer = process(flight, isBinary: connection.isBinary)
     }
 
     private func end(_ id: NotificationID, _ connection: SimulatedConnection, _ worker: SimulatedWorker) {
@@ -206,12 +205,36 @@ extension SimulatedWorld {
             completion.kind = .answered
             if let answer = stream.answer { (completion.status, completion.reason) = answer }
             completion.unregisteredAtMs = completion.status == 410 ? 1_700_000_000_000 : 0
-        case .refused: completion = Completion(id: id, kind: .notProcessed, unprocessed: .refusedByPeer)
         case .resetProcessed, .resetUnprocessed: break
         case .silentProcessed, .silentUnprocessed: return
+        case .refused: return refuse(connection, worker) { $0.number == stream.number }
         }
         connection.streams.remove(at: place)
+        if connection.isBinary, completion.kind == .answered {
+            completion.isPresumed = completion.status == 200
+            note(completion.isPresumed ? "gateway: presumed" : "gateway: error")
+            if !completion.isPresumed {
+                refuse(connection, worker) { $0.number > stream.number && $0.answer == nil }
+                connection.isDraining = true
+            }
+        }
         tell(completion, worker)
+    }
+
+    /// Some come back unprocessed: refused over HTTP/2, discarded by a gateway.
+    private func refuse(
+        _ connection: SimulatedConnection, _ worker: SimulatedWorker, _ isRefused: (SimulatedConnection.Stream) -> Bool
+    ) {
+        for stream in connection.streams where isRefused(stream) {
+            var unprocessed = Completion.Unprocessed.refusedByPeer
+            if connection.isBinary, let original = worker.flights[stream.id]?.original {
+                note("gateway: discarded")
+                unprocessed = resendsDiscarded ? .discarded : .discardedForGood
+                if !resendsDiscarded { books[original]?.isDiscarded = true }
+            }
+            tell(Completion(id: stream.id, kind: .notProcessed, unprocessed: unprocessed), worker)
+        }
+        connection.streams.removeAll(where: isRefused)
     }
 
     // MARK: Time and faults
@@ -245,10 +268,7 @@ extension SimulatedWorld {
         } else {
             let lowest = connection.streams.filter { $0.answer != nil }.map(\.number).max() ?? 0
             let last = Int32.random(in: lowest...max(lowest, connection.nextStream - 2), using: &random)
-            for stream in connection.streams where stream.number > last {
-                tell(Completion(id: stream.id, kind: .notProcessed, unprocessed: .refusedByPeer), worker)
-            }
-            connection.streams.removeAll { $0.number > last }
+            refuse(connection, worker) { $0.number > last }
         }
         connection.isDraining = true
     }

@@ -11,9 +11,9 @@ extension SimulatedWorld {
     ) {
         // The send horizon: a commit that Kafka has names it.
         let log = logs[place.log]
-        let known = log.commit?.life == log.life ? log.commit?.map.horizon ?? .none : .none
-        let horizon = assignment.fenced?.horizon ?? (assignment.life == log.life ? known : HorizonEnd(.max))
-        if place.index >= horizon.indexes(at: place.offset) {
+        let known = log.commit?.life == log.life ? log.commit?.map.horizon ?? 0 : 0
+        let horizon = assignment.fenced?.horizon ?? (assignment.life == log.life ? known : Int64.max)
+        if place.offset >= horizon {
             breaks("\(place) was sent at or above the horizon \(horizon)")
         }
         if let fenced = assignment.fenced {
@@ -26,11 +26,12 @@ extension SimulatedWorld {
             checkDeviceQueue(place, deviceKey, assignment.number, worker)
             // First sends in order, in one assignment, but for those that wait for their time.
             if !(notification.tries.past != .untried), assignment.life >= 0, books[original]?.notBeforeMs == 0 {
-                let key = OrderKey(assignment: assignment.number, deviceQueue: deviceKey)
-                if let last = lastFirstSend[key], (last.offset, last.index) >= (place.offset, place.index) {
+                if let last = lastFirstSend[assignment.number]?[deviceKey],
+                    (last.offset, last.index) >= (place.offset, place.index)
+                {
                     breaks("\(place) was sent first after \(last)")
                 }
-                lastFirstSend[key] = place
+                lastFirstSend[assignment.number, default: [:]][deviceKey] = place
             }
         }
         if let expiration = request.headers.expiration, expiration > 0, time(worker).wallMs >= Int64(expiration) * 1_000
@@ -136,7 +137,7 @@ extension SimulatedWorld {
             }
             for result in book.results { checkResult(result, book, place) }
             let isAccepted = isCounted || book.results.contains { $0.outcome == .accepted }
-            if isAccepted, book.delivered == 0, !book.isLostLate { breaks("\(place) is lost: \(book)") }
+            if isAccepted, book.delivered == 0 { breaks("\(place) is lost: \(book)") }
             // What may have been shown twice says so.
             if book.delivered > 1, !book.isDoubtGone, !book.results.contains(where: { $0.inDoubt > 0 }) {
                 breaks("\(place) was delivered \(book.delivered) times and no result says so: \(book)")
@@ -173,12 +174,8 @@ extension SimulatedWorld {
 
     // MARK: Limits
 
-    /// What each part of the machine counts is what is there.
-    func checkInvariants(_ worker: SimulatedWorker) {
-        for rule in worker.machine.checkInvariants() { breaks(rule) }
-    }
-
     func checkLimits(_ worker: SimulatedWorker) {
+        for rule in worker.machine.checkInvariants() { breaks(rule) }
         if step % 8 == 0 { checkShares(worker) }
         // Dead letters are taken whatever is open: at most as many as are read at once.
         let deadLetters = worker.producing.count { books[$0.place]?.isDeadLetter ?? false }
@@ -243,22 +240,11 @@ extension SimulatedWorld {
         // Tries in doubt use up resends, and these attempts.
         case .abandoned where result.inDoubt > 0 && !faults.abandonsNobody: return
         case .abandoned where rule == .bad && guardHolds: return
-        case .accepted where book.isLostLate: return
         case .abandoned where book.isDiscarded: return
-        // A gateway that closes without a word leaves all that was open in doubt, until what ends its connections is
-        // alone: that is an attempt now and then, and these have none to spare.
-        case .abandoned
-        where result.inDoubt > settings.resendMax && binaryNames.contains(book.app) && rule == .shutdown: return
         case .invalid where everRemoved.contains(book.app): return
         case .invalid where rule.isForeign && everRemoved.contains(Self.development.name): return
         case .rejected where rule.isForeign && everRemoved.contains(Self.development.name): return
         default: breaks("\(place) ended \(result.outcome), not \(rule.outcome): \(book)")
         }
     }
-}
-
-/// First sends follow offset order per device in one assignment.
-struct OrderKey: Hashable {
-    var assignment: Int
-    var deviceQueue: [UInt8]
 }

@@ -133,6 +133,25 @@ enum SimulatedRule: String, CaseIterable {
         }
     }
 
+    /// As `answer`, of a gateway of the binary protocol.
+    func gatewayAnswer(processed: Int) -> (status: UInt16, reason: ReasonCode) {
+        switch self {
+        case .bad, .foreign, .foreignShutdown: (8, .badDeviceToken)
+        case .failing: (1, .none)
+        case .throttled where processed == 0: (1, .none)
+        case .shutdown where processed < 2: (255, .none)
+        default: (200, .none)
+        }
+    }
+
+    /// Whether a gateway can answer so.
+    var isOfGateway: Bool {
+        switch self {
+        case .accept, .bad, .throttled, .shutdown, .failing, .nowOrNever, .poison, .foreign, .foreignShutdown: true
+        case .unregistered, .credential, .topic, .idle, .refused, .endless, .slow: false
+        }
+    }
+
     var outcome: Outcome {
         switch self {
         case .accept, .throttled, .shutdown, .credential, .topic, .idle, .nowOrNever, .refused, .slow, .foreign,
@@ -170,8 +189,6 @@ struct SimulatedBook {
     var isDoubtGone = false
     /// A log that has a record of it was cut: that is read again, also where it was done with.
     var isReadAgain = false
-    /// A gateway's error came, or would have come, after its silence had accepted this.
-    var isLostLate = false
     /// A gateway discarded it, and its app does not have such ones sent again.
     var isDiscarded = false
 }

@@ -37,15 +37,15 @@ extension SimulatedWorld {
     private func produce(
         to target: ProductionTarget, _ worker: SimulatedWorker, _ machine: inout DeliveryMachine
     ) {
-        while let production = machine.nextProduction(for: target) {
+        while let id = machine.nextProduction(for: target) {
             if random.chance(5) { return }  // The queue is full.
-            guard let place = worker.place(of: production.id, in: machine), let original = original(of: place) else {
+            guard let place = worker.place(of: id, in: machine), let original = original(of: place) else {
                 breaks("a production of an assignment that is gone")
                 return
             }
-            let append = effect(of: production, place, original, worker, &machine)
-            machine.produced(production)
-            queue(production.id, place, worker, append)
+            let append = effect(of: id, to: target, place, original, worker, &machine)
+            machine.produced(id, to: target)
+            queue(id, place, worker, append)
         }
     }
 
@@ -70,14 +70,14 @@ extension SimulatedWorld {
 
     /// What is in Kafka once the production is.
     private func effect(
-        of production: Production, _ place: SimulatedPlace, _ original: SimulatedPlace, _ worker: SimulatedWorker,
-        _ machine: inout DeliveryMachine
+        of id: NotificationID, to target: ProductionTarget, _ place: SimulatedPlace, _ original: SimulatedPlace,
+        _ worker: SimulatedWorker, _ machine: inout DeliveryMachine
     ) -> (SimulatedWorld, Bool) -> Void {
-        switch production.kind {
+        switch target {
         case .unregistered:
             return { world, _ in world.books[original]?.deadTokens += 1 }
-        case .result:
-            let result = machine.withResult(production.id, now: time(worker)) { content, ending in
+        case .results, .deadLetters:
+            let result = machine.withResult(id, now: time(worker)) { content, ending in
                 if content.request.offset != original.offset || content.request.index != original.index {
                     breaks("the result of \(original) names \(content.request.offset)/\(content.request.index)")
                 }
@@ -89,10 +89,10 @@ extension SimulatedWorld {
                 world.settled.insert(place)
             }
         case .retry(let tier):
-            let written = retryRecord(production, place, original, worker, &machine, moreDoubts: 0)
+            let written = retryRecord(id, place, original, worker, &machine, moreDoubts: 0)
             // What may have been written before says so.
             let rewritten =
-                remakesProducers ? retryRecord(production, place, original, worker, &machine, moreDoubts: 1) : written
+                remakesProducers ? retryRecord(id, place, original, worker, &machine, moreDoubts: 1) : written
             return { [worker] world, again in
                 world.trace(place.log) { "\(world.name(worker)): retry record of \(place), original \(original)" }
                 world.append(again ? rewritten : written, to: 3 + tier)
@@ -102,12 +102,12 @@ extension SimulatedWorld {
     }
 
     private func retryRecord(
-        _ production: Production, _ place: SimulatedPlace, _ original: SimulatedPlace, _ worker: SimulatedWorker,
+        _ id: NotificationID, _ place: SimulatedPlace, _ original: SimulatedPlace, _ worker: SimulatedWorker,
         _ machine: inout DeliveryMachine, moreDoubts: Int32
     ) -> SimulatedRecord {
         // Whatever the clock said when it was sent.
-        let wasSent = machine.store[production.id.slot].tries.past != .untried
-        return machine.withRetry(production.id) { content, order -> SimulatedRecord in
+        let wasSent = machine.store[id.slot].tries.past != .untried
+        return machine.withRetry(id) { content, order -> SimulatedRecord in
             let isScheduled = RetryOrder.scheduled.lentBytes.elementsEqual(order.reason)
             if isScheduled {
                 note("scheduled")

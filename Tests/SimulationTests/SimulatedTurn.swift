@@ -54,16 +54,12 @@ extension SimulatedWorld {
             &worker.machine, requests: side, transports: side, records: side, offsets: side,
             wokenBy: [.kafka, .transports], now: time(worker))
         turnTransport(worker)
-        checkDeadline(worker)
-        checkInvariants(worker)
+        // Whatever was due was done this turn, or waits for Kafka.
+        if let deadline = worker.machine.nextDeadlineNs, deadline < ns - 60_000_000_000 {
+            breaks("a deadline of long ago: \(deadline) at \(ns)")
+        }
         checkLimits(worker)
         for event in end.events { heed(event) }
-    }
-
-    /// Whatever was due was done this turn, or waits for Kafka.
-    private func checkDeadline(_ worker: SimulatedWorker) {
-        guard let deadline = worker.machine.nextDeadlineNs, deadline < ns - 60_000_000_000 else { return }
-        breaks("a deadline of long ago: \(deadline) at \(ns)")
     }
 
     private func heed(_ event: DeliveryEvent) {
@@ -232,18 +228,21 @@ extension SimulatedWorld {
         for id in recalled where worker.flights[id]?.isQueued ?? false { giveBack(id, worker) }
     }
 
-    /// APNs takes a request.
-    func process(_ flight: SimulatedWorker.Flight) {
+    /// APNs takes a request, and returns its answer.
+    func process(_ flight: SimulatedWorker.Flight, isBinary: Bool) -> (status: UInt16, reason: ReasonCode) {
         guard let book = books[flight.original], let rule = book.rule else {
             breaks("\(flight.original) was sent")
-            return
+            return (200, .none)
         }
         books[flight.original]?.processed += 1
         if flight.isOther { note("sent on") }
         if flight.isOther, !rule.isForeign { breaks("\(flight.original) was sent to the other environment") }
-        if rule.answer(processed: book.processed, isOther: flight.isOther).status == 200 {
-            books[flight.original]?.delivered += 1
-        }
+        let answer =
+            isBinary
+            ? rule.gatewayAnswer(processed: book.processed)
+            : rule.answer(processed: book.processed, isOther: flight.isOther)
+        if answer.status == 200 { books[flight.original]?.delivered += 1 }
+        return answer
     }
 
     // MARK: APNs -> machine

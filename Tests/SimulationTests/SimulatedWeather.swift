@@ -78,11 +78,11 @@ extension SimulatedWorld {
         takeAway(log, assignment, from: worker)
         trace(log) { "fenced at \(name(worker)), expired \(isExpired)" }
         let commit = logs[log].commit
-        let horizon = commit?.life == logs[log].life ? commit?.map.horizon ?? .none : .none
+        let horizon = commit?.life == logs[log].life ? commit?.map.horizon ?? 0 : 0
         // Those in its hands, and those that it may still take from what it fetched, as far as it may send.
         worker.assignments[log]?.fenced = .init(
             untilStep: step + .random(in: 1...15, using: &random), end: isExpired ? .max : logs[log].nextOffset,
-            horizon: assignment.life == logs[log].life ? horizon : HorizonEnd(.max), isExpired: isExpired)
+            horizon: assignment.life == logs[log].life ? horizon : Int64.max, isExpired: isExpired)
         doubtFlights(of: worker, log: log)
     }
 

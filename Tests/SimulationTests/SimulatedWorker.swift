@@ -28,7 +28,7 @@ final class SimulatedWorker {
         var untilStep: Int
         /// What it had fetched; `Int64.max`: it goes on fetching. And the horizon that it knew to be committed.
         var end: Int64
-        var horizon: HorizonEnd
+        var horizon: Int64
         /// The log's end as its successor asked for it.
         var successorEnd: Int64?
         /// Its proof of being a member is older than its session.
@@ -134,8 +134,6 @@ final class SimulatedWorker {
     var flights: [NotificationID: Flight] = [:]
     /// Of all apps.
     var connections: [SimulatedConnection] = []
-    /// By app: those whose transport speaks the binary protocol.
-    var gateways: [Int: SimulatedGateway] = [:]
     /// Ends of requests that the machine has yet to hear of.
     var completions: [(dueMs: Int64, completion: Completion)] = []
     var producing: [Producing] = []

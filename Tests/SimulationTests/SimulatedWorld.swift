@@ -50,14 +50,10 @@ final class SimulatedWorld {
     let hasOther: Bool
     /// Apps whose transport speaks the binary protocol.
     let binaryNames: Set<String>
-    /// The silence that accepts what was written to their gateways.
-    let gatewayWindowMs: Int64
     /// What a gateway discards is sent again.
     let resendsDiscarded: Bool
     /// Some requests are to be sent later.
     let schedules: Bool
-    /// Of their own, so that the other worlds stay as they are.
-    private var scheduling: SplitMix64
     /// Records produced in a step, at most.
     let flood: Int
     var logs: [SimulatedLog] = []
@@ -84,7 +80,8 @@ final class SimulatedWorld {
     var broken: Broken?
     /// By kind: what happened, and what the machines told.
     private(set) var happened: [String: Int] = [:]
-    var lastFirstSend: [OrderKey: SimulatedPlace] = [:]
+    /// By assignment and device.
+    var lastFirstSend: [Int: [[UInt8]: SimulatedPlace]] = [:]
     var crashCount = 0
     /// Assignments that were taken from workers that go on for a while, or were not waited for.
     var deadAssignments: Set<Int> = [0]
@@ -109,8 +106,7 @@ final class SimulatedWorld {
             "retention", "strange commit", "told by a lower offset", "log changed", "overtaken by retention",
             "resumed", "suspended", "suspended, then another's", "shared error", "denied commit",
             "commits impossible", "commits resumed", "cut off from the group", "zombie", "endless refusals",
-            "slow answer", "sent on", "gateway: error", "gateway: late error", "gateway: silent",
-            "gateway: closed without a word", "gateway: discarded", "gateway: presumed", "scheduled",
+            "slow answer", "sent on", "gateway: error", "gateway: discarded", "gateway: presumed", "scheduled",
             "scheduled again", "scheduled: now or never", "scheduled after a clock was set back",
         ]
 
@@ -165,20 +161,16 @@ final class SimulatedWorld {
         denialChance = faults.refusals && deniesCommits ? 30 : .max
         var apps = [Self.shop]
         if random.chance(50) { apps.append(Self.news) }
-        // Of their own, so that the other worlds stay as they are.
-        var gateways = SplitMix64(seed: seed &* 0xA076_1D64_78BD_642F ^ 0xB1AB)
-        if gateways.chance(30) {
-            binaryNames = gateways.chance(25) ? [Self.news.name, Self.shop.name] : [Self.news.name]
+        if random.chance(30) {
+            binaryNames = random.chance(25) ? [Self.news.name, Self.shop.name] : [Self.news.name]
             if apps.count == 1 { apps.append(Self.news) }
         } else {
             binaryNames = []
         }
-        gatewayWindowMs = gateways.chance(30) ? 400 : 200
-        resendsDiscarded = faults.abandonsNobody || gateways.chance(90)
-        scheduling = SplitMix64(seed: seed &* 0x9FB2_1C65_1E98_DF25 ^ 0x5EED)
-        schedules = scheduling.chance(40)
-        var others = SplitMix64(seed: seed &* 0xD134_2543_DE82_EF95 ^ 0x0BAD)
-        hasOther = others.chance(25)
+        let resendsDiscarded = random.chance(90)
+        self.resendsDiscarded = faults.abandonsNobody || resendsDiscarded
+        schedules = random.chance(40)
+        hasOther = random.chance(25)
         if hasOther {
             apps[0].otherEnvironment = Self.development.name
             apps.append(Self.development)
@@ -206,7 +198,7 @@ final class SimulatedWorld {
             let offset = logs[log].nextOffset
             var writer = CommitMapWriter()
             writer.start(base: offset, limit: settings.metadataLimit)
-            writer.finish(horizon: .none)
+            writer.finish(horizon: 0)
             logs[log].commit = .init(offset: offset, metadata: writer.text, map: CommitMap(), takenAt: 0, life: 0)
         }
     }
@@ -224,7 +216,6 @@ final class SimulatedWorld {
         if broken == nil { broken = Broken(description: "step \(step): \(rule())") }
     }
 
-    /// Counts something that is to happen in some worlds.
     func note(_ kind: String) { happened[kind, default: 0] += 1 }
 
     func addWorker() {
@@ -254,7 +245,9 @@ final class SimulatedWorld {
     func run(steps: Int) throws {
         for _ in 0..<2 { addWorker() }
         for _ in 0..<steps {
-            produceRequests()
+            for _ in 0..<(flood > 1 ? Int.random(in: 1...flood, using: &random) : random.chance(40) ? 1 : 0) {
+                produceRequest()
+            }
             disturb()
             disturbAround()
             try turn()
@@ -313,14 +306,6 @@ final class SimulatedWorld {
 
     // MARK: Requests
 
-    private func produceRequests() {
-        guard flood == 1 else {
-            for _ in 0..<Int.random(in: 1...flood, using: &random) { produceRequest() }
-            return
-        }
-        if random.chance(40) { produceRequest() }
-    }
-
     private func produceRequest() {
         let log = Int.random(in: 0..<3, using: &random)
         if random.chance(10) { logs[log].nextOffset += Int64.random(in: 1...40, using: &random) }
@@ -341,8 +326,8 @@ final class SimulatedWorld {
         let route = routes[Int.random(in: 0..<routes.count, using: &random)]
         let app = route.bundleIDs[0]
         var notBeforeSeconds: Int64 = 0
-        if schedules, scheduling.chance(40) {
-            notBeforeSeconds = (startMs + nowMs) / 1_000 + .random(in: -1...4, using: &scheduling)
+        if schedules, random.chance(40) {
+            notBeforeSeconds = (startMs + nowMs) / 1_000 + .random(in: -1...4, using: &random)
         }
         if isDeadLetter {
             books[record.originals[0]] = SimulatedBook(isDeadLetter: true)
@@ -356,18 +341,15 @@ final class SimulatedWorld {
                     .utf8)
         } else {
             let token = device(for: record.originals[0], log: log, isList: false, route)
-            record.headers = [(Array("apns-topic".utf8), Array(app.utf8))]
-            if hasOther { record.headers.append((Array("push-app".utf8), Array(route.name.utf8))) }
-            record.headers.append((Array("push-device-token".utf8), Array(token.utf8)))
-            if notBeforeSeconds > 0 {
-                record.headers.append((Array("push-not-before".utf8), Array("\(notBeforeSeconds)".utf8)))
-            }
+            var headers = ["apns-topic": app, "push-device-token": token]
+            if hasOther { headers["push-app"] = route.name }
+            if notBeforeSeconds > 0 { headers["push-not-before"] = "\(notBeforeSeconds)" }
             if books[record.originals[0]]?.rule == .nowOrNever {
-                record.headers.append((Array("apns-expiration".utf8), Array("0".utf8)))
+                headers["apns-expiration"] = "0"
             } else if random.chance(10) {
-                let expiration = (startMs + nowMs + Self.shortestAgeMs) / 1_000
-                record.headers.append((Array("apns-expiration".utf8), Array("\(expiration)".utf8)))
+                headers["apns-expiration"] = "\((startMs + nowMs + Self.shortestAgeMs) / 1_000)"
             }
+            record.headers = headers.sorted { $0.key < $1.key }.map { (Array($0.key.utf8), Array($0.value.utf8)) }
             record.value = Array(#"{"aps":{"alert":"Hi"}}"#.utf8)
         }
         for place in record.originals {
@@ -462,7 +444,6 @@ final class SimulatedWorld {
         }
         for each in worker.producing where !each.isAppended && random.chance(50) { each.append(self, false) }
         for connection in worker.connections { loseUnseen(connection, worker) }
-        for (_, gateway) in worker.gateways.sorted(by: { $0.key < $1.key }) { loseUnseen(gateway) }
         addWorker()
     }
 

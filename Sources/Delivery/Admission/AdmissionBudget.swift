@@ -43,15 +43,14 @@ package struct AdmissionBudget {
 
     /// The share group of a request topic, with this weight from now on, and whether it is a new one.
     mutating func group(of topic: String, weight: Int) -> (group: Int, isNew: Bool) {
+        if groups[topic] == nil, let unused = groups.first(where: { isUnused($0.value) }) {
+            groups[unused.key] = nil
+            groups[topic] = unused.value
+        }
         if let known = groups[topic] {
             notifications.setWeight(weight, of: known)
             bytes.setWeight(weight, of: known)
             return (known, false)
-        }
-        if let unused = groups.first(where: { isUnused($0.value) }) {
-            groups[unused.key] = nil
-            groups[topic] = unused.value
-            return (self.group(of: topic, weight: weight).group, false)
         }
         let group = addGroup(weight: weight)
         groups[topic] = group

@@ -7,56 +7,37 @@ extension AppDirectory {
         return index(named: tried).map { Int32($0.value) } ?? RecordBody.unknownApp
     }
 
-    /// Whether another environment than that of `app` has been asked about a record's tokens, or can be.
-    func hasOther(_ app: Int, first: Int32, isBroadcast: Bool) -> Bool {
-        app != Int(first) || other(app) != nil && !isBroadcast
-    }
-
     /// - Parameter group: the share group of its topic, which may name the app of requests that name none.
     mutating func findApp(_ request: ParsedRequest, of group: Int) -> AppDirectory.Match {
-        let isBroadcast = request.target == .channel
+        let (environment, topic) = (request.environment, request.headers.topic)
+        let pushType = request.target == .channel ? nil : request.headers.pushType
         if request.app.isEmpty,
-            let match = findDefault(
-                of: group, environment: request.environment, topic: request.headers.topic,
-                pushType: request.headers.pushType, isBroadcast: isBroadcast)
+            let match = findDefault(of: group, environment: environment, topic: topic, pushType: pushType)
         {
             return match
         }
-        let match = find(
-            name: request.app, environment: request.environment, topic: request.headers.topic,
-            pushType: request.headers.pushType, isBroadcast: isBroadcast)
+        let match = find(name: request.app, environment: environment, topic: topic, pushType: pushType)
         // The worker that wrote a retry record knew the app; here it may have another name, while workers are replaced
         // or for good.
-        guard case .failure = match, request.retry != nil, !request.app.isEmpty, !request.headers.topic.isEmpty else {
-            return match
-        }
-        let noName = UnsafeRawBufferPointer(start: nil, count: 0)
-        let byTopic = find(
-            name: noName, environment: request.environment, topic: request.headers.topic,
-            pushType: request.headers.pushType, isBroadcast: isBroadcast)
+        guard case .failure = match, request.retry != nil, !request.app.isEmpty, !topic.isEmpty else { return match }
+        let byTopic = find(name: .nothing, environment: environment, topic: topic, pushType: pushType)
         // No app here sends to the other environment: the request belongs to the app that sent it there again.
         guard case .failure = byTopic, let tried = request.retry?.triedApp, !tried.isEmpty else { return byTopic }
-        return find(
-            name: tried, environment: nil, topic: request.headers.topic, pushType: request.headers.pushType,
-            isBroadcast: isBroadcast)
+        return find(name: tried, environment: nil, topic: topic, pushType: pushType)
     }
 }
 
 extension ParsedRequest {
-    /// The request as one that is refused, unless it is already: the detail names what it asked for.
-    func refused(_ reason: ReasonCode, _ text: StaticString, _ subject: AppDirectory.Subject)
-        -> ParsedRequest
-    {
-        guard !isInvalid else { return self }
-        var refused = self
-        refused.isInvalid = true
-        refused.failureReason = reason
-        refused.detail =
+    /// Refuses the request, unless it is refused already. The detail names what it asked for.
+    mutating func refuse(_ reason: ReasonCode, _ text: StaticString, _ subject: AppDirectory.Subject) {
+        guard !isInvalid else { return }
+        isInvalid = true
+        failureReason = reason
+        detail =
             switch subject {
             case .name: Detail(text, app)
             case .topic: Detail(text, headers.topic)
             case .nothing: Detail(text)
             }
-        return refused
     }
 }

@@ -22,7 +22,7 @@ package struct AppDirectory: ~Copyable {
         var isRemoved = false
         /// The app of `AppRoute.otherEnvironment`, if it is there.
         var other: Int?
-        var name = AppDirectory.nothing
+        var name = UnsafeRawBufferPointer.nothing
         var bundleIDs: [UnsafeRawBufferPointer] = []
         /// By `PushType.rawValue`, the topic of a request for a device that names none. Empty if there are several
         /// bundle ids.
@@ -44,7 +44,7 @@ package struct AppDirectory: ~Copyable {
     /// By share group: the name of the app of requests that name none; empty if there is no such app.
     private var defaults: [UnsafeRawBufferPointer] = []
     /// The topic asked for last by a request that named neither app nor environment, and its app.
-    private var lastTopic = UnsafeRawBufferPointer(start: nil, count: 0)
+    private var lastTopic = UnsafeRawBufferPointer.nothing
     private var lastApp = AppIndex(0)
     private var lastSpace: UnsafeMutableRawBufferPointer
     private static let lastLimit = 256
@@ -85,7 +85,7 @@ package struct AppDirectory: ~Copyable {
         order.removeAll()
         byBundleID.removeAll()
         byName.removeAll()
-        lastTopic = Self.nothing
+        lastTopic = .nothing
         for route in routes {
             let known = before.sorted().first { !order.contains($0) && Self.isSame(apps[$0].route, route) }
             let index = known ?? apps.count
@@ -123,25 +123,24 @@ package struct AppDirectory: ~Copyable {
         return own(route.bundleIDs[0] + suffix.description)
     }
 
-    /// The app of a request; empty ranges say that nothing was given. The topic of a broadcast is a bundle id alone: it
-    /// stands in the path, and APNs says TopicDisallowed to a suffix there.
+    /// The app of a request; empty ranges say that nothing was given.
+    ///
+    /// - Parameter pushType: `nil` for a broadcast, whose topic is a bundle id alone: it stands in the path, and APNs
+    ///   says TopicDisallowed to a suffix there.
     package mutating func find(
-        name: UnsafeRawBufferPointer, environment: PushEnvironment?, topic: UnsafeRawBufferPointer,
-        pushType: PushType, isBroadcast: Bool = false
+        name: UnsafeRawBufferPointer, environment: PushEnvironment?, topic: UnsafeRawBufferPointer, pushType: PushType?
     ) -> Match {
-        if topic.isEmpty {
-            return findDefault(name: name, environment: environment, pushType: isBroadcast ? nil : pushType)
-        }
-        if isBroadcast { return findBundle(name: name, environment: environment, topic: topic) }
+        if topic.isEmpty { return findDefault(name: name, environment: environment, pushType: pushType) }
+        if pushType == nil { return findBundle(name: name, environment: environment, topic: topic) }
         if name.isEmpty, environment == nil, Self.isEqual(topic, lastTopic) {
-            return .app(lastApp, defaultTopic: Self.nothing)
+            return .app(lastApp, defaultTopic: .nothing)
         }
         guard let index = firstApp(name: name, environment: environment, topic: topic) else {
             guard name.isEmpty || hasApp(named: name, environment: environment) else { return Self.unknownApp(name) }
             return Self.unknownTopic
         }
         if name.isEmpty, environment == nil, topic.count <= Self.lastLimit { remember(topic, index) }
-        return .app(AppIndex(index), defaultTopic: Self.nothing)
+        return .app(AppIndex(index), defaultTopic: .nothing)
     }
 
     /// The app with this name, in whatever environment.
@@ -150,23 +149,21 @@ package struct AppDirectory: ~Copyable {
     }
 
     /// The bytes of a name that an app has or had, there for good; empty if none had it.
-    package func bytes(ofName name: String) -> UnsafeRawBufferPointer { owned[name] ?? Self.nothing }
+    package func bytes(ofName name: String) -> UnsafeRawBufferPointer { owned[name] ?? .nothing }
 
     /// From now on this is the app of requests of that share group that name none.
     package mutating func setDefault(_ name: String?, of group: Int) {
-        while defaults.count <= group { defaults.append(Self.nothing) }
-        defaults[group] = name.map { own($0) } ?? Self.nothing
+        while defaults.count <= group { defaults.append(.nothing) }
+        defaults[group] = name.map { own($0) } ?? .nothing
     }
 
     /// The app that its request topic gives a request without one, unless the request says by its topic or environment
     /// that it is for another.
     package mutating func findDefault(
-        of group: Int, environment: PushEnvironment?, topic: UnsafeRawBufferPointer, pushType: PushType,
-        isBroadcast: Bool = false
+        of group: Int, environment: PushEnvironment?, topic: UnsafeRawBufferPointer, pushType: PushType?
     ) -> Match? {
         guard group < defaults.count, !defaults[group].isEmpty else { return nil }
-        let match = find(
-            name: defaults[group], environment: environment, topic: topic, pushType: pushType, isBroadcast: isBroadcast)
+        let match = find(name: defaults[group], environment: environment, topic: topic, pushType: pushType)
         if case .failure = match, !topic.isEmpty || environment != nil { return nil }
         return match
     }
@@ -175,7 +172,7 @@ package struct AppDirectory: ~Copyable {
         name: UnsafeRawBufferPointer, environment: PushEnvironment?, topic: UnsafeRawBufferPointer
     ) -> Match {
         if let index = firstApp(name: name, environment: environment, bundleID: topic) {
-            return .app(AppIndex(index), defaultTopic: Self.nothing)
+            return .app(AppIndex(index), defaultTopic: .nothing)
         }
         guard name.isEmpty || hasApp(named: name, environment: environment) else { return Self.unknownApp(name) }
         if firstApp(name: name, environment: environment, topic: topic) != nil {
@@ -186,8 +183,6 @@ package struct AppDirectory: ~Copyable {
     }
 
     /// Without a topic: the only bundle id of the app that is named, or of all apps that fit.
-    ///
-    /// - Parameter pushType: `nil`: the bundle id alone is the topic.
     private func findDefault(
         name: UnsafeRawBufferPointer, environment: PushEnvironment?, pushType: PushType?
     ) -> Match {
@@ -257,7 +252,6 @@ package struct AppDirectory: ~Copyable {
         return UnsafeRawBufferPointer(bytes)
     }
 
-    private static var nothing: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: nil, count: 0) }
     private static var unknownTopic: Match {
         .failure(
             .badTopic,

@@ -1,14 +1,5 @@
 import PushRecords
 
-/// What a circuit breaker of an app protects.
-enum CircuitKey: Hashable {
-    /// The host, from which no answer comes: what is sent to it would take the budget of other apps.
-    case host
-    case credential
-    /// A topic that Apple says the app's key is not for.
-    case topic([UInt8])
-}
-
 /// A circuit breaker, as a value machine: it stops what would only be refused.
 ///
 /// A fault opens it. While it is open one notification at a time may try (the probe), at growing intervals; its answer

@@ -21,7 +21,7 @@ struct CircuitBreakers: ~Copyable {
         var host = Circuit()
         var credential = Circuit()
         /// The open ones, by topic.
-        var topics: [[UInt8]: Circuit] = [:]
+        var topics: [String: Circuit] = [:]
         var deferred = [DeferredCounts](repeating: DeferredCounts(), count: DeferralReason.allCases.count)
         var nextFaultEventNs: Int64 = 0
 
@@ -37,28 +37,21 @@ struct CircuitBreakers: ~Copyable {
         /// Whether all of it is deferred, except a probe.
         var isClosed: Bool { isRemoved || isPaused || host.isOpen || credential.isOpen }
 
-        subscript(key: CircuitKey) -> Circuit {
+        subscript(name: CircuitName) -> Circuit {
             get {
-                switch key {
-                case .host: host
+                switch name {
+                case .connection: host
                 case .credential: credential
-                case .topic(let topic): topics[topic] ?? Circuit()
+                case .topic(let topic, _): topics[topic] ?? Circuit()
                 }
             }
             set {
-                switch key {
-                case .host: host = newValue
+                switch name {
+                case .connection: host = newValue
                 case .credential: credential = newValue
-                case .topic(let topic): topics[topic] = newValue.isOpen ? newValue : nil
+                case .topic(let topic, _): topics[topic] = newValue.isOpen ? newValue : nil
                 }
             }
-        }
-
-        /// The circuit that waits for the answer to this notification.
-        func key(probedBy id: NotificationID) -> CircuitKey? {
-            if host.probe == id { return .host }
-            if credential.probe == id { return .credential }
-            return topics.first { $0.value.probe == id }.map { .topic($0.key) }
         }
     }
 
@@ -92,9 +85,9 @@ struct CircuitBreakers: ~Copyable {
         if isProbe(slot, in: store) { return nil }
         let id = store.id(of: slot)
         if apps[app].host.isOpen { return apps[app].host.admits(id, nowNs: nowNs) ? nil : .unreachable }
-        let key = apps[app].credential.isOpen ? CircuitKey.credential : openTopic(of: slot, in: store)
-        guard let key else { return nil }
-        return apps[app][key].admits(id, nowNs: nowNs) ? nil : .credential
+        let name = apps[app].credential.isOpen ? .credential(of: AppIndex(app)) : openTopic(of: slot, in: store)
+        guard let name else { return nil }
+        return apps[app][name].admits(id, nowNs: nowNs) ? nil : .credential
     }
 
     private mutating func refreshGate(of app: Int) {
@@ -102,12 +95,11 @@ struct CircuitBreakers: ~Copyable {
     }
 
     /// The open circuit of a notification's topic.
-    func openTopic(of slot: NotificationSlot, in store: borrowing NotificationStore) -> CircuitKey? {
+    func openTopic(of slot: NotificationSlot, in store: borrowing NotificationStore) -> CircuitName? {
         let app = Int(store[slot].app)
-        guard apps[app].isGated, store.hasBody(store[slot].record) else { return nil }
-        let topic = store[bodyOf: store[slot].record].topic
-        let open = apps[app].topics.keys.first { $0.withUnsafeBytes { BytesHash.isEqual($0, topic) } }
-        return open.map { .topic($0) }
+        guard !apps[app].topics.isEmpty, store.hasBody(store[slot].record) else { return nil }
+        let topic = String(decoding: store[bodyOf: store[slot].record].topic, as: UTF8.self)
+        return apps[app].topics[topic] != nil ? .topic(topic, of: AppIndex(app)) : nil
     }
 
     /// Whether circuits changed since the last call so that what waits is to be checked again.
@@ -160,12 +152,12 @@ struct CircuitBreakers: ~Copyable {
         let app = Int(store[slot].app)
         noteFault(app, reason, journal: &journal)
         guard handedNs >= apps[app].credential.replacedNs else { return false }
-        var key = CircuitKey.credential
+        var name = CircuitName.credential(of: AppIndex(app))
         if reason.subject == .topic {
             guard store.hasBody(store[slot].record) else { return true }
-            key = .topic(Array(store[bodyOf: store[slot].record].topic))
+            name = .topic(String(decoding: store[bodyOf: store[slot].record].topic, as: UTF8.self), of: AppIndex(app))
         }
-        fault(key, app, reason, handedNs: handedNs, journal: &journal)
+        open(name, app, reason, handedNs: handedNs, journal: &journal)
         return true
     }
 
@@ -175,7 +167,7 @@ struct CircuitBreakers: ~Copyable {
     ) {
         noteFault(app, reason, journal: &journal)
         let probe = apps[app].credential.probe
-        fault(.credential, app, reason, handedNs: journal.now.ns, journal: &journal)
+        open(.credential(of: AppIndex(app)), app, reason, handedNs: journal.now.ns, journal: &journal)
         // The probe's connection ended so: no other answer to it will come.
         if let probe, case .handed = store[probe.slot].state {
             apps[app].credential.probeFailed(nowNs: journal.now.ns)
@@ -189,22 +181,22 @@ struct CircuitBreakers: ~Copyable {
         journal.events.append(.credentialFault(app: AppIndex(app), reason: reason))
     }
 
-    private mutating func fault(
-        _ key: CircuitKey, _ app: Int, _ reason: ReasonCode, handedNs: Int64, journal: inout Journal
+    private mutating func open(
+        _ name: CircuitName, _ app: Int, _ reason: ReasonCode, handedNs: Int64, journal: inout Journal
     ) {
-        guard apps[app][key].fault(reason, handedNs: handedNs, nowNs: journal.now.ns) else { return }
+        guard apps[app][name].fault(reason, handedNs: handedNs, nowNs: journal.now.ns) else { return }
         journal.counters.circuitsOpened &+= 1
-        journal.events.append(.circuitOpened(Self.name(of: key, app), reason: reason))
+        journal.events.append(.circuitOpened(name, reason: reason))
         refreshGate(of: app)
         mustCheck = true
     }
 
-    private mutating func close(_ key: CircuitKey, of app: Int, journal: inout Journal) {
+    private mutating func close(_ name: CircuitName, of app: Int, journal: inout Journal) {
         // What was a probe may be behind another circuit.
-        if apps[app][key].probe != nil { mustCheck = true }
-        apps[app][key].close(nowNs: journal.now.ns)
-        journal.events.append(.circuitClosed(Self.name(of: key, app)))
-        if key == .host {
+        if apps[app][name].probe != nil { mustCheck = true }
+        apps[app][name].close(nowNs: journal.now.ns)
+        journal.events.append(.circuitClosed(name))
+        if case .connection = name {
             endDeferral(.unreachable, of: app)
         } else if !apps[app].credential.isOpen, apps[app].topics.isEmpty {
             endDeferral(.credential, of: app)
@@ -212,17 +204,9 @@ struct CircuitBreakers: ~Copyable {
         refreshGate(of: app)
     }
 
-    private static func name(of key: CircuitKey, _ app: Int) -> CircuitName {
-        switch key {
-        case .host: .connection(of: AppIndex(app))
-        case .credential: .credential(of: AppIndex(app))
-        case .topic(let topic): .topic(String(decoding: topic, as: UTF8.self), of: AppIndex(app))
-        }
-    }
-
     private mutating func closeCredential(of app: Int, journal: inout Journal) {
-        if apps[app].credential.isOpen { close(.credential, of: app, journal: &journal) }
-        for topic in apps[app].topics.keys { close(.topic(topic), of: app, journal: &journal) }
+        if apps[app].credential.isOpen { close(.credential(of: AppIndex(app)), of: app, journal: &journal) }
+        for topic in apps[app].topics.keys { close(.topic(topic, of: AppIndex(app)), of: app, journal: &journal) }
     }
 
     /// The key or certificate of an app was replaced: its circuits close, and those of its topics.
@@ -236,14 +220,17 @@ struct CircuitBreakers: ~Copyable {
     /// Whether an open circuit lets this notification try, and waits for its answer.
     @inline(__always)
     func isProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
-        key(probedBy: slot, in: store) != nil
+        circuit(probedBy: slot, in: store) != nil
     }
 
     @inline(__always)
-    private func key(probedBy slot: NotificationSlot, in store: borrowing NotificationStore) -> CircuitKey? {
+    private func circuit(probedBy slot: NotificationSlot, in store: borrowing NotificationStore) -> CircuitName? {
         let app = Int(store[slot].app)
         guard app >= 0, apps[app].isGated else { return nil }
-        return apps[app].key(probedBy: store.id(of: slot))
+        let id = store.id(of: slot)
+        if apps[app].host.probe == id { return .connection(of: AppIndex(app)) }
+        if apps[app].credential.probe == id { return .credential(of: AppIndex(app)) }
+        return apps[app].topics.first { $0.value.probe == id }.map { .topic($0.key, of: AppIndex(app)) }
     }
 
     /// An answer of APNs for an app that is gated: it may tell that a circuit has to close.
@@ -257,55 +244,55 @@ struct CircuitBreakers: ~Copyable {
         // An overloaded server, or one that is not APNs, may not have looked at the credential.
         let isOfCredential =
             completion.reason.subject != .ourTokens && !AnswerOrigin.isHostFailure(completion.status, completion.reason)
-        if let key = key(probedBy: slot, in: store) {
+        if let name = circuit(probedBy: slot, in: store) {
             switch verdict {
-            case .credentialFault: settleProbe(key, of: app, fault: completion.reason, journal: &journal)
+            case .credentialFault: settleProbe(name, of: app, fault: completion.reason, journal: &journal)
             // Its credential was refused, but not for the last time: it tries again.
             case .resend where completion.status == 403 || completion.reason.subject == .topic: break
             case .accept, .unregister, .reject, .resend, .retry:
-                if isOfCredential || key == .host {
-                    settleProbe(key, of: app, fault: nil, journal: &journal)
+                if isOfCredential || name == .connection(of: AppIndex(app)) {
+                    settleProbe(name, of: app, fault: nil, journal: &journal)
                 } else {
-                    apps[app][key].probePostponed(nowNs: journal.now.ns)
+                    apps[app][name].probePostponed(nowNs: journal.now.ns)
                 }
             }
         }
         // This holds for a probe as well: one that tried the host of an app that was cut off has tried its credential.
         guard isGated(app), verdict != .credentialFault, completion.status != 403, isOfCredential else { return }
         if apps[app].credential.isDisproved(byTryHandedNs: handedNs) {
-            close(.credential, of: app, journal: &journal)
+            close(.credential(of: AppIndex(app)), of: app, journal: &journal)
         }
         // Any other answer than 200 may come from before APNs looked at the topic.
-        if completion.status == 200, let key = openTopic(of: slot, in: store),
-            apps[app][key].isDisproved(byTryHandedNs: handedNs)
+        if completion.status == 200, let name = openTopic(of: slot, in: store),
+            apps[app][name].isDisproved(byTryHandedNs: handedNs)
         {
-            close(key, of: app, journal: &journal)
+            close(name, of: app, journal: &journal)
         }
     }
 
     /// The probe was answered: its circuit closes, or waits longer.
-    private mutating func settleProbe(_ key: CircuitKey, of app: Int, fault: ReasonCode?, journal: inout Journal) {
-        if key == .host {
+    private mutating func settleProbe(_ name: CircuitName, of app: Int, fault: ReasonCode?, journal: inout Journal) {
+        if case .connection = name {
             // Whatever the answer was: the transport will say so as well.
             setReachable(app, true, journal: &journal)
-        } else if fault == nil || key == .credential && fault?.subject == .topic {
+        } else if fault == nil || name == .credential(of: AppIndex(app)) && fault?.subject == .topic {
             // A fault of the topic shows that the credential is accepted.
-            close(key, of: app, journal: &journal)
+            close(name, of: app, journal: &journal)
         } else {
-            apps[app][key].probeFailed(nowNs: journal.now.ns)
+            apps[app][name].probeFailed(nowNs: journal.now.ns)
         }
     }
 
     /// A try came back without an answer: if it was the probe of its app's host, the app stays cut off.
     mutating func failHostProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore, nowNs: Int64) {
-        guard key(probedBy: slot, in: store) == .host else { return }
-        apps[Int(store[slot].app)].host.probeFailed(nowNs: nowNs)
+        guard case .connection(let app) = circuit(probedBy: slot, in: store) else { return }
+        apps[app.value].host.probeFailed(nowNs: nowNs)
     }
 
     /// It is decided, goes another way, or is gone: if a circuit waits for its answer, another one may try.
     @inline(__always)
     mutating func endProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
-        if let key = key(probedBy: slot, in: store) { apps[Int(store[slot].app)][key].probeEnded() }
+        if let name = circuit(probedBy: slot, in: store) { apps[Int(store[slot].app)][name].probeEnded() }
     }
 
     // MARK: Hosts
@@ -333,7 +320,7 @@ struct CircuitBreakers: ~Copyable {
             apps[app].unreachableNs = journal.now.ns
         }
         if apps[app].isReachable || !protectsOthers, apps[app].host.isOpen {
-            close(.host, of: app, journal: &journal)
+            close(.connection(of: AppIndex(app)), of: app, journal: &journal)
         }
         refreshNextCutOff()
     }
@@ -359,7 +346,7 @@ struct CircuitBreakers: ~Copyable {
                 // A connection that stays, with nothing that waits for an answer, is all one can ask of a host.
                 apps[app].unreachableNs = nil
             } else {
-                fault(.host, app, .none, handedNs: journal.now.ns, journal: &journal)
+                open(.connection(of: AppIndex(app)), app, .none, handedNs: journal.now.ns, journal: &journal)
             }
         }
         refreshNextCutOff()
@@ -377,8 +364,7 @@ struct CircuitBreakers: ~Copyable {
         _ reason: DeferralReason, of app: Int, pauseNs: Int64, roundNs: Int64, journal: inout Journal
     ) -> (forNs: Int64, before: Int) {
         let noted = apps[app].deferred[Int(reason.rawValue)].note(
-            journal.now.ns, pauseNs: reason.isSporadic ? pauseNs : nil, eventPauseNs: Self.eventPauseNs,
-            roundNs: roundNs)
+            journal.now.ns, pauseNs: reason.isSporadic ? pauseNs : nil, roundNs: roundNs)
         if noted.isNews { journal.events.append(.held(app: AppIndex(app), reason)) }
         return (noted.forNs, noted.before)
     }

@@ -44,12 +44,9 @@ struct DeferredCounts {
     ///
     /// - Parameters:
     ///   - pauseNs: after so long without another one the count starts anew; `nil` if only `end` ends it.
-    ///   - eventPauseNs: the shortest time between two events.
     ///   - roundNs: how long a deferred notification takes to come back.
     /// - Returns: how long the reason has lasted, whether to log it, and how many were deferred before in this round.
-    mutating func note(_ nowNs: Int64, pauseNs: Int64?, eventPauseNs: Int64, roundNs: Int64) -> (
-        forNs: Int64, isNews: Bool, before: Int
-    ) {
+    mutating func note(_ nowNs: Int64, pauseNs: Int64?, roundNs: Int64) -> (forNs: Int64, isNews: Bool, before: Int) {
         if nowNs >= roundEndNs {
             roundEndNs = nowNs + roundNs
             countInRound = 0
@@ -60,7 +57,7 @@ struct DeferredCounts {
         firstNs = first
         lastNs = nowNs
         let isNews = nowNs >= nextEventNs
-        if isNews { nextEventNs = nowNs + eventPauseNs }
+        if isNews { nextEventNs = nowNs + CircuitBreakers.eventPauseNs }
         return (nowNs - first, isNews, countInRound)
     }
 

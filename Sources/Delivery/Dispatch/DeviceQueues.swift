@@ -65,7 +65,7 @@ struct DeviceQueues: ~Copyable {
             return .full(turnedAway: store[head].queue.turnedAway)
         }
         store[slot].isInDeviceQueue = true
-        store.move(slot, to: .queued)
+        store[slot].state = .queued
         store[store[head].queue.tail].queue.next = slot
         store[head].queue.tail = slot
         store[head].queue.count += 1

@@ -163,7 +163,7 @@ struct Dispatch: ~Copyable {
 
     /// It waits for a free stream; those that were sent before go first.
     mutating func becomeReady(_ slot: NotificationSlot, first: Bool, in store: inout NotificationStore, nowNs: Int64) {
-        store.move(slot, to: .ready)
+        store[slot].state = .ready
         if !first { store[slot].sinceNs = nowNs }
         let app = Int(store[slot].app)
         let group = Int(store[recordOf: slot].group)
@@ -182,7 +182,7 @@ struct Dispatch: ~Copyable {
 
     /// It waits before it is ready. All wait equally long, so that the list is in the order of their times.
     mutating func backOff(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
-        store.move(slot, to: .backingOff(untilNs: nowNs + Self.backOffNs))
+        store[slot].state = .backingOff(untilNs: nowNs + Self.backOffNs)
         backingOff.append(slot, in: &store)
     }
 

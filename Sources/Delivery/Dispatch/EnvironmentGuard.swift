@@ -16,9 +16,8 @@ struct EnvironmentGuard {
     /// Some token was good once.
     private(set) var isProven = false
     private(set) var isTripped = false
-    /// Of the last answers, which were bad: a bit each. Empty until one was.
-    private var bits: [UInt64] = []
-    private static let wordCount = 16
+    /// Which of the last answers were bad. Empty until one was.
+    private var window: [Bool] = []
     /// Answers since the window began.
     private var count = 0
     private var badInLong = 0
@@ -59,18 +58,14 @@ struct EnvironmentGuard {
     }
 
     private mutating func push(_ isBad: Bool) {
-        if isBad, bits.isEmpty { bits = Array(repeating: 0, count: Self.wordCount) }
-        if !bits.isEmpty {
-            let leavesLong = count - Self.longWindow
-            if leavesLong >= 0, bit(leavesLong) {
-                badInLong -= 1
-                flip(leavesLong)
-            }
-            let leavesShort = count - Self.shortWindow
-            if leavesShort >= 0, bit(leavesShort) { badInShort -= 1 }
+        if isBad, window.isEmpty { window = Array(repeating: false, count: Self.longWindow) }
+        if !window.isEmpty {
+            let index = count % Self.longWindow
+            if window[index] { badInLong -= 1 }
+            if count >= Self.shortWindow, window[(count - Self.shortWindow) % Self.longWindow] { badInShort -= 1 }
+            window[index] = isBad
         }
         if isBad {
-            flip(count)
             badInLong += 1
             badInShort += 1
         }
@@ -78,17 +73,9 @@ struct EnvironmentGuard {
     }
 
     private mutating func restart() {
-        for index in bits.indices { bits[index] = 0 }
+        window = []
         (count, badInLong, badInShort) = (0, 0, 0)
         isFirstWindow = false
-    }
-
-    private func bit(_ position: Int) -> Bool {
-        bits[position / 64 % Self.wordCount] >> UInt64(position % 64) & 1 == 1
-    }
-
-    private mutating func flip(_ position: Int) {
-        bits[position / 64 % Self.wordCount] ^= 1 << UInt64(position % 64)
     }
 
     /// How many requests may be in flight, of so many that the transport takes.

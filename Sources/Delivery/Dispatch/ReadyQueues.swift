@@ -49,14 +49,10 @@ struct ReadyQueues {
     }
 
     @inline(__always)
-    private mutating func leave(_ slot: NotificationSlot, _ group: Int, _ store: inout NotificationStore) {
+    mutating func remove(_ slot: NotificationSlot, group: Int, from store: inout NotificationStore) {
         queues[group].list.remove(slot, from: &store)
         count -= 1
         if queues[group].list.isEmpty { occupied[group >> 6] &= ~(1 << UInt64(group & 63)) }
-    }
-
-    mutating func remove(_ slot: NotificationSlot, group: Int, from store: inout NotificationStore) {
-        leave(slot, group, &store)
     }
 
     mutating func removeFirst(from store: inout NotificationStore) -> NotificationSlot? {
@@ -73,21 +69,14 @@ struct ReadyQueues {
         clock = queues[next].clock
         queues[next].clock += queues[next].stride
         let slot = queues[next].list.head
-        leave(slot, next, &store)
+        remove(slot, group: next, from: &store)
         return slot
     }
 
     /// Since when the first of each queue waits: the longest wait, nearly.
     func oldestNs(in store: borrowing NotificationStore) -> Int64? {
         var oldest: Int64?
-        for word in occupied.indices {
-            var left = occupied[word]
-            while left != 0 {
-                let group = word << 6 | left.trailingZeroBitCount
-                left &= left &- 1
-                oldest = min(oldest ?? .max, store[queues[group].list.head].sinceNs)
-            }
-        }
+        for queue in queues where !queue.list.isEmpty { oldest = min(oldest ?? .max, store[queue.list.head].sinceNs) }
         return oldest
     }
 }

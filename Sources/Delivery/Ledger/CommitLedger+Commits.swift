@@ -11,7 +11,7 @@ extension CommitLedger {
         guard !commits[flight].isInFlight else { return [] }
         var isDue = false
         var alone: PartitionSlot?
-        for partition in partitions.slots where isReadyToCommit(partition, flight, nowNs) {
+        for partition in slots where isReadyToCommit(partition, flight, nowNs) {
             guard nowNs >= commits[flight].nextNs || self[partition].isUrgent else { continue }
             if !self[partition].commits.isAlone {
                 isDue = true
@@ -23,9 +23,9 @@ extension CommitLedger {
         if isDue, commits[flight].isAlone { alone = nil }
         guard isDue || alone != nil else { return [] }
         commits[flight].begin(nowNs, intervalNs: alone == nil ? settings.commitIntervalNs : nil)
-        for partition in partitions.slots where isReadyToCommit(partition, flight, nowNs) {
+        for partition in slots where isReadyToCommit(partition, flight, nowNs) {
             guard alone == nil ? !self[partition].commits.isAlone : partition == alone else { continue }
-            commits[flight].append(writer.entry(of: &partitions[partition], in: store, journal: &journal))
+            commits[flight].append(writer.entry(of: &address(of: partition).pointee, in: store, journal: &journal))
         }
         journal.counters.commits &+= 1
         return commits[flight].entries
@@ -57,7 +57,7 @@ extension CommitLedger {
         var acknowledged: [PartitionSlot] = []
         for (index, entry) in entries.enumerated() {
             let outcome = outcomes?[index] ?? .refusedByGroup
-            guard let partition = partitions.find(entry.partition), let pending = self[partition].pending else {
+            guard let partition = find(entry.partition), let pending = self[partition].pending else {
                 continue
             }
             self[partition].pending = nil
@@ -113,26 +113,21 @@ struct CommitWriter: ~Copyable {
             preconditionFailure("a partition that is ready to commit has a watermark")
         }
         let isLast = partition.mayLeave
-        var horizon: HorizonEnd
-        if isLast {
-            horizon = partition.ledger.leavingHorizon { store[$0].doubts > 0 || store[$0].unsettled > 0 }
-        } else {
-            // What an owner that died may have sent stays in doubt for the next one until it is settled.
-            let inherited = partition.ledger.inheritedHorizon
-            let counted = partition.fanOuts > 0 ? Self.countedHorizon(partition, from: base, in: store) : nil
-            let next = partition.horizon.next(from: base, counted: counted)
-            horizon = max(next, base < inherited.offset ? inherited : .none)
-        }
+        // What an owner that died may have sent stays in doubt for the next one until it is settled.
+        var horizon =
+            isLast
+            ? partition.ledger.leavingHorizon { store[$0].doubts > 0 || store[$0].unsettled > 0 }
+            : max(partition.horizon.next(from: base), partition.ledger.inheritedHorizon)
         map.start(base: base, limit: partition.metadataLimit)
         partition.ledger.write(to: &map) { store.settledIndexes(of: $0) }
         // The next owner will send again what is settled and was cut off, marked in doubt.
-        if map.isFull { horizon = max(horizon, HorizonEnd(partition.ledger.mapEnd)) }
-        horizon = horizon.cut(at: base + CommitMap.longestHorizon)
+        if map.isFull { horizon = max(horizon, partition.ledger.mapEnd) }
+        horizon = min(horizon, base + CommitMap.longestHorizon)
         if !isLast { partition.horizon.sent(naming: horizon) }
         map.finish(horizon: horizon, owner: owner(of: partition.id))
         if map.isFull {
             journal.counters.mapsCut &+= 1
-            if !partition.isMapCut { journal.events.append(.mapCut(partition.id, dropped: map.dropped)) }
+            if !partition.isMapCut { journal.events.append(.mapCut(partition.id)) }
         }
         partition.isMapCut = map.isFull
         partition.mapEighths = map.eighths
@@ -142,15 +137,6 @@ struct CommitWriter: ~Copyable {
             offset: base, horizon: horizon, isLast: isLast, characters: map.text.count,
             mark: map.text.withUnsafeBytes { LastCommit(offset: base, metadata: $0) })
         return PartitionCommit(partition: partition.id, offset: base, metadata: map.text)
-    }
-
-    /// As many notifications ahead of what was handed out as the horizon is to be.
-    private static func countedHorizon(
-        _ partition: borrowing Partition, from base: Int64, in store: borrowing NotificationStore
-    ) -> HorizonEnd {
-        partition.ledger.end(
-            ahead: partition.horizon.countedMargin, of: partition.horizon.start(from: base)
-        ) { store[$0].count }
     }
 
     /// A number of the assignment, so that a worker that had the partition before does not take another worker's commit

@@ -13,7 +13,12 @@ struct CommitLedger: ~Copyable {
     static let passedOverNs: Int64 = 10_000_000_000
 
     private let inPlace = InPlace()
-    var partitions = PartitionTable()
+    /// Assignments by slot, each where it is for as long as it lives.
+    private var places: UnsafeMutablePointer<UnsafeMutablePointer<Partition>?>
+    private var capacity = 16
+    /// Slots that are, or were, in use.
+    private(set) var count = 0
+    private var lastGeneration: UInt32 = 0
     var writer: CommitWriter
     /// By `CommitGroup`.
     var commits = [InFlightCommit(), InFlightCommit()]
@@ -25,22 +30,79 @@ struct CommitLedger: ~Copyable {
     init(_ settings: MachineSettings) {
         self.settings = settings
         writer = CommitWriter(hashSeed: settings.hashSeed)
+        places = .allocate(capacity: capacity)
+        places.initialize(repeating: nil, count: capacity)
     }
+
+    deinit {
+        for partition in slots {
+            address(of: partition).deinitialize(count: 1)
+            address(of: partition).deallocate()
+        }
+        places.deallocate()
+    }
+
+    // MARK: Slots
 
     /// The assignment in a slot that is in use.
     subscript(partition: PartitionSlot) -> Partition {
-        @inline(__always) unsafeAddress { UnsafePointer(partitions.address(of: partition)) }
-        @inline(__always) unsafeMutableAddress { partitions.address(of: partition) }
+        @inline(__always) unsafeAddress { UnsafePointer(address(of: partition)) }
+        @inline(__always) unsafeMutableAddress { address(of: partition) }
     }
 
     @inline(__always)
-    func find(_ id: PartitionID) -> PartitionSlot? { partitions.find(id) }
+    func address(of partition: PartitionSlot) -> UnsafeMutablePointer<Partition> {
+        places[Int(partition.number)].unsafelyUnwrapped
+    }
+
+    /// The slot of an assignment, unless it is gone.
     @inline(__always)
-    func find(_ slot: PartitionSlot) -> PartitionSlot? { partitions.find(slot) }
+    func find(_ id: PartitionID) -> PartitionSlot? {
+        guard let slot = find(id.slot), self[slot].id.generation == id.generation else { return nil }
+        return slot
+    }
+
+    /// The slot itself, unless nothing is there.
+    @inline(__always)
+    func find(_ slot: PartitionSlot) -> PartitionSlot? {
+        Int(slot.number) < count && places[Int(slot.number)] != nil ? slot : nil
+    }
+
     /// Slots in use, in order. Must not be iterated while one is taken or given back.
-    var slots: PartitionTable.Slots { partitions.slots }
-    /// Slots that are, or were, in use.
-    var count: Int { partitions.count }
+    var slots: some Sequence<PartitionSlot> {
+        let places = places
+        return (0..<UInt32(count)).lazy.filter { places[Int($0)] != nil }.map { PartitionSlot($0) }
+    }
+
+    /// The name of the next assignment, whose slot is free.
+    mutating func nextID() -> PartitionID {
+        var slot = 0
+        while slot < count, places[slot] != nil { slot += 1 }
+        return nextID(at: PartitionSlot(UInt32(slot)))
+    }
+
+    /// The next name of what is at this slot.
+    private mutating func nextID(at slot: PartitionSlot) -> PartitionID {
+        lastGeneration += 1
+        return PartitionID(slot: slot, generation: lastGeneration)
+    }
+
+    private mutating func insert(_ partition: consuming Partition) {
+        let slot = Int(partition.id.slot.number)
+        if slot == capacity {
+            let wider = UnsafeMutablePointer<UnsafeMutablePointer<Partition>?>.allocate(capacity: capacity * 2)
+            wider.initialize(repeating: nil, count: capacity * 2)
+            wider.update(from: places, count: count)
+            places.deallocate()
+            places = wider
+            capacity *= 2
+        }
+        precondition(slot <= count && (slot == count || places[slot] == nil), "an assignment has a slot of its own")
+        let pointer = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
+        pointer.initialize(to: partition)
+        places[slot] = pointer
+        count = max(count, slot + 1)
+    }
 
     // MARK: Assignments
 
@@ -53,7 +115,7 @@ struct CommitLedger: ~Copyable {
         _ id: PartitionID, topic: String, number: Int32, group: Int, tierDelayMs: Int64, committed: Int64?,
         map: CommitMap, lastCommit: LastCommit?, metadataLimit: Int? = nil
     ) {
-        partitions.insert(
+        insert(
             Partition(
                 id: id, topic: topic, number: number, group: group, tierDelayMs: tierDelayMs,
                 ledger: PartitionLedger(committed: committed, map: map),
@@ -61,9 +123,6 @@ struct CommitLedger: ~Copyable {
                 metadataLimit: metadataLimit ?? settings.metadataLimit))
         self[id.slot].lastCommit = lastCommit
     }
-
-    /// The name of the next assignment.
-    mutating func nextID() -> PartitionID { partitions.nextID() }
 
     /// Suspends a partition whose session was lost: without a horizon nothing more of it is sent.
     mutating func suspend(_ partition: PartitionSlot, nowNs: Int64) {
@@ -80,7 +139,7 @@ struct CommitLedger: ~Copyable {
     ///
     /// - Parameter mark: the commit of this assignment that the group has.
     mutating func resume(_ partition: PartitionSlot, _ mark: LastCommit) -> PartitionID {
-        let id = partitions.nextID(at: partition)
+        let id = nextID(at: partition)
         self[partition].id = id
         self[partition].phase = .active
         self[partition].lastCommit = mark
@@ -103,13 +162,15 @@ struct CommitLedger: ~Copyable {
             }
         }
         if self[partition].phase == .suspended { suspendedCount -= 1 }
-        partitions.remove(partition)
+        address(of: partition).deinitialize(count: 1)
+        address(of: partition).deallocate()
+        places[Int(partition.number)] = nil
     }
 
     /// The suspended assignment of a partition.
     func suspended(topic: String, _ number: Int32) -> PartitionSlot? {
         guard suspendedCount > 0 else { return nil }
-        return partitions.slots.first {
+        return slots.first {
             self[$0].phase == .suspended && self[$0].number == number && self[$0].topicText == topic
         }
     }
@@ -117,14 +178,14 @@ struct CommitLedger: ~Copyable {
     /// The group gave this worker a partition: those that it does not give back are released soon.
     mutating func shortenSuspensions(flight: Int, nowNs: Int64) {
         guard suspendedCount > 0 else { return }
-        for partition in partitions.slots where self[partition].flight == flight {
+        for partition in slots where self[partition].flight == flight {
             self[partition].releaseNs = min(self[partition].releaseNs, nowNs + Self.passedOverNs)
         }
     }
 
     /// Suspended partitions that were not given back in time.
     func endedSuspensions(nowNs: Int64) -> [PartitionID] {
-        partitions.slots.filter { self[$0].phase == .suspended && nowNs >= self[$0].releaseNs }.map { self[$0].id }
+        slots.filter { self[$0].phase == .suspended && nowNs >= self[$0].releaseNs }.map { self[$0].id }
     }
 
     // MARK: Received
@@ -167,7 +228,7 @@ struct CommitLedger: ~Copyable {
 
     /// Counts a notification that was settled or dropped.
     mutating func countGone(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
-        guard let partition = partitions.find(store[recordOf: slot].partition) else { return }
+        guard let partition = find(store[recordOf: slot].partition) else { return }
         precondition(self[partition].open > 0, "a notification is counted once")
         self[partition].open -= 1
         if case .concluded(.deadLetter) = store[slot].state { self[partition].deadLetters -= 1 }
@@ -177,7 +238,7 @@ struct CommitLedger: ~Copyable {
     mutating func finish(_ record: RecordSlot, in store: inout NotificationStore) {
         guard store[record].isAdmitted, store[record].unsettled == 0, !store[record].isDropped,
             store[record].nextAdmitting == .none,
-            let partition = partitions.find(store[record].partition),
+            let partition = find(store[record].partition),
             self[partition].firstAdmitting != record
         else { return }
         if store[record].count > 1 { self[partition].fanOuts -= 1 }
@@ -198,7 +259,7 @@ struct CommitLedger: ~Copyable {
     func allows(_ slot: NotificationSlot, _ partition: PartitionSlot, in store: borrowing NotificationStore)
         -> Bool
     {
-        self[partition].horizon.allows(store[recordOf: slot].offset, store[slot].index)
+        self[partition].horizon.allows(store[recordOf: slot].offset)
     }
 
     /// Notes that a notification is sent, or moved: later commits have to name it.
@@ -206,7 +267,7 @@ struct CommitLedger: ~Copyable {
     mutating func advanceHorizon(
         _ slot: NotificationSlot, _ partition: PartitionSlot, in store: borrowing NotificationStore
     ) {
-        self[partition].horizon.advance(to: store[recordOf: slot].offset, store[slot].index)
+        self[partition].horizon.advance(to: store[recordOf: slot].offset)
     }
 
     /// Puts a notification behind those that wait for an acknowledged commit to name a higher horizon.
@@ -214,7 +275,7 @@ struct CommitLedger: ~Copyable {
         _ slot: NotificationSlot, _ partition: PartitionSlot, in store: inout NotificationStore
     ) {
         if self[partition].behindHorizon.isEmpty { advanceHorizon(slot, partition, in: store) }
-        store.move(slot, to: .behindHorizon)
+        store[slot].state = .behindHorizon
         self[partition].behindHorizon.append(slot, in: &store)
     }
 
@@ -243,7 +304,7 @@ struct CommitLedger: ~Copyable {
     mutating func renewLeases(nowNs: Int64) -> [PartitionSlot] {
         guard settings.leaseNs != .max else { return [] }
         var changed: [PartitionSlot] = []
-        for partition in partitions.slots {
+        for partition in slots {
             let isStale = commits[self[partition].flight].provenNs.map { nowNs - $0 >= settings.leaseNs } ?? false
             guard isStale != self[partition].horizon.isStale else { continue }
             self[partition].horizon.isStale = isStale
@@ -257,7 +318,7 @@ struct CommitLedger: ~Copyable {
     /// When a commit, or the release of a suspended partition, is due.
     var nextDeadlineNs: Int64? {
         var next: Int64?
-        for partition in partitions.slots {
+        for partition in slots {
             if self[partition].wantsCommit, !commits[self[partition].flight].isInFlight {
                 let nextNs = self[partition].isUrgent ? 0 : commits[self[partition].flight].nextNs
                 next = min(next ?? .max, max(nextNs, self[partition].commits.untilNs))

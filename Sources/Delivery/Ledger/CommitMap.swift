@@ -8,8 +8,6 @@ internal import Bytes
 ///     version (1 byte) · check (3 bytes) · horizon (varint: 0 none, else its offset - base + 1)
 ///     set of settled offsets, relative to the committed offset ("base")
 ///     number of records settled in part (varint), and for each: offset - the previous one's (varint), set of indexes
-///       an empty set at the last offset below the horizon: of that record, only indexes below its leading run are
-///       below the horizon (older readers take all of them to be)
 ///     owner (varint): tells the commits of two workers apart that say the same; may be missing
 ///     a set: leading run of what is not settled (varint) · length << 1 | form (varint) · data
 ///       form 0, runs: `length` runs (varints), settled and not settled in turn, the first and last settled
@@ -31,8 +29,8 @@ package struct CommitMap: Equatable {
         }
     }
 
-    /// Records from here on cannot have been sent; `.none` if no record can.
-    package var horizon: HorizonEnd
+    /// Records from here on cannot have been sent; 0 if no record can.
+    package var horizon: Int64
     /// Ascending, disjoint.
     package var settled: [Range<Int64>]
     /// Ascending by offset.
@@ -48,7 +46,7 @@ package struct CommitMap: Equatable {
     /// No record has more indexes.
     static let indexLimit: Int64 = 1 << 14
 
-    package init(horizon: HorizonEnd = .none, settled: [Range<Int64>] = [], partials: [Partial] = []) {
+    package init(horizon: Int64 = 0, settled: [Range<Int64>] = [], partials: [Partial] = []) {
         self.horizon = horizon
         self.settled = settled
         self.partials = partials
@@ -59,7 +57,7 @@ package struct CommitMap: Equatable {
     init(doubtedBelow sent: Int64, logStart: Int64?, logEnd: Int64?) {
         let start = logStart ?? 0
         let end = min(sent, logEnd ?? OffsetLimit.highest, start + Self.longestHorizon)
-        self.init(horizon: end > start ? HorizonEnd(end) : .none)
+        self.init(horizon: end > start ? end : 0)
     }
 
     /// One past the highest offset that is settled, wholly or in part; 0 if none is.
@@ -68,7 +66,7 @@ package struct CommitMap: Equatable {
     /// Takes back what it says is settled: the log was truncated at an unknown offset, so that those offsets may hold
     /// other records. All of them may have been sent.
     package mutating func doubt() {
-        horizon = max(horizon, HorizonEnd(end))
+        horizon = max(horizon, end)
         settled = []
         partials = []
     }
@@ -96,7 +94,7 @@ package struct CommitMap: Equatable {
         guard let end = reader.next(below: Self.spanLimit), let settled = reader.set(below: Self.spanLimit),
             let count = reader.next(below: Int64(bytes.count))
         else { return nil }
-        horizon = end == 0 ? .none : HorizonEnd(base + end - 1)
+        horizon = end == 0 ? 0 : base + end - 1
         self.settled = settled.map { base + $0.lowerBound..<base + $0.upperBound }
         partials = []
         var offset = base
@@ -105,11 +103,7 @@ package struct CommitMap: Equatable {
                 return nil
             }
             offset += step
-            if !indexes.isEmpty {
-                partials.append(Partial(offset: offset, indexes: indexes))
-            } else if end > 0, offset + 1 == horizon.offset, reader.leading > 0 {
-                horizon.indexes = Int32(reader.leading)
-            }
+            if !indexes.isEmpty { partials.append(Partial(offset: offset, indexes: indexes)) }
         }
         guard reader.isAtEnd || reader.next(below: Self.ownerLimit) != nil && reader.isAtEnd else { return nil }
     }
@@ -119,13 +113,6 @@ package struct CommitMap: Equatable {
 private struct VarintReader {
     let bytes: [UInt8]
     var position: Int
-    /// The leading run of the set that was read last.
-    private(set) var leading: Int64 = 0
-
-    init(bytes: [UInt8], position: Int) {
-        self.bytes = bytes
-        self.position = position
-    }
 
     var isAtEnd: Bool { position == bytes.count }
 
@@ -144,7 +131,6 @@ private struct VarintReader {
 
     mutating func set(below limit: Int64) -> [Range<Int64>]? {
         guard let leading = next(below: limit), let header = next(below: limit * 2) else { return nil }
-        self.leading = leading
         return header & 1 == 0
             ? runs(count: header >> 1, from: leading, below: limit)
             : bitmap(length: header >> 1, from: leading, below: limit)

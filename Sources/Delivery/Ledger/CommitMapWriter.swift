@@ -1,39 +1,29 @@
 internal import Bytes
 
 /// Writes commit metadata (`CommitMap`) into buffers it reuses: the settled offsets above the committed one in
-/// ascending order, then `finish`. What does not fit is cut at the end.
+/// ascending order, then `finish`. What does not fit is left out, with all that comes after it.
 package struct CommitMapWriter {
-    private struct Run {
-        var start: Int64
-        var length: Int64
-    }
-    private struct PartialBytes {
-        var offset: Int64
-        /// The bytes of its indexes.
-        var set: Range<Int>
-    }
-
-    /// Version, check, horizon (below 2^40), the leading run and header of the main set, the number of partials, the
-    /// horizon's indexes (offset, run and header), and the owner, at their longest: a header has three bytes at most if
-    /// a map has fewer than 2^17 bytes.
-    static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2 + 9 + 3
+    /// Version, check, horizon (below 2^40), the leading run and header of the main set, the number of partials, and the
+    /// owner, at their longest: a header has three bytes at most if a map has fewer than 2^17 bytes.
+    static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2 + 3
     /// The length of the longest map that says nothing is settled: of the main set and the number of partials three
     /// bytes are left.
-    static let leastCharacters = Base64.characters(bytes: 1 + 3 + 6 + 2 + 1 + 9 + 3)
+    static let leastCharacters = Base64.characters(bytes: 1 + 3 + 6 + 2 + 1 + 3)
     private static let byteLimit = 1 << 13
 
     private var base: Int64 = 0
     private var budget = 0
-    private var runs: [Run] = []
+    /// Relative to `base`.
+    private var runs: [Range<Int64>] = []
+    /// The length of `runs` as varints.
     private var runBytes = 0
-    private var partials: [PartialBytes] = []
+    private var partialCount: Int64 = 0
+    private var lastPartial: Int64 = 0
     private var partialBytes: [UInt8] = []
-    private var indexRuns: [Run] = []
+    private var indexRuns: [Range<Int64>] = []
     private var bytes: [UInt8] = []
     /// Something did not fit, so that nothing more is taken.
     package private(set) var isFull = false
-    /// Offsets and indexes that were given and did not fit.
-    package private(set) var dropped = 0
     /// The metadata, after `finish`.
     package private(set) var text: [UInt8] = []
 
@@ -45,7 +35,9 @@ package struct CommitMapWriter {
     }
 
     /// The used part of the budget, in eighths.
-    var eighths: Int { isFull ? 8 : min(8, (partialBytes.count + mainSize) * 8 / max(1, budget)) }
+    var eighths: Int {
+        isFull ? 8 : min(8, (partialBytes.count + mainSize) * 8 / max(1, budget))
+    }
 
     /// - Parameters:
     ///   - base: the offset to be committed.
@@ -55,110 +47,76 @@ package struct CommitMapWriter {
         budget = Self.budget(characters: limit)
         runs.removeAll(keepingCapacity: true)
         runBytes = 0
-        partials.removeAll(keepingCapacity: true)
+        partialCount = 0
+        lastPartial = base
         partialBytes.removeAll(keepingCapacity: true)
         isFull = false
-        dropped = 0
+    }
+
+    /// The length of the main set in the shorter form.
+    private var mainSize: Int {
+        guard let first = runs.first, let last = runs.last else { return 0 }
+        return min(runBytes, Int(last.upperBound - first.lowerBound + 7) / 8)
     }
 
     /// Adds settled offsets, which lie above all that were given before.
     package mutating func settled(_ range: Range<Int64>) {
-        let start = range.lowerBound - base
-        let length = range.upperBound - range.lowerBound
-        // A reader would reject it.
-        if start + length >= CommitMap.spanLimit { isFull = true }
-        precondition(start >= 0, "an offset below the committed one is settled by being so")
-        guard !isFull, length > 0 else {
-            dropped += Int(length)
+        var run = range.lowerBound - base..<range.upperBound - base
+        precondition(run.lowerBound >= 0, "an offset below the committed one is settled by being so")
+        var runBytes = self.runBytes
+        if let last = runs.last, last.upperBound == run.lowerBound {
+            run = last.lowerBound..<run.upperBound
+            runBytes -= Self.size(Int64(last.count))
+        } else if let last = runs.last {
+            runBytes += Self.size(run.lowerBound - last.upperBound)
+        }
+        runBytes += Self.size(Int64(run.count))
+        let bitmapBytes = Int(run.upperBound - (runs.first ?? run).lowerBound + 7) / 8
+        // A reader rejects offsets from `spanLimit` on.
+        guard !isFull, run.upperBound < CommitMap.spanLimit,
+            partialBytes.count + min(runBytes, bitmapBytes) <= budget
+        else {
+            isFull = true
             return
         }
-        if let last = runs.last, last.start + last.length == start {
-            let grown = Self.size(last.length + length) - Self.size(last.length)
-            fit(start: start, length: length, runCost: grown)
-        } else {
-            let gap = runs.last.map { start - $0.start - $0.length }
-            fit(start: start, length: length, runCost: (gap.map(Self.size) ?? 0) + Self.size(length))
-        }
-    }
-
-    private mutating func fit(start: Int64, length: Int64, runCost: Int) {
-        let first = runs.first?.start ?? start
-        let room = budget - partialBytes.count
-        let bits = start + length - first
-        if min(runBytes + runCost, Int((bits + 7) / 8)) <= room {
-            append(start: start, length: length, cost: runCost)
-            return
-        }
-        // Keeps as much of it as a bitmap still holds.
-        isFull = true
-        let fits = max(0, min(length, first + Int64(room) * 8 - start))
-        if fits > 0 { append(start: start, length: fits, cost: runCost) }
-        dropped += Int(length - fits)
-    }
-
-    private mutating func append(start: Int64, length: Int64, cost: Int) {
-        runBytes += cost
-        if let last = runs.indices.last, runs[last].start + runs[last].length == start {
-            runs[last].length += length
-        } else {
-            runs.append(Run(start: start, length: length))
-        }
+        self.runBytes = runBytes
+        if runs.last?.lowerBound == run.lowerBound { runs.removeLast() }
+        runs.append(run)
     }
 
     /// Adds the settled indexes (bits of `words`, lowest first) of a record of which others are open.
     package mutating func partial(offset: Int64, words: UnsafeBufferPointer<UInt64>) {
         indexRuns.removeAll(keepingCapacity: true)
-        for (index, word) in words.enumerated() where word != 0 { collect(word, from: Int64(index) * 64) }
-        partial(offset: offset)
+        for (index, word) in words.enumerated() {
+            var rest = word
+            while rest != 0 {
+                let start = rest.trailingZeroBitCount
+                let end = start + (~(rest >> start)).trailingZeroBitCount
+                rest &= ~0 << end
+                let run = Int64(index * 64 + start)..<Int64(index * 64 + end)
+                if let last = indexRuns.last, last.upperBound == run.lowerBound {
+                    indexRuns[indexRuns.count - 1] = last.lowerBound..<run.upperBound
+                } else {
+                    indexRuns.append(run)
+                }
+            }
+        }
+        partial(offset: offset, indexes: indexRuns)
     }
 
-    /// Adds the settled indexes of a record that was read back and not received yet.
+    /// Adds the settled indexes of a record.
     package mutating func partial(offset: Int64, indexes: [Range<Int64>]) {
-        indexRuns.removeAll(keepingCapacity: true)
-        for range in indexes {
-            indexRuns.append(Run(start: range.lowerBound, length: range.upperBound - range.lowerBound))
-        }
-        partial(offset: offset)
-    }
-
-    private mutating func collect(_ word: UInt64, from start: Int64) {
-        var rest = word
-        var shift: Int64 = 0
-        while rest != 0 {
-            let zeros = Int64(rest.trailingZeroBitCount)
-            shift += zeros
-            rest >>= UInt64(zeros)
-            let ones = Int64((~rest).trailingZeroBitCount)
-            if let last = indexRuns.indices.last, indexRuns[last].start + indexRuns[last].length == start + shift {
-                indexRuns[last].length += ones
-            } else {
-                indexRuns.append(Run(start: start + shift, length: ones))
-            }
-            shift += ones
-            rest = ones == 64 ? 0 : rest >> UInt64(ones)
-        }
-    }
-
-    private mutating func partial(offset: Int64) {
-        guard !indexRuns.isEmpty else { return }
+        guard !indexes.isEmpty, !isFull else { return }
         let begin = partialBytes.count
-        if !isFull, offset - base < CommitMap.spanLimit {
-            Self.append(offset - (partials.last?.offset ?? base), to: &partialBytes)
-            let start = partialBytes.count
-            Self.append(set: indexRuns, to: &partialBytes)
-            if partialBytes.count + mainSize <= budget {
-                partials.append(PartialBytes(offset: offset, set: start..<partialBytes.count))
-                return
-            }
+        Self.append(offset - lastPartial, to: &partialBytes)
+        Self.append(set: indexes, to: &partialBytes)
+        guard offset - base < CommitMap.spanLimit, partialBytes.count + mainSize <= budget else {
             partialBytes.removeLast(partialBytes.count - begin)
+            isFull = true
+            return
         }
-        isFull = true
-        dropped += indexRuns.reduce(0) { $0 + Int($1.length) }
-    }
-
-    private var mainSize: Int {
-        guard let first = runs.first, let last = runs.last else { return 0 }
-        return min(runBytes, Int((last.start + last.length - first.start + 7) / 8))
+        partialCount += 1
+        lastPartial = offset
     }
 
     /// Completes `text`.
@@ -166,18 +124,13 @@ package struct CommitMapWriter {
     /// - Parameters:
     ///   - horizon: one at or below the base says that no record can have been sent.
     ///   - owner: below `CommitMap.ownerLimit`.
-    package mutating func finish(horizon: HorizonEnd, owner: Int64 = 0) {
+    package mutating func finish(horizon: Int64, owner: Int64 = 0) {
         bytes.removeAll(keepingCapacity: true)
-        for _ in 0..<4 { bytes.append(0) }
-        let isAhead = horizon.offset > base
-        Self.append(isAhead ? horizon.offset - base + 1 : 0, to: &bytes)
+        bytes.append(contentsOf: [0, 0, 0, 0])
+        Self.append(horizon > base ? horizon - base + 1 : 0, to: &bytes)
         Self.append(set: runs, to: &bytes)
-        if isAhead, horizon.indexes > 0, Int64(horizon.indexes) < CommitMap.indexLimit {
-            appendPartials(below: horizon)
-        } else {
-            Self.append(Int64(partials.count), to: &bytes)
-            bytes.append(contentsOf: partialBytes)
-        }
+        Self.append(partialCount, to: &bytes)
+        bytes.append(contentsOf: partialBytes)
         Self.append(owner, to: &bytes)
         let check = CommitMap.check(bytes[4...], base: base)
         bytes[0] = CommitMap.version
@@ -186,25 +139,6 @@ package struct CommitMapWriter {
         bytes[3] = UInt8(check & 0xFF)
         text.removeAll(keepingCapacity: true)
         Base64.url.append(bytes, to: &text)
-    }
-
-    /// Appends the partials, with the horizon's indexes after those that are settled of the same record.
-    private mutating func appendPartials(below horizon: HorizonEnd) {
-        Self.append(Int64(partials.count + 1), to: &bytes)
-        let position = partials.firstIndex { $0.offset >= horizon.offset } ?? partials.count
-        var last = base
-        for partial in 0...partials.count {
-            if partial == position {
-                Self.append(horizon.offset - 1 - last, to: &bytes)
-                Self.append(Int64(horizon.indexes), to: &bytes)
-                Self.append(0, to: &bytes)
-                last = horizon.offset - 1
-            }
-            guard partial < partials.count else { return }
-            Self.append(partials[partial].offset - last, to: &bytes)
-            bytes.append(contentsOf: partialBytes[partials[partial].set])
-            last = partials[partial].offset
-        }
     }
 
     static func size(_ value: Int64) -> Int { max(1, (70 - value.leadingZeroBitCount) / 7) }
@@ -219,41 +153,24 @@ package struct CommitMapWriter {
     }
 
     /// Appends a set in the shorter form.
-    private static func append(set runs: [Run], to bytes: inout [UInt8]) {
-        guard let first = runs.first, let last = runs.last else {
-            append(0, to: &bytes)
-            append(0, to: &bytes)
-            return
-        }
-        append(first.start, to: &bytes)
-        let bits = last.start + last.length - first.start
-        var runSize = 0
-        var end = first.start
+    private static func append(set runs: [Range<Int64>], to bytes: inout [UInt8]) {
+        var end = runs.first?.lowerBound ?? 0
+        let start = end
+        append(start, to: &bytes)
+        let header = bytes.count
+        append(Int64(max(0, runs.count * 2 - 1)) << 1, to: &bytes)
+        let data = bytes.count
         for run in runs {
-            runSize += (run.start > end ? size(run.start - end) : 0) + size(run.length)
-            end = run.start + run.length
+            if run.lowerBound > end { append(run.lowerBound - end, to: &bytes) }
+            append(Int64(run.count), to: &bytes)
+            end = run.upperBound
         }
-        guard Int64(runSize) <= (bits + 7) / 8 else {
-            append(bits << 1 | 1, to: &bytes)
-            appendBitmap(runs, from: first.start, bits: bits, to: &bytes)
-            return
-        }
-        append(Int64(runs.count * 2 - 1) << 1, to: &bytes)
-        end = first.start
-        for run in runs {
-            if run.start > end { append(run.start - end, to: &bytes) }
-            append(run.length, to: &bytes)
-            end = run.start + run.length
-        }
-    }
-
-    private static func appendBitmap(_ runs: [Run], from start: Int64, bits: Int64, to bytes: inout [UInt8]) {
-        let begin = bytes.count
-        bytes.append(contentsOf: repeatElement(0, count: Int((bits + 7) / 8)))
-        for run in runs {
-            for bit in run.start - start..<run.start - start + run.length {
-                bytes[begin + Int(bit / 8)] |= 1 << UInt8(bit % 8)
-            }
-        }
+        let bitmapSize = Int(end - start + 7) / 8
+        guard bytes.count - data > bitmapSize else { return }
+        bytes.removeLast(bytes.count - header)
+        append((end - start) << 1 | 1, to: &bytes)
+        let bitmap = bytes.count
+        bytes.append(contentsOf: repeatElement(0, count: bitmapSize))
+        for offset in runs.joined() { bytes[bitmap + Int(offset - start) / 8] |= 1 << UInt8((offset - start) % 8) }
     }
 }

@@ -9,7 +9,7 @@ struct InheritedMap {
     }
 
     /// What lies below it and is not settled may have been sent by a previous owner.
-    var horizon: HorizonEnd
+    var horizon: Int64
     /// One past the highest offset that the map names settled, or 0 if there is none.
     let end: Int64
     private var settled: ArraySlice<Range<Int64>>
@@ -43,7 +43,7 @@ struct InheritedMap {
 
     /// One past the highest offset from `offset` on that may have been sent before and is not known to be settled.
     func doubtEnd(from offset: Int64) -> Int64? {
-        var end = horizon.offset
+        var end = horizon
         for run in settled.reversed() where run.upperBound >= end && run.lowerBound < end { end = run.lowerBound }
         return end > offset ? end : nil
     }

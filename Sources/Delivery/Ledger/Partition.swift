@@ -19,7 +19,7 @@ struct Partition: ~Copyable {
     /// This partition's part of the commit in flight.
     struct Pending {
         var offset: Int64
-        var horizon: HorizonEnd
+        var horizon: Int64
         var isLast: Bool
         var characters: Int
         var mark: LastCommit
@@ -101,13 +101,6 @@ struct Partition: ~Copyable {
 
     deinit { topic.deallocate() }
 
-    /// Where its record at `offset` was read.
-    func origin(of offset: Int64) -> RecordOrigin {
-        var place = self.place
-        place.offset = offset
-        return RecordOrigin(place: place, topic: topic, topicHash: topicHash, tierDelayMs: tierDelayMs)
-    }
-
     /// Returns the commit of this assignment that was read back; `nil` if another worker wrote it.
     func mark(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> LastCommit? {
         if let lastCommit, lastCommit.matches(offset, metadata) { return lastCommit }
@@ -134,13 +127,13 @@ struct Partition: ~Copyable {
     func openAboveHorizon(at offset: Int64) -> Int {
         // Each offset is one at most, and nothing waits for the horizon that was below it before.
         guard fanOuts == 0, behindHorizon.isEmpty else { return open }
-        return min(open, Int(clamping: max(0, offset - horizon.allowed.offset)))
+        return min(open, Int(clamping: max(0, offset - horizon.allowed)))
     }
 
     /// One past the last offset that may have been sent, or is known to be settled.
     var sentEnd: Int64 {
         max(
-            horizon.acknowledged ?? 0, ledger.inheritedHorizon.offset, ledger.mapEnd, ledger.committable ?? 0,
+            horizon.acknowledged ?? 0, ledger.inheritedHorizon, ledger.mapEnd, ledger.committable ?? 0,
             ledger.committedAtAssignment ?? 0)
     }
 

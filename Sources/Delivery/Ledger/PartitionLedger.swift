@@ -59,17 +59,6 @@ package struct PartitionLedger: ~Copyable {
     /// record there.
     package var highestKnown: Int64 { max(highestReceived, (committedAtAssignment ?? 0) - 1) }
 
-    /// The first entry that begins at `offset` or above.
-    private func position(of offset: Int64) -> UInt64 {
-        var low = entries.head
-        var high = entries.tail
-        while low != high {
-            let middle = low &+ (high &- low) / 2
-            if entries[middle].offset < offset { low = middle &+ 1 } else { high = middle }
-        }
-        return low
-    }
-
     /// Enters `offset` under the name `record` (not `.none`) where it is open.
     package mutating func receive(_ offset: Int64, record: @autoclosure () -> RecordSlot) -> Arrival {
         if offset <= highestReceived { return .known }
@@ -120,37 +109,7 @@ package struct PartitionLedger: ~Copyable {
     package var lastRecord: RecordSlot { entries[entries.tail - 1].record }
 
     /// Records below it may have been sent by a previous owner.
-    package var inheritedHorizon: HorizonEnd { inherited.horizon }
-
-    /// The indexes of the record at `offset` that may have been sent by a previous owner are those below it.
-    package func inheritedDoubtEnd(at offset: Int64) -> Int32 { inherited.horizon.indexes(at: offset) }
-
-    /// Returns the end of the next `amount` notifications from `start` on: those of the records received, then as many
-    /// offsets as hold the rest at the same density, up to `CommitMap.longestHorizon`.
-    package func end(ahead amount: Int64, of start: HorizonEnd, count: (_ record: RecordSlot) -> Int32) -> HorizonEnd {
-        var left = amount
-        var seen: Int64 = 0
-        let first = start.offset - (start.indexes == .max ? 0 : 1)
-        var position = position(of: first)
-        while position != entries.tail {
-            let entry = entries[position]
-            position += 1
-            guard entry.record != Self.settledMark else { continue }
-            let all = count(entry.record)
-            let begun = min(start.indexes(at: entry.offset), all)
-            seen += Int64(all)
-            if Int64(all - begun) >= left {
-                let indexes = begun + Int32(left)
-                return HorizonEnd(entry.offset + 1, indexes: indexes == all ? .max : indexes)
-            }
-            left -= Int64(all - begun)
-        }
-        let next = max(highestReceived + 1, start.offset)
-        // Between offsets may be any gap.
-        let likely = Double(left) * Double(next - first) / Double(seen)
-        let further = seen == 0 ? left : Int64(min(likely, Double(CommitMap.longestHorizon)))
-        return further > 0 ? HorizonEnd(next + further) : HorizonEnd(next + 1, indexes: Int32(clamping: left))
-    }
+    package var inheritedHorizon: Int64 { inherited.horizon }
 
     /// One past the highest offset that a commit's map can say to be settled.
     package var mapEnd: Int64 { max(highestReceived + 1, inherited.end) }
@@ -244,12 +203,12 @@ package struct PartitionLedger: ~Copyable {
     /// The horizon of the last commit: one past the highest record that has, or may have, a send in doubt.
     ///
     /// - Parameter isInDoubt: for a record received in this assignment that is not settled.
-    package func leavingHorizon(isInDoubt: (_ record: RecordSlot) -> Bool) -> HorizonEnd {
+    package func leavingHorizon(isInDoubt: (_ record: RecordSlot) -> Bool) -> Int64 {
         let next = max(highestReceived + 1, committable ?? 0)
-        if let end = inherited.doubtEnd(from: next) { return HorizonEnd(end) }
-        var horizon = HorizonEnd.none
+        if let end = inherited.doubtEnd(from: next) { return end }
+        var horizon: Int64 = 0
         forEachOpen { offset, record in
-            if inheritedDoubtEnd(at: offset) > 0 || isInDoubt(record) { horizon = HorizonEnd(offset + 1) }
+            if offset < inherited.horizon || isInDoubt(record) { horizon = offset + 1 }
         }
         return horizon
     }

@@ -4,8 +4,9 @@ import PushRecords
 /// acknowledged. And what an answer leads to, since the records say it.
 struct Settlement: ~Copyable {
     private let inPlace = InPlace()
-    private var productions: ProductionQueues
+    private(set) var productions: ProductionQueues
     private(set) var tiers: RetryTiers
+    private var unwritable: Set<ProductionTarget> = []
     private let verdicts: VerdictTable
     /// The rare texts of answers.
     private var texts: [NotificationSlot: AnswerTexts] = [:]
@@ -64,33 +65,33 @@ struct Settlement: ~Copyable {
     // MARK: To be produced
 
     /// One more record is to be written for it.
-    mutating func produce(_ slot: NotificationSlot, _ kind: Production.Kind, in store: inout NotificationStore) {
+    mutating func produce(_ slot: NotificationSlot, to target: ProductionTarget, in store: inout NotificationStore) {
         store[slot].unproduced += 1
         store[slot].unacknowledged += 1
-        let production = Production(id: store.id(of: slot), kind: kind)
-        productions[production.target].append(production)
+        productions[target].append(store.id(of: slot))
     }
 
     /// The next record for a topic; what became void since it was queued is passed by.
-    mutating func next(for target: ProductionTarget, in store: borrowing NotificationStore) -> Production? {
+    mutating func next(for target: ProductionTarget, in store: borrowing NotificationStore) -> NotificationID? {
         guard target != .deadLetters else { return nil }
         while !productions[target].isEmpty {
-            let production = productions[target][productions[target].head]
-            if store.isCurrent(production.id) { return production }
+            let id = productions[target][productions[target].head]
+            if store.isCurrent(id) { return id }
             productions[target].removeFirst()
         }
         return nil
     }
 
     /// The producer copied it. Returns whether all of its notification was.
-    mutating func produced(_ production: Production, in store: inout NotificationStore) -> Bool {
-        let head = productions[production.target].head
+    mutating func produced(
+        _ id: NotificationID, to target: ProductionTarget, in store: inout NotificationStore
+    ) -> Bool {
         precondition(
-            !productions[production.target].isEmpty && productions[production.target][head].id == production.id
-                && store.isCurrent(production.id), "productions are made in their order")
-        productions[production.target].removeFirst()
-        store[production.id.slot].unproduced -= 1
-        return store[production.id.slot].unproduced == 0
+            productions[target][productions[target].head] == id && store.isCurrent(id),
+            "productions are made in their order")
+        productions[target].removeFirst()
+        store[id.slot].unproduced -= 1
+        return store[id.slot].unproduced == 0
     }
 
     /// Kafka has one record of it. Returns whether it has all, or `nil` if none was awaited.
@@ -102,56 +103,35 @@ struct Settlement: ~Copyable {
         return true
     }
 
-    /// All that waits, what became void since it was queued included.
-    var count: Int { productions.count }
-
-    /// What waits for a topic, as `count`.
-    func forEachProduction(for target: ProductionTarget, _ body: (Production) -> Void) {
-        var position = productions[target].head
-        while position != productions[target].tail {
-            body(productions[target][position])
-            position += 1
-        }
-    }
-
     // MARK: Topics that cannot be written
 
-    func isWritable(_ target: ProductionTarget) -> Bool { productions.isWritable(target) }
+    func isWritable(_ target: ProductionTarget) -> Bool { !unwritable.contains(target) }
 
     /// Returns whether that is news.
     mutating func setWritable(_ target: ProductionTarget, _ isWritable: Bool) -> Bool {
-        guard productions.isWritable(target) != isWritable else { return false }
-        productions.setWritable(target, isWritable)
-        tiers.setWritable(productions.writableTiers)
+        guard self.isWritable(target) != isWritable else { return false }
+        if isWritable { unwritable.remove(target) } else { unwritable.insert(target) }
+        tiers.setWritable((0..<tiers.count).map { !unwritable.contains(.retry(tier: $0)) })
         return true
     }
 
-    /// What waits for tiers that cannot be written goes to others.
+    /// What waits for tiers that cannot be written goes to others, of which there is one.
     mutating func emptyUnwritableTiers(in store: inout NotificationStore, nowMs: Int64) {
-        for tier in 0..<tiers.count where !productions.isWritable(.retry(tier: tier)) {
-            emptyTier(tier, in: &store, nowMs: nowMs)
-        }
-    }
-
-    private mutating func emptyTier(_ tier: Int, in store: inout NotificationStore, nowMs: Int64) {
-        let target = ProductionTarget.retry(tier: tier)
-        while !productions[target].isEmpty {
-            let production = productions[target][productions[target].head]
-            productions[target].removeFirst()
-            guard store.isCurrent(production.id) else { continue }
-            let slot = production.id.slot
-            guard case .concluded(.retry(_, let isAttempt)) = store[slot].state else {
-                preconditionFailure("what waits for a tier is on its way there")
+        for tier in 0..<tiers.count where !isWritable(.retry(tier: tier)) {
+            while let id = next(for: .retry(tier: tier), in: store) {
+                productions[.retry(tier: tier)].removeFirst()
+                let slot = id.slot
+                guard case .concluded(.retry(_, let isAttempt)) = store[slot].state else {
+                    preconditionFailure("what waits for a tier is on its way there")
+                }
+                let notBeforeMs = store.notBeforeMs(slot)
+                let isScheduled = isScheduled(slot, in: store)
+                let other = isScheduled ? tiers.tier(dueInMs: notBeforeMs - nowMs) : tiers.writable(tier)
+                let dueMs = RecordTime.adding(tiers.delayMs(of: other), to: nowMs)
+                store[slot].state = .concluded(
+                    .retry(dueMs: isScheduled ? min(dueMs, notBeforeMs) : dueMs, isAttempt: isAttempt))
+                productions[.retry(tier: other)].append(id)
             }
-            let notBeforeMs = store.notBeforeMs(slot)
-            let isScheduled = isScheduled(slot, in: store)
-            let other = isScheduled ? tiers.tier(dueInMs: notBeforeMs - nowMs) : tiers.writable(tier)
-            let dueMs = RecordTime.adding(tiers.delayMs(of: other), to: nowMs)
-            store.move(
-                slot,
-                to: .concluded(.retry(dueMs: isScheduled ? min(dueMs, notBeforeMs) : dueMs, isAttempt: isAttempt)))
-            let moved = Production(id: production.id, kind: .retry(tier: other))
-            productions[moved.target].append(moved)
         }
     }
 
@@ -177,16 +157,16 @@ struct Settlement: ~Copyable {
         var left = productions[.unregistered].count
         while left > 0 {
             left -= 1
-            let production = productions[.unregistered][productions[.unregistered].head]
+            let id = productions[.unregistered][productions[.unregistered].head]
             productions[.unregistered].removeFirst()
-            let slot = production.id.slot
-            guard store.isCurrent(production.id) else { continue }
+            let slot = id.slot
+            guard store.isCurrent(id) else { continue }
             guard store[slot].unproduced == 2 else {
-                productions[.unregistered].append(production)
+                productions[.unregistered].append(id)
                 continue
             }
             // Its id was not given out yet: what is queued under the old generation is void.
-            store[slot].renew()
+            store[slot].generation &+= 1
             store[slot].unproduced = 0
             store[slot].unacknowledged = 0
             taken.append(slot)
@@ -243,7 +223,7 @@ struct Settlement: ~Copyable {
     private func withReasonText<R>(
         _ slot: NotificationSlot, in store: borrowing NotificationStore, _ body: (UnsafeRawBufferPointer) -> R
     ) -> R {
-        guard store[slot].answer.reason == .other else { return body(UnsafeRawBufferPointer(start: nil, count: 0)) }
+        guard store[slot].answer.reason == .other else { return body(UnsafeRawBufferPointer.nothing) }
         var text = texts[slot]?.reason ?? "HTTP \(store[slot].answer.status)"
         return text.withUTF8 { body(UnsafeRawBufferPointer($0)) }
     }
@@ -335,47 +315,31 @@ extension Outcome {
 /// What waits for its producer: a queue for each topic that records are written to, so that a topic that cannot be
 /// written holds up nothing that goes elsewhere.
 struct ProductionQueues: ~Copyable {
-    private let queues: UnsafeMutablePointer<RingBuffer<Production>>
-    private let tiers: Int
-    /// By place; all are until said otherwise.
-    private var writable: [Bool]
-
-    private static let firstTier = 2
+    private let queues: UnsafeMutablePointer<RingBuffer<NotificationID>>
+    private let queueCount: Int
 
     init(tiers: Int) {
-        self.tiers = tiers
-        let count = Self.firstTier + tiers
-        queues = .allocate(capacity: count)
-        for index in 0..<count { (queues + index).initialize(to: RingBuffer(capacity: index == 0 ? 1_024 : 64)) }
-        writable = Array(repeating: true, count: count + 1)
+        queueCount = 2 + tiers
+        queues = .allocate(capacity: queueCount)
+        for index in 0..<queueCount { (queues + index).initialize(to: RingBuffer(capacity: index == 0 ? 1_024 : 64)) }
     }
 
     deinit {
-        queues.deinitialize(count: Self.firstTier + tiers)
+        queues.deinitialize(count: queueCount)
         queues.deallocate()
     }
 
     /// All that waits, what became void since it was queued included.
     var count: Int {
         var sum = 0
-        for index in 0..<Self.firstTier + tiers { sum += queues[index].count }
+        for index in 0..<queueCount { sum += queues[index].count }
         return sum
     }
 
-    /// The queue of a target that has one: dead letters have none.
-    subscript(target: ProductionTarget) -> RingBuffer<Production> {
+    subscript(target: ProductionTarget) -> RingBuffer<NotificationID> {
         @inline(__always) unsafeAddress { UnsafePointer(queues + index(of: target)) }
         @inline(__always) unsafeMutableAddress { queues + index(of: target) }
     }
-
-    func isWritable(_ target: ProductionTarget) -> Bool { writable[index(of: target)] }
-
-    mutating func setWritable(_ target: ProductionTarget, _ isWritable: Bool) {
-        writable[index(of: target)] = isWritable
-    }
-
-    /// Of the tiers, in their order.
-    var writableTiers: ArraySlice<Bool> { writable[Self.firstTier..<Self.firstTier + tiers] }
 
     @inline(__always)
     private func index(of target: ProductionTarget) -> Int {
@@ -383,9 +347,9 @@ struct ProductionQueues: ~Copyable {
         case .results: return 0
         case .unregistered: return 1
         case .retry(let tier):
-            precondition(tier >= 0 && tier < tiers, "there is no such retry tier")
-            return Self.firstTier + tier
-        case .deadLetters: return Self.firstTier + tiers
+            precondition(tier >= 0 && 2 + tier < queueCount, "there is no such retry tier")
+            return 2 + tier
+        case .deadLetters: preconditionFailure("the publisher has the dead letters")
         }
     }
 }

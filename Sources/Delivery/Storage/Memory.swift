@@ -39,19 +39,19 @@ package struct RecordSlot: Slot {
     @inlinable package init(_ number: UInt32) { self.number = number }
 }
 
-/// Where an assignment is in the `PartitionTable`.
+/// Where an assignment is in the `CommitLedger`.
 package struct PartitionSlot: Slot {
     package let number: UInt32
 
     @inlinable package init(_ number: UInt32) { self.number = number }
 }
 
-/// The slots of a table from the first on, in their order, used or not.
+/// The slots of a table from the first on, in their order, used or not. (A lazy map is many times slower in debug
+/// builds, where the invariants walk over all slots after each step.)
 struct SlotWalk<ElementSlot: Slot>: Sequence, IteratorProtocol {
     private var number: UInt32 = 0
     private let end: UInt32
 
-    /// - Parameter count: slots of the table.
     init(count: Int) { end = UInt32(count) }
 
     @inline(__always)

@@ -31,34 +31,6 @@ struct Notification {
         }
 
         var isConcluded: Bool { if case .concluded = self { true } else { false } }
-
-        /// The transitions that there are: the table of <doc:StatesOfANotification>.
-        func mayBecome(_ next: State) -> Bool {
-            switch (self, next) {
-            case (.free, .admitted), (.ready, .handed): true
-            // What waits may be dropped, or decided without being sent.
-            case (.queued, .free), (.ready, .free), (.behindHorizon, .free), (.backingOff, .free), (.handed, .free):
-                true
-            case (.admitted, .concluded), (.queued, .concluded), (.ready, .concluded), (.behindHorizon, .concluded),
-                (.backingOff, .concluded), (.handed, .concluded):
-                true
-            case (.admitted, .queued): true
-            case (.admitted, .ready), (.queued, .ready), (.backingOff, .ready), (.handed, .ready): true
-            case (.queued, .backingOff), (.handed, .backingOff): true
-            // One that was deferred while it waits may have to wait there again, behind the others.
-            case (.admitted, .behindHorizon), (.queued, .behindHorizon), (.ready, .behindHorizon),
-                (.behindHorizon, .behindHorizon), (.backingOff, .behindHorizon), (.handed, .behindHorizon),
-                (.behindHorizon, .admitted):
-                true
-            // The other environment is asked about the token.
-            case (.handed, .queued): true
-            // A dead token that cannot be written is decided anew.
-            case (.concluded, .concluded), (.concluded, .free): true
-            case (.free, _), (.admitted, _), (.queued, _), (.ready, _), (.behindHorizon, _), (.backingOff, _),
-                (.handed, _), (.concluded, _):
-                false
-            }
-        }
     }
 
     /// What is written for a notification that is decided.
@@ -118,10 +90,6 @@ struct Notification {
             returns.countUp()
             return returns
         }
-
-        /// Whether it goes over the quarantine connection: connections died under it, or APNs would not process it.
-        @inline(__always)
-        var isSuspect: Bool { deaths >= 3 || refusals >= 6 }
     }
 
     /// What APNs answered last, or why it was refused here.
@@ -143,9 +111,9 @@ struct Notification {
     }
 
     /// Counts the uses of this slot.
-    private(set) var generation: UInt32
+    var generation: UInt32
     var record = RecordSlot.none
-    private(set) var state = State.free
+    var state = State.free
     /// It is in the queue of its device.
     var isInDeviceQueue = false
     var deferral: Deferral?
@@ -165,7 +133,7 @@ struct Notification {
     var next = NotificationSlot.none
     var queue = DeviceLink()
 
-    var token = UnsafeRawBufferPointer(start: nil, count: 0)
+    var token = UnsafeRawBufferPointer.nothing
     /// What else it holds or will write, counted until it is settled (`AdmissionBudget.takeBytes`).
     var countedBytes: Int32 = 0
     /// When it joined its app's queue first. Monotonic.
@@ -177,18 +145,9 @@ struct Notification {
 
     init(generation: UInt32 = 0) { self.generation = generation }
 
+    /// Whether it goes over the quarantine connection: connections died under it, or APNs would not process it.
     @inline(__always)
-    var isSuspect: Bool { tries.isSuspect }
-
-    /// Changes the state for `NotificationStore.move`.
-    @inline(__always)
-    mutating func move(to next: State) {
-        assert(state.mayBecome(next), "what is \(state) does not become \(next)")
-        state = next
-    }
-
-    /// Voids what was queued under its name, by giving it another one.
-    mutating func renew() { generation &+= 1 }
+    var isSuspect: Bool { tries.deaths >= 3 || tries.refusals >= 6 }
 }
 
 /// A list through `previous` and `next` of notifications; each is in at most one.

@@ -65,16 +65,11 @@ struct NotificationStore: ~Copyable {
         self[id.slot].generation == id.generation && self[id.slot].state.isConcluded
     }
 
-    /// A notification comes into another state: the one place where that happens. Lists and counts are the caller's
-    /// matter. A debug build checks whether it may (`Notification.State.mayBecome`).
-    @inline(__always)
-    mutating func move(_ slot: NotificationSlot, to state: Notification.State) { notifications[slot].move(to: state) }
-
     /// A slot of its own for one notification of a record, of which that counts one more.
     mutating func take(of record: RecordSlot, index: Int32, app: Int32) -> NotificationSlot {
         let slot = notifications.take()
         notifications[slot] = Notification(generation: notifications[slot].generation &+ 1)
-        notifications[slot].move(to: .admitted)
+        notifications[slot].state = .admitted
         notifications[slot].record = record
         notifications[slot].index = index
         notifications[slot].app = app
@@ -94,7 +89,7 @@ struct NotificationStore: ~Copyable {
         budget.giveBack(group: Int(records[record].group), app: Int(notifications[slot].app))
         records[record].unsettled -= 1
         if notifications[slot].tries.past == .inDoubt { records[record].doubts -= 1 }
-        notifications[slot].move(to: .free)
+        notifications[slot].state = .free
         notifications.giveBack(slot)
     }
 
@@ -204,13 +199,13 @@ struct NotificationStore: ~Copyable {
     /// - Parameters:
     ///   - firstMs: timestamp of the original record.
     ///   - isExpired: it is too old to be sent.
-    ///   - inheritedDoubtEnd: indexes below it may have been sent by the owner before.
+    ///   - isInDoubt: it may have been sent by the owner before.
     ///   - app: the app that it is for, or -1 if no app is known.
     ///   - firstApp: as in `RecordBody`.
     ///   - defaultTopic: the topic if the request has none.
     mutating func makeBody(
-        of record: RecordSlot, _ request: ParsedRequest, read origin: RecordOrigin, firstMs: Int64, isExpired: Bool,
-        inheritedDoubtEnd: Int32, app: Int32, firstApp: Int32, defaultTopic: UnsafeRawBufferPointer
+        of record: RecordSlot, _ request: ParsedRequest, in partition: borrowing Partition, firstMs: Int64,
+        isExpired: Bool, isInDoubt: Bool, app: Int32, firstApp: Int32, defaultTopic: UnsafeRawBufferPointer
     ) {
         var token = request.tokenList
         var tokenFailure = ReasonCode.none
@@ -230,10 +225,10 @@ struct NotificationStore: ~Copyable {
             preconditionFailure("a dead letter has no body")
         }
         // What is refused is never sent, and may be large.
-        let payload = request.isInvalid ? UnsafeRawBufferPointer(start: nil, count: 0) : request.payload
+        let payload = request.isInvalid ? UnsafeRawBufferPointer.nothing : request.payload
         let subject = UnsafeRawBufferPointer(
             start: request.detail.subject.baseAddress, count: min(request.detail.subject.count, Detail.subjectLimit))
-        let originalTopic = request.retry?.request.topic ?? UnsafeRawBufferPointer(start: nil, count: 0)
+        let originalTopic = request.retry?.request.topic ?? UnsafeRawBufferPointer.nothing
         let headersSize = request.copiedHeaders.count * MemoryLayout<RecordHeader>.stride
         var size = MemoryLayout<RecordBody>.stride + headersSize + token.count + payload.count
         size += request.headers.byteCount + request.key.count
@@ -250,15 +245,17 @@ struct NotificationStore: ~Copyable {
         }
 
         let body = block.bindMemory(to: RecordBody.self, capacity: 1)
+        var origin = partition.place
+        origin.offset = records[record].offset
         var place = RequestPlace(
-            topic: origin.topic, partition: origin.place.partition, offset: origin.place.offset, index: 0)
+            topic: partition.topic, partition: partition.number, offset: origin.offset, index: 0)
         if let retry = request.retry {
             place = retry.request
             place.topic = writer.copy(originalTopic)
         }
         body.initialize(
             to: RecordBody(
-                place: origin.place, blockSize: size, payload: writer.copy(payload),
+                place: origin, blockSize: size, payload: writer.copy(payload),
                 headers: request.headers.copied(to: &writer.next), key: writer.copy(request.key),
                 tokens: writer.copy(token), isList: isList, tokenFailure: tokenFailure,
                 copiedHeaders: UnsafeBufferPointer(start: headers, count: request.copiedHeaders.count),
@@ -266,8 +263,9 @@ struct NotificationStore: ~Copyable {
                 isExpired: isExpired,
                 failureReason: request.failureReason, detail: Detail(request.detail.text, writer.copy(subject)),
                 request: place, firstMs: firstMs, sends: request.retry?.sends ?? 0,
-                inDoubt: request.retry?.inDoubt ?? 0, inheritedDoubtEnd: inheritedDoubtEnd,
-                attempt: request.retry?.attempt ?? 0, tierDelayMs: origin.tierDelayMs, topicHash: origin.topicHash,
+                inDoubt: request.retry?.inDoubt ?? 0, isInDoubt: isInDoubt,
+                attempt: request.retry?.attempt ?? 0, tierDelayMs: partition.tierDelayMs,
+                topicHash: partition.topicHash,
                 notBefore: request.notBefore))
         precondition(writer.next == block + size, "a block has room for what is copied into it")
         if request.headers.topic.isEmpty, app >= 0 { body.pointee.headers.topic = defaultTopic }
@@ -285,7 +283,7 @@ struct NotificationStore: ~Copyable {
             budget.giveBackBlock(
                 BlockStore.rounded(size), group: Int(self[recordOf: slot].group), app: Int(notifications[slot].app))
         }
-        notifications[slot].token = UnsafeRawBufferPointer(start: nil, count: 0)
+        notifications[slot].token = UnsafeRawBufferPointer.nothing
         releaseBody(notifications[slot].record)
     }
 
@@ -361,23 +359,13 @@ struct NotificationStore: ~Copyable {
     }
 }
 
-/// Where a record was read.
-struct RecordOrigin {
-    /// For the crash history.
-    var place: CrashPlace
-    var topic: UnsafeRawBufferPointer
-    var topicHash: UInt64
-    /// Delay of its tier, or 0 for a request topic.
-    var tierDelayMs: Int64
-}
-
 /// Copies bytes into a block, one after the other.
 private struct BlockWriter {
     var next: UnsafeMutableRawPointer
 
     /// A `nil` base address stays one.
     mutating func copy(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
-        guard let source = bytes.baseAddress else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+        guard let source = bytes.baseAddress else { return UnsafeRawBufferPointer.nothing }
         next.copyMemory(from: source, byteCount: bytes.count)
         defer { next += bytes.count }
         return UnsafeRawBufferPointer(start: next, count: bytes.count)

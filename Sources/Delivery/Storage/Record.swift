@@ -74,9 +74,8 @@ struct RecordBody {
     /// Sends and doubts before this worker.
     var sends: Int32
     var inDoubt: Int32
-    /// An owner that died may have sent the indexes below it: one more send in doubt, unless the token is refused here,
-    /// as it was there.
-    var inheritedDoubtEnd: Int32
+    /// An owner that died may have sent it: one more send in doubt for each token that is not refused, as it was there.
+    var isInDoubt: Bool
     /// Attempts used up.
     var attempt: Int32
     /// Delay of the tier it was read from, or 0 for a request topic.

@@ -91,10 +91,8 @@ struct EventLog {
             log(.info, .kafka, id, "a partition's commits are taken again")
         case .suspendedReleased, .resumed:
             break
-        case .mapCut(let id, let dropped):
-            log(
-                .info, .delivery, id, "the commit's map was too long and cut: a crash now repeats more",
-                ["dropped": .sum(dropped)])
+        case .mapCut(let id):
+            log(.info, .delivery, id, "the commit's map was too long and cut: a crash now repeats more")
         case .metadataRefused(let id, let characters):
             log(
                 .warning, .kafka, id,

@@ -130,24 +130,25 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
 
     private func publish(_ target: ProductionTarget, of machine: inout DeliveryMachine, _ now: DeliveryTime) {
         let topic = topic(of: target)
-        while targets[topic.index].isOpen, let production = machine.nextProduction(for: target) {
+        while targets[topic.index].isOpen, let id = machine.nextProduction(for: target) {
             let isTaken =
-                switch production.kind {
-                case .result:
-                    machine.withResult(production.id, now: now) { content, ending in
-                        hand(resultWriter.write(content, ending), to: topic, production.id, now)
+                switch target {
+                case .results:
+                    machine.withResult(id, now: now) { content, ending in
+                        hand(resultWriter.write(content, ending), to: topic, id, now)
                     }
                 case .unregistered:
-                    machine.withResult(production.id, now: now) { content, ending in
-                        hand(unregisteredWriter.write(content, ending), to: topic, production.id, now)
+                    machine.withResult(id, now: now) { content, ending in
+                        hand(unregisteredWriter.write(content, ending), to: topic, id, now)
                     }
                 case .retry:
-                    machine.withRetry(production.id) { content, order in
-                        hand(retryWriter.write(content, order), to: topic, production.id, now)
+                    machine.withRetry(id) { content, order in
+                        hand(retryWriter.write(content, order), to: topic, id, now)
                     }
+                case .deadLetters: preconditionFailure("dead letters are no productions")
                 }
             guard isTaken else { return }
-            machine.produced(production)
+            machine.produced(id, to: target)
         }
     }
 

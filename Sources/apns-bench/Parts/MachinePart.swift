@@ -134,12 +134,12 @@ extension MachinePart: RecordSink {
     }
 
     func publish(_ machine: inout DeliveryMachine, now: DeliveryTime) {
-        while let production = machine.nextProduction(for: .results) {
-            resultBytes &+= machine.withResult(production.id, now: now) { content, ending in
+        while let id = machine.nextProduction(for: .results) {
+            resultBytes &+= machine.withResult(id, now: now) { content, ending in
                 content.token.count + content.payload.count + Int(ending.status)
             }
-            machine.produced(production)
-            unacknowledged.append(production.id)
+            machine.produced(id, to: .results)
+            unacknowledged.append(id)
         }
     }
 }

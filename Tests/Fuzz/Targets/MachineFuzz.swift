@@ -151,7 +151,7 @@ private struct MachineDriver: ~Copyable {
             let words = [UInt64(bitPattern: reader.word())]
             words.withUnsafeBufferPointer { writer.partial(offset: offset, words: $0) }
         }
-        writer.finish(horizon: HorizonEnd(base + Int64(reader.byte()) * 4))
+        writer.finish(horizon: base + Int64(reader.byte()) * 4)
         return pieces.copy(writer.text)
     }
 
@@ -309,10 +309,10 @@ private struct MachineDriver: ~Copyable {
     }
 
     private mutating func produce(to target: ProductionTarget) {
-        guard let production = machine.nextProduction(for: target) else { return }
-        switch production.kind {
-        case .result, .unregistered:
-            machine.withResult(production.id, now: now) { content, ending in
+        guard let id = machine.nextProduction(for: target) else { return }
+        switch target {
+        case .results, .unregistered:
+            machine.withResult(id, now: now) { content, ending in
                 let record = results.write(content, ending)
                 touch(record.key)
                 var size = record.key.count + record.value.count
@@ -330,7 +330,7 @@ private struct MachineDriver: ~Copyable {
                 }
             }
         case .retry:
-            machine.withRetry(production.id) { content, order in
+            machine.withRetry(id) { content, order in
                 let record = retries.write(content, order)
                 var parser = RequestParser(copyHeaders: ["tenant"])
                 let request = parser.parse(
@@ -341,9 +341,10 @@ private struct MachineDriver: ~Copyable {
                 require(request.retry?.sends == min(order.sends, most), "the sends are read back")
                 require(request.retry?.attempt == min(order.attempt, most), "the attempt is read back")
             }
+        case .deadLetters: fatalError("dead letters are no productions")
         }
-        machine.produced(production)
-        produced.append(production.id)
+        machine.produced(id, to: target)
+        produced.append(id)
     }
 
     private mutating func acknowledge() {
