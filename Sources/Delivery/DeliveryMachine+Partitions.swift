@@ -58,6 +58,8 @@ extension DeliveryMachine {
                 lastCommit = nil
                 journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
             case .beginning(because: .overtaken):
+                // Committed at once: a second assignment must not count the same loss again.
+                base = logStart
                 journal.events.append(.overtaken(id, committed: committed, start: logStart ?? committed))
             case .beginning(because: .nothingCommitted), .at:
                 break

@@ -141,7 +141,8 @@ extension DeliveryMachine {
 
     // MARK: Produced
 
-    /// The notification of the next record to be produced to this topic; `nil` if there is none. It stays the same until
+    /// The notification of the next record to be produced to this topic; `nil` if there is none. It stays the same
+    /// until
     /// `produced` is called: when the producer's queue is full, try again later. The results of one device come in the
     /// order of their endings.
     ///

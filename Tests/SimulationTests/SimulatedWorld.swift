@@ -99,7 +99,7 @@ final class SimulatedWorld {
         DeferralReason.allCases.filter { $0 != .scheduled }.map { "held: \($0)" }
         + [
             "credential circuit", "topic circuit", "connection circuit", "guard tripped", "GOAWAY", "another GOAWAY",
-            "silent connection", "lost connection", "suspect", "metadata refused", "metadata ignored",
+            "silent connection", "lost connection", "suspect", "metadata refused", "foreign commit",
             "damaged metadata", "Kafka is away", "Kafka writes nothing", "clock jump", "producer made anew",
             "dead network", "fenced", "body waits", "left without a commit", "denied: results", "denied: unregistered",
             "denied: deadLetters", "denied: retry(tier: 0)", "all tiers denied", "log made anew", "log cut",

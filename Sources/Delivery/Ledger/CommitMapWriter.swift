@@ -3,8 +3,8 @@ internal import Bytes
 /// Writes commit metadata (`CommitMap`) into buffers it reuses: the settled offsets above the committed one in
 /// ascending order, then `finish`. What does not fit is left out, with all that comes after it.
 package struct CommitMapWriter {
-    /// Version, check, horizon (below 2^40), the leading run and header of the main set, the number of partials, and the
-    /// owner, at their longest: a header has three bytes at most if a map has fewer than 2^17 bytes.
+    /// Version, check, horizon (below 2^40), the leading run and header of the main set, the number of partials, and
+    /// the owner, at their longest: a header has three bytes at most if a map has fewer than 2^17 bytes.
     static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2 + 3
     /// The length of the longest map that says nothing is settled: of the main set and the number of partials three
     /// bytes are left.
