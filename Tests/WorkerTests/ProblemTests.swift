@@ -5,6 +5,7 @@ import Observability
 import PushRecords
 import PushTransport
 import TLS
+import TestSupport
 import Testing
 
 @testable import Delivery
@@ -137,12 +138,12 @@ struct ProblemTests {
         let board = worker.pages.board
         let thread = Thread { _ = try? worker.run() }
         thread.start()
-        while board.newest.problems.isEmpty { usleep(1_000) }
+        try #require(waitUntil { !board.newest.problems.isEmpty })
         let metrics = MetricsText(board.newest, ProcessFigures()).text
         #expect(board.newest.problems.map(\.kind) == [.kafkaUnreachable])
         #expect(metrics.contains("\napns_worker_degraded 1\n") && !metrics.contains("lag_records{"))
         worker.stop()
-        while !thread.isFinished { usleep(1_000) }
+        #expect(waitUntil { thread.isFinished })
     }
 
     @Test func `An app of which most notifications expire has a problem, until most of a later span do not`() throws {
