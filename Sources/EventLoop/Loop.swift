@@ -85,7 +85,7 @@ internal import Glibc
     /// The loop's clock at this moment, which is later than `now`. Loop's thread.
     package func readClock() -> LoopTime { clock() }
 
-    /// When the next timer is due, by the monotonic clock; `nil`: none is set. Loop's thread.
+    /// When the next timer is due, by the monotonic clock, or `nil` if none is set. Loop's thread.
     package var nextDeadlineNs: Int64? { timers.nextDeadlineNs }
 
     /// How often another thread woke this one, with a system call each. Any thread.

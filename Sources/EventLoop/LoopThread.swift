@@ -2,7 +2,7 @@ internal import CLinux
 internal import Glibc
 internal import Synchronization
 
-/// A thread that runs a loop of its own. One that nobody joins gives back what it holds when it ends.
+/// A thread that runs a loop of its own. A thread that is not joined gives back what it holds when it ends.
 package final class LoopThread: Sendable {
     /// The thread's loop: for mailboxes, `perform` and `stop`.
     package let loop: Loop

@@ -9,8 +9,8 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     package var description: String { text }
 }
 
-/// The one owner of an `rd_kafka_t` and of the queue to which its log and events come. Whoever keeps something else of
-/// the client (a queue, a topic) keeps the handle, so that the client is destroyed last.
+/// The one owner of an `rd_kafka_t` and of the queue to which its log and events come. Code that keeps something else
+/// of the client (a queue, a topic) keeps the handle, so that the client is destroyed last.
 @safe final class ClientHandle {
     let raw: OpaquePointer
     /// The queue of events: the group's for a consumer with a group, else the client's main queue.

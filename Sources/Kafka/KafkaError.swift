@@ -127,7 +127,7 @@ func check(_ error: OpaquePointer?) throws(KafkaError) {
     if let error = unsafe error { throw unsafe KafkaError(adopting: error) }
 }
 
-/// Lines for whoever runs a command that say which right is missing, or `nil` for codes about something else.
+/// Lines for the user of a command that say which right is missing, or `nil` for codes about something else.
 package enum Denial {
     package static func reading(_ topic: String, _ code: KafkaCode) -> String? {
         code == .topicAuthorizationFailed ? "topic \(topic) cannot be read: grant READ on topic \(topic)" : nil

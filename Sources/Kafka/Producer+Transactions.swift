@@ -72,9 +72,9 @@ extension Producer {
 
     /// Commits what was produced since `beginTransaction`, and the offsets that were added, together.
     ///
-    /// Nothing may be outstanding: librdkafka would wait for reports that nobody serves meanwhile (rdkafka.h,
+    /// Nothing may be outstanding: librdkafka would wait for reports that are not served meanwhile (rdkafka.h,
     /// rd_kafka_commit_transaction). It waits for the brokers for what is left of the transaction's time, as is
-    /// recommended there. After an error that does not pass nobody knows whether it was committed.
+    /// recommended there. After an error that does not pass, it is unknown whether the transaction was committed.
     package func commitTransaction() throws(TransactionError) {
         precondition(outstanding == 0, "a transaction is committed while records are outstanding")
         try again { () throws(TransactionError) in

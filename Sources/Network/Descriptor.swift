@@ -45,7 +45,7 @@ extension Descriptor {
         return unsafe ioctl(raw, UInt(TIOCOUTQ), &count) == 0 ? Int(count) : 0
     }
 
-    /// The error of a connect that was under way; 0: connected.
+    /// The error of a connect that was under way, or 0 once it is connected.
     func takeError() -> Int32 {
         var code: Int32 = 0
         var count = socklen_t(MemoryLayout<Int32>.size)

@@ -31,7 +31,7 @@ extension ReasonCode {
 package enum AnswerOrigin {
     /// Whether an answer can hardly be from APNs, which gives a reason with every status but 200: the 404, 421 or
     /// redirection of a proxy or of another server. It says nothing about the notification. The statuses 403, 410, 429
-    /// and 5xx mean the same whoever sends them.
+    /// and 5xx mean the same from any sender.
     @inlinable package static func isForeign(_ status: UInt16, _ reason: ReasonCode) -> Bool {
         guard reason == .none else { return false }
         switch status {

@@ -27,7 +27,7 @@ package struct CertificateDetails: Hashable, Sendable {
         isForProduction = Self.appleExtension(2, of: certificate) != nil
     }
 
-    /// The DER of 1.2.840.113635.100.6.3.`number`; `nil`: the certificate has none.
+    /// The DER of 1.2.840.113635.100.6.3.`number`, or `nil` if the certificate has none.
     private static func appleExtension(_ number: Int, of certificate: Certificate) -> [UInt8]? {
         // OBJ_txt2obj(3): ours to free; 1: only the numerical form.
         let identifier = unsafe OBJ_txt2obj("1.2.840.113635.100.6.3.\(number)", 1)

@@ -57,8 +57,8 @@ package struct ServerOptions: Sendable {
     }
 
     package var identity: Identity
-    /// Application protocols accepted, in order of preference; empty: ALPN is not answered. A client that offers none
-    /// of them is refused; one that does not use ALPN is not (see `Session.applicationProtocol`).
+    /// Application protocols accepted, in order of preference. If empty, ALPN is not answered. A client that offers
+    /// none of them is refused; one that does not use ALPN is not (see `Session.applicationProtocol`).
     package var alpn: [String]
     package var clientCertificates: ClientCertificates
 
@@ -84,7 +84,7 @@ package struct ServerOptions: Sendable {
         _ = unsafe protocols.update(fromContentsOf: list)
         unsafe protocols[list.count] = 0
         unsafe try use(options.identity, raw)
-        // No session tickets: nobody resumes, and they would be written before the first answer.
+        // No session tickets: no client resumes, and they would be written before the first answer.
         unsafe SSL_CTX_set_num_tickets(raw, 0)
         switch options.clientCertificates {
         case .notRequested:

@@ -64,7 +64,7 @@ package final class SigningKey: Sendable {
     }
 }
 
-/// The public half, for whoever checks provider tokens. Immutable; any thread.
+/// The public half, with which a server checks provider tokens. Immutable; any thread.
 package final class VerificationKey: Sendable {
     private let key: PrivateKey
 

@@ -30,7 +30,7 @@ package struct BinaryConfiguration: Sendable {
     package var tls: ClientContext
     package var format = Format.framed
     package var window = WindowLimits()
-    /// What a gateway discarded behind an error is sent again; false: it is abandoned.
+    /// What a gateway discarded behind an error is sent again. Otherwise it is abandoned.
     package var resendsDiscarded = true
     /// It refuses a token of zeros: by an answer, or, of `simple`, by its end.
     package var answersFence = true

@@ -187,8 +187,8 @@ struct PoolPlan {
         // One that never answered, or whose end was asked for by a fault, is not replaced at once.
         let mustWait = isFault || !connections[index].wasAnswered
         connections[index].phase = .draining
-        // Whoever still has something to send wants the next one. A pool that has failed since its last answer takes
-        // nothing before it has a connection again, so it has to dial by itself.
+        // An app that still has something to send wants the next one. A pool that has failed since its last answer
+        // takes nothing before it has a connection again, so it has to dial by itself.
         if minimum == 0, live == 0, !mustWait, backOff.failures == 0 { wanted = 0 }
         return [.drain(id)] + (mustWait ? wait(using: &random) : dialIfWanted())
     }

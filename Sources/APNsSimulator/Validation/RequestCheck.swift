@@ -234,7 +234,7 @@ struct RequestCheck: Sendable {
         return type != .background && (text.spells("10") || text.spells("1"))
     }
 
-    /// Seconds since the epoch, UTC, in 32 bits; 0: now or never.
+    /// Seconds since the epoch, UTC, in 32 bits. 0 means now or never.
     private func expiration(_ text: UnsafeRawBufferPointer) -> Bool {
         guard text.baseAddress != nil else { return true }
         let isNumber = text.count <= 10 && text.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }

@@ -7,8 +7,8 @@ internal import Synchronization
 /// Reads the feedback of all apps at their intervals, on a thread and with a producer of its own, so that no
 /// notification waits for it.
 ///
-/// Any thread may call its methods. The mutable state belongs to its own thread, or to whoever has joined that: this is
-/// what `@unchecked Sendable` stands for.
+/// Any thread may call its methods. The mutable state belongs to its own thread, or to the thread that has joined it:
+/// this is what `@unchecked Sendable` stands for.
 final class FeedbackThread: @unchecked Sendable {
     typealias Told = (app: Int, standing: FeedbackStanding)
 

@@ -116,7 +116,7 @@ func produce(servers, topic string, tokens []string) (map[place]bool, error) {
 		"bootstrap.servers": servers,
 		// acks=all, and a retry neither repeats nor overtakes.
 		"enable.idempotence": true,
-		// As clients in Java do, so that a device has one partition whoever writes.
+		// As clients in Java do, so that a device has one partition with any client.
 		"partitioner": "murmur2_random",
 	})
 	if err != nil {

@@ -22,7 +22,7 @@ for prefix in 00000001 00000002 00000003 00000004; do echo "$prefix$run ${now}00
 gone=fa174101$run
 echo "$gone 1500000000000" >>"$devices"
 
-# As clients in Java do, so that a device has one partition whoever writes. The idempotent producer waits for all replicas,
+# As clients in Java do, so that a device has one partition with any client. The idempotent producer waits for all replicas,
 # and a retry of its neither repeats nor overtakes. A record is a line, so JSON has to be on one.
 produce() {
     kcat -P -b "$servers" -t "$requests" -X topic.partitioner=murmur2_random -X enable.idempotence=true "$@"

@@ -24,7 +24,7 @@ tokens = list(registered)
 producer = Producer({
     "bootstrap.servers": servers,
     "enable.idempotence": True,  # acks=all, and a retry neither repeats nor overtakes
-    "partitioner": "murmur2_random",  # as clients in Java do, so that a device has one partition whoever writes
+    "partitioner": "murmur2_random",  # as clients in Java do, so that a device has one partition with any client
 })
 
 
