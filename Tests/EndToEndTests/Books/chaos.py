@@ -67,7 +67,6 @@ REQUESTS = {
     "gateway shuts down": ("/faults?gateway=shutdown@1000", 5, "/faults?gateway="),
     "gateway errors late": ("/faults?gateway=error-delay=300ms", 8, "/faults?gateway="),
     "gateway slow": ("/faults?gateway=slow", 8, "/faults?gateway="),
-    "gateway late": ("/faults?gateway=late", 8, "/faults?gateway="),
     "gateway silent": ("/faults?gateway=silent", 30, "/faults?gateway="),
 }
 LONG = ["broker restart", "broker stopped", "broker killed", "disk full", "simulator stopped", "simulator killed",
