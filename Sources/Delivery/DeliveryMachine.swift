@@ -37,7 +37,7 @@ package struct DeliveryMachine: ~Copyable {
     var ledger: CommitLedger
     /// What waits to be sent, what may be sent now, and what is at the transports.
     var dispatch: Dispatch
-    /// What an answer leads to, and what is written for a notification that is decided.
+    /// Decides the verdict of each answer, and the records to produce for notifications that ended.
     var settlement: Settlement
     /// The current time, and what happened.
     var journal: Journal

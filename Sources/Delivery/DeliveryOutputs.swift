@@ -99,7 +99,7 @@ package enum DeliveryEvent: Sendable, Equatable {
     case held(app: AppIndex, DeferralReason)
 }
 
-/// What a circuit breaker protects.
+/// The name of a circuit breaker: the credential, topic or host that it protects.
 package enum CircuitName: Sendable, Hashable {
     /// The credential of this app, and of all that share it.
     case credential(of: AppIndex)

@@ -108,7 +108,7 @@ extension DeliveryMachine {
     /// Every assignment, suspended ones included.
     package var partitionStatuses: [PartitionStatus] { ledger.slots.compactMap { status(of: ledger[$0].id) } }
 
-    /// By `AppIndex`, those that were removed included.
+    /// The status of every app, by `AppIndex`. Removed apps are included.
     package var appStatuses: [AppStatus] {
         apps.indices.map { app in
             let circuit = dispatch.breakers.credentialCircuit(app)

@@ -30,7 +30,7 @@ package struct BinaryConfiguration: Sendable {
     package var tls: ClientContext
     package var format = Format.framed
     package var window = WindowLimits()
-    /// What a gateway discarded behind an error is sent again. Otherwise it is abandoned.
+    /// Whether notifications that a gateway discarded behind an error are sent again. If not, they are abandoned.
     package var resendsDiscarded = true
     /// It refuses a token of zeros: by an answer, or, of `simple`, by its end.
     package var answersFence = true
@@ -40,7 +40,7 @@ package struct BinaryConfiguration: Sendable {
     package var maximumConnections = 8
     /// A connection beyond the minimum that was unused for so long closes.
     package var idleConnectionNs: Int64 = 600_000_000_000
-    /// As `APNsConfiguration.maxAgeNs`.
+    /// The age at which a connection is renewed, as in `APNsConfiguration.maxAgeNs`. 0 means never.
     package var maxAgeNs: Int64 = 0
     /// A peer that acknowledges nothing of what was written for so long is given up: before TCP does.
     package var silenceNs: Int64 = 15_000_000_000

@@ -69,7 +69,7 @@ package struct BinarySession: Sendable {
         isAsked && window.lastLeftNs.map { silentUntilNs - $0 >= Self.fencePatienceNs } ?? false
     }
 
-    /// What the buffers of a peer's kernel and of what lies between hold at most, unread.
+    /// The most unread bytes that the peer's kernel and the network devices before it are assumed to buffer.
     private static let bufferBytes: Int64 = 8 << 20
 
     /// How many notifications accepted by silence may be unread: as many frames as buffers hold.

@@ -180,7 +180,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         let leaving = leaving
         if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : takenAtOnce) }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
-        // What an error discarded comes back, and waits here.
+        // Notifications that an error discarded come back, and wait here for the successor.
         return awaitsSuccessor ? leaving + admission.limit : 0
     }
 }

@@ -36,8 +36,8 @@ final class GatewayDialogue {
     private var reader = GatewayReader()
     private(set) var ending: Ending?
     private var acceptedCount = 0
-    /// The identifier that an answer names: that of the last notification before the end, accepted or not. 0: none, as
-    /// those of command 0.
+    /// The identifier that an answer names: that of the last notification before the end, accepted or not. 0 if there
+    /// was none, or if it came in the format of command 0, which has no identifiers.
     private var identifier: UInt32 = 0
 
     init(service: GatewayService) {
