@@ -144,7 +144,7 @@ let package = Package(
                 dependencies: ["Delivery", "DeliveryInvariants", "PushRecords", "Bytes", "TestSeeds"],
                 swiftSettings: strict),
             .testTarget(
-                name: "EndToEndTests", dependencies: ["TestSupport", "Kafka", "PushRecords", "Delivery"],
+                name: "EndToEndTests", dependencies: ["TestSupport", "Kafka", "Delivery"],
                 exclude: ["Books"],
                 swiftSettings: tests),
             .testTarget(

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     /// The admin pages over whole runs.
     @Suite struct AdminTests {
-        @Test(.needs(.worker, .broker, .python))
+        @Test(.needs(.worker, .broker, .python, .kcat))
         func `Every metric agrees with the topics and the server`() throws {
             let scene = try Scene("metrics")
             let simulator = try scene.startSimulator()
@@ -14,6 +14,12 @@ extension EndToEnd {
             try scene.settle(worker)
             try scene.audit("--simulator", simulator.control)
             try scene.books("metrics", ["--metrics", pages.address, "--simulator", simulator.control])
+            // A reason that is not known, and an answer without one.
+            try scene.send(to: deviceTokens(1, "fa17e4180") + deviceTokens(1, "fa17b4180"))
+            try pages.await("/metrics") {
+                $0.1.contains("apns_worker_reasons_total{app=\"shop\",reason=\"other\"} 1\n")
+                    && $0.1.contains("apns_worker_reasons_total{app=\"shop\",reason=\"none\"} 2\n")
+            }
             try scene.stop(worker)
         }
 

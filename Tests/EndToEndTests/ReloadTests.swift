@@ -79,8 +79,11 @@ extension EndToEnd {
             try scene.send(5)
             try pages.await("/status") {
                 $0.1.contains(#""health":"degraded""#) && $0.1.contains(#""subject":"app shop""#)
-                    && $0.1.contains("InvalidProviderToken")
+                    && $0.1.contains("InvalidProviderToken") && $0.1.contains("files are read within 10 s")
             }
+            let refused = "\napns_worker_credential_refused{app=\"shop\"} "
+            try pages.await("/metrics", says: refused + "1\n")
+            #expect(worker.text.contains("a circuit opened"))
             #expect(try pages.get("/readyz") == (200, "ready\n"))
 
             if underItsName {
@@ -93,8 +96,16 @@ extension EndToEnd {
                 scene.configuration.keyFile = right
                 try scene.reload(worker, saying: "app changed")
             }
-            try pages.await("/metrics", says: count("accepted", of: "shop", 5))
+            try pages.await("/metrics") {
+                $0.1.contains(count("accepted", of: "shop", 5)) && $0.1.contains(refused + "0\n")
+            }
             try pages.await("/status", says: #""health":"fine""#)
+
+            // The same word in a GOAWAY; the next answer proves the credential.
+            try scene.send(to: deviceTokens(1, "fa1780340"))
+            try pages.await("/metrics", says: refused + "1\n")
+            try scene.send(1)
+            try pages.await("/metrics", says: refused + "0\n")
             try scene.stop(worker)
         }
 
