@@ -408,33 +408,5 @@ extension EndToEnd {
             #expect(!taken("two").isEmpty)
             #expect((taken("one") + taken("two")).map(String.init).sorted() == values.sorted())
         }
-
-        /// All that the worker writes to Kafka matches `schema`.
-        @Test(.needs(.worker, .broker, .python))
-        func `Schemas hold`() throws {
-            let scene = try Scene("schemas")
-            // Faults of the credential would hold everything else back for a while.
-            let faults = [
-                "BadCertificate", "BadCertificateEnvironment", "ExpiredProviderToken", "InvalidProviderToken",
-                "MissingProviderToken", "UnrelatedKeyIdInToken", "BadEnvironmentKeyIdInToken",
-            ]
-            let verdicts = faults.map { "\($0): reject" }.joined(separator: ", ")
-            scene.configuration.more = "delivery: {verdicts: {\(verdicts)}}"
-            let worker = try scene.startWorker()
-            try scene.produce(600, "--prefixes", scene.prefixes())
-            try scene.finish(worker)
-            let names = scene.configuration
-            func check(_ checks: String...) throws -> Scene.Finished {
-                try scene.tryBook(
-                    "schemas.py", ["--servers", scene.servers, "--worker", Tool.worker.path()] + checks)
-            }
-            try check(
-                "value:result:\(names.results)", "headers:result-headers:\(names.results)",
-                "value:unregistered:\(names.unregistered)", "headers:dead-letter-headers:\(names.deadLetters)",
-                "headers:retry-headers:\(names.retry)"
-            ).expect(0)
-            // The check itself: what is no result is found.
-            try check("value:result:\(names.unregistered)").expect(1, "FOUND")
-        }
     }
 }
