@@ -4,7 +4,7 @@ import TestSupport
 
 /// A PostgreSQL server of a test's own: in a folder of its own, on a Unix socket only, gone with the object.
 final class PostgreSQL {
-    /// What a `psql` needs to know to reach it, as environment variables.
+    /// The environment variables with which `psql` reaches it.
     let environment: [String: String]
     private let folder: URL
     private let server: ChildProcess
@@ -25,18 +25,14 @@ final class PostgreSQL {
             else { throw Unexpected("there is no user postgres to run PostgreSQL as") }
             words = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--pdeathsig", "KILL", "--"]
         }
-        func start(_ program: String, _ arguments: [String]) throws -> ChildProcess {
-            let all = words + [programs.appending(path: program).path] + arguments
+        func start(_ program: String, _ arguments: String...) throws -> ChildProcess {
+            let all = words + [programs.appending(path: program).path, "-D", data] + arguments
             return try ChildProcess(all[0], Array(all.dropFirst()))
         }
         let made = try start(
-            "initdb",
-            ["--pgdata", data, "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"])
+            "initdb", "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
         guard try made.wait() == .exited(0) else { throw Unexpected("initdb: \(made.text)") }
-        // Without fsync: what a crash of the machine leaves is nobody's business here.
-        server = try start(
-            "postgres",
-            ["-D", data, "-k", folder.path, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=20"])
+        server = try start("postgres", "-k", folder.path, "-c", "listen_addresses=", "-c", "fsync=off")
         try server.waitFor("database system is ready to accept connections")
     }
 
