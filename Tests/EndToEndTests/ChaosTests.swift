@@ -29,11 +29,11 @@ extension EndToEnd {
                 "--minutes 0.4 --every 8 --rate 1000 --poison 0 "
                     + "--only gateway_closes,gateway_shuts_down,gateway_errors_late"
             ),
-            // The same while it reads slowly, late or nothing, among poison that closes its connections.
+            // The same while it reads slowly or nothing, among poison that closes its connections.
             (
                 "a gateway that does not read",
                 "--minutes 1.6 --every 20 --rate 500 --poison 500 "
-                    + "--only gateway_silent,gateway_slow,gateway_late,simulator_killed"
+                    + "--only gateway_silent,gateway_slow,simulator_killed"
             ),
             // One record in 200 is one that once stopped, killed or flooded a worker.
             ("poison", "--minutes 0.3 --every 8 --rate 500 --poison 200 --only goaways,latency,app_paused"),
