@@ -86,21 +86,6 @@ struct GatewayDialogueTests {
         #expect(memory.answer == Wire.error(7, 2))
     }
 
-    /// Nothing traps, whatever a byte is changed to.
-    @Test func `Hostile bytes are survived`() throws {
-        let whole = Self.conversation
-        for place in whole.indices {
-            for value in [0, 0xFF, whole[place] ^ 0x10] {
-                let memory = try Memory()
-                var bytes = whole
-                bytes[place] = value
-                memory.receive(bytes)
-                memory.receive(whole)
-                #expect(memory.books.totals.refused <= 1)
-            }
-        }
-    }
-
     @Test func `The longest frame is read`() throws {
         let memory = try Memory()
         let long = [UInt8](repeating: 1, count: 65_535)

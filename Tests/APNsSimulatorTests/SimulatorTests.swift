@@ -30,29 +30,6 @@ struct SimulatorTests {
         #expect(try provider.answer().status == 200)
     }
 
-    @Test func `A device token can ask for every reason of Apple's page`() throws {
-        let (simulator, provider) = try Simulator.connected()
-        let lines = TokenTable.lines.filter { if case .answer = $0.fault { true } else { false } }
-        for (place, line) in lines.enumerated() {
-            #expect(try provider.push(UInt32(place), token: token("fa17\(line.code)0", place)))
-        }
-        #expect(provider.run { provider.responses.count == lines.count + 1 })
-        for (place, line) in lines.enumerated() {
-            guard case .answer(let answer) = line.fault else { continue }
-            let response = try #require(provider.responses[UInt32(place)])
-            #expect(response.status == Int(answer.status))
-            let body = try #require(
-                JSONSerialization.jsonObject(with: Data(response.body.utf8)) as? [String: Any])
-            #expect(body["reason"] as? String == answer.reason.text?.description)
-            // As the help says: the token's last nine digits, in milliseconds after 1600000000000.
-            let time = answer.status == 410 ? Int64(1_600_000_000_000) + Int64(place) : nil
-            #expect((body["timestamp"] as? NSNumber)?.int64Value == time)
-            #expect(UUID(uuidString: response.id) != nil)
-        }
-        #expect(simulator.books.totals.refused == lines.count)
-        #expect(simulator.books.totals[.unregistered] == 1)
-    }
-
     @Test func `The token's ninth digit says how often`() throws {
         let (simulator, provider) = try Simulator.connected()
         let flaky = token("fa1750002")
