@@ -39,7 +39,8 @@ extension EndToEnd {
                 says: [#"reason="status 10""#]),
             // The fence decides what is open at each stop, long before its window closes.
             Run(
-                name: "a rolling restart", binary: "window: {duration: 5s}", badEvery: 1_000, records: 10_000,
+                name: "a rolling restart", binary: "format: enhanced, window: {duration: 5s}", badEvery: 1_000,
+                records: 10_000,
                 ends: [0.2, 0.5]),
             Run(
                 name: "the worker is killed", faults: ["error-delay=50ms"], binary: "window: {duration: 500ms}",
@@ -108,30 +109,6 @@ extension EndToEnd {
         }
 
         @Test(
-            .needs(.worker, .broker, .python),
-            arguments: [("fa170007", "rejected:PayloadTooLarge:7"), ("fa170001", "abandoned:ProcessingError:1")])
-        func `A status is named in the result`(code: String, expected: String) throws {
-            let scene = try GatewayScene(
-                "status", binary: "format: enhanced, window: {duration: 200ms}", badEvery: 40, code: code)
-            try scene.produce(400)
-            try scene.finish(scene.start(), 400, "--expected", expected)
-        }
-
-        @Test(.needs(.worker, .broker, .python))
-        func `An app goes over from one protocol to the other`() throws {
-            let scene = try GatewayScene("change", binary: "window: {duration: 200ms}")
-            scene.isBinary = false
-            try scene.produce(2_000, "--rate", "1000")
-            let worker = try scene.start()
-            try scene.base.awaitResults(500)
-            scene.isBinary = true
-            try scene.write()
-            try scene.base.signalReload(worker, saying: "connections are made anew")
-            try scene.produce(2_000, "--first", "2000", "--rate", "1000")
-            try scene.finish(worker, 4_000)
-        }
-
-        @Test(
             .needs(.worker, .broker),
             arguments: [
                 ([], Int32(0), "status 8: the gateway reads, and refuses a token of zeros"),
@@ -151,18 +128,15 @@ private final class GatewayScene {
     let simulator: RunningSimulator
     private let gatewayPort: Int
     private let binary: String
-    private let code: String
     /// Whether a second app, `shop`, sends over HTTP/2, and both share one partition.
     private let hasOther: Bool
-    var isBinary = true
     private let badEvery: Int
 
     init(
-        _ label: String, faults: [String] = [], binary: String = "", badEvery: Int = 0, code: String = "fa174001",
-        hasOther: Bool = false
+        _ label: String, faults: [String] = [], binary: String = "", badEvery: Int = 0, hasOther: Bool = false
     ) throws {
         base = try Scene("gateway-\(label)", partitions: hasOther ? 1 : 4)
-        (self.binary, self.badEvery, self.code, self.hasOther) = (binary, badEvery, code, hasOther)
+        (self.binary, self.badEvery, self.hasOther) = (binary, badEvery, hasOther)
         simulator = try base.startSimulator(
             arguments: ["--gateway", "0"] + faults.flatMap { ["--gateway-fault", $0] })
         gatewayPort = try simulator.gatewayPort()
@@ -177,11 +151,11 @@ private final class GatewayScene {
     }
 
     func write() throws {
-        let transport =
-            isBinary ? "transport: binary, port: \(gatewayPort), binary: {\(binary)}" : "port: \(simulator.port)"
         base.configuration.admin = "127.0.0.1:0"
         base.configuration.allApps =
-            app("kiosk", hasOther ? "kiosk" : "app", transport)
+            app(
+                "kiosk", hasOther ? "kiosk" : "app",
+                "transport: binary, port: \(gatewayPort), binary: {\(binary)}")
             + (hasOther ? app("shop", "app", "port: \(simulator.port)") : "")
         try base.configure()
     }
@@ -201,7 +175,7 @@ private final class GatewayScene {
     }
 
     private func books(_ command: String, _ count: Int, _ more: [String]) throws {
-        try base.books(command, ["--count", "\(count)", "--bad-every", "\(badEvery)", "--code", code] + more)
+        try base.books(command, ["--count", "\(count)", "--bad-every", "\(badEvery)"] + more)
     }
 
     /// How many notifications of an app have results.

@@ -222,10 +222,8 @@ def main():
     add = parser.add_argument_group("gateways, of the binary protocol").add_argument
     add("--gateway", action="store_true", help="produce: requests for one")
     add("--bad-every", type=int, default=0, help="one in so many tokens is bad; 0: none")
-    add("--code", default=gateway.BAD, help="the beginning of a bad token (%(default)s)")
     add("--app", default="", help="the requests' app")
     add("--first", type=int, default=0, help="number of the first")
-    add("--expected", default="rejected:BadDeviceToken:8", help="OUTCOME:REASON:STATUS of bad ones")
     add("--repeats", choices=["none", "doubtful", "crashed"], default="none", help="what may be accepted again")
     add("--lost-at-most", type=int, default=0, help="what the worker reported as lost")
 
