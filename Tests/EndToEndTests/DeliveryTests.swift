@@ -46,17 +46,10 @@ extension EndToEnd {
             let simulator = try scene.startSimulator()
             let records = Scene.records / 2
             try scene.produce(records, "--prefixes", scene.prefixes(), "--calm")
-            for share in [0.2, 0.5] {
-                let worker = try scene.startWorker()
-                try scene.awaitResults(Int(share * Double(records)))
-                if how == "stopped" {
-                    try scene.stop(worker)
-                } else {
-                    try worker.killNow()
-                }
-            }
-            let worker = try scene.startWorker()
-            try scene.finish(worker)
+            let first = try scene.startWorker()
+            try scene.awaitResults(records / 3)
+            if how == "stopped" { try scene.stop(first) } else { try first.killNow() }
+            try scene.finish(scene.startWorker())
             // After an orderly stop nothing is sent twice.
             try scene.audit("--simulator", simulator.control, how == "stopped" ? "--restarted" : "--crashed")
         }

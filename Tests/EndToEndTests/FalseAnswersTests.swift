@@ -9,7 +9,8 @@ extension EndToEnd {
         func `A connection that answers nothing is named`(kind: String, apiKey: String) throws {
             let scene = try Scene("stalled", partitions: 2)
             let proxy = try scene.startBook("kafka_proxy.py", [scene.servers])
-            let port = try scene.port(of: proxy)
+            try proxy.waitFor("\n")
+            let port = try RunningSimulator.port(of: "listening", proxy)
             scene.configuration.servers = "127.0.0.1:\(port)"
             let (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
             try scene.send(to: deviceTokens(40, "aa"))

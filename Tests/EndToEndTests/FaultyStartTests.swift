@@ -86,7 +86,7 @@ extension EndToEnd {
         @Test(.needs(.worker, .broker), arguments: [true, false])
         func `The limit of descriptors is raised`(isEnough: Bool) throws {
             let scene = try Scene("descriptors", partitions: 1)
-            try scene.makeCertificate()
+            try scene.makeCertificate("server", subject: "/CN=localhost")
             try scene.makeSigningKey(scene.configuration.keyFile)
             scene.configuration.caFile = "server.pem"
             scene.configuration.admin = "127.0.0.1:0"
@@ -110,7 +110,7 @@ extension EndToEnd {
             let sound = try Scene("sound")
             _ = try sound.startSimulator()
             try sound.check().expect(0)
-            try sound.makeCertificate()
+            try sound.makeCertificate("server", subject: "/CN=localhost")
             try sound.write(
                 "-----BEGIN PRIVATE KEY-----\nbm90IGEga2V5\n-----END PRIVATE KEY-----\n", to: "garbage.p8")
 

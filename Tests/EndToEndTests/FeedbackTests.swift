@@ -29,29 +29,11 @@ extension Scene {
                 + (first..<first + count).flatMap { ["--feedback-token", "\(token($0))@\(1_700_000_000 + $0)"] })
     }
 
-    /// The dead tokens there are, as objects.
-    fileprivate func deadTokens() throws -> [[String: Any]] {
-        try records(of: configuration.unregistered, "%k %s").map { line in
-            let parts = line.split(separator: " ", maxSplits: 1)
-            return try jsonObject(parts[1]).merging(["key": String(parts[0])]) { $1 }
-        }
-    }
-
-    /// Each of so many numbers is there once, with its time from `seconds` on.
-    fileprivate func expectDeadTokens(_ count: Int, from seconds: Int) throws {
-        let dead = try deadTokens()
-        #expect(dead.count == count)
-        #expect(Set(dead.compactMap { $0["key"] as? String }) == Set((0..<count).map(token)))
-        let wrong = dead.first { object in
-            let text = object["device_token"] as? String ?? ""
-            let members: [String: String] = [
-                "key": text, "reason": "Feedback", "app": "old", "environment": "development",
-                "apns_topic": "com.example.app",
-            ]
-            return members.contains { object[$0] as? String != $1 } || !(object["observed_at_ms"] is Int)
-                || object["unregistered_at_ms"] as? Int ?? 0 != (seconds + (Int(text, radix: 16) ?? -1)) * 1_000
-        }
-        #expect(wrong == nil)
+    /// Each of so many numbers is there once, and names the app.
+    fileprivate func expectDeadTokens(_ count: Int) throws {
+        let dead = try records(of: configuration.unregistered, "%k %s")
+        #expect(dead.map { $0.prefix(64) }.sorted() == (0..<count).map { token($0)[...] })
+        #expect(dead.allSatisfy { $0.contains(#""app":"old","environment":"development","reason":"Feedback""#) })
     }
 }
 
@@ -70,7 +52,7 @@ extension EndToEnd {
             let (worker, pages) = try scene.startWorkerWithPages()
             let tokens = "apns_worker_feedback_tokens_total{app=\"old\"}"
             try pages.await("/metrics", says: "\(tokens) \(count)\n")
-            try scene.expectDeadTokens(count, from: 1_700_000_000)
+            try scene.expectDeadTokens(count)
             // Read again each second, and told nothing.
             let again = try pages.await("/metrics") {
                 $0.1.contains(/feedback_reads_total\{app="old",outcome="complete"\} ([3-9]|\d\d)/)
@@ -94,7 +76,7 @@ extension EndToEnd {
             scene.configuration.apps = ""
             try scene.reload(worker, saying: "app removed")
             try pages.await("/status") { !$0.1.contains(#""name":"old""#) }
-            try scene.expectDeadTokens(count + 11, from: 1_700_000_000)
+            try scene.expectDeadTokens(count + 11)
             try scene.stop(worker)
         }
 
@@ -115,7 +97,7 @@ extension EndToEnd {
             try scene.command("feedback --app shop").expect(64, "there is old")
             let first = try scene.command("feedback --app old").expect(0)
             #expect(first.text == "old: 1000 dead tokens written to \(scene.configuration.unregistered)\n")
-            try scene.expectDeadTokens(1_000, from: 1_700_000_000)
+            try scene.expectDeadTokens(1_000)
             try scene.command("feedback").expect(0, "old: 0 dead tokens")
             // The service is gone; then Kafka is not there, so that no service is asked.
             try simulator.process.stop()

@@ -23,20 +23,6 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
-        @Test(.needs(.worker, .broker, .python))
-        func `A group whose permission is revoked is named once a commit is refused`() throws {
-            let (scene, broker) = try Scene.protected("ungrouped")
-            let (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
-            let group = scene.configuration.group
-            try broker.deny(.read, .group(group))
-            try scene.produce(30, "--plain")
-            try pages.awaitProblem("group \(group)", "commits are refused", "grant READ on group \(group)")
-            #expect(try pages.get("/readyz") == (200, "ready\n"))
-            try broker.lift(.read, .group(group))
-            try pages.awaitMended("group \(group)")
-            try scene.finish(worker)
-        }
-
         /// librdkafka 2.0.2 never ends a client after that.
         @Test(.needs(.worker, .broker, .python))
         func `The process ends after a topic's permission was lost`() throws {

@@ -90,7 +90,7 @@ extension EndToEnd {
         }
 
         private func certificate(_ name: String, by authority: String, _ scene: Scene) throws -> String {
-            try scene.makeAppCertificate(name, by: authority)
+            try scene.makeCertificate(name, by: authority, subject: "/UID=com.example.\(name)/CN=\(name)")
             return "certificate: {file: \(name).pem, key_file: \(name)-key.pem}"
         }
 

@@ -126,16 +126,6 @@ final class Scene {
         try start(Tool.python.path(), [Self.book(name)] + arguments)
     }
 
-    /// The port at which a program of `Books` says that it listens.
-    func port(of process: ChildProcess) throws -> Int {
-        var port: Int?
-        try eventually("its port", of: process) {
-            port = process.text.firstMatch(of: /listening (\d+)\n/).flatMap { Int($0.1) }
-            return port != nil
-        }
-        return port ?? 0
-    }
-
     // MARK: Programs that end
 
     struct Finished {

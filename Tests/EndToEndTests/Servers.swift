@@ -29,7 +29,7 @@ struct RunningSimulator {
     /// Where its feedback service is (`--feedback 0`).
     func feedbackPort() throws -> Int { try Self.port(of: "feedback service on", process) }
 
-    private static func port(of service: String, _ process: ChildProcess) throws -> Int {
+    static func port(of service: String, _ process: ChildProcess) throws -> Int {
         let line = process.text.split(separator: "\n").first { $0.hasPrefix(service) }
         guard let port = line?.firstMatch(of: /:(\d+)\/?$/).flatMap({ Int($0.1) }) else {
             throw Unexpected("no port of “\(service)”:\n\(process.text)")
@@ -118,26 +118,14 @@ extension Scene {
 
     // MARK: Keys and certificates
 
-    /// A self-signed certificate for localhost: `server.pem` and `server.key`.
-    func makeCertificate() throws {
-        try openssl(
-            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
-            "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", file("server.key"), "-out", file("server.pem"))
-    }
-
-    /// An app's certificate that an authority of the folder signed: `NAME.pem` and `NAME-key.pem`.
-    func makeAppCertificate(_ name: String, by authority: String = "ca", days: Int = 90) throws {
-        try makeCertificate(name, by: authority, days: days, subject: "/UID=com.example.\(name)/CN=\(name)")
-    }
-
     /// A certificate that an authority of the folder signed, or that signs itself: `NAME.pem` and `NAME-key.pem`.
     func makeCertificate(
-        _ name: String, by authority: String? = nil, days: Int = 2, subject: String, _ more: String...
+        _ name: String, by authority: String? = nil, subject: String, _ more: String...
     ) throws {
         let signer = authority.map { ["-CA", file("\($0).pem"), "-CAkey", file("\($0)-key.pem")] } ?? []
         try openssl(
             [
-                "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "\(days)",
+                "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "90",
                 "-subj", subject, "-keyout", file("\(name)-key.pem"), "-out", file("\(name).pem"),
             ] + signer + more)
     }

@@ -25,7 +25,7 @@ class Proxy:
         port = server.sockets[0].getsockname()[1]
         self.broker, self.own = (
             self.upstream[0].encode() + struct.pack(">i", number) for number in (self.upstream[1], port))
-        print("listening", port, flush=True)
+        print(f"listening on :{port}", flush=True)
         lines = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
         while line := (await lines.readline()).decode().strip():
