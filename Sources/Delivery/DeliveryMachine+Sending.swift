@@ -108,7 +108,7 @@ extension DeliveryMachine {
             guard let (free, most) = dispatch.freeStreams(app, nowNs: now.ns) else { continue }
             var batch: [OutgoingRequest] = []
             var suspects = 0
-            batch.reserveCapacity(min(free, dispatch.ready(app)))
+            batch.reserveCapacity(min(free, dispatch.apps[app].ready.count))
             while batch.count - suspects < free, batch.count < most, let slot = dispatch.next(app, from: &store) {
                 guard let partition = ledger.find(store[recordOf: slot].partition) else {
                     preconditionFailure("what is ready has an assignment")

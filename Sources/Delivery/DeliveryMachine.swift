@@ -86,7 +86,7 @@ package struct DeliveryMachine: ~Copyable {
     package mutating func advance(now: DeliveryTime) {
         self.now = now
         if now.ns >= dispatch.breakers.nextCutOffNs {
-            dispatch.breakers.cutOff(isBusy: apps.indices.map { dispatch.handed($0) > 0 }, journal: &journal)
+            dispatch.breakers.cutOff(isBusy: apps.indices.map { dispatch.apps[$0].handed > 0 }, journal: &journal)
             followCircuits()
         }
         if ledger.suspendedCount > 0 {
@@ -138,7 +138,7 @@ package struct DeliveryMachine: ~Copyable {
     package mutating func setCapacity(_ app: AppIndex, requests: Int, now: DeliveryTime) {
         self.now = now
         guard !apps.isRemoved(app.value) else { return }
-        let wasConnected = dispatch.capacity(app.value) > 0
+        let wasConnected = dispatch.apps[app.value].capacity > 0
         dispatch.setCapacity(app.value, requests)
         if wasConnected != (requests > 0) {
             dispatch.breakers.setConnected(app.value, requests > 0, journal: &journal)

@@ -224,13 +224,14 @@ extension DeliveryMachine {
 
     private func checkCircuits(_ census: inout Census) {
         for app in apps.indices {
-            for probe in dispatch.breakers.probes(of: app) {
+            let breaker = dispatch.breakers.apps[app]
+            let circuits = [breaker.host, breaker.credential] + breaker.topics.values
+            for probe in circuits.compactMap(\.probe) {
                 census.expect(
                     store[probe.slot].generation == probe.generation && store[probe.slot].state != .free
                         && dispatch.breakers.isProbe(probe.slot, in: store),
                     "a circuit's probe is there, and of its app")
             }
-            let breaker = dispatch.breakers.apps[app]
             census.expect(
                 breaker.isGated == (breaker.isClosed || !breaker.topics.isEmpty),
                 "what may have to be deferred is looked at")

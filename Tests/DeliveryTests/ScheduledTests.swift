@@ -38,7 +38,6 @@ struct ScheduledTests {
         // Nothing is wrong: it is counted, and nobody is told.
         expect(rig.machine.counters.apps[0].heldByCause[Int(DeferralReason.scheduled.rawValue)], is: 1)
         #expect(rig.machine.takeEvents() == [])
-        expect(rig.machine.appStatuses[0].heldSinceNs, is: nil)
         #expect(rig.isEmpty)
     }
 

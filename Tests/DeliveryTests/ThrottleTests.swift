@@ -153,10 +153,9 @@ struct MachineThrottleTests {
     @Test func `The guard: 20 in flight; all bad: a tenth, told; good ones: everything again`() {
         let rig = Self.guarded(.warn)
         #expect(rig.send().count == 20)
-        expect(rig.machine.appStatuses[0].guardState, is: .unproven)
         for device in 0..<20 { rig.answer("d\(device)", 400, .badDeviceToken) }
         #expect(rig.machine.takeEvents() == [.guardTripped(AppIndex(0), held: false)])
-        expect(rig.machine.appStatuses[0].guardState, is: .tripped)
+        expect(rig.machine.appStatuses[0].isGuardTripped, is: true)
         expect(rig.machine.appStatuses[0].concurrency, is: 10)
         #expect(rig.send().count == 10)
         #expect(rig.settle().map(\.outcome) == Array(repeating: .rejected, count: 20))

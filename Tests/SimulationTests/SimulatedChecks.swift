@@ -166,7 +166,7 @@ extension SimulatedWorld {
             }
         }
         for worker in workers {
-            for app in worker.machine.apps.indices where worker.machine.dispatch.handed(app) != 0 {
+            for app in worker.machine.apps.indices where worker.machine.dispatch.apps[app].handed != 0 {
                 breaks("something is at a transport")
             }
         }

@@ -71,7 +71,7 @@ extension SimulatedWorld {
             breaks("something was sent for an app that is removed, paused or cut off")
         }
         let isProbe = machine.dispatch.breakers.isProbe(id.slot, in: machine.store)
-        if machine.dispatch.breakers.credentialCircuit(app) != nil, !isProbe {
+        if machine.dispatch.breakers.apps[app].credential.isOpen, !isProbe {
             breaks("something that is no probe was sent behind an open circuit")
         }
         if machine.dispatch.breakers.openTopic(of: id.slot, in: machine.store) != nil, !isProbe {

@@ -9,9 +9,6 @@ struct Circuit {
     static let longestDelayNs: Int64 = 60_000_000_000
 
     private(set) var isOpen = false
-    private(set) var openedNs: Int64 = 0
-    /// Apple's word for the fault.
-    private(set) var reason = ReasonCode.none
     private(set) var probe: NotificationID?
     private var delayNs = Circuit.firstDelayNs
     private var nextProbeNs: Int64 = 0
@@ -23,12 +20,10 @@ struct Circuit {
 
     /// - Parameter handedNs: when the try that met the fault was handed out.
     /// - Returns: whether it opened.
-    mutating func fault(_ reason: ReasonCode, handedNs: Int64, nowNs: Int64) -> Bool {
+    mutating func fault(handedNs: Int64, nowNs: Int64) -> Bool {
         if isOpen { faultHandedNs = max(faultHandedNs, handedNs) }
         guard !isOpen, handedNs >= closedNs else { return false }
         isOpen = true
-        openedNs = nowNs
-        self.reason = reason
         faultHandedNs = handedNs
         delayNs = Self.firstDelayNs
         nextProbeNs = nowNs + delayNs

@@ -184,7 +184,7 @@ struct CircuitBreakers: ~Copyable {
     private mutating func open(
         _ name: CircuitName, _ app: Int, _ reason: ReasonCode, handedNs: Int64, journal: inout Journal
     ) {
-        guard apps[app][name].fault(reason, handedNs: handedNs, nowNs: journal.now.ns) else { return }
+        guard apps[app][name].fault(handedNs: handedNs, nowNs: journal.now.ns) else { return }
         journal.counters.circuitsOpened &+= 1
         journal.events.append(.circuitOpened(name, reason: reason))
         refreshGate(of: app)
@@ -371,24 +371,4 @@ struct CircuitBreakers: ~Copyable {
 
     /// A reason that began has ended.
     mutating func endDeferral(_ reason: DeferralReason, of app: Int) { apps[app].deferred[Int(reason.rawValue)].end() }
-
-    /// Since when notifications of an app are deferred, for whatever reason; `nil` if none are.
-    func deferredSinceNs(_ app: Int, pauseNs: Int64, nowNs: Int64) -> Int64? {
-        DeferralReason.allCases.compactMap { reason in
-            let counts = apps[app].deferred[Int(reason.rawValue)]
-            return reason.isSporadic && nowNs - counts.lastNs > pauseNs ? nil : counts.firstNs
-        }.min()
-    }
-
-    // MARK: Status
-
-    /// The open circuit of an app's credential, unless the app was removed.
-    func credentialCircuit(_ app: Int) -> Circuit? {
-        apps[app].credential.isOpen && !apps[app].isRemoved ? apps[app].credential : nil
-    }
-
-    /// Notifications whose answers the circuits of an app wait for.
-    func probes(of app: Int) -> [NotificationID] {
-        ([apps[app].host, apps[app].credential] + apps[app].topics.values).compactMap(\.probe)
-    }
 }

@@ -277,12 +277,6 @@ struct Dispatch: ~Copyable {
         }
         return next
     }
-
-    func ready(_ app: Int) -> Int { apps[app].ready.count }
-    func handed(_ app: Int) -> Int { apps[app].handed }
-    func capacity(_ app: Int) -> Int { apps[app].capacity }
-    func concurrency(_ app: Int) -> Int { apps[app].concurrency }
-    func environmentGuard(_ app: Int) -> EnvironmentGuard { apps[app].environmentGuard }
 }
 
 extension AppRoute {
