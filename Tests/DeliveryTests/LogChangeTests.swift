@@ -7,17 +7,17 @@ struct LogChangeTests {
         func start(_ committed: Int64?, _ logStart: Int64?, _ logEnd: Int64?) -> ReadingStart {
             ReadingStart(committed: committed, logStart: logStart, logEnd: logEnd)
         }
-        #expect(start(nil, 3, 9) == .beginning(because: .nothingCommitted))
+        #expect(start(nil, 3, 9) == .nothingCommitted)
         #expect(start(5, 3, 9) == .at(5))
         #expect(start(9, 3, 9) == .at(9))
-        #expect(start(10, 3, 9) == .beginning(because: .beyondEnd))
+        #expect(start(10, 3, 9) == .logChanged)
         #expect(start(3, 3, 9) == .at(3))
-        #expect(start(2, 3, 9) == .beginning(because: .overtaken))
+        #expect(start(2, 3, 9) == .overtaken)
         #expect(start(10, nil, nil) == .at(10))
         #expect(start(10, -1_001, -1_001) == .at(10))
-        #expect(start(-1, 3, 9) == .beginning(because: .notBelievable))
+        #expect(start(-1, 3, 9) == .logChanged)
         #expect(start(OffsetLimit.highest, nil, nil) == .at(OffsetLimit.highest))
-        #expect(start(.max, nil, nil) == .beginning(because: .notBelievable))
+        #expect(start(.max, nil, nil) == .logChanged)
     }
 
     private static func settleAll(_ rig: Rig, _ partition: PartitionID, _ offsets: Range<Int64>, _ name: String)

@@ -14,10 +14,7 @@ struct CommitLedger: ~Copyable {
 
     private let inPlace = InPlace()
     /// Assignments by slot, each where it is for as long as it lives.
-    private var places: UnsafeMutablePointer<UnsafeMutablePointer<Partition>?>
-    private var capacity = 16
-    /// Slots that are, or were, in use.
-    private(set) var count = 0
+    private var places: [UnsafeMutablePointer<Partition>?] = []
     private var lastGeneration: UInt32 = 0
     var writer: CommitWriter
     /// By `CommitGroup`.
@@ -30,16 +27,10 @@ struct CommitLedger: ~Copyable {
     init(_ settings: MachineSettings) {
         self.settings = settings
         writer = CommitWriter(hashSeed: settings.hashSeed)
-        places = .allocate(capacity: capacity)
-        places.initialize(repeating: nil, count: capacity)
     }
 
     deinit {
-        for partition in slots {
-            address(of: partition).deinitialize(count: 1)
-            address(of: partition).deallocate()
-        }
-        places.deallocate()
+        for partition in slots { remove(partition) }
     }
 
     // MARK: Slots
@@ -65,20 +56,21 @@ struct CommitLedger: ~Copyable {
     /// The slot itself, unless nothing is there.
     @inline(__always)
     func find(_ slot: PartitionSlot) -> PartitionSlot? {
-        Int(slot.number) < count && places[Int(slot.number)] != nil ? slot : nil
+        Int(slot.number) < places.count && places[Int(slot.number)] != nil ? slot : nil
     }
 
-    /// Slots in use, in order. Must not be iterated while one is taken or given back.
+    /// Slots that are, or were, in use.
+    var count: Int { places.count }
+
+    /// Slots in use, in order.
     var slots: some Sequence<PartitionSlot> {
         let places = places
-        return (0..<UInt32(count)).lazy.filter { places[Int($0)] != nil }.map { PartitionSlot($0) }
+        return places.indices.lazy.filter { places[$0] != nil }.map { PartitionSlot(UInt32($0)) }
     }
 
     /// The name of the next assignment, whose slot is free.
     mutating func nextID() -> PartitionID {
-        var slot = 0
-        while slot < count, places[slot] != nil { slot += 1 }
-        return nextID(at: PartitionSlot(UInt32(slot)))
+        nextID(at: PartitionSlot(UInt32(places.firstIndex { $0 == nil } ?? places.count)))
     }
 
     /// The next name of what is at this slot.
@@ -89,19 +81,16 @@ struct CommitLedger: ~Copyable {
 
     private mutating func insert(_ partition: consuming Partition) {
         let slot = Int(partition.id.slot.number)
-        if slot == capacity {
-            let wider = UnsafeMutablePointer<UnsafeMutablePointer<Partition>?>.allocate(capacity: capacity * 2)
-            wider.initialize(repeating: nil, count: capacity * 2)
-            wider.update(from: places, count: count)
-            places.deallocate()
-            places = wider
-            capacity *= 2
-        }
-        precondition(slot <= count && (slot == count || places[slot] == nil), "an assignment has a slot of its own")
+        if slot == places.count { places.append(nil) }
+        precondition(places[slot] == nil, "an assignment has a slot of its own")
         let pointer = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
         pointer.initialize(to: partition)
         places[slot] = pointer
-        count = max(count, slot + 1)
+    }
+
+    private func remove(_ partition: PartitionSlot) {
+        address(of: partition).deinitialize(count: 1)
+        address(of: partition).deallocate()
     }
 
     // MARK: Assignments
@@ -162,8 +151,7 @@ struct CommitLedger: ~Copyable {
             }
         }
         if self[partition].phase == .suspended { suspendedCount -= 1 }
-        address(of: partition).deinitialize(count: 1)
-        address(of: partition).deallocate()
+        remove(partition)
         places[Int(partition.number)] = nil
     }
 
@@ -190,13 +178,23 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Received
 
-    /// Enters a record.
+    /// Enters a record with one notification where it is open.
+    ///
+    /// - Returns: the record, and which of its indexes are settled; `nil` if it is not open.
     mutating func receive(
         _ partition: PartitionSlot, _ offset: Int64, in store: inout NotificationStore
-    ) -> PartitionLedger.Arrival {
-        let arrival = self[partition].ledger.receive(offset, record: store.takeRecord())
-        if case .settledBefore = arrival { self[partition].isDirty = true }
-        return arrival
+    ) -> (record: RecordSlot, settledIndexes: [Range<Int64>])? {
+        guard let settledIndexes = self[partition].ledger.receive(offset, record: store.takeRecord()) else {
+            self[partition].isDirty = true
+            return nil
+        }
+        let record = self[partition].ledger.lastRecord
+        store[record].partition = partition
+        store[record].group = Int32(self[partition].group)
+        store[record].offset = offset
+        store[record].position = self[partition].ledger.lastPosition
+        store[record].count = 1
+        return (record, settledIndexes)
     }
 
     // MARK: Records that are not wholly admitted
