@@ -213,9 +213,9 @@ extension DeliveryMachine {
             if left == 0 { raiseHorizon(to: record, partition) }
         }
         while !store[record].isAdmitted {
-            guard left > 0, store.budget.hasRoom(for: group) else { return false }
+            guard left > 0, store.budget.notifications.room(for: group) > 0 else { return false }
             // Each holds bytes of its own. One of a record may always be open, so that it comes to its end.
-            if store[bodyOf: record].isList, store[record].unsettled > 0, !store.budget.hasBytes(for: group) {
+            if store[bodyOf: record].isList, store[record].unsettled > 0, store.budget.bytes.room(for: group) == 0 {
                 return false
             }
             left -= 1

@@ -69,7 +69,7 @@ extension DeliveryMachine {
         // Its tier will send it, so a successor that reads the record again must know that it may have been sent: the
         // send horizon has to cover it first. This is not needed for one that was answered (`unwritable`), for which no
         // commit may come, since its session may be lost.
-        guard reason == .unwritable || ledger.allows(slot, partition, in: store) else {
+        guard reason == .unwritable || ledger[partition].horizon.allows(store[recordOf: slot].offset) else {
             store[slot].deferral = deferral
             waitForHorizon(slot, partition)
             return
@@ -82,7 +82,7 @@ extension DeliveryMachine {
         dispatch.breakers.endProbe(slot, in: store)
         // No later commit may say that it cannot have been sent.
         if let partition = ledger.find(store[recordOf: slot].partition) {
-            ledger.advanceHorizon(slot, partition, in: store)
+            ledger[partition].horizon.advance(to: store[recordOf: slot].offset)
         }
         journal.counters.apps[Int(store[slot].app)].heldByCause[Int(deferral.reason.rawValue)] &+= 1
         // Without a greatest age nothing else would end it.
@@ -246,7 +246,11 @@ extension DeliveryMachine {
     /// Gives a notification's slot back and takes it out of every count. It is in no list and no device queue any more.
     mutating func free(_ slot: NotificationSlot) {
         dispatch.breakers.endProbe(slot, in: store)
-        ledger.countGone(slot, in: store)
+        if let partition = ledger.find(store[recordOf: slot].partition) {
+            precondition(ledger[partition].open > 0, "a notification is counted once")
+            ledger[partition].open -= 1
+            if case .concluded(.deadLetter) = store[slot].state { ledger[partition].deadLetters -= 1 }
+        }
         settlement.forget(slot)
         store.giveBack(slot)
     }

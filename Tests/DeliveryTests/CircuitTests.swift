@@ -34,7 +34,7 @@ struct CircuitTests {
         _ = circuit.fault(handedNs: 0, nowNs: 0)
         circuit.close(nowNs: 100)
         expect(circuit.fault(handedNs: 99, nowNs: 200), is: false)
-        circuit.replaced(nowNs: 300)
+        circuit.close(nowNs: 300)
         expect(circuit.fault(handedNs: 299, nowNs: 400), is: false)
         expect(circuit.fault(handedNs: 300, nowNs: 400), is: true)
     }
@@ -52,8 +52,7 @@ struct MachineCircuitTests {
         rig.answer("a", 403, .badCertificate)
         #expect(
             rig.machine.takeEvents() == [
-                .credentialFault(app: AppIndex(0), reason: .badCertificate), Self.opened,
-                .held(app: AppIndex(0), .credential),
+                Self.opened, .held(app: AppIndex(0), .credential),
             ])
         #expect(rig.send() == [])
         // Those in flight end as they do: back unprocessed is behind the circuit, a refusal uses an attempt.

@@ -9,8 +9,10 @@ struct EnvironmentGuardTests {
         if isProven { _ = watch.answered(isBad: false, isProof: true) }
         for (isBad, count) in answers {
             for _ in 0..<count {
-                let change = watch.answered(isBad: isBad, isProof: false)
-                if change != .none { changes.append("\(change)") }
+                let wasTripped = watch.isTripped
+                let isChanged = watch.answered(isBad: isBad, isProof: false)
+                #expect(isChanged == (watch.isTripped != wasTripped))
+                if isChanged { changes.append(wasTripped ? "released" : "tripped") }
             }
         }
         return (watch, changes)
@@ -22,7 +24,7 @@ struct EnvironmentGuardTests {
         #expect(watch.limit(of: 3) == 3)
         _ = watch.answered(isBad: true, isProof: false)
         #expect(watch.limit(of: 1_000) == 20)
-        expect(watch.answered(isBad: false, isProof: true), is: .proven)
+        expect(watch.answered(isBad: false, isProof: true), is: true)
         #expect(watch.limit(of: 1_000) == 1_000)
     }
 

@@ -213,7 +213,7 @@ extension SimulatedWorld {
     // MARK: Ends
 
     /// Bad tokens may go to the tiers.
-    var guardHolds: Bool { allApps.contains(where: \.guardHolds) }
+    var guardHolds: Bool { allApps.contains { $0.guardPolicy == .hold } }
 
     var isFaultless: Bool {
         !faults.doubts && !faults.crashes && !faults.losses && !faults.damage && !wasMapCut && !wasReleased

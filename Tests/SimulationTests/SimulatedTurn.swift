@@ -77,7 +77,7 @@ extension SimulatedWorld {
             case .overtaken: "overtaken by retention"
             case .resumed: "resumed"
             case .suspendedReleased: "suspended and given up"
-            case .commitsRefused(_, _, _, isImpossible: true): "commits impossible"
+            case .commitsRefused(_, _, isImpossible: true): "commits impossible"
             case .commitsResumed: "commits resumed"
             case .mapCut: "map cut"
             default: "other"

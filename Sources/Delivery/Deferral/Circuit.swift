@@ -12,9 +12,8 @@ struct Circuit {
     private(set) var probe: NotificationID?
     private var delayNs = Circuit.firstDelayNs
     private var nextProbeNs: Int64 = 0
-    private var closedNs = Int64.min
-    /// When what it protects was replaced last: tries handed out before say nothing.
-    private(set) var replacedNs = Int64.min
+    /// When it closed last, or what it protects was replaced: tries handed out before say nothing.
+    private(set) var closedNs = Int64.min
     /// When the latest try that met the fault was handed out.
     private var faultHandedNs = Int64.min
 
@@ -64,11 +63,5 @@ struct Circuit {
         isOpen = false
         probe = nil
         closedNs = nowNs
-    }
-
-    /// The credential is a new one from now on: faults of the old one are outdated.
-    mutating func replaced(nowNs: Int64) {
-        close(nowNs: nowNs)
-        replacedNs = nowNs
     }
 }

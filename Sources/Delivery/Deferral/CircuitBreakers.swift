@@ -23,7 +23,6 @@ struct CircuitBreakers: ~Copyable {
         /// The open ones, by topic.
         var topics: [String: Circuit] = [:]
         var deferred = [DeferredCounts](repeating: DeferredCounts(), count: DeferralReason.allCases.count)
-        var nextFaultEventNs: Int64 = 0
 
         /// The latest report of its transport, true before the first.
         var isReachable = true
@@ -144,14 +143,13 @@ struct CircuitBreakers: ~Copyable {
     /// Apple refused the credential of an app, in an answer to this notification.
     ///
     /// - Parameter handedNs: when the try that was refused was handed out.
-    /// - Returns: whether that is the current credential.
+    /// - Returns: whether that says something of the credential: what was handed out before its circuit closed does not.
     mutating func fault(
         _ slot: NotificationSlot, _ reason: ReasonCode, handedNs: Int64, in store: borrowing NotificationStore,
         journal: inout Journal
     ) -> Bool {
         let app = Int(store[slot].app)
-        noteFault(app, reason, journal: &journal)
-        guard handedNs >= apps[app].credential.replacedNs else { return false }
+        guard handedNs >= apps[app].credential.closedNs else { return false }
         var name = CircuitName.credential(of: AppIndex(app))
         if reason.subject == .topic {
             guard store.hasBody(store[slot].record) else { return true }
@@ -165,20 +163,12 @@ struct CircuitBreakers: ~Copyable {
     mutating func fault(
         ofApp app: Int, _ reason: ReasonCode, in store: borrowing NotificationStore, journal: inout Journal
     ) {
-        noteFault(app, reason, journal: &journal)
         let probe = apps[app].credential.probe
         open(.credential(of: AppIndex(app)), app, reason, handedNs: journal.now.ns, journal: &journal)
         // The probe's connection ended so: no other answer to it will come.
         if let probe, case .handed = store[probe.slot].state {
             apps[app].credential.probeFailed(nowNs: journal.now.ns)
         }
-    }
-
-    /// Logs that Apple does not accept an app's credential, not too often.
-    private mutating func noteFault(_ app: Int, _ reason: ReasonCode, journal: inout Journal) {
-        guard journal.now.ns >= apps[app].nextFaultEventNs else { return }
-        apps[app].nextFaultEventNs = journal.now.ns + Self.eventPauseNs
-        journal.events.append(.credentialFault(app: AppIndex(app), reason: reason))
     }
 
     private mutating func open(
@@ -212,7 +202,7 @@ struct CircuitBreakers: ~Copyable {
     /// The key or certificate of an app was replaced: its circuits close, and those of its topics.
     mutating func replaceCredential(of app: Int, journal: inout Journal) {
         closeCredential(of: app, journal: &journal)
-        apps[app].credential.replaced(nowNs: journal.now.ns)
+        apps[app].credential.close(nowNs: journal.now.ns)
     }
 
     // MARK: Probes

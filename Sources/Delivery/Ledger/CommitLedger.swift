@@ -224,14 +224,6 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Settled
 
-    /// Counts a notification that was settled or dropped.
-    mutating func countGone(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
-        guard let partition = find(store[recordOf: slot].partition) else { return }
-        precondition(self[partition].open > 0, "a notification is counted once")
-        self[partition].open -= 1
-        if case .concluded(.deadLetter) = store[slot].state { self[partition].deadLetters -= 1 }
-    }
-
     /// Enters a record as settled, and gives it back, once all of it is.
     mutating func finish(_ record: RecordSlot, in store: inout NotificationStore) {
         guard store[record].isAdmitted, store[record].unsettled == 0, !store[record].isDropped,
@@ -252,27 +244,13 @@ struct CommitLedger: ~Copyable {
 
     // MARK: The horizon
 
-    /// Whether a notification may be sent, or moved to a tier.
-    @inline(__always)
-    func allows(_ slot: NotificationSlot, _ partition: PartitionSlot, in store: borrowing NotificationStore)
-        -> Bool
-    {
-        self[partition].horizon.allows(store[recordOf: slot].offset)
-    }
-
-    /// Notes that a notification is sent, or moved: later commits have to name it.
-    @inline(__always)
-    mutating func advanceHorizon(
-        _ slot: NotificationSlot, _ partition: PartitionSlot, in store: borrowing NotificationStore
-    ) {
-        self[partition].horizon.advance(to: store[recordOf: slot].offset)
-    }
-
     /// Puts a notification behind those that wait for an acknowledged commit to name a higher horizon.
     mutating func waitForHorizon(
         _ slot: NotificationSlot, _ partition: PartitionSlot, in store: inout NotificationStore
     ) {
-        if self[partition].behindHorizon.isEmpty { advanceHorizon(slot, partition, in: store) }
+        if self[partition].behindHorizon.isEmpty {
+            self[partition].horizon.advance(to: store[recordOf: slot].offset)
+        }
         store[slot].state = .behindHorizon
         self[partition].behindHorizon.append(slot, in: &store)
     }

@@ -39,6 +39,7 @@ struct Settlement: ~Copyable {
         if text != nil || completion.uniqueIDText >= 0 {
             let uniqueID = completion.uniqueIDText >= 0 ? batch.texts[Int(completion.uniqueIDText)] : nil
             texts[slot] = AnswerTexts(reason: text, uniqueID: uniqueID)
+            store.takeBytes((text?.utf8.count ?? 0) + (uniqueID?.utf8.count ?? 0), for: slot)
         }
         return row
     }

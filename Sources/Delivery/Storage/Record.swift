@@ -118,8 +118,3 @@ struct RecordBody {
         repeatedBytes = Int32(clamping: max(0, bytes - Self.fixedResultBytes))
     }
 }
-
-extension UnsafeMutablePointer<RecordBody> {
-    /// Its record's place, as long as the body is there.
-    var place: UnsafePointer<CrashPlace> { UnsafeRawPointer(self).assumingMemoryBound(to: CrashPlace.self) }
-}
