@@ -286,7 +286,7 @@ extension DeliveryMachine {
             verdict = row.again
         }
         store[slot].tries.slowsDevice = completion.status == 429 && completion.reason.subject != .ourTokens
-        if dispatch.breakers.isGated(app) {
+        if dispatch.breakers.apps[app].isGated {
             dispatch.breakers.note(completion, verdict, for: slot, handedNs: handedNs, in: store, journal: &journal)
             followCircuits()
         }

@@ -98,8 +98,10 @@ extension DeliveryMachine {
         let tiers = settlement.tiers
         // It is no problem that an event would be logged about.
         if deferral.reason == .scheduled { return tiers.tier(dueInMs: store.notBeforeMs(slot) - now.wallMs) }
+        // What comes back from the tier may be deferred again, so the pause is longer than that takes.
         let noted = dispatch.breakers.note(
-            deferral.reason, of: Int(store[slot].app), pauseNs: deferralPauseNs,
+            deferral.reason, of: Int(store[slot].app),
+            pauseNs: max(60_000_000_000, tiers.delayMs(of: tiers.shortest) * 2_000_000),
             roundNs: tiers.delayMs(of: 0) * 1_000_000, journal: &journal)
         let lasting = noted.forNs >= Self.longDeferralNs ? tiers.long : 0
         switch deferral.reason {
@@ -115,12 +117,6 @@ extension DeliveryMachine {
         case .paused, .credential, .unreachable, .unprocessed, .span, .scheduled:
             return tiers.writable(lasting)
         }
-    }
-
-    /// After so long without a deferral, the next one counts as a new beginning. What comes back from the tier may be
-    /// deferred again, so the pause is longer than that takes.
-    var deferralPauseNs: Int64 {
-        max(60_000_000_000, settlement.tiers.delayMs(of: settlement.tiers.shortest) * 2_000_000)
     }
 
     /// Takes it out of the list it waits in. Its state stays, and says where it was.
@@ -142,9 +138,8 @@ extension DeliveryMachine {
     // MARK: Produced
 
     /// The notification of the next record to be produced to this topic; `nil` if there is none. It stays the same
-    /// until
-    /// `produced` is called: when the producer's queue is full, try again later. The results of one device come in the
-    /// order of their endings.
+    /// until `produced` is called: when the producer's queue is full, try again later. The results of one device come
+    /// in the order of their endings.
     ///
     /// Whether the topic can be written is not looked at: the caller may try, to find that out.
     package mutating func nextProduction(for target: ProductionTarget) -> NotificationID? {

@@ -22,9 +22,6 @@ package struct PartitionStatus: Sendable, Equatable {
 
 /// How an app stands now.
 package struct AppStatus: Sendable, Equatable {
-    package var name: String
-    /// Taken out of the configuration: nothing of it is sent any more.
-    package var isRemoved: Bool
     package var isPaused: Bool
     /// Notifications of it that are open.
     package var open: Int
@@ -32,9 +29,7 @@ package struct AppStatus: Sendable, Equatable {
     package var ready: Int
     /// Handed to the transport and unanswered.
     package var handed: Int
-    /// What the transport takes at once.
-    package var capacity: Int
-    /// What it is given at once: less than `capacity` when Apple is overloaded or the guard slows it down.
+    /// What its transport is given at once: less than that takes when Apple is overloaded or the guard slows it down.
     package var concurrency: Int
     /// The environment guard slows it down.
     package var isGuardTripped: Bool
@@ -50,9 +45,6 @@ package struct DeliveryGauges: Sendable, Equatable {
     package var openBytes: Int
     /// Handed to transports and unanswered, by app.
     package var inFlight: [Int]
-    /// Waiting for a free stream, by app.
-    package var waiting: [Int]
-    package var productions: Int
 }
 
 extension DeliveryMachine {
@@ -73,9 +65,8 @@ extension DeliveryMachine {
         apps.indices.map { app in
             let breaker = dispatch.breakers.apps[app]
             return AppStatus(
-                name: apps.route(app).name, isRemoved: apps.isRemoved(app), isPaused: apps.route(app).isPaused,
-                open: store.budget.apps[app].open, ready: dispatch.apps[app].ready.count,
-                handed: dispatch.apps[app].handed, capacity: dispatch.apps[app].capacity,
+                isPaused: apps.route(app).isPaused, open: store.budget.apps[app].open,
+                ready: dispatch.apps[app].ready.count, handed: dispatch.apps[app].handed,
                 concurrency: dispatch.apps[app].concurrency,
                 isGuardTripped: dispatch.apps[app].environmentGuard.isTripped,
                 isCredentialRefused: !breaker.isRemoved && (breaker.credential.isOpen || !breaker.topics.isEmpty),
@@ -86,7 +77,6 @@ extension DeliveryMachine {
     package var gauges: DeliveryGauges {
         DeliveryGauges(
             openNotifications: store.count, openBytes: store.blockBytes + store.countedBytes,
-            inFlight: dispatch.apps.map(\.handed), waiting: dispatch.apps.map(\.ready.count),
-            productions: settlement.productions.count)
+            inFlight: dispatch.apps.map(\.handed))
     }
 }

@@ -68,7 +68,7 @@ extension DeliveryMachine {
             census.expect(Int(store[slot].queue.count), is: count, "length of a device queue")
             census.expect(store[slot].queue.tail == last, "a device queue's head knows its tail")
         }
-        census.expect(dispatch.devices.count, is: heads, "device queues")
+        census.expect(dispatch.devices.heads.count, is: heads, "device queues")
         census.expect(members, is: census.inDeviceQueues, "members of device queues")
     }
 
@@ -171,9 +171,8 @@ extension DeliveryMachine {
             var waiting = 0
             for (group, queue) in dispatch.apps[app].ready.queues.enumerated() {
                 waiting += check(queue.list, "ready", &census) { $0 == .ready }
-                census.expect(
-                    queue.list.isEmpty != dispatch.apps[app].ready.isOccupied(group),
-                    "a queue that is not empty is served")
+                let isOccupied = dispatch.apps[app].ready.occupied[group >> 6] >> UInt64(group & 63) & 1 == 1
+                census.expect(queue.list.isEmpty != isOccupied, "a queue that is not empty is served")
             }
             census.expect(waiting, is: found.ready, "who waits in the queues of an app")
         }

@@ -52,14 +52,13 @@ struct StatusTests {
         rig.send()
         rig.answer("d0")
         let shop = AppStatus(
-            name: "shop", isRemoved: false, isPaused: false, open: 32, ready: 2, handed: 29, capacity: 30,
+            isPaused: false, open: 32, ready: 2, handed: 29,
             concurrency: 30, isGuardTripped: false, isCredentialRefused: false, isCutOff: false)
         let news = AppStatus(
-            name: "news", isRemoved: false, isPaused: false, open: 0, ready: 0, handed: 0, capacity: 30,
+            isPaused: false, open: 0, ready: 0, handed: 0,
             concurrency: 20, isGuardTripped: false, isCredentialRefused: false, isCutOff: false)
         expect(rig.machine.appStatuses, is: [shop, news])
         _ = rig.machine.replaceApps([ReloadTests.changed(Rig.news) { $0.isPaused = true }], now: rig.now)
-        expect(rig.machine.appStatuses.map(\.isRemoved), is: [true, false])
         expect(rig.machine.appStatuses.map(\.isPaused), is: [false, true])
     }
 

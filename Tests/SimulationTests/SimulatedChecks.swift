@@ -182,7 +182,8 @@ extension SimulatedWorld {
         let gauges = worker.machine.gauges
         if gauges.openNotifications > settings.maxOpen + deadLetters { breaks("more is open than max_open") }
         // A notification has two at most; what became void waits for its turn.
-        if gauges.productions > 4 * settings.maxOpen + 200 { breaks("\(gauges.productions) productions wait") }
+        let productions = worker.machine.settlement.productions.count
+        if productions > 4 * settings.maxOpen + 200 { breaks("\(productions) productions wait") }
         // A record that began to be taken is; a list of thirty tokens, two kilobytes, and each token for itself.
         if gauges.openBytes > settings.maxOpenBytes + 16_384 { breaks("\(gauges.openBytes) bytes are open") }
     }

@@ -13,10 +13,10 @@ struct AdminPagesTests {
             groupID: "<workers> & \"co\"", startedMs: 1_000, takenMs: 61_500,
             apps: [WorkerSnapshot.App(name: "shop", environment: .production)], tiers: ["30s", "15m"],
             counters: DeliveryCounters(apps: 1, tiers: 2),
-            gauges: DeliveryGauges(openNotifications: 7, openBytes: 4_096, inFlight: [5], waiting: [2], productions: 0))
+            gauges: DeliveryGauges(openNotifications: 7, openBytes: 4_096, inFlight: [5]))
         snapshot.phase = phase
         snapshot.apps[0].status = AppStatus(
-            name: "shop", isRemoved: false, isPaused: false, open: 7, ready: 2, handed: 5, capacity: 1_000,
+            isPaused: false, open: 7, ready: 2, handed: 5,
             concurrency: 900, isGuardTripped: false, isCredentialRefused: false, isCutOff: false)
         snapshot.apps[0].standing.connections.streams = 800
         return snapshot

@@ -71,10 +71,6 @@ struct CircuitBreakers: ~Copyable {
         return apps[app].isGated ? gatedReason(slot, app, in: store, nowNs: nowNs) : nil
     }
 
-    /// Whether some of the app's notifications may have to be deferred.
-    @inline(__always)
-    func isGated(_ app: Int) -> Bool { apps[app].isGated }
-
     private mutating func gatedReason(
         _ slot: NotificationSlot, _ app: Int, in store: borrowing NotificationStore, nowNs: Int64
     ) -> DeferralReason? {
@@ -248,7 +244,7 @@ struct CircuitBreakers: ~Copyable {
             }
         }
         // This holds for a probe as well: one that tried the host of an app that was cut off has tried its credential.
-        guard isGated(app), verdict != .credentialFault, completion.status != 403, isOfCredential else { return }
+        guard apps[app].isGated, verdict != .credentialFault, completion.status != 403, isOfCredential else { return }
         if apps[app].credential.isDisproved(byTryHandedNs: handedNs) {
             close(.credential(of: AppIndex(app)), of: app, journal: &journal)
         }
