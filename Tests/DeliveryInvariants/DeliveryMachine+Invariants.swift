@@ -224,7 +224,7 @@ extension DeliveryMachine {
     private func checkCircuits(_ census: inout Census) {
         for app in apps.indices {
             let breaker = dispatch.breakers.apps[app]
-            let circuits = [breaker.host, breaker.credential] + breaker.topics.values
+            let circuits = [breaker.host, breaker.credential].compactMap(\.self) + breaker.topics.values
             for probe in circuits.compactMap(\.probe) {
                 census.expect(
                     store[probe.slot].generation == probe.generation && store[probe.slot].state != .free

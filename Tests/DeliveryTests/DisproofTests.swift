@@ -23,6 +23,15 @@ struct DisproofTests {
         #expect(retried.map(\.attempt) == [1, 0], "who was held did not use up an attempt")
     }
 
+    @Test func `A refusal of what was handed out before the circuit closed opens nothing, and is sent again`() {
+        let (rig, _) = rig(["a", "b", "c"])
+        rig.answer("a", 403, .invalidProviderToken).answer("b")
+        rig.settle()
+        _ = rig.machine.takeEvents()
+        #expect(rig.answer("c", 403, .invalidProviderToken).send() == ["c"])
+        #expect(rig.machine.takeEvents() == [])
+    }
+
     @Test func `What was handed out before the fault says nothing`() {
         let (rig, partition) = rig(["a"])
         #expect(rig.offer(partition, 1, "b") == ["b"])
