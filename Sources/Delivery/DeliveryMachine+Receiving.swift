@@ -140,11 +140,11 @@ extension DeliveryMachine {
             defaultTopic = topic
             if isTooFarAhead {
                 request.refuse(
-                    .none, "push-not-before is further ahead than delivery.max_ahead: write the request later",
-                    .nothing)
+                    .none,
+                    Detail("push-not-before is further ahead than delivery.max_ahead: write the request later"))
             }
-        case .failure(let reason, let text, let subject):
-            request.refuse(reason, text, subject)
+        case .failure(let reason, let detail):
+            request.refuse(reason, detail)
         }
         store.makeBody(
             of: record, request, in: ledger[partition], firstMs: firstMs, isExpired: isExpired, isInDoubt: isInDoubt,
@@ -178,7 +178,7 @@ extension DeliveryMachine {
     /// Goes on with the records that are not wholly admitted, as far as there is room; partitions in turn, a piece
     /// each.
     mutating func admitWaiting() {
-        var progress = ledger.admittingCount > 0
+        var progress = true
         while progress {
             progress = false
             for partition in ledger.slots where ledger[partition].firstAdmitting != .none {

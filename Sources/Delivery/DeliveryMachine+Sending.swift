@@ -81,7 +81,7 @@ extension DeliveryMachine {
             // It waits nowhere, as when it was admitted.
             store[slot].state = .admitted
             // What came to be due while it waited needs no tier.
-            if store[slot].deferral?.reason == .scheduled, store.isDue(slot, nowMs: now.wallMs),
+            if store[slot].deferral?.reason == .scheduled, store.notBeforeMs(slot) <= now.wallMs,
                 ledger.isSending(slot, in: store)
             {
                 store[slot].deferral = nil
@@ -102,7 +102,7 @@ extension DeliveryMachine {
     package mutating func sends(now: DeliveryTime, _ body: (AppIndex, [OutgoingRequest]) -> Void) {
         self.now = now
         for partition in ledger.renewLeases(nowNs: now.ns) { passHorizon(partition) }
-        if ledger.admittingCount > 0 { admitWaiting() }
+        admitWaiting()
         let handedMs = UInt32(truncatingIfNeeded: now.ns / 1_000_000)
         for app in dispatch.indices {
             guard let (free, most) = dispatch.freeStreams(app, nowNs: now.ns) else { continue }
@@ -139,7 +139,7 @@ extension DeliveryMachine {
             moveDeferred(slot, Notification.Deferral(reason: .scheduled))
             return false
         }
-        if let expiration = store[bodyOf: record].expiration,
+        if let expiration = store[bodyOf: record].headers.expiration,
             expiration == 0
                 ? store.isLate(record, limitMs: Self.nowOrNeverMs, now: now) : now.wallMs >= Int64(expiration) * 1_000
         {

@@ -72,7 +72,7 @@ package struct DeliveryMachine: ~Copyable {
     package var nextDeadlineNs: Int64? {
         var next = min(ledger.nextDeadlineNs ?? .max, dispatch.breakers.nextCutOffNs)
         next = min(next, dispatch.nextDeadlineNs(in: store, nowNs: now.ns) ?? .max)
-        if ledger.admittingCount > 0, apps.areMany {
+        if apps.areMany {
             for partition in ledger.slots where ledger[partition].firstAdmitting != .none {
                 // What waits beyond these times waits for room, which no time brings.
                 let record = ledger[partition].firstAdmitting
@@ -89,9 +89,7 @@ package struct DeliveryMachine: ~Copyable {
             dispatch.breakers.cutOff(isBusy: apps.indices.map { dispatch.apps[$0].handed > 0 }, journal: &journal)
             followCircuits()
         }
-        if ledger.suspendedCount > 0 {
-            release(ledger.endedSuspensions(nowNs: now.ns), because: { .suspendedReleased($0) })
-        }
+        release(ledger.endedSuspensions(nowNs: now.ns), because: { .suspendedReleased($0) })
         while let slot = dispatch.nextBackedOff(in: &store, nowNs: now.ns) {
             dispatch.becomeReadyAgain(slot, in: &store, nowNs: now.ns)
         }

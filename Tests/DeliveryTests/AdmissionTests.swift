@@ -197,7 +197,7 @@ struct AppDirectoryTests {
                 case .app(let app, let defaultTopic):
                     let added = String(decoding: defaultTopic, as: UTF8.self)
                     return "\(app.value)" + (added.isEmpty ? "" : " \(added)")
-                case .failure(let reason, _, _):
+                case .failure(let reason, _):
                     return "\(reason)"
                 }
             }

@@ -109,20 +109,20 @@ struct CommitterTests {
         // The coordinator may not know the topic yet.
         for _ in 0..<3 {
             try scene.answer([0: .unknownTopicOrPartition])
-            #expect(!scene.isCommitImpossible)
+            #expect(scene.isCommitImpossible == false)
             scene.commit()
         }
         #expect(scene.committer.problems(now: scene.now).first?.advice.contains("create topic requests") == true)
         scene.now.ns += OffsetCommitter.unknownTopicNs
         try scene.answer([0: .unknownTopicOrPartition])
-        #expect(scene.isCommitImpossible)
+        #expect(scene.isCommitImpossible == true)
         // Created again: a commit that is taken leaves nothing of it.
         scene.commit()
         try scene.answer([:])
         #expect(scene.committer.problems(now: scene.now).isEmpty)
         scene.commit(offset: 8)
         try scene.answer([0: .unknownTopicOrPartition])
-        #expect(!scene.isCommitImpossible)
+        #expect(scene.isCommitImpossible == false)
     }
 
     @Test func `An error of the group blames the group, and no partition`() throws {

@@ -95,7 +95,7 @@ struct CircuitBreakers: ~Copyable {
     func openTopic(of slot: NotificationSlot, in store: borrowing NotificationStore) -> CircuitName? {
         let app = Int(store[slot].app)
         guard !apps[app].topics.isEmpty, store.hasBody(store[slot].record) else { return nil }
-        let topic = String(decoding: store[bodyOf: store[slot].record].topic, as: UTF8.self)
+        let topic = String(decoding: store[bodyOf: store[slot].record].headers.topic, as: UTF8.self)
         return apps[app].topics[topic] != nil ? .topic(topic, of: AppIndex(app)) : nil
     }
 
@@ -151,7 +151,8 @@ struct CircuitBreakers: ~Copyable {
         var name = CircuitName.credential(of: AppIndex(app))
         if reason.subject == .topic {
             guard store.hasBody(store[slot].record) else { return true }
-            name = .topic(String(decoding: store[bodyOf: store[slot].record].topic, as: UTF8.self), of: AppIndex(app))
+            let topic = String(decoding: store[bodyOf: store[slot].record].headers.topic, as: UTF8.self)
+            name = .topic(topic, of: AppIndex(app))
         }
         open(name, app, reason, handedNs: handedNs, journal: &journal)
         return true

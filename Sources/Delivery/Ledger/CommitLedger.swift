@@ -19,9 +19,6 @@ struct CommitLedger: ~Copyable {
     var writer: CommitWriter
     /// By `CommitGroup`.
     var commits = [InFlightCommit(), InFlightCommit()]
-    private(set) var suspendedCount = 0
-    /// Partitions with records that are not wholly admitted.
-    private(set) var admittingCount = 0
     let settings: MachineSettings
 
     init(_ settings: MachineSettings) {
@@ -121,7 +118,6 @@ struct CommitLedger: ~Copyable {
         // The group may have taken it without this worker hearing of it.
         if let pending = self[partition].pending { self[partition].keepUnconfirmed(pending.mark) }
         self[partition].pending = nil
-        suspendedCount += 1
     }
 
     /// Goes on with a suspended partition under a new name.
@@ -137,7 +133,6 @@ struct CommitLedger: ~Copyable {
         self[partition].commits = CommitBackoff()
         self[partition].mapEighths = 0
         self[partition].isDirty = true
-        suspendedCount -= 1
         return id
     }
 
@@ -150,22 +145,19 @@ struct CommitLedger: ~Copyable {
                 store.giveBack(record)
             }
         }
-        if self[partition].phase == .suspended { suspendedCount -= 1 }
         remove(partition)
         places[Int(partition.number)] = nil
     }
 
     /// The suspended assignment of a partition.
     func suspended(topic: String, _ number: Int32) -> PartitionSlot? {
-        guard suspendedCount > 0 else { return nil }
-        return slots.first {
+        slots.first {
             self[$0].phase == .suspended && self[$0].number == number && self[$0].topicText == topic
         }
     }
 
     /// The group gave this worker a partition: those that it does not give back are released soon.
     mutating func shortenSuspensions(flight: Int, nowNs: Int64) {
-        guard suspendedCount > 0 else { return }
         for partition in slots where self[partition].flight == flight {
             self[partition].releaseNs = min(self[partition].releaseNs, nowNs + Self.passedOverNs)
         }
@@ -204,7 +196,6 @@ struct CommitLedger: ~Copyable {
     {
         if self[partition].firstAdmitting == .none {
             self[partition].firstAdmitting = record
-            admittingCount += 1
         } else {
             store[self[partition].lastAdmitting].nextAdmitting = record
         }
@@ -216,10 +207,7 @@ struct CommitLedger: ~Copyable {
         let record = self[partition].firstAdmitting
         self[partition].firstAdmitting = store[record].nextAdmitting
         store[record].nextAdmitting = .none
-        if self[partition].firstAdmitting == .none {
-            self[partition].lastAdmitting = .none
-            admittingCount -= 1
-        }
+        if self[partition].firstAdmitting == .none { self[partition].lastAdmitting = .none }
     }
 
     // MARK: Settled

@@ -24,7 +24,7 @@ package struct PartitionLedger: ~Copyable {
     /// -1 until something was received.
     package private(set) var highestReceived: Int64 = -1
     package private(set) var openCount = 0
-    private var entries = RingBuffer<Entry>()
+    private(set) var entries = RingBuffer<Entry>()
     /// What the commit map that was read back says of offsets not received yet.
     private var inherited: CommitMap
 
@@ -35,9 +35,6 @@ package struct PartitionLedger: ~Copyable {
 
     /// Offsets from the first that is not settled to the highest received.
     package var span: Int64 { committable.map { max(0, highestReceived + 1 - $0) } ?? 0 }
-
-    /// Entries held in memory.
-    var entryCount: Int { entries.count }
 
     /// The offset to commit: the first that is not settled, else one past the highest received, else what was committed
     /// before; `nil` if nothing was ever committed or received.

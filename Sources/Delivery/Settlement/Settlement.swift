@@ -261,7 +261,7 @@ struct Settlement: ~Copyable {
         }
         guard outcome == .expired else { return .none }
         if store[bodyOf: record].isExpired { return Detail("the request is older than delivery.max_age") }
-        return store[bodyOf: record].expiration == 0
+        return store[bodyOf: record].headers.expiration == 0
             ? Detail("apns-expiration is 0, and it could not be delivered at once")
             : Detail("apns-expiration has passed")
     }

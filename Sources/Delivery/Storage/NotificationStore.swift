@@ -172,18 +172,14 @@ struct NotificationStore: ~Copyable {
     }
 
     /// Whether it is to be sent now or never: its expiration is 0.
-    func isNowOrNever(_ slot: NotificationSlot) -> Bool { self[recordOf: slot].body?.pointee.expiration == 0 }
+    func isNowOrNever(_ slot: NotificationSlot) -> Bool { self[recordOf: slot].body?.pointee.headers.expiration == 0 }
 
     /// When it is to be sent, by the wall clock, or 0 for at once.
     func notBeforeMs(_ slot: NotificationSlot) -> Int64 { self[recordOf: slot].body?.pointee.notBeforeMs ?? 0 }
 
-    /// Whether it may be sent, as far as its `push-not-before` goes.
-    @inline(__always)
-    func isDue(_ slot: NotificationSlot, nowMs: Int64) -> Bool { notBeforeMs(slot) <= nowMs }
-
     /// Whether it may wait in a tier: all may, except what is to be sent now or never, once its time has come.
     func mayBeDeferred(_ slot: NotificationSlot, nowMs: Int64) -> Bool {
-        !isNowOrNever(slot) || !isDue(slot, nowMs: nowMs)
+        !isNowOrNever(slot) || notBeforeMs(slot) > nowMs
     }
 
     /// Whether the notifications of a record with expiration 0 were tried for `limitMs`: since the record was written
