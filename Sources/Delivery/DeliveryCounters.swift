@@ -96,8 +96,6 @@ struct Journal {
     var now = DeliveryTime(ns: 0, wallMs: 0)
     var events: [DeliveryEvent] = []
     var counters: DeliveryCounters
-
-    init(counters: DeliveryCounters) { self.counters = counters }
 }
 
 /// How long something took, counted in classes: a fixed histogram that costs no allocation.

@@ -50,18 +50,18 @@ extension DeliveryMachine {
                 journal.events.append(.foreignCommit(id, committed: committed, doubtedBelow: map.horizon))
             }
             switch start {
-            case .beginning(because: .notBelievable), .beginning(because: .beyondEnd):
+            case .logChanged:
                 let sent = OffsetLimit.holds(committed) ? max(map.horizon, committed) : OffsetLimit.highest
                 map = CommitMap(doubtedBelow: sent, logStart: logStart, logEnd: logEnd)
                 base = logStart
                 // If it is lost and comes back before the next commit, it must not go on from this one.
                 lastCommit = nil
                 journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
-            case .beginning(because: .overtaken):
+            case .overtaken:
                 // Committed at once: a second assignment must not count the same loss again.
                 base = logStart
                 journal.events.append(.overtaken(id, committed: committed, start: logStart ?? committed))
-            case .beginning(because: .nothingCommitted), .at:
+            case .nothingCommitted, .at:
                 break
             }
             if let logEnd {

@@ -81,44 +81,30 @@ extension DeliveryMachine {
             journal.events.append(.startedWithoutOffset(id, offset: offset, records: records, ageMs: ageMs))
         }
 
-        let settledIndexes: [Range<Int64>]
-        switch ledger.receive(partition, offset, in: &store) {
-        case .known:
-            return .known
-        case .settledBefore:
+        guard let (record, settledIndexes) = ledger.receive(partition, offset, in: &store) else {
             journal.counters.duplicatesSkipped &+= 1
             return .known
-        case .open(let indexes):
-            settledIndexes = indexes
         }
-        let record = ledger[partition].ledger.lastRecord
-        var fresh = Record()
-        fresh.partition = id.slot
-        fresh.group = Int32(ledger[partition].group)
-        fresh.offset = offset
-        fresh.timestampMs = timestampMs
+        store[record].timestampMs = timestampMs
         let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
         let isDue = Int64(request.notBefore) &* 1_000 <= now.wallMs
-        fresh.startMs = isDue ? RecordTime.start(firstMs, notBefore: request.notBefore) : RecordTime.unknown
-        fresh.receivedNs = now.ns
-        fresh.position = ledger[partition].ledger.lastPosition
-        fresh.count = 1
+        store[record].startMs = isDue ? RecordTime.start(firstMs, notBefore: request.notBefore) : RecordTime.unknown
+        store[record].receivedNs = now.ns
         let isList: Bool
         switch request.target {
         case .none:
-            fresh.cursor.index = 1
-            store[record] = fresh
+            store[record].cursor.index = 1
             return admitDeadLetter(record, request, letterBytes)
         case .devices: isList = true
         case .device, .channel: isList = false
         }
 
-        fresh.count = Int32(request.tokenCount)
-        fresh.holders += 1
-        fresh.hasSettledIndexes = !settledIndexes.isEmpty
-        if fresh.count > 1 { ledger[partition].fanOuts += 1 }
-        ledger[partition].horizon.received(count: fresh.count)
-        store[record] = fresh
+        let count = Int32(request.tokenCount)
+        store[record].count = count
+        store[record].holders = 1
+        store[record].hasSettledIndexes = !settledIndexes.isEmpty
+        if count > 1 { ledger[partition].fanOuts += 1 }
+        ledger[partition].horizon.received(count: count)
         if isList { store.makeIndexes(of: record, settled: settledIndexes) }
         makeBody(of: record, &request, partition, timestampMs)
         if ledger[partition].firstAdmitting != .none || !admit(record, limit: Self.admissionPiece) {
@@ -154,11 +140,11 @@ extension DeliveryMachine {
             defaultTopic = topic
             if isTooFarAhead {
                 request.refuse(
-                    .none, "push-not-before is further ahead than delivery.max_ahead: write the request later",
-                    .nothing)
+                    .none,
+                    Detail("push-not-before is further ahead than delivery.max_ahead: write the request later"))
             }
-        case .failure(let reason, let text, let subject):
-            request.refuse(reason, text, subject)
+        case .failure(let reason, let detail):
+            request.refuse(reason, detail)
         }
         store.makeBody(
             of: record, request, in: ledger[partition], firstMs: firstMs, isExpired: isExpired, isInDoubt: isInDoubt,
@@ -180,17 +166,10 @@ extension DeliveryMachine {
     /// Counts a record as settled that this worker neither sends nor produces.
     package mutating func passOver(_ id: PartitionID, offset: Int64) {
         guard let partition = ledger.find(id), ledger[partition].phase == .active,
-            (0..<OffsetLimit.highest).contains(offset), case .open = ledger.receive(partition, offset, in: &store)
+            (0..<OffsetLimit.highest).contains(offset),
+            let (record, _) = ledger.receive(partition, offset, in: &store)
         else { return }
-        var passed = Record()
-        passed.partition = id.slot
-        passed.group = Int32(ledger[partition].group)
-        passed.offset = offset
-        passed.position = ledger[partition].ledger.lastPosition
-        passed.count = 1
-        passed.cursor.index = 1
-        let record = ledger[partition].ledger.lastRecord
-        store[record] = passed
+        store[record].cursor.index = 1
         ledger.finish(record, in: &store)
     }
 
@@ -199,7 +178,7 @@ extension DeliveryMachine {
     /// Goes on with the records that are not wholly admitted, as far as there is room; partitions in turn, a piece
     /// each.
     mutating func admitWaiting() {
-        var progress = ledger.admittingCount > 0
+        var progress = true
         while progress {
             progress = false
             for partition in ledger.slots where ledger[partition].firstAdmitting != .none {
@@ -234,9 +213,9 @@ extension DeliveryMachine {
             if left == 0 { raiseHorizon(to: record, partition) }
         }
         while !store[record].isAdmitted {
-            guard left > 0, store.budget.hasRoom(for: group) else { return false }
+            guard left > 0, store.budget.notifications.room(for: group) > 0 else { return false }
             // Each holds bytes of its own. One of a record may always be open, so that it comes to its end.
-            if store[bodyOf: record].isList, store[record].unsettled > 0, !store.budget.hasBytes(for: group) {
+            if store[bodyOf: record].isList, store[record].unsettled > 0, store.budget.bytes.room(for: group) == 0 {
                 return false
             }
             left -= 1

@@ -19,7 +19,7 @@ extension DeliveryMachine {
         }
         // Earlier ones of its partition wait for the horizon outside of their device queues.
         if let partition = ledger.find(store[recordOf: slot].partition), !ledger[partition].behindHorizon.isEmpty,
-            !ledger.allows(slot, partition, in: store)
+            !ledger[partition].horizon.allows(store[recordOf: slot].offset)
         {
             return waitForHorizon(slot, partition)
         }
@@ -73,15 +73,15 @@ extension DeliveryMachine {
         while next != .none {
             let slot = next
             next = store[slot].next
-            guard ledger.allows(slot, partition, in: store) else {
-                ledger.advanceHorizon(slot, partition, in: store)
+            guard ledger[partition].horizon.allows(store[recordOf: slot].offset) else {
+                ledger[partition].horizon.advance(to: store[recordOf: slot].offset)
                 break
             }
             takeOut(slot)
             // It waits nowhere, as when it was admitted.
             store[slot].state = .admitted
             // What came to be due while it waited needs no tier.
-            if store[slot].deferral?.reason == .scheduled, store.isDue(slot, nowMs: now.wallMs),
+            if store[slot].deferral?.reason == .scheduled, store.notBeforeMs(slot) <= now.wallMs,
                 ledger.isSending(slot, in: store)
             {
                 store[slot].deferral = nil
@@ -102,13 +102,13 @@ extension DeliveryMachine {
     package mutating func sends(now: DeliveryTime, _ body: (AppIndex, [OutgoingRequest]) -> Void) {
         self.now = now
         for partition in ledger.renewLeases(nowNs: now.ns) { passHorizon(partition) }
-        if ledger.admittingCount > 0 { admitWaiting() }
+        admitWaiting()
         let handedMs = UInt32(truncatingIfNeeded: now.ns / 1_000_000)
         for app in dispatch.indices {
             guard let (free, most) = dispatch.freeStreams(app, nowNs: now.ns) else { continue }
             var batch: [OutgoingRequest] = []
             var suspects = 0
-            batch.reserveCapacity(min(free, dispatch.ready(app)))
+            batch.reserveCapacity(min(free, dispatch.apps[app].ready.count))
             while batch.count - suspects < free, batch.count < most, let slot = dispatch.next(app, from: &store) {
                 guard let partition = ledger.find(store[recordOf: slot].partition) else {
                     preconditionFailure("what is ready has an assignment")
@@ -128,7 +128,7 @@ extension DeliveryMachine {
     /// Whether it may be sent now. If not, moves it on: behind the horizon, to a retry topic, or to its end.
     @inline(__always)
     private mutating func mayBeSent(_ slot: NotificationSlot, _ partition: PartitionSlot) -> Bool {
-        guard ledger.allows(slot, partition, in: store) else {
+        guard ledger[partition].horizon.allows(store[recordOf: slot].offset) else {
             waitForHorizon(slot, partition)
             return false
         }
@@ -139,19 +139,15 @@ extension DeliveryMachine {
             moveDeferred(slot, Notification.Deferral(reason: .scheduled))
             return false
         }
-        guard let expiration = store[bodyOf: record].expiration else {
-            ledger.advanceHorizon(slot, partition, in: store)
-            return true
-        }
-        let isOver =
+        if let expiration = store[bodyOf: record].headers.expiration,
             expiration == 0
-            ? store.isLate(record, limitMs: Self.nowOrNeverMs, now: now) : now.wallMs >= Int64(expiration) * 1_000
-        guard isOver else {
-            ledger.advanceHorizon(slot, partition, in: store)
-            return true
+                ? store.isLate(record, limitMs: Self.nowOrNeverMs, now: now) : now.wallMs >= Int64(expiration) * 1_000
+        {
+            conclude(slot, .expired)
+            return false
         }
-        conclude(slot, .expired)
-        return false
+        ledger[partition].horizon.advance(to: store[record].offset)
+        return true
     }
 
     private mutating func handOut(_ slot: NotificationSlot, _ handedMs: UInt32) -> OutgoingRequest {
@@ -181,14 +177,9 @@ extension DeliveryMachine {
 
     private mutating func handle(_ completion: Completion, _ batch: CompletionBatch) {
         let slot = completion.id.slot
-        guard store.has(slot), store[slot].generation == completion.id.generation else {
-            journal.counters.late &+= 1
-            return
-        }
-        let handedMs: UInt32
-        switch store[slot].state {
-        case .handed(let atMs): handedMs = atMs
-        case .free, .admitted, .queued, .ready, .behindHorizon, .backingOff, .concluded:
+        guard store.has(slot), store[slot].generation == completion.id.generation,
+            case .handed(let handedMs) = store[slot].state
+        else {
             journal.counters.late &+= 1
             return
         }
@@ -269,12 +260,6 @@ extension DeliveryMachine {
         _ slot: NotificationSlot, _ completion: Completion, _ batch: CompletionBatch, handedMs: UInt32
     ) {
         let row = settlement.note(completion, in: batch, for: slot, in: &store)
-        if completion.uniqueIDText >= 0 {
-            store.takeBytes(batch.texts[Int(completion.uniqueIDText)].utf8.count, for: slot)
-        }
-        if completion.reasonText >= 0 {
-            store.takeBytes(batch.texts[Int(completion.reasonText)].utf8.count, for: slot)
-        }
         let app = Int(store[slot].app)
         let tookMs = Int64(UInt32(truncatingIfNeeded: now.ns / 1_000_000) &- handedMs)
         let handedNs = now.ns - tookMs * 1_000_000
@@ -301,7 +286,7 @@ extension DeliveryMachine {
             verdict = row.again
         }
         store[slot].tries.slowsDevice = completion.status == 429 && completion.reason.subject != .ourTokens
-        if dispatch.breakers.isGated(app) {
+        if dispatch.breakers.apps[app].isGated {
             dispatch.breakers.note(completion, verdict, for: slot, handedNs: handedNs, in: store, journal: &journal)
             followCircuits()
         }

@@ -69,7 +69,7 @@ extension DeliveryMachine {
         // Its tier will send it, so a successor that reads the record again must know that it may have been sent: the
         // send horizon has to cover it first. This is not needed for one that was answered (`unwritable`), for which no
         // commit may come, since its session may be lost.
-        guard reason == .unwritable || ledger.allows(slot, partition, in: store) else {
+        guard reason == .unwritable || ledger[partition].horizon.allows(store[recordOf: slot].offset) else {
             store[slot].deferral = deferral
             waitForHorizon(slot, partition)
             return
@@ -82,7 +82,7 @@ extension DeliveryMachine {
         dispatch.breakers.endProbe(slot, in: store)
         // No later commit may say that it cannot have been sent.
         if let partition = ledger.find(store[recordOf: slot].partition) {
-            ledger.advanceHorizon(slot, partition, in: store)
+            ledger[partition].horizon.advance(to: store[recordOf: slot].offset)
         }
         journal.counters.apps[Int(store[slot].app)].heldByCause[Int(deferral.reason.rawValue)] &+= 1
         // Without a greatest age nothing else would end it.
@@ -98,8 +98,10 @@ extension DeliveryMachine {
         let tiers = settlement.tiers
         // It is no problem that an event would be logged about.
         if deferral.reason == .scheduled { return tiers.tier(dueInMs: store.notBeforeMs(slot) - now.wallMs) }
+        // What comes back from the tier may be deferred again, so the pause is longer than that takes.
         let noted = dispatch.breakers.note(
-            deferral.reason, of: Int(store[slot].app), pauseNs: deferralPauseNs,
+            deferral.reason, of: Int(store[slot].app),
+            pauseNs: max(60_000_000_000, tiers.delayMs(of: tiers.shortest) * 2_000_000),
             roundNs: tiers.delayMs(of: 0) * 1_000_000, journal: &journal)
         let lasting = noted.forNs >= Self.longDeferralNs ? tiers.long : 0
         switch deferral.reason {
@@ -115,12 +117,6 @@ extension DeliveryMachine {
         case .paused, .credential, .unreachable, .unprocessed, .span, .scheduled:
             return tiers.writable(lasting)
         }
-    }
-
-    /// After so long without a deferral, the next one counts as a new beginning. What comes back from the tier may be
-    /// deferred again, so the pause is longer than that takes.
-    var deferralPauseNs: Int64 {
-        max(60_000_000_000, settlement.tiers.delayMs(of: settlement.tiers.shortest) * 2_000_000)
     }
 
     /// Takes it out of the list it waits in. Its state stays, and says where it was.
@@ -142,9 +138,8 @@ extension DeliveryMachine {
     // MARK: Produced
 
     /// The notification of the next record to be produced to this topic; `nil` if there is none. It stays the same
-    /// until
-    /// `produced` is called: when the producer's queue is full, try again later. The results of one device come in the
-    /// order of their endings.
+    /// until `produced` is called: when the producer's queue is full, try again later. The results of one device come
+    /// in the order of their endings.
     ///
     /// Whether the topic can be written is not looked at: the caller may try, to find that out.
     package mutating func nextProduction(for target: ProductionTarget) -> NotificationID? {
@@ -246,7 +241,11 @@ extension DeliveryMachine {
     /// Gives a notification's slot back and takes it out of every count. It is in no list and no device queue any more.
     mutating func free(_ slot: NotificationSlot) {
         dispatch.breakers.endProbe(slot, in: store)
-        ledger.countGone(slot, in: store)
+        if let partition = ledger.find(store[recordOf: slot].partition) {
+            precondition(ledger[partition].open > 0, "a notification is counted once")
+            ledger[partition].open -= 1
+            if case .concluded(.deadLetter) = store[slot].state { ledger[partition].deadLetters -= 1 }
+        }
         settlement.forget(slot)
         store.giveBack(slot)
     }

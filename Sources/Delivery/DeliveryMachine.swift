@@ -72,7 +72,7 @@ package struct DeliveryMachine: ~Copyable {
     package var nextDeadlineNs: Int64? {
         var next = min(ledger.nextDeadlineNs ?? .max, dispatch.breakers.nextCutOffNs)
         next = min(next, dispatch.nextDeadlineNs(in: store, nowNs: now.ns) ?? .max)
-        if ledger.admittingCount > 0, apps.areMany {
+        if apps.areMany {
             for partition in ledger.slots where ledger[partition].firstAdmitting != .none {
                 // What waits beyond these times waits for room, which no time brings.
                 let record = ledger[partition].firstAdmitting
@@ -86,12 +86,10 @@ package struct DeliveryMachine: ~Copyable {
     package mutating func advance(now: DeliveryTime) {
         self.now = now
         if now.ns >= dispatch.breakers.nextCutOffNs {
-            dispatch.breakers.cutOff(isBusy: apps.indices.map { dispatch.handed($0) > 0 }, journal: &journal)
+            dispatch.breakers.cutOff(isBusy: apps.indices.map { dispatch.apps[$0].handed > 0 }, journal: &journal)
             followCircuits()
         }
-        if ledger.suspendedCount > 0 {
-            release(ledger.endedSuspensions(nowNs: now.ns), because: { .suspendedReleased($0) })
-        }
+        release(ledger.endedSuspensions(nowNs: now.ns), because: { .suspendedReleased($0) })
         while let slot = dispatch.nextBackedOff(in: &store, nowNs: now.ns) {
             dispatch.becomeReadyAgain(slot, in: &store, nowNs: now.ns)
         }
@@ -138,7 +136,7 @@ package struct DeliveryMachine: ~Copyable {
     package mutating func setCapacity(_ app: AppIndex, requests: Int, now: DeliveryTime) {
         self.now = now
         guard !apps.isRemoved(app.value) else { return }
-        let wasConnected = dispatch.capacity(app.value) > 0
+        let wasConnected = dispatch.apps[app.value].capacity > 0
         dispatch.setCapacity(app.value, requests)
         if wasConnected != (requests > 0) {
             dispatch.breakers.setConnected(app.value, requests > 0, journal: &journal)
@@ -178,7 +176,7 @@ package struct DeliveryMachine: ~Copyable {
     mutating func followCircuits() {
         guard dispatch.breakers.takeMustCheck() else { return }
         for slot in store.slots where store[slot].state.isWaiting && store[slot].deferral == nil {
-            if dispatch.breakers.isGated(Int(store[slot].app)), let reason = reasonToDefer(slot) {
+            if dispatch.breakers.apps[Int(store[slot].app)].isGated, let reason = reasonToDefer(slot) {
                 deferToTier(slot, reason)
             }
         }

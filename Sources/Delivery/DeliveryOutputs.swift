@@ -72,9 +72,9 @@ package enum DeliveryEvent: Sendable, Equatable {
     case logChanged(PartitionID, committed: Int64, start: Int64?, end: Int64?)
     /// Retention took records that were never read: `start - committed` offsets were skipped.
     case overtaken(PartitionID, committed: Int64, start: Int64)
-    /// Its commits are refused, so many in a row since then (monotonic). Logged with the second in a row, or the first
-    /// that is impossible, and then every 10 s at most.
-    case commitsRefused(PartitionID, refusals: Int, sinceNs: Int64, isImpossible: Bool)
+    /// Its commits are refused, so many in a row. Logged with the second in a row, or the first that is impossible, and
+    /// then every 10 s at most.
+    case commitsRefused(PartitionID, refusals: Int, isImpossible: Bool)
     /// One was taken again, after `commitsRefused`.
     case commitsResumed(PartitionID)
     /// What a lost partition left behind was given up: it did not come back in time, or another worker had it.
@@ -85,8 +85,6 @@ package enum DeliveryEvent: Sendable, Equatable {
     case mapCut(PartitionID)
     /// The broker refuses metadata of this length; halved.
     case metadataRefused(PartitionID, characters: Int)
-    /// Apple does not accept the app's credential.
-    case credentialFault(app: AppIndex, reason: ReasonCode)
     /// Nothing more behind this circuit is sent: what waits and what comes is held, but for one probe at a time.
     /// `reason` is Apple's word for it; of a connection it is `.none`.
     case circuitOpened(CircuitName, reason: ReasonCode)

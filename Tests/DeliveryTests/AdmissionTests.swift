@@ -73,11 +73,11 @@ struct SharesTests {
     @Test func `A flood of one topic leaves the other its reserve, by weight`() {
         var shares = Self.shares(1, 4)
         #expect(shares.room(for: 0) == 100 + 500)
-        shares.take(600, for: 0)
+        shares.add(600, to: 0)
         #expect(Self.rooms(shares) == [0, 400])
-        shares.take(400, for: 1)
+        shares.add(400, to: 1)
         #expect(shares.room(for: 1) == 0)
-        shares.giveBack(1, for: 0)
+        shares.add(-1, to: 0)
         #expect(Self.rooms(shares) == [1, 1])
     }
 
@@ -86,17 +86,17 @@ struct SharesTests {
         #expect(shares.room(for: 0) == 1_000)
         shares.addPartitions(1, to: shares.addGroup(weight: 1))
         #expect(shares.room(for: 0) == 750)
-        shares.take(750, for: 0)
+        shares.add(750, to: 0)
         shares.addPartitions(-1, to: 1)
         #expect(Self.rooms(shares) == [250, 250])
     }
 
     @Test func `A topic that joins while another uses everything gets what becomes free, up to its reserve`() {
         var shares = Self.shares(1)
-        shares.take(1_000, for: 0)
+        shares.add(1_000, to: 0)
         shares.addPartitions(1, to: shares.addGroup(weight: 1))
         #expect(shares.room(for: 1) == 0)
-        shares.giveBack(100, for: 0)
+        shares.add(-100, to: 0)
         #expect(Self.rooms(shares) == [0, 100])
     }
 
@@ -108,10 +108,10 @@ struct SharesTests {
             return group
         }
         expect(read("a"), is: 1)
-        budget.take(group: 1, app: -1)
+        budget.add(notifications: 1, group: 1, app: -1)
         budget.setRead(false, 1)
         expect(read("b"), is: 2)
-        budget.giveBack(group: 1, app: -1)
+        budget.add(notifications: -1, group: 1, app: -1)
         expect(read("c"), is: 1)
         expect(read("b"), is: 2)
         expect(read("a"), is: 3)
@@ -197,7 +197,7 @@ struct AppDirectoryTests {
                 case .app(let app, let defaultTopic):
                     let added = String(decoding: defaultTopic, as: UTF8.self)
                     return "\(app.value)" + (added.isEmpty ? "" : " \(added)")
-                case .failure(let reason, _, _):
+                case .failure(let reason, _):
                     return "\(reason)"
                 }
             }

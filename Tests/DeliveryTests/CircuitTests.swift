@@ -8,10 +8,8 @@ struct CircuitTests {
     static let second: Int64 = 1_000_000_000
 
     @Test func `One probe at a time, at intervals that double from one second to a minute`() {
-        var circuit = Circuit()
-        expect(circuit.admits(Self.id(1), nowNs: 0), is: true)
-        expect(circuit.fault(.badCertificate, handedNs: 0, nowNs: 10), is: true)
-        expect(circuit.fault(.badCertificate, handedNs: 0, nowNs: 11), is: false)
+        var circuit = Circuit(handedNs: 0, nowNs: 10)
+        circuit.fault(handedNs: 0)
         var nowNs: Int64 = 10
         for delay in [1, 2, 4, 8, 16, 32, 60, 60] as [Int64] {
             expect(circuit.admits(Self.id(1), nowNs: nowNs + delay * Self.second - 1), is: false)
@@ -22,21 +20,6 @@ struct CircuitTests {
         }
         nowNs += 60 * Self.second
         expect(circuit.admits(Self.id(4), nowNs: nowNs), is: true)
-        circuit.close(nowNs: nowNs)
-        expect(circuit.admits(Self.id(5), nowNs: nowNs), is: true)
-        expect(circuit.fault(.badCertificate, handedNs: nowNs, nowNs: nowNs), is: true)
-        expect(circuit.admits(Self.id(1), nowNs: nowNs + Self.second - 1), is: false)
-        expect(circuit.admits(Self.id(1), nowNs: nowNs + Self.second), is: true)
-    }
-
-    @Test func `An answer to a try from before it closed, or was replaced, does not open it`() {
-        var circuit = Circuit()
-        _ = circuit.fault(.badCertificate, handedNs: 0, nowNs: 0)
-        circuit.close(nowNs: 100)
-        expect(circuit.fault(.badCertificate, handedNs: 99, nowNs: 200), is: false)
-        circuit.replaced(nowNs: 300)
-        expect(circuit.fault(.badCertificate, handedNs: 299, nowNs: 400), is: false)
-        expect(circuit.fault(.badCertificate, handedNs: 300, nowNs: 400), is: true)
     }
 }
 
@@ -52,8 +35,7 @@ struct MachineCircuitTests {
         rig.answer("a", 403, .badCertificate)
         #expect(
             rig.machine.takeEvents() == [
-                .credentialFault(app: AppIndex(0), reason: .badCertificate), Self.opened,
-                .held(app: AppIndex(0), .credential),
+                Self.opened, .held(app: AppIndex(0), .credential),
             ])
         #expect(rig.send() == [])
         // Those in flight end as they do: back unprocessed is behind the circuit, a refusal uses an attempt.
@@ -64,8 +46,7 @@ struct MachineCircuitTests {
                 "a tier 0 attempt 1 BadCertificate sends 1 doubt 0", "a \(Self.held)", "d \(Self.held)",
                 "b \(Self.held)", "c tier 0 attempt 1 BadCertificate sends 1 doubt 0", "e \(Self.held)",
             ])
-        expect(rig.machine.appStatuses[0].credentialReason, is: "BadCertificate")
-        expect(rig.machine.appStatuses[0].heldSinceNs, is: rig.now.ns)
+        expect(rig.machine.appStatuses[0].isCredentialRefused, is: true)
         #expect(rig.isDone(at: 6))
     }
 
@@ -88,8 +69,7 @@ struct MachineCircuitTests {
         #expect(rig.settled() == ["b \(Self.held)"])
         rig.answer("a", status, reason, atMs: 1)
         #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .credential), Self.closed])
-        expect(rig.machine.appStatuses[0].credentialOpenNs, is: nil)
-        expect(rig.machine.appStatuses[0].heldSinceNs, is: nil)
+        expect(rig.machine.appStatuses[0].isCredentialRefused, is: false)
         #expect(rig.offer(partition, 3, "c") == ["c"])
         rig.finish("c")
         #expect(rig.isEmpty)
@@ -176,7 +156,7 @@ struct MachineCircuitTests {
         rig.answer("a", 403, .topicMismatch)
         let name = CircuitName.topic("com.example.shop", of: AppIndex(0))
         #expect(rig.machine.takeEvents().last == .circuitOpened(name, reason: .topicMismatch))
-        expect(rig.machine.appStatuses[0].openTopics, is: 1)
+        expect(rig.machine.appStatuses[0].isCredentialRefused, is: true)
         rig.receive(partition, 2, "c", headers: Rig.toShop)
         #expect(rig.offer(partition, 3, "d", headers: other) == ["d"])
         #expect(rig.wait(ms: 1_000).offer(partition, 4, "e", "f", headers: Rig.toShop) == ["e"])
@@ -198,7 +178,7 @@ struct MachineCircuitTests {
         _ = rig.machine.takeEvents()
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
         #expect(rig.machine.takeEvents().contains(.circuitClosed(.topic("com.example.shop", of: AppIndex(0)))))
-        expect(rig.machine.appStatuses[0].openTopics, is: 0)
+        expect(rig.machine.appStatuses[0].isCredentialRefused, is: false)
         // Back again, it is tried as a new one is.
         let back = rig.machine.replaceApps([Rig.news, Rig.app], now: rig.now)
         rig.machine.setCapacity(back.indexes[1], requests: 10, now: rig.now)
@@ -223,7 +203,7 @@ struct MachineCircuitTests {
         #expect(rig.offer(partition, 1, "b", headers: Rig.toShop) == ["b"])
         rig.answer("b", status)
         expect(rig.machine.appStatuses[0].isCutOff, is: false)
-        expect(rig.machine.appStatuses[0].credentialOpenNs != nil, is: status == 503)
+        expect(rig.machine.appStatuses[0].isCredentialRefused, is: status == 503)
     }
 
     @Test func `A probe that waits when its circuit closes may be behind the circuit of its topic`() {

@@ -23,6 +23,15 @@ struct DisproofTests {
         #expect(retried.map(\.attempt) == [1, 0], "who was held did not use up an attempt")
     }
 
+    @Test func `A refusal of what was handed out before the circuit closed opens nothing, and is sent again`() {
+        let (rig, _) = rig(["a", "b", "c"])
+        rig.answer("a", 403, .invalidProviderToken).answer("b")
+        rig.settle()
+        _ = rig.machine.takeEvents()
+        #expect(rig.answer("c", 403, .invalidProviderToken).send() == ["c"])
+        #expect(rig.machine.takeEvents() == [])
+    }
+
     @Test func `What was handed out before the fault says nothing`() {
         let (rig, partition) = rig(["a"])
         #expect(rig.offer(partition, 1, "b") == ["b"])
@@ -42,7 +51,7 @@ struct DisproofTests {
         let (rig, partition) = rig(["a", "b"])
         rig.answer("a", 403, .invalidProviderToken)
         #expect(rig.answer("b", status, reason).offer(partition, 2, "c") == [])
-        expect(rig.machine.appStatuses[0].credentialOpenNs != nil, is: true)
+        expect(rig.machine.appStatuses[0].isCredentialRefused, is: true)
     }
 
     @Test func `A topic that is refused once among many that are taken holds nothing up`() {
@@ -51,7 +60,7 @@ struct DisproofTests {
         // Whether its topic was looked at is not known.
         #expect(rig.answer("a", 400, .badDeviceToken).offer(partition, 4, "e") == [])
         #expect(rig.answer("c").offer(partition, 5, "f") == ["f"])
-        expect(rig.machine.appStatuses[0].openTopics, is: 0)
+        expect(rig.machine.appStatuses[0].isCredentialRefused, is: false)
     }
 
     @Test func `What was handed out before the topic's fault, or with another topic, says nothing of it`() {
@@ -64,6 +73,6 @@ struct DisproofTests {
         rig.answer("c", 403, .topicMismatch)
         rig.answer("b")
         #expect(rig.answer("v").offer(partition, 4, "d") == [])
-        expect(rig.machine.appStatuses[0].openTopics, is: 1)
+        expect(rig.machine.appStatuses[0].isCredentialRefused, is: true)
     }
 }

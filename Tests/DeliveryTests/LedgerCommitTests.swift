@@ -39,11 +39,10 @@ struct LedgerCommitTests {
             pause = min(pause * 2, 10_000)
         }
         #expect(pauses == [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000])
-        expect(rig.machine.status(of: ids[1])?.refusedCommits, is: 10)
-        expect(rig.machine.status(of: ids[0])?.refusedCommits, is: 0)
+        expect(rig.machine.ledger[ids[1].slot].commits.refusals, is: 10)
+        expect(rig.machine.ledger[ids[0].slot].commits.refusals, is: 0)
         #expect(rig.commit(afterMs: 10_000).map(\.partition) == [ids[1]])
-        expect(rig.machine.status(of: ids[1])?.refusedCommits, is: 0)
-        expect(rig.machine.status(of: ids[1])?.refusedSinceNs, is: nil)
+        expect(rig.machine.ledger[ids[1].slot].commits.refusals, is: 0)
     }
 
     @Test func `Refusals are told once, then every 10 s at most, and when they end`() {
@@ -54,8 +53,8 @@ struct LedgerCommitTests {
         for _ in 0..<600 {
             let entries = rig.takeCommit()
             if !entries.isEmpty { rig.finishCommit(entries.map { $0.partition == ids[1] ? .refused : .acknowledged }) }
-            for case .commitsRefused(let id, _, let sinceNs, let isImpossible) in rig.machine.takeEvents() {
-                #expect(id == ids[1] && sinceNs == start && !isImpossible)
+            for case .commitsRefused(let id, _, let isImpossible) in rig.machine.takeEvents() {
+                #expect(id == ids[1] && !isImpossible)
                 told.append((rig.now.ns - start) / 1_000_000)
             }
             rig.wait(ms: 100)
@@ -81,10 +80,10 @@ struct LedgerCommitTests {
         }
         #expect(Set(alone) == Set(ids))
         #expect(rig.takeCommit() == [])
-        expect(rig.machine.status(of: ids[1])?.isCommitImpossible, is: true)
+        expect(rig.machine.ledger[ids[1].slot].commits.isImpossible, is: true)
         #expect(
             rig.machine.takeEvents().contains {
-                if case .commitsRefused(ids[1], refusals: 1, sinceNs: _, isImpossible: true) = $0 {
+                if case .commitsRefused(ids[1], refusals: 1, isImpossible: true) = $0 {
                     true
                 } else {
                     false

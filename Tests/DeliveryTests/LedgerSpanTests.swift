@@ -13,7 +13,7 @@ struct LedgerSpanTests {
             positions[record] = ledger.lastPosition
             // One in 5,000 stays open.
             if offset % 5_000 != 0 { ledger.settle(positions[record] ?? 0) { positions[$0] = $1 } }
-            most = max(most, ledger.entryCount)
+            most = max(most, ledger.entries.count)
         }
         expect(ledger.openCount, is: 20)
         expect(ledger.span, is: 100_000)
@@ -23,7 +23,7 @@ struct LedgerSpanTests {
             ledger.settle(positions[RecordSlot(UInt32(offset))] ?? 0) { positions[$0] = $1 }
         }
         expect(ledger.committable, is: 100_000)
-        expect(ledger.entryCount, is: 0)
+        expect(ledger.entries.count, is: 0)
     }
 
     // MARK: Numbers

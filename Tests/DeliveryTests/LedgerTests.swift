@@ -51,11 +51,8 @@ struct LedgerTests {
         var ledger = PartitionLedger(committed: 7, map: map)
         var standings: [String] = []
         for offset in Int64(7)...13 {
-            switch ledger.receive(offset, record: RecordSlot(UInt32(offset))) {
-            case .known: standings.append("known")
-            case .settledBefore: standings.append("settled")
-            case .open(let indexes): standings.append(indexes.isEmpty ? "open" : "open but \(indexes)")
-            }
+            let indexes = ledger.receive(offset, record: RecordSlot(UInt32(offset)))
+            standings.append(indexes.map { $0.isEmpty ? "open" : "open but \($0)" } ?? "settled")
         }
         #expect(standings == ["open", "settled", "settled", "open", "open but [Range(0..<3)]", "settled", "open"])
         expect(ledger.committable, is: 7)

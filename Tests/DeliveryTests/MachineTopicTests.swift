@@ -92,7 +92,6 @@ struct MachineTopicTests {
         expect(rig.machine.counters.apps[0].heldByCause[Int(DeferralReason.unwritable.rawValue)], is: 2)
         #expect(rig.isEmpty)
         rig.machine.setWritable(.unregistered, true, now: rig.now)
-        expect(rig.machine.appStatuses[0].heldSinceNs, is: nil)
         rig.receive(Self.partition(rig), 3, "d")
         rig.send()
         #expect(rig.answer("d", 410, .unregistered, atMs: 1).settle().map(\.target) == [.unregistered, .results])

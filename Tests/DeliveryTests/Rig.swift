@@ -433,7 +433,7 @@ final class Rig {
     var isEmpty: Bool {
         let gauges = machine.gauges
         return gauges.openNotifications == 0 && gauges.openBytes == 0 && gauges.inFlight.allSatisfy { $0 == 0 }
-            && gauges.waiting.allSatisfy { $0 == 0 } && machine.dispatch.devices.count == 0
-            && machine.ledger.admittingCount == 0
+            && machine.dispatch.apps.allSatisfy { $0.ready.count == 0 } && machine.dispatch.devices.heads.count == 0
+            && machine.ledger.slots.allSatisfy { machine.ledger[$0].firstAdmitting == .none }
     }
 }

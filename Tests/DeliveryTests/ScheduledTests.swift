@@ -38,7 +38,6 @@ struct ScheduledTests {
         // Nothing is wrong: it is counted, and nobody is told.
         expect(rig.machine.counters.apps[0].heldByCause[Int(DeferralReason.scheduled.rawValue)], is: 1)
         #expect(rig.machine.takeEvents() == [])
-        expect(rig.machine.appStatuses[0].heldSinceNs, is: nil)
         #expect(rig.isEmpty)
     }
 
@@ -178,8 +177,8 @@ struct ScheduledTests {
         #expect(results.map(\.detail) == Array(repeating: "the request is older than delivery.max_age", count: 3))
         #expect(
             results.map(\.subject) == [
-                "its timestamp is 1970-01-21, seconds instead of milliseconds?",
-                "its timestamp is 1970-02-19, seconds instead of milliseconds?", "",
+                "its timestamp is of 1970: seconds instead of milliseconds?",
+                "its timestamp is of 1970: seconds instead of milliseconds?", "",
             ])
     }
 

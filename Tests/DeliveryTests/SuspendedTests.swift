@@ -41,7 +41,7 @@ struct SuspendedTests {
 
     @Test func `Nothing is sent while it is away; it goes on where it was, and nothing is sent twice or marked`() {
         let (rig, lost, committed) = Self.lost()
-        expect(rig.machine.status(of: lost)?.isSuspended, is: true)
+        expect(rig.machine.ledger[lost.slot].phase, is: .suspended)
         #expect(rig.send() == [])
         #expect("\(rig.receive(lost, 4, "x"))" == "unassigned")
         let back = Self.assign(rig, committed, logEnd: 4)
@@ -200,7 +200,7 @@ struct SuspendedTests {
         rig.finish("b")
         if hasOthers { rig.machine.release([rig.assign(1)]) }
         rig.wait(ms: limitMs - 1)
-        expect(rig.machine.status(of: lost)?.isSuspended, is: true)
+        expect(rig.machine.ledger[lost.slot].phase, is: .suspended)
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 1_000_000)
         rig.wait(ms: 1)
         expect(rig.machine.status(of: lost), is: nil)

@@ -9,8 +9,10 @@ struct EnvironmentGuardTests {
         if isProven { _ = watch.answered(isBad: false, isProof: true) }
         for (isBad, count) in answers {
             for _ in 0..<count {
-                let change = watch.answered(isBad: isBad, isProof: false)
-                if change != .none { changes.append("\(change)") }
+                let wasTripped = watch.isTripped
+                let isChanged = watch.answered(isBad: isBad, isProof: false)
+                #expect(isChanged == (watch.isTripped != wasTripped))
+                if isChanged { changes.append(wasTripped ? "released" : "tripped") }
             }
         }
         return (watch, changes)
@@ -22,7 +24,7 @@ struct EnvironmentGuardTests {
         #expect(watch.limit(of: 3) == 3)
         _ = watch.answered(isBad: true, isProof: false)
         #expect(watch.limit(of: 1_000) == 20)
-        expect(watch.answered(isBad: false, isProof: true), is: .proven)
+        expect(watch.answered(isBad: false, isProof: true), is: true)
         #expect(watch.limit(of: 1_000) == 1_000)
     }
 
@@ -153,10 +155,9 @@ struct MachineThrottleTests {
     @Test func `The guard: 20 in flight; all bad: a tenth, told; good ones: everything again`() {
         let rig = Self.guarded(.warn)
         #expect(rig.send().count == 20)
-        expect(rig.machine.appStatuses[0].guardState, is: .unproven)
         for device in 0..<20 { rig.answer("d\(device)", 400, .badDeviceToken) }
         #expect(rig.machine.takeEvents() == [.guardTripped(AppIndex(0), held: false)])
-        expect(rig.machine.appStatuses[0].guardState, is: .tripped)
+        expect(rig.machine.appStatuses[0].isGuardTripped, is: true)
         expect(rig.machine.appStatuses[0].concurrency, is: 10)
         #expect(rig.send().count == 10)
         #expect(rig.settle().map(\.outcome) == Array(repeating: .rejected, count: 20))

@@ -166,7 +166,7 @@ extension SimulatedWorld {
             }
         }
         for worker in workers {
-            for app in worker.machine.apps.indices where worker.machine.dispatch.handed(app) != 0 {
+            for app in worker.machine.apps.indices where worker.machine.dispatch.apps[app].handed != 0 {
                 breaks("something is at a transport")
             }
         }
@@ -182,7 +182,8 @@ extension SimulatedWorld {
         let gauges = worker.machine.gauges
         if gauges.openNotifications > settings.maxOpen + deadLetters { breaks("more is open than max_open") }
         // A notification has two at most; what became void waits for its turn.
-        if gauges.productions > 4 * settings.maxOpen + 200 { breaks("\(gauges.productions) productions wait") }
+        let productions = worker.machine.settlement.productions.count
+        if productions > 4 * settings.maxOpen + 200 { breaks("\(productions) productions wait") }
         // A record that began to be taken is; a list of thirty tokens, two kilobytes, and each token for itself.
         if gauges.openBytes > settings.maxOpenBytes + 16_384 { breaks("\(gauges.openBytes) bytes are open") }
     }
@@ -213,7 +214,7 @@ extension SimulatedWorld {
     // MARK: Ends
 
     /// Bad tokens may go to the tiers.
-    var guardHolds: Bool { allApps.contains(where: \.guardHolds) }
+    var guardHolds: Bool { allApps.contains { $0.guardPolicy == .hold } }
 
     var isFaultless: Bool {
         !faults.doubts && !faults.crashes && !faults.losses && !faults.damage && !wasMapCut && !wasReleased

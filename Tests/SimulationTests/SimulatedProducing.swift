@@ -275,7 +275,7 @@ extension SimulatedWorld {
         _ machine: inout DeliveryMachine
     ) {
         worker.assignments[log] = nil
-        if machine.status(of: assignment.id)?.isCommitImpossible == true {
+        if let slot = machine.ledger.find(assignment.id), machine.ledger[slot].commits.isImpossible {
             // Its last commit was not made: all that it would have said is sent again.
             note("left without a commit")
             crashCount += 1

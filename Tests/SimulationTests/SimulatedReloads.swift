@@ -67,11 +67,11 @@ extension SimulatedWorld {
         let notification = machine.store[id.slot]
         let app = Int(notification.app)
         let route = machine.apps.route(app)
-        if machine.apps.isRemoved(app) || route.isPaused || machine.dispatch.breakers.apps[app].host.isOpen {
+        if machine.apps.isRemoved(app) || route.isPaused || machine.dispatch.breakers.apps[app].host != nil {
             breaks("something was sent for an app that is removed, paused or cut off")
         }
         let isProbe = machine.dispatch.breakers.isProbe(id.slot, in: machine.store)
-        if machine.dispatch.breakers.credentialCircuit(app) != nil, !isProbe {
+        if machine.dispatch.breakers.apps[app].credential != nil, !isProbe {
             breaks("something that is no probe was sent behind an open circuit")
         }
         if machine.dispatch.breakers.openTopic(of: id.slot, in: machine.store) != nil, !isProbe {

@@ -179,7 +179,7 @@ final class SimulatedWorker {
     var isIdle: Bool {
         let gauges = machine.gauges
         return flights.isEmpty && producing.isEmpty && commits.allSatisfy(\.entries.isEmpty)
-            && gauges.openNotifications == 0 && gauges.openBytes == 0 && machine.dispatch.devices.count == 0
+            && gauges.openNotifications == 0 && gauges.openBytes == 0 && machine.dispatch.devices.heads.count == 0
             && assignments.values.allSatisfy { $0.fenced == nil }
     }
 }

@@ -301,7 +301,7 @@ final class SimulatedWorld {
         let logs = logs.enumerated().filter { !$1.isDone }.map { place, log in
             "\(log.topic)/\(log.partition) \(log.committedCount) of \(log.records.count)"
         }
-        return "\(logs), \(workers.map { "\($0.machine.gauges) \($0.machine.partitionStatuses)" })"
+        return "\(logs), \(workers.map { "\($0.machine.gauges) \($0.assignments)" })"
     }
 
     // MARK: Requests

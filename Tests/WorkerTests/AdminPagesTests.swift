@@ -13,11 +13,11 @@ struct AdminPagesTests {
             groupID: "<workers> & \"co\"", startedMs: 1_000, takenMs: 61_500,
             apps: [WorkerSnapshot.App(name: "shop", environment: .production)], tiers: ["30s", "15m"],
             counters: DeliveryCounters(apps: 1, tiers: 2),
-            gauges: DeliveryGauges(openNotifications: 7, openBytes: 4_096, inFlight: [5], waiting: [2], productions: 0))
+            gauges: DeliveryGauges(openNotifications: 7, openBytes: 4_096, inFlight: [5]))
         snapshot.phase = phase
         snapshot.apps[0].status = AppStatus(
-            name: "shop", isRemoved: false, isPaused: false, open: 7, ready: 2, handed: 5, capacity: 1_000,
-            concurrency: 900, guardState: .proven, openTopics: 0, isCutOff: false)
+            isPaused: false, open: 7, ready: 2, handed: 5,
+            concurrency: 900, isGuardTripped: false, isCredentialRefused: false, isCutOff: false)
         snapshot.apps[0].standing.connections.streams = 800
         return snapshot
     }
@@ -112,9 +112,9 @@ struct AdminPagesTests {
     @Test func `Lag counts from the watermark to the log's end`() {
         var snapshot = snapshot(.running)
         let status = PartitionStatus(
-            topic: "apns.requests", partition: 3, watermark: 90, committed: 80, sendHorizon: nil, highestReceived: 95,
+            topic: "apns.requests", partition: 3, watermark: 90, committed: 80, highestReceived: 95,
             span: 6,
-            openRecords: 4, openNotifications: 5, oldestOpenMs: 60_000, oldestOpenForNs: 1, isDraining: false)
+            openRecords: 4, openNotifications: 5, oldestOpenMs: 60_000, isDraining: false)
         #expect(!page("/metrics", snapshot).1.contains("lag_records{"), "no group was joined")
         snapshot.unknownLags = []
         snapshot.partitions = [WorkerSnapshot.Partition(role: .requests, status: status, logEnd: 100)]

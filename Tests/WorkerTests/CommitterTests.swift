@@ -1,8 +1,8 @@
-import Delivery
 import Observability
 import PushRecords
 import Testing
 
+@testable import Delivery
 @testable import Kafka
 @testable import Worker
 
@@ -26,6 +26,8 @@ struct CommitterTests {
         let member = Member()
         var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_000_000)
         private(set) var ids: [PartitionID] = []
+        /// Whether the machine takes a commit of the first partition to be impossible.
+        var isCommitImpossible: Bool { machine.ledger[ids[0].slot].commits.isImpossible }
 
         init(partitions: Int) {
             machine = DeliveryMachine(settings: MachineSettings(), apps: [])
@@ -107,20 +109,20 @@ struct CommitterTests {
         // The coordinator may not know the topic yet.
         for _ in 0..<3 {
             try scene.answer([0: .unknownTopicOrPartition])
-            #expect(scene.machine.status(of: scene.ids[0])?.isCommitImpossible == false)
+            #expect(scene.isCommitImpossible == false)
             scene.commit()
         }
         #expect(scene.committer.problems(now: scene.now).first?.advice.contains("create topic requests") == true)
         scene.now.ns += OffsetCommitter.unknownTopicNs
         try scene.answer([0: .unknownTopicOrPartition])
-        #expect(scene.machine.status(of: scene.ids[0])?.isCommitImpossible == true)
+        #expect(scene.isCommitImpossible == true)
         // Created again: a commit that is taken leaves nothing of it.
         scene.commit()
         try scene.answer([:])
         #expect(scene.committer.problems(now: scene.now).isEmpty)
         scene.commit(offset: 8)
         try scene.answer([0: .unknownTopicOrPartition])
-        #expect(scene.machine.status(of: scene.ids[0])?.isCommitImpossible == false)
+        #expect(scene.isCommitImpossible == false)
     }
 
     @Test func `An error of the group blames the group, and no partition`() throws {

@@ -97,7 +97,7 @@ struct CountersOnPageTests {
         let counters = all.counters(tiers: 2)
         var snapshot = WorkerSnapshot(
             groupID: "workers", startedMs: 0, takenMs: 0, apps: apps, tiers: ["30s", "15m"], counters: counters,
-            gauges: DeliveryGauges(openNotifications: 0, openBytes: 0, inFlight: [], waiting: [], productions: 0))
+            gauges: DeliveryGauges(openNotifications: 0, openBytes: 0, inFlight: []))
         snapshot.apps[0].isRemoved = true
 
         var wanted = numbers(of: counters, but: ["apps"])

@@ -172,8 +172,8 @@ struct ProblemTests {
         func kinds(open: Int, endedBy: String? = nil) -> [Problem.Kind] {
             var apps = ConfiguredApps([app])
             apps.rows[0].status = AppStatus(
-                name: "shop", isRemoved: false, isPaused: false, open: open, ready: 0, handed: open,
-                capacity: 1_000, concurrency: 900, guardState: .proven, openTopics: 0, isCutOff: false)
+                isPaused: false, open: open, ready: 0, handed: open, concurrency: 900, isGuardTripped: false,
+                isCredentialRefused: false, isCutOff: false)
             apps.rows[0].standing.connections.open = 1
             apps.rows[0].standing.unanswered = Unanswered(host: "apns", endedBy: endedBy)
             return AppHealth().problems(apps, deadTokens: "t", DeliveryTime(ns: 0, wallMs: 0)).map(\.kind)
@@ -186,10 +186,10 @@ struct ProblemTests {
         var snapshot = WorkerSnapshot(
             groupID: "g", startedMs: 0, takenMs: 0, apps: [], tiers: [],
             counters: DeliveryCounters(apps: 0, tiers: 0),
-            gauges: DeliveryGauges(openNotifications: 0, openBytes: 0, inFlight: [], waiting: [], productions: 0))
+            gauges: DeliveryGauges(openNotifications: 0, openBytes: 0, inFlight: []))
         func partition(_ watermark: Int64?, _ logEnd: Int64?) -> WorkerSnapshot.Partition {
             let status = PartitionStatus(
-                topic: "a", partition: 0, watermark: watermark, committed: nil, sendHorizon: nil, highestReceived: -1,
+                topic: "a", partition: 0, watermark: watermark, committed: nil, highestReceived: -1,
                 span: 0,
                 openRecords: 0, openNotifications: 0, isDraining: false)
             return WorkerSnapshot.Partition(role: .requests, status: status, logEnd: logEnd)

@@ -399,7 +399,7 @@ import Testing
         try scene.write(value: nil)
         try scene.run("the next") { scene.letters.count == 11 }
         try scene.run("the commit") { try scene.committed() == 6 }
-        #expect(scene.skipped == 0 && scene.machine.partitionStatuses.count == 1)
+        #expect(scene.skipped == 0 && scene.reader.partitions.count == 1)
     }
 
     @Test func `Records that retention took before they were read are counted`() throws {

@@ -97,10 +97,6 @@ package struct AdmissionBudget {
         return max(0, max(1, most / (2 * max(1, partitions))) - open)
     }
 
-    /// Whether one more notification may be open.
-    func hasRoom(for group: Int) -> Bool { notifications.room(for: group) > 0 }
-    func hasBytes(for group: Int) -> Bool { bytes.room(for: group) > 0 }
-
     /// With several apps, one holds at most half of what may be open, notifications and bytes.
     func isFull(app: Int) -> Bool {
         apps[app].open * 2 >= notifications.total || areBytesFull(of: app) && apps[app].open > 0
@@ -130,38 +126,17 @@ package struct AdmissionBudget {
 
     // MARK: Taken and given back
 
-    /// One notification is open.
+    /// Counts what is open, or is no more where it is negative: notifications, and bytes that they hold.
     ///
     /// - Parameter app: -1 if no app is known.
-    mutating func take(group: Int, app: Int) {
-        notifications.take(1, for: group)
-        if app >= 0 { apps[app].open += 1 }
-    }
-
-    mutating func giveBack(group: Int, app: Int) {
-        notifications.giveBack(1, for: group)
+    @inline(__always)
+    mutating func add(notifications count: Int = 0, bytes size: Int = 0, group: Int, app: Int) {
+        if count != 0 { notifications.add(count, to: group) }
+        if size != 0 { bytes.add(size, to: group) }
         guard app >= 0 else { return }
-        precondition(apps[app].open > 0, "what is given back was taken")
-        apps[app].open -= 1
-    }
-
-    /// Returns about how many bytes a dead letter takes until it is written. Each header takes 80 beside its name and
-    /// value, in librdkafka and here.
-    package static func letterBytes(
-        _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
-    ) -> Int {
-        headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count + 80 }
-    }
-
-    /// A block of so many bytes holds something of them.
-    mutating func takeBlock(_ size: Int, group: Int, app: Int) {
-        bytes.take(size, for: group)
-        if app >= 0 { apps[app].bytes += size }
-    }
-
-    mutating func giveBackBlock(_ size: Int, group: Int, app: Int) {
-        bytes.giveBack(size, for: group)
-        if app >= 0 { apps[app].bytes -= size }
+        apps[app].open += count
+        apps[app].bytes += size
+        precondition(apps[app].open >= 0, "what is given back was taken")
     }
 
     /// What an open notification takes is another app's from now on.
@@ -172,11 +147,18 @@ package struct AdmissionBudget {
         apps[app].bytes += size
     }
 
-    /// As `takeBlock`, of a record.
-    mutating func takeRecord(_ size: Int, group: Int, app: Int) {
-        takeBlock(size, group: group, app: app)
-        recordBytesMean += (size - recordBytesMean) / 16
-        if recordBytesMean < 64 { recordBytesMean = 64 }
+    /// Counts the block of a record.
+    mutating func addRecord(_ size: Int, group: Int, app: Int) {
+        add(bytes: size, group: group, app: app)
+        recordBytesMean = max(64, recordBytesMean + (size - recordBytesMean) / 16)
+    }
+
+    /// Returns about how many bytes a dead letter takes until it is written. Each header takes 80 beside its name and
+    /// value, in librdkafka and here.
+    package static func letterBytes(
+        _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
+    ) -> Int {
+        headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count + 80 }
     }
 }
 
@@ -237,11 +219,9 @@ package struct FairShares {
         return max(0, min(reserve + shared, total - used))
     }
 
-    package mutating func take(_ amount: Int, for group: Int) { change(by: amount, group) }
-    package mutating func giveBack(_ amount: Int, for group: Int) { change(by: -amount, group) }
-
+    /// The group uses so much more, or less where it is negative.
     @inline(__always)
-    private mutating func change(by amount: Int, _ group: Int) {
+    package mutating func add(_ amount: Int, to group: Int) {
         groups.withUnsafeMutableBufferPointer { groups in
             let reserved = groups[group].reserved
             let before = max(0, groups[group].used - reserved)

@@ -28,16 +28,11 @@ extension AppDirectory {
 }
 
 extension ParsedRequest {
-    /// Refuses the request, unless it is refused already. The detail names what it asked for.
-    mutating func refuse(_ reason: ReasonCode, _ text: StaticString, _ subject: AppDirectory.Subject) {
+    /// Refuses the request, unless it is refused already.
+    mutating func refuse(_ reason: ReasonCode, _ detail: Detail) {
         guard !isInvalid else { return }
         isInvalid = true
         failureReason = reason
-        detail =
-            switch subject {
-            case .name: Detail(text, app)
-            case .topic: Detail(text, headers.topic)
-            case .nothing: Detail(text)
-            }
+        self.detail = detail
     }
 }

@@ -8,12 +8,8 @@ package struct AppDirectory: ~Copyable {
         /// The app, and the topic when the request names none (else its own holds): the app's bundle id, with the
         /// suffix that the push type wants.
         case app(AppIndex, defaultTopic: UnsafeRawBufferPointer)
-        /// Apple's reason, an explanation, and the part of the request that it is about.
-        case failure(ReasonCode, StaticString, Subject)
-    }
-
-    package enum Subject {
-        case name, topic, nothing
+        /// Apple's reason, and an explanation with the part of the request that it is about, lent by the caller.
+        case failure(ReasonCode, Detail)
     }
 
     private struct App {
@@ -137,7 +133,7 @@ package struct AppDirectory: ~Copyable {
         }
         guard let index = firstApp(name: name, environment: environment, topic: topic) else {
             guard name.isEmpty || hasApp(named: name, environment: environment) else { return Self.unknownApp(name) }
-            return Self.unknownTopic
+            return Self.unknownTopic(topic)
         }
         if name.isEmpty, environment == nil, topic.count <= Self.lastLimit { remember(topic, index) }
         return .app(AppIndex(index), defaultTopic: .nothing)
@@ -177,9 +173,9 @@ package struct AppDirectory: ~Copyable {
         guard name.isEmpty || hasApp(named: name, environment: environment) else { return Self.unknownApp(name) }
         if firstApp(name: name, environment: environment, topic: topic) != nil {
             return .failure(
-                .topicDisallowed, "a broadcast's topic is the bundle id, without a push type's suffix", .topic)
+                .topicDisallowed, Detail("a broadcast's topic is the bundle id, without a push type's suffix", topic))
         }
-        return Self.unknownTopic
+        return Self.unknownTopic(topic)
     }
 
     /// Without a topic: the only bundle id of the app that is named, or of all apps that fit.
@@ -197,13 +193,13 @@ package struct AppDirectory: ~Copyable {
                 Self.isEqual(apps[first].bundleIDs[0], apps[index].bundleIDs[0])
             else {
                 return .failure(
-                    .missingTopic, "several apps fit and the request names none: give push-app or apns-topic", .nothing)
+                    .missingTopic, Detail("several apps fit and the request names none: give push-app or apns-topic"))
             }
         }
         guard let found else { return Self.unknownApp(name) }
         guard apps[found].bundleIDs.count == 1 else {
             return .failure(
-                .missingTopic, "the app has several bundle ids and the request names none: give apns-topic", .nothing)
+                .missingTopic, Detail("the app has several bundle ids and the request names none: give apns-topic"))
         }
         let topic = pushType.map { apps[found].defaultTopics[Int($0.rawValue)] } ?? apps[found].bundleIDs[0]
         return .app(AppIndex(found), defaultTopic: topic)
@@ -252,22 +248,18 @@ package struct AppDirectory: ~Copyable {
         return UnsafeRawBufferPointer(bytes)
     }
 
-    private static var unknownTopic: Match {
-        .failure(
-            .badTopic,
-            "the topic is not a bundle id of an app of this worker's configuration (all workers of a group need the same apps)",
-            .topic)
+    private static func unknownTopic(_ topic: UnsafeRawBufferPointer) -> Match {
+        let text: StaticString =
+            "the topic is not a bundle id of an app of this worker's configuration (all workers of a group need the same apps)"
+        return .failure(.badTopic, Detail(text, topic))
     }
+
     private static func unknownApp(_ name: UnsafeRawBufferPointer) -> Match {
-        name.isEmpty
-            ? .failure(
-                .badTopic,
-                "no app of this worker's configuration is of that environment (all workers of a group need the same apps)",
-                .nothing)
-            : .failure(
-                .badTopic,
-                "no app of this worker's configuration has that name and environment (all workers of a group need the same apps)",
-                .name)
+        let text: StaticString =
+            name.isEmpty
+            ? "no app of this worker's configuration is of that environment (all workers of a group need the same apps)"
+            : "no app of this worker's configuration has that name and environment (all workers of a group need the same apps)"
+        return .failure(.badTopic, Detail(text, name))
     }
 
     private static func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 { BytesHash.hash(bytes, seed: 0) }

@@ -1,6 +1,6 @@
 import PushRecords
 
-/// A circuit breaker, as a value machine: it stops what would only be refused.
+/// A circuit breaker that is open, as a value machine: it stops what would only be refused.
 ///
 /// A fault opens it. While it is open one notification at a time may try (the probe), at growing intervals; its answer
 /// closes the circuit, unless it is the fault again.
@@ -8,36 +8,23 @@ struct Circuit {
     static let firstDelayNs: Int64 = 1_000_000_000
     static let longestDelayNs: Int64 = 60_000_000_000
 
-    private(set) var isOpen = false
-    private(set) var openedNs: Int64 = 0
-    /// Apple's word for the fault.
-    private(set) var reason = ReasonCode.none
     private(set) var probe: NotificationID?
     private var delayNs = Circuit.firstDelayNs
-    private var nextProbeNs: Int64 = 0
-    private var closedNs = Int64.min
-    /// When what it protects was replaced last: tries handed out before say nothing.
-    private(set) var replacedNs = Int64.min
+    private var nextProbeNs: Int64
     /// When the latest try that met the fault was handed out.
-    private var faultHandedNs = Int64.min
+    private var faultHandedNs: Int64
 
     /// - Parameter handedNs: when the try that met the fault was handed out.
-    /// - Returns: whether it opened.
-    mutating func fault(_ reason: ReasonCode, handedNs: Int64, nowNs: Int64) -> Bool {
-        if isOpen { faultHandedNs = max(faultHandedNs, handedNs) }
-        guard !isOpen, handedNs >= closedNs else { return false }
-        isOpen = true
-        openedNs = nowNs
-        self.reason = reason
+    init(handedNs: Int64, nowNs: Int64) {
         faultHandedNs = handedNs
-        delayNs = Self.firstDelayNs
         nextProbeNs = nowNs + delayNs
-        return true
     }
+
+    /// Another try met the fault.
+    mutating func fault(handedNs: Int64) { faultHandedNs = max(faultHandedNs, handedNs) }
 
     /// Whether this notification may try; then it is the probe.
     mutating func admits(_ id: NotificationID, nowNs: Int64) -> Bool {
-        guard isOpen else { return true }
         guard probe == nil, nowNs >= nextProbeNs else { return false }
         probe = id
         return true
@@ -46,9 +33,7 @@ struct Circuit {
     /// Whether a good answer that came just now proves the fault wrong: its try was handed out no earlier than the one
     /// that met the fault (to the millisecond). One notification that Apple refuses, among many that it takes, then
     /// costs those that waited just then a stay in the shortest tier, and the others nothing.
-    func isDisproved(byTryHandedNs handedNs: Int64) -> Bool {
-        isOpen && handedNs > faultHandedNs - 1_000_000
-    }
+    func isDisproved(byTryHandedNs handedNs: Int64) -> Bool { handedNs > faultHandedNs - 1_000_000 }
 
     /// The probe met the fault: the next one comes later.
     mutating func probeFailed(nowNs: Int64) {
@@ -64,16 +49,4 @@ struct Circuit {
 
     /// The probe will not be answered: another one may try at once.
     mutating func probeEnded() { probe = nil }
-
-    mutating func close(nowNs: Int64) {
-        isOpen = false
-        probe = nil
-        closedNs = nowNs
-    }
-
-    /// The credential is a new one from now on: faults of the old one are outdated.
-    mutating func replaced(nowNs: Int64) {
-        close(nowNs: nowNs)
-        replacedNs = nowNs
-    }
 }

@@ -18,12 +18,13 @@ struct CircuitBreakers: ~Copyable {
         var isGated = false
         var isRemoved = false
         var isPaused: Bool
-        var host = Circuit()
-        var credential = Circuit()
-        /// The open ones, by topic.
+        // The circuits that are open.
+        var host: Circuit?
+        var credential: Circuit?
         var topics: [String: Circuit] = [:]
+        /// When that of the credential closed last, or the credential was replaced: tries handed out before say nothing.
+        var credentialClosedNs = Int64.min
         var deferred = [DeferredCounts](repeating: DeferredCounts(), count: DeferralReason.allCases.count)
-        var nextFaultEventNs: Int64 = 0
 
         /// The latest report of its transport, true before the first.
         var isReachable = true
@@ -35,21 +36,21 @@ struct CircuitBreakers: ~Copyable {
         var unreachableNs: Int64?
 
         /// Whether all of it is deferred, except a probe.
-        var isClosed: Bool { isRemoved || isPaused || host.isOpen || credential.isOpen }
+        var isClosed: Bool { isRemoved || isPaused || host != nil || credential != nil }
 
-        subscript(name: CircuitName) -> Circuit {
+        subscript(name: CircuitName) -> Circuit? {
             get {
                 switch name {
                 case .connection: host
                 case .credential: credential
-                case .topic(let topic, _): topics[topic] ?? Circuit()
+                case .topic(let topic, _): topics[topic]
                 }
             }
             set {
                 switch name {
                 case .connection: host = newValue
                 case .credential: credential = newValue
-                case .topic(let topic, _): topics[topic] = newValue.isOpen ? newValue : nil
+                case .topic(let topic, _): topics[topic] = newValue
                 }
             }
         }
@@ -72,22 +73,18 @@ struct CircuitBreakers: ~Copyable {
         return apps[app].isGated ? gatedReason(slot, app, in: store, nowNs: nowNs) : nil
     }
 
-    /// Whether some of the app's notifications may have to be deferred.
-    @inline(__always)
-    func isGated(_ app: Int) -> Bool { apps[app].isGated }
-
     private mutating func gatedReason(
         _ slot: NotificationSlot, _ app: Int, in store: borrowing NotificationStore, nowNs: Int64
     ) -> DeferralReason? {
         if apps[app].isRemoved || apps[app].isPaused { return .paused }
         // There is no connection that a probe could try.
-        if apps[app].host.isOpen, !apps[app].isConnected { return .unreachable }
+        if apps[app].host != nil, !apps[app].isConnected { return .unreachable }
         if isProbe(slot, in: store) { return nil }
         let id = store.id(of: slot)
-        if apps[app].host.isOpen { return apps[app].host.admits(id, nowNs: nowNs) ? nil : .unreachable }
-        let name = apps[app].credential.isOpen ? .credential(of: AppIndex(app)) : openTopic(of: slot, in: store)
-        guard let name else { return nil }
-        return apps[app][name].admits(id, nowNs: nowNs) ? nil : .credential
+        if let isProbe = apps[app].host?.admits(id, nowNs: nowNs) { return isProbe ? nil : .unreachable }
+        let name = apps[app].credential != nil ? .credential(of: AppIndex(app)) : openTopic(of: slot, in: store)
+        guard let isProbe = name.flatMap({ apps[app][$0]?.admits(id, nowNs: nowNs) }) else { return nil }
+        return isProbe ? nil : .credential
     }
 
     private mutating func refreshGate(of app: Int) {
@@ -98,7 +95,7 @@ struct CircuitBreakers: ~Copyable {
     func openTopic(of slot: NotificationSlot, in store: borrowing NotificationStore) -> CircuitName? {
         let app = Int(store[slot].app)
         guard !apps[app].topics.isEmpty, store.hasBody(store[slot].record) else { return nil }
-        let topic = String(decoding: store[bodyOf: store[slot].record].topic, as: UTF8.self)
+        let topic = String(decoding: store[bodyOf: store[slot].record].headers.topic, as: UTF8.self)
         return apps[app].topics[topic] != nil ? .topic(topic, of: AppIndex(app)) : nil
     }
 
@@ -144,18 +141,18 @@ struct CircuitBreakers: ~Copyable {
     /// Apple refused the credential of an app, in an answer to this notification.
     ///
     /// - Parameter handedNs: when the try that was refused was handed out.
-    /// - Returns: whether that is the current credential.
+    /// - Returns: whether that says something of the credential: what was handed out before its circuit closed does not.
     mutating func fault(
         _ slot: NotificationSlot, _ reason: ReasonCode, handedNs: Int64, in store: borrowing NotificationStore,
         journal: inout Journal
     ) -> Bool {
         let app = Int(store[slot].app)
-        noteFault(app, reason, journal: &journal)
-        guard handedNs >= apps[app].credential.replacedNs else { return false }
+        guard handedNs >= apps[app].credentialClosedNs else { return false }
         var name = CircuitName.credential(of: AppIndex(app))
         if reason.subject == .topic {
             guard store.hasBody(store[slot].record) else { return true }
-            name = .topic(String(decoding: store[bodyOf: store[slot].record].topic, as: UTF8.self), of: AppIndex(app))
+            let topic = String(decoding: store[bodyOf: store[slot].record].headers.topic, as: UTF8.self)
+            name = .topic(topic, of: AppIndex(app))
         }
         open(name, app, reason, handedNs: handedNs, journal: &journal)
         return true
@@ -165,26 +162,22 @@ struct CircuitBreakers: ~Copyable {
     mutating func fault(
         ofApp app: Int, _ reason: ReasonCode, in store: borrowing NotificationStore, journal: inout Journal
     ) {
-        noteFault(app, reason, journal: &journal)
-        let probe = apps[app].credential.probe
+        let probe = apps[app].credential?.probe
         open(.credential(of: AppIndex(app)), app, reason, handedNs: journal.now.ns, journal: &journal)
         // The probe's connection ended so: no other answer to it will come.
         if let probe, case .handed = store[probe.slot].state {
-            apps[app].credential.probeFailed(nowNs: journal.now.ns)
+            apps[app].credential?.probeFailed(nowNs: journal.now.ns)
         }
-    }
-
-    /// Logs that Apple does not accept an app's credential, not too often.
-    private mutating func noteFault(_ app: Int, _ reason: ReasonCode, journal: inout Journal) {
-        guard journal.now.ns >= apps[app].nextFaultEventNs else { return }
-        apps[app].nextFaultEventNs = journal.now.ns + Self.eventPauseNs
-        journal.events.append(.credentialFault(app: AppIndex(app), reason: reason))
     }
 
     private mutating func open(
         _ name: CircuitName, _ app: Int, _ reason: ReasonCode, handedNs: Int64, journal: inout Journal
     ) {
-        guard apps[app][name].fault(reason, handedNs: handedNs, nowNs: journal.now.ns) else { return }
+        guard apps[app][name] == nil else {
+            apps[app][name]?.fault(handedNs: handedNs)
+            return
+        }
+        apps[app][name] = Circuit(handedNs: handedNs, nowNs: journal.now.ns)
         journal.counters.circuitsOpened &+= 1
         journal.events.append(.circuitOpened(name, reason: reason))
         refreshGate(of: app)
@@ -193,26 +186,27 @@ struct CircuitBreakers: ~Copyable {
 
     private mutating func close(_ name: CircuitName, of app: Int, journal: inout Journal) {
         // What was a probe may be behind another circuit.
-        if apps[app][name].probe != nil { mustCheck = true }
-        apps[app][name].close(nowNs: journal.now.ns)
+        if apps[app][name]?.probe != nil { mustCheck = true }
+        apps[app][name] = nil
+        if case .credential = name { apps[app].credentialClosedNs = journal.now.ns }
         journal.events.append(.circuitClosed(name))
         if case .connection = name {
             endDeferral(.unreachable, of: app)
-        } else if !apps[app].credential.isOpen, apps[app].topics.isEmpty {
+        } else if apps[app].credential == nil, apps[app].topics.isEmpty {
             endDeferral(.credential, of: app)
         }
         refreshGate(of: app)
     }
 
     private mutating func closeCredential(of app: Int, journal: inout Journal) {
-        if apps[app].credential.isOpen { close(.credential(of: AppIndex(app)), of: app, journal: &journal) }
+        if apps[app].credential != nil { close(.credential(of: AppIndex(app)), of: app, journal: &journal) }
         for topic in apps[app].topics.keys { close(.topic(topic, of: AppIndex(app)), of: app, journal: &journal) }
     }
 
     /// The key or certificate of an app was replaced: its circuits close, and those of its topics.
     mutating func replaceCredential(of app: Int, journal: inout Journal) {
         closeCredential(of: app, journal: &journal)
-        apps[app].credential.replaced(nowNs: journal.now.ns)
+        apps[app].credentialClosedNs = journal.now.ns
     }
 
     // MARK: Probes
@@ -228,8 +222,8 @@ struct CircuitBreakers: ~Copyable {
         let app = Int(store[slot].app)
         guard app >= 0, apps[app].isGated else { return nil }
         let id = store.id(of: slot)
-        if apps[app].host.probe == id { return .connection(of: AppIndex(app)) }
-        if apps[app].credential.probe == id { return .credential(of: AppIndex(app)) }
+        if apps[app].host?.probe == id { return .connection(of: AppIndex(app)) }
+        if apps[app].credential?.probe == id { return .credential(of: AppIndex(app)) }
         return apps[app].topics.first { $0.value.probe == id }.map { .topic($0.key, of: AppIndex(app)) }
     }
 
@@ -253,18 +247,18 @@ struct CircuitBreakers: ~Copyable {
                 if isOfCredential || name == .connection(of: AppIndex(app)) {
                     settleProbe(name, of: app, fault: nil, journal: &journal)
                 } else {
-                    apps[app][name].probePostponed(nowNs: journal.now.ns)
+                    apps[app][name]?.probePostponed(nowNs: journal.now.ns)
                 }
             }
         }
         // This holds for a probe as well: one that tried the host of an app that was cut off has tried its credential.
-        guard isGated(app), verdict != .credentialFault, completion.status != 403, isOfCredential else { return }
-        if apps[app].credential.isDisproved(byTryHandedNs: handedNs) {
+        guard apps[app].isGated, verdict != .credentialFault, completion.status != 403, isOfCredential else { return }
+        if apps[app].credential?.isDisproved(byTryHandedNs: handedNs) == true {
             close(.credential(of: AppIndex(app)), of: app, journal: &journal)
         }
         // Any other answer than 200 may come from before APNs looked at the topic.
         if completion.status == 200, let name = openTopic(of: slot, in: store),
-            apps[app][name].isDisproved(byTryHandedNs: handedNs)
+            apps[app][name]?.isDisproved(byTryHandedNs: handedNs) == true
         {
             close(name, of: app, journal: &journal)
         }
@@ -279,20 +273,20 @@ struct CircuitBreakers: ~Copyable {
             // A fault of the topic shows that the credential is accepted.
             close(name, of: app, journal: &journal)
         } else {
-            apps[app][name].probeFailed(nowNs: journal.now.ns)
+            apps[app][name]?.probeFailed(nowNs: journal.now.ns)
         }
     }
 
     /// A try came back without an answer: if it was the probe of its app's host, the app stays cut off.
     mutating func failHostProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore, nowNs: Int64) {
         guard case .connection(let app) = circuit(probedBy: slot, in: store) else { return }
-        apps[app.value].host.probeFailed(nowNs: nowNs)
+        apps[app.value].host?.probeFailed(nowNs: nowNs)
     }
 
     /// It is decided, goes another way, or is gone: if a circuit waits for its answer, another one may try.
     @inline(__always)
     mutating func endProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
-        if let name = circuit(probedBy: slot, in: store) { apps[Int(store[slot].app)][name].probeEnded() }
+        if let name = circuit(probedBy: slot, in: store) { apps[Int(store[slot].app)][name]?.probeEnded() }
     }
 
     // MARK: Hosts
@@ -319,7 +313,7 @@ struct CircuitBreakers: ~Copyable {
         } else if apps[app].unreachableNs == nil, !apps[app].isConnected {
             apps[app].unreachableNs = journal.now.ns
         }
-        if apps[app].isReachable || !protectsOthers, apps[app].host.isOpen {
+        if apps[app].isReachable || !protectsOthers, apps[app].host != nil {
             close(.connection(of: AppIndex(app)), of: app, journal: &journal)
         }
         refreshNextCutOff()
@@ -331,7 +325,7 @@ struct CircuitBreakers: ~Copyable {
 
     /// When an app is to be cut off; `nil` if it is not to be, or is.
     private func cutOffDueNs(_ app: Int) -> Int64? {
-        guard let unreachableNs = apps[app].unreachableNs, !apps[app].host.isOpen else { return nil }
+        guard let unreachableNs = apps[app].unreachableNs, apps[app].host == nil else { return nil }
         // What becomes of a connection says more than what became of those before it.
         return (apps[app].isConnected ? max(unreachableNs, apps[app].connectedNs) : unreachableNs) + Self.cutOffNs
     }
@@ -371,24 +365,4 @@ struct CircuitBreakers: ~Copyable {
 
     /// A reason that began has ended.
     mutating func endDeferral(_ reason: DeferralReason, of app: Int) { apps[app].deferred[Int(reason.rawValue)].end() }
-
-    /// Since when notifications of an app are deferred, for whatever reason; `nil` if none are.
-    func deferredSinceNs(_ app: Int, pauseNs: Int64, nowNs: Int64) -> Int64? {
-        DeferralReason.allCases.compactMap { reason in
-            let counts = apps[app].deferred[Int(reason.rawValue)]
-            return reason.isSporadic && nowNs - counts.lastNs > pauseNs ? nil : counts.firstNs
-        }.min()
-    }
-
-    // MARK: Status
-
-    /// The open circuit of an app's credential, unless the app was removed.
-    func credentialCircuit(_ app: Int) -> Circuit? {
-        apps[app].credential.isOpen && !apps[app].isRemoved ? apps[app].credential : nil
-    }
-
-    /// Notifications whose answers the circuits of an app wait for.
-    func probes(of app: Int) -> [NotificationID] {
-        ([apps[app].host, apps[app].credential] + apps[app].topics.values).compactMap(\.probe)
-    }
 }

@@ -15,7 +15,7 @@ struct DeviceQueues: ~Copyable {
         case full(turnedAway: UInt16)
     }
 
-    private var heads = DeviceTable()
+    private(set) var heads = DeviceTable()
     /// For each app, the one whose queues its devices use: the first with its name and environment, so that an app that
     /// was taken out of the configuration and came back waits for what is in flight since before.
     private var queueApps: [Int32] = []
@@ -29,9 +29,6 @@ struct DeviceQueues: ~Copyable {
         self.seed = seed
         self.limit = min(limit, Int(UInt16.max))
     }
-
-    /// Queues that are not empty.
-    var count: Int { heads.count }
 
     /// Adds the next app, which shares the queues of an earlier one, or has its own.
     mutating func addApp(sharing queueApp: Int?) { queueApps.append(Int32(queueApp ?? queueApps.count)) }

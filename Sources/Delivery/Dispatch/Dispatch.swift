@@ -18,7 +18,6 @@ struct Dispatch: ~Copyable {
         var outstanding = 0
         /// Suspects at its transport, beside those.
         var quarantined = 0
-        var isRateLimited = false
         var ready = ReadyQueues()
         /// The latest capacity of its transport.
         var capacity = 0
@@ -33,10 +32,9 @@ struct Dispatch: ~Copyable {
         var recalls: [NotificationID] = []
 
         init(_ route: AppRoute) {
-            environmentGuard = EnvironmentGuard(isOff: route.guardIsOff)
-            holdsBadTokens = route.guardHolds
+            environmentGuard = EnvironmentGuard(isOff: route.guardPolicy == .off)
+            holdsBadTokens = route.guardPolicy == .hold
             rateLimit = RateLimit(perSecond: route.rateLimit)
-            isRateLimited = rateLimit.isLimiting
         }
 
         /// Requests at its transport.
@@ -46,8 +44,6 @@ struct Dispatch: ~Copyable {
     /// By `AppIndex`.
     private(set) var apps: [App] = []
     private(set) var backingOff = NotificationList()
-    /// Apps with a `rate_limit`.
-    private var rateLimitedApps = 0
 
     init(_ settings: MachineSettings = MachineSettings()) {
         devices = DeviceQueues(seed: settings.hashSeed, limit: settings.deviceQueueLimit)
@@ -63,19 +59,16 @@ struct Dispatch: ~Copyable {
         breakers.addApp(route)
         apps.append(App(route))
         for weight in weights { apps[apps.count - 1].ready.addGroup(weight: weight) }
-        refreshRateLimits()
     }
 
     /// A reload has this for it.
     mutating func replace(_ app: Int, by route: AppRoute) {
         breakers.replace(app, by: route)
-        if apps[app].environmentGuard.isOff != route.guardIsOff { apps[app].environmentGuard.isOff = route.guardIsOff }
-        apps[app].holdsBadTokens = route.guardHolds
+        apps[app].environmentGuard.isOff = route.guardPolicy == .off
+        apps[app].holdsBadTokens = route.guardPolicy == .hold
         if apps[app].rateLimit.perSecond != route.rateLimit {
             apps[app].rateLimit = RateLimit(perSecond: route.rateLimit)
         }
-        apps[app].isRateLimited = apps[app].rateLimit.isLimiting
-        refreshRateLimits()
         refreshConcurrency(of: app)
     }
 
@@ -83,12 +76,8 @@ struct Dispatch: ~Copyable {
     mutating func remove(_ app: Int) {
         breakers.remove(app)
         apps[app].capacity = 0
-        apps[app].isRateLimited = false
-        refreshRateLimits()
         refreshConcurrency(of: app)
     }
-
-    private mutating func refreshRateLimits() { rateLimitedApps = apps.count { $0.isRateLimited } }
 
     mutating func addGroup(weight: Int) {
         for app in apps.indices { apps[app].ready.addGroup(weight: weight) }
@@ -133,18 +122,15 @@ struct Dispatch: ~Copyable {
     /// What APNs thinks of a token, when that is known.
     @inline(__always)
     mutating func watchToken(_ app: Int, isBad: Bool, isProof: Bool, journal: inout Journal) {
-        let change = apps[app].environmentGuard.answered(isBad: isBad, isProof: isProof)
-        if change != .none { follow(change, of: app, journal: &journal) }
-    }
-
-    private mutating func follow(_ change: EnvironmentGuard.Change, of app: Int, journal: inout Journal) {
+        let wasTripped = apps[app].environmentGuard.isTripped
+        guard apps[app].environmentGuard.answered(isBad: isBad, isProof: isProof) else { return }
         refreshConcurrency(of: app)
-        switch change {
-        case .tripped:
+        guard apps[app].environmentGuard.isTripped != wasTripped else { return }
+        if wasTripped {
+            journal.events.append(.guardReleased(AppIndex(app)))
+        } else {
             journal.counters.guardsTripped &+= 1
             journal.events.append(.guardTripped(AppIndex(app), held: apps[app].holdsBadTokens))
-        case .released: journal.events.append(.guardReleased(AppIndex(app)))
-        case .none, .proven: break
         }
     }
 
@@ -223,7 +209,7 @@ struct Dispatch: ~Copyable {
     func freeStreams(_ app: Int, nowNs: Int64) -> (free: Int, most: Int)? {
         let free = apps[app].concurrency - apps[app].outstanding
         guard free > 0, apps[app].ready.count > 0 else { return nil }
-        guard apps[app].isRateLimited else { return (free, .max) }
+        guard apps[app].rateLimit.isLimiting else { return (free, .max) }
         let allowed = min(free, apps[app].rateLimit.allowance(nowNs))
         return allowed > 0 ? (allowed, allowed) : nil
     }
@@ -241,7 +227,7 @@ struct Dispatch: ~Copyable {
     mutating func handed(_ app: Int, _ count: Int, suspects: Int, nowNs: Int64) {
         apps[app].outstanding += count - suspects
         apps[app].quarantined += suspects
-        if apps[app].isRateLimited { apps[app].rateLimit.take(count, nowNs) }
+        apps[app].rateLimit.take(count, nowNs)
     }
 
     /// One came back.
@@ -270,22 +256,10 @@ struct Dispatch: ~Copyable {
     /// When something that waits may go by itself, if ever.
     func nextDeadlineNs(in store: borrowing NotificationStore, nowNs: Int64) -> Int64? {
         var next = nextBackedOffNs(in: store)
-        guard rateLimitedApps > 0 else { return next }
-        for app in apps.indices
-        where apps[app].isRateLimited && apps[app].ready.count > 0 && apps[app].outstanding < apps[app].concurrency {
+        for app in apps.indices where apps[app].rateLimit.isLimiting {
+            guard apps[app].ready.count > 0, apps[app].outstanding < apps[app].concurrency else { continue }
             next = min(next ?? .max, apps[app].rateLimit.dueNs(nowNs))
         }
         return next
     }
-
-    func ready(_ app: Int) -> Int { apps[app].ready.count }
-    func handed(_ app: Int) -> Int { apps[app].handed }
-    func capacity(_ app: Int) -> Int { apps[app].capacity }
-    func concurrency(_ app: Int) -> Int { apps[app].concurrency }
-    func environmentGuard(_ app: Int) -> EnvironmentGuard { apps[app].environmentGuard }
-}
-
-extension AppRoute {
-    fileprivate var guardIsOff: Bool { guardPolicy == .off }
-    var guardHolds: Bool { guardPolicy == .hold }
 }

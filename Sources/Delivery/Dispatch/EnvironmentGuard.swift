@@ -8,8 +8,6 @@ struct EnvironmentGuard {
     static let longWindow = 1_000
     static let shortWindow = 100
 
-    enum Change { case none, proven, tripped, released }
-
     var isOff = false {
         didSet { if isOff { isTripped = false } }
     }
@@ -29,32 +27,32 @@ struct EnvironmentGuard {
     /// - Parameters:
     ///   - isBad: BadDeviceToken or DeviceTokenNotForTopic.
     ///   - isProof: 200 or 410.
+    /// - Returns: whether `limit` may have changed.
     @inline(__always)
-    mutating func answered(isBad: Bool, isProof: Bool) -> Change {
-        if isOff { return .none }
+    mutating func answered(isBad: Bool, isProof: Bool) -> Bool {
+        if isOff { return false }
         if badInLong == 0, !isBad, isProven {
             count &+= 1
-            return .none
+            return false
         }
         return note(isBad: isBad, isProof: isProof)
     }
 
-    private mutating func note(isBad: Bool, isProof: Bool) -> Change {
+    private mutating func note(isBad: Bool, isProof: Bool) -> Bool {
         push(isBad)
         if isProof, !isProven {
             isProven = true
-            return .proven
-        }
-        if isTripped {
-            guard badInShort * 2 < min(Self.shortWindow, count) else { return .none }
+        } else if isTripped, badInShort * 2 < min(Self.shortWindow, count) {
             isTripped = false
-            restart()
-            return .released
+            (window, count, badInLong, badInShort, isFirstWindow) = ([], 0, 0, 0, false)
+        } else if !isTripped,
+            badInLong * 2 > Self.longWindow || isFirstWindow && count == Self.firstAnswers && badInLong == count
+        {
+            isTripped = true
+        } else {
+            return false
         }
-        let isAllOfFirst = isFirstWindow && count == Self.firstAnswers && badInLong == count
-        guard isAllOfFirst || badInLong * 2 > Self.longWindow else { return .none }
-        isTripped = true
-        return .tripped
+        return true
     }
 
     private mutating func push(_ isBad: Bool) {
@@ -70,12 +68,6 @@ struct EnvironmentGuard {
             badInShort += 1
         }
         count &+= 1
-    }
-
-    private mutating func restart() {
-        window = []
-        (count, badInLong, badInShort) = (0, 0, 0)
-        isFirstWindow = false
     }
 
     /// How many requests may be in flight, of so many that the transport takes.

@@ -11,13 +11,10 @@ struct ReadyQueues {
 
     private(set) var queues: [Queue] = []
     /// A bit for each queue that is not empty, 64 to a word: who is served next is looked for among those only.
-    private var occupied: [UInt64] = []
+    private(set) var occupied: [UInt64] = []
     /// The clock of the queue that was served last.
     private var clock: UInt64 = 0
     private(set) var count = 0
-
-    /// Whether something waits in the queue of a share group.
-    func isOccupied(_ group: Int) -> Bool { occupied[group >> 6] >> UInt64(group & 63) & 1 == 1 }
 
     mutating func addGroup(weight: Int) {
         queues.append(Queue(stride: max(1, Self.unit / UInt64(max(1, weight)))))

@@ -14,32 +14,20 @@ struct CommitLedger: ~Copyable {
 
     private let inPlace = InPlace()
     /// Assignments by slot, each where it is for as long as it lives.
-    private var places: UnsafeMutablePointer<UnsafeMutablePointer<Partition>?>
-    private var capacity = 16
-    /// Slots that are, or were, in use.
-    private(set) var count = 0
+    private var places: [UnsafeMutablePointer<Partition>?] = []
     private var lastGeneration: UInt32 = 0
     var writer: CommitWriter
     /// By `CommitGroup`.
     var commits = [InFlightCommit(), InFlightCommit()]
-    private(set) var suspendedCount = 0
-    /// Partitions with records that are not wholly admitted.
-    private(set) var admittingCount = 0
     let settings: MachineSettings
 
     init(_ settings: MachineSettings) {
         self.settings = settings
         writer = CommitWriter(hashSeed: settings.hashSeed)
-        places = .allocate(capacity: capacity)
-        places.initialize(repeating: nil, count: capacity)
     }
 
     deinit {
-        for partition in slots {
-            address(of: partition).deinitialize(count: 1)
-            address(of: partition).deallocate()
-        }
-        places.deallocate()
+        for partition in slots { remove(partition) }
     }
 
     // MARK: Slots
@@ -65,20 +53,21 @@ struct CommitLedger: ~Copyable {
     /// The slot itself, unless nothing is there.
     @inline(__always)
     func find(_ slot: PartitionSlot) -> PartitionSlot? {
-        Int(slot.number) < count && places[Int(slot.number)] != nil ? slot : nil
+        Int(slot.number) < places.count && places[Int(slot.number)] != nil ? slot : nil
     }
 
-    /// Slots in use, in order. Must not be iterated while one is taken or given back.
+    /// Slots that are, or were, in use.
+    var count: Int { places.count }
+
+    /// Slots in use, in order.
     var slots: some Sequence<PartitionSlot> {
         let places = places
-        return (0..<UInt32(count)).lazy.filter { places[Int($0)] != nil }.map { PartitionSlot($0) }
+        return places.indices.lazy.filter { places[$0] != nil }.map { PartitionSlot(UInt32($0)) }
     }
 
     /// The name of the next assignment, whose slot is free.
     mutating func nextID() -> PartitionID {
-        var slot = 0
-        while slot < count, places[slot] != nil { slot += 1 }
-        return nextID(at: PartitionSlot(UInt32(slot)))
+        nextID(at: PartitionSlot(UInt32(places.firstIndex { $0 == nil } ?? places.count)))
     }
 
     /// The next name of what is at this slot.
@@ -89,19 +78,16 @@ struct CommitLedger: ~Copyable {
 
     private mutating func insert(_ partition: consuming Partition) {
         let slot = Int(partition.id.slot.number)
-        if slot == capacity {
-            let wider = UnsafeMutablePointer<UnsafeMutablePointer<Partition>?>.allocate(capacity: capacity * 2)
-            wider.initialize(repeating: nil, count: capacity * 2)
-            wider.update(from: places, count: count)
-            places.deallocate()
-            places = wider
-            capacity *= 2
-        }
-        precondition(slot <= count && (slot == count || places[slot] == nil), "an assignment has a slot of its own")
+        if slot == places.count { places.append(nil) }
+        precondition(places[slot] == nil, "an assignment has a slot of its own")
         let pointer = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
         pointer.initialize(to: partition)
         places[slot] = pointer
-        count = max(count, slot + 1)
+    }
+
+    private func remove(_ partition: PartitionSlot) {
+        address(of: partition).deinitialize(count: 1)
+        address(of: partition).deallocate()
     }
 
     // MARK: Assignments
@@ -132,7 +118,6 @@ struct CommitLedger: ~Copyable {
         // The group may have taken it without this worker hearing of it.
         if let pending = self[partition].pending { self[partition].keepUnconfirmed(pending.mark) }
         self[partition].pending = nil
-        suspendedCount += 1
     }
 
     /// Goes on with a suspended partition under a new name.
@@ -148,7 +133,6 @@ struct CommitLedger: ~Copyable {
         self[partition].commits = CommitBackoff()
         self[partition].mapEighths = 0
         self[partition].isDirty = true
-        suspendedCount -= 1
         return id
     }
 
@@ -161,23 +145,19 @@ struct CommitLedger: ~Copyable {
                 store.giveBack(record)
             }
         }
-        if self[partition].phase == .suspended { suspendedCount -= 1 }
-        address(of: partition).deinitialize(count: 1)
-        address(of: partition).deallocate()
+        remove(partition)
         places[Int(partition.number)] = nil
     }
 
     /// The suspended assignment of a partition.
     func suspended(topic: String, _ number: Int32) -> PartitionSlot? {
-        guard suspendedCount > 0 else { return nil }
-        return slots.first {
+        slots.first {
             self[$0].phase == .suspended && self[$0].number == number && self[$0].topicText == topic
         }
     }
 
     /// The group gave this worker a partition: those that it does not give back are released soon.
     mutating func shortenSuspensions(flight: Int, nowNs: Int64) {
-        guard suspendedCount > 0 else { return }
         for partition in slots where self[partition].flight == flight {
             self[partition].releaseNs = min(self[partition].releaseNs, nowNs + Self.passedOverNs)
         }
@@ -190,13 +170,23 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Received
 
-    /// Enters a record.
+    /// Enters a record with one notification where it is open.
+    ///
+    /// - Returns: the record, and which of its indexes are settled; `nil` if it is not open.
     mutating func receive(
         _ partition: PartitionSlot, _ offset: Int64, in store: inout NotificationStore
-    ) -> PartitionLedger.Arrival {
-        let arrival = self[partition].ledger.receive(offset, record: store.takeRecord())
-        if case .settledBefore = arrival { self[partition].isDirty = true }
-        return arrival
+    ) -> (record: RecordSlot, settledIndexes: [Range<Int64>])? {
+        guard let settledIndexes = self[partition].ledger.receive(offset, record: store.takeRecord()) else {
+            self[partition].isDirty = true
+            return nil
+        }
+        let record = self[partition].ledger.lastRecord
+        store[record].partition = partition
+        store[record].group = Int32(self[partition].group)
+        store[record].offset = offset
+        store[record].position = self[partition].ledger.lastPosition
+        store[record].count = 1
+        return (record, settledIndexes)
     }
 
     // MARK: Records that are not wholly admitted
@@ -206,7 +196,6 @@ struct CommitLedger: ~Copyable {
     {
         if self[partition].firstAdmitting == .none {
             self[partition].firstAdmitting = record
-            admittingCount += 1
         } else {
             store[self[partition].lastAdmitting].nextAdmitting = record
         }
@@ -218,21 +207,10 @@ struct CommitLedger: ~Copyable {
         let record = self[partition].firstAdmitting
         self[partition].firstAdmitting = store[record].nextAdmitting
         store[record].nextAdmitting = .none
-        if self[partition].firstAdmitting == .none {
-            self[partition].lastAdmitting = .none
-            admittingCount -= 1
-        }
+        if self[partition].firstAdmitting == .none { self[partition].lastAdmitting = .none }
     }
 
     // MARK: Settled
-
-    /// Counts a notification that was settled or dropped.
-    mutating func countGone(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
-        guard let partition = find(store[recordOf: slot].partition) else { return }
-        precondition(self[partition].open > 0, "a notification is counted once")
-        self[partition].open -= 1
-        if case .concluded(.deadLetter) = store[slot].state { self[partition].deadLetters -= 1 }
-    }
 
     /// Enters a record as settled, and gives it back, once all of it is.
     mutating func finish(_ record: RecordSlot, in store: inout NotificationStore) {
@@ -254,27 +232,13 @@ struct CommitLedger: ~Copyable {
 
     // MARK: The horizon
 
-    /// Whether a notification may be sent, or moved to a tier.
-    @inline(__always)
-    func allows(_ slot: NotificationSlot, _ partition: PartitionSlot, in store: borrowing NotificationStore)
-        -> Bool
-    {
-        self[partition].horizon.allows(store[recordOf: slot].offset)
-    }
-
-    /// Notes that a notification is sent, or moved: later commits have to name it.
-    @inline(__always)
-    mutating func advanceHorizon(
-        _ slot: NotificationSlot, _ partition: PartitionSlot, in store: borrowing NotificationStore
-    ) {
-        self[partition].horizon.advance(to: store[recordOf: slot].offset)
-    }
-
     /// Puts a notification behind those that wait for an acknowledged commit to name a higher horizon.
     mutating func waitForHorizon(
         _ slot: NotificationSlot, _ partition: PartitionSlot, in store: inout NotificationStore
     ) {
-        if self[partition].behindHorizon.isEmpty { advanceHorizon(slot, partition, in: store) }
+        if self[partition].behindHorizon.isEmpty {
+            self[partition].horizon.advance(to: store[recordOf: slot].offset)
+        }
         store[slot].state = .behindHorizon
         self[partition].behindHorizon.append(slot, in: &store)
     }

@@ -109,6 +109,36 @@ package struct CommitMap: Equatable {
     }
 }
 
+// A map that was read back is used up in offset order, as the records come.
+extension CommitMap {
+    /// Returns which indexes of `offset`, which is above every offset asked for before, are settled, or `nil` if all of
+    /// it is. Lower offsets are forgotten.
+    mutating func take(_ offset: Int64) -> [Range<Int64>]? {
+        while let run = settled.first, run.upperBound <= offset { settled.removeFirst() }
+        while let partial = partials.first, partial.offset < offset { partials.removeFirst() }
+        if let run = settled.first, run.lowerBound <= offset { return nil }
+        if let partial = partials.first, partial.offset == offset { return partial.indexes }
+        return []
+    }
+
+    /// Gives on to `writer` what is known of offsets from `offset` on, so that the next commit says it too.
+    func write(from offset: Int64, to writer: inout CommitMapWriter) {
+        for run in settled where run.upperBound > offset {
+            writer.settled(max(run.lowerBound, offset)..<run.upperBound)
+        }
+        for partial in partials where partial.offset >= offset {
+            writer.partial(offset: partial.offset, indexes: partial.indexes)
+        }
+    }
+
+    /// One past the highest offset from `offset` on that may have been sent before and is not known to be settled.
+    func doubtEnd(from offset: Int64) -> Int64? {
+        var end = horizon
+        for run in settled.reversed() where run.upperBound >= end && run.lowerBound < end { end = run.lowerBound }
+        return end > offset ? end : nil
+    }
+}
+
 /// Reads what `CommitMapWriter` wrote; returns `nil` where the bytes cannot be that.
 private struct VarintReader {
     let bytes: [UInt8]

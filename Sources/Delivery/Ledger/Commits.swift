@@ -58,8 +58,6 @@ struct CommitBackoff {
 
     /// In a row.
     private(set) var refusals = 0
-    /// When the first of them came, monotonic; `nil` if the last commit was taken.
-    private(set) var sinceNs: Int64?
     /// No commit before this time.
     private(set) var untilNs: Int64 = 0
     /// The group or topic is gone, or denied to this worker.
@@ -85,7 +83,6 @@ struct CommitBackoff {
     /// - Returns: whether to log it.
     mutating func refuse(isImpossible: Bool, longestPauseNs: Int64, nowNs: Int64) -> Bool {
         refusals += 1
-        if sinceNs == nil { sinceNs = nowNs }
         let isNews = isImpossible && !self.isImpossible
         if isImpossible { self.isImpossible = true }
         pauseNs = min(max(pauseNs * 2, Self.firstPauseNs), longestPauseNs)

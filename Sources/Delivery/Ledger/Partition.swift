@@ -198,10 +198,7 @@ extension Partition {
         isDirty = true
         let longestNs = phase == .active ? longestPauseNs : min(CommitBackoff.leavingPauseNs, longestPauseNs)
         if commits.refuse(isImpossible: isImpossible, longestPauseNs: longestNs, nowNs: journal.now.ns) {
-            journal.events.append(
-                .commitsRefused(
-                    id, refusals: commits.refusals, sinceNs: commits.sinceNs ?? journal.now.ns,
-                    isImpossible: isImpossible))
+            journal.events.append(.commitsRefused(id, refusals: commits.refusals, isImpossible: isImpossible))
         }
         // There is no topic from which a successor could read it.
         if isImpossible, isLeaving { phase = .left }

@@ -19,34 +19,22 @@ package struct PartitionLedger: ~Copyable {
     private static let slack = 64
     private static let entriesPerOpen = 4
 
-    /// How an offset stands when it comes.
-    package enum Arrival {
-        /// Received before: nothing to do.
-        case known
-        /// The commit map that was read back names it settled; it is counted so.
-        case settledBefore
-        /// Open from now on: settle it by `settle(position)`.
-        case open(settledIndexes: [Range<Int64>])
-    }
-
     /// The offset that the group had committed when the partition was assigned, if any.
     package let committedAtAssignment: Int64?
     /// -1 until something was received.
     package private(set) var highestReceived: Int64 = -1
     package private(set) var openCount = 0
-    private var entries = RingBuffer<Entry>()
-    private var inherited: InheritedMap
+    private(set) var entries = RingBuffer<Entry>()
+    /// What the commit map that was read back says of offsets not received yet.
+    private var inherited: CommitMap
 
     package init(committed: Int64?, map: CommitMap) {
         committedAtAssignment = committed
-        inherited = InheritedMap(map)
+        inherited = map
     }
 
     /// Offsets from the first that is not settled to the highest received.
     package var span: Int64 { committable.map { max(0, highestReceived + 1 - $0) } ?? 0 }
-
-    /// Entries held in memory.
-    var entryCount: Int { entries.count }
 
     /// The offset to commit: the first that is not settled, else one past the highest received, else what was committed
     /// before; `nil` if nothing was ever committed or received.
@@ -59,22 +47,21 @@ package struct PartitionLedger: ~Copyable {
     /// record there.
     package var highestKnown: Int64 { max(highestReceived, (committedAtAssignment ?? 0) - 1) }
 
-    /// Enters `offset` under the name `record` (not `.none`) where it is open.
-    package mutating func receive(_ offset: Int64, record: @autoclosure () -> RecordSlot) -> Arrival {
-        if offset <= highestReceived { return .known }
+    /// Enters `offset` under the name `record` (not `.none`) where it is open: settle it by `settle(position)`.
+    ///
+    /// - Returns: which of its indexes are settled; `nil` if it is not open, since the commit map that was read back
+    ///   names it settled, or it was received before.
+    package mutating func receive(_ offset: Int64, record: @autoclosure () -> RecordSlot) -> [Range<Int64>]? {
+        if offset <= highestReceived { return nil }
         highestReceived = offset
-        switch inherited.take(offset) {
-        case .settled:
+        guard let settledIndexes = inherited.take(offset) else {
             // Below the first open record everything received is settled anyway.
             if !entries.isEmpty { appendSettled(offset) }
-            return .settledBefore
-        case .partly(let indexes):
-            append(offset, record())
-            return .open(settledIndexes: indexes)
-        case .open:
-            append(offset, record())
-            return .open(settledIndexes: [])
+            return nil
         }
+        entries.append(Entry(offset: offset, record: record()))
+        openCount += 1
+        return settledIndexes
     }
 
     /// Counts everything below `offset` as received. Returns whether that is news.
@@ -82,12 +69,6 @@ package struct PartitionLedger: ~Copyable {
         guard offset - 1 > highestKnown else { return false }
         highestReceived = offset - 1
         return true
-    }
-
-    @inline(__always)
-    private mutating func append(_ offset: Int64, _ record: RecordSlot) {
-        entries.append(Entry(offset: offset, record: record))
-        openCount += 1
     }
 
     private mutating func appendSettled(_ offset: Int64) {

@@ -1,18 +1,12 @@
 /// Where a partition is to be read from.
 package enum ReadingStart: Equatable, Sendable {
-    package enum Cause: Equatable, Sendable {
-        /// The group has committed nothing.
-        case nothingCommitted
-        /// No log has such an offset, so no worker wrote it.
-        case notBelievable
-        /// The log ends below what was committed: it was made anew, or cut.
-        case beyondEnd
-        /// The log begins above what was committed: retention was quicker.
-        case overtaken
-    }
-
     case at(Int64)
-    case beginning(because: Cause)
+    /// At the log's beginning, since the group has committed nothing.
+    case nothingCommitted
+    /// At its beginning: the log ends below what was committed, or no log has such an offset. It was made anew, or cut.
+    case logChanged
+    /// At its beginning, which is above what was committed: retention was quicker.
+    case overtaken
 
     /// Where to read a partition from that was assigned, before `DeliveryMachine.assign` (which decides likewise).
     ///
@@ -23,19 +17,18 @@ package enum ReadingStart: Equatable, Sendable {
     ///     committed lies beyond that, its high watermark, since a transaction may be open. `nil` or negative if it is
     ///     unknown.
     package init(committed: Int64?, logStart: Int64?, logEnd: Int64?) {
+        guard let committed else {
+            self = .nothingCommitted
+            return
+        }
+        let isBeyondEnd = logEnd.map { $0 >= 0 && committed > $0 } ?? false
         self =
-            if let committed {
-                if !OffsetLimit.holds(committed) {
-                    .beginning(because: .notBelievable)
-                } else if let logEnd, logEnd >= 0, committed > logEnd {
-                    .beginning(because: .beyondEnd)
-                } else if let logStart, logStart >= 0, committed < logStart {
-                    .beginning(because: .overtaken)
-                } else {
-                    .at(committed)
-                }
+            if !OffsetLimit.holds(committed) || isBeyondEnd {
+                .logChanged
+            } else if let logStart, committed < logStart {
+                .overtaken
             } else {
-                .beginning(because: .nothingCommitted)
+                .at(committed)
             }
     }
 }

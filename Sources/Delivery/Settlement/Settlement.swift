@@ -39,6 +39,7 @@ struct Settlement: ~Copyable {
         if text != nil || completion.uniqueIDText >= 0 {
             let uniqueID = completion.uniqueIDText >= 0 ? batch.texts[Int(completion.uniqueIDText)] : nil
             texts[slot] = AnswerTexts(reason: text, uniqueID: uniqueID)
+            store.takeBytes((text?.utf8.count ?? 0) + (uniqueID?.utf8.count ?? 0), for: slot)
         }
         return row
     }
@@ -193,11 +194,9 @@ struct Settlement: ~Copyable {
             attempts: store[slot].tries.sends, inDoubt: store[slot].tries.inDoubt, sentAtMs: store[slot].sentAtMs,
             settledAtMs: nowMs)
         let content = content(slot, in: store)
-        if outcome == .expired, var day = Self.dayOfSeconds(content.requestedAtMs) {
-            return day.withUTF8 { day in
-                ending.detail.subject = UnsafeRawBufferPointer(day)
-                return body(content, ending)
-            }
+        // Seconds since 1970 that are read as milliseconds are a time in January or February 1970.
+        if outcome == .expired, 0...Int64(UInt32.max) ~= content.requestedAtMs {
+            ending.detail.subject = StaticString("its timestamp is of 1970: seconds instead of milliseconds?").lentBytes
         }
         guard answer.reason == .other || !texts.isEmpty else { return body(content, ending) }
         var uniqueID = texts[slot]?.uniqueID ?? ""
@@ -208,15 +207,6 @@ struct Settlement: ~Copyable {
                 return body(content, ending)
             }
         }
-    }
-
-    /// Describes a time that is in seconds rather than in milliseconds, or returns `nil`. Read as milliseconds, seconds
-    /// since 1970 are a time in January or February 1970.
-    private static func dayOfSeconds(_ timeMs: Int64) -> String? {
-        guard timeMs != RecordTime.unknown, timeMs <= Int64(UInt32.max) else { return nil }
-        let days = timeMs / 86_400_000
-        let (month, day) = days < 31 ? (1, days + 1) : (2, days - 30)
-        return "its timestamp is 1970-0\(month)-\(day < 10 ? "0" : "")\(day), seconds instead of milliseconds?"
     }
 
     /// Lends the text of a reason that is not known by name: Apple's word, or `HTTP <status>`.
@@ -271,7 +261,7 @@ struct Settlement: ~Copyable {
         }
         guard outcome == .expired else { return .none }
         if store[bodyOf: record].isExpired { return Detail("the request is older than delivery.max_age") }
-        return store[bodyOf: record].expiration == 0
+        return store[bodyOf: record].headers.expiration == 0
             ? Detail("apns-expiration is 0, and it could not be delivered at once")
             : Detail("apns-expiration has passed")
     }
@@ -329,7 +319,7 @@ struct ProductionQueues: ~Copyable {
         queues.deallocate()
     }
 
-    /// All that waits, what became void since it was queued included.
+    /// All that waits, what became void since it was queued included. For the checks of tests.
     var count: Int {
         var sum = 0
         for index in 0..<queueCount { sum += queues[index].count }

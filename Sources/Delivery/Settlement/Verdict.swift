@@ -92,10 +92,11 @@ package struct VerdictTable: Sendable {
             nil
         case .unregistered, .expiredToken:
             VerdictRow(.unregister)
-        case .badDeviceToken, .deviceTokenNotForTopic, .forbidden, .payloadTooLarge:
-            VerdictRow(.reject)
-        case .badCollapseId, .badExpirationDate, .badMessageId, .badPriority, .badTopic, .duplicateHeaders,
-            .invalidPushType, .missingDeviceToken, .missingTopic, .payloadEmpty, .badPath, .methodNotAllowed:
+        case .badDeviceToken, .deviceTokenNotForTopic, .forbidden, .payloadTooLarge, .badCollapseId,
+            .badExpirationDate, .badMessageId, .badPriority, .badTopic, .duplicateHeaders, .invalidPushType,
+            .missingDeviceToken, .missingTopic, .payloadEmpty, .badPath, .methodNotAllowed,
+            .featureNotEnabled, .missingChannelId, .badChannelId, .channelNotRegistered, .badRequestParams,
+            .badRequestPayload, .missingPushType, .cannotCreateChannelConfig:
             VerdictRow(.reject)
         case .topicDisallowed:
             // Apple knows a new bundle id on new connections only; the transport makes some before it hands the
@@ -120,9 +121,6 @@ package struct VerdictTable: Sendable {
             VerdictRow(.retry)
         case .internalServerError, .serviceUnavailable, .serviceUnavailableSpaced, .shutdown:
             VerdictRow(.retry, delayMs: longDelayMs)
-        case .featureNotEnabled, .missingChannelId, .badChannelId, .channelNotRegistered, .badRequestParams,
-            .badRequestPayload, .missingPushType, .cannotCreateChannelConfig:
-            VerdictRow(.reject)
         }
     }
 }

@@ -74,7 +74,7 @@ struct NotificationStore: ~Copyable {
         notifications[slot].index = index
         notifications[slot].app = app
         records[record].unsettled += 1
-        budget.take(group: Int(records[record].group), app: Int(app))
+        budget.add(notifications: 1, group: Int(records[record].group), app: Int(app))
         return slot
     }
 
@@ -82,11 +82,9 @@ struct NotificationStore: ~Copyable {
     mutating func giveBack(_ slot: NotificationSlot) {
         let record = notifications[slot].record
         let taken = Int(notifications[slot].countedBytes)
-        if taken > 0 {
-            countedBytes -= taken
-            budget.giveBackBlock(taken, group: Int(records[record].group), app: Int(notifications[slot].app))
-        }
-        budget.giveBack(group: Int(records[record].group), app: Int(notifications[slot].app))
+        countedBytes -= taken
+        budget.add(
+            notifications: -1, bytes: -taken, group: Int(records[record].group), app: Int(notifications[slot].app))
         records[record].unsettled -= 1
         if notifications[slot].tries.past == .inDoubt { records[record].doubts -= 1 }
         notifications[slot].state = .free
@@ -124,7 +122,7 @@ struct NotificationStore: ~Copyable {
         let taken = min(count, Int(Int32.max - notifications[slot].countedBytes))
         notifications[slot].countedBytes += Int32(taken)
         countedBytes += taken
-        budget.takeBlock(taken, group: Int(self[recordOf: slot].group), app: Int(notifications[slot].app))
+        budget.add(bytes: taken, group: Int(self[recordOf: slot].group), app: Int(notifications[slot].app))
     }
 
     // MARK: Records
@@ -160,7 +158,9 @@ struct NotificationStore: ~Copyable {
     }
 
     /// The record's place for the crash history, lent as long as its body is there.
-    func place(of record: RecordSlot) -> UnsafePointer<CrashPlace>? { records[record].body.map { $0.place } }
+    func place(of record: RecordSlot) -> UnsafePointer<CrashPlace>? {
+        records[record].body.map { UnsafeRawPointer($0).assumingMemoryBound(to: CrashPlace.self) }
+    }
 
     /// Tells the supervisor which record is written, in case the process dies at it.
     func enterPlace(of id: NotificationID) {
@@ -172,18 +172,14 @@ struct NotificationStore: ~Copyable {
     }
 
     /// Whether it is to be sent now or never: its expiration is 0.
-    func isNowOrNever(_ slot: NotificationSlot) -> Bool { self[recordOf: slot].body?.pointee.expiration == 0 }
+    func isNowOrNever(_ slot: NotificationSlot) -> Bool { self[recordOf: slot].body?.pointee.headers.expiration == 0 }
 
     /// When it is to be sent, by the wall clock, or 0 for at once.
     func notBeforeMs(_ slot: NotificationSlot) -> Int64 { self[recordOf: slot].body?.pointee.notBeforeMs ?? 0 }
 
-    /// Whether it may be sent, as far as its `push-not-before` goes.
-    @inline(__always)
-    func isDue(_ slot: NotificationSlot, nowMs: Int64) -> Bool { notBeforeMs(slot) <= nowMs }
-
     /// Whether it may wait in a tier: all may, except what is to be sent now or never, once its time has come.
     func mayBeDeferred(_ slot: NotificationSlot, nowMs: Int64) -> Bool {
-        !isNowOrNever(slot) || !isDue(slot, nowMs: nowMs)
+        !isNowOrNever(slot) || notBeforeMs(slot) > nowMs
     }
 
     /// Whether the notifications of a record with expiration 0 were tried for `limitMs`: since the record was written
@@ -271,7 +267,7 @@ struct NotificationStore: ~Copyable {
         if request.headers.topic.isEmpty, app >= 0 { body.pointee.headers.topic = defaultTopic }
         body.pointee.countRepeated()
         records[record].body = body
-        budget.takeRecord(BlockStore.rounded(size), group: Int(records[record].group), app: Int(app))
+        budget.addRecord(BlockStore.rounded(size), group: Int(records[record].group), app: Int(app))
     }
 
     /// The bytes of a notification are no longer needed.
@@ -280,8 +276,9 @@ struct NotificationStore: ~Copyable {
             let size = Int(notifications[slot].tokenBlockSize)
             blocks.giveBack(UnsafeMutableRawPointer(mutating: token), size: size)
             notifications[slot].tokenBlockSize = 0
-            budget.giveBackBlock(
-                BlockStore.rounded(size), group: Int(self[recordOf: slot].group), app: Int(notifications[slot].app))
+            budget.add(
+                bytes: -BlockStore.rounded(size), group: Int(self[recordOf: slot].group),
+                app: Int(notifications[slot].app))
         }
         notifications[slot].token = UnsafeRawBufferPointer.nothing
         releaseBody(notifications[slot].record)
@@ -293,8 +290,8 @@ struct NotificationStore: ~Copyable {
         records[record].holders -= 1
         guard records[record].holders == 0 else { return }
         let size = body.pointee.blockSize
-        budget.giveBackBlock(
-            BlockStore.rounded(size), group: Int(records[record].group), app: Int(body.pointee.app))
+        budget.add(
+            bytes: -BlockStore.rounded(size), group: Int(records[record].group), app: Int(body.pointee.app))
         records[record].body = nil
         blocks.giveBack(UnsafeMutableRawPointer(body), size: size)
     }
@@ -348,8 +345,9 @@ struct NotificationStore: ~Copyable {
         block.copyMemory(from: source, byteCount: token.count)
         notifications[slot].tokenBlockSize = Int16(token.count)
         notifications[slot].token = UnsafeRawBufferPointer(start: block, count: token.count)
-        budget.takeBlock(
-            BlockStore.rounded(token.count), group: Int(self[recordOf: slot].group), app: Int(notifications[slot].app))
+        budget.add(
+            bytes: BlockStore.rounded(token.count), group: Int(self[recordOf: slot].group),
+            app: Int(notifications[slot].app))
     }
 
     /// Bytes of the block of its own that holds the token.

@@ -87,14 +87,9 @@ struct RecordBody {
     /// What the result of each notification repeats of it, beyond what every result has.
     var repeatedBytes: Int32 = 0
 
-    // What the machine itself looks at.
-    var topic: UnsafeRawBufferPointer { headers.topic }
-    var expiration: UInt32? { headers.expiration }
     /// No notification of it is handed out before, by the wall clock.
     @inline(__always)
     var notBeforeMs: Int64 { Int64(notBefore) &* 1_000 }
-    /// The producer's own id, or `.none`.
-    var apnsID: NotificationUUID { headers.apnsID }
 
     /// No app that is configured here, where there was one.
     static let unknownApp: Int32 = -2
@@ -106,20 +101,15 @@ struct RecordBody {
     /// - Parameter isDerived: it spells the request's place, where the producer gave none.
     @inline(__always)
     func requestID(index: Int32, isDerived: Bool) -> NotificationUUID {
-        if apnsID != .none || !isDerived || tierDelayMs > 0 { return apnsID }
+        if headers.apnsID != .none || !isDerived || tierDelayMs > 0 { return headers.apnsID }
         return DerivedID.make(
             topicHash: topicHash, partition: request.partition, offset: request.offset, index: index)
     }
 
     /// Counts `repeatedBytes`.
     mutating func countRepeated() {
-        var bytes = min(key.count, RecordLimits.key) + topic.count
+        var bytes = min(key.count, RecordLimits.key) + headers.topic.count
         for header in copiedHeaders { bytes += header.name.count + header.value.count }
         repeatedBytes = Int32(clamping: max(0, bytes - Self.fixedResultBytes))
     }
-}
-
-extension UnsafeMutablePointer<RecordBody> {
-    /// Its record's place, as long as the body is there.
-    var place: UnsafePointer<CrashPlace> { UnsafeRawPointer(self).assumingMemoryBound(to: CrashPlace.self) }
 }

@@ -171,7 +171,7 @@ struct MetricsText {
 
     private mutating func writeHealth() {
         flagPerApp("credential_refused", "Credential: 1 while Apple refuses it, for all topics or for some, else 0.") {
-            $0.credentialOpenNs != nil || $0.openTopics > 0
+            $0.isCredentialRefused
         }
         flagPerApp("unreachable", "Host: 1 while notifications are deferred for want of a usable connection, else 0.") {
             $0.isCutOff
@@ -179,7 +179,7 @@ struct MetricsText {
         flagPerApp(
             "environment_guard_tripped",
             "Environment guard: 1 while it slows the app down because Apple rejects most device tokens, else 0."
-        ) { if case .tripped = $0.guardState { true } else { false } }
+        ) { $0.isGuardTripped }
         flagPerApp("paused", "Pause: 1 while the configuration pauses the app, else 0.") { $0.isPaused }
         one(
             "circuits_opened_total", "Circuit breakers that opened, of hosts, credentials and topics.",

@@ -163,7 +163,7 @@ extension WorkerSnapshot.App {
     fileprivate var state: String {
         guard let status else { return "starting" }
         if status.isPaused { return "paused" }
-        if status.credentialOpenNs != nil || status.openTopics > 0 { return #"<b class="bad">credential rejected</b>"# }
+        if status.isCredentialRefused { return #"<b class="bad">credential rejected</b>"# }
         if status.isCutOff { return #"<b class="bad">unreachable</b>"# }
         return standing.connections.open > 0 ? "connected" : "no connection"
     }

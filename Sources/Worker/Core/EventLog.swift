@@ -81,7 +81,7 @@ struct EventLog {
             log(
                 .error, .delivery, id, "retention took records that were never read",
                 ["committed": .count(committed), "start": .count(start), "skipped": .sum(start - committed)])
-        case .commitsRefused(let id, let refusals, _, let isImpossible):
+        case .commitsRefused(let id, let refusals, let isImpossible):
             log(
                 .error, .kafka, id,
                 isImpossible
@@ -98,10 +98,6 @@ struct EventLog {
                 .warning, .kafka, id,
                 "the broker refuses commit metadata of this length: raise offset.metadata.max.bytes to 4096",
                 ["characters": .count(characters)])
-        case .credentialFault(let app, let reason):
-            log(
-                .error, .apns, app, "Apple refuses the credential", about: " \(reason)",
-                ["reason": "\(reason.text?.description ?? "unknown")"])
         case .circuitOpened(let circuit, let reason):
             var word: StaticString = "no known reason"
             if case .connection = circuit { word = "no connection of use" }

@@ -30,7 +30,8 @@ package final class PushWorker: @unchecked Sendable {
     private(set) lazy var files = ConfigurationFiles(self)
     private var machine: DeliveryMachine
     private var deliveryTurn = DeliveryTurn()
-    private var wakeUps: DeliveryTurn.WakeUps = [.kafka]
+    /// Whether Kafka has to be served in the next turn.
+    private var hasKafkaNews = true
     /// Rung by librdkafka whenever one of its queues has something after it was empty.
     private var doorbell: Doorbell?
     private var alarm: Alarm?
@@ -164,7 +165,7 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     private func start(requestPartitions: Int, _ startingAtEnd: Set<TopicPartition>) throws {
-        let doorbell = try Doorbell(loop: loop) { [unowned self] in wakeUps.insert(.kafka) }
+        let doorbell = try Doorbell(loop: loop) { [unowned self] in hasKafkaNews = true }
         self.doorbell = doorbell
         let publisher = try RecordPublisher(
             configuration, apps: apps.recordApps, cluster: cluster, wakeUpDescriptor: doorbell.descriptor,
@@ -190,7 +191,7 @@ package final class PushWorker: @unchecked Sendable {
             responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds,
             longestWindowNs: configuration.drain.rebalance.nanoseconds)
         let transports = try AppTransports(
-            apps.all.count, loop: loop, onWakeUp: { [unowned self] in wakeUps.insert(.transports) },
+            apps.all.count, loop: loop, onWakeUp: {},
             onNote: { [unowned self] note, app in
                 eventLog.write(note, of: app)
             },
@@ -206,7 +207,7 @@ package final class PushWorker: @unchecked Sendable {
         files.watch()
         readFeedback()
         health.startedNs = loop.now.monotonicNs
-        alarm = Alarm(loop: loop) { [unowned self] in wakeUps.insert(.time) }
+        alarm = Alarm(loop: loop) {}
         loop.onTurnEnd { [unowned self] in turn() }
     }
 
@@ -244,10 +245,10 @@ package final class PushWorker: @unchecked Sendable {
         guard let parts else { return }
         let now = now
         board.turned(nowNs: now.ns)
-        if shutdown.isUnderWay { wakeUps.insert(.leaving) }
+        if shutdown.isUnderWay { hasKafkaNews = true }
         let end = deliveryTurn.run(
             &machine, requests: parts.groups, transports: parts.transports, records: parts.publisher,
-            offsets: parts.groups, wokenBy: exchange(&wakeUps, with: []), now: now)
+            offsets: parts.groups, hasKafkaNews: exchange(&hasKafkaNews, with: false), now: now)
         for event in end.events { note(event, parts, now) }
         eventLog.write(end.events) { parts.name(of: $0)?.description ?? "unknown" }
         if !shutdown.isUnderWay, let error = parts.groups.fatalError { stop(because: "Kafka: \(error.text)") }
@@ -263,10 +264,7 @@ package final class PushWorker: @unchecked Sendable {
             runMaintenance(parts, now)
         }
         alarm?.set(atNs: end.deadlineNs)
-        if end.hasMore {
-            wakeUps.insert(.unread)
-            loop.wantAnotherTurn()
-        }
+        if end.hasMore { loop.wantAnotherTurn() }
     }
 
     private func note(_ event: DeliveryEvent, _ parts: WorkerParts, _ now: DeliveryTime) {

@@ -42,18 +42,13 @@ package enum DirectSend {
             name: parsed.app, environment: parsed.environment, topic: parsed.headers.topic,
             pushType: parsed.headers.pushType)
         {
-        case .failure(let reason, let text, let subject):
+        case .failure(let reason, let detail):
             let topic = String(decoding: parsed.headers.topic, as: UTF8.self)
-            let about =
-                switch subject {
-                case .name: ": \(String(decoding: parsed.app, as: UTF8.self))"
-                case .topic: ": \(topic)"
-                case .nothing: ""
-                }
+            let about = detail.subject.isEmpty ? "" : ": \(String(decoding: detail.subject, as: UTF8.self))"
             var result = DeliveryResult(.invalid, requestedAtMs: requestedAtMs, settledAtMs: requestedAtMs)
             result.apnsTopic = topic.isEmpty ? nil : topic
             result.reason = reason.reason
-            result.detail = "\(text)\(about)"
+            result.detail = "\(detail.text)\(about)"
             return Answer(result: result)
         case .app(let app, let defaultTopic):
             settings = configuration.apps[app.value]

@@ -60,7 +60,7 @@ struct AppHealth {
             problems += openCircuits.filter { $0.name.app.value == index }.map {
                 circuitProblem($0.name, $0.reason, row, apps[index].settings)
             }
-            if case .tripped? = row.status?.guardState {
+            if row.status?.isGuardTripped == true {
                 problems.append(
                     Problem(
                         row.subject, .slowed, "Apple calls most of its device tokens bad: it is slowed down",

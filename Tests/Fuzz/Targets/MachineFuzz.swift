@@ -101,7 +101,7 @@ private struct MachineDriver: ~Copyable {
 
     /// Reads what pages and metrics show.
     private mutating func look() {
-        for status in machine.partitionStatuses {
+        for status in assigned.compactMap({ machine.status(of: $0.id) }) {
             require(status.openRecords >= 0 && status.openNotifications >= 0, "what is open is counted")
         }
         for app in machine.appStatuses { require(app.open >= 0 && app.handed >= 0, "an app's are counted") }
