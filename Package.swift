@@ -78,7 +78,7 @@ let package = Package(
         + module("TLS", ["COpenSSL", "CLinux", "Bytes"], settings: wrapper)
         + module("HTTP2", ["CNghttp2"], settings: wrapper, tests: ["Bytes", "TestSupport"])
         + module("YAML", ["CYAML"], settings: wrapper)
-        + module("HTTPServer", ["CMicrohttpd"], settings: wrapper)
+        + module("HTTPServer", ["CMicrohttpd", "Network", "EventLoop"], settings: wrapper)
         + module("EventLoop", ["CLinux", "Bytes"], settings: wrapper)
         + module("Network", ["EventLoop", "TLS", "CLinux", "Bytes"], settings: wrapper)
         + module("PushRecords", ["JSON", "Bytes"], resources: schemas, tests: ["TestSupport"])

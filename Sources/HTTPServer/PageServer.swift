@@ -1,5 +1,7 @@
 import CMicrohttpd
+import EventLoop
 import Glibc
+import Network
 import Synchronization
 
 package struct PageServerError: Error, Equatable, CustomStringConvertible {
@@ -21,19 +23,26 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
     package static let connectionLimit = 64
     private static let silenceSeconds: UInt32 = 5
 
-    /// Listens on a numeric address (`localhost` is 127.0.0.1, port 0 is any free one) and serves at once.
+    /// Listens as `Descriptor.listening` does, and serves at once.
     package init(
         host: String = "127.0.0.1", port: UInt16 = 0, routes: [Route], bodyLimit: Int = 64 * 1024
     ) throws(PageServerError) {
-        let socket: Int32
-        (socket, self.port) = try listeningSocket(host, port)
+        let place = DialTarget.text(host, port)
+        let listening: (descriptor: Descriptor, address: SocketAddress)
+        do throws(SystemError) { listening = try Descriptor.listening(on: host, port) } catch {
+            let advice = error.code == EADDRNOTAVAIL ? "; give an IP address of this machine" : ""
+            throw PageServerError(description: "cannot listen on \(place): \(SystemError.text(error.code))\(advice)")
+        }
+        self.port = listening.address.port
+        // libmicrohttpd closes the descriptor that it gets.
+        let socket = fcntl(listening.descriptor.raw, F_DUPFD_CLOEXEC, 0)
         pages = Pages(routes: routes, bodyLimit: bodyLimit)
         let server = unsafe mhd_start(
             socket, answerRequest, requestCompleted, Unmanaged.passUnretained(pages).toOpaque(),
             UInt32(Self.connectionLimit), Self.silenceSeconds)
         guard let server = unsafe server else {
             close(socket)
-            throw PageServerError(description: "the page server on \(host):\(port) could not be started")
+            throw PageServerError(description: "the page server on \(place) could not be started")
         }
         unsafe self.server = server
     }
@@ -45,40 +54,5 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
     package func stop() {
         guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
         unsafe mhd_stop(server)
-    }
-}
-
-/// Binds a TCP socket and listens on it; returns the port that the kernel chose for 0. An empty host stands for every
-/// IPv4 address.
-private func listeningSocket(_ host: String, _ port: UInt16) throws(PageServerError) -> (socket: Int32, port: UInt16) {
-    let place = host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
-    var hints = unsafe addrinfo()
-    unsafe hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE
-    unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
-    var found: UnsafeMutablePointer<addrinfo>?
-    let numeric = host == "localhost" ? "127.0.0.1" : host.isEmpty ? "0.0.0.0" : host
-    guard unsafe getaddrinfo(numeric, String(port), &hints, &found) == 0, let address = unsafe found else {
-        throw PageServerError(description: "\(place) is not an address to listen on: give an IP address")
-    }
-    defer { unsafe freeaddrinfo(address) }
-    // libmicrohttpd accepts until no connection is waiting, so the socket must not block.
-    let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
-    let fd = unsafe socket(address.pointee.ai_family, type, 0)
-    var (yes, intSize): (Int32, socklen_t) = (1, socklen_t(MemoryLayout<Int32>.size))
-    var bound = sockaddr_storage()
-    var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
-    let isListening = unsafe withUnsafeMutableBytes(of: &bound) { bytes in
-        unsafe setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, intSize) == 0
-            && bind(fd, address.pointee.ai_addr, address.pointee.ai_addrlen) == 0 && listen(fd, 64) == 0
-            && getsockname(fd, bytes.baseAddress!.assumingMemoryBound(to: sockaddr.self), &length) == 0
-    }
-    guard isListening else {
-        let reason = unsafe String(cString: strerror(errno))
-        close(fd)
-        throw PageServerError(description: "cannot listen on \(place): \(reason)")
-    }
-    // sin_port and sin6_port both follow the 16-bit family, in network order.
-    return unsafe withUnsafeBytes(of: &bound) {
-        (fd, UInt16(bigEndian: unsafe $0.load(fromByteOffset: 2, as: UInt16.self)))
     }
 }
