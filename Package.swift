@@ -75,7 +75,7 @@ let package = Package(
         + module("Bytes", settings: wrapper)
         + module("JSON", settings: wrapper, tests: ["Bytes"])
         + module("Kafka", ["CRdkafka", "CLinux"], settings: wrapper, tests: ["TestSupport", "Bytes"])
-        + module("TLS", ["COpenSSL", "CLinux", "Bytes"], settings: wrapper)
+        + module("TLS", ["COpenSSL", "Bytes"], settings: wrapper)
         + module("HTTP2", ["CNghttp2"], settings: wrapper, tests: ["Bytes", "TestSupport"])
         + module("YAML", ["CYAML"], settings: wrapper)
         + module("HTTPServer", ["CMicrohttpd", "Network", "EventLoop"], settings: wrapper)
