@@ -49,7 +49,6 @@ let libraries: [Target] = [
     library("CYAML", pkgConfig: "yaml-0.1", apt: "libyaml-dev"),
     library("CMicrohttpd", pkgConfig: "libmicrohttpd", apt: "libmicrohttpd-dev"),
     .target(name: "CLinux", path: "Sources/CLibraries/CLinux"),
-    .target(name: "CEarlySignals", path: "Sources/CLibraries/CEarlySignals"),
 ]
 
 /// The target that `Tests/Fuzz/fuzz` builds. Other builds omit it because it links with libFuzzer.
@@ -104,7 +103,7 @@ let package = Package(
                 name: "apns-worker",
                 dependencies: [
                     "Worker", "Replay", "APNs", "APNsSimulator", "Configuration", "Observability", "Kafka", "TLS",
-                    "EventLoop", "Network", "PushRecords", "JSON", "CLinux", "CEarlySignals", "Bytes",
+                    "EventLoop", "Network", "PushRecords", "JSON", "CLinux", "Bytes",
                 ],
                 swiftSettings: strict),
             .executableTarget(
