@@ -8,16 +8,17 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
     package let description: String
 }
 
-/// A small HTTP/1.1 server for admin pages and control endpoints: GNU libmicrohttpd with its own thread.
+/// A small HTTP/1.1 server for admin pages and control endpoints: GNU libmicrohttpd on a loop of its own.
 ///
-/// Handlers run on that thread, one at a time. A body longer than `bodyLimit` bytes is answered with 413. The server
+/// Handlers run on that loop's thread, one at a time. A body longer than `bodyLimit` bytes is answered with 413. The server
 /// closes connections that were silent for 5 s, and accepts up to `connectionLimit` of them, half of them from one
 /// address. Any thread may call `stop`. Block the signals that other threads handle before `init`: the server's thread
 /// inherits the mask.
 @safe package final class PageServer: Sendable {
     package let port: UInt16
-    private nonisolated(unsafe) let server: UnsafeMutablePointer<mhd_server>
+    private nonisolated(unsafe) let daemon: OpaquePointer
     private let pages: Pages
+    private let thread: LoopThread
     private let isStopped = Atomic(false)
 
     package static let connectionLimit = 64
@@ -37,14 +38,21 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
         // libmicrohttpd closes the descriptor that it gets.
         let socket = fcntl(listening.descriptor.raw, F_DUPFD_CLOEXEC, 0)
         pages = Pages(routes: routes, bodyLimit: bodyLimit)
-        let server = unsafe mhd_start(
+        let daemon = unsafe mhd_start(
             socket, answerRequest, requestCompleted, Unmanaged.passUnretained(pages).toOpaque(),
             UInt32(Self.connectionLimit), Self.silenceSeconds)
-        guard let server = unsafe server else {
+        guard let daemon = unsafe daemon else {
             close(socket)
             throw PageServerError(description: "the page server on \(place) could not be started")
         }
-        unsafe self.server = server
+        unsafe self.daemon = daemon
+        do throws(SystemError) {
+            nonisolated(unsafe) let daemon = unsafe daemon
+            thread = try LoopThread(name: "pages") { unsafe serve(daemon, on: $0) }
+        } catch {
+            unsafe MHD_stop_daemon(daemon)
+            throw PageServerError(description: "the page server on \(place) could not be started: \(error)")
+        }
     }
 
     deinit { stop() }
@@ -53,6 +61,27 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
     /// Must not be called by a handler. Calling it again does nothing.
     package func stop() {
         guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
-        unsafe mhd_stop(server)
+        thread.stop()
+        thread.join()
+        unsafe MHD_stop_daemon(daemon)
+    }
+}
+
+/// Has every turn of the loop end with libmicrohttpd's work. Its descriptor and its timeout only start a turn.
+private func serve(_ daemon: OpaquePointer, on loop: Loop) {
+    let epoll = unsafe mhd_epoll(daemon)
+    let alarm = Alarm(loop: loop) {}
+    // epoll_ctl(2): it fails only without memory.
+    _ = try? loop.register(epoll, for: .readable) { _ in }
+    nonisolated(unsafe) let daemon = unsafe daemon
+    loop.onTurnEnd {
+        unsafe MHD_run(daemon)
+        // Without a free descriptor and without a connection, libmicrohttpd tries accept(2) again at once and for ever
+        // ("Will try busy waiting", daemon.c).
+        let spare = fcntl(epoll, F_DUPFD_CLOEXEC, 0)
+        if spare < 0 { usleep(100_000) } else { close(spare) }
+        var leftMs: UInt64 = 0
+        let hasTimeout = unsafe MHD_get_timeout(daemon, &leftMs) == .YES
+        if hasTimeout { alarm.set(afterNs: Int64(min(leftMs, 60_000)) * 1_000_000) } else { alarm.clear() }
     }
 }
