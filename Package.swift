@@ -49,7 +49,6 @@ let libraries: [Target] = [
     library("CYAML", pkgConfig: "yaml-0.1", apt: "libyaml-dev"),
     library("CMicrohttpd", pkgConfig: "libmicrohttpd", apt: "libmicrohttpd-dev"),
     .target(name: "CLinux", path: "Sources/CLibraries/CLinux"),
-    .target(name: "CEarlySignals", path: "Sources/CLibraries/CEarlySignals"),
 ]
 
 /// The target that `Tests/Fuzz/fuzz` builds. Other builds omit it because it links with libFuzzer.
@@ -75,10 +74,10 @@ let package = Package(
         + module("Bytes", settings: wrapper)
         + module("JSON", settings: wrapper, tests: ["Bytes"])
         + module("Kafka", ["CRdkafka", "CLinux"], settings: wrapper, tests: ["TestSupport", "Bytes"])
-        + module("TLS", ["COpenSSL", "CLinux", "Bytes"], settings: wrapper)
+        + module("TLS", ["COpenSSL", "Bytes"], settings: wrapper)
         + module("HTTP2", ["CNghttp2"], settings: wrapper, tests: ["Bytes", "TestSupport"])
         + module("YAML", ["CYAML"], settings: wrapper)
-        + module("HTTPServer", ["CMicrohttpd"], settings: wrapper)
+        + module("HTTPServer", ["CMicrohttpd", "Network", "EventLoop"], settings: wrapper)
         + module("EventLoop", ["CLinux", "Bytes"], settings: wrapper)
         + module("Network", ["EventLoop", "TLS", "CLinux", "Bytes"], settings: wrapper)
         + module("PushRecords", ["JSON", "Bytes"], resources: schemas, tests: ["TestSupport"])
@@ -104,7 +103,7 @@ let package = Package(
                 name: "apns-worker",
                 dependencies: [
                     "Worker", "Replay", "APNs", "APNsSimulator", "Configuration", "Observability", "Kafka", "TLS",
-                    "EventLoop", "Network", "PushRecords", "JSON", "CLinux", "CEarlySignals", "Bytes",
+                    "EventLoop", "Network", "PushRecords", "JSON", "CLinux", "Bytes",
                 ],
                 swiftSettings: strict),
             .executableTarget(

@@ -31,7 +31,7 @@ final class Acceptor<Connection: AcceptedConnection> {
         make: @escaping Make
     ) throws(SimulatorError) {
         self.books = books
-        var accept: ((Listener.Accepted) -> Void)?
+        var accept: ((TCPConnection) -> Void)?
         do {
             let listener = try Listener(host: options.host, port: port, loop: loop) { accept?($0) }
             self.listener = listener

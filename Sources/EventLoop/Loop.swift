@@ -3,8 +3,8 @@ internal import Glibc
 
 /// One thread's event loop over epoll(7): descriptors (level-triggered), timers, mailboxes.
 ///
-/// A turn waits, reads both clocks, and delivers ready descriptors, then mailboxes, then due timers. At its end it runs
-/// the `onTurnEnd` bodies in the order given, then the objects that asked with `atTurnEnd`.
+/// A turn waits, reads both clocks, and delivers ready descriptors, then what other threads posted, in that order, then
+/// due timers. At its end it runs the `onTurnEnd` bodies in the order given, then the objects that asked with `atTurnEnd`.
 ///
 /// Everything is used on the loop's thread (the one in `run`; before that, the one that sets it up), except `stop`,
 /// `perform` and mailboxes, which any thread may use. That is what `@unchecked Sendable` stands for.
@@ -32,7 +32,7 @@ internal import Glibc
 
     /// What other threads may touch.
     private let inbound = Guarded(Inbound())
-    private var delivering: [any Deliverable] = []
+    private var performing: [@Sendable () -> Void] = []
 
     private struct Watched {
         var generation: UInt32 = 0
@@ -41,14 +41,13 @@ internal import Glibc
     }
 
     private struct Inbound {
-        var deliverables: [any Deliverable] = []
         var bodies: [@Sendable () -> Void] = []
         /// True while the thread waits, or is about to: only then a post needs a system call.
         var isAsleep = false
         var isStopping = false
         var wakeUps: UInt64 = 0
 
-        var isEmpty: Bool { deliverables.isEmpty && bodies.isEmpty && !isStopping }
+        var isEmpty: Bool { bodies.isEmpty && !isStopping }
     }
 
     /// The most ready descriptors taken per turn; the rest come in the next.
@@ -114,8 +113,6 @@ internal import Glibc
 
     /// Runs a body on the loop's thread in its next turn. For rare events; use a mailbox for batches. Any thread.
     package func perform(_ body: @escaping @Sendable () -> Void) { post { $0.bodies.append(body) } }
-
-    func deliverSoon(_ deliverable: any Deliverable) { post { $0.deliverables.append(deliverable) } }
 
     private func post(_ change: (inout Inbound) -> Void) {
         let mustWake = inbound.withLock { inbound in
@@ -192,19 +189,9 @@ internal import Glibc
 
     /// Runs a body once, in the first turn at or after `afterNs` from this turn's time, to the millisecond, never
     /// early.
-    @discardableResult
-    package func schedule(afterNs: Int64, _ body: @escaping () -> Void) -> TimerID {
+    package func schedule(afterNs: Int64, _ body: @escaping () -> Void) {
         assertOnThread()
-        let id = timers.reserve(firesOnce: true, body)
-        timers.arm(id, deadlineNs: deadline(afterNs))
-        return id
-    }
-
-    /// True: it will not fire. False: it has fired, or was cancelled.
-    @discardableResult
-    package func cancel(_ id: TimerID) -> Bool {
-        assertOnThread()
-        return timers.disarm(id)
+        timers.arm(LoopTimer(body), deadlineNs: deadline(afterNs))
     }
 
     func deadline(_ afterNs: Int64) -> Int64 {
@@ -279,16 +266,13 @@ internal import Glibc
     }
 
     private func deliverInbound() -> Bool {
-        var bodies: [@Sendable () -> Void] = []
         let isStopping = inbound.withLock { inbound in
             inbound.isAsleep = false
-            swap(&inbound.deliverables, &delivering)
-            swap(&inbound.bodies, &bodies)
+            swap(&inbound.bodies, &performing)
             return inbound.isStopping
         }
-        for deliverable in delivering { deliverable.deliver() }
-        delivering.removeAll(keepingCapacity: true)
-        for body in bodies { body() }
+        for body in performing { body() }
+        performing.removeAll(keepingCapacity: true)
         return isStopping
     }
 
@@ -310,10 +294,6 @@ internal import Glibc
 package protocol TurnEnder: AnyObject {
     /// Loop's thread.
     func turnEnded()
-}
-
-protocol Deliverable: AnyObject, Sendable {
-    func deliver()
 }
 
 extension Registration {

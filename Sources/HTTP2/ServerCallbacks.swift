@@ -25,7 +25,7 @@ enum ServerCallbacks {
             guard unsafe frame!.pointee.headers.cat == NGHTTP2_HCAT_REQUEST else { return 0 }
             let stream = unsafe frame!.pointee.hd.stream_id
             let slot = unsafe stateOf(user).pointee.slots.take(RequestSlot())
-            unsafe slot.pointee.reset(stream: stream)
+            unsafe slot.pointee.streamID = stream
             _ = unsafe nghttp2_session_set_stream_user_data(session, stream, slot)
             return 0
         }
@@ -105,8 +105,6 @@ enum ServerCallbacks {
             guard let slot = unsafe slot(session, head.stream_id) else { return 0 }
             if head.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0 {
                 unsafe state.pointee.append(.request(stream: head.stream_id), slot)
-            } else if UInt32(head.type) == NGHTTP2_HEADERS.rawValue, unsafe state.pointee.options.announcesHeaders {
-                unsafe state.pointee.append(.headers(stream: head.stream_id), slot)
             }
         case NGHTTP2_SETTINGS.rawValue:
             let isAcknowledgement = head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0

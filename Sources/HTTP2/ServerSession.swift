@@ -4,8 +4,6 @@ internal import CNghttp2
 package enum ServerEvent: BitwiseCopyable, Sendable, Equatable {
     /// A complete request; it can be read until the next `nextEvent`. Answer it whenever, by its stream, or never.
     case request(stream: Int32)
-    /// The headers of a request whose body is still to come (only with `ServerSessionOptions.announcesHeaders`).
-    case headers(stream: Int32)
     /// A stream is gone before it was answered: reset by either side, or by a GOAWAY of this one.
     case closed(stream: Int32, code: ErrorCode)
     /// The client will open no more streams.
@@ -24,8 +22,6 @@ package struct ServerSessionOptions: Sendable {
     package var connectionWindow: Int32 = 65_535
     /// Of each request, headers and body; the rest is counted, not kept.
     package var requestLimit = 64 << 10
-    /// Say `headers` as soon as they are complete, for answers before the body.
-    package var announcesHeaders = false
     /// Window updates are given by `isStalled`; costs a little for each DATA frame.
     package var canStall = false
 
@@ -44,12 +40,11 @@ package final class ServerSession {
         unsafe state = .allocate(capacity: 1)
         unsafe state.initialize(to: ServerState(options: options))
         var raw: OpaquePointer?
-        var memory = unsafe state.pointee.memory.callbacks()
         var option: OpaquePointer?
         unsafe nghttp2_option_new(&option)
         unsafe nghttp2_option_set_no_auto_window_update(option, options.canStall ? 1 : 0)
-        // nghttp2.h: callbacks, option and mem are copied.
-        let code = unsafe nghttp2_session_server_new3(&raw, ServerCallbacks.shared, state, option, &memory)
+        // nghttp2.h: callbacks and option are copied.
+        let code = unsafe nghttp2_session_server_new2(&raw, ServerCallbacks.shared, state, option)
         precondition(code == 0, "nghttp2: out of memory")
         unsafe nghttp2_option_del(option)
         unsafe session = unsafe raw!

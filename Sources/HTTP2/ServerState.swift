@@ -28,19 +28,6 @@ struct RequestSlot {
         unsafe response.free()
     }
 
-    mutating func reset(stream: Int32) {
-        unsafe streamID = stream
-        unsafe isAnswered = false
-        unsafe isClosed = false
-        unsafe pendingEvents = 0
-        unsafe unconsumed = 0
-        unsafe bytes.removeAll()
-        unsafe headersEnd = 0
-        unsafe bodyLength = 0
-        unsafe headers.removeAll(keepingCapacity: true)
-        unsafe response.removeAll()
-    }
-
     /// Keeps a header, unless there are 64 already or it does not fit.
     mutating func addHeader(
         _ name: UnsafePointer<UInt8>, _ nameCount: Int, _ value: UnsafePointer<UInt8>, _ valueCount: Int, limit: Int
@@ -69,7 +56,6 @@ struct ServerState {
     }
 
     let options: ServerSessionOptions
-    let memory = unsafe MemoryPool()
     var output = unsafe OutputBuffer()
     var sink = unsafe EventSink<Entry>()
     var slots = unsafe SlotPool<RequestSlot>()
@@ -84,7 +70,6 @@ struct ServerState {
     init(options: ServerSessionOptions) { unsafe self.options = options }
 
     func free() {
-        unsafe memory.free()
         unsafe output.free()
         unsafe slots.free { unsafe $0.pointee.free() }
     }
@@ -103,6 +88,9 @@ struct ServerState {
     }
 
     mutating func giveBackIfDone(_ slot: UnsafeMutablePointer<RequestSlot>) {
-        if unsafe slot.pointee.isClosed && slot.pointee.pendingEvents == 0 { unsafe slots.give(slot) }
+        guard unsafe slot.pointee.isClosed && slot.pointee.pendingEvents == 0 else { return }
+        unsafe slot.pointee.free()
+        unsafe slot.pointee = unsafe RequestSlot()
+        unsafe slots.give(slot)
     }
 }

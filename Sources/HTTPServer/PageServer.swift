@@ -1,41 +1,58 @@
 import CMicrohttpd
+import EventLoop
 import Glibc
+import Network
 import Synchronization
 
 package struct PageServerError: Error, Equatable, CustomStringConvertible {
     package let description: String
 }
 
-/// A small HTTP/1.1 server for admin pages and control endpoints: GNU libmicrohttpd with its own thread.
+/// A small HTTP/1.1 server for admin pages and control endpoints: GNU libmicrohttpd on a loop of its own.
 ///
-/// Handlers run on that thread, one at a time. A body longer than `bodyLimit` bytes is answered with 413. The server
+/// Handlers run on that loop's thread, one at a time. A body longer than `bodyLimit` bytes is answered with 413. The server
 /// closes connections that were silent for 5 s, and accepts up to `connectionLimit` of them, half of them from one
 /// address. Any thread may call `stop`. Block the signals that other threads handle before `init`: the server's thread
 /// inherits the mask.
 @safe package final class PageServer: Sendable {
     package let port: UInt16
-    private nonisolated(unsafe) let server: UnsafeMutablePointer<mhd_server>
+    private nonisolated(unsafe) let daemon: OpaquePointer
     private let pages: Pages
+    private let thread: LoopThread
     private let isStopped = Atomic(false)
 
     package static let connectionLimit = 64
     private static let silenceSeconds: UInt32 = 5
 
-    /// Listens on a numeric address (`localhost` is 127.0.0.1, port 0 is any free one) and serves at once.
+    /// Listens as `Descriptor.listening` does, and serves at once.
     package init(
         host: String = "127.0.0.1", port: UInt16 = 0, routes: [Route], bodyLimit: Int = 64 * 1024
     ) throws(PageServerError) {
-        let socket: Int32
-        (socket, self.port) = try listeningSocket(host, port)
+        let place = DialTarget.text(host, port)
+        let listening: (descriptor: Descriptor, address: SocketAddress)
+        do throws(SystemError) { listening = try Descriptor.listening(on: host, port) } catch {
+            let advice = error.code == EADDRNOTAVAIL ? "; give an IP address of this machine" : ""
+            throw PageServerError(description: "cannot listen on \(place): \(SystemError.text(error.code))\(advice)")
+        }
+        self.port = listening.address.port
+        // libmicrohttpd closes the descriptor that it gets.
+        let socket = fcntl(listening.descriptor.raw, F_DUPFD_CLOEXEC, 0)
         pages = Pages(routes: routes, bodyLimit: bodyLimit)
-        let server = unsafe mhd_start(
+        let daemon = unsafe mhd_start(
             socket, answerRequest, requestCompleted, Unmanaged.passUnretained(pages).toOpaque(),
             UInt32(Self.connectionLimit), Self.silenceSeconds)
-        guard let server = unsafe server else {
+        guard let daemon = unsafe daemon else {
             close(socket)
-            throw PageServerError(description: "the page server on \(host):\(port) could not be started")
+            throw PageServerError(description: "the page server on \(place) could not be started")
         }
-        unsafe self.server = server
+        unsafe self.daemon = daemon
+        do throws(SystemError) {
+            nonisolated(unsafe) let daemon = unsafe daemon
+            thread = try LoopThread(name: "pages") { unsafe serve(daemon, on: $0) }
+        } catch {
+            unsafe MHD_stop_daemon(daemon)
+            throw PageServerError(description: "the page server on \(place) could not be started: \(error)")
+        }
     }
 
     deinit { stop() }
@@ -44,41 +61,27 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
     /// Must not be called by a handler. Calling it again does nothing.
     package func stop() {
         guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
-        unsafe mhd_stop(server)
+        thread.stop()
+        thread.join()
+        unsafe MHD_stop_daemon(daemon)
     }
 }
 
-/// Binds a TCP socket and listens on it; returns the port that the kernel chose for 0. An empty host stands for every
-/// IPv4 address.
-private func listeningSocket(_ host: String, _ port: UInt16) throws(PageServerError) -> (socket: Int32, port: UInt16) {
-    let place = host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
-    var hints = unsafe addrinfo()
-    unsafe hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE
-    unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
-    var found: UnsafeMutablePointer<addrinfo>?
-    let numeric = host == "localhost" ? "127.0.0.1" : host.isEmpty ? "0.0.0.0" : host
-    guard unsafe getaddrinfo(numeric, String(port), &hints, &found) == 0, let address = unsafe found else {
-        throw PageServerError(description: "\(place) is not an address to listen on: give an IP address")
-    }
-    defer { unsafe freeaddrinfo(address) }
-    // libmicrohttpd accepts until no connection is waiting, so the socket must not block.
-    let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
-    let fd = unsafe socket(address.pointee.ai_family, type, 0)
-    var (yes, intSize): (Int32, socklen_t) = (1, socklen_t(MemoryLayout<Int32>.size))
-    var bound = sockaddr_storage()
-    var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
-    let isListening = unsafe withUnsafeMutableBytes(of: &bound) { bytes in
-        unsafe setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, intSize) == 0
-            && bind(fd, address.pointee.ai_addr, address.pointee.ai_addrlen) == 0 && listen(fd, 64) == 0
-            && getsockname(fd, bytes.baseAddress!.assumingMemoryBound(to: sockaddr.self), &length) == 0
-    }
-    guard isListening else {
-        let reason = unsafe String(cString: strerror(errno))
-        close(fd)
-        throw PageServerError(description: "cannot listen on \(place): \(reason)")
-    }
-    // sin_port and sin6_port both follow the 16-bit family, in network order.
-    return unsafe withUnsafeBytes(of: &bound) {
-        (fd, UInt16(bigEndian: unsafe $0.load(fromByteOffset: 2, as: UInt16.self)))
+/// Has every turn of the loop end with libmicrohttpd's work. Its descriptor and its timeout only start a turn.
+private func serve(_ daemon: OpaquePointer, on loop: Loop) {
+    let epoll = unsafe mhd_epoll(daemon)
+    let alarm = Alarm(loop: loop) {}
+    // epoll_ctl(2): it fails only without memory.
+    _ = try? loop.register(epoll, for: .readable) { _ in }
+    nonisolated(unsafe) let daemon = unsafe daemon
+    loop.onTurnEnd {
+        unsafe MHD_run(daemon)
+        // Without a free descriptor and without a connection, libmicrohttpd tries accept(2) again at once and for ever
+        // ("Will try busy waiting", daemon.c).
+        let spare = fcntl(epoll, F_DUPFD_CLOEXEC, 0)
+        if spare < 0 { usleep(100_000) } else { close(spare) }
+        var leftMs: UInt64 = 0
+        let hasTimeout = unsafe MHD_get_timeout(daemon, &leftMs) == .YES
+        if hasTimeout { alarm.set(afterNs: Int64(min(leftMs, 60_000)) * 1_000_000) } else { alarm.clear() }
     }
 }

@@ -1,18 +1,13 @@
 /// A member of the object that was scanned: ranges as offsets into the scanned bytes.
 package struct JSONMember: Sendable {
     /// The name between its quotes, escapes not resolved.
-    package var nameStart: Int
-    package var nameEnd: Int
+    package var nameStart = 0
+    package var nameEnd = 0
     /// The value; a string's quotes included.
-    package var valueStart: Int
-    package var valueEnd: Int
+    package var valueStart = 0
+    package var valueEnd = 0
 
-    package init(nameStart: Int = 0, nameEnd: Int = 0, valueStart: Int = 0, valueEnd: Int = 0) {
-        self.nameStart = nameStart
-        self.nameEnd = nameEnd
-        self.valueStart = valueStart
-        self.valueEnd = valueEnd
-    }
+    package init() {}
 }
 
 /// The findings of one pass over some bytes.
@@ -33,15 +28,12 @@ package enum JSONScanner {
     /// Deepest nesting of objects and arrays, which RFC 8259, 9, lets an implementation limit.
     package static let depthLimit = 64
 
-    package static func scan(_ bytes: UnsafeRawBufferPointer) -> JSONScan {
-        unsafe scan(bytes, members: UnsafeMutableBufferPointer(start: nil, count: 0))
-    }
-
     /// Checks `bytes`, and if they are an object reports as many of its members as fit into `members`.
     ///
     /// An escape that spells half a surrogate pair is no error, but noted. O(bytes), no recursion.
     package static func scan(
-        _ bytes: UnsafeRawBufferPointer, members: UnsafeMutableBufferPointer<JSONMember>
+        _ bytes: UnsafeRawBufferPointer,
+        members: UnsafeMutableBufferPointer<JSONMember> = unsafe UnsafeMutableBufferPointer(start: nil, count: 0)
     ) -> JSONScan {
         var scan = JSONScan()
         guard let base = bytes.baseAddress else {
@@ -128,8 +120,9 @@ package enum JSONScanner {
                 guard unsafe p.load(as: UInt8.self) == 0x3A else { return .unexpectedByte }
                 unsafe p = unsafe spaceAt(p + 1)
                 if depth == 1 && scan.memberCount < members.count {
-                    unsafe members[scan.memberCount] = unsafe JSONMember(
-                        nameStart: name - base + 1, nameEnd: nameEnd - base - 1, valueStart: p - base)
+                    unsafe members[scan.memberCount].nameStart = unsafe name - base + 1
+                    unsafe members[scan.memberCount].nameEnd = unsafe nameEnd - base - 1
+                    unsafe members[scan.memberCount].valueStart = unsafe p - base
                 }
             }
             let byte = unsafe p.load(as: UInt8.self)

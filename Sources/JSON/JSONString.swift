@@ -116,7 +116,9 @@ enum JSONString {
         case 0x75:
             guard left >= 6, let unit = unsafe hex4(p + 2) else { return unsafe Stop(next: p, isWhole: false) }
             if unit & 0xF800 == 0xD800 {
-                if unsafe unit < 0xDC00 && isLowHalf(p + 6, end) { return unsafe Stop(next: p + 12, isWhole: true) }
+                if unsafe unit < 0xDC00 && lowHalf(p + 6, end) != nil {
+                    return unsafe Stop(next: p + 12, isWhole: true)
+                }
                 if unsafe half == nil { unsafe half = unsafe p }
             }
             return unsafe Stop(next: p + 6, isWhole: true)
@@ -133,12 +135,12 @@ enum JSONString {
         return unsafe end - p < 2 ? .endOfInput : .badEscape
     }
 
-    /// Whether an escape at `p` spells the second half of a surrogate pair.
-    private static func isLowHalf(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Bool {
+    /// Returns the second half of a surrogate pair that an escape at `p` spells, if there is one.
+    static func lowHalf(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UInt32? {
         guard unsafe end - p >= 6 && p.loadUnaligned(as: UInt16.self) == UInt16(littleEndian: 0x755C),
-            let unit = unsafe hex4(p + 2)
-        else { return false }
-        return unit & 0xFC00 == 0xDC00
+            let unit = unsafe hex4(p + 2), unit & 0xFC00 == 0xDC00
+        else { return nil }
+        return unit
     }
 
     /// Length of the UTF-8 sequence at `p` that begins with 0x80 or more; 0 when it is not one (RFC 3629, 4).

@@ -85,11 +85,7 @@
         unsafe p += 6
         if let scalar = Unicode.Scalar(unit) { return scalar }
         // RFC 8259, 7: beyond the Basic Multilingual Plane two escapes spell the UTF-16 surrogate pair.
-        guard
-            unsafe unit < 0xDC00 && end - p >= 6 && p.load(as: UInt8.self) == 0x5C
-                && p.load(fromByteOffset: 1, as: UInt8.self) == 0x75,
-            let low = unsafe JSONString.hex4(p + 2), low & 0xFC00 == 0xDC00
-        else { return "\u{FFFD}" }
+        guard unit < 0xDC00, let low = unsafe JSONString.lowHalf(p, end) else { return "\u{FFFD}" }
         unsafe p += 6
         return Unicode.Scalar(0x10000 + (unit & 0x3FF) << 10 + low & 0x3FF) ?? "\u{FFFD}"
     }

@@ -1,5 +1,12 @@
-internal import EventLoop
+package import EventLoop
 internal import Glibc
+
+/// A TCP connection that was dialled or accepted.
+package struct TCPConnection {
+    package var descriptor: Descriptor
+    /// The peer's, or the proxy's.
+    package var address: SocketAddress
+}
 
 /// An open descriptor with one owner, closed when the owner goes.
 package final class Descriptor {
@@ -16,6 +23,24 @@ extension Descriptor {
         let raw = socket(family, flags, Int32(IPPROTO_TCP))
         guard raw >= 0 else { throw SystemError(call: "socket", code: errno) }
         return Descriptor(adopting: raw)
+    }
+
+    /// Binds and listens; port 0 takes any free one. `host` is an IP address, `localhost` (127.0.0.1), or empty for every
+    /// IPv4 address.
+    package static func listening(
+        on host: String, _ port: UInt16
+    ) throws(SystemError) -> (descriptor: Descriptor, address: SocketAddress) {
+        let numeric = host == "localhost" ? "127.0.0.1" : host.isEmpty ? "0.0.0.0" : host
+        guard let wanted = SocketAddress(literal: numeric, port: port) else {
+            throw SystemError(call: "listen on \(host)", code: EADDRNOTAVAIL)
+        }
+        let descriptor = try tcpSocket(family: wanted.family)
+        descriptor.set(SOL_SOCKET, SO_REUSEADDR, 1)
+        guard unsafe wanted.withSockaddr({ unsafe bind(descriptor.raw, $0, $1) }) == 0 else {
+            throw SystemError(call: "bind", code: errno)
+        }
+        guard listen(descriptor.raw, 1024) == 0 else { throw SystemError(call: "listen", code: errno) }
+        return (descriptor, descriptor.localAddress ?? wanted)
     }
 
     /// Sets an integer option. One that the kernel does not know is no reason to fail.

@@ -60,18 +60,12 @@ package final class Dialer {
         self.resolver = resolver
     }
 
-    package struct Connected {
-        package var descriptor: Descriptor
-        /// The peer's, or the proxy's.
-        package var address: SocketAddress
-    }
-
     /// Calls `then` once, never from inside this call, unless the attempt is cancelled before. IPv6 and IPv4 addresses
     /// take turns (RFC 8305, 4), the resolver's first family first; faster if the time is too short for all of them.
     @discardableResult
     package func dial(
         _ target: DialTarget, timeoutNs: Int64, userTimeoutMs: Int32 = 15_000,
-        then: @escaping (Result<Connected, ChannelEnd>) -> Void
+        then: @escaping (Result<TCPConnection, ChannelEnd>) -> Void
     ) -> DialAttempt {
         loop.assertOnThread()
         let attempt = DialAttempt(
@@ -88,8 +82,8 @@ package final class DialAttempt: @unchecked Sendable {
     private let target: DialTarget
     private let loop: Loop
     private let userTimeoutMs: Int32
-    private var then: ((Result<Dialer.Connected, ChannelEnd>) -> Void)?
-    private var overall: TimerID?
+    private var then: ((Result<TCPConnection, ChannelEnd>) -> Void)?
+    private var overall: Alarm?
     private let deadlineNs: Int64
     private var addresses: ArraySlice<SocketAddress> = []
     private var lastFailure = ""
@@ -103,22 +97,21 @@ package final class DialAttempt: @unchecked Sendable {
 
     private var candidates: [Candidate] = []
     /// The time at which the next address is tried, too.
-    private var next: TimerID?
+    private var next: Alarm?
     private var tunnel: ProxyTunnel?
 
     init(
         _ target: DialTarget, loop: Loop, timeoutNs: Int64, userTimeoutMs: Int32 = 15_000,
-        then: @escaping (Result<Dialer.Connected, ChannelEnd>) -> Void
+        then: @escaping (Result<TCPConnection, ChannelEnd>) -> Void
     ) {
         self.target = target
         self.loop = loop
         self.userTimeoutMs = userTimeoutMs
         self.then = then
         deadlineNs = loop.now.monotonicNs + timeoutNs
-        overall = loop.schedule(afterNs: timeoutNs) { [self] in
-            overall = nil
-            timedOut()
-        }
+        // The alarms keep this attempt alive until `end` drops them.
+        overall = Alarm(loop: loop) { [self] in timedOut() }
+        overall?.set(afterNs: timeoutNs)
     }
 
     package func cancel() {
@@ -128,8 +121,6 @@ package final class DialAttempt: @unchecked Sendable {
 
     /// The dialled end for errors.
     private var name: String { target.proxy.map { "proxy \($0.text)" } ?? target.text }
-    /// The same without a port, where only the name matters.
-    private var hostName: String { target.proxy.map { "proxy \($0.host)" } ?? target.host }
 
     func resolved(_ result: Result<[SocketAddress], ChannelEnd>) {
         guard then != nil else { return }
@@ -140,9 +131,6 @@ package final class DialAttempt: @unchecked Sendable {
             finish(.failure(end))
         case .success(let all):
             isUnresolved = false
-            guard !all.isEmpty else {
-                return finish(.failure(ChannelEnd(.unresolved, "\(hostName): has no IPv4 or IPv6 address")))
-            }
             addresses = Self.order(all, from: target.firstAddress)[...]
             tryNext()
         }
@@ -167,12 +155,15 @@ package final class DialAttempt: @unchecked Sendable {
     }
 
     private func tryNext() {
-        if let next { loop.cancel(next) }
         next = nil
         while let address = addresses.popFirst() {
             do throws(SystemError) {
                 try connect(address)
-                return waitForNext()
+                guard !addresses.isEmpty else { return }
+                let leftNs = max(0, deadlineNs - loop.now.monotonicNs)
+                next = Alarm(loop: loop) { [self] in tryNext() }
+                next?.set(afterNs: min(Dialer.attemptDelayNs, leftNs / Int64(addresses.count + 1)))
+                return
             } catch {
                 lastFailure = failure(error.code, at: address)
             }
@@ -184,16 +175,6 @@ package final class DialAttempt: @unchecked Sendable {
     private func failure(_ code: Int32, at address: SocketAddress) -> String {
         let text = SystemError.text(code)
         return name.hasSuffix("\(address)") ? text : "\(address): \(text)"
-    }
-
-    private func waitForNext() {
-        guard !addresses.isEmpty else { return }
-        let leftNs = max(0, deadlineNs - loop.now.monotonicNs)
-        let delayNs = min(Dialer.attemptDelayNs, leftNs / Int64(addresses.count + 1))
-        next = loop.schedule(afterNs: delayNs) { [self] in
-            next = nil
-            tryNext()
-        }
     }
 
     private func connect(_ address: SocketAddress) throws(SystemError) {
@@ -219,7 +200,7 @@ package final class DialAttempt: @unchecked Sendable {
         }
         dropCandidates()
         addresses = []
-        let connected = Dialer.Connected(descriptor: one.descriptor, address: one.address)
+        let connected = TCPConnection(descriptor: one.descriptor, address: one.address)
         guard let proxy = target.proxy else { return finish(.success(connected)) }
         tunnel = ProxyTunnel(one.descriptor, to: target, proxy: proxy, loop: loop) { [self] failure in
             guard let failure else { return finish(.success(connected)) }
@@ -230,7 +211,7 @@ package final class DialAttempt: @unchecked Sendable {
     private func timedOut() {
         let end =
             if isUnresolved {
-                ChannelEnd(.unresolved, "\(hostName): was not resolved in time")
+                ChannelEnd(.unresolved, "\(name): was not resolved in time")
             } else if tunnel != nil {
                 ChannelEnd(.proxyRefused, "\(name): no answer in time to CONNECT \(target.text)")
             } else {
@@ -241,7 +222,7 @@ package final class DialAttempt: @unchecked Sendable {
         finish(.failure(end))
     }
 
-    private func finish(_ result: Result<Dialer.Connected, ChannelEnd>) {
+    private func finish(_ result: Result<TCPConnection, ChannelEnd>) {
         let then = self.then
         end()
         then?(result)
@@ -249,7 +230,6 @@ package final class DialAttempt: @unchecked Sendable {
 
     private func end() {
         then = nil
-        if let overall { loop.cancel(overall) }
         overall = nil
         tunnel?.cancel()
         tunnel = nil
@@ -258,7 +238,6 @@ package final class DialAttempt: @unchecked Sendable {
     }
 
     private func dropCandidates() {
-        if let next { loop.cancel(next) }
         next = nil
         for one in candidates { loop.unregister(one.registration) }
         candidates = []

@@ -3,40 +3,25 @@ internal import Glibc
 
 /// Accepts TCP connections on a loop. Loop's thread.
 package final class Listener {
-    package struct Accepted {
-        package var descriptor: Descriptor
-        package var address: SocketAddress
-    }
-
     /// Where it listens, with the real port.
     package let address: SocketAddress
     package var port: UInt16 { address.port }
 
     private let loop: Loop
     private let descriptor: Descriptor
-    private let onAccept: (Accepted) -> Void
+    private let onAccept: (TCPConnection) -> Void
     private var registration: Registration?
 
     /// Connections accepted per turn, so that a flood leaves the loop's other descriptors their turn.
     private static let acceptsPerTurn = 64
 
-    /// Binds and listens; port 0 takes any free one. `host` is an IP address or `localhost` (127.0.0.1).
+    /// Listens as `Descriptor.listening` does.
     package init(
-        host: String, port: UInt16, loop: Loop, onAccept: @escaping (Accepted) -> Void
+        host: String, port: UInt16, loop: Loop, onAccept: @escaping (TCPConnection) -> Void
     ) throws(SystemError) {
-        guard let wanted = SocketAddress(literal: host == "localhost" ? "127.0.0.1" : host, port: port) else {
-            throw SystemError(call: "listen on \(host)", code: EADDRNOTAVAIL)
-        }
         self.loop = loop
         self.onAccept = onAccept
-        let descriptor = try Descriptor.tcpSocket(family: wanted.family)
-        descriptor.set(SOL_SOCKET, SO_REUSEADDR, 1)
-        guard unsafe wanted.withSockaddr({ unsafe bind(descriptor.raw, $0, $1) }) == 0 else {
-            throw SystemError(call: "bind", code: errno)
-        }
-        guard listen(descriptor.raw, 1024) == 0 else { throw SystemError(call: "listen", code: errno) }
-        address = descriptor.localAddress ?? wanted
-        self.descriptor = descriptor
+        (descriptor, address) = try Descriptor.listening(on: host, port)
         registration = try loop.register(descriptor.raw, for: .readable) { [weak self] _ in self?.accept() }
     }
 
@@ -52,14 +37,14 @@ package final class Listener {
         for _ in 0..<Self.acceptsPerTurn where registration != nil {
             var storage = sockaddr_storage()
             var count = socklen_t(MemoryLayout<sockaddr_storage>.size)
-            let accepted: Accepted? = unsafe withUnsafeMutablePointer(to: &storage) { storage in
+            let accepted: TCPConnection? = unsafe withUnsafeMutablePointer(to: &storage) { storage in
                 unsafe storage.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
                     let raw = unsafe Glibc.accept(descriptor.raw, address, &count)
                     guard raw >= 0 else { return nil }
                     _ = fcntl(raw, F_SETFL, O_NONBLOCK)
                     _ = fcntl(raw, F_SETFD, FD_CLOEXEC)
                     let descriptor = Descriptor(adopting: raw)
-                    return unsafe SocketAddress(address).map { Accepted(descriptor: descriptor, address: $0) }
+                    return unsafe SocketAddress(address).map { TCPConnection(descriptor: descriptor, address: $0) }
                 }
             }
             // accept(2): nothing waits, or a connection died while it did.

@@ -9,13 +9,15 @@ package import TLS
 /// `channelClosed`: call `close` or `abort` before dropping it.
 @safe package final class SecureChannel: TurnEnder {
     package enum State: Hashable, Sendable {
-        case dialing, handshaking, open
+        /// Dialling, or in the TLS handshake.
+        case opening
+        case open
         /// `close` was called: sent bytes drain, received bytes are dropped.
         case closing
         case closed
     }
 
-    package private(set) var state: State
+    package private(set) var state = State.opening
     package private(set) var peerAddress: SocketAddress?
     package var peerCertificate: CertificateDetails? { session?.peerCertificate }
     package var tlsVersion: String? { state == .open ? session?.version : nil }
@@ -63,7 +65,7 @@ package import TLS
         dialing target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,
         options: ChannelOptions = ChannelOptions(), delegate: any ByteChannelDelegate
     ) {
-        self.init(state: .dialing, name: target.text, loop: loop, options: options, delegate: delegate)
+        self.init(name: target.text, loop: loop, options: options, delegate: delegate)
         attempt = dialer.dial(
             target, timeoutNs: options.dialTimeoutNs, userTimeoutMs: options.userTimeoutMs
         ) { [self] result in
@@ -73,29 +75,23 @@ package import TLS
             case .success(let connected):
                 peerName += " (\(target.proxy == nil ? "" : "through the proxy ")\(connected.address))"
                 if options.unsentLimit > 0 { connected.descriptor.setUnsentLimit(options.unsentLimit) }
-                shakeHands(connected.descriptor, connected.address) { () throws(TLSError) in
-                    try .client(context, hostName: target.host)
-                }
+                shakeHands(connected) { () throws(TLSError) in try .client(context, hostName: target.host) }
             }
         }
     }
 
     /// Starts the TLS handshake of an accepted connection. `channelOpened` or `channelClosed` comes later.
     package convenience init(
-        accepted: Listener.Accepted, context: ServerContext, loop: Loop, options: ChannelOptions = ChannelOptions(),
+        accepted: TCPConnection, context: ServerContext, loop: Loop, options: ChannelOptions = ChannelOptions(),
         delegate: any ByteChannelDelegate
     ) {
-        self.init(
-            state: .handshaking, name: "client \(accepted.address)", loop: loop, options: options, delegate: delegate)
+        self.init(name: "client \(accepted.address)", loop: loop, options: options, delegate: delegate)
         accepted.descriptor.setConnectionOptions(userTimeoutMs: options.userTimeoutMs)
-        shakeHands(accepted.descriptor, accepted.address) { () throws(TLSError) in try .server(context) }
+        shakeHands(accepted) { () throws(TLSError) in try .server(context) }
     }
 
-    private init(
-        state: State, name: String, loop: Loop, options: ChannelOptions, delegate: any ByteChannelDelegate
-    ) {
+    private init(name: String, loop: Loop, options: ChannelOptions, delegate: any ByteChannelDelegate) {
         loop.assertOnThread()
-        self.state = state
         peerName = name
         self.loop = loop
         self.options = options
@@ -105,16 +101,13 @@ package import TLS
         alarm = Alarm(loop: loop) { [weak self] in self?.timedOut() }
     }
 
-    private func shakeHands(
-        _ descriptor: Descriptor, _ address: SocketAddress, _ makeSession: () throws(TLSError) -> Session
-    ) {
-        state = .handshaking
-        self.descriptor = descriptor
-        peerAddress = address
+    private func shakeHands(_ connection: TCPConnection, _ makeSession: () throws(TLSError) -> Session) {
+        descriptor = connection.descriptor
+        peerAddress = connection.address
         do {
             let session = try makeSession()
             self.session = session
-            registration = try loop.register(descriptor.raw, for: .readable) { [self] in ready($0) }
+            registration = try loop.register(connection.descriptor.raw, for: .readable) { [self] in ready($0) }
             alarm?.set(afterNs: options.handshakeTimeoutNs)
             // A client's first message; a server has nothing to say yet.
             _ = try session.handshake()
@@ -197,12 +190,7 @@ package import TLS
         guard isBlocked, end == nil else { return }
         isBlocked = false
         watch()
-        do throws(TLSError) {
-            if state == .open { try encryptGathered() }
-        } catch {
-            return failed(error)
-        }
-        writeOut()
+        if state == .open { flush() } else { writeOut() }
         tellWritable()
     }
 
@@ -260,7 +248,7 @@ package import TLS
     private func received(_ ciphertext: UnsafeRawBufferPointer, _ session: Session) {
         unsafe session.receive(ciphertext)
         do throws(TLSError) {
-            if state == .handshaking {
+            if state == .opening {
                 guard try session.handshake() else { return askToTurn() }
                 opened(session)
             }
@@ -284,7 +272,6 @@ package import TLS
     private func deliver(_ session: Session) throws(TLSError) {
         let buffer = unsafe loop.scratch.cooked
         var filled = 0
-        var isPeerDone = false
         while state == .open {
             let result: Session.ReadResult
             do throws(TLSError) {
@@ -299,11 +286,8 @@ package import TLS
                 if buffer.count - filled >= Self.recordLimit { continue }
             }
             unsafe handOver(buffer, &filled)
-            if case .bytes = result { continue }
-            isPeerDone = result == .closed
-            break
-        }
-        if isPeerDone, state == .open {
+            if result == .wantsMore { return }
+            guard result == .closed, state == .open else { continue }
             session.closeNotify()
             flush()
             finish(ChannelEnd(.closedByPeer, "\(peerName): closed by the peer"))
@@ -319,13 +303,13 @@ package import TLS
 
     private func endOfStream() {
         switch state {
-        case .handshaking: lost("the peer ended the connection during the TLS handshake")
+        case .opening: lost("the peer ended the connection during the TLS handshake")
         case .open where writeFailure == nil:
             var end = ChannelEnd(.lost, "\(peerName): connection lost: the peer ended it without close_notify")
             end.isEndOfStream = true
             finish(end)
         case .open: lost(SystemError.text(writeFailure ?? 0))
-        case .closing, .dialing, .closed: finish(closedHere)
+        case .closing, .closed: finish(closedHere)
         }
     }
 
@@ -374,10 +358,10 @@ package import TLS
 
     private func timedOut() {
         switch state {
-        case .handshaking:
+        case .opening:
             finish(ChannelEnd(.handshakeTimedOut, "\(peerName): the TLS handshake was not over in time"))
         case .open: lost(SystemError.text(writeFailure ?? ETIMEDOUT))
-        case .closing, .dialing, .closed: finish(closedHere)
+        case .closing, .closed: finish(closedHere)
         }
     }
 

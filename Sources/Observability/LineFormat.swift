@@ -107,11 +107,7 @@ package struct Timestamp: Hashable, Sendable {
 
     package init(wallMs: Int64) { self.wallMs = wallMs }
 
-    package static func now() -> Timestamp {
-        var time = timespec()
-        unsafe clock_gettime(CLOCK_REALTIME, &time)
-        return Timestamp(wallMs: Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000)
-    }
+    package static func now() -> Timestamp { Timestamp(wallMs: nanoseconds(CLOCK_REALTIME) / 1_000_000) }
 
     package var text: String {
         // Rounded down, before the epoch too.
@@ -124,6 +120,12 @@ package struct Timestamp: Hashable, Sendable {
         let (second, fraction) = unsafe (padded(parts.tm_sec, 2), padded(Int32((wallMs % 1_000 + 1_000) % 1_000), 3))
         return "\(year)-\(month)-\(day)T\(hour):\(minute):\(second).\(fraction)Z"
     }
+}
+
+func nanoseconds(_ clock: clockid_t) -> Int64 {
+    var time = timespec()
+    unsafe clock_gettime(clock, &time)
+    return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
 }
 
 /// Returns a message without names that an earlier part has already: `localhost:443 cannot be reached: localhost:443:

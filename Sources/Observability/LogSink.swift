@@ -76,11 +76,7 @@ package final class DescriptorSink: LogSink {
         return unsafe poll(&poller, 1, timeoutMs) > 0
     }
 
-    static var monotonicNs: Int64 {
-        var time = timespec()
-        unsafe clock_gettime(CLOCK_MONOTONIC, &time)
-        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
-    }
+    static var monotonicNs: Int64 { nanoseconds(CLOCK_MONOTONIC) }
 }
 
 package final class MemorySink: LogSink {

@@ -39,7 +39,7 @@ package struct ClientOptions: Sendable {
         unsafe SSL_CTX_set_verify(raw, verifies ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nil)
         if let identity = options.identity { unsafe try use(identity, raw) }
         if !alpn.isEmpty {
-            let list = try protocolList(alpn)
+            let list = protocolList(alpn)
             // SSL_CTX_set_alpn_protos(3): copied; returns 0 on success, unlike most.
             guard unsafe SSL_CTX_set_alpn_protos(raw, list, UInt32(list.count)) == 0 else { throw outOfMemory() }
         }
@@ -79,7 +79,7 @@ package struct ServerOptions: Sendable {
 
     package init(_ options: ServerOptions) throws(TLSError) {
         unsafe raw = try makeContext(TLS_server_method())
-        let list = try protocolList(options.alpn)
+        let list = protocolList(options.alpn)
         unsafe protocols = .allocate(capacity: list.count + 1)
         _ = unsafe protocols.update(fromContentsOf: list)
         unsafe protocols[list.count] = 0
@@ -126,16 +126,8 @@ private func select(
 }
 
 /// RFC 7301, 3.1: each name with its length before it.
-private func protocolList(_ names: [String]) throws(TLSError) -> [UInt8] {
-    var list: [UInt8] = []
-    for name in names {
-        guard (1...255).contains(name.utf8.count) else {
-            throw TLSError(.credential, "an application protocol's name has 1 to 255 bytes: \"\(name)\"")
-        }
-        list.append(UInt8(name.utf8.count))
-        list += name.utf8
-    }
-    return list
+private func protocolList(_ names: [String]) -> [UInt8] {
+    names.flatMap { [UInt8($0.utf8.count)] + Array($0.utf8) }
 }
 
 private func makeContext(_ method: OpaquePointer?) throws(TLSError) -> OpaquePointer {
@@ -148,11 +140,10 @@ private func makeContext(_ method: OpaquePointer?) throws(TLSError) -> OpaquePoi
 }
 
 private func use(_ identity: Identity, _ context: OpaquePointer) throws(TLSError) {
-    // A stack that borrows its certificates; SSL_CTX_use_cert_and_key(3) takes references of its own.
-    let chain = unsafe openssl_certificates_new()
-    defer { unsafe openssl_certificates_free(chain) }
-    for certificate in identity.chain { unsafe openssl_certificates_push(chain, certificate.raw) }
-    guard unsafe SSL_CTX_use_cert_and_key(context, identity.certificate.raw, identity.key.raw, chain, 1) == 1 else {
+    // SSL_CTX_use_cert_and_key(3) takes references of its own.
+    guard unsafe SSL_CTX_use_cert_and_key(context, identity.certificate.raw, identity.key.raw, nil, 1) == 1,
+        identity.chain.allSatisfy({ unsafe openssl_ctx_add_chain(context, $0.raw) == 1 })
+    else {
         throw TLSError(.credential, "the certificate cannot be used: \(ErrorQueue.takeText())")
     }
 }
@@ -186,8 +177,8 @@ package enum SystemTrust {
 
     /// Whether neither the file nor the directory has a certificate.
     package static var isEmpty: Bool {
-        let pem = (try? readCredential(file: file)).map { String(decoding: $0, as: UTF8.self) } ?? ""
-        guard !pem.contains("CERTIFICATE-----") else { return false }
+        var status = stat()
+        guard unsafe stat(file, &status) != 0 || status.st_size == 0 else { return false }
         var found = unsafe glob_t()
         defer { unsafe globfree(&found) }
         let directory = unsafe path(X509_get_default_cert_dir_env(), X509_get_default_cert_dir())
@@ -243,8 +234,7 @@ package enum KeyLog {
         guard opened >= 0 else {
             throw TLSError(.credential, "key log \(path): \(unsafe String(cString: strerror(errno)))")
         }
-        let previous = descriptor.exchange(opened, ordering: .relaxed)
-        if previous >= 0 { close(previous) }
+        descriptor.store(opened, ordering: .relaxed)
     }
 
     /// Logs the secrets of the sessions of this context, if a log was started.
@@ -260,11 +250,7 @@ package enum KeyLog {
     /// One write(2) for the line and its break, so that lines of several threads do not mix. A line that cannot be
     /// written is lost: the log must not hold up a connection.
     private static func append(_ line: UnsafePointer<CChar>) {
-        let count = unsafe strlen(line)
-        unsafe withUnsafeTemporaryAllocation(byteCount: count + 1, alignment: 1) { whole in
-            unsafe memcpy(whole.baseAddress!, line, count)
-            unsafe whole[count] = UInt8(ascii: "\n")
-            _ = unsafe Glibc.write(descriptor.load(ordering: .relaxed), whole.baseAddress!, whole.count)
-        }
+        let whole = unsafe String(cString: line) + "\n"
+        _ = unsafe Glibc.write(descriptor.load(ordering: .relaxed), whole, whole.utf8.count)
     }
 }

@@ -1,13 +1,8 @@
 internal import Bytes
-internal import CLinux
 internal import COpenSSL
-internal import Glibc
 
 /// PEM text and its objects. Errors are of kind `credential` and begin with `name`.
 struct PEM {
-    /// Larger files are no credentials.
-    static let fileLimit = 1 << 20
-
     let text: String
     let name: String
 
@@ -140,38 +135,6 @@ struct PEM {
         if labels.isEmpty { return "is not PEM: no line -----BEGIN \(label)-----, nor base64 of one" }
         return "holds no \(wanted), but: \(Set(labels).sorted().joined(separator: ", "))"
     }
-}
-
-/// Reads a credential's file, at most 1 MiB; on a thread that reads regular files only
-/// (`linux_read_regular_files_only`), no other.
-package func readCredential(file: String) throws(TLSError) -> [UInt8] {
-    let descriptor = unsafe linux_open_to_read(file)
-    guard descriptor != -2 else {
-        throw TLSError(.credential, "\(file): cannot be read: it is no regular file, but a pipe, a device or a folder")
-    }
-    guard descriptor >= 0 else { throw unreadable(file) }
-    defer { close(descriptor) }
-    var bytes = [UInt8](repeating: 0, count: PEM.fileLimit + 1)
-    var count = 0
-    while count < bytes.count {
-        let got = unsafe bytes.withUnsafeMutableBytes {
-            unsafe read(descriptor, $0.baseAddress! + count, $0.count - count)
-        }
-        if got < 0, errno == EINTR { continue }
-        guard got >= 0 else { throw unreadable(file) }
-        if got == 0 { break }
-        count += got
-    }
-    guard count <= PEM.fileLimit else {
-        throw TLSError(.credential, "\(file): is larger than 1 MiB, so it is no certificate or key")
-    }
-    bytes.removeLast(bytes.count - count)
-    return bytes
-}
-
-private func unreadable(_ file: String) -> TLSError {
-    // strerror(3) is thread-safe in glibc since 2.32.
-    unsafe TLSError(.credential, "\(file): cannot be read: \(String(cString: strerror(errno)))")
 }
 
 /// Lends a read-only memory BIO over a text or other bytes.

@@ -14,22 +14,19 @@ struct PKCS12Bundle {
     func parts(
         passphrase: String?
     ) throws(TLSError) -> (certificate: Certificate, chain: [Certificate], key: PrivateKey) {
-        var found: Found
-        do throws(Refusal) {
-            found = try read(passphrase, nil)
-        } catch {
-            // RC2 and RC4, which Keychain and OpenSSL before 3 used, are in the legacy provider. It is loaded for this
-            // one reading, so that nothing else uses them.
-            guard error.isDecryption else { throw failure(error.text) }
-            guard let library = LegacyLibrary() else {
+        var (found, reason) = try read(passphrase, nil)
+        // RC2 and RC4, which Keychain and OpenSSL before 3 used, are in the legacy provider. It is loaded for this one
+        // reading, so that nothing else uses them.
+        if found == nil {
+            if let library = LegacyLibrary() {
+                (found, reason) = try read(passphrase, library)
+            } else if reason == "unsupported" {
                 throw failure(
-                    error.reason == "unsupported"
-                        ? "is encrypted in a way that OpenSSL 3 only reads with its legacy provider, which is not "
-                            + "installed (ossl-modules/legacy.so); export it again, or install the provider"
-                        : error.text)
+                    "is encrypted in a way that OpenSSL 3 only reads with its legacy provider, which is not "
+                        + "installed (ossl-modules/legacy.so); export it again, or install the provider")
             }
-            do throws(Refusal) { found = try read(passphrase, library) } catch { throw failure(error.text) }
         }
+        guard let found else { throw failure("cannot be decrypted: \(reason)") }
         guard let key = found.key else {
             throw failure("holds no private key; in Keychain, export the certificate together with its key")
         }
@@ -50,15 +47,10 @@ struct PKCS12Bundle {
         var key: String?
     }
 
-    private struct Refusal: Error {
-        var text: String
-        /// OpenSSL's reason of the oldest error.
-        var reason = ""
-        /// Whether the passphrase is right, but what it protects could not be read.
-        var isDecryption = false
-    }
-
-    private func read(_ passphrase: String?, _ library: LegacyLibrary?) throws(Refusal) -> Found {
+    /// Returns OpenSSL's reason instead if the passphrase is right, but what it protects could not be read.
+    private func read(_ passphrase: String?, _ library: LegacyLibrary?) throws(TLSError) -> (
+        found: Found?, reason: String
+    ) {
         ErrorQueue.clear()
         // PKCS12_init_ex(3): a bundle that is read into it is decrypted in this library context; NULL for the default.
         var bundle = unsafe PKCS12_init_ex(NID_pkcs7_data, library?.context, nil)
@@ -69,15 +61,15 @@ struct PKCS12Bundle {
         // d2i_X509(3): on failure the object is freed and the pointer set to NULL.
         guard unsafe withReader(bytes, { unsafe d2i_PKCS12_bio($0, &bundle) != nil }) else {
             ErrorQueue.clear()
-            throw Refusal(text: "is not PKCS#12")
+            throw failure("is not PKCS#12")
         }
         guard unsafe PKCS12_mac_present(bundle) == 1 else {
-            throw Refusal(text: "has no check sum (MAC), without which OpenSSL opens none; export it again")
+            throw failure("has no check sum (MAC), without which OpenSSL opens none; export it again")
         }
         guard unsafe isRight(passphrase, for: bundle) else {
             ErrorQueue.clear()
-            throw Refusal(
-                text: passphrase == nil
+            throw failure(
+                passphrase == nil
                     ? "is protected by a passphrase and none was given" : "cannot be opened: wrong passphrase?")
         }
         var key: OpaquePointer?
@@ -88,10 +80,7 @@ struct PKCS12Bundle {
             if let passphrase { unsafe PKCS12_parse(bundle, passphrase, &key, &certificate, &chain) == 1 } else {
                 unsafe PKCS12_parse(bundle, nil, &key, &certificate, &chain) == 1
             }
-        guard isParsed else {
-            let reason = ErrorQueue.takeText()
-            throw Refusal(text: "cannot be decrypted: \(reason)", reason: reason, isDecryption: true)
-        }
+        guard isParsed else { return (nil, ErrorQueue.takeText()) }
         var found = Found()
         found.key = unsafe key.flatMap { unsafe PrivateKey(adopting: $0).pem }
         found.certificate = unsafe certificate.flatMap { unsafe Certificate(adopting: $0).pem }
@@ -99,7 +88,7 @@ struct PKCS12Bundle {
         while unsafe chain != nil, let last = unsafe openssl_certificates_pop(chain) {
             if let pem = unsafe Certificate(adopting: last).pem { found.chain.insert(pem, at: 0) }
         }
-        return found
+        return (found, "")
     }
 
     /// PKCS12_verify_mac(3): "no passphrase" may mean none or an empty one.

@@ -24,13 +24,11 @@ package struct CertificateAuthority: Sendable {
     package init(commonName: String = "apns-worker test CA") throws(TLSError) {
         let key = try PrivateKey.generate()
         let certificate = try build(
-            Template(
-                subject: [("CN", commonName)],
-                extensions: [
-                    (NID_basic_constraints, "critical,CA:TRUE"), (NID_key_usage, "critical,keyCertSign,cRLSign"),
-                    (NID_subject_key_identifier, "hash"),
-                ], days: 3650),
-            key: key, issuer: nil, issuerKey: key)
+            subject: [("CN", commonName)],
+            extensions: [
+                (NID_basic_constraints, "critical,CA:TRUE"), (NID_key_usage, "critical,keyCertSign,cRLSign"),
+                (NID_subject_key_identifier, "hash"),
+            ], days: 3650, key: key, issuer: nil, issuerKey: key)
         guard let certificatePEM = certificate.pem, let keyPEM = key.pem else { throw SelfSigned.failed() }
         self.certificatePEM = certificatePEM
         self.keyPEM = keyPEM
@@ -61,77 +59,58 @@ package struct CertificateAuthority: Sendable {
     }
 
     package func issueServer(onlyFor names: [String], validForDays: Int = 825) throws(TLSError) -> Issued {
-        let alternatives = names.map { isAddress($0) ? "IP:\($0)" : "DNS:\($0)" }.joined(separator: ",")
+        let alternatives = names.map { name in
+            let isAddress = name.contains(":") || name.utf8.allSatisfy { 0x30...0x39 ~= $0 || $0 == 0x2E }
+            return isAddress ? "IP:\(name)" : "DNS:\(name)"
+        }.joined(separator: ",")
         return try issue(
-            Template(
-                subject: [("CN", names.first ?? "localhost")],
-                extensions: [
-                    (NID_basic_constraints, "critical,CA:FALSE"), (NID_ext_key_usage, "serverAuth"),
-                    (NID_subject_alt_name, alternatives),
-                ], days: validForDays))
+            subject: [("CN", names.first ?? "localhost")],
+            extensions: [(NID_ext_key_usage, "serverAuth"), (NID_subject_alt_name, alternatives)], days: validForDays)
     }
 
     /// A client certificate as Apple's: the bundle id is `UID` of the subject.
     package func issueClient(bundleID: String, validForDays: Int = 395) throws(TLSError) -> Issued {
         try issue(
-            Template(
-                subject: [("UID", bundleID), ("CN", "Apple Push Services: \(bundleID)")],
-                extensions: [(NID_basic_constraints, "critical,CA:FALSE"), (NID_ext_key_usage, "clientAuth")],
-                days: validForDays))
+            subject: [("UID", bundleID), ("CN", "Apple Push Services: \(bundleID)")],
+            extensions: [(NID_ext_key_usage, "clientAuth")], days: validForDays)
     }
 
-    private func issue(_ template: Template) throws(TLSError) -> Issued {
+    private func issue(
+        subject: [(field: String, value: String)], extensions: [(identifier: Int32, value: String)], days: Int
+    ) throws(TLSError) -> Issued {
         let ours = try PrivateKey.generate()
-        let issued = try build(template, key: ours, issuer: certificate, issuerKey: key)
+        let issued = try build(
+            subject: subject, extensions: [(NID_basic_constraints, "critical,CA:FALSE")] + extensions, days: days,
+            key: ours, issuer: certificate, issuerKey: key)
         guard let certificatePEM = issued.pem, let keyPEM = ours.pem else { throw SelfSigned.failed() }
         return Issued(certificatePEM: certificatePEM, keyPEM: keyPEM)
     }
 }
 
-private struct Template {
-    var subject: [(field: String, value: String)]
-    /// In the words of x509v3_config(5).
-    var extensions: [(identifier: Int32, value: String)]
-    var days: Int
-}
-
-private func isAddress(_ name: String) -> Bool {
-    // a2i_IPADDRESS(3): NULL when it is no address; ours to free.
-    guard let address = unsafe a2i_IPADDRESS(name) else {
-        ErrorQueue.clear()
-        return false
-    }
-    unsafe ASN1_OCTET_STRING_free(address)
-    return true
-}
-
-/// `issuer` nil: signed by itself.
+/// Extensions are in the words of x509v3_config(5). Without an issuer the certificate is signed by itself.
 private func build(
-    _ template: Template, key: PrivateKey, issuer: Certificate?, issuerKey: PrivateKey
+    subject: [(field: String, value: String)], extensions: [(identifier: Int32, value: String)], days: Int,
+    key: PrivateKey, issuer: Certificate?, issuerKey: PrivateKey
 ) throws(TLSError) -> Certificate {
     ErrorQueue.clear()
     guard let raw = unsafe X509_new() else { throw SelfSigned.failed() }
     let certificate = unsafe Certificate(adopting: raw)
     let issuerRaw = unsafe issuer?.raw ?? raw
-    // X509 versions count from 0: this is version 3.
-    var isBuilt = unsafe X509_set_version(raw, 2) == 1
-    isBuilt =
-        unsafe isBuilt && ASN1_INTEGER_set_uint64(X509_get_serialNumber(raw), .random(in: 1...UInt64(Int64.max))) == 1
-    // A day earlier than now, for clocks that differ; an expired certificate was valid for a day.
-    let startDays = min(-1, template.days - 1)
-    isBuilt = unsafe isBuilt && X509_gmtime_adj(X509_getm_notBefore(raw), startDays * 86_400) != nil
-    isBuilt = unsafe isBuilt && X509_gmtime_adj(X509_getm_notAfter(raw), template.days * 86_400) != nil
-    isBuilt = unsafe isBuilt && X509_set_pubkey(raw, key.raw) == 1
     let name = unsafe X509_get_subject_name(raw)
-    for (field, value) in template.subject {
-        let added = unsafe X509_NAME_add_entry_by_txt(name, field, MBSTRING_FLAG | 0x1000, value, -1, -1, 0)
-        isBuilt = isBuilt && added == 1
-    }
-    isBuilt = unsafe isBuilt && X509_set_issuer_name(raw, X509_get_subject_name(issuerRaw)) == 1
-    for (identifier, value) in template.extensions where isBuilt {
-        isBuilt = unsafe add(identifier, value, to: raw, issuer: issuerRaw)
-    }
-    guard unsafe isBuilt && X509_sign(raw, issuerKey.raw, EVP_sha256()) > 0 else { throw SelfSigned.failed() }
+    // A day earlier than now, for clocks that differ; an expired certificate was valid for a day.
+    let startDays = min(-1, days - 1)
+    // X509 versions count from 0: this is version 3.
+    let isBuilt =
+        unsafe X509_set_version(raw, 2) == 1
+        && ASN1_INTEGER_set_uint64(X509_get_serialNumber(raw), .random(in: 1...UInt64(Int64.max))) == 1
+        && X509_gmtime_adj(X509_getm_notBefore(raw), startDays * 86_400) != nil
+        && X509_gmtime_adj(X509_getm_notAfter(raw), days * 86_400) != nil && X509_set_pubkey(raw, key.raw) == 1
+        && subject.allSatisfy { field, value in
+            unsafe X509_NAME_add_entry_by_txt(name, field, MBSTRING_FLAG | 0x1000, value, -1, -1, 0) == 1
+        } && X509_set_issuer_name(raw, X509_get_subject_name(issuerRaw)) == 1
+        && extensions.allSatisfy { unsafe add($0.identifier, $0.value, to: raw, issuer: issuerRaw) }
+        && X509_sign(raw, issuerKey.raw, EVP_sha256()) > 0
+    guard isBuilt else { throw SelfSigned.failed() }
     return certificate
 }
 

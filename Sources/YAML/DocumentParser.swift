@@ -5,25 +5,22 @@ import CYAML
     /// An error after which the rest cannot be read. It has been recorded.
     private struct Stop: Error {}
 
-    private enum Event {
-        case scalar(String, isPlain: Bool)
-        case sequenceStart, mappingStart
-        case collectionEnd
-        case alias
-        case documentStart
-        case streamEnd
-        case other
+    private struct Event {
+        var type: yaml_event_type_t
+        var mark: Mark
+        /// A scalar's.
+        var text = ""
+        var isPlain = false
     }
 
     private let parser: UnsafeMutablePointer<yaml_parser_t>
-    private let limits: Document.Limits
-    private var nodes = 0
+    /// Reading a node is recursive, so a limit protects the stack.
+    private static let depthLimit = 32
     private(set) var root: Node?
     private(set) var problems: [Document.Problem] = []
 
     /// Reads the bytes to the end, or to the first syntax error.
-    init(reading bytes: [UInt8], limits: Document.Limits) {
-        self.limits = limits
+    init(reading bytes: [UInt8]) {
         unsafe parser = .allocate(capacity: 1)
         defer { unsafe parser.deallocate() }
         // It fails only without memory (yaml.h: "1 if the function succeeded, 0 on error").
@@ -45,11 +42,13 @@ import CYAML
 
     private mutating func readStream() throws(Stop) {
         while true {
-            let (event, mark) = try next()
-            switch event {
-            case .streamEnd: return
-            case .documentStart:
-                guard root == nil else { return refuse(mark, "a second document begins here; one file holds one") }
+            let event = try next()
+            switch event.type {
+            case YAML_STREAM_END_EVENT: return
+            case YAML_DOCUMENT_START_EVENT:
+                guard root == nil else {
+                    return refuse(event.mark, "a second document begins here; one file holds one")
+                }
                 root = try node(try next(), depth: 0)
             default: break
             }
@@ -59,23 +58,24 @@ import CYAML
     /// Reads the node that begins with this event.
     ///
     /// - Parameter depth: the number of collections around the node.
-    private mutating func node(_ first: (event: Event, mark: Mark), depth: Int) throws(Stop) -> Node {
-        nodes += 1
-        if nodes > limits.nodes { try stop(first.mark, "more than \(limits.nodes) values") }
-        switch first.event {
-        case .scalar(let text, let isPlain): return Node(.scalar(text, isPlain: isPlain), at: first.mark)
-        case .sequenceStart, .mappingStart:
-            if depth >= limits.depth { try stop(first.mark, "nested deeper than \(limits.depth)") }
-            if case .mappingStart = first.event {
+    private mutating func node(_ first: Event, depth: Int) throws(Stop) -> Node {
+        switch first.type {
+        case YAML_SCALAR_EVENT: return Node(.scalar(first.text, isPlain: first.isPlain), at: first.mark)
+        case YAML_SEQUENCE_START_EVENT, YAML_MAPPING_START_EVENT:
+            if depth >= Self.depthLimit {
+                refuse(first.mark, "nested deeper than \(Self.depthLimit)")
+                throw Stop()
+            }
+            if first.type == YAML_MAPPING_START_EVENT {
                 return Node(.mapping(try entries(depth: depth + 1)), at: first.mark)
             }
             var items: [Node] = []
             while let item = try nextInCollection() { items.append(try node(item, depth: depth + 1)) }
             return Node(.sequence(items), at: first.mark)
-        case .alias:
+        case YAML_ALIAS_EVENT:
             refuse(first.mark, "aliases (*) are not supported")
             return Node(.scalar("", isPlain: true), at: first.mark)
-        case .collectionEnd, .documentStart, .streamEnd, .other:
+        default:
             preconditionFailure("libyaml begins no node with such an event")
         }
     }
@@ -105,13 +105,12 @@ import CYAML
     // MARK: Events
 
     /// Returns the next event, or `nil` at the end of the collection.
-    private mutating func nextInCollection() throws(Stop) -> (event: Event, mark: Mark)? {
+    private mutating func nextInCollection() throws(Stop) -> Event? {
         let next = try next()
-        if case .collectionEnd = next.event { return nil }
-        return next
+        return next.type == YAML_SEQUENCE_END_EVENT || next.type == YAML_MAPPING_END_EVENT ? nil : next
     }
 
-    private mutating func next() throws(Stop) -> (event: Event, mark: Mark) {
+    private mutating func next() throws(Stop) -> Event {
         var event = unsafe yaml_event_t()
         guard unsafe yaml_parser_parse(parser, &event) == 1 else {
             // Reader errors (bad UTF-8, a control character) set no `problem_mark`, so use the reader's position.
@@ -124,37 +123,26 @@ import CYAML
         }
         // yaml.h: "An application must free any buffers associated with the produced event".
         defer { unsafe yaml_event_delete(&event) }
-        let mark = unsafe Mark(event.start_mark)
-        func begin(_ event: Event, hasAnchor: Bool, hasTag: Bool) -> (event: Event, mark: Mark) {
-            if hasAnchor { refuse(mark, "anchors (&) are not supported") }
-            if hasTag { refuse(mark, "tags (!) are not supported") }
-            return (event, mark)
-        }
-        switch unsafe event.type {
-        case YAML_DOCUMENT_START_EVENT: return (.documentStart, mark)
-        case YAML_STREAM_END_EVENT: return (.streamEnd, mark)
-        case YAML_SEQUENCE_END_EVENT, YAML_MAPPING_END_EVENT: return (.collectionEnd, mark)
-        case YAML_ALIAS_EVENT: return (.alias, mark)
+        var result = unsafe Event(type: event.type, mark: Mark(event.start_mark))
+        var (hasAnchor, hasTag) = (false, false)
+        switch result.type {
         case YAML_SCALAR_EVENT:
             let scalar = unsafe event.data.scalar
-            let text = unsafe String(
+            result.text = unsafe String(
                 decoding: UnsafeBufferPointer(start: scalar.value, count: scalar.length), as: UTF8.self)
-            let isPlain = unsafe scalar.style == YAML_PLAIN_SCALAR_STYLE
-            return unsafe begin(
-                .scalar(text, isPlain: isPlain), hasAnchor: scalar.anchor != nil, hasTag: scalar.tag != nil)
+            result.isPlain = unsafe scalar.style == YAML_PLAIN_SCALAR_STYLE
+            (hasAnchor, hasTag) = unsafe (scalar.anchor != nil, scalar.tag != nil)
         case YAML_SEQUENCE_START_EVENT:
             let start = unsafe event.data.sequence_start
-            return unsafe begin(.sequenceStart, hasAnchor: start.anchor != nil, hasTag: start.tag != nil)
+            (hasAnchor, hasTag) = unsafe (start.anchor != nil, start.tag != nil)
         case YAML_MAPPING_START_EVENT:
             let start = unsafe event.data.mapping_start
-            return unsafe begin(.mappingStart, hasAnchor: start.anchor != nil, hasTag: start.tag != nil)
-        default: return (.other, mark)
+            (hasAnchor, hasTag) = unsafe (start.anchor != nil, start.tag != nil)
+        default: break
         }
-    }
-
-    private mutating func stop(_ mark: Mark, _ text: String) throws(Stop) {
-        refuse(mark, text)
-        throw Stop()
+        if hasAnchor { refuse(result.mark, "anchors (&) are not supported") }
+        if hasTag { refuse(result.mark, "tags (!) are not supported") }
+        return result
     }
 
     private mutating func refuse(_ mark: Mark, _ text: String) {

@@ -60,34 +60,16 @@ package struct Document: Hashable, Sendable {
         package var text: String
     }
 
-    /// Limits of a document, well above the needs of a configuration. A document that exceeds one is rejected.
-    package struct Limits: Hashable, Sendable {
-        package var bytes = 1 << 20
-        package var depth = 32
-        package var nodes = 100_000
-
-        package init() {}
-    }
-
     /// The root, or `nil` if the document is empty or was not read to its end.
     package var root: Node?
     /// The errors in the order of the document. A syntax error is the last one, since reading stops there.
     package var problems: [Problem]
 
     /// Parses one UTF-8 document. It reports an error for a second document, anchors, aliases, tags, duplicate names in
-    /// a mapping, names that are not scalars, and a document that exceeds `limits`.
-    package init(utf8 bytes: [UInt8], limits: Limits = Limits()) {
-        guard bytes.count <= limits.bytes else {
-            let text = "the document has \(bytes.count) bytes; at most \(limits.bytes) are read"
-            self.init(root: nil, problems: [Problem(mark: Mark(line: 1, column: 1), text: text)])
-            return
-        }
-        let parser = DocumentParser(reading: bytes, limits: limits)
-        self.init(root: parser.root, problems: parser.problems)
-    }
-
-    private init(root: Node?, problems: [Problem]) {
-        self.root = root
-        self.problems = problems
+    /// a mapping, names that are not scalars, and collections nested deeper than 32.
+    package init(utf8 bytes: [UInt8]) {
+        let parser = DocumentParser(reading: bytes)
+        root = parser.root
+        problems = parser.problems
     }
 }

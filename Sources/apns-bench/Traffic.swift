@@ -34,7 +34,6 @@ enum Traffic {
 /// Makes device tokens, the same ones each time. They are random to HPACK, whose Huffman code sees 64 hex digits, as
 /// with Apple's.
 struct TokenSource {
-    static let size = 64
     private var state: UInt64 = 0x9E37_79B9_7F4A_7C15
 
     mutating func next() -> String {

@@ -128,11 +128,10 @@ import Testing
     @Test func `An answer before the body is out ends the request`() throws {
         let (world, _) = try silentWorld {
             $0.options.settings = [.maxConcurrentStreams(1), .initialWindowSize(100)]
-            $0.options.announcesHeaders = true
             $0.options.canStall = true
         }
         try world.server.peers[0].session.setStalled(true)
-        world.server.onHeaders = { peer, stream in peer.respond(stream, 413, #"{"reason":"PayloadTooLarge"}"#) }
+        world.server.onBytes = { $0.respond($0.session.lastStreamID, 413, #"{"reason":"PayloadTooLarge"}"#) }
         world.complete(0..<3, bodyBytes: 4_000)
         #expect(world.completions.allSatisfy { $0.status == 413 && $0.reason == .payloadTooLarge })
         #expect(world.server.arrived == 0 && world.server.peers.count == 1)

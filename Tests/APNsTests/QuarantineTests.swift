@@ -94,9 +94,9 @@ import Testing
             // With it on the connection nobody is answered any more, and then all are lost.
             func isPoisoned() -> Bool { peer.arrived.contains { $0.token == World.token(poison) } }
             if request.token == World.token(poison) {
-                _ = loop.schedule(afterNs: 20_000_000) { peer.channel.reset() }
+                loop.schedule(afterNs: 20_000_000) { peer.channel.reset() }
             } else {
-                _ = loop.schedule(afterNs: 2_000_000) { if !isPoisoned() { peer.respond(request.stream) } }
+                loop.schedule(afterNs: 2_000_000) { if !isPoisoned() { peer.respond(request.stream) } }
             }
         }
         try world.connect()

@@ -60,10 +60,10 @@ final class ServerPeer: MemoryPeer {
                 server.onRequest(self, request)
             case .closed(let stream, let code): if code == .cancel { cancelled.append(stream) }
             case .settings(let isAcknowledgement): if isAcknowledgement { isReady = true }
-            case .headers(let stream): server.onHeaders(self, stream)
             case .goAway: break
             }
         }
+        server.onBytes(self)
         flush()
     }
 
@@ -107,8 +107,8 @@ final class ScriptedServer {
 
     var options = ServerSessionOptions()
     var onRequest: (ServerPeer, Arrived) -> Void = { $0.respond($1.stream) }
-    /// With `announcesHeaders`.
-    var onHeaders: (ServerPeer, Int32) -> Void = { _, _ in }
+    /// Called for all bytes that come, also for a part of a request.
+    var onBytes: (ServerPeer) -> Void = { _ in }
     /// Requests that `hold` left without an answer.
     private(set) var held: [(peer: ServerPeer, stream: Int32)] = []
     private(set) var peers: [ServerPeer] = []

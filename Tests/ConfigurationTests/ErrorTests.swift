@@ -411,6 +411,11 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         #expect(error?.lines == ["cannot read /nonexistent/w.yaml: No such file or directory"])
     }
 
+    @Test(arguments: [("/tmp", "Is a directory"), ("/dev/zero", "it is larger than 1048576 bytes")])
+    func `A file that cannot be read is named`(path: String, reason: String) {
+        #expect(throws: FileError(path: path, reason: reason)) { try readFile(path) }
+    }
+
     @Test func `Secrets are not shown`() throws {
         let secret = "hunter2hunter2"
         let text = """

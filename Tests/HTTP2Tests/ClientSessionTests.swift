@@ -140,7 +140,6 @@ import Testing
     @Test func `An early answer is reset by us`() throws {
         let peers = try Peers.connected(server: {
             $0.settings = [.maxConcurrentStreams(1), .initialWindowSize(10)]
-            $0.announcesHeaders = true
             $0.canStall = true
         })
         try peers.server.setStalled(true)

@@ -91,12 +91,12 @@ struct PageServerTests {
     @Test func `A taken port is refused with its name`() throws {
         let taken = server.port
         let error = #expect(throws: PageServerError.self) { try PageServer(port: taken, routes: []) }
-        #expect(error?.description == "cannot listen on 127.0.0.1:\(taken): Address already in use")
+        #expect(error?.description == "cannot listen on 127.0.0.1:\(taken): Address already in use (EADDRINUSE)")
     }
 
     @Test func `An address that is none is refused`() {
         let error = #expect(throws: PageServerError.self) { try PageServer(host: "nowhere.example", routes: []) }
-        #expect(error?.description.contains("nowhere.example:0 is not an address") == true)
+        #expect(error?.description.contains("nowhere.example:0: Cannot assign requested address") == true)
     }
 
     @Test func `Stopping closes the port at once and twice is fine`() throws {

@@ -49,7 +49,7 @@ import Testing
 
     /// Dials addresses instead of a name.
     private final class Dial {
-        var result: Result<Dialer.Connected, ChannelEnd>?
+        var result: Result<TCPConnection, ChannelEnd>?
         let begunNs = LoopTime.read().monotonicNs
         var tookNs: Int64 { LoopTime.read().monotonicNs - begunNs }
 
@@ -75,7 +75,7 @@ import Testing
     func `A silent address of a name costs a quarter of a second`(other: String) throws {
         let world = try World()
         let full = try FullListener()
-        var accepted: [Listener.Accepted] = []
+        var accepted: [TCPConnection] = []
         guard
             let listener = try? Listener(
                 host: other, port: full.port, loop: world.loop, onAccept: { accepted.append($0) })
@@ -141,7 +141,7 @@ import Testing
         says: String?, keeps: Bool, kind: ChannelEnd.Kind, words: String
     ) throws {
         let world = try World()
-        var kept: [Listener.Accepted] = []
+        var kept: [TCPConnection] = []
         let listener = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { accepted in
             if keeps { kept.append(accepted) }
             if let says { _ = says.withCString { write(accepted.descriptor.raw, $0, strlen($0)) } }

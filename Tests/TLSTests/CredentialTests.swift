@@ -47,15 +47,6 @@ import Testing
         #expect(try VerificationKey(pem: pem).isValid(signature: r + s, of: Array(message.utf8)))
     }
 
-    @Test(arguments: [
-        ("/nonexistent/AuthKey.p8", "cannot be read: No such file or directory"),
-        ("/tmp", "cannot be read: Is a directory"),
-        ("/dev/zero", "is larger than 1 MiB, so it is no certificate or key"),
-    ])
-    func `A file that is no credential is named`(path: String, words: String) {
-        #expect(failure { _ = try readCredential(file: path) }?.text == "\(path): \(words)")
-    }
-
     /// What people have by mistake, made by the openssl command.
     @Test(
         .enabled(if: OpenSSLCommand.isThere, "no openssl command"),

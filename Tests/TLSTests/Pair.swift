@@ -1,3 +1,4 @@
+import Foundation
 import TLS
 
 /// A client and a server session with nothing but memory between them.
@@ -96,6 +97,6 @@ func failure(_ body: () throws -> Void) -> TLSError? {
 
 extension CredentialSource {
     static func file(_ path: String) throws -> CredentialSource {
-        .bytes(try readCredential(file: path), name: path)
+        .bytes([UInt8](try Data(contentsOf: URL(filePath: path))), name: path)
     }
 }

@@ -85,11 +85,6 @@ import Testing
         }
     }
 
-    @Test(arguments: ["", String(repeating: "x", count: 256)]) func `A protocol's name has 1 to 255 bytes`(name: String)
-    {
-        #expect(failure { _ = try ClientContext(ClientOptions(alpn: [name])) }?.kind == .credential)
-    }
-
     @Test func `A requested client certificate is neither verified nor needed`() throws {
         let stranger = try CertificateAuthority(commonName: "stranger").issueClient(bundleID: "x").identity()
         for identity in [stranger, nil] {

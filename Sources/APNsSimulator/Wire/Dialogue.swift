@@ -104,7 +104,7 @@ final class Dialogue {
             while ending == .none, !isSilent, let event = session.nextEvent() {
                 switch event {
                 case .request(let stream): try answer(stream: stream, now: now)
-                case .headers, .closed, .goAway, .settings: break
+                case .closed, .goAway, .settings: break
                 }
             }
         } catch {

@@ -34,11 +34,9 @@ static inline int openssl_error_reason(unsigned long code) { return ERR_GET_REAS
 
 static inline int openssl_error_library(unsigned long code) { return ERR_GET_LIB(code); }
 
-/// A stack that borrows the certificates pushed to it.
-static inline STACK_OF(X509) *openssl_certificates_new(void) { return sk_X509_new_null(); }
-
-static inline int openssl_certificates_push(STACK_OF(X509) *stack, X509 *certificate) {
-    return sk_X509_push(stack, certificate);
+/// Takes a reference of its own to the certificate.
+static inline int openssl_ctx_add_chain(SSL_CTX *context, X509 *certificate) {
+    return (int)SSL_CTX_add1_chain_cert(context, certificate);
 }
 
 static inline X509 *openssl_certificates_pop(STACK_OF(X509) *stack) { return sk_X509_pop(stack); }

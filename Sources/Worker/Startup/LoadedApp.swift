@@ -109,7 +109,10 @@ private struct ReadFiles {
     private(set) var hashes: [String: UInt64] = [:]
 
     mutating func bytes(_ path: String) throws(TLSError) -> [UInt8] {
-        let bytes = try readCredential(file: path)
+        let bytes: [UInt8]
+        do throws(FileError) { bytes = try readFile(path) } catch {
+            throw TLSError(.credential, "\(path): cannot be read: \(error.reason)")
+        }
         let hash = FileWatch.hash(of: bytes)
         // Read twice, as certificate and key, and replaced in between: the first is remembered, and the next look
         // tells.

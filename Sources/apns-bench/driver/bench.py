@@ -20,7 +20,7 @@ What is measured (--measure):
   network    50 ms added by the network, 1 to 8 connections
   start      to the first send and the first result, new and after kill -9
 
-`apns-bench plot FILE` draws a history as SVG. `apns-bench guard` counts instructions, `apns-bench part NAME` runs one part.
+`apns-bench guard` counts instructions, `apns-bench part NAME` runs one part.
 CPU is user and system time of the whole process from start to end, as wait4(2) has it: joining the group, the TLS
 handshakes and the shutdown are included, and are spread over all notifications.
 Exit codes: 0 measured (whatever the figures), 1 something is missing or failed, 64 wrong usage.
@@ -250,9 +250,9 @@ def measure_scaling(stage, report, distance):
         busy = (used() - before + run.child.cpu_ns) / ((time.monotonic_ns() - start) * os.cpu_count())
         run.end()
         times = {f"answer ms {name}": value for name, value in percentiles(run.book().answers).items()}
-        name, share = f"{connections} connections", run.steady_rate / limit
+        name, share = f"{connections} connections", run.rate / limit
         row = report.rows[f"50 ms of the {distance}"][name] = {
-            "per second": round(run.steady_rate), "formula": round(limit), "of it": share, "processors busy": busy,
+            "per second": round(run.rate), "formula": round(limit), "of it": share, "processors busy": busy,
             "max RSS MB": run.child.peak / MB, "open at most": run.most_open, **times}
         # So much of the machine in use is all of it: the rest is waiting for each other.
         report.budget(f"50 ms of the {distance}, {name}, of the formula", share, 0.9, at_least=True,
@@ -354,9 +354,6 @@ def parse(words):
 def main(words):
     if words[:1] == ["relay"]:
         return asyncio.run(relay(int(words[1]), int(words[2])))
-    if words[:1] == ["plot"]:
-        import plot
-        return plot.main(words[1:])
     options = parse(words)
     try:
         stage, report = Stage(options), Report(options)

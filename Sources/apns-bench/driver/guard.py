@@ -141,10 +141,9 @@ def load(path):
     try:
         with open(path) as file:
             return json.load(file)
-    except OSError:
-        raise Failure(f"the figures cannot be read from {path}; --figures names the file, --update makes it") from None
-    except ValueError as error:
-        raise Failure(f"{path} is no file of figures: {error}") from None
+    except (OSError, ValueError) as error:
+        raise Failure(f"the figures cannot be read from {path}: {error}; --figures names the file, --update makes it") \
+            from None
 
 
 def save(path, taken_with, parts):

@@ -39,11 +39,6 @@ def free_ports(count):
     return ports
 
 
-def is_open(port):
-    with socket.socket() as one:
-        return one.connect_ex(("127.0.0.1", port)) == 0
-
-
 def read(path):
     try:
         with open(path) as file:
@@ -308,7 +303,7 @@ class Stage:
             words = ["-a", "127.0.0.1", "-m", str(STREAMS), "-w", "20", "-W", "26", "-d", root, str(self.push_port)]
             files = [self.scratch.file("server.key"), self.scratch.file("server.pem")]
             child = Child("nghttpd", [find("nghttpd", "nghttp2-server")] + words + files, self.scratch)
-            child.until(lambda: is_open(self.push_port), f"listen on port {self.push_port}")
+            child.until(lambda: socket.socket().connect_ex(("127.0.0.1", self.push_port)) == 0, "listen")
         return self.push_port
 
     def simulator(self, name, *words):
@@ -325,7 +320,7 @@ class Worker:
 
     def __init__(self, stage, port, requests, connections=None, binary=False, instance="", authority=None, key=None, key_id="BENCHMARK1", delivery="", start=None):
         self.stage, self.requests, self.samples, self.base = stage, requests, [], stage.outputs()
-        connections, self.first, self.last = connections or stage.options.connections, None, (0, 0)
+        connections, self.last = connections or stage.options.connections, (0, 0)
         file, apps = stage.scratch.file, requests.form.apps
         credential = (
             f"certificate: {{file: {file('client.pem')}, key_file: {file('client.key')}}}, transport: binary, "
@@ -374,7 +369,6 @@ admin: {{listen: off}}
                 raise Failure(f"the worker published {self.last[0]} of {wanted} results in time")
             count = sum(self.stage.ends(f"{self.base}.results", self.requests.partitions))
             self.last = (count, time.monotonic_ns())
-            self.first = self.first or (self.last if count else None)
             if count >= mark:
                 self.samples.append((count, time.monotonic_ns(), self.child.cpu_ns, self.child.resident))
                 mark = (count // step + 1) * step
@@ -386,17 +380,10 @@ admin: {{listen: off}}
 
     @property
     def rate(self):
-        """Notifications a second, without those that were there at the first look."""
-        (count, ns), (last, end) = self.first, self.last
-        return (last - count) * 1e9 / max(1, end - ns)
-
-    @property
-    def steady_rate(self):
-        """The same between the first tenth and the last."""
-        inner = [sample for sample in self.samples if sample[0] < self.requests.count]
-        if len(inner) < 2:
-            return self.rate
-        return (inner[-1][0] - inner[0][0]) * 1e9 / max(1, inner[-1][1] - inner[0][1])
+        """Notifications a second between the first tenth and the last, or since the start where no two tenths were seen."""
+        inner = [sample[:2] for sample in self.samples if sample[0] < self.requests.count]
+        (first, begun), (last, ended) = (inner[0], inner[-1]) if len(inner) > 1 else ((0, self.started_ns), self.last)
+        return (last - first) * 1e9 / max(1, ended - begun)
 
     def book(self, **limits):
         return ResultBook(self.stage, f"{self.base}.results", self.requests, **limits)

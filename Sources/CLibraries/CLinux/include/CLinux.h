@@ -10,8 +10,6 @@
 /// `environ`, which Swift 6 refuses as a mutable global.
 char *const *linux_environment(void);
 
-/// The XSI-independent strerror: a pointer to static or thread-local text, never NULL.
-const char *linux_error_text(int code);
 /// "ECONNRESET" and the like; NULL for a number without a name.
 const char *linux_error_name(int code);
 
