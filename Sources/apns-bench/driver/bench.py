@@ -346,7 +346,7 @@ def parse(words):
     add("--worker", default="", help="the worker (default: apns-worker beside this program)")
     add("--timeout", type=int, default=600, help="seconds that each of them may take (default 600)")
     add("--window", type=int, default=2_000, help="ms after which a gateway's silence accepts (default 2000)")
-    add("--history", help="append the figures to this file, as one line of JSON")
+    add("--history", help="append the figures to this file, as one line of JSON (.github/pictures/history draws it)")
     add("--json", action="store_true", help="print the figures as one JSON object")
     return parser.parse_args(words)
 
