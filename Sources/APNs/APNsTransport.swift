@@ -97,7 +97,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     /// Suspects go over their own connection, which is dialled for them.
     private func dispatchSuspects() {
         guard !suspects.isEmpty else { return }
-        tellQuarantine(.wanted)
+        wantQuarantineConnection()
         guard let connection = quarantineConnection, connection.isReady else { return }
         refreshToken()
         suspects.hand(unanswered: { connection.unanswered }) { queue, most in

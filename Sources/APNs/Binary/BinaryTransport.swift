@@ -81,7 +81,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     private func dispatchSuspects() {
         guard !suspects.isEmpty else { return }
         if mustProve { return giveBackSuspects() }
-        tellQuarantine(.wanted)
+        wantQuarantineConnection()
         guard let connection = quarantineConnection else { return }
         suspects.hand(unanswered: { connection.unanswered }) { queue, _ in
             connection.fill(from: &queue, most: 1, bytes: .max)
