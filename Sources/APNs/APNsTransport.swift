@@ -15,7 +15,8 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private var topicRenewalNs: Int64?
     /// Whether some connections answer only server errors (5xx, or without a reason).
     var hasErring = false
-    private var errorRetirement: ErrorRetirement
+    /// When a connection was last replaced because of its errors.
+    private var errorReplacementNs: Int64?
     private var answers: AnswerWatch
     private var answersAlarm: Alarm?
     private var reportedUnanswered: Unanswered?
@@ -32,7 +33,6 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         self.token = token
         headers = RequestHeaders(authority: configuration.authority, hasToken: token != nil)
         answers = AnswerWatch(limitNs: configuration.unansweredNs)
-        errorRetirement = ErrorRetirement(spanNs: configuration.errorSpanNs)
         super.init(
             app: app, host: configuration.host, minimum: configuration.minimumConnections,
             maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs,
@@ -59,7 +59,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         headers = RequestHeaders(authority: configuration.authority, hasToken: token != nil)
         seenToken = 0
         topicRenewalNs = nil
-        errorRetirement.replaced()
+        errorReplacementNs = nil
         reachability.replaced()
         answers = AnswerWatch(limitNs: configuration.unansweredNs)
         replaceConnections()
@@ -138,23 +138,23 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     /// Leaves to others what they can take, which shows whether it is the connection. Then that one is replaced.
     private func replaceErring() {
-        let erring = connections.filter { $0.phase == .ready && $0.answers.errorStreak.isLong }
+        let erring = connections.filter { $0.isReady && $0.answers.isErring }
         hasErring = !erring.isEmpty
         guard hasErring else { return }
         putLast(erring)
-        for connection in erring {
-            let streak = connection.answers.errorStreak
-            let isAnotherGood = connections.contains { !$0.isSuperseded && $0.answers.goodNs > streak.beganNs }
-            guard errorRetirement.retires(streak, isAnotherGood: isAnotherGood, nowNs: loop.now.monotonicNs) else {
-                continue
-            }
-            let others = isAnotherGood ? ", while other connections answer well" : ""
-            outbox.note(
-                .replacing(
-                    "\(connection.address): the last \(streak.count) answers were server errors (5xx, or without a "
-                        + "reason)\(others); the connection is replaced"))
-            return retired(connection, isFault: false)
-        }
+        let nowNs = loop.now.monotonicNs
+        let isAnotherGood = connections.contains { $0.isReady && !$0.answers.isErring }
+        let pauseNs = isAnotherGood ? configuration.errorPauseNs : configuration.errorTrialPauseNs
+        guard errorReplacementNs.map({ nowNs - $0 >= pauseNs }) ?? true,
+            let worst = erring.first(where: { nowNs - $0.answers.erringSinceNs >= configuration.errorSpanNs })
+        else { return }
+        errorReplacementNs = nowNs
+        let others = isAnotherGood ? ", while other connections answer well" : ""
+        outbox.note(
+            .replacing(
+                "\(worst.address): the last \(worst.answers.errors) answers were server errors (5xx, or without a "
+                    + "reason)\(others); the connection is replaced"))
+        retired(worst, isFault: false)
     }
 
     // MARK: The turn's end

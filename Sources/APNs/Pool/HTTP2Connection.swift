@@ -322,7 +322,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     }
 
     private func failed() {
-        if answers.failed(nowNs: loop.now.monotonicNs), !isQuarantine { transport.hasErring = true }
+        answers.failed(nowNs: loop.now.monotonicNs)
+        if answers.isErring, !isQuarantine { transport.hasErring = true }
     }
 
     /// A peer that refuses stream after stream and never answers is of no use.
@@ -372,8 +373,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     private func goneAway(last: Int32, code: ErrorCode, _ session: ClientSession) {
         let body = session.goAwayData.withUnsafeBytes { ErrorBody(parsing: $0) }
-        let meaning = GoAwayMeaning(body.reason)
-        let isGraceful = answers.isAnswered && (meaning == .leaves || meaning == .unsaid && code == .noError)
+        let isGraceful = answers.isAnswered && body.reason.isLeave(code)
         window.goneAway(last: last, isGraceful: isGraceful, into: &closedEntries)
         let unprocessed = closedEntries.count
         completeClosedEntries()
@@ -383,7 +383,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         let reason = said.isEmpty ? "\(code)" : "\(code) \(said)"
         disconnectReason.peerSaid = "\(address): GOAWAY \(reason)"
         outbox.note(.peerCloses(address: address, reason: "GOAWAY \(reason)", unprocessed: unprocessed))
-        if meaning == .credentialRefused, !isSuperseded { credentialRefused(body.reason) }
+        if body.reason.refusesConnections, !isSuperseded { credentialRefused(body.reason) }
         transport.retired(self, isFault: !isGraceful)
     }
 
