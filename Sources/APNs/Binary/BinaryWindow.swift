@@ -68,8 +68,6 @@ package struct BinaryWindow: Sendable {
         }
     }
 
-    package var isWaitingToLeave: Bool { leftCount < count }
-
     /// When the first one was opened that is not known to have left, if any.
     package var waitingSinceNs: Int64? { leftCount < count ? entries[place(leftCount)].openedNs : nil }
 
