@@ -10,8 +10,6 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private var headers: RequestHeaders
     /// The generation of the token that `headers` carry; 0 before the first one.
     private var seenToken: UInt32 = 0
-    /// The generation that `TransportNote.providerTokenRenewed` reported last.
-    private var announcedToken: UInt32 = 0
     private var topicRenewalNs: Int64?
     /// Whether some connections answer only server errors (5xx, or without a reason).
     var hasErring = false
@@ -54,10 +52,10 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         guard !isClosing else { return }
         outbox.askForTurnEnd()
         self.configuration = configuration
-        if token !== self.token { announcedToken = 0 }
-        self.token = token
         headers = RequestHeaders(authority: configuration.authority, hasToken: token != nil)
-        seenToken = 0
+        if token !== self.token { seenToken = 0 }
+        self.token = token
+        if let token, seenToken != 0 { headers.setAuthorization(token.headerValue) }
         topicRenewalNs = nil
         errorReplacementNs = nil
         reachability.replaced()
@@ -112,8 +110,6 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         guard token.generation != seenToken else { return }
         seenToken = token.generation
         headers.setAuthorization(token.headerValue)
-        guard token.generation != announcedToken else { return }
-        announcedToken = token.generation
         outbox.note(.providerTokenRenewed(keyID: token.keyID, issuedMs: token.issuedMs))
     }
 
@@ -167,7 +163,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         let capacity = capacity(streams: streams)
         let isUseless = capacity == 0
         if isUseless { giveBackQueue() }
-        if isUseless || isReachStale { updateStreamsAndReach() }
+        updateStreamsAndReach(streams)
         // The quarantine connection is of the same host.
         if isUseless, reachability.allowsNoStream { giveBackSuspects() }
         noticeSaturation(isFull: reportedCapacity > 0 && !connections.isEmpty && connections.allSatisfy(\.isFull))
@@ -175,9 +171,9 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         if report(capacity: capacity, streams: streams) { answersAlarm = nil }
     }
 
-    private func updateStreamsAndReach() {
+    private func updateStreamsAndReach(_ streams: Int) {
         let allowedNone = reachability.allowsNoStream
-        if isAnyReady { reachability.allow(streams: connections.contains { $0.allowedStreams > 0 }) }
+        if isAnyReady { reachability.allow(streams: streams > 0) }
         if reachability.allowsNoStream, !allowedNone { outbox.note(.noStreams(host: configuration.host)) }
         updateReach()
     }

@@ -15,20 +15,11 @@ struct AnswerRecord {
     private(set) var erringSinceNs: Int64 = 0
     /// A response that was no server error came in this read.
     private var hasGood = false
-    /// Responses with a status came since `takeResponses`.
-    private var hasResponses = false
     /// `Window.answers` at the end of the last read.
     private var seenAnswers: UInt32 = 0
 
     /// Server errors in a row that are too many.
     private static let errorsLimit = 5
-
-    mutating func responded() { hasResponses = true }
-
-    mutating func takeResponses() -> Bool {
-        defer { hasResponses = false }
-        return hasResponses
-    }
 
     mutating func wasGood() { hasGood = true }
 

@@ -262,15 +262,18 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     // MARK: Events
 
     private func drainEvents(_ session: ClientSession) {
+        var hasResponses = false
         while let event = session.nextEvent() {
             switch event {
-            case .response(let ticket, let status): responded(ticket, status, session)
+            case .response(let ticket, let status):
+                hasResponses = true
+                responded(ticket, status, session)
             case .ended(let ticket, let code, let status):
                 guard let closed = window.ended(ticket, isRefused: code == .refusedStream, status: status) else {
                     continue
                 }
                 if status != 0 {
-                    answers.responded()
+                    hasResponses = true
                 } else if !isSuperseded {
                     transport.hostEnded(code)
                 }
@@ -282,12 +285,11 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             case .pong: break
             }
         }
-        if answers.takeResponses(), !isSuperseded { transport.hostAnswered() }
+        if hasResponses, !isSuperseded { transport.hostAnswered() }
     }
 
     private func responded(_ ticket: UInt32, _ status: UInt16, _ session: ClientSession) {
-        answers.responded()
-        if isQuarantine { limit = min(limit * 2, Self.quarantineLimit) }
+        if isQuarantine, limit < Self.quarantineLimit { limit *= 2 }
         guard let closed = window.responded(ticket) else { return }
         var completion = Completion(id: closed.id, kind: .answered, status: status, sentAtMs: closed.sentAtMs)
         var sentID = session.responseHeader(0)

@@ -20,8 +20,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     final var reachability = Reachability()
     private(set) final var isClosing = false
     private(set) final var reportedCapacity = 0
-    /// Something happened that may change whether the host can be reached (`updateReach`).
-    private(set) final var isReachStale = false
     /// The last reachability that was reported, or `nil` before the first report.
     private(set) final var reportedReachable: Bool?
 
@@ -176,7 +174,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     final func opened(_ connection: Connection) {
         if !connection.isQuarantine, !connection.isSuperseded {
             reachability.connected()
-            isReachStale = true
         }
         tell(.opened(connection.id), of: connection)
     }
@@ -187,7 +184,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         guard !connection.isSuperseded else { return }
         if !connection.isQuarantine {
             reachability.answered()
-            isReachStale = true
         }
         tell(.answered(connection.id), of: connection)
     }
@@ -199,7 +195,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
             return
         }
         reachability.answered()
-        isReachStale = true
         outbox.askForTurnEnd()
     }
 
@@ -254,7 +249,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
             } else {
                 reachability.failed(isAnotherReady: isAnyReady)
             }
-            isReachStale = true
         }
         if let reason { noteFailure(reason, of: connection, retryInNs: plan.lastWaitNs) }
     }
@@ -279,7 +273,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     }
 
     final func updateReach() {
-        isReachStale = false
         guard let isReachable = reachability.isReachable, reportedReachable != isReachable else { return }
         reportedReachable = isReachable
         outbox.append(.reachable(app: outbox.app, isReachable))
