@@ -65,8 +65,11 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         defer { crash_nowhere() }
         while !queue.isEmpty, unanswered < most, session.window.bytes < bytes, !isBlocked {
             crash_at(queue.first.place)
-            if let refusal = Self.refusal(of: queue.first, configuration) {
-                refuse(queue.first.id, refusal)
+            if let status = refusal(of: queue.first) {
+                let answer = GatewayAnswer(status: status, identifier: 0)
+                complete(
+                    Completion(
+                        id: queue.first.id, kind: .answered, status: answer.resultStatus, reason: answer.reason))
             } else {
                 append(queue.first, now: now)
             }
@@ -89,18 +92,10 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         session.open(request.id, bytes: bytes, openedMs: now.wallMs, nowNs: now.monotonicNs)
     }
 
-    /// What a gateway would refuse, or has no field for.
-    private static func refusal(of request: OutgoingRequest, _ configuration: BinaryConfiguration) -> GatewayAnswer? {
-        if request.isBroadcast { return GatewayAnswer(status: 2, identifier: 0) }
-        if request.payload.count > min(configuration.payloadLimit, Int(UInt16.max)) {
-            return GatewayAnswer(status: 7, identifier: 0)
-        }
-        return nil
-    }
-
-    private func refuse(_ id: NotificationID, _ answer: GatewayAnswer) {
-        complete(
-            Completion(id: id, kind: .answered, status: answer.resultStatus, reason: answer.reason), text: answer.text)
+    /// The status with which a gateway would refuse the request, because it has no field for it, or it is too long.
+    private func refusal(of request: OutgoingRequest) -> UInt8? {
+        if request.isBroadcast { return 2 }
+        return request.payload.count > min(configuration.payloadLimit, Int(UInt16.max)) ? 7 : nil
     }
 
     /// - Parameter text: of an answer whose reason is not known by name.

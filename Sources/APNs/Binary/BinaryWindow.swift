@@ -29,7 +29,7 @@ package struct BinaryWindow: Sendable {
     }
 
     /// A ring; its size is a power of two.
-    private var entries: ContiguousArray<Entry>
+    private var entries: ContiguousArray<Entry> = []
     private var head = 0
     package private(set) var count = 0
     package private(set) var bytes = 0
@@ -39,8 +39,6 @@ package struct BinaryWindow: Sendable {
     private var firstIdentifier: UInt32 = 1
     /// How many were closed, as far as identifiers tell them apart.
     package private(set) var closedCount = 0
-
-    package init() { entries = [] }
 
     package var isEmpty: Bool { count == 0 }
 

@@ -104,8 +104,6 @@ package struct FeedbackParser {
     private var bytesToSkip = 0
     package private(set) var skipped = 0
 
-    package init() {}
-
     /// Whether an item has begun that has not come whole.
     package var isInsideItem: Bool { !begun.isEmpty || bytesToSkip > 0 }
 

@@ -14,8 +14,6 @@ package struct ErrorBody: Equatable, Sendable {
     package var timestampMs: Int64 = 0
     package var isTimestampUnusable = false
 
-    package init() {}
-
     /// Skips unknown members. A body that is not one JSON object says nothing, so the status decides.
     package init(parsing body: UnsafeRawBufferPointer) {
         guard var reader = try? JSONReader(body), (try? reader.enterObject()) != nil else { return }

@@ -75,18 +75,12 @@ struct PoolPlan {
     private var isClosing = false
 
     init(minimum: Int, maximum: Int, isOfQuarantine: Bool = false, backOff: BackOff = BackOff()) {
-        Self.check(minimum: minimum, maximum: maximum)
         self.minimum = minimum
         self.maximum = maximum
         self.isOfQuarantine = isOfQuarantine
         wanted = minimum
         self.backOff = backOff
         growthBackOff = backOff
-    }
-
-    private static func check(minimum: Int, maximum: Int) {
-        precondition(
-            minimum >= 0 && maximum >= max(1, minimum), "a pool may have a connection, and max is not below min")
     }
 
     /// - Returns: what to do, in order; rare, so a fresh array.
@@ -226,7 +220,6 @@ struct PoolPlan {
 
     /// What failed with the old settings is no reason to wait with the new ones.
     private mutating func replace(minimum: Int, maximum: Int) -> [Action] {
-        Self.check(minimum: minimum, maximum: maximum)
         guard !isClosing else { return [] }
         self.minimum = minimum
         self.maximum = maximum
@@ -260,8 +253,6 @@ package struct BackOff: Sendable {
     package struct Limits: Sendable {
         package var firstNs: Int64 = 1_000_000_000
         package var lastNs: Int64 = 60_000_000_000
-
-        package init() {}
     }
 
     private let limits: Limits

@@ -172,9 +172,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     // MARK: Reports of connections
 
     final func opened(_ connection: Connection) {
-        if !connection.isQuarantine, !connection.isSuperseded {
-            reachability.connected()
-        }
+        if !connection.isQuarantine, !connection.isSuperseded { reachability.connected() }
         tell(.opened(connection.id), of: connection)
     }
 
@@ -182,9 +180,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     final func answered(_ connection: Connection) {
         // An answer to the old credential tells nothing about the new one.
         guard !connection.isSuperseded else { return }
-        if !connection.isQuarantine {
-            reachability.answered()
-        }
+        if !connection.isQuarantine { reachability.answered() }
         tell(.answered(connection.id), of: connection)
     }
 
