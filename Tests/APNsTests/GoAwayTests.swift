@@ -19,8 +19,8 @@ import Testing
     @Test(arguments: ReasonCode.allCases)
     func `Every reason has its meaning`(reason: ReasonCode) {
         #expect(reason.refusesConnections == Self.ofCredential.contains(reason))
-        #expect(reason.isLeave(.internalError) == [.shutdown, .idleTimeout].contains(reason))
-        #expect(reason.isLeave(.noError) == [.none, .other, .shutdown, .idleTimeout].contains(reason))
+        #expect(reason.isOrderlyEnd(.internalError) == [.shutdown, .idleTimeout].contains(reason))
+        #expect(reason.isOrderlyEnd(.noError) == [.none, .other, .shutdown, .idleTimeout].contains(reason))
         // And the table of answers agrees on whose fault it is.
         let verdict = VerdictTable().row(reason: reason, text: nil, status: 0).verdict
         #expect(reason.refusesConnections == (verdict == .credentialFault))

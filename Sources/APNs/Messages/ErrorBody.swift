@@ -48,7 +48,7 @@ extension ReasonCode {
     var refusesConnections: Bool { subject == .credential || self == .topicMismatch }
 
     /// Whether APNs closes the connection in its own interest, and nothing is wrong with the next one.
-    func isLeave(_ code: ErrorCode) -> Bool {
+    func isOrderlyEnd(_ code: ErrorCode) -> Bool {
         switch self {
         case .shutdown, .idleTimeout: true
         case .none, .other: code == .noError

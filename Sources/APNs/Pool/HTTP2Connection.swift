@@ -375,7 +375,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     private func goneAway(last: Int32, code: ErrorCode, _ session: ClientSession) {
         let body = session.goAwayData.withUnsafeBytes { ErrorBody(parsing: $0) }
-        let isGraceful = answers.isAnswered && body.reason.isLeave(code)
+        let isGraceful = answers.isAnswered && body.reason.isOrderlyEnd(code)
         window.goneAway(last: last, isGraceful: isGraceful, into: &closedEntries)
         let unprocessed = closedEntries.count
         completeClosedEntries()

@@ -6,8 +6,8 @@ internal import PushTransport
 /// are never used twice. With a minimum of 0 an unused pool sleeps until a connection is wanted. If connections fail,
 /// it goes on dialling until one has answered, which shows whether the host is of use.
 ///
-/// A second plan has the quarantine connection that suspects share. It dials only when a suspect waits: `wanted` is for
-/// one connection.
+/// The quarantine connection that suspects share has a plan of its own. That plan dials only when a suspect waits, so
+/// each `wanted` is for one connection.
 struct PoolPlan {
     typealias ConnectionID = Int
 

@@ -20,7 +20,7 @@ final class TransportLink: Sendable {
     ) throws {
         let thread = try LoopThread(name: "net") { _ in crash_enter_thread(1) }
         let make = maker(thread.loop)
-        // Of the net thread only, as the handler is.
+        // Only the net thread touches them, because the handler runs there.
         var transports: [SwitchingTransport] = []
         self.thread = thread
         orders = Mailbox(loop: thread.loop) { batch in
@@ -70,8 +70,9 @@ private final class SwitchingTransport {
     private let events: Mailbox<TransportEvent>
     /// The number of the current transport.
     private var number = 0
-    /// By their numbers, until they are closed. Without a current one, the app's credential could not be loaded.
+    /// The current and former transports by their numbers, until they are closed.
     private var transports: [Int: AppTransport] = [:]
+    /// Whether the app's credential could not be loaded.
     private var lacksCredential = false
 
     init(_ index: AppIndex, _ make: @escaping AppTransport.Maker, _ events: Mailbox<TransportEvent>) {
