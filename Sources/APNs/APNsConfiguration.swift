@@ -29,8 +29,13 @@ package struct APNsConfiguration: Sendable {
     package var maxAgeNs: Int64 = 0
     /// The quarantine connection closes when it was unused for so long.
     package var quarantineIdleNs: Int64 = 60_000_000_000
-    /// How long a connection may answer only server errors before it is replaced (`ErrorStreak`).
-    package var errorSpanNs = ErrorStreak.spanNs
+    /// How long a connection may answer only server errors before it is replaced. What APNs mends within it was not the
+    /// connection's fault.
+    package var errorSpanNs: Int64 = 5_000_000_000
+    /// Between two such replacements while other connections answer well...
+    package var errorPauseNs: Int64 = 30_000_000_000
+    /// ... and while none does: where a new connection did not help, the next would not either.
+    package var errorTrialPauseNs: Int64 = 900_000_000_000
     /// TopicDisallowed over a connection of at least this age makes all connections anew...
     package var topicAgeNs: Int64 = 60_000_000_000
     /// ... no more than once in so long.

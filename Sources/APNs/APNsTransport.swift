@@ -10,12 +10,11 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private var headers: RequestHeaders
     /// The generation of the token that `headers` carry; 0 before the first one.
     private var seenToken: UInt32 = 0
-    /// The generation that `TransportNote.providerTokenRenewed` reported last.
-    private var announcedToken: UInt32 = 0
     private var topicRenewalNs: Int64?
     /// Whether some connections answer only server errors (5xx, or without a reason).
     var hasErring = false
-    private var errorRetirement: ErrorRetirement
+    /// When a connection was last replaced because of its errors.
+    private var errorReplacementNs: Int64?
     private var answers: AnswerWatch
     private var answersAlarm: Alarm?
     private var reportedUnanswered: Unanswered?
@@ -32,7 +31,6 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         self.token = token
         headers = RequestHeaders(authority: configuration.authority, hasToken: token != nil)
         answers = AnswerWatch(limitNs: configuration.unansweredNs)
-        errorRetirement = ErrorRetirement(spanNs: configuration.errorSpanNs)
         super.init(
             app: app, host: configuration.host, minimum: configuration.minimumConnections,
             maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs,
@@ -54,12 +52,12 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         guard !isClosing else { return }
         outbox.askForTurnEnd()
         self.configuration = configuration
-        if token !== self.token { announcedToken = 0 }
-        self.token = token
         headers = RequestHeaders(authority: configuration.authority, hasToken: token != nil)
-        seenToken = 0
+        if token !== self.token { seenToken = 0 }
+        self.token = token
+        if let token, seenToken != 0 { headers.setAuthorization(token.headerValue) }
         topicRenewalNs = nil
-        errorRetirement.replaced()
+        errorReplacementNs = nil
         reachability.replaced()
         answers = AnswerWatch(limitNs: configuration.unansweredNs)
         replaceConnections()
@@ -97,7 +95,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     /// Suspects go over their own connection, which is dialled for them.
     private func dispatchSuspects() {
         guard !suspects.isEmpty else { return }
-        tellQuarantine(.wanted)
+        wantQuarantineConnection()
         guard let connection = quarantineConnection, connection.isReady else { return }
         refreshToken()
         suspects.hand(unanswered: { connection.unanswered }) { queue, most in
@@ -112,8 +110,6 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         guard token.generation != seenToken else { return }
         seenToken = token.generation
         headers.setAuthorization(token.headerValue)
-        guard token.generation != announcedToken else { return }
-        announcedToken = token.generation
         outbox.note(.providerTokenRenewed(keyID: token.keyID, issuedMs: token.issuedMs))
     }
 
@@ -138,23 +134,23 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 
     /// Leaves to others what they can take, which shows whether it is the connection. Then that one is replaced.
     private func replaceErring() {
-        let erring = connections.filter { $0.phase == .ready && $0.answers.errorStreak.isLong }
+        let erring = connections.filter { $0.isReady && $0.answers.isErring }
         hasErring = !erring.isEmpty
         guard hasErring else { return }
         putLast(erring)
-        for connection in erring {
-            let streak = connection.answers.errorStreak
-            let isAnotherGood = connections.contains { !$0.isSuperseded && $0.answers.goodNs > streak.beganNs }
-            guard errorRetirement.retires(streak, isAnotherGood: isAnotherGood, nowNs: loop.now.monotonicNs) else {
-                continue
-            }
-            let others = isAnotherGood ? ", while other connections answer well" : ""
-            outbox.note(
-                .replacing(
-                    "\(connection.address): the last \(streak.count) answers were server errors (5xx, or without a "
-                        + "reason)\(others); the connection is replaced"))
-            return retired(connection, isFault: false)
-        }
+        let nowNs = loop.now.monotonicNs
+        let isAnotherGood = connections.contains { $0.isReady && !$0.answers.isErring }
+        let pauseNs = isAnotherGood ? configuration.errorPauseNs : configuration.errorTrialPauseNs
+        guard errorReplacementNs.map({ nowNs - $0 >= pauseNs }) ?? true,
+            let worst = erring.first(where: { nowNs - $0.answers.erringSinceNs >= configuration.errorSpanNs })
+        else { return }
+        errorReplacementNs = nowNs
+        let others = isAnotherGood ? ", while other connections answer well" : ""
+        outbox.note(
+            .replacing(
+                "\(worst.address): the last \(worst.answers.errors) answers were server errors (5xx, or without a "
+                    + "reason)\(others); the connection is replaced"))
+        retired(worst, isFault: false)
     }
 
     // MARK: The turn's end
@@ -167,7 +163,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         let capacity = capacity(streams: streams)
         let isUseless = capacity == 0
         if isUseless { giveBackQueue() }
-        if isUseless || isReachStale { updateStreamsAndReach() }
+        updateStreamsAndReach(streams)
         // The quarantine connection is of the same host.
         if isUseless, reachability.allowsNoStream { giveBackSuspects() }
         noticeSaturation(isFull: reportedCapacity > 0 && !connections.isEmpty && connections.allSatisfy(\.isFull))
@@ -175,9 +171,9 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         if report(capacity: capacity, streams: streams) { answersAlarm = nil }
     }
 
-    private func updateStreamsAndReach() {
+    private func updateStreamsAndReach(_ streams: Int) {
         let allowedNone = reachability.allowsNoStream
-        if isAnyReady { reachability.allow(streams: connections.contains { $0.allowedStreams > 0 }) }
+        if isAnyReady { reachability.allow(streams: streams > 0) }
         if reachability.allowsNoStream, !allowedNone { outbox.note(.noStreams(host: configuration.host)) }
         updateReach()
     }

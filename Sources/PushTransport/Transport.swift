@@ -257,7 +257,7 @@ package enum TransportNote: Sendable, Equatable {
     /// The peer's answer, in a protocol in which that is one for many: `accepted` came before the one that it names,
     /// and `discarded` after it.
     case answered(address: String, status: UInt16, isOfFence: Bool, accepted: Int, discarded: Int)
-    /// Since the last time, silence accepted so many; so many are still open. Once a second at most.
+    /// Silence accepted so many on the connection so far; so many are still open. Once a second at most.
     case silent(address: String, accepted: Int, open: Int)
     /// So long silence is waited for from now on.
     case windowLengthened(windowMs: Int64)

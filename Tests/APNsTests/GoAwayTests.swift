@@ -18,15 +18,12 @@ import Testing
 
     @Test(arguments: ReasonCode.allCases)
     func `Every reason has its meaning`(reason: ReasonCode) {
-        let meaning = GoAwayMeaning(reason)
-        switch reason {
-        case .none, .other: #expect(meaning == .unsaid)
-        case .shutdown, .idleTimeout: #expect(meaning == .leaves)
-        default: #expect(meaning == (Self.ofCredential.contains(reason) ? .credentialRefused : .other))
-        }
+        #expect(reason.refusesConnections == Self.ofCredential.contains(reason))
+        #expect(reason.isOrderlyEnd(.internalError) == [.shutdown, .idleTimeout].contains(reason))
+        #expect(reason.isOrderlyEnd(.noError) == [.none, .other, .shutdown, .idleTimeout].contains(reason))
         // And the table of answers agrees on whose fault it is.
         let verdict = VerdictTable().row(reason: reason, text: nil, status: 0).verdict
-        #expect((meaning == .credentialRefused) == (verdict == .credentialFault))
+        #expect(reason.refusesConnections == (verdict == .credentialFault))
     }
 
     /// The first connection answers a request, lives longer than a moment, and leaves with this reason.

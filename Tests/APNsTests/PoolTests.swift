@@ -48,7 +48,7 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
 }
 
 /// `left` is a GOAWAY or its like, `failed` a faulty end that retires a connection. A pool has `MINIMUM-MAXIMUM`
-/// connections.
+/// connections, or is of the `quarantine`.
 @Suite struct PoolPlanTests {
     static let traces = PlanTrace.table(
         """
@@ -60,10 +60,10 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
         a replacement dials at once, whatever failed before and whatever is there
             1-4; due > dial 0; closed 0 > wait; replace 2 2 > dial 1; opened 1 > dial 2
             replace 1 1 > drain 1, drain 2, dial 3; due; closed 2; opened 3; closed 1; close > drain 3; replace 1 1
-            closed 3 > finished; is failures 0
-        what is answered again after another one failed may sleep, and speaks for no other
-            0-2; wanted > dial 0; opened 0; answered 0; crowded > dial 1; opened 1; wentOn 0; closed 1 > wait; idle 0
-            is awake; wentOn 0; is failures 1; idle 0 > drain 0; due; closed 0; is asleep; is failures 0
+            closed 3; is finished; is failures 0
+        what was answered may sleep after another one failed
+            0-2; wanted > dial 0; opened 0; answered 0; crowded > dial 1; opened 1; closed 1 > wait; is failures 1
+            idle 0 > drain 0; due; closed 0; is asleep; is failures 0
         a pool of no minimum sleeps until one is wanted, and tries what failed until it answers
             0-4; due; saturated; is asleep; wanted > dial 0; wanted; closed 0 > wait; is awake; due > dial 1; opened 1
             idle 1; answered 1; idle 1 > drain 1; closed 1; is asleep; wanted > dial 2; opened 2; answered 2
@@ -103,16 +103,31 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
             1-3; due > dial 0; opened 0; answered 0; saturated > dial 1; opened 1; idle 1 > drain 1; idle 0; closed 1
             is live 1; is failures 0
         a pool closes when its last connection is gone
-            2-3; due > dial 0; opened 0 > dial 1; close > drain 0, drain 1; close; closed 1; due; closed 0 > finished
-            is failures 0
+            2-3; due > dial 0; opened 0 > dial 1; close > drain 0, drain 1; close; closed 1; due; is unfinished
+            closed 0; is finished; is failures 0
         a pool without connections closes at once
-            1-1; due > dial 0; closed 0 > wait; close > finished; due; is failures 1
+            1-1; due > dial 0; closed 0 > wait; close; is finished; due; is failures 1
+        the quarantine connection is dialled when a suspect waits, and again only when it died
+            quarantine; due; wanted > dial 0; wanted; opened 0; wanted; answered 0; closed 0 > wait; due
+            wanted > dial 1; opened 1; is failures 1; closed 1 > wait; wanted; due > dial 2; opened 2; closed 2 > wait
+            is failures 3
+        the quarantine connection goes when it is unused
+            quarantine; wanted > dial 0; opened 0; answered 0; idle 0 > drain 0; closed 0; is asleep; wanted > dial 1
+            is failures 0
+        the quarantine connection has a successor when a suspect waits for it
+            quarantine; wanted > dial 0; opened 0; answered 0; left 0 > drain 0; closed 0; wanted > dial 1; opened 1
+            failed 1 > drain 1, wait; closed 1; due; wanted > dial 2; is failures 1; opened 2; answered 2
+            is failures 0; replace 0 1 > drain 2; closed 2; wanted > dial 3; close > drain 3; closed 3; wanted
+            is finished
         """)
 
     @Test(arguments: traces)
     func `Events lead to what each trace says`(trace: PlanTrace) throws {
         let bounds = trace.steps[0].split(separator: "-").compactMap { Int($0) }
-        var plan = PoolPlan(minimum: bounds[0], maximum: bounds[1])
+        var plan =
+            bounds.isEmpty
+            ? PoolPlan(minimum: 0, maximum: 1, isOfQuarantine: true)
+            : PoolPlan(minimum: bounds[0], maximum: bounds[1])
         var random = SplitMix64(seed: 1)
         var events = trace
         events.steps.removeFirst()
@@ -122,6 +137,8 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
             switch words[1] {
             case "asleep": plan.isAsleep && plan.isOnDemand
             case "awake": !plan.isAsleep && !plan.isOnDemand
+            case "finished": plan.isFinished
+            case "unfinished": !plan.isFinished
             case "live": plan.live == Int(words[2])
             default: plan.failures == Int(words[2])
             }
@@ -134,7 +151,6 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
         case "wanted": .wanted
         case "opened": .opened(numbers[0])
         case "answered": .answered(numbers[0])
-        case "wentOn": .wentOn(numbers[0])
         case "left": .retired(numbers[0], isFault: false)
         case "failed": .retired(numbers[0], isFault: true)
         case "closed": .closed(numbers[0])
@@ -154,7 +170,6 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
         case .dial(let id): "dial \(id)"
         case .drain(let id): "drain \(id)"
         case .wake(let afterNs): PlanTrace.wait(afterNs)
-        case .finished: "finished"
         }
     }
 }

@@ -1,60 +1,8 @@
 @testable import APNs
-import Bytes
 import Delivery
 import EventLoop
 import HTTP2
-import Network
 import Testing
-
-@Suite struct QuarantinePlanTests {
-    /// `left` is a GOAWAY or its like, `failed` a faulty end.
-    static let traces = PlanTrace.table(
-        """
-        it is dialled when a suspect waits, and again only when it died
-            due; wanted > dial; wanted; opened; wanted; answered; closed > wait; wanted; due; wanted > dial; opened
-            is failures 1
-        a dial that fails gives back who waits, and a handshake starts no backoff over
-            wanted > dial; closed > giveBack, wait; wanted; due; wanted > dial; opened; closed > wait; is failures 2
-        it goes when it is unused
-            wanted > dial; opened; answered; idle > forget, drain; wanted; closed; wanted > dial; is failures 0
-        a GOAWAY has a successor when the old one is gone
-            wanted > dial; opened; left > drain; wanted; closed; wanted > dial; opened; failed > drain; closed > wait
-            due; wanted > dial; is failures 1
-        an answer starts the backoff over
-            wanted > dial; closed > giveBack, wait; due; wanted > dial; opened; answered; is failures 0
-        a new credential starts the backoff over
-            wanted > dial; closed > giveBack, wait; due; wanted > dial; opened; replace > drain; is failures 0
-        it is replaced and closed
-            wanted > dial; opened; replace > drain; closed; wanted > dial; opened; close > drain; closed; wanted
-            replace; is failures 0
-        """)
-
-    private static let events: [Substring: Quarantine.Event] = [
-        "due": .due, "wanted": .wanted, "opened": .opened, "answered": .answered, "closed": .closed, "idle": .idle,
-        "left": .retired(isFault: false), "failed": .retired(isFault: true), "replace": .replace, "close": .close,
-    ]
-
-    @Test(arguments: traces)
-    func `Events lead to what each trace says`(trace: PlanTrace) throws {
-        var plan = Quarantine()
-        var random = SplitMix64(seed: 1)
-        var dials = 0
-        try trace.check { words in
-            try plan.handle(#require(Self.events[words[0]]), using: &random).map { action in
-                switch action {
-                case .dial(let id):
-                    #expect(id == dials)
-                    dials += 1
-                    return "dial"
-                case .wake(let afterNs): return PlanTrace.wait(afterNs)
-                default: return "\(action)"
-                }
-            }
-        } isSo: {
-            plan.failures == Int($0[2])
-        }
-    }
-}
 
 /// Suspects go over a connection of their own.
 @Suite(.serialized) struct QuarantineTests {

@@ -69,14 +69,14 @@ extension Reachability {
         isClosedWhileOpen: Bool, doesHostAnswer: Bool
     ) {
         var random = SplitMix64(seed: 1)
-        var quarantine = Quarantine()
-        quarantine.doesHostAnswer = doesHostAnswer
+        var plan = PoolPlan(minimum: 0, maximum: 1, isOfQuarantine: true)
+        if doesHostAnswer { plan.longestWaitNs = 4_000_000_000 }
         var nowNs: Int64 = 0
         var dials = 0
-        let retired: [Quarantine.Event] = isClosedWhileOpen ? [] : [.retired(isFault: true)]
         while nowNs < 600_000_000_000, dials < 1_000 {
-            let actions = ([.due, .wanted, .opened] + retired + [.closed]).flatMap { event in
-                quarantine.handle(event, using: &random)
+            let retired: [PoolPlan.Event] = isClosedWhileOpen ? [] : [.retired(dials, isFault: true)]
+            let actions = ([.due, .wanted, .opened(dials)] + retired + [.closed(dials)]).flatMap { event in
+                plan.handle(event, using: &random)
             }
             for action in actions {
                 if case .dial = action { dials += 1 }

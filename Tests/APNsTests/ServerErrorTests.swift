@@ -7,25 +7,6 @@ import Testing
 
 /// Connections that answer nothing but 500 and 503.
 @Suite(.serialized) struct ServerErrorTests {
-    private static let second: Int64 = 1_000_000_000
-
-    @Test func `The next connection with server errors waits before it is replaced`() {
-        var retirement = ErrorRetirement()
-        var streak = ErrorStreak()
-        for _ in 0..<5 { streak.failed(nowNs: 1) }
-        func retires(_ seconds: Int64, isAnotherGood: Bool) -> Bool {
-            retirement.retires(streak, isAnotherGood: isAnotherGood, nowNs: seconds * Self.second)
-        }
-        #expect(retires(100, isAnotherGood: true))
-        #expect(!retires(129, isAnotherGood: true))
-        #expect(retires(130, isAnotherGood: true))
-        // None answers well: the new connection did not help.
-        #expect(!retires(130 + 899, isAnotherGood: false))
-        #expect(retires(130 + 900, isAnotherGood: false))
-        retirement.replaced()
-        #expect(retires(130 + 901, isAnotherGood: false))
-    }
-
     private func errs(_ peer: ServerPeer, _ stream: Int32) {
         peer.respond(stream, 503, #"{"reason":"ServiceUnavailable"}"#)
     }
@@ -46,6 +27,27 @@ import Testing
         world.run("replaced") { world.server.peers.count == 3 && world.server.peers[0].isClosed }
         #expect(!world.server.peers[1].isClosed)
         #expect(world.noted("replacing", "last 5 answers were server errors (5xx, or without a reason), while other "))
+    }
+
+    /// None answers well: the new connection did not help, and the next would not either.
+    @Test func `The next connection with server errors waits before it is replaced`() throws {
+        let world = try World.connected { world in
+            world.configuration.errorSpanNs = 0
+            world.configuration.errorPauseNs = 0
+            world.server.onRequest = { self.errs($0, $1.stream) }
+        }
+        func failAll(_ numbers: Range<UInt32>) {
+            for number in numbers {
+                world.run("room") { world.capacity > 0 }
+                world.complete(number..<(number + 1), status: 503)
+            }
+        }
+        failAll(0..<30)
+        #expect(world.server.peers.count == 2 && world.notes(of: "replacing") == 1)
+        world.configuration.errorTrialPauseNs = 0
+        try world.replace()
+        failAll(30..<50)
+        #expect(world.notes(of: "replacing") > 2)
     }
 
     @Test func `One good answer in five is enough`() throws {

@@ -34,7 +34,7 @@ import Testing
 
     @Test func `A read that Kafka keeps from beginning is tried again after five seconds`() {
         var plan = plan([0: 3_600])
-        plan.postpone(0, nowNs: 2 * Self.second)
+        #expect(plan.postpone(nowNs: 2 * Self.second) == [0])
         #expect(plan.nextNs == 7 * Self.second)
     }
 

@@ -72,8 +72,9 @@ final class LinkScene {
         let events = Mailbox<TransportEvent>(loop: loop) { [unowned self] batch in for event in batch { take(event) } }
         let loaded = try LoadedApp.load(apps) { _ in allowingFaults }
         let link = try TransportLink(loaded, events: events) { loop in
-            try AppTransport.maker(
-                loop: loop, times: TransportTimes(responseTimeoutNs: 10_000_000_000), tracesFrames: { false })
+            AppTransport.maker(
+                loop: loop, responseTimeoutNs: 10_000_000_000, longestWindowNs: 30_000_000_000,
+                tracesFrames: { false })
         }
         self.link = link
         return link

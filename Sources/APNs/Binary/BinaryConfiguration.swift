@@ -20,8 +20,6 @@ package struct BinaryConfiguration: Sendable {
         package var longestNs: Int64 = 2_000_000_000
         package var notifications = 100_000
         package var bytes = 32 << 20
-
-        package init() {}
     }
 
     package var host: String

@@ -16,7 +16,6 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     @exclusivity(unchecked) private(set) var session: BinarySession
     @exclusivity(unchecked) private var frames = BinaryFrames()
     private var answers = GatewayAnswerReader()
-    var windowNs: Int64
     /// The gateway said something: what follows is of no use.
     private var hasSpoken = false
     private var wasAsked = false
@@ -25,17 +24,15 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// Why it was given up: the peer read nothing for too long, or did not answer a fence.
     private enum Silence { case unread, unproven }
     private var silence: Silence?
-    /// Accepted by silence, and not told yet; when that is told next.
-    private var unsaidSettled = 0
+    /// When to report next what silence accepted.
     private var saySettledNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
 
     /// Without an expiry a notification is stored for so long; 0 would say that it is not to be stored.
     private static let storedSeconds: Int64 = 30 * 86_400
 
-    init(_ order: DialOrder, configuration: BinaryConfiguration, windowNs: Int64, transport: BinaryTransport) {
+    init(_ order: DialOrder, configuration: BinaryConfiguration, transport: BinaryTransport) {
         self.configuration = configuration
-        self.windowNs = windowNs
         self.transport = transport
         session = BinarySession(hasIdentifiers: configuration.format != .simple)
         super.init(
@@ -68,8 +65,11 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         defer { crash_nowhere() }
         while !queue.isEmpty, unanswered < most, session.window.bytes < bytes, !isBlocked {
             crash_at(queue.first.place)
-            if let refusal = Self.refusal(of: queue.first, configuration) {
-                refuse(queue.first.id, refusal)
+            if let status = refusal(of: queue.first) {
+                let answer = GatewayAnswer(status: status, identifier: 0)
+                complete(
+                    Completion(
+                        id: queue.first.id, kind: .answered, status: answer.resultStatus, reason: answer.reason))
             } else {
                 append(queue.first, now: now)
             }
@@ -92,18 +92,10 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         session.open(request.id, bytes: bytes, openedMs: now.wallMs, nowNs: now.monotonicNs)
     }
 
-    /// What a gateway would refuse, or has no field for.
-    private static func refusal(of request: OutgoingRequest, _ configuration: BinaryConfiguration) -> GatewayAnswer? {
-        if request.isBroadcast { return GatewayAnswer(status: 2, identifier: 0) }
-        if request.payload.count > min(configuration.payloadLimit, Int(UInt16.max)) {
-            return GatewayAnswer(status: 7, identifier: 0)
-        }
-        return nil
-    }
-
-    private func refuse(_ id: NotificationID, _ answer: GatewayAnswer) {
-        complete(
-            Completion(id: id, kind: .answered, status: answer.resultStatus, reason: answer.reason), text: answer.text)
+    /// The status with which a gateway would refuse the request, because it has no field for it, or it is too long.
+    private func refusal(of request: OutgoingRequest) -> UInt8? {
+        if request.isBroadcast { return 2 }
+        return request.payload.count > min(configuration.payloadLimit, Int(UInt16.max)) ? 7 : nil
     }
 
     /// - Parameter text: of an answer whose reason is not known by name.
@@ -241,7 +233,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         outbox.note(
             .windowTooShort(
                 address: address, status: UInt16(answer.status), lostAtMost: lostAtMost,
-                windowMs: windowNs / 1_000_000))
+                windowMs: transport.windowNs / 1_000_000))
         transport.windowWasTooShort(ageNs: ageNs)
     }
 
@@ -261,15 +253,15 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     // MARK: Time
 
     /// How often it is looked what the peer has acknowledged.
-    private var acknowledgementCheckNs: Int64 { max(5_000_000, min(100_000_000, windowNs / 20)) }
+    private var acknowledgementCheckNs: Int64 { max(5_000_000, min(100_000_000, transport.windowNs / 20)) }
 
     private func setAlarm() {
         guard phase != .closed else { return }
         let nowNs = loop.now.monotonicNs
         var next = Int64.max
-        if session.window.isWaitingToLeave { next = nowNs + acknowledgementCheckNs }
+        if session.window.waitingSinceNs != nil { next = nowNs + acknowledgementCheckNs }
         // Many close at once, not each by itself.
-        if let silenceNs = session.nextSilenceNs(windowNs: windowNs) {
+        if let silenceNs = session.nextSilenceNs(windowNs: transport.windowNs) {
             next = min(next, max(silenceNs, nowNs + 5_000_000))
         }
         if phase == .ready {
@@ -315,14 +307,12 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     }
 
     private func settleSilent(_ nowNs: Int64) {
-        let settled = session.settleSilent(windowNs: windowNs, nowNs: nowNs) { complete($0) }
+        let settled = session.settleSilent(windowNs: transport.windowNs, nowNs: nowNs) { complete($0) }
         guard settled > 0 else { return }
         lastUsedNs = nowNs
-        unsaidSettled += settled
         if nowNs >= saySettledNs || session.window.isEmpty {
-            outbox.note(.silent(address: address, accepted: unsaidSettled, open: unanswered))
+            outbox.note(.silent(address: address, accepted: session.settledCount, open: unanswered))
             saySettledNs = nowNs + 1_000_000_000
-            unsaidSettled = 0
         }
         transport.settled(self, settled)
     }

@@ -151,7 +151,7 @@ package struct BinarySession: Sendable {
             return .decided(settled: settled, discarded: discard(resendsDiscarded, complete), byFence: isFence)
         case .closed(let after):
             let isTooLate = after > 0 || !answer.isOfTheLastProcessed
-            let leftNs = window.leftNs(ofClosed: answer.identifier)
+            let leftNs = window.leftNs(ofClosedBefore: after)
             let discarded = discard(resendsDiscarded, complete)
             guard isTooLate else { return .decided(settled: 0, discarded: discarded, byFence: false) }
             let named = answer.isOfTheLastProcessed ? 0 : 1

@@ -9,7 +9,8 @@ package import PushTransport
 package final class BinaryTransport: PooledTransport<BinaryConnection> {
     private var configuration: BinaryConfiguration
     private var admission: BinaryAdmission
-    private var patience: BinaryPatience
+    /// How long a gateway's silence must last, from when a notification has left, until it is acceptance.
+    private(set) var windowNs: Int64
 
     /// Dials the first connections at once; with a minimum of 0, when something is to be sent.
     package init(
@@ -19,7 +20,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     ) {
         self.configuration = configuration
         admission = BinaryAdmission(most: configuration.window.notifications)
-        patience = BinaryPatience(configuration.window)
+        windowNs = configuration.window.durationNs
         super.init(
             app: app, host: configuration.host, minimum: configuration.minimumConnections,
             maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs,
@@ -28,7 +29,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     }
 
     override func makeConnection(_ order: PooledConnection.DialOrder) -> BinaryConnection {
-        BinaryConnection(order, configuration: configuration, windowNs: patience.windowNs, transport: self)
+        BinaryConnection(order, configuration: configuration, transport: self)
     }
 
     // MARK: Commands
@@ -50,10 +51,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         guard !isClosing else { return }
         outbox.askForTurnEnd()
         // How late errors come is not forgotten for a certificate.
-        if configuration.window != self.configuration.window {
-            patience = BinaryPatience(configuration.window)
-            setWindow()
-        }
+        if configuration.window != self.configuration.window { windowNs = configuration.window.durationNs }
         self.configuration = configuration
         admission = BinaryAdmission(most: configuration.window.notifications)
         // A gateway that was to prove itself is to do so still, which takes it no time.
@@ -81,7 +79,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     private func dispatchSuspects() {
         guard !suspects.isEmpty else { return }
         if mustProve { return giveBackSuspects() }
-        tellQuarantine(.wanted)
+        wantQuarantineConnection()
         guard let connection = quarantineConnection else { return }
         suspects.hand(unanswered: { connection.unanswered }) { queue, _ in
             connection.fill(from: &queue, most: 1, bytes: .max)
@@ -133,11 +131,13 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         answered(connection)
     }
 
-    /// An error named a notification that had closed as accepted, `ageNs` after it left, as far as that is known.
+    /// An error named a notification that had closed as accepted, `ageNs` after it left, as far as that is known. The
+    /// window becomes a quarter longer than that, or twice as long.
     func windowWasTooShort(ageNs: Int64?) {
-        guard patience.wasTooShort(ageNs: ageNs) else { return }
-        setWindow()
-        outbox.note(.windowLengthened(windowMs: patience.windowNs / 1_000_000))
+        let longestNs = configuration.window.longestNs
+        guard windowNs < longestNs else { return }
+        windowNs = min(longestNs, max(windowNs, ageNs.map { $0 + $0 / 4 } ?? windowNs * 2))
+        outbox.note(.windowLengthened(windowMs: windowNs / 1_000_000))
     }
 
     /// The connection is gone. `inDoubt`: so many at its end, unless that was the network's fault.
@@ -153,16 +153,12 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         if mustProve, !wasOnProbation { demandProof() }
     }
 
-    private func setWindow() {
-        for connection in allConnections { connection.windowNs = patience.windowNs }
-    }
-
     // MARK: The turn's end
 
     package override func turnEnded() {
         outbox.turnEnds()
         dispatchAndFlush()
-        if isReachStale { updateReach() }
+        updateReach()
         let capacity = capacity
         if capacity == 0 { giveBackQueue() }
         // Every connection's peer reads too slowly.

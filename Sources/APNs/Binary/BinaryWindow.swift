@@ -29,7 +29,7 @@ package struct BinaryWindow: Sendable {
     }
 
     /// A ring; its size is a power of two.
-    private var entries: ContiguousArray<Entry>
+    private var entries: ContiguousArray<Entry> = []
     private var head = 0
     package private(set) var count = 0
     package private(set) var bytes = 0
@@ -39,9 +39,6 @@ package struct BinaryWindow: Sendable {
     private var firstIdentifier: UInt32 = 1
     /// How many were closed, as far as identifiers tell them apart.
     package private(set) var closedCount = 0
-    private var ages = ClosedAges()
-
-    package init() { entries = [] }
 
     package var isEmpty: Bool { count == 0 }
 
@@ -69,8 +66,6 @@ package struct BinaryWindow: Sendable {
         }
     }
 
-    package var isWaitingToLeave: Bool { leftCount < count }
-
     /// When the first one was opened that is not known to have left, if any.
     package var waitingSinceNs: Int64? { leftCount < count ? entries[place(leftCount)].openedNs : nil }
 
@@ -88,7 +83,6 @@ package struct BinaryWindow: Sendable {
     /// The next one that left at `leftNs` or before: closed by the peer's silence.
     package mutating func removeSilent(leftBy leftNs: Int64) -> Entry? {
         guard leftCount > 0, entries[head].leftNs <= leftNs else { return nil }
-        ages.closed(firstIdentifier, leftNs: entries[head].leftNs)
         return removeFirst()
     }
 
@@ -110,9 +104,11 @@ package struct BinaryWindow: Sendable {
         return -distance <= closedCount ? .closed(after: -distance - 1) : .unknown
     }
 
-    /// When a closed entry left, or `nil` if that is too long ago to be known.
-    package func leftNs(ofClosed identifier: UInt32) -> Int64? {
-        ages.leftNs(of: identifier, before: firstIdentifier)
+    /// When an entry left that closed, before so many that closed after it; `nil` if its place in the ring was used again.
+    package func leftNs(ofClosedBefore after: Int) -> Int64? {
+        guard after < entries.count - count else { return nil }
+        let leftNs = entries[place(-1 - after)].leftNs
+        return leftNs > 0 ? leftNs : nil
     }
 
     package func holds(anyOf ids: Set<NotificationID>) -> Bool {
@@ -128,35 +124,5 @@ package struct BinaryWindow: Sendable {
         while larger.count < max(256, entries.count * 2) { larger.append(Self.vacant) }
         entries = larger
         head = 0
-    }
-}
-
-/// When entries left that closed since, a sample each so often: how late an error came that names one of them.
-private struct ClosedAges: Sendable {
-    private var samples: [(identifier: UInt32, leftNs: Int64)] = []
-    private var next = 0
-
-    private static let spacingNs: Int64 = 50_000_000
-    /// With the spacing: over a minute.
-    private static let limit = 2_048
-
-    mutating func closed(_ identifier: UInt32, leftNs: Int64) {
-        if let last = newest, leftNs - last.leftNs < Self.spacingNs { return }
-        if samples.count < Self.limit {
-            samples.append((identifier, leftNs))
-        } else {
-            samples[next] = (identifier, leftNs)
-        }
-        next = (next + 1) % Self.limit
-    }
-
-    private var newest: (identifier: UInt32, leftNs: Int64)? {
-        samples.isEmpty ? nil : samples[(next + samples.count - 1) % samples.count]
-    }
-
-    /// Of the last sample that is not after it.
-    func leftNs(of identifier: UInt32, before first: UInt32) -> Int64? {
-        let distance = first &- identifier
-        return samples.filter { first &- $0.identifier >= distance }.map(\.leftNs).max()
     }
 }

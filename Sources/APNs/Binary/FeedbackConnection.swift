@@ -6,57 +6,39 @@ package import TLS
 ///
 /// The server forgets what it sent, so every item that came is passed on. While reading is paused, TCP keeps the rest.
 package final class FeedbackConnection: ByteChannelDelegate {
-    package struct End: Sendable, Equatable {
-        package var tokens: Int
-        /// Items whose token had a length that no token has.
-        package var skipped: Int
-        package var isCut: Bool
-        /// Why there may be more, or `nil` if the server said all it had.
-        package var failure: String?
-    }
-
     /// How long a read may go without a byte.
     package static let silenceNs: Int64 = 30_000_000_000
     /// The same for a read that is to end soon.
     private static let hurrySilenceNs: Int64 = 2_000_000_000
-    private static let longestNs: Int64 = 600_000_000_000
-    /// How many items without a token are still feedback.
-    private static let skippedLimit = 100_000
 
     private let name: String
     private let onItem: (_ seconds: UInt32, _ token: UnsafeRawBufferPointer) -> Void
-    private let onEnd: (End) -> Void
+    private let onEnd: (_ skipped: Int, _ failure: String?) -> Void
     private var parser = FeedbackParser()
     private var channel: SecureChannel?
     private var silence: Alarm?
     private var silenceNs = FeedbackConnection.silenceNs
-    private var limit: Alarm?
     private var failure: String?
-    private var isPaused = false
     private var isOpen = false
+
+    /// Whether reading pauses. Meanwhile silence is no reason to give up, and a handshake is read in any case.
+    package var isPaused = false { didSet { applyPause() } }
 
     /// Begins to dial, for 10 s at most, and as long for the handshake.
     ///
-    /// - Parameter onEnd: is called once, last, never from inside this call. Until then it keeps itself alive.
+    /// - Parameter onEnd: is called once, last, never from inside this call. Until then it keeps itself alive. `skipped`:
+    ///   items whose token had a length that no token has. `failure`: why there may be more, or `nil` if the server said
+    ///   all it had.
     package init(
         _ target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,
         onItem: @escaping (_ seconds: UInt32, _ token: UnsafeRawBufferPointer) -> Void,
-        onEnd: @escaping (End) -> Void
+        onEnd: @escaping (_ skipped: Int, _ failure: String?) -> Void
     ) {
         name = DialTarget.text(target.host, target.port)
         self.onItem = onItem
         self.onEnd = onEnd
         channel = SecureChannel(dialing: target, context: context, dialer: dialer, loop: loop, delegate: self)
         silence = Alarm(loop: loop) { [weak self] in self?.wasSilent() }
-        limit = Alarm(loop: loop) { [weak self] in self?.lastedTooLong() }
-        limit?.set(afterNs: Self.longestNs)
-    }
-
-    /// Pauses or resumes reading. Meanwhile silence is no reason to give up, and a handshake is read in any case.
-    package func pause(_ pauses: Bool) {
-        guard pauses != isPaused else { return }
-        isPaused = pauses
-        applyPause()
     }
 
     private func applyPause() {
@@ -86,12 +68,6 @@ package final class FeedbackConnection: ByteChannelDelegate {
         giveUp("\(name): nothing came for \(silenceNs / 1_000_000_000) s, and it did not close")
     }
 
-    private func lastedTooLong() {
-        // While reading is paused, the length of its list is unknown.
-        guard !isPaused else { return limit?.set(afterNs: Self.longestNs) ?? () }
-        giveUp("\(name): it was still telling after \(Self.longestNs / 60_000_000_000) minutes")
-    }
-
     package func channelOpened(applicationProtocol: String?) {
         isOpen = true
         applyPause()
@@ -100,19 +76,16 @@ package final class FeedbackConnection: ByteChannelDelegate {
     package func channelReceived(_ bytes: UnsafeRawBufferPointer) {
         parser.take(bytes, onItem)
         watchSilence()
-        if parser.skipped > Self.skippedLimit { giveUp("\(name): what it sends is no feedback") }
     }
 
     package func channelClosed(_ end: ChannelEnd) {
         self.channel = nil
         silence = nil
-        limit = nil
         // Not every server takes leave of TLS before it closes; where an item ends, nothing is missing for it.
         let isOver = end.kind == .closedByPeer || end.isEndOfStream
         if failure == nil, !isOver { failure = end.text }
         if failure == nil, parser.isInsideItem { failure = "\(name): it closed inside an item" }
-        onEnd(
-            End(tokens: parser.tokens, skipped: parser.skipped, isCut: parser.isInsideItem, failure: failure))
+        onEnd(parser.skipped, failure)
     }
 }
 
@@ -129,10 +102,7 @@ package struct FeedbackParser {
     private var begun: [UInt8] = []
     /// Bytes of a token of another length that have not come yet.
     private var bytesToSkip = 0
-    package private(set) var tokens = 0
     package private(set) var skipped = 0
-
-    package init() {}
 
     /// Whether an item has begun that has not come whole.
     package var isInsideItem: Bool { !begun.isEmpty || bytesToSkip > 0 }
@@ -168,7 +138,6 @@ package struct FeedbackParser {
     }
 
     private mutating func end(_ body: (UInt32, UnsafeRawBufferPointer) -> Void) {
-        tokens += 1
         let seconds = begun[..<4].reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
         begun.withUnsafeBytes { body(seconds, UnsafeRawBufferPointer(rebasing: $0[Self.headBytes...])) }
         begun.removeAll(keepingCapacity: true)

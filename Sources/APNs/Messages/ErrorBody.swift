@@ -1,3 +1,4 @@
+internal import HTTP2
 internal import JSON
 package import PushRecords
 internal import PushTransport
@@ -12,8 +13,6 @@ package struct ErrorBody: Equatable, Sendable {
     /// Milliseconds since the epoch (`RecordTime`), without a fraction, or 0 if there is none that can be one.
     package var timestampMs: Int64 = 0
     package var isTimestampUnusable = false
-
-    package init() {}
 
     /// Skips unknown members. A body that is not one JSON object says nothing, so the status decides.
     package init(parsing body: UnsafeRawBufferPointer) {
@@ -44,22 +43,16 @@ package struct ErrorBody: Equatable, Sendable {
 }
 
 /// The consequence of a GOAWAY's reason for the connections that follow.
-enum GoAwayMeaning: Sendable, Equatable {
-    /// The next connection will be refused, too: its reason is about the credential.
-    case credentialRefused
-    /// APNs closes this connection in its own interest (`Shutdown`, `IdleTimeout`); nothing is wrong with the next one.
-    case leaves
-    /// No reason, or none known: the error code decides.
-    case unsaid
-    /// Something was wrong with what we sent.
-    case other
+extension ReasonCode {
+    /// The next connection will be refused, too: the reason is about the credential.
+    var refusesConnections: Bool { subject == .credential || self == .topicMismatch }
 
-    init(_ reason: ReasonCode) {
-        switch reason {
-        case .shutdown, .idleTimeout: self = .leaves
-        case .none, .other: self = .unsaid
-        default:
-            self = reason.subject == .credential || reason == .topicMismatch ? .credentialRefused : .other
+    /// Whether APNs closes the connection in its own interest, and nothing is wrong with the next one.
+    func isOrderlyEnd(_ code: ErrorCode) -> Bool {
+        switch self {
+        case .shutdown, .idleTimeout: true
+        case .none, .other: code == .noError
+        default: false
         }
     }
 }

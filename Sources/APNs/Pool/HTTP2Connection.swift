@@ -262,15 +262,18 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     // MARK: Events
 
     private func drainEvents(_ session: ClientSession) {
+        var hasResponses = false
         while let event = session.nextEvent() {
             switch event {
-            case .response(let ticket, let status): responded(ticket, status, session)
+            case .response(let ticket, let status):
+                hasResponses = true
+                responded(ticket, status, session)
             case .ended(let ticket, let code, let status):
                 guard let closed = window.ended(ticket, isRefused: code == .refusedStream, status: status) else {
                     continue
                 }
                 if status != 0 {
-                    answers.responded()
+                    hasResponses = true
                 } else if !isSuperseded {
                     transport.hostEnded(code)
                 }
@@ -282,12 +285,11 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
             case .pong: break
             }
         }
-        if answers.takeResponses(), !isSuperseded { transport.hostAnswered() }
+        if hasResponses, !isSuperseded { transport.hostAnswered() }
     }
 
     private func responded(_ ticket: UInt32, _ status: UInt16, _ session: ClientSession) {
-        answers.responded()
-        if isQuarantine { limit = min(limit * 2, Self.quarantineLimit) }
+        if isQuarantine, limit < Self.quarantineLimit { limit *= 2 }
         guard let closed = window.responded(ticket) else { return }
         var completion = Completion(id: closed.id, kind: .answered, status: status, sentAtMs: closed.sentAtMs)
         var sentID = session.responseHeader(0)
@@ -322,7 +324,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     }
 
     private func failed() {
-        if answers.failed(nowNs: loop.now.monotonicNs), !isQuarantine { transport.hasErring = true }
+        answers.failed(nowNs: loop.now.monotonicNs)
+        if answers.isErring, !isQuarantine { transport.hasErring = true }
     }
 
     /// A peer that refuses stream after stream and never answers is of no use.
@@ -372,8 +375,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     private func goneAway(last: Int32, code: ErrorCode, _ session: ClientSession) {
         let body = session.goAwayData.withUnsafeBytes { ErrorBody(parsing: $0) }
-        let meaning = GoAwayMeaning(body.reason)
-        let isGraceful = answers.isAnswered && (meaning == .leaves || meaning == .unsaid && code == .noError)
+        let isGraceful = answers.isAnswered && body.reason.isOrderlyEnd(code)
         window.goneAway(last: last, isGraceful: isGraceful, into: &closedEntries)
         let unprocessed = closedEntries.count
         completeClosedEntries()
@@ -383,7 +385,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         let reason = said.isEmpty ? "\(code)" : "\(code) \(said)"
         disconnectReason.peerSaid = "\(address): GOAWAY \(reason)"
         outbox.note(.peerCloses(address: address, reason: "GOAWAY \(reason)", unprocessed: unprocessed))
-        if meaning == .credentialRefused, !isSuperseded { credentialRefused(body.reason) }
+        if body.reason.refusesConnections, !isSuperseded { credentialRefused(body.reason) }
         transport.retired(self, isFault: !isGraceful)
     }
 

@@ -7,8 +7,6 @@ package struct Keepalive {
         package var idleNs: Int64 = 60_000_000_000
         package var silentNs: Int64 = 5_000_000_000
         package var deadNs: Int64 = 10_000_000_000
-
-        package init() {}
     }
 
     enum Need: Equatable {

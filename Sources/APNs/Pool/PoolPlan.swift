@@ -5,6 +5,9 @@ internal import PushTransport
 /// At most one dial is under way; after a failure the next one waits (`BackOff`). Serial numbers name connections, and
 /// are never used twice. With a minimum of 0 an unused pool sleeps until a connection is wanted. If connections fail,
 /// it goes on dialling until one has answered, which shows whether the host is of use.
+///
+/// The quarantine connection that suspects share has a plan of its own. That plan dials only when a suspect waits, so
+/// each `wanted` is for one connection.
 struct PoolPlan {
     typealias ConnectionID = Int
 
@@ -14,8 +17,6 @@ struct PoolPlan {
         /// The connection is ready: handshake done and SETTINGS seen.
         case opened(ConnectionID)
         case answered(ConnectionID)
-        /// It was answered once, and is answered again.
-        case wentOn(ConnectionID)
         /// It takes no more requests: GOAWAY, stream ids at their end, an answer that asks for a new connection.
         case retired(ConnectionID, isFault: Bool)
         /// It is gone, or never came to be.
@@ -44,8 +45,6 @@ struct PoolPlan {
         case drain(ConnectionID)
         /// Say `due` then; replaces an earlier one.
         case wake(afterNs: Int64)
-        /// Nothing is left, after `close`.
-        case finished
     }
 
     private enum Waiting { case toConnect, toGrow }
@@ -61,6 +60,9 @@ struct PoolPlan {
 
     private var minimum: Int
     private var maximum: Int
+    private let isOfQuarantine: Bool
+    /// The longest wait after a connection that was open, whatever the backoff says.
+    var longestWaitNs = Int64.max
     private var wanted: Int
     private var connections: [Connection] = []
     private var nextID = 0
@@ -69,23 +71,16 @@ struct PoolPlan {
     private var growthBackOff: BackOff
     private var waiting: Waiting?
     private var isOnProbation = false
-    /// One that was answered before was answered again since the last failure.
-    private var hasGoneOn = false
     private(set) var lastWaitNs: Int64 = 0
     private var isClosing = false
 
-    init(minimum: Int, maximum: Int, backOff: BackOff = BackOff()) {
-        Self.check(minimum: minimum, maximum: maximum)
+    init(minimum: Int, maximum: Int, isOfQuarantine: Bool = false, backOff: BackOff = BackOff()) {
         self.minimum = minimum
         self.maximum = maximum
+        self.isOfQuarantine = isOfQuarantine
         wanted = minimum
         self.backOff = backOff
         growthBackOff = backOff
-    }
-
-    private static func check(minimum: Int, maximum: Int) {
-        precondition(
-            minimum >= 0 && maximum >= max(1, minimum), "a pool may have a connection, and max is not below min")
     }
 
     /// - Returns: what to do, in order; rare, so a fresh array.
@@ -110,9 +105,6 @@ struct PoolPlan {
                 connections[index].wasAnswered = true
             }
             return []
-        case .wentOn:
-            hasGoneOn = true
-            return []
         case .retired(let id, let isFault): return retire(id, isFault: isFault, using: &random)
         case .closed(let id): return remove(id, using: &random)
         case .saturated:
@@ -127,10 +119,10 @@ struct PoolPlan {
             wanted += 1
         case .idle(let id):
             guard let index = index(id), connections[index].phase == .open, live > minimum,
-                live > 1 || backOff.failures == 0 || hasGoneOn
+                live > 1 || backOff.failures == 0 || connections[index].wasAnswered || isOfQuarantine
             else { return [] }
             // What is asleep dials at once when it is wanted.
-            if live == 1 { backOff.succeeded() }
+            if live == 1, !isOfQuarantine { backOff.succeeded() }
             connections[index].phase = .draining
             wanted = max(minimum, live)
             return [.drain(id)]
@@ -146,6 +138,9 @@ struct PoolPlan {
 
     /// Connections that are, or are about to be, of use, without those that others are to replace.
     var live: Int { connections.count { $0.phase != .draining && !$0.isAged } }
+
+    /// Nothing is left after `close`.
+    var isFinished: Bool { isClosing && connections.isEmpty }
 
     /// There is no connection, none is under way, and no failure is waited for: `wanted` dials one.
     var isAsleep: Bool { wanted == 0 && live == 0 && !isClosing }
@@ -189,8 +184,8 @@ struct PoolPlan {
         connections[index].phase = .draining
         // An app that still has something to send wants the next one. A pool that has failed since its last answer
         // takes nothing before it has a connection again, so it has to dial by itself.
-        if minimum == 0, live == 0, !mustWait, backOff.failures == 0 { wanted = 0 }
-        return [.drain(id)] + (mustWait ? wait(using: &random) : dialIfWanted())
+        if isOfQuarantine || minimum == 0 && live == 0 && !mustWait && backOff.failures == 0 { wanted = 0 }
+        return [.drain(id)] + (mustWait ? wait(atMostNs: longestWaitNs, using: &random) : dialIfWanted())
     }
 
     private mutating func remove(
@@ -198,7 +193,7 @@ struct PoolPlan {
     ) -> [Action] {
         guard let index = index(id) else { return [] }
         let connection = connections.remove(at: index)
-        if isClosing { return connections.isEmpty ? [.finished] : [] }
+        if isClosing { return [] }
         switch connection.phase {
         case .draining: return dialIfWanted()
         case .dialing where live >= minimum && connections.contains { $0.phase == .open && $0.wasAnswered }:
@@ -208,28 +203,27 @@ struct PoolPlan {
             waiting = .toGrow
             lastWaitNs = growthBackOff.failed(using: &random)
             return [.wake(afterNs: lastWaitNs)]
-        case .dialing, .open: return wait(using: &random)
+        case .dialing: return wait(atMostNs: .max, using: &random)
+        case .open: return wait(atMostNs: longestWaitNs, using: &random)
         }
     }
 
-    private mutating func wait(using random: inout some RandomNumberGenerator) -> [Action] {
+    private mutating func wait(atMostNs: Int64, using random: inout some RandomNumberGenerator) -> [Action] {
         guard !isClosing else { return [] }
         // Several lost at once are one failure.
         if waiting == .toConnect { return [] }
         waiting = .toConnect
-        hasGoneOn = false
-        wanted = max(1, wanted)
-        lastWaitNs = backOff.failed(using: &random)
+        wanted = isOfQuarantine ? 0 : max(1, wanted)
+        lastWaitNs = min(atMostNs, backOff.failed(using: &random))
         return [.wake(afterNs: lastWaitNs)]
     }
 
     /// What failed with the old settings is no reason to wait with the new ones.
     private mutating func replace(minimum: Int, maximum: Int) -> [Action] {
-        Self.check(minimum: minimum, maximum: maximum)
         guard !isClosing else { return [] }
         self.minimum = minimum
         self.maximum = maximum
-        wanted = min(max(wanted, minimum), maximum)
+        wanted = isOfQuarantine ? 0 : min(max(wanted, minimum), maximum)
         backOff.succeeded()
         growthBackOff.succeeded()
         waiting = nil
@@ -240,8 +234,7 @@ struct PoolPlan {
     private mutating func close() -> [Action] {
         guard !isClosing else { return [] }
         isClosing = true
-        let actions = drainAll()
-        return connections.isEmpty ? [.finished] : actions
+        return drainAll()
     }
 
     private mutating func drainAll() -> [Action] {
@@ -260,8 +253,6 @@ package struct BackOff: Sendable {
     package struct Limits: Sendable {
         package var firstNs: Int64 = 1_000_000_000
         package var lastNs: Int64 = 60_000_000_000
-
-        package init() {}
     }
 
     private let limits: Limits

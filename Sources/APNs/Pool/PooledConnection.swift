@@ -28,6 +28,8 @@ package class PooledConnection {
     final var wasReady = false
     /// All connections were replaced since it was made: it carries an older credential.
     final var isSuperseded = false
+    /// It is closed because it is unused, which says nothing about the host.
+    final var isUnused = false
     final var disconnectReason = DisconnectReason()
     /// The server refused the client certificate.
     private(set) final var isCertificateRefused = false

@@ -5,7 +5,7 @@ package import PushTransport
 
 /// Sends the notifications of one app to Apple: the base of both transports. Loop's thread.
 ///
-/// `PoolPlan` and `Quarantine` decide which connections there are, `Reachability` what their ends mean for the host.
+/// Two `PoolPlan`s decide which connections there are, `Reachability` what their ends mean for the host.
 /// Every request of `TransportCommand.send` gets exactly one completion. `close` is answered by
 /// `TransportEvent.closed`, until which the transport keeps itself alive.
 package class PooledTransport<Connection: PooledConnection>: TurnEnder {
@@ -20,8 +20,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     final var reachability = Reachability()
     private(set) final var isClosing = false
     private(set) final var reportedCapacity = 0
-    /// Something happened that may change whether the host can be reached (`updateReach`).
-    private(set) final var isReachStale = false
     /// The last reachability that was reported, or `nil` before the first report.
     private(set) final var reportedReachable: Bool?
 
@@ -30,16 +28,17 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     private final var maxAgeNs: Int64
     private final var random: any RandomNumberGenerator
     private final var wakeAlarm: Alarm?
-    private final var quarantine: Quarantine
+    private final var quarantinePlan: PoolPlan
     private final var quarantineAlarm: Alarm?
     private final var replacements = 0
-    /// Connections that are closed because they are unused, which says nothing about the host.
-    private final var unused: Set<PoolPlan.ConnectionID> = []
-    /// None of the plan's connections is left after `close`.
-    private final var isFinished = false
+    private final var isClosed = false
     private final var reportedConnections = ConnectionCounts()
     private final var refusals: [ReasonCode] = []
     private final var saturation = Saturation()
+
+    /// The longest pause after the quarantine connection died while the host answers others: then its suspects are what
+    /// ends it, and each of them is tried a few times only.
+    private static var deathWaitNs: Int64 { 4_000_000_000 }
 
     /// Requests that may wait here beyond the streams there are: the next ones while a completion travels.
     static var slackLimit: Int { 128 }
@@ -56,11 +55,8 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         self.random = random
         outbox = Outbox(app: app, loop: loop, emit: emit)
         plan = PoolPlan(minimum: minimum, maximum: maximum, backOff: BackOff(limits: backOff))
-        quarantine = Quarantine(backOff: BackOff(limits: backOff))
-        quarantineAlarm = Alarm(loop: loop) { [unowned self] in
-            outbox.askForTurnEnd()
-            tellQuarantine(.due)
-        }
+        quarantinePlan = PoolPlan(minimum: 0, maximum: 1, isOfQuarantine: true, backOff: BackOff(limits: backOff))
+        quarantineAlarm = Alarm(loop: loop) { [unowned self] in tell(.due, ofQuarantine: true) }
         wakeAlarm = Alarm(loop: loop) { [unowned self] in tell(.due) }
     }
 
@@ -101,7 +97,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
             giveBackAll()
             willClose()
             isClosing = true
-            tellQuarantine(.close)
+            tell(.close, ofQuarantine: true)
             tell(.close)
         }
     }
@@ -112,7 +108,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         self.maxAgeNs = maxAgeNs
         replacements += 1
         for connection in allConnections { connection.isSuperseded = true }
-        tellQuarantine(.replace)
+        tell(.replace(minimum: 0, maximum: 1), ofQuarantine: true)
         tell(.replace(minimum: minimum, maximum: maximum))
     }
 
@@ -126,22 +122,33 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         giveBackSuspects()
     }
 
-    // MARK: The plan
+    // MARK: The plans
 
-    final func tell(_ event: PoolPlan.Event) {
+    final func tell(_ event: PoolPlan.Event, ofQuarantine isQuarantine: Bool = false) {
         outbox.askForTurnEnd()
-        for action in plan.handle(event, using: &random) {
+        quarantinePlan.longestWaitNs = reachability.isOnProbation ? .max : Self.deathWaitNs
+        let actions =
+            isQuarantine ? quarantinePlan.handle(event, using: &random) : plan.handle(event, using: &random)
+        for action in actions {
             switch action {
+            case .dial(let id) where isQuarantine: quarantineConnection = make(id, isQuarantine: true)
             case .dial(let id): connections.append(make(id, isQuarantine: false))
             case .drain(let id):
-                if case .idle = event { unused.insert(id) }
-                connections.first { $0.id == id }?.drain()
-            case .wake(let afterNs): wakeAlarm?.set(afterNs: afterNs)
-            case .finished:
-                isFinished = true
-                wakeAlarm = nil
+                let connection = allConnections.first { $0.id == id && $0.isQuarantine == isQuarantine }
+                if case .idle = event { connection?.isUnused = true }
+                connection?.drain()
+            case .wake(let afterNs): (isQuarantine ? quarantineAlarm : wakeAlarm)?.set(afterNs: afterNs)
             }
         }
+    }
+
+    private final func tell(_ event: PoolPlan.Event, of connection: Connection) {
+        tell(event, ofQuarantine: connection.isQuarantine)
+    }
+
+    /// Has the quarantine connection dialled for suspects that wait, unless it is there.
+    final func wantQuarantineConnection() {
+        if quarantineConnection == nil, quarantinePlan.isAsleep { tell(.wanted, ofQuarantine: true) }
     }
 
     private final func make(_ id: PoolPlan.ConnectionID, isQuarantine: Bool) -> Connection {
@@ -151,19 +158,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         return makeConnection(
             PooledConnection.DialOrder(
                 id: id, isQuarantine: isQuarantine, replacements: replacements, lifetimeNs: lifetimeNs))
-    }
-
-    final func tellQuarantine(_ event: Quarantine.Event) {
-        for action in quarantine.handle(event, using: &random) {
-            outbox.askForTurnEnd()
-            switch action {
-            case .dial(let id): quarantineConnection = make(id, isQuarantine: true)
-            case .drain: quarantineConnection?.drain()
-            case .wake(let afterNs): quarantineAlarm?.set(afterNs: afterNs)
-            case .giveBack: giveBackSuspects()
-            case .forget: suspects.forget()
-            }
-        }
     }
 
     final var allConnections: [Connection] { connections + (quarantineConnection.map { [$0] } ?? []) }
@@ -178,44 +172,35 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     // MARK: Reports of connections
 
     final func opened(_ connection: Connection) {
-        outbox.askForTurnEnd()
-        if connection.isQuarantine { return tellQuarantine(.opened) }
-        if !connection.isSuperseded {
-            reachability.connected()
-            isReachStale = true
-        }
-        tell(.opened(connection.id))
+        if !connection.isQuarantine, !connection.isSuperseded { reachability.connected() }
+        tell(.opened(connection.id), of: connection)
     }
 
     /// Something sent over the connection was answered for the first time: the host is of use.
     final func answered(_ connection: Connection) {
-        if connection.isQuarantine { return tellQuarantine(.answered) }
         // An answer to the old credential tells nothing about the new one.
         guard !connection.isSuperseded else { return }
-        reachability.answered()
-        isReachStale = true
-        tell(.answered(connection.id))
+        if !connection.isQuarantine { reachability.answered() }
+        tell(.answered(connection.id), of: connection)
     }
 
     /// The connection was answered before and is answered again, while others may fail: the host is of use. The backoff
     /// stays as it is, or one bad way among good ones is tried again and again.
     final func wentOn(_ connection: Connection) {
-        guard plan.failures > 0 || reachability.endsInRow > 0, connection.isReady, !connection.isQuarantine,
-            !connection.isSuperseded
-        else { return }
+        guard reachability.endsInRow > 0, connection.isReady, !connection.isQuarantine, !connection.isSuperseded else {
+            return
+        }
         reachability.answered()
-        isReachStale = true
-        tell(.wentOn(connection.id))
+        outbox.askForTurnEnd()
     }
 
     final func retired(_ connection: Connection, isFault: Bool) {
-        if connection.isQuarantine { return tellQuarantine(.retired(isFault: isFault)) }
-        tell(.retired(connection.id, isFault: isFault))
+        tell(.retired(connection.id, isFault: isFault), of: connection)
     }
 
     /// The connection is old: another one is dialled, and takes its place once it is ready.
     final func aged(_ connection: Connection) {
-        if connection.isQuarantine { return tellQuarantine(.retired(isFault: false)) }
+        if connection.isQuarantine { return retired(connection, isFault: false) }
         tell(.aged(connection.id))
     }
 
@@ -226,8 +211,11 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     }
 
     final func idle(_ connection: Connection) {
-        if connection.isQuarantine { return tellQuarantine(.idle) }
-        tell(.idle(connection.id))
+        // The host is to answer first: a pool that sleeps would not find out.
+        if !connection.isQuarantine, reachability.isOnProbation { return }
+        // What is known of the suspects that the connection died under is of no use any more.
+        if connection.isQuarantine { suspects.forget() }
+        tell(.idle(connection.id), of: connection)
     }
 
     /// The connection is gone, or could not be made. `why` is for people.
@@ -235,30 +223,28 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         outbox.askForTurnEnd()
         if connection.isCertificateRefused, !connection.isSuperseded { credentialRefused(.badCertificate) }
         if connection.isQuarantine {
+            let failures = quarantinePlan.failures
             quarantineConnection = nil
-            let failures = quarantine.failures
-            quarantine.doesHostAnswer = !reachability.isOnProbation
-            tellQuarantine(.closed)
-            if !isClosing, quarantine.failures > failures, !connection.wasReady {
-                noteFailure(why, of: connection, retryInNs: quarantine.lastWaitNs)
+            tell(.closed(connection.id), of: connection)
+            if !isClosing, quarantinePlan.failures > failures, !connection.wasReady {
+                giveBackSuspects()
+                noteFailure(why, of: connection, retryInNs: quarantinePlan.lastWaitNs)
             }
             return
         }
         connections.removeAll { $0 === connection }
-        let wasUnused = unused.remove(connection.id) != nil
         let failures = plan.failures
         tell(.closed(connection.id))
         guard !isClosing else { return }
         var reason = plan.failures > failures && !connection.wasReady ? why : nil
         // A host that refuses the certificate is there, and its answer is about the credential.
-        if !connection.isSuperseded, !connection.isCertificateRefused, !wasUnused {
+        if !connection.isSuperseded, !connection.isCertificateRefused, !connection.isUnused {
             if connection.wasReady {
                 connection.judge(&reachability)
                 if reachability.isOnProbation { reason = reachability.why(last: why) }
             } else {
                 reachability.failed(isAnotherReady: isAnyReady)
             }
-            isReachStale = true
         }
         if let reason { noteFailure(reason, of: connection, retryInNs: plan.lastWaitNs) }
     }
@@ -283,7 +269,6 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     }
 
     final func updateReach() {
-        isReachStale = false
         guard let isReachable = reachability.isReachable, reportedReachable != isReachable else { return }
         reportedReachable = isReachable
         outbox.append(.reachable(app: outbox.app, isReachable))
@@ -312,16 +297,16 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
             reportedCapacity = capacity
             last.append(.capacity(app: outbox.app, requests: capacity))
         }
-        var counts = plan.counts
-        quarantine.count(in: &counts)
+        var counts = plan.counts.sum(with: quarantinePlan.counts)
         counts.streams = streams
         if counts != reportedConnections {
             reportedConnections = counts
             last.append(.connections(app: outbox.app, counts))
         }
-        let isOver = isFinished && quarantineConnection == nil
+        let isOver = plan.isFinished && quarantinePlan.isFinished && !isClosed
         if isOver {
-            isFinished = false
+            isClosed = true
+            wakeAlarm = nil
             quarantineAlarm = nil
             last.append(.closed(app: outbox.app))
         }

@@ -20,8 +20,6 @@ package struct Reachability: Sendable, Equatable {
     /// The peer of one of them read no further.
     private var isUnread = false
 
-    package init() {}
-
     /// `nil` until the first connection has been tried to its end.
     package var isReachable: Bool? { allowsNoStream ? false : isOfUse }
 

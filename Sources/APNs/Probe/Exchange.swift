@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import Network
+package import PushRecords
 package import PushTransport
 
 /// Sends requests one after the other over one connection and its successors, without Kafka and a worker.
@@ -12,6 +13,11 @@ package final class Exchange {
         package var uniqueID: String?
         /// Wall clock, in milliseconds since the epoch.
         package var answeredAtMs: Int64
+
+        package var status: UInt16 { completion.status }
+        package var reason: ReasonCode { completion.reason }
+        /// Apple's word, known or not, or `nil` if none came.
+        package var text: String? { reasonText ?? completion.reason.text?.description }
     }
 
     /// There is no answer. Each has the reason that the connection gave last, with host and cause, where there is one.

@@ -23,29 +23,23 @@ package final class GatewayProbe: ProbeDelegate {
     private var reader = GatewayAnswerReader()
     private var openedNs: Int64?
     private var answer: Answer?
-    private var result: Result<Answer, ChannelEnd>?
+    private var end: Result<Answer, ChannelEnd>?
 
     private init(_ format: BinaryConfiguration.Format?) { self.format = format }
 
     /// - Parameter asking: the format in which to send the notification, or `nil` to send nothing.
     /// - Throws: `ChannelEnd`, whose text names host, address and cause.
     package static func run(
-        host: String, port: UInt16, proxy: DialTarget.Proxy? = nil, context: ClientContext,
-        asking format: BinaryConfiguration.Format? = nil,
-        timeoutNs: Int64 = 10_000_000_000
+        _ target: DialTarget, context: ClientContext, asking format: BinaryConfiguration.Format?
     ) throws(ChannelEnd) -> Answer {
-        let name = DialTarget.text(host, port)
-        let own = try ProbeLoop(name)
-        let probe = GatewayProbe(format)
-        return try own.exchange(
-            DialTarget(host: host, port: port, proxy: proxy), context, probe, timeoutNs: timeoutNs,
-            for: { probe.found }
-        ) { ChannelEnd(.handshakeTimedOut, "\(name): no TLS connection within \(timeoutNs / 1_000_000) ms") }
+        try ProbeLoop(target.text).exchange(
+            target, context, GatewayProbe(format), timeoutNs: 10_000_000_000,
+            timedOut: ChannelEnd(.handshakeTimedOut, "\(target.text): no TLS connection within 10 s"))
     }
 
     /// The result, or that the gateway said nothing for long enough.
-    private var found: Result<Answer, ChannelEnd>? {
-        if let result { return result }
+    var result: Result<Answer, ChannelEnd>? {
+        if let end { return end }
         guard let openedNs, let answer else { return nil }
         let patienceNs = format == nil ? Self.patienceNs : Self.answerNs
         return LoopTime.read().monotonicNs - openedNs >= patienceNs ? .success(answer) : nil
@@ -63,21 +57,19 @@ package final class GatewayProbe: ProbeDelegate {
     }
 
     package func channelReceived(_ bytes: UnsafeRawBufferPointer) {
-        guard let found = reader.read(bytes), var answer else { return }
+        guard let found = reader.read(bytes), var answer, end == nil else { return }
         switch found {
         case .answer(let said):
             answer.status = said.status
-            result = result ?? .success(answer)
+            end = .success(answer)
         case .garbage(let byte):
-            result =
-                result
-                ?? .failure(
-                    ChannelEnd(
-                        .tlsFailed,
-                        "\(answer.address): sent a byte \(byte), with which no answer of the binary protocol begins; is it "
-                            + "the feedback service's port, or a host that speaks HTTP/2?"))
+            end = .failure(
+                ChannelEnd(
+                    .tlsFailed,
+                    "\(answer.address): sent a byte \(byte), with which no answer of the binary protocol begins; is it "
+                        + "the feedback service's port, or a host that speaks HTTP/2?"))
         }
     }
 
-    package func channelClosed(_ end: ChannelEnd) { result = result ?? .failure(end) }
+    package func channelClosed(_ end: ChannelEnd) { self.end = self.end ?? .failure(end) }
 }

@@ -11,11 +11,7 @@ package enum HostProbe {
     }
 
     /// - Throws: `ChannelEnd`, whose text names host, address and cause.
-    package static func run(
-        host: String, port: UInt16, proxy: DialTarget.Proxy? = nil, context: ClientContext,
-        timeoutNs: Int64 = 10_000_000_000
-    ) throws(ChannelEnd) -> Answer {
-        let target = DialTarget(host: host, port: port, proxy: proxy)
+    package static func run(_ target: DialTarget, context: ClientContext) throws(ChannelEnd) -> Answer {
         let own = try ProbeLoop(target.text)
         let probe = try ProbeSession<Answer>(ClientSessionOptions(), target.text) { session, channel in
             while session.nextEvent() != nil {}
@@ -25,9 +21,9 @@ package enum HostProbe {
                     address: channel.peerAddress?.description ?? "", tlsVersion: channel.tlsVersion ?? "",
                     streams: session.allowedStreams))
         }
-        return try own.exchange(target, context, probe, timeoutNs: timeoutNs, for: { probe.result }) {
-            ChannelEnd(.handshakeTimedOut, "\(target.text): no HTTP/2 SETTINGS within \(timeoutNs / 1_000_000) ms")
-        }
+        return try own.exchange(
+            target, context, probe, timeoutNs: 10_000_000_000,
+            timedOut: ChannelEnd(.handshakeTimedOut, "\(target.text): no HTTP/2 SETTINGS within 10 s"))
     }
 }
 

@@ -87,9 +87,9 @@ package enum ManagementRequest {
         }
         defer { withExtendedLifetime(lent) {} }
         do throws(ChannelEnd) {
-            return try own.exchange(target, configuration.tls, request, timeoutNs: timeoutNs, for: { request.result }) {
-                ChannelEnd(.lost, "\(name): no answer within \(timeoutNs / 1_000_000) ms")
-            }
+            return try own.exchange(
+                target, configuration.tls, request, timeoutNs: timeoutNs,
+                timedOut: ChannelEnd(.lost, "\(name): no answer within \(timeoutNs / 1_000_000) ms"))
         } catch {
             throw ChannelEnd(error.kind, error.text + goAway)
         }

@@ -29,24 +29,25 @@ final class ProbeLoop {
     }
 
     /// Dials, waits until the delegate has a result, and closes the connection.
-    func exchange<Value>(
-        _ target: DialTarget, _ context: ClientContext, _ delegate: some ProbeDelegate, timeoutNs: Int64,
-        for result: () -> Result<Value, ChannelEnd>?, timedOut: () -> ChannelEnd
-    ) throws(ChannelEnd) -> Value {
+    func exchange<Delegate: ProbeDelegate>(
+        _ target: DialTarget, _ context: ClientContext, _ delegate: Delegate, timeoutNs: Int64, timedOut: ChannelEnd
+    ) throws(ChannelEnd) -> Delegate.Value {
         let channel = SecureChannel(
             dialing: target, context: context, dialer: dialer, loop: loop, delegate: delegate)
         delegate.channel = channel
-        let found = wait(timeoutNs: timeoutNs, for: result)
-        let end = found ?? .failure(timedOut())
+        let result = wait(timeoutNs: timeoutNs) { delegate.result } ?? .failure(timedOut)
         channel.abort()
         loop.runOnce()
-        return try end.get()
+        return try result.get()
     }
 }
 
 /// The delegate of a probe's connection, which `ProbeLoop.exchange` sets.
 protocol ProbeDelegate: ByteChannelDelegate {
+    associatedtype Value
+
     var channel: SecureChannel? { get set }
+    var result: Result<Value, ChannelEnd>? { get }
 }
 
 /// Copies of bytes that stay where they are as long as this object lives.
@@ -68,10 +69,10 @@ final class LentBytes {
 package enum ReachProbe {
     /// - Returns: the address that was reached, which is that of the proxy where there is one.
     /// - Throws: `ChannelEnd`, whose text names host, address and cause.
-    package static func run(_ target: DialTarget, timeoutNs: Int64 = 10_000_000_000) throws(ChannelEnd) -> String {
+    package static func run(_ target: DialTarget) throws(ChannelEnd) -> String {
         let own = try ProbeLoop(target.text)
         var result: Result<String, ChannelEnd>?
-        own.dialer.dial(target, timeoutNs: timeoutNs) { result = $0.map { "\($0.address)" } }
+        own.dialer.dial(target, timeoutNs: 10_000_000_000) { result = $0.map { "\($0.address)" } }
         // The dial ends by itself.
         while true {
             if let result { return try result.get() }

@@ -101,8 +101,6 @@ struct TokenAge {
     private(set) var issuedMs: Int64 = 0
     private(set) var generation: UInt32 = 0
 
-    init() {}
-
     /// The time of the grid that is in force at `wallMs`, in milliseconds.
     private static func gridTime(wallMs: Int64) -> Int64 { (wallMs - settledMs) / gridMs * gridMs }
 

@@ -47,23 +47,8 @@ package struct Window: Sendable {
     }
 
     private enum End {
-        case answered, inDoubt, refused, discarded, unsent
-
-        var kind: Completion.Kind {
-            switch self {
-            case .answered: .answered
-            case .inDoubt: .inDoubt
-            case .refused, .discarded, .unsent: .notProcessed
-            }
-        }
-
-        var unprocessed: Completion.Unprocessed {
-            switch self {
-            case .refused: .refusedByPeer
-            case .discarded: .discarded
-            case .answered, .inDoubt, .unsent: .neverSent
-            }
-        }
+        case answered, inDoubt
+        case notProcessed(Completion.Unprocessed)
     }
 
     private enum List: Int {
@@ -164,7 +149,7 @@ package struct Window: Sendable {
         answers &+= 1
         guard isOpen(ticket) else { return nil }
         if status != 0 { return close(ticket, .answered) }
-        return close(ticket, isRefused || !kernelHas(ticket) ? .refused : .inDoubt)
+        return close(ticket, isRefused || !kernelHas(ticket) ? .notProcessed(.refusedByPeer) : .inDoubt)
     }
 
     /// A GOAWAY: streams above `last` were not processed; the others go on. The next one can only be lower.
@@ -176,7 +161,7 @@ package struct Window: Sendable {
         let first = isGraceful ? above.map(\.stream).min() : nil
         closeAll(into: &closed) { entry in
             guard entry.stream > last else { return nil }
-            return isGraceful && entry.stream != first ? .discarded : .refused
+            return .notProcessed(isGraceful && entry.stream != first ? .discarded : .refusedByPeer)
         }
     }
 
@@ -187,7 +172,7 @@ package struct Window: Sendable {
         written = max(written, position)
         let written = written
         closeAll(into: &closed) { entry in
-            entry.end >= 0 && entry.end <= written ? .inDoubt : .unsent
+            entry.end >= 0 && entry.end <= written ? .inDoubt : .notProcessed(.neverSent)
         }
         for index in closed.indices where closed[index].kind == .inDoubt {
             closed[index].connectionDied = true
@@ -201,7 +186,7 @@ package struct Window: Sendable {
     package mutating func expire(nowNs: Int64) -> Expiry? {
         if let deadlineNs = deadlineNs(of: .sent), deadlineNs <= nowNs { return expire(first(of: .sent), .inDoubt) }
         if let deadlineNs = deadlineNs(of: .waiting), deadlineNs <= nowNs {
-            return expire(first(of: .waiting), .refused)
+            return expire(first(of: .waiting), .notProcessed(.refusedByPeer))
         }
         return nil
     }
@@ -243,9 +228,14 @@ package struct Window: Sendable {
     private mutating func close(_ ticket: UInt32, _ end: End) -> Closed {
         let entry = entries[Int(ticket)]
         release(ticket)
-        return Closed(
-            id: entry.id, kind: end.kind, unprocessed: end.unprocessed, sentAtMs: entry.openedMs, token: entry.token,
-            connectionDied: false)
+        var closed = Closed(
+            id: entry.id, kind: .notProcessed, sentAtMs: entry.openedMs, token: entry.token, connectionDied: false)
+        switch end {
+        case .answered: closed.kind = .answered
+        case .inDoubt: closed.kind = .inDoubt
+        case .notProcessed(let unprocessed): closed.unprocessed = unprocessed
+        }
+        return closed
     }
 
     private mutating func closeAll(into closed: inout [Closed], _ end: (Entry) -> End?) {

@@ -158,7 +158,8 @@ package struct ConfigurationCheck {
     private func reach(_ app: LoadedApp) -> Bool {
         let (host, port) = (app.settings.host, UInt16(clamping: app.settings.port))
         return report(reaching: app) { way in
-            let answer = try HostProbe.run(host: host, port: port, proxy: app.proxy, context: app.context)
+            let answer = try HostProbe.run(
+                DialTarget(host: host, port: port, proxy: app.proxy), context: app.context)
             // Apple allows one stream before it has seen a provider token.
             let streams = answer.streams == 1 ? "1 stream to begin with" : "\(answer.streams) streams"
             return "\(DialTarget.text(host, port)) reached \(way(answer.address)), \(answer.tlsVersion), HTTP/2 with "
@@ -180,7 +181,7 @@ package struct ConfigurationCheck {
         var status: UInt8?
         let isReached = report(reaching: app) { way in
             let answer = try GatewayProbe.run(
-                host: host, port: port, proxy: app.proxy, context: app.context,
+                DialTarget(host: host, port: port, proxy: app.proxy), context: app.context,
                 asking: probesCredentials ? binary.format.ofTransport : nil)
             status = answer.status
             return
@@ -255,7 +256,7 @@ package struct ConfigurationCheck {
 
     /// Reports what the answer to a request for a token of zeros says about the credential. Source: Apple, "Handling
     /// notification responses from APNs".
-    private func report(_ answer: CredentialProbe.Answer, to app: AppSettings, _ topic: String) -> Bool {
+    private func report(_ answer: Exchange.Answer, to app: AppSettings, _ topic: String) -> Bool {
         let said = "\(answer.status) \(answer.text ?? "without a reason")"
         let accepted = "app \(app.name): the credential is accepted for \(topic)"
         switch answer.reason {
@@ -269,7 +270,7 @@ package struct ConfigurationCheck {
         }
     }
 
-    private func advice(_ answer: CredentialProbe.Answer, _ app: AppSettings, _ topic: String) -> String? {
+    private func advice(_ answer: Exchange.Answer, _ app: AppSettings, _ topic: String) -> String? {
         let status = Int(answer.status)
         if answer.reason == .invalidPushType, let (bundleID, type) = ConfigurationWarnings.split(topic) {
             return
@@ -282,7 +283,7 @@ package struct ConfigurationCheck {
     }
 }
 
-extension CredentialProbe.Answer {
+extension Exchange.Answer {
     /// Whether other bundle ids would be answered the same, or should not be tried now.
     fileprivate var isAboutAllTopics: Bool {
         switch reason {

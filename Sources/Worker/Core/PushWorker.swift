@@ -187,18 +187,17 @@ package final class PushWorker: @unchecked Sendable {
             reader.onAssignment = { [unowned removed] in removed.look() }
         }
         // The last that can fail: it starts a thread.
-        let times = TransportTimes(
-            responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds,
-            longestWindowNs: configuration.drain.rebalance.nanoseconds)
         let transports = try AppTransports(
             apps.all.count, loop: loop, onWakeUp: {},
             onNote: { [unowned self] note, app in
                 eventLog.write(note, of: app)
             },
-            start: { [logger, apps] events in
+            start: { [logger, apps, configuration] events in
                 try TransportLink(apps.all, events: events) { loop in
-                    try AppTransport.maker(
-                        loop: loop, times: times, tracesFrames: { logger.writes(.trace, of: .apns) })
+                    AppTransport.maker(
+                        loop: loop, responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds,
+                        longestWindowNs: configuration.drain.rebalance.nanoseconds,
+                        tracesFrames: { logger.writes(.trace, of: .apns) })
                 }
             })
         parts = WorkerParts(

@@ -15,8 +15,10 @@ final class FeedbackReader {
     private final class Read {
         let app: FeedbackApp
         var connection: FeedbackConnection?
-        /// Set once the connection has ended.
-        var end: FeedbackConnection.End?
+        /// Whether the connection has ended, and then how many items had no token, and why there may be more.
+        var hasEnded = false
+        var skipped = 0
+        var failure: String?
         var received = 0
         var acknowledged = 0
         /// The time of Kafka's last acknowledgement, or of the first token (monotonic).
@@ -36,11 +38,9 @@ final class FeedbackReader {
     private let loop: Loop
     private let logger: Logger
     private let dialer: Dialer
-    /// The reads under way by number, which is the tag of their records.
+    /// The reads under way, by the index of their app, which is the tag of their records.
     private var reads: [UInt64: Read] = [:]
-    private var lastNumber: UInt64 = 0
     private var isPaused = false
-    private var isAskedToServe = false
     var onEnd: (FeedbackApp, FeedbackOutcome) -> Void = { _, _ in }
 
     /// Written to by librdkafka. It outlives the producer (`ClientReaper`).
@@ -78,28 +78,27 @@ final class FeedbackReader {
 
     /// The tokens of an app's read that wait for Kafka, and since when it acknowledged none (monotonic).
     func waiting(of app: Int) -> (tokens: Int, sinceNs: Int64) {
-        guard let read = reads.values.first(where: { $0.app.index == app }), read.waiting > 0 else { return (0, 0) }
+        guard let read = reads[UInt64(app)], read.waiting > 0 else { return (0, 0) }
         return (read.waiting, read.movedNs)
     }
 
     /// - Throws: `KafkaError` if Kafka could not take tokens now. Nothing was read.
     func begin(_ app: FeedbackApp) throws(KafkaError) {
-        guard !reads.values.contains(where: { $0.app.index == app.index }) else { return }
+        let number = UInt64(app.index)
+        guard reads[number] == nil else { return }
         if producer == nil {
             let made = try Producer(ProducerSettings(cluster: cluster), wakeUpDescriptor: doorbell?.descriptor ?? -1)
             topic = try made.topic(topicName)
             producer = made
         }
         try producer?.warmUp(timeoutMs: Self.checkMs)
-        lastNumber += 1
-        let number = lastNumber
         let read = Read(app)
         reads[number] = read
         read.connection = FeedbackConnection(
             app.target, context: app.context, dialer: dialer, loop: loop,
             onItem: { [weak self] seconds, token in self?.take(seconds, token, number) },
-            onEnd: { [weak self] end in self?.ended(number, end) })
-        read.connection?.pause(isPaused)
+            onEnd: { [weak self] skipped, failure in self?.ended(number, skipped: skipped, failure) })
+        read.connection?.isPaused = isPaused
     }
 
     /// Stops waiting for silent services: the worker is to stop.
@@ -120,37 +119,35 @@ final class FeedbackReader {
                 tag: number)
         }
         if !isPaused, waiting >= Self.waitingLimit { pause(true) }
-        serveSoon()
     }
 
     private func pause(_ pauses: Bool) {
         isPaused = pauses
-        for read in reads.values { read.connection?.pause(pauses) }
+        for read in reads.values { read.connection?.isPaused = pauses }
         guard pauses else { return logger.notice(.apns, "feedback reads resumed") }
         logger.warning(
             .apns, "feedback reads paused until Kafka acknowledges dead tokens",
             ["tokens": .count(waiting), "trouble": "\(trouble)", "advice": "look at topic \(topicName)"])
     }
 
-    private func ended(_ number: UInt64, _ end: FeedbackConnection.End) {
+    private func ended(_ number: UInt64, skipped: Int, _ failure: String?) {
         guard let read = reads[number] else { return }
         read.connection = nil
-        read.end = end
+        read.hasEnded = true
+        read.skipped = skipped
+        read.failure = failure
         let name = read.app.name
-        if end.skipped > 0 {
+        if skipped > 0 {
             logger.warning(
                 .apns, "feedback items with an impossible token length skipped", about: name,
-                ["app": "\(name)", "tokens": .sum(end.skipped)])
+                ["app": "\(name)", "tokens": .sum(skipped)])
         }
-        if end.isCut {
-            logger.warning(.apns, "feedback ended inside a device token", about: name, ["app": "\(name)"])
-        }
-        serveSoon()
+        serve()
     }
 
-    private func finish(_ read: Read, _ failure: String?, skipped: Int) {
+    private func finish(_ read: Read) {
         let name = read.app.name
-        if let failure {
+        if let failure = read.failure {
             logger.warning(
                 .apns, "feedback incomplete", about: name,
                 ["app": "\(name)", "tokens": .sum(read.received), "reason": "\(failure)"])
@@ -159,7 +156,9 @@ final class FeedbackReader {
                 read.received > 0 ? .info : .debug, .apns, "feedback read", about: name,
                 ["app": "\(name)", "tokens": .sum(read.received)])
         }
-        onEnd(read.app, FeedbackOutcome(app: name, tokens: read.received, skipped: skipped, failure: failure))
+        onEnd(
+            read.app,
+            FeedbackOutcome(app: name, tokens: read.received, skipped: read.skipped, failure: read.failure))
     }
 
     /// Ends all reads, drops the producer, and logs how many tokens of which app are lost, without the tokens. A read
@@ -174,8 +173,9 @@ final class FeedbackReader {
         reads = [:]
         for read in left {
             read.connection?.giveUp(reason)
+            if !read.hasEnded { read.failure = reason }
             guard read.waiting > 0 else {
-                finish(read, read.end.map(\.failure) ?? reason, skipped: read.end?.skipped ?? 0)
+                finish(read)
                 continue
             }
             // The service has forgotten them.
@@ -183,7 +183,7 @@ final class FeedbackReader {
                 .critical, .apns, "dead tokens lost before Kafka acknowledged them", about: read.app.name,
                 [
                     "app": "\(read.app.name)", "lost": .sum(read.waiting), "written": .sum(read.acknowledged),
-                    "was_read_to_its_end": .boolean(read.end != nil), "trouble": "\(trouble)",
+                    "was_read_to_its_end": .boolean(read.hasEnded), "trouble": "\(trouble)",
                 ])
         }
         // The doorbell stays until this object goes.
@@ -205,6 +205,7 @@ final class FeedbackReader {
             return
         }
         refused.append(UndeliveredRecord(copying: record.key, record.value, headers: headers, to: topic, tag: tag))
+        retryAlarm?.set(noLaterThanNs: loop.now.monotonicNs + Self.retryNs)
     }
 
     /// Takes reports, writes again what is due, and ends reads of which Kafka has everything.
@@ -224,10 +225,9 @@ final class FeedbackReader {
         }
         if waiting > 0 { retryAlarm?.set(afterNs: Self.retryNs) }
         if isPaused, waiting <= Self.waitingLimit / 2 { pause(false) }
-        for (number, read) in reads {
-            guard let end = read.end, read.waiting == 0 else { continue }
+        for (number, read) in reads where read.hasEnded && read.waiting == 0 {
             reads[number] = nil
-            finish(read, end.failure, skipped: end.skipped)
+            finish(read)
         }
     }
 
@@ -261,19 +261,5 @@ final class FeedbackReader {
         default: trouble = "\(topicName): \(KafkaError(code).text)"
         }
         return false
-    }
-}
-
-extension FeedbackReader: TurnEnder {
-    /// Serves the producer at the end of the turn, so that the tokens of one read of a socket go together.
-    private func serveSoon() {
-        guard !isAskedToServe else { return }
-        isAskedToServe = true
-        loop.atTurnEnd(self)
-    }
-
-    func turnEnded() {
-        isAskedToServe = false
-        serve()
     }
 }

@@ -90,23 +90,17 @@ final class FeedbackThread: @unchecked Sendable {
         if isFinishing, reader?.count ?? 0 == 0 { isOver.store(true, ordering: .releasing) }
         guard let reader else { return }
         let nowNs = thread.loop.now.monotonicNs
-        var trouble: String?
         while let index = plan.due(nowNs: nowNs), let app = apps[index] {
-            // Another check of Kafka would block for as long again.
-            if trouble == nil {
-                do throws(KafkaError) {
-                    try reader.begin(app)
-                } catch {
-                    trouble = error.text
-                }
-            }
-            if let trouble {
-                plan.postpone(index, nowNs: nowNs)
-                current[index, default: FeedbackStanding()].failure =
-                    "Kafka cannot take its dead tokens now: \(trouble)"
-            } else {
+            do throws(KafkaError) {
+                try reader.begin(app)
                 plan.began(index, nowNs: nowNs)
                 current[index] = current[index] ?? FeedbackStanding()
+            } catch {
+                // All that are due, since another check of Kafka would block for as long again.
+                for index in plan.postpone(nowNs: nowNs) {
+                    current[index, default: FeedbackStanding()].failure =
+                        "Kafka cannot take its dead tokens now: \(error.text)"
+                }
             }
         }
         for (index, var standing) in current {
@@ -169,7 +163,12 @@ struct FeedbackPlan {
         entries[app]?.dueNs = .max
     }
 
-    mutating func postpone(_ app: Int, nowNs: Int64) { entries[app]?.dueNs = nowNs + Self.postponedNs }
+    /// Puts off all that are due; returns them.
+    mutating func postpone(nowNs: Int64) -> [Int] {
+        let due = entries.filter { $0.value.dueNs <= nowNs }.map(\.key)
+        for app in due { entries[app]?.dueNs = nowNs + Self.postponedNs }
+        return due
+    }
 
     /// The next read is due an interval after the last one began.
     mutating func ended(_ app: Int, isComplete: Bool, nowNs: Int64) {

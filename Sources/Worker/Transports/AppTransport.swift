@@ -18,24 +18,28 @@ struct AppTransport {
     /// Makes transports over HTTP/2 or the binary protocol, as each app says. Apps with the same key share its provider
     /// token.
     ///
-    /// - Parameter tracesFrames: whether an HTTP/2 connection that is made now reports its frame headers.
+    /// - Parameters:
+    ///   - responseTimeoutNs: the time without a response after which a request is in doubt.
+    ///   - longestWindowNs: the longest window of the binary protocol. A rebalance waits no longer for open
+    ///     notifications.
+    ///   - tracesFrames: whether an HTTP/2 connection that is made now reports its frame headers.
     static func maker(
-        loop: Loop, times: TransportTimes, tracesFrames: @escaping @Sendable () -> Bool
-    ) throws -> Maker {
+        loop: Loop, responseTimeoutNs: Int64, longestWindowNs: Int64, tracesFrames: @escaping @Sendable () -> Bool
+    ) -> Maker {
         let dialer = Dialer(loop: loop)
         let tokens = ProviderTokens()
-        @Sendable func http2(_ app: LoadedApp) -> APNsConfiguration {
-            var configuration = app.transportConfiguration(times.responseTimeoutNs)
+        func http2(_ app: LoadedApp) -> APNsConfiguration {
+            var configuration = app.transportConfiguration(responseTimeoutNs)
             configuration.tracesFrames = tracesFrames
             return configuration
         }
         return { app, index, emit in
             guard app.settings.binary == nil else {
                 let transport = BinaryTransport(
-                    app: index, configuration: app.binaryConfiguration(times.longestWindowNs), loop: loop,
-                    dialer: dialer, emit: emit)
+                    app: index, configuration: app.binaryConfiguration(longestWindowNs), loop: loop, dialer: dialer,
+                    emit: emit)
                 return AppTransport(isBinary: true, handle: transport.handle) {
-                    transport.replace(configuration: $0.binaryConfiguration(times.longestWindowNs))
+                    transport.replace(configuration: $0.binaryConfiguration(longestWindowNs))
                 }
             }
             let transport = APNsTransport(
@@ -46,14 +50,6 @@ struct AppTransport {
             }
         }
     }
-}
-
-/// Limits that all apps of a worker share.
-struct TransportTimes: Sendable {
-    /// The time without a response after which a request is in doubt.
-    var responseTimeoutNs: Int64
-    /// The longest window of the binary protocol. A rebalance waits no longer for open notifications.
-    var longestWindowNs: Int64 = 30_000_000_000
 }
 
 extension LoadedApp {

@@ -16,17 +16,22 @@ final class TransportLink: Sendable {
 
     /// Starts the net thread with one transport for each app.
     init(
-        _ apps: [LoadedApp], events: Mailbox<TransportEvent>, maker: (Loop) throws -> AppTransport.Maker
+        _ apps: [LoadedApp], events: Mailbox<TransportEvent>, maker: (Loop) -> AppTransport.Maker
     ) throws {
         let thread = try LoopThread(name: "net") { _ in crash_enter_thread(1) }
-        let net = Net(loop: thread.loop, make: try maker(thread.loop), events: events)
+        let make = maker(thread.loop)
+        // Only the net thread touches them, because the handler runs there.
+        var transports: [SwitchingTransport] = []
         self.thread = thread
         orders = Mailbox(loop: thread.loop) { batch in
             for order in batch {
                 switch order {
-                case .command(let app, let command): net.transports[app.value]?.handle(command)
-                case .replace(let index, let app): net.replace(index, with: app)
-                case .add(let app): net.add(app)
+                case .command(let app, let command): transports[app.value].handle(command)
+                case .replace(let app, let loaded): transports[app.value].connect(as: loaded, thread.loop.now.wallMs)
+                case .add(let loaded):
+                    let transport = SwitchingTransport(AppIndex(transports.count), make, events)
+                    transports.append(transport)
+                    transport.connect(as: loaded, thread.loop.now.wallMs)
                 }
             }
         }
@@ -55,41 +60,6 @@ final class TransportLink: Sendable {
         thread.stop()
         thread.join()
     }
-
-    /// The state that only the net thread touches.
-    private final class Net: @unchecked Sendable {
-        private(set) var transports: [SwitchingTransport?] = []
-        private let loop: Loop
-        private let make: AppTransport.Maker
-        private let events: Mailbox<TransportEvent>
-
-        init(loop: Loop, make: @escaping AppTransport.Maker, events: Mailbox<TransportEvent>) {
-            self.loop = loop
-            self.make = make
-            self.events = events
-        }
-
-        func add(_ app: LoadedApp) {
-            let index = AppIndex(transports.count)
-            let transport = SwitchingTransport(index, make) { [events, unowned self] said in
-                events.post(contentsOf: said)
-                // In the next turn it has nothing more to do.
-                if said.contains(where: { if case .closed = $0 { true } else { false } }) {
-                    loop.perform { [weak self] in self?.transports[index.value] = nil }
-                }
-            }
-            transports.append(transport)
-            replace(index, with: app)
-        }
-
-        func replace(_ index: AppIndex, with app: LoadedApp) {
-            guard let transport = transports[index.value] else { return }
-            transport.connect(as: app)
-            let nowMs = loop.now.wallMs
-            let lines = app.certificateFaults(nowMs: nowMs) + [app.certificateWarning(nowMs: nowMs)].compactMap(\.self)
-            events.post(contentsOf: lines.map { .note(app: index, .certificate($0)) })
-        }
-    }
 }
 
 /// An app's transport. After a reload that changes the app's protocol another transport takes over; the former one
@@ -97,72 +67,72 @@ final class TransportLink: Sendable {
 private final class SwitchingTransport {
     private let index: AppIndex
     private let make: AppTransport.Maker
-    private let emit: AppTransport.Emit
-    private var current: AppTransport?
+    private let events: Mailbox<TransportEvent>
+    /// The number of the current transport.
     private var number = 0
-    /// Former transports until they are closed, by their numbers.
-    private var leaving: [Int: AppTransport] = [:]
-    /// Whether the app has no transport, because its credential could not be loaded.
+    /// The current and former transports by their numbers, until they are closed.
+    private var transports: [Int: AppTransport] = [:]
+    /// Whether the app's credential could not be loaded.
     private var lacksCredential = false
-    /// The last one that closed, which may still be on the stack.
-    private var gone: AppTransport?
-    /// The current transport's `closed`, while former ones are not closed.
-    private var closed: TransportEvent?
 
-    init(_ index: AppIndex, _ make: @escaping AppTransport.Maker, emit: @escaping AppTransport.Emit) {
+    init(_ index: AppIndex, _ make: @escaping AppTransport.Maker, _ events: Mailbox<TransportEvent>) {
         self.index = index
         self.make = make
-        self.emit = emit
+        self.events = events
     }
 
     func handle(_ command: TransportCommand) {
+        switch command {
         // Each transport knows which of the recalled requests it has.
-        if case .recall = command { for former in leaving.values { former.handle(command) } }
-        current?.handle(command)
-        if case .close = command, current == nil { emit([.closed(app: index)]) }
+        case .recall: for transport in transports.values { transport.handle(command) }
+        case .close where transports.isEmpty: events.post(.closed(app: index))
+        case .send, .close: transports[number]?.handle(command)
+        }
     }
 
-    func connect(as app: LoadedApp) {
+    func connect(as app: LoadedApp, _ nowMs: Int64) {
+        connect(as: app)
+        let lines = app.certificateFaults(nowMs: nowMs) + [app.certificateWarning(nowMs: nowMs)].compactMap(\.self)
+        events.post(contentsOf: lines.map { .note(app: index, .certificate($0)) })
+    }
+
+    private func connect(as app: LoadedApp) {
         guard app.faults.isEmpty else {
             lacksCredential = true
-            return emit([.reachable(app: index, false)])
+            events.post(.reachable(app: index, false))
+            return
         }
         if lacksCredential {
             lacksCredential = false
-            emit([.reachable(app: index, true)])
+            events.post(.reachable(app: index, true))
         }
-        let former = current
+        let former = transports[number]
         if let former {
             guard former.isBinary != (app.settings.binary != nil) else { return former.replace(app) }
-            leaving[number] = former
             number += 1
             // The former transport's reports are void. As with a new app, the host counts as reachable until the first
             // dial fails.
-            emit([
+            events.post(contentsOf: [
                 .capacity(app: index, requests: 0), .connections(app: index, ConnectionCounts()),
                 .unanswered(app: index, nil), .reachable(app: index, true),
             ])
         }
-        current = make(app, index) { [weak self, number] in self?.take($0, from: number) }
+        transports[number] = make(app, index) { [weak self, number] in self?.take($0, from: number) }
         former?.handle(.close)
     }
 
-    private func take(_ events: [TransportEvent], from source: Int) {
+    private func take(_ said: [TransportEvent], from source: Int) {
         var told: [TransportEvent] = []
-        for event in events {
+        for event in said {
             switch event {
             case .completions, .note: told.append(event)
             case .capacity, .reachable, .credentialRefused, .unanswered, .connections:
                 if source == number { told.append(event) }
             case .closed:
-                if source == number { closed = event }
-                gone = leaving.removeValue(forKey: source)
+                transports[source] = nil
+                if transports.isEmpty { told.append(event) }
             }
         }
-        if leaving.isEmpty, let closed {
-            self.closed = nil
-            told.append(closed)
-        }
-        if !told.isEmpty { emit(told) }
+        events.post(contentsOf: told)
     }
 }

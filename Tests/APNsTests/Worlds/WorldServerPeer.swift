@@ -195,11 +195,11 @@ final class WorldServerPeer: WorldPeer {
         fillKernel()
         if does(.talksNonsense) {
             chronicle.note("nonsense")
-            // An answer, or an end, of a stream that nobody opened.
+            // An answer, or an end, of a stream that was not opened, since streams do not come to such numbers here.
             let stream: UInt8 = chronicle.pick([2, 251])
             let frame: [UInt8] = chronicle.pick([
-                [0, 0, 1, 1, 5, 0, 0, 0, stream, 0x88], [0, 0, 4, 3, 0, 0, 0, 0, stream, 0, 0, 0, 7],
-                [0, 0, 2, 0, 1, 0, 0, 0, stream, 7, 7],
+                [0, 0, 1, 1, 5, 0x40, 0, 0, stream, 0x88], [0, 0, 4, 3, 0, 0x40, 0, 0, stream, 0, 0, 0, 7],
+                [0, 0, 2, 0, 1, 0x40, 0, 0, stream, 7, 7],
             ])
             session.appendRaw(frame)
         }
