@@ -276,27 +276,3 @@ struct CommitterTests {
         #expect(scene.committer.problems(now: scene.now, isAssigned: { _ in false }).isEmpty)
     }
 }
-
-struct HangWatchTests {
-    @Test func `What is owed for too long is named, and an answer or a pause of the process begins anew`() throws {
-        var watch = HangWatch()
-        func look(_ owed: [(String, UInt64)], times: Int) -> String? {
-            var said: String?
-            for _ in 0..<times { said = watch.look(owed.map { (subject: $0, mark: $1) }, limit: 30) }
-            return said
-        }
-        #expect(look([("a", 1), ("b", 1)], times: 30) == nil)
-        #expect(look([("a", 1), ("b", 2)], times: 1) == "a after 30 s")
-        #expect(look([("a", 2), ("b", 3)], times: 30) == nil)
-        #expect(look([("a", 3)], times: 1) == nil && look([("a", 3), ("b", 4)], times: 29) == nil)
-    }
-
-    @Test func `A commit without a reply is owed`() throws {
-        var scene = CommitterTests.Scene(partitions: 1)
-        #expect(scene.committer.missingReply == nil)
-        scene.commit(offset: 7)
-        #expect(scene.committer.missingReply == 1)
-        try scene.answer([:])
-        #expect(scene.committer.missingReply == nil)
-    }
-}

@@ -43,7 +43,6 @@ package final class PushWorker: @unchecked Sendable {
     private let board: StatusBoard
     private var crashes: CrashHistory
     private let shutdown = Shutdown()
-    private var hangs = HangWatch()
     /// False once `run` has ended and something it started has not: the process must exit without destructors.
     package private(set) var hasEndedWhole = true
 
@@ -263,26 +262,7 @@ package final class PushWorker: @unchecked Sendable {
             runMaintenance(parts, now)
         }
         alarm?.set(atNs: end.deadlineNs)
-        if end.hasMore {
-            wakeUps.insert(.unread)
-            loop.wantAnotherTurn()
-        }
-    }
-
-    private func note(_ event: DeliveryEvent, _ parts: WorkerParts, _ now: DeliveryTime) {
-        health.apps.note(event)
-        if case .overtaken(let id, let committed, let start) = event, let partition = parts.name(of: id) {
-            health.lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
-        }
-    }
-
-    private func runMaintenance(_ parts: WorkerParts, _ now: DeliveryTime) {
-        // librdkafka gives a commit up after the session timeout and a request.
-        let limit = Int(configuration.kafka.sessionTimeout.milliseconds / 1_000) + 20
-        if !shutdown.isUnderWay, let reason = hangs.look(parts.owed, limit: limit) { stop(because: "Kafka: \(reason)") }
-        files.readNextApp()
-        if feedback == nil { readFeedback() }
-        logger.writeLeftOut()
+        if end.hasMore { loop.wantAnotherTurn() }
     }
 
     private func postSnapshot(_ now: DeliveryTime) {

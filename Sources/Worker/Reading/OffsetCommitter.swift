@@ -97,8 +97,6 @@ final class OffsetCommitter {
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
     }
 
-    var missingReply: UInt64? { pending.isEmpty ? nil : tag }
-
     /// Why commits are refused now, or what they wait for. Problems of partitions that were given up are dropped.
     func problems(now: DeliveryTime, isAssigned: (TopicPartition) -> Bool = { _ in true }) -> [Problem] {
         problems = problems.filter { entry in

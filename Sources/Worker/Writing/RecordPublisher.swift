@@ -31,7 +31,6 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     private var headers: [RecordHeader] = []
     private var inFlightDeadLetters = InFlightDeadLetters()
     private(set) var brokers = BrokerHealth()
-    private var statisticsCount: UInt64 = 0
     private var health = ProducerHealth()
     private var singleHealth = ProducerHealth()
     /// Unacknowledged records above which nothing more is read: two for each notification that may be open. The others
@@ -77,13 +76,6 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
 
     /// Records that producers have and that are not acknowledged.
     var unacknowledgedCount: Int { producer.outstanding + (single?.outstanding ?? 0) }
-
-    /// What the producers owe whatever brokers do (`WorkerParts.owed`).
-    var owed: [(subject: String, mark: UInt64)] {
-        let purging = producer.purging + (single?.purging ?? 0)
-        return [("the producer sends no statistics", statisticsCount)]
-            + (purging > 0 ? [("a producer that was replaced sends no reports", UInt64(purging))] : [])
-    }
 
     var refusedCount: Int { targets.reduce(0) { $0 + $1.refusedCount } }
 
@@ -229,8 +221,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             report: { take($0, wasSingle: false, &machine, now) },
             event: { event in
                 if case .statistics(let text) = event {
-                    statisticsCount += 1
-                    if let statistics = ClientStatistics(text) { brokers.take(statistics) }
+                    brokers.take(text)
                 } else {
                     health.take(event, of: "producer", logger)
                 }
