@@ -28,12 +28,6 @@ final class AppTransports: Transports {
         /// Notifications whose results say accepted, and that were not delivered.
         var lostAtMost = 0
         var lastNs: Int64 = 0
-
-        func sum(with other: Self) -> Self {
-            Self(
-                tooShort: tooShort + other.tooShort, lostAtMost: lostAtMost + other.lostAtMost,
-                lastNs: max(lastNs, other.lastNs))
-        }
     }
 
     /// Connections that ended while something on them had no answer, in quick succession.
