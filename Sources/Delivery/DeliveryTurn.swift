@@ -62,27 +62,6 @@ package struct DeliveryTurn {
     /// Most records that are read before the machine is asked again for how many it has room.
     package static let roomRecords = 8
 
-    /// What woke the owner. Nothing of these: the owner itself had something to do, as to begin to stop.
-    package struct WakeUps: OptionSet, Sendable {
-        package let rawValue: UInt8
-
-        package init(rawValue: UInt8) { self.rawValue = rawValue }
-
-        /// A queue of one of Kafka's clients has something after it was empty.
-        package static let kafka = Self(rawValue: 1)
-        /// A transport has news.
-        package static let transports = Self(rawValue: 2)
-        /// `End.deadlineNs` has come.
-        package static let time = Self(rawValue: 4)
-        /// The turn before left records unread (`End.hasMore`).
-        package static let unread = Self(rawValue: 8)
-        /// Groups are being left, for which there is no wake-up.
-        package static let leaving = Self(rawValue: 16)
-
-        /// After these Kafka may have something to say.
-        fileprivate static let kafkaWakeUps: Self = [.kafka, .leaving]
-    }
-
     /// What a turn leaves to its owner.
     package struct End {
         /// There is more to be read at once: the next turn is not waited for.
@@ -102,15 +81,17 @@ package struct DeliveryTurn {
 
     package init() {}
 
+    /// - Parameter hasKafkaNews: whether a queue of one of Kafka's clients has something after it was empty, or groups are
+    ///   being left, for which there is no wake-up.
     /// - Throws: what `requests` threw; the turn was not gone on with.
     package mutating func run<Requests: RequestSource>(
         _ machine: inout DeliveryMachine, requests: Requests, transports: some Transports, records: some RecordSink,
-        offsets: some OffsetSink, wokenBy wakeUps: WakeUps, now: DeliveryTime
+        offsets: some OffsetSink, hasKafkaNews: Bool, now: DeliveryTime
     ) throws(Requests.Failure) -> End {
         var now = now
         transports.deliver(to: &machine, now: now)
         machine.advance(now: now)
-        if isKafkaDue(wakeUps, requests, records, now) {
+        if hasKafkaNews || isKafkaDue(requests, records, now) {
             lastServedNs = now.ns
             now = try requests.serve(&machine, now: now)
             records.acknowledge(&machine, now: now)
@@ -125,11 +106,10 @@ package struct DeliveryTurn {
             deadlineNs: deadlineNs(machine, requests, records, now))
     }
 
-    /// Whether Kafka has news, or something is due without.
     private func isKafkaDue(
-        _ wakeUps: WakeUps, _ requests: some RequestSource, _ records: some RecordSink, _ now: DeliveryTime
+        _ requests: some RequestSource, _ records: some RecordSink, _ now: DeliveryTime
     ) -> Bool {
-        if !wakeUps.isDisjoint(with: .kafkaWakeUps) || now.ns - lastServedNs >= Self.serveEveryNs { return true }
+        if now.ns - lastServedNs >= Self.serveEveryNs { return true }
         if let next = records.nextDeadlineNs, next <= now.ns { return true }
         return requests.nextDeadlineNs(now: now).map { $0 <= now.ns } ?? false
     }

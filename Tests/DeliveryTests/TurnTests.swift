@@ -23,12 +23,12 @@ struct TurnTests {
         var steps: [String] = []
 
         @discardableResult
-        func run(wokenBy wakeUps: DeliveryTurn.WakeUps = .kafka, afterMs waitMs: Int64 = 0) throws -> DeliveryTurn.End {
+        func run(hasKafkaNews: Bool = true, afterMs waitMs: Int64 = 0) throws -> DeliveryTurn.End {
             if waitMs > 0 { rig.wait(ms: waitMs) }
             steps = []
             return try turn.run(
-                &rig.machine, requests: self, transports: self, records: self, offsets: self, wokenBy: wakeUps,
-                now: rig.now)
+                &rig.machine, requests: self, transports: self, records: self, offsets: self,
+                hasKafkaNews: hasKafkaNews, now: rig.now)
         }
 
         func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) { steps.append("deliver") }
@@ -49,19 +49,13 @@ struct TurnTests {
         func nextDeadlineNs(now: DeliveryTime) -> Int64? { requestsDueNs }
     }
 
-    @Test(
-        arguments: [
-            (DeliveryTurn.WakeUps.kafka, true), (.leaving, true), (.transports, false), (.time, false),
-            (.unread, false), ([], false), ([.time, .kafka], true),
-        ] as [(DeliveryTurn.WakeUps, Bool)])
-    func `Kafka is served when it rang, when a group is being left, and every half a second`(
-        wakeUps: DeliveryTurn.WakeUps, isServed: Bool
-    ) throws {
+    @Test(arguments: [true, false])
+    func `Kafka is served when it has news, and every half a second`(isServed: Bool) throws {
         let owner = Owner()
         try owner.run()
-        try owner.run(wokenBy: wakeUps, afterMs: 499)
+        try owner.run(hasKafkaNews: isServed, afterMs: 499)
         #expect(owner.steps == Self.allSteps.filter { isServed || $0 != "serve" && $0 != "acknowledge" })
-        try owner.run(wokenBy: [], afterMs: isServed ? 500 : 1)
+        try owner.run(hasKafkaNews: false, afterMs: isServed ? 500 : 1)
         #expect(owner.steps == Self.allSteps)
     }
 
@@ -71,11 +65,11 @@ struct TurnTests {
         try owner.run()
         let dueNs = owner.rig.now.ns + 10 * Self.ms
         if isOfRequests { owner.requestsDueNs = dueNs } else { owner.nextDeadlineNs = dueNs }
-        #expect(try owner.run(wokenBy: .time, afterMs: 9).deadlineNs == dueNs)
+        #expect(try owner.run(hasKafkaNews: false, afterMs: 9).deadlineNs == dueNs)
         #expect(!owner.steps.contains("serve"))
         // What was done and is due still waits for something else than time.
         #expect(
-            try owner.run(wokenBy: .time, afterMs: 1).deadlineNs == owner.rig.now.ns + DeliveryTurn.leastPauseNs)
+            try owner.run(hasKafkaNews: false, afterMs: 1).deadlineNs == owner.rig.now.ns + DeliveryTurn.leastPauseNs)
         #expect(owner.steps.contains("serve"))
     }
 

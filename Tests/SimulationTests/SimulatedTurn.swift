@@ -52,7 +52,7 @@ extension SimulatedWorld {
         let side = SimulatedSide(world: self, worker: worker)
         let end = worker.turn.run(
             &worker.machine, requests: side, transports: side, records: side, offsets: side,
-            wokenBy: [.kafka, .transports], now: time(worker))
+            hasKafkaNews: true, now: time(worker))
         turnTransport(worker)
         // Whatever was due was done this turn, or waits for Kafka.
         if let deadline = worker.machine.nextDeadlineNs, deadline < ns - 60_000_000_000 {

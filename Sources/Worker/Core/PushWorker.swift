@@ -30,7 +30,8 @@ package final class PushWorker: @unchecked Sendable {
     private(set) lazy var files = ConfigurationFiles(self)
     private var machine: DeliveryMachine
     private var deliveryTurn = DeliveryTurn()
-    private var wakeUps: DeliveryTurn.WakeUps = [.kafka]
+    /// Whether one of librdkafka's queues has something since the last turn.
+    private var hasKafkaNews = true
     /// Rung by librdkafka whenever one of its queues has something after it was empty.
     private var doorbell: Doorbell?
     private var alarm: Alarm?
@@ -163,7 +164,7 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     private func start(requestPartitions: Int, _ startingAtEnd: Set<TopicPartition>) throws {
-        let doorbell = try Doorbell(loop: loop) { [unowned self] in wakeUps.insert(.kafka) }
+        let doorbell = try Doorbell(loop: loop) { [unowned self] in hasKafkaNews = true }
         self.doorbell = doorbell
         let publisher = try RecordPublisher(
             configuration, apps: apps.recordApps, cluster: cluster, wakeUpDescriptor: doorbell.descriptor,
@@ -189,10 +190,7 @@ package final class PushWorker: @unchecked Sendable {
             responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds,
             longestWindowNs: configuration.drain.rebalance.nanoseconds)
         let transports = try AppTransports(
-            apps.all.count, loop: loop, onWakeUp: { [unowned self] in wakeUps.insert(.transports) },
-            onNote: { [unowned self] note, app in
-                eventLog.write(note, of: app)
-            },
+            apps.all.count, loop: loop, onNote: { [unowned self] note, app in eventLog.write(note, of: app) },
             start: { [logger, apps] events in
                 try TransportLink(apps.all, events: events) { loop in
                     try AppTransport.maker(
@@ -205,7 +203,7 @@ package final class PushWorker: @unchecked Sendable {
         files.watch()
         readFeedback()
         health.startedNs = loop.now.monotonicNs
-        alarm = Alarm(loop: loop) { [unowned self] in wakeUps.insert(.time) }
+        alarm = Alarm(loop: loop) {}
         loop.onTurnEnd { [unowned self] in turn() }
     }
 
@@ -242,14 +240,19 @@ package final class PushWorker: @unchecked Sendable {
     private func turn() {
         guard let parts else { return }
         let now = now
-        board.turned(nowNs: now.ns)
-        if shutdown.isUnderWay { wakeUps.insert(.leaving) }
+        // Leaving a group sends no wake-up.
+        if shutdown.isUnderWay { hasKafkaNews = true }
         let end = deliveryTurn.run(
-            &machine, requests: parts.groups, transports: parts.transports, records: parts.publisher,
-            offsets: parts.groups, wokenBy: exchange(&wakeUps, with: []), now: now)
-        for event in end.events { note(event, parts, now) }
-        eventLog.write(end.events) { parts.name(of: $0)?.description ?? "unknown" }
-        if !shutdown.isUnderWay, let error = parts.groups.fatalError { stop(because: "Kafka: \(error.text)") }
+            &machine, requests: parts, transports: parts.transports, records: parts.publisher,
+            offsets: parts, hasKafkaNews: exchange(&hasKafkaNews, with: false), now: now)
+        for event in end.events {
+            health.apps.note(event)
+            if case .overtaken(let id, let committed, let start) = event, let partition = parts.partition(of: id) {
+                health.lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
+            }
+            eventLog.write(event) { parts.partition(of: $0)?.description ?? "unknown" }
+        }
+        if !shutdown.isUnderWay, let error = parts.fatalError { stop(because: "Kafka: \(error.text)") }
         moveStopping(parts, now)
         if pages.isDue(now) {
             health.look(
@@ -290,7 +293,6 @@ package final class PushWorker: @unchecked Sendable {
     private func moveStopping(_ parts: WorkerParts, _ now: DeliveryTime) {
         guard shutdown.isUnderWay else { return }
         if shutdown.move(parts, feedback, machine, logger, now) { loop.stop() }
-        // Leaving a group sends no wake-up.
         loop.schedule(afterNs: 5_000_000) {}
     }
 

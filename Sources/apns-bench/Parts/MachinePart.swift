@@ -63,7 +63,7 @@ final class MachinePart: PartRun {
 
     func turn() throws {
         _ = try turns.run(
-            &machine, requests: self, transports: self, records: self, offsets: self, wokenBy: [.kafka, .transports],
+            &machine, requests: self, transports: self, records: self, offsets: self, hasKafkaNews: true,
             now: now)
     }
 }
