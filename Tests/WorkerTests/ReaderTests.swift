@@ -382,12 +382,6 @@ import Testing
         throws
     {
         let scene = try Scene()
-        scene.reader.context.condemned = [
-            CrashHistory.Place(topic: scene.topic, partition: 0, offset: 9),
-            CrashHistory.Place(topic: "another", partition: 0, offset: 9),
-        ]
-        var recreated: [TopicPartition] = []
-        scene.reader.context.onRecreated = { recreated.append($0) }
         try scene.readFirst(5)
         #expect(recreated.isEmpty && scene.reader.context.condemned.count == 2)
         try scene.refuseNextOffset()

@@ -42,7 +42,7 @@ package final class PushWorker: @unchecked Sendable {
     var health: WorkerHealth
     var pages: StatusPages
     private let board: StatusBoard
-    private var crashes: CrashHistory
+    private let crashes: CrashHistory
     private let shutdown = Shutdown()
     /// False once `run` has ended and something it started has not: the process must exit without destructors.
     package private(set) var hasEndedWhole = true
@@ -180,9 +180,6 @@ package final class PushWorker: @unchecked Sendable {
             onTopics: { [unowned self] topics in for reader in parts?.readers ?? [] { reader.problems.exist(topics) } })
         for reader in groups.readers {
             reader.context.condemned = crashes.condemned
-            reader.context.onRecreated = { [unowned self] partition in
-                crashes.forgetOffsets(topic: partition.topic, partition: partition.partition)
-            }
             reader.onAssignment = { [unowned removed] in removed.look() }
         }
         // The last that can fail: it starts a thread.

@@ -149,7 +149,6 @@ final class ReadingContext {
     let place = UnsafeMutablePointer<CrashPlace>.allocate(capacity: 1)
     /// Records that become dead letters unparsed, because the worker died at them.
     var condemned: Set<CrashHistory.Place> = []
-    var onRecreated: (TopicPartition) -> Void = { _ in }
     /// The group that retry records must name, where retry topics are read.
     private let retryGroup: [UInt8]?
     /// By topic, the group of retry records that were passed over last, and when (monotonic).
@@ -162,12 +161,6 @@ final class ReadingContext {
     }
 
     deinit { place.deallocate() }
-
-    /// Forgets what is known of the offsets of a partition, since its topic was recreated.
-    func forgetOffsets(of partition: TopicPartition) {
-        condemned = condemned.filter { $0.topic != partition.topic || $0.partition != partition.partition }
-        onRecreated(partition)
-    }
 
     /// Whether these are the headers of a retry record that names another group, which is noted.
     func isForeign(_ headers: [RecordHeader], topic: String, _ now: DeliveryTime) -> Bool {
