@@ -14,7 +14,7 @@ struct AdminPagesTests {
             apps: [WorkerSnapshot.App(name: "shop", environment: .production)], tiers: ["30s", "15m"],
             counters: DeliveryCounters(apps: 1, tiers: 2),
             gauges: DeliveryGauges(openNotifications: 7, openBytes: 4_096, inFlight: [5], waiting: [2], productions: 0))
-        snapshot.phase = phase
+        (snapshot.phase, snapshot.isReady) = (phase, phase == .running)
         snapshot.apps[0].status = AppStatus(
             name: "shop", isRemoved: false, isPaused: false, open: 7, ready: 2, handed: 5, capacity: 1_000,
             concurrency: 900, guardState: .proven, openTopics: 0, isCutOff: false)
@@ -23,8 +23,9 @@ struct AdminPagesTests {
     }
 
     private func page(_ path: String, _ snapshot: WorkerSnapshot, turnedNs: Int64 = .max / 2) -> (Int, String) {
-        let pages = AdminPages(board: StatusBoard(snapshot, nowNs: turnedNs))
-        let response = pages.routes.answer(HTTPRequest(method: .get, path: path))
+        var snapshot = snapshot
+        snapshot.takenNs = turnedNs
+        let response = AdminPages.routes(StatusBoard(snapshot)).answer(HTTPRequest(method: .get, path: path))
         guard case .bytes(let bytes) = response.body else { return (response.status, "") }
         return (response.status, String(decoding: bytes, as: UTF8.self))
     }
@@ -37,11 +38,11 @@ struct AdminPagesTests {
         (.stopping, "", true, 200, "ready\n"),
         (.stopping, "", false, 503, "not ready: stopping before it was ready\n"),
     ]) func `Ready once the groups were joined, and from then on`(
-        phase: WorkerSnapshot.Phase, problem: String, hasBeenReady: Bool, status: Int, text: String
+        phase: WorkerSnapshot.Phase, problem: String, isReady: Bool, status: Int, text: String
     ) {
         var snapshot = snapshot(phase)
         if !problem.isEmpty { snapshot.problems = [Problem(.kafka, .kafkaUnreachable, problem, "look")] }
-        snapshot.hasBeenReady = hasBeenReady
+        snapshot.isReady = isReady
         #expect(page("/readyz", snapshot) == (status, text))
     }
 
@@ -149,8 +150,8 @@ struct AdminPagesTests {
     }
 
     @Test func `Pages can only be read`() {
-        let pages = AdminPages(board: StatusBoard(snapshot(.running), nowNs: 0))
-        for route in pages.routes { #expect(route.method == .get) }
-        #expect(pages.routes.answer(HTTPRequest(method: .post, path: "/metrics")).status == 405)
+        let routes = AdminPages.routes(StatusBoard(snapshot(.running)))
+        for route in routes { #expect(route.method == .get) }
+        #expect(routes.answer(HTTPRequest(method: .post, path: "/metrics")).status == 405)
     }
 }

@@ -18,6 +18,9 @@ package final class PushWorker: @unchecked Sendable {
         case failed(String)
     }
 
+    /// The notifications without an answer, the open connections, and whether the groups were joined.
+    package typealias Progress = (inFlight: Int, connections: Int, hasJoined: Bool)
+
     /// Reads the configuration again, as it was read at the start.
     package typealias Rereading = @Sendable () throws(ConfigurationError) -> LoadedConfiguration
 
@@ -80,7 +83,14 @@ package final class PushWorker: @unchecked Sendable {
         loop.perform { [weak self] in self?.beginStopping() }
     }
 
-    package var progress: WorkerProgress { WorkerProgress(board.newest) }
+    /// Returns what the worker is doing, renewed at most every 250 ms.
+    package var progress: Progress {
+        let snapshot = board.newest
+        return (
+            snapshot.gauges.inFlight.reduce(0, +),
+            snapshot.apps.reduce(0) { $0 + $1.standing.connections.open }, snapshot.isReady
+        )
+    }
 
     var now: DeliveryTime { DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs) }
 
@@ -157,7 +167,8 @@ package final class PushWorker: @unchecked Sendable {
             health.look(nil, configuration, apps, machine.counters.apps, others: problems, eventLog, now)
             postSnapshot(now)
             loop.runOnce(timeoutNs: 500_000_000)
-            board.turned(nowNs: loop.now.monotonicNs)
+            health.look(nil, configuration, apps, machine.counters.apps, others: [problem], eventLog, now)
+            postSnapshot(now)
             logger.writeLeftOut()
         }
         return nil
