@@ -6,6 +6,11 @@ import Testing
 @testable import Kafka
 @testable import Worker
 
+extension Problem {
+    /// Whether it tells Kafka's error.
+    func names(_ code: KafkaCode) -> Bool { text.hasSuffix(": \(code.name)") }
+}
+
 /// What commits are made of replies, without a broker.
 struct CommitterTests {
     /// A group that keeps what is sent.
@@ -93,7 +98,7 @@ struct CommitterTests {
         #expect(alone.prefix(3).sorted { $0[0] < $1[0] } == [[0], [1], [2]], "\(alone)")
         let problems = scene.committer.problems(now: scene.now)
         #expect(problems.map(\.subject) == [.partition(TopicPartition("requests", 1))])
-        #expect(problems.first?.code == .unknownTopicOrPartition)
+        #expect(problems.first?.names(.unknownTopicOrPartition) == true)
         #expect(problems.first?.advice.contains("create topic requests") == true)
         // The others go on committing together, without it.
         scene.settle(offset: 8)
@@ -237,7 +242,7 @@ struct CommitterTests {
         scene.settle(offset: 7)
         scene.member.failure = KafkaError(.waitingForCoordinator)
         scene.commit()
-        #expect(scene.committer.problems(now: scene.now).map(\.code) == [.waitingForCoordinator])
+        #expect(scene.committer.problems(now: scene.now).map { $0.names(.waitingForCoordinator) } == [true])
         scene.member.failure = nil
         scene.commit()
         #expect(scene.sentPartitions == [[0]])
@@ -252,13 +257,13 @@ struct CommitterTests {
         scene.now.ns += 6_000_000_000
         let problems = scene.committer.problems(now: scene.now)
         #expect(problems.map(\.subject) == [.group("worker")])
-        #expect(problems.first?.code == .timedOut)
+        #expect(problems.first?.names(.timedOut) == true)
         // After an error it is named once, for the error.
         try scene.answer([0: .groupAuthorizationFailed])
         scene.commit()
         #expect(scene.member.sent.count == 2)
         scene.now.ns += 6_000_000_000
-        #expect(scene.committer.problems(now: scene.now).map(\.code) == [.groupAuthorizationFailed])
+        #expect(scene.committer.problems(now: scene.now).map { $0.names(.groupAuthorizationFailed) } == [true])
         try scene.answer([:])
         #expect(scene.committer.problems(now: scene.now).isEmpty)
     }
