@@ -144,28 +144,22 @@ package final class PushWorker: @unchecked Sendable {
     private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>)? {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {
-            let problems: [Problem]
+            let problem: Problem
             switch try readiness.attempt(timeoutMs: 2_000) {
             case .ready(let requestPartitions, let startingAtEnd, let denied, let warnings, _):
                 for line in denied { logger.warning(.kafka, "permission missing", about: line, ["text": .text(line)]) }
                 for line in warnings { logger.warning(.kafka, "topics", about: line, ["text": .text(line)]) }
                 return (requestPartitions, startingAtEnd)
             case .unreachable(let reason):
-                problems = [
-                    Problem(
-                        .kafka, .kafkaUnreachable,
-                        "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)",
-                        "look at kafka.bootstrap_servers, at the brokers and at the network between")
-                ]
+                problem = Problem(
+                    .kafka, .kafkaUnreachable,
+                    "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)",
+                    "look at kafka.bootstrap_servers, at the brokers and at the network between")
             case .uncreated(let lines):
-                problems = [
-                    Problem(
-                        .kafka, .topicsMissing, lines.joined(separator: "; "),
-                        "correct kafka.create_topics, or make the topics yourself")
-                ]
+                problem = Problem(
+                    .kafka, .topicsMissing, lines.joined(separator: "; "),
+                    "correct kafka.create_topics, or make the topics yourself")
             }
-            health.look(nil, configuration, apps, machine.counters.apps, others: problems, eventLog, now)
-            postSnapshot(now)
             loop.runOnce(timeoutNs: 500_000_000)
             health.look(nil, configuration, apps, machine.counters.apps, others: [problem], eventLog, now)
             postSnapshot(now)
@@ -180,16 +174,16 @@ package final class PushWorker: @unchecked Sendable {
         let publisher = try RecordPublisher(
             configuration, apps: apps.recordApps, cluster: cluster, wakeUpDescriptor: doorbell.descriptor,
             logger: logger)
-        let groups = try makeGroups(publisher, doorbell, requestPartitions: requestPartitions)
-        groups.readers[0].startingAtEnd = startingAtEnd
+        let readers = try makeReaders(doorbell, requestPartitions: requestPartitions)
+        readers[0].startingAtEnd = startingAtEnd
         let tiers = configuration.retry.tiers.map(\.topic)
         let removed = RemovedRetryTopics(
             configuration, cluster, loop: loop, logger: logger,
-            onChange: { [unowned self, unowned retries = groups.readers[1]] topics in
+            onChange: { [unowned self, unowned retries = readers[1]] topics in
                 if !shutdown.isUnderWay { retries.subscribe(to: tiers + topics) }
             },
             onTopics: { [unowned self] topics in for reader in parts?.readers ?? [] { reader.problems.exist(topics) } })
-        for reader in groups.readers {
+        for reader in readers {
             reader.context.condemned = crashes.condemned
             reader.onAssignment = { [unowned removed] in removed.look() }
         }
@@ -206,7 +200,7 @@ package final class PushWorker: @unchecked Sendable {
                 }
             })
         parts = WorkerParts(
-            groups: groups, publisher: publisher, transports: transports, removedRetryTopics: removed)
+            readers: readers, publisher: publisher, transports: transports, removedRetryTopics: removed)
         removed.look()
         files.watch()
         readFeedback()
@@ -215,9 +209,7 @@ package final class PushWorker: @unchecked Sendable {
         loop.onTurnEnd { [unowned self] in turn() }
     }
 
-    private func makeGroups(
-        _ publisher: RecordPublisher, _ doorbell: Doorbell, requestPartitions: Int
-    ) throws(KafkaError) -> ConsumerGroups {
+    private func makeReaders(_ doorbell: Doorbell, requestPartitions: Int) throws(KafkaError) -> [GroupReader] {
         let requests = configuration.requestTopics
         let tiers = configuration.retry.tiers
         func reader(
@@ -229,7 +221,7 @@ package final class PushWorker: @unchecked Sendable {
                 drainNs: configuration.drain.rebalance.nanoseconds, wakeUpDescriptor: doorbell.descriptor,
                 logger: logger, roleOfTopic: roleOfTopic)
         }
-        let readers = [
+        return [
             try reader(.requests, partitions: requestPartitions, topics: requests.map(\.name)) { topic in
                 // A topic has the weight and app of the entry with its own name, else of the first pattern that fits.
                 let entry =
@@ -240,7 +232,6 @@ package final class PushWorker: @unchecked Sendable {
                 .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? RemovedRetryTopics.delayMs)
             },
         ]
-        return ConsumerGroups(readers: readers, publisher: publisher)
     }
 
     // MARK: One turn
@@ -270,7 +261,9 @@ package final class PushWorker: @unchecked Sendable {
         }
         if now.ns - lastMaintenanceNs >= 1_000_000_000 {
             lastMaintenanceNs = now.ns
-            runMaintenance(parts, now)
+            files.readNextApp()
+            if feedback == nil { readFeedback() }
+            logger.writeLeftOut()
         }
         alarm?.set(atNs: end.deadlineNs)
         if end.hasMore { loop.wantAnotherTurn() }
@@ -372,7 +365,6 @@ package final class PushWorker: @unchecked Sendable {
         }
         for index in mapping.removed {
             apps.rows[index.value].isRemoved = true
-            health.apps.forget(index)
             parts?.transports.remove(index)
             logger.notice(
                 .worker, "app removed; what is left of it is held", ["app": "\(apps.rows[index.value].name)"])
