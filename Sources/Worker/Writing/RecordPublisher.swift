@@ -96,7 +96,10 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             }
             // librdkafka retries for as long as it takes, and says why at debug level only.
             guard target.acknowledgements.isOverdue(nowNs: nowNs) else { return nil }
-            return Problem(.topic(target.name), .unacknowledged, .timedOut, Advice.unacknowledged(target.name))
+            return Problem(
+                .topic(target.name), .unacknowledged, .timedOut,
+                "look at the brokers' logs and at the replicas of topic \(target.name): a partition with fewer replicas in "
+                    + "sync than min.insync.replicas takes nothing; nothing is lost meanwhile")
         }
     }
 
@@ -280,7 +283,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     ) {
         let index = record.topic.index
         let name = targets[index].name
-        let isReplaceable = canReplace(form, record)
+        let isReplaceable = record.topic != deadLetters || form < .reduced
         if code == .messageTooLarge, form == .alone {
             targets[index].tooLargeCount += 1
             if targets[index].tooLargeCount == 1 {
