@@ -382,11 +382,17 @@ import Testing
         throws
     {
         let scene = try Scene()
+        scene.reader.context.condemned = [
+            CrashHistory.Place(topic: scene.topic, partition: 0, offset: 9),
+            CrashHistory.Place(topic: "another", partition: 0, offset: 9),
+        ]
         try scene.readFirst(5)
+        #expect(scene.reader.context.condemned.count == 2)
         try scene.refuseNextOffset()
         try scene.run("the letters again") { scene.letters.count == 10 }
         #expect(scene.letters.map(\.offset) == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4])
         #expect(scene.events.count { if case .logChanged = $0 { true } else { false } } == 1, "\(scene.events)")
+        #expect(scene.reader.context.condemned.map(\.topic) == ["another"])
         try scene.write(value: nil)
         try scene.run("the next") { scene.letters.count == 11 }
         try scene.run("the commit") { try scene.committed() == 6 }

@@ -107,3 +107,13 @@ const char *crash_topic_name(int32_t topic) {
 int64_t crash_death_count(void) { return page ? page->death_count : 0; }
 
 struct crash_death crash_death(int64_t number) { return page->deaths[number % CRASH_DEATH_LIMIT]; }
+
+void crash_forget(const void *topic, int32_t count, int32_t partition) {
+    int32_t number = page && count < name_size ? find(topic, count) : 0;
+    if (number == 0) return;
+    for (int index = 0; index < CRASH_DEATH_LIMIT; index++)
+        for (int thread = 0; thread < CRASH_THREADS; thread++) {
+            struct crash_place *place = &page->deaths[index].places[thread];
+            if (place->topic == number && place->partition == partition) place->topic = 0;
+        }
+}

@@ -44,6 +44,12 @@ package struct CrashHistory: Sendable, Equatable {
         return Set(counts.filter { $0.value >= Self.deathsOfRecord }.keys)
     }
 
+    /// Removes the deaths at a partition's records from the shared page.
+    static func forgetOffsets(topic: String, partition: Int32) {
+        var topic = topic
+        topic.withUTF8 { crash_forget($0.baseAddress, Int32($0.count), partition) }
+    }
+
     /// The history in the shared page, which is empty without a supervisor.
     package static var ofPage: CrashHistory {
         let total = crash_death_count()

@@ -109,7 +109,7 @@ struct AppHealth {
         }
         return Problem(
             row.subject, .unconnected, (streamless ?? text) + effect,
-            "look at the network, the proxy and what the app's host is")
+            "look at the network, the proxy and the app's host")
     }
 
     private func certificateProblem(_ row: WorkerSnapshot.App, _ app: LoadedApp, _ now: DeliveryTime) -> Problem? {

@@ -193,6 +193,7 @@ extension GroupReader {
         _ queue: PartitionQueue, _ id: PartitionID, from logStart: Int64?, logEnd: Int64? = nil,
         _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) -> PartitionReader {
+        context.forgetOffsets(of: queue.partition)
         let new = machine.beginAnew(id, from: logStart, logEnd: logEnd, now: now)
         return PartitionReader(queue, id: new, readFrom: logStart ?? 0, context)
     }

@@ -158,6 +158,12 @@ final class ReadingContext {
 
     deinit { place.deallocate() }
 
+    /// Forgets the deaths at a partition's records, since its topic was recreated: other records have their offsets now.
+    func forgetOffsets(of partition: TopicPartition) {
+        condemned = condemned.filter { $0.topic != partition.topic || $0.partition != partition.partition }
+        CrashHistory.forgetOffsets(topic: partition.topic, partition: partition.partition)
+    }
+
     /// Whether these are the headers of a retry record that names another group, which is noted.
     func isForeign(_ headers: [RecordHeader], topic: String, _ now: DeliveryTime) -> Bool {
         guard let retryGroup, let group = RetryWriter.group(in: headers), !group.elementsEqual(retryGroup) else {

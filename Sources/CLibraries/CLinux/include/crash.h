@@ -77,3 +77,6 @@ int64_t crash_death_count(void);
 
 /// The death with this number, counted from 0. Only the last `CRASH_DEATH_LIMIT` are there.
 struct crash_death crash_death(int64_t number);
+
+/// Removes the records of a partition from all deaths, because other records now have their offsets.
+void crash_forget(const void *topic, int32_t count, int32_t partition);
