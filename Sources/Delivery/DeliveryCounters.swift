@@ -73,22 +73,6 @@ extension DeliveryCounters.App {
             heldByCause: Array(repeating: 0, count: DeferralReason.allCases.count),
             answerTimes: LatencyCounts())
     }
-
-    /// Of an app that was taken out of the configuration and came back.
-    package func sum(with other: Self) -> Self {
-        Self(
-            handed: handed &+ other.handed,
-            outcomes: Self.sums(outcomes, other.outcomes),
-            reasons: Self.sums(reasons, other.reasons),
-            inDoubt: inDoubt &+ other.inDoubt,
-            resends: resends &+ other.resends,
-            sentToOtherEnvironment: sentToOtherEnvironment &+ other.sentToOtherEnvironment,
-            retries: Self.sums(retries, other.retries),
-            heldByCause: Self.sums(heldByCause, other.heldByCause),
-            answerTimes: answerTimes.sum(with: other.answerTimes))
-    }
-
-    private static func sums(_ left: [Int], _ right: [Int]) -> [Int] { zip(left, right).map { $0 &+ $1 } }
 }
 
 /// The current time, and what happened, for logs and metrics. The parts of the machine write here; none decides by it.
@@ -116,13 +100,6 @@ package struct LatencyCounts: Sendable, Equatable {
         let ms = max(0, ms)
         buckets[min(Self.bucketCount - 1, Int64.bitWidth - ms.leadingZeroBitCount)] &+= 1
         sumMs &+= ms
-    }
-
-    func sum(with other: LatencyCounts) -> LatencyCounts {
-        var sum = self
-        for bucket in 0..<Self.bucketCount { sum.buckets[bucket] &+= other.buckets[bucket] }
-        sum.sumMs &+= other.sumMs
-        return sum
     }
 
     package subscript(bucket: Int) -> Int { buckets[bucket] }

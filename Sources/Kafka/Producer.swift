@@ -100,11 +100,8 @@ package struct ProducerTopic: Hashable, Sendable {
 
     // MARK: Reports
 
-    /// The number of records that replaced clients still hold, whose reports are due at once.
-    package var purging: Int { former.reduce(0) { $0 + $1.outstanding } }
-
-    /// The number of records whose report was not handed out yet.
-    package var outstanding: Int { client.outstanding + purging }
+    /// The number of records whose report was not handed out yet, those of replaced clients included.
+    package var outstanding: Int { former.reduce(client.outstanding) { $0 + $1.outstanding } }
 
     /// Hands out reports and events, waiting at most `timeoutMs` for the first. Returns how many reports there were.
     /// `report` may produce.

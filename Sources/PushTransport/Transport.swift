@@ -212,15 +212,6 @@ package struct ConnectionCounts: Sendable, Equatable {
     package var streams = 0
 
     package init() {}
-
-    package func sum(with other: Self) -> Self {
-        var sum = self
-        sum.dialing += other.dialing
-        sum.open += other.open
-        sum.draining += other.draining
-        sum.streams += other.streams
-        return sum
-    }
 }
 
 /// How a host leaves requests without an answer.

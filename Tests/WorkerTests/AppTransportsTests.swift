@@ -118,7 +118,7 @@ private final class Scene {
         _ = machine.replaceApps(routes, now: DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs))
         let (inbox, frames, apps) = (inbox, frames, [app])
         transports = try AppTransports(
-            1, loop: loop, onWakeUp: {}, onNote: { note, _ in inbox.notes.append(note) },
+            1, loop: loop, onNote: { note, _ in inbox.notes.append(note) },
             start: {
                 inbox.events = $0
                 return try TransportLink(apps, events: $0) { _ in frames.make }

@@ -17,7 +17,7 @@ struct BrokerHealthTests {
                 ClientStatistics.Broker(name: "h:1/1", isConnected: true, inFlight: 2, silentMs: 5_200, attempts: 3),
                 ClientStatistics.Broker(name: "GroupCoordinator", isCoordinator: true, isConnected: true),
             ])
-        #expect(statistics?.group == ClientStatistics.Group(hasCoordinator: true, isSteady: false))
+        #expect(statistics?.hasCoordinator == true && statistics?.isSteady == false)
     }
 
     @Test(arguments: ["not JSON", #"{"brokers":[]}"#, #"{"brokers":{"a":{"waitresp_cnt":"2"}}}"#])
@@ -25,7 +25,7 @@ struct BrokerHealthTests {
 
     @Test func `Statistics without brokers change nothing`() {
         var health = BrokerHealth()
-        health.take(ClientStatistics(#"{"name":"a"}"#) ?? ClientStatistics())
+        health.take(#"{"name":"a"}"#)
         #expect(health == BrokerHealth())
     }
 
@@ -61,7 +61,7 @@ struct BrokerHealthTests {
         brokers: [ClientStatistics.Broker], isSteady: Bool, reach: BrokerHealth.Reach
     ) {
         var health = BrokerHealth()
-        health.take(ClientStatistics(brokers: brokers, group: .init(hasCoordinator: true, isSteady: isSteady)))
+        health.take(ClientStatistics(brokers: brokers, isSteady: isSteady))
         #expect(health.reach == reach)
     }
 
@@ -106,10 +106,7 @@ struct BrokerHealthTests {
     @Test func `A coordinator is silent when it is missing twice in a row, or does not answer`() {
         var health = BrokerHealth()
         func take(_ hasCoordinator: Bool, _ coordinator: ClientStatistics.Broker) -> Bool {
-            health.take(
-                ClientStatistics(
-                    brokers: [Self.broker(), coordinator], group: .init(hasCoordinator: hasCoordinator, isSteady: true))
-            )
+            health.take(ClientStatistics(brokers: [Self.broker(), coordinator], hasCoordinator: hasCoordinator))
             return health.isCoordinatorSilent
         }
         #expect(!take(true, Self.coordinator()))

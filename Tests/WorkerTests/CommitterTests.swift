@@ -6,6 +6,11 @@ import Testing
 @testable import Kafka
 @testable import Worker
 
+extension Problem {
+    /// Whether it tells Kafka's error.
+    func names(_ code: KafkaCode) -> Bool { text.hasSuffix(": \(code.name)") }
+}
+
 /// What commits are made of replies, without a broker.
 struct CommitterTests {
     /// A group that keeps what is sent.
@@ -95,7 +100,7 @@ struct CommitterTests {
         #expect(alone.prefix(3).sorted { $0[0] < $1[0] } == [[0], [1], [2]], "\(alone)")
         let problems = scene.committer.problems(now: scene.now)
         #expect(problems.map(\.subject) == [.partition(TopicPartition("requests", 1))])
-        #expect(problems.first?.code == .unknownTopicOrPartition)
+        #expect(problems.first?.names(.unknownTopicOrPartition) == true)
         #expect(problems.first?.advice.contains("create topic requests") == true)
         // The others go on committing together, without it.
         scene.settle(offset: 8)
@@ -239,7 +244,7 @@ struct CommitterTests {
         scene.settle(offset: 7)
         scene.member.failure = KafkaError(.waitingForCoordinator)
         scene.commit()
-        #expect(scene.committer.problems(now: scene.now).map(\.code) == [.waitingForCoordinator])
+        #expect(scene.committer.problems(now: scene.now).map { $0.names(.waitingForCoordinator) } == [true])
         scene.member.failure = nil
         scene.commit()
         #expect(scene.sentPartitions == [[0]])
@@ -254,13 +259,13 @@ struct CommitterTests {
         scene.now.ns += 6_000_000_000
         let problems = scene.committer.problems(now: scene.now)
         #expect(problems.map(\.subject) == [.group("worker")])
-        #expect(problems.first?.code == .timedOut)
+        #expect(problems.first?.names(.timedOut) == true)
         // After an error it is named once, for the error.
         try scene.answer([0: .groupAuthorizationFailed])
         scene.commit()
         #expect(scene.member.sent.count == 2)
         scene.now.ns += 6_000_000_000
-        #expect(scene.committer.problems(now: scene.now).map(\.code) == [.groupAuthorizationFailed])
+        #expect(scene.committer.problems(now: scene.now).map { $0.names(.groupAuthorizationFailed) } == [true])
         try scene.answer([:])
         #expect(scene.committer.problems(now: scene.now).isEmpty)
     }
@@ -276,29 +281,5 @@ struct CommitterTests {
         #expect(problems.map(\.subject) == [.partition(TopicPartition("requests", 0))])
         #expect(problems.first?.advice == "grant READ on topic requests")
         #expect(scene.committer.problems(now: scene.now, isAssigned: { _ in false }).isEmpty)
-    }
-}
-
-struct HangWatchTests {
-    @Test func `What is owed for too long is named, and an answer or a pause of the process begins anew`() throws {
-        var watch = HangWatch()
-        func look(_ owed: [(String, UInt64)], times: Int) -> String? {
-            var said: String?
-            for _ in 0..<times { said = watch.look(owed.map { (subject: $0, mark: $1) }, limit: 30) }
-            return said
-        }
-        #expect(look([("a", 1), ("b", 1)], times: 30) == nil)
-        #expect(look([("a", 1), ("b", 2)], times: 1) == "a after 30 s")
-        #expect(look([("a", 2), ("b", 3)], times: 30) == nil)
-        #expect(look([("a", 3)], times: 1) == nil && look([("a", 3), ("b", 4)], times: 29) == nil)
-    }
-
-    @Test func `A commit without a reply is owed`() throws {
-        var scene = CommitterTests.Scene(partitions: 1)
-        #expect(scene.committer.missingReply == nil)
-        scene.commit(offset: 7)
-        #expect(scene.committer.missingReply == 1)
-        try scene.answer([:])
-        #expect(scene.committer.missingReply == nil)
     }
 }

@@ -3,8 +3,8 @@ import Testing
 @testable import Worker
 
 struct CrashHistoryTests {
-    private static func place(_ offset: Int64, _ partition: Int32 = 3) -> CrashHistory.Place {
-        CrashHistory.Place(topic: "apns.requests", partition: partition, offset: offset)
+    private static func place(_ offset: Int64) -> CrashHistory.Place {
+        CrashHistory.Place(topic: "apns.requests", partition: 3, offset: offset)
     }
 
     /// Deaths by SIGSEGV, with the offsets that the threads were working on.
@@ -34,20 +34,6 @@ struct CrashHistoryTests {
             [6, 9, 4, 7].map { CrashHistory.Death(signal: $0, places: []).signalName } == [
                 "SIGABRT", "SIGKILL", "SIGILL", "SIGBUS",
             ])
-    }
-
-    @Test func `Deaths at a recreated topic condemn none of its new records`() {
-        let other = Self.place(1_234, 4)
-        var history = CrashHistory(
-            total: 4,
-            deaths: [Self.place(1_234), other, other, Self.place(1_234)].map {
-                CrashHistory.Death(signal: 4, places: [$0])
-            })
-        #expect(history.condemned == [other, Self.place(1_234)])
-        history.forgetOffsets(topic: "apns.requests", partition: 3)
-        #expect(history.condemned == [other] && history.total == 4)
-        history.forgetOffsets(topic: "apns.requests", partition: 4)
-        #expect(history.condemned.isEmpty)
     }
 
     @Test func `Without a supervisor there is no history`() {

@@ -40,11 +40,4 @@ import Testing
         // Behind the time.
         #expect(sink.lines.map { String($0.drop { $0 != " " }.dropFirst()) } == [words])
     }
-
-    @Test func `Partitions that come back together are one line`() {
-        let sink = MemorySink()
-        let ids = (0..<16).map { PartitionID(slot: PartitionSlot($0), generation: 1) }
-        EventLog(logger: Logger(sink: sink), names: []).write(ids.map { .resumed($0) }) { "requests/\($0.slot.number)" }
-        #expect(sink.lines.count == 1 && sink.lines[0].contains("requests/0,requests/1,"), "\(sink.lines)")
-    }
 }

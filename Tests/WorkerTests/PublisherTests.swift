@@ -30,7 +30,7 @@ import Testing
         #expect(!scene.isWritable(.results) && scene.isWritable(.deadLetters) && scene.isWritable(.retry(tier: 0)))
         let problem = try #require(scene.publisher.problems(nowNs: scene.now.ns).first)
         #expect(problem.subject == .topic(scene.results))
-        #expect(problem.code == .topicAuthorizationFailed)
+        #expect(problem.names(.topicAuthorizationFailed))
         #expect(problem.advice == "grant WRITE on topic \(scene.results)")
         let before = scene.turns
         let end = Date(timeIntervalSinceNow: 2.5)
@@ -100,7 +100,7 @@ import Testing
         try scene.run("one more result") { scene.settled == 3 }
         scene.cluster.fail(0, with: [.policyViolation])
         scene.stoppedNs = nil
-        try scene.run("the refusal beside others") { problems().first?.code == .policyViolation }
+        try scene.run("the refusal beside others") { problems().first?.names(.policyViolation) == true }
         scene.stoppedNs = scene.now.ns
         scene.request(1)
         try scene.run("one more result") { scene.settled == 4 }

@@ -26,11 +26,11 @@ import Testing
         let told = Told()
         let removed = try removed(
             WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "127.0.0.1:1"), apps: []), Loop(), told)
-        removed.take(found: [("a", 1), ("b", 2)], existing: ["a", "b", "other"])
+        removed.take(found: ["a", "b"], existing: ["a", "b", "other"])
         // It may be written to once more, and each change has the group give out all partitions anew.
-        removed.take(found: [("b", 2)], existing: ["a", "b"])
+        removed.take(found: ["b"], existing: ["a", "b"])
         removed.take(found: [], existing: ["b"])
-        removed.take(found: [("c", 1)], existing: ["b", "c"])
+        removed.take(found: ["c"], existing: ["b", "c"])
         #expect(told.reads == [["a", "b"], ["b"], ["b", "c"]])
     }
 

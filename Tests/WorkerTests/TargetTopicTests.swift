@@ -406,9 +406,5 @@ struct ProducerHealthTests {
         turn(200, succeeds: true)
         turn(300)
         #expect(tries.last == 200)
-        // Without a thread for one of its brokers it waits before another one is made.
-        health.noteExhausted()
-        for second in 400..<440 as Range<Int64> { turn(second, succeeds: true) }
-        #expect(tries.last == 430)
     }
 }

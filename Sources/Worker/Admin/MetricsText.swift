@@ -14,7 +14,9 @@ struct MetricsText {
 
     init(_ snapshot: WorkerSnapshot, _ process: ProcessFigures) {
         self.snapshot = snapshot
-        apps = AppRow.rows(of: snapshot)
+        // A sample must not stand twice. Of an app that was removed and added again, only the newer one counts.
+        let newest = Dictionary(zip(snapshot.apps.map(\.name), snapshot.apps.indices)) { $1 }
+        apps = newest.values.sorted().map { AppRow(app: snapshot.apps[$0], counters: snapshot.counters.apps[$0]) }
         writeWorker()
         writeNotifications()
         writeSending()
@@ -41,7 +43,7 @@ struct MetricsText {
         _ name: String, _ help: StaticString, of rows: [AppRow]? = nil, _ value: (AppRow) -> Double?
     ) {
         family(name, help)
-        for app in rows ?? apps { if let value = value(app) { out.sample(["app": app.name], value) } }
+        for app in rows ?? apps { if let value = value(app) { out.sample(["app": app.app.name], value) } }
     }
 
     private mutating func perApp(
@@ -62,7 +64,7 @@ struct MetricsText {
     ) {
         family(name, help)
         for app in rows ?? apps {
-            for (word, value) in values(app) { out.sample(["app": app.name, label: word], value) }
+            for (word, value) in values(app) { out.sample(["app": app.app.name, label: word], value) }
         }
     }
 
@@ -103,7 +105,8 @@ struct MetricsText {
     }
 
     private mutating func writeNotifications() {
-        let all = apps + [AppRow(name: "", counters: snapshot.counters.apps[snapshot.apps.count])]
+        let none = WorkerSnapshot.App(name: "", environment: .production)
+        let all = apps + [AppRow(app: none, counters: snapshot.counters.apps[snapshot.apps.count])]
         perApp(
             "notifications_total", "Notifications that settled, by outcome. The app is empty where none was found.",
             by: "outcome", of: all
@@ -132,19 +135,19 @@ struct MetricsText {
             \.counters.sentToOtherEnvironment)
         perApp(
             "window_too_short_total", "Errors of the binary protocol that came after their window had closed.",
-            \.window.tooShort)
+            \.app.standing.window.tooShort)
         perApp(
             "window_lost_at_most_total",
             "Notifications, at most, that such errors discarded after they were accepted, or a gateway never read.",
-            \.window.lostAtMost)
+            \.app.standing.window.lostAtMost)
         perApp("feedback_tokens_total", "Dead tokens of the feedback service that Kafka acknowledged.") {
-            $0.feedback.map { Double($0.tokens) }
+            $0.app.feedback.map { Double($0.tokens) }
         }
         perApp(
             "feedback_reads_total", "Reads of the feedback service by outcome: complete, incomplete or failed.",
             by: "outcome"
         ) { app in
-            zip(FeedbackStanding.Outcome.allCases, app.feedback?.reads ?? []).map { ($0.rawValue, $1) }
+            zip(FeedbackStanding.Outcome.allCases, app.app.feedback?.reads ?? []).map { ($0.rawValue, $1) }
         }
         perApp(
             "held_total", "Notifications moved to a retry topic without using up an attempt, by cause.", by: "cause"
@@ -153,19 +156,19 @@ struct MetricsText {
         perApp("retries_total", "Notifications moved to a retry topic as an attempt, by retry topic.", by: "tier") {
             Array(zip(tiers, $0.counters.retries))
         }
+        perApp("in_flight", "Requests without an answer, on connections or waiting there for a free stream.") {
+            Double($0.app.status?.handed ?? 0)
+        }
         perApp(
-            "in_flight", "Requests without an answer, on connections or waiting there for a free stream.", \.inFlight)
-        perApp("streams_allowed", "Requests that the open connections allow at once.", \.connections.streams)
+            "streams_allowed", "Requests that the open connections allow at once.", \.app.standing.connections.streams)
         perApp(
             "concurrency_limit",
             "Requests that may be in flight: streams_allowed and an eighth, or fewer while overloaded or slowed down."
         ) { Double($0.status?.concurrency ?? 0) }
-        perApp("waiting", "Notifications that wait for a free stream.", \.waiting)
+        perApp("waiting", "Notifications that wait for a free stream.") { Double($0.app.status?.ready ?? 0) }
         perApp("connections", "Connections to APNs, by state.", by: "state") {
-            [
-                ("dialing", $0.connections.dialing), ("open", $0.connections.open),
-                ("draining", $0.connections.draining),
-            ]
+            let counts = $0.app.standing.connections
+            return [("dialing", counts.dialing), ("open", counts.open), ("draining", counts.draining)]
         }
     }
 
@@ -187,10 +190,10 @@ struct MetricsText {
         one("environment_guard_trips_total", "Environment guards that tripped.", snapshot.counters.guardsTripped)
         let takenMs = snapshot.takenMs
         perApp("provider_token_age_seconds", "Age of the provider token since its iat, in seconds.") {
-            $0.current?.standing.tokenIssuedMs.map { (Double(takenMs) - Double($0)) / 1_000 }
+            $0.app.isRemoved ? nil : $0.app.standing.tokenIssuedMs.map { (Double(takenMs) - Double($0)) / 1_000 }
         }
         perApp("certificate_expiry_timestamp_seconds", "End of the client certificate, in Unix time.") {
-            $0.current?.certificateEndsMs.map { Double($0) / 1_000 }
+            $0.app.isRemoved ? nil : $0.app.certificateEndsMs.map { Double($0) / 1_000 }
         }
     }
 
@@ -203,7 +206,7 @@ struct MetricsText {
         family(
             "request_to_response_seconds", "Seconds from handing a request to a connection until its answer.",
             .histogram)
-        for app in apps { out.histogram(["app": app.name], app.counters.answerTimes) }
+        for app in apps { out.histogram(["app": app.app.name], app.counters.answerTimes) }
     }
 
     private mutating func writePartitions() {
@@ -277,44 +280,12 @@ struct MetricsText {
     }
 }
 
-/// An app in the metrics. One that was removed and came back is one, whose counters go on.
 private struct AppRow {
-    let name: String
+    var app: WorkerSnapshot.App
     var counters: DeliveryCounters.App
-    var connections = ConnectionCounts()
-    var inFlight = 0
-    var waiting = 0
-    var window = AppTransports.WindowFaults()
-    var feedback: FeedbackStanding?
-    /// The app of that name that the configuration has now.
-    var current: WorkerSnapshot.App?
 
-    var status: AppStatus? { current?.status }
-
-    static func rows(of snapshot: WorkerSnapshot) -> [AppRow] {
-        var rows: [AppRow] = []
-        var places: [String: Int] = [:]
-        for (app, counters) in zip(snapshot.apps, snapshot.counters.apps) {
-            if let place = places[app.name] {
-                rows[place].counters = rows[place].counters.sum(with: counters)
-                rows[place].add(app)
-            } else {
-                places[app.name] = rows.count
-                rows.append(AppRow(name: app.name, counters: counters))
-                rows[rows.count - 1].add(app)
-            }
-        }
-        return rows
-    }
-
-    private mutating func add(_ app: WorkerSnapshot.App) {
-        connections = connections.sum(with: app.standing.connections)
-        inFlight += app.status?.handed ?? 0
-        waiting += app.status?.ready ?? 0
-        window = window.sum(with: app.standing.window)
-        feedback = app.feedback.map { $0.sum(with: feedback) } ?? feedback
-        if !app.isRemoved { current = app }
-    }
+    /// The status of an app that the configuration has now.
+    var status: AppStatus? { app.isRemoved ? nil : app.status }
 }
 
 extension PrometheusText {

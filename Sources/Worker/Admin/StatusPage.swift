@@ -133,14 +133,12 @@ struct StatusPage {
     // MARK: Words
 
     /// A number with thousands separators; `unknown` without one.
-    private static func number(_ value: Int64?) -> String {
+    private static func number(_ value: (some BinaryInteger)?) -> String {
         guard let value else { return "unknown" }
         var digits = Array("\(value.magnitude)")
         for place in stride(from: digits.count - 3, to: 0, by: -3) { digits.insert(",", at: place) }
         return (value < 0 ? "-" : "") + String(digits)
     }
-
-    private static func number(_ value: Int) -> String { number(Int64(value)) }
 
     /// The two largest units of a time in milliseconds.
     private static func duration(_ ms: Int64) -> String {

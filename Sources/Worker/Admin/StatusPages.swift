@@ -4,40 +4,33 @@ internal import EventLoop
 internal import HTTPServer
 internal import Kafka
 internal import Observability
-internal import Synchronization
 
 /// Makes a snapshot of the worker a few times a second, for the threads that answer requests. Core thread.
 struct StatusPages {
     let board: StatusBoard
-    /// The snapshot before the start.
-    private let first: WorkerSnapshot
-    private var hasBeenReady = false
-    private var lastPostNs: Int64 = 0
+    private var snapshot: WorkerSnapshot
 
     private static let intervalNs: Int64 = 250_000_000
 
     init(_ configuration: WorkerConfiguration, _ machine: borrowing DeliveryMachine, now: DeliveryTime) {
-        first = WorkerSnapshot(
-            groupID: configuration.kafka.groupID, startedMs: now.wallMs, takenMs: now.wallMs, apps: [],
+        snapshot = WorkerSnapshot(
+            groupID: configuration.kafka.groupID, startedMs: now.wallMs, takenMs: now.wallMs, takenNs: now.ns, apps: [],
             tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)
-        board = StatusBoard(first, nowNs: now.ns)
+        board = StatusBoard(snapshot)
     }
 
-    func isDue(_ now: DeliveryTime) -> Bool { now.ns - lastPostNs >= Self.intervalNs }
+    func isDue(_ now: DeliveryTime) -> Bool { now.ns - snapshot.takenNs >= Self.intervalNs }
 
     /// - Parameter parts: `nil` before the start.
     mutating func post(
         _ machine: borrowing DeliveryMachine, _ apps: ConfiguredApps, _ parts: WorkerParts?, _ health: WorkerHealth,
         crashes: CrashHistory, isStopping: Bool, now: DeliveryTime
     ) {
-        lastPostNs = now.ns
-        if let parts, parts.readers.allSatisfy(\.hasJoined) { hasBeenReady = true }
-        var snapshot = first
-        snapshot.takenMs = now.wallMs
+        if let parts, parts.readers.allSatisfy(\.hasJoined) { snapshot.isReady = true }
+        (snapshot.takenMs, snapshot.takenNs) = (now.wallMs, now.ns)
         snapshot.apps = apps.rows
         (snapshot.counters, snapshot.gauges) = (machine.counters, machine.gauges)
-        snapshot.phase = isStopping ? .stopping : parts == nil ? .starting : hasBeenReady ? .running : .joining
-        snapshot.hasBeenReady = hasBeenReady
+        snapshot.phase = isStopping ? .stopping : parts == nil ? .starting : snapshot.isReady ? .running : .joining
         snapshot.crashes = crashes
         snapshot.problems = health.list.problems
         snapshot.problemsLeftOut = health.list.leftOut
@@ -52,6 +45,7 @@ extension WorkerSnapshot {
         refused = parts.publisher.refusedCount
         // What the client knew before the brokers fell silent says nothing about the records that came since.
         let isSilent = BrokerHealth.areAllSilent(parts.brokerHealth)
+        (partitions, unknownLags) = ([], Set(Role.allCases))
         tooLarge = parts.publisher.tooLarge
         rejected = parts.publisher.rejected
         for (reader, role) in zip(parts.readers, Role.allCases) {
@@ -76,43 +70,35 @@ extension WorkerSnapshot {
 
 final class StatusBoard: Sendable {
     private let snapshot: Guarded<WorkerSnapshot>
-    private let lastTurnNs: Atomic<Int64>
 
     /// The time without a turn after which the core counts as dead.
     static let stallNs: Int64 = 10_000_000_000
 
-    init(_ first: WorkerSnapshot, nowNs: Int64) {
-        snapshot = Guarded(first)
-        lastTurnNs = Atomic(nowNs)
-    }
+    init(_ first: WorkerSnapshot) { snapshot = Guarded(first) }
 
     var newest: WorkerSnapshot { snapshot.withLock { $0 } }
 
     func post(_ new: WorkerSnapshot) { snapshot.withLock { $0 = new } }
 
-    func turned(nowNs: Int64) { lastTurnNs.store(nowNs, ordering: .relaxed) }
-
-    func isAlive(nowNs: Int64) -> Bool { nowNs - lastTurnNs.load(ordering: .relaxed) <= Self.stallNs }
+    func isAlive(nowNs: Int64) -> Bool { nowNs - snapshot.withLock(\.takenNs) <= Self.stallNs }
 }
 
 /// The admin endpoint (`admin.listen`), which only reads. Handlers run on the page server's thread and read the board.
-struct AdminPages: Sendable {
-    let board: StatusBoard
-
-    var routes: [Route] {
+enum AdminPages {
+    static func routes(_ board: StatusBoard) -> [Route] {
         [
-            Route(.get, "/") { [board] _ in .html(StatusPage(board.newest).text) },
-            Route(.get, "/livez") { [board] _ in
+            Route(.get, "/") { _ in .html(StatusPage(board.newest).text) },
+            Route(.get, "/livez") { _ in
                 board.isAlive(nowNs: LoopTime.read().monotonicNs)
                     ? .text("alive\n") : .text("the core thread has not turned for 10 s\n", status: 503)
             },
-            Route(.get, "/readyz") { [board] _ in Self.readiness(board.newest) },
-            Route(.get, "/metrics") { [board] _ in
+            Route(.get, "/readyz") { _ in readiness(board.newest) },
+            Route(.get, "/metrics") { _ in
                 HTTPResponse(
                     contentType: PrometheusText.contentType,
                     body: .bytes(Array(MetricsText(board.newest, ProcessFigures.read()).text.utf8)))
             },
-            Route(.get, "/status") { [board] _ in .json(StatusDocument(board.newest).text) },
+            Route(.get, "/status") { _ in .json(StatusDocument(board.newest).text) },
         ]
     }
 
@@ -132,7 +118,7 @@ struct AdminPages: Sendable {
         guard let listen = settings.listen else { return nil }
         do {
             return try PageServer(
-                host: listen.host, port: UInt16(clamping: listen.port), routes: Self(board: board).routes)
+                host: listen.host, port: UInt16(clamping: listen.port), routes: routes(board))
         } catch {
             throw StartFailure([
                 "admin.listen: \(error); choose another address, or turn the pages off (admin: {listen: off})"

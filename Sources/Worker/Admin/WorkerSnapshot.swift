@@ -50,6 +50,8 @@ struct WorkerSnapshot: Sendable {
     var groupID: String
     var startedMs: Int64
     var takenMs: Int64
+    /// When the snapshot was taken, by the monotonic clock. An old one means that the core does not turn any more.
+    var takenNs: Int64 = 0
     var problems: [Problem] = []
     /// Problems beyond those that are named.
     var problemsLeftOut = 0
@@ -69,9 +71,8 @@ struct WorkerSnapshot: Sendable {
     /// Records left in retry topics that were removed from the configuration, in this worker's partitions.
     var leftTiers: TopicCounts = []
 
-    var hasBeenReady = false
     /// Whether the groups have answered once. An empty assignment is an answer.
-    var isReady: Bool { phase == .running || phase == .stopping && hasBeenReady }
+    var isReady = false
 
     var health: String { isReady ? problems.isEmpty ? "fine" : "degraded" : "starting" }
 

@@ -188,22 +188,17 @@ package struct ConfigurationCheck {
                 "\(DialTarget.text(host, port)) reached \(way(answer.address)), \(answer.tlsVersion), binary protocol"
         }
         guard isReached, probesCredentials else { return isReached }
-        switch status {
-        case 8: return report(.fine, "\(name): the probe: status 8: the gateway reads, and refuses a token of zeros")
-        case nil where !binary.answersFence:
-            return report(
-                .fine, "\(name): the probe: no answer within 5 s to a token of zeros, as binary.fence: false says")
-        case nil:
-            return report(
-                .notFine,
-                "\(name): the probe: no answer within 5 s to a token of zeros: the gateway reads nothing, or takes "
-                    + "such a token (then say so: binary.fence: false)")
-        case let other?:
-            return report(
-                .notFine,
-                "\(name): the probe: status \(other) for a token of zeros, not 8: look at format, and at what the host "
-                    + "is")
-        }
+        let isFine = status == 8 || status == nil && !binary.answersFence
+        let text =
+            switch status {
+            case 8: "status 8: the gateway reads, and refuses a token of zeros"
+            case nil where isFine: "no answer within 5 s to a token of zeros, as binary.fence: false says"
+            case nil:
+                "no answer within 5 s to a token of zeros: the gateway reads nothing, or takes such a token (then say so: "
+                    + "binary.fence: false)"
+            case let other?: "status \(other) for a token of zeros, not 8: look at format, and at what the host is"
+            }
+        return report(isFine ? .fine : .notFine, "\(name): the probe: \(text)")
     }
 
     /// Only connects to the feedback service, which sends its list to any client that completes the handshake, and then
@@ -271,15 +266,11 @@ package struct ConfigurationCheck {
     }
 
     private func advice(_ answer: Exchange.Answer, _ app: AppSettings, _ topic: String) -> String? {
-        let status = Int(answer.status)
         if answer.reason == .invalidPushType, let (bundleID, type) = ConfigurationWarnings.split(topic) {
             return
                 "it is the topic of push type \(type.text), and the probe is an alert: give \(bundleID) in bundle_ids"
         }
-        return RefusalAdvice.text(of: answer.reason, status: status, topic, app).map { advice in
-            RefusalAdvice.isAboutService(answer.reason, status: status)
-                ? "\(advice); it says nothing about the credential" : advice
-        }
+        return RefusalAdvice.text(of: answer.reason, status: Int(answer.status), topic, app)
     }
 }
 

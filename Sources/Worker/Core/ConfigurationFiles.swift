@@ -7,8 +7,6 @@ internal import Observability
 /// is read on another thread, since the core must not wait for a file system, and is taken over whole or not at all.
 /// Core thread.
 final class ConfigurationFiles {
-    typealias Rereading = PushWorker.Rereading
-
     /// A configuration, and by name those of its apps that connect in another way than the current ones.
     private typealias Reread = (LoadedConfiguration, [String: LoadedApp])
 
@@ -19,7 +17,7 @@ final class ConfigurationFiles {
     private let credential: FileReading
     private var credentialWatch: FileWatch?
     /// The last SIGHUP that came while the configuration was being read.
-    private var nextReload: Rereading?
+    private var nextReload: PushWorker.Rereading?
     private var appsToRead: Set<AppIndex> = []
     private var refusedReload: [String] = []
     /// By app, why its changed file cannot be used.
@@ -36,16 +34,14 @@ final class ConfigurationFiles {
 
     func stop() { isStopped = true }
 
-    var isReading: Bool { readings.contains(where: \.isBusy) || !appsToRead.isEmpty }
-
-    private var readings: [FileReading] { [configuration, credential] + [credentialWatch?.reading].compactMap(\.self) }
+    var isReading: Bool { configuration.isBusy || credential.isBusy || !appsToRead.isEmpty }
 
     // MARK: The configuration
 
     /// Begins to read the configuration again. Apps with their credentials, limits and pauses, and log levels are taken
     /// over once it is read: all of it or, when anything is wrong, nothing. A reload that is asked for meanwhile begins
     /// after that.
-    func reload(_ reread: @escaping Rereading) {
+    func reload(_ reread: @escaping PushWorker.Rereading) {
         let apps = worker.apps
         let living = apps.living.filter { apps[$0].faults.isEmpty }.map { apps[$0].settings }
         let hasBegun = configuration.begin({
@@ -57,7 +53,7 @@ final class ConfigurationFiles {
     }
 
     /// Runs on the other thread. An app that works has to be usable as it is now; a new one may have faults.
-    private static func read(_ reread: Rereading, _ living: [AppSettings]) throws(StartFailure) -> Reread {
+    private static func read(_ reread: PushWorker.Rereading, _ living: [AppSettings]) throws(StartFailure) -> Reread {
         let loaded: LoadedConfiguration
         do throws(ConfigurationError) {
             loaded = try reread()
@@ -106,10 +102,7 @@ final class ConfigurationFiles {
     func watch() {
         let files = worker.apps.settings.map(\.credentialFiles)
         let paths = Set(files.joined())
-        // A thread that hangs at a file that is still watched would only be joined there by another one.
-        var reading = credentialWatch?.reading
-        if let path = reading?.underWay?.path, !path.isEmpty, !paths.contains(path) { reading = nil }
-        credentialWatch = FileWatch(worker.apps.hashes(of: Array(paths)), loop: loop, reading: reading) {
+        credentialWatch = FileWatch(worker.apps.hashes(of: Array(paths)), loop: loop, reading: credential) {
             [weak self] changed in
             let readers = files.indices.filter { !Set(files[$0]).isDisjoint(with: changed) }
             self?.appsToRead.formUnion(readers.map { AppIndex($0) })

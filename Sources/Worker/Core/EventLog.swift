@@ -22,30 +22,12 @@ struct EventLog {
             logger.warning(
                 .kafka, "Kafka has a problem; trying on", about: "\(client) \(error.code.name)",
                 ["client": "\(client)", "error": "\(error.text)"])
-        case .fatal(let error):
-            logger.error(.kafka, "fatal error", ["client": "\(client)", "error": "\(error.text)"])
-        case .statistics:
-            break
+        // Each caller takes these itself.
+        case .fatal, .statistics: break
         }
     }
 
-    /// Logs the events of a turn. What happened to many partitions at once is one line.
-    func write(_ events: [DeliveryEvent], partitionName: (PartitionID) -> String) {
-        func log(_ level: Level, _ message: StaticString, _ ids: [PartitionID]) {
-            guard !ids.isEmpty else { return }
-            let names = ids.map(partitionName).sorted().joined(separator: ",")
-            logger.log(level, .delivery, message, ["partitions": .text(names)])
-        }
-        log(
-            .notice, "lost partitions came back, continuing where they were",
-            events.compactMap { if case .resumed(let id) = $0 { id } else { nil } })
-        log(
-            .info, "what lost partitions left behind is given up",
-            events.compactMap { if case .suspendedReleased(let id) = $0 { id } else { nil } })
-        for event in events { write(event, partitionName: partitionName) }
-    }
-
-    private func write(_ event: DeliveryEvent, partitionName: (PartitionID) -> String) {
+    func write(_ event: DeliveryEvent, partitionName: (PartitionID) -> String) {
         /// Logs what happened to a partition.
         func log(_ level: Level, _ part: Part, _ id: PartitionID, _ message: StaticString, _ more: Fields = [:]) {
             let name = partitionName(id)
@@ -89,8 +71,9 @@ struct EventLog {
                     : "a partition's commits are refused; committing again", ["refusals": .count(refusals)])
         case .commitsResumed(let id):
             log(.info, .kafka, id, "a partition's commits are taken again")
-        case .suspendedReleased, .resumed:
-            break
+        case .resumed(let id):
+            log(.notice, .delivery, id, "a lost partition came back, continuing where it was")
+        case .suspendedReleased: break
         case .mapCut(let id):
             log(.info, .delivery, id, "the commit's map was too long and cut: a crash now repeats more")
         case .metadataRefused(let id, let characters):
@@ -118,8 +101,8 @@ struct EventLog {
             log(.notice, .delivery, app, "most device tokens are good again: sending at full speed")
         case .held(let app, let cause):
             log(
-                .warning, .delivery, app, "notifications are held in a retry tier", about: " \(cause)",
-                ["cause": "\(text(of: cause))"])
+                .warning, .delivery, app, "notifications are held in a retry tier", about: " \(cause.word)",
+                ["cause": .text(cause.word)])
         }
     }
 
@@ -131,20 +114,6 @@ struct EventLog {
         case .credential(let app): "the credential of \(name(of: app))"
         case .topic(let topic, let app): "the topic \(topic) of \(name(of: app))"
         case .connection(let app): "the connections of \(name(of: app))"
-        }
-    }
-
-    private func text(of cause: DeferralReason) -> String {
-        switch cause {
-        case .span: "too much is settled above them"
-        case .device: "one device has too many"
-        case .share: "the app has too many"
-        case .paused: "the app is paused, or was removed"
-        case .credential: "Apple refuses the credential, or refuses it for the topic"
-        case .unreachable: "no connection can be made, or none is of use"
-        case .unprocessed: "APNs refuses to process them"
-        case .unwritable: "the dead-token topic cannot be written"
-        case .scheduled: "they are not due yet"
         }
     }
 

@@ -18,6 +18,9 @@ package final class PushWorker: @unchecked Sendable {
         case failed(String)
     }
 
+    /// The notifications without an answer, the open connections, and whether the groups were joined.
+    package typealias Progress = (inFlight: Int, connections: Int, hasJoined: Bool)
+
     /// Reads the configuration again, as it was read at the start.
     package typealias Rereading = @Sendable () throws(ConfigurationError) -> LoadedConfiguration
 
@@ -30,7 +33,7 @@ package final class PushWorker: @unchecked Sendable {
     private(set) lazy var files = ConfigurationFiles(self)
     private var machine: DeliveryMachine
     private var deliveryTurn = DeliveryTurn()
-    /// Whether Kafka has to be served in the next turn.
+    /// Whether one of librdkafka's queues has something since the last turn.
     private var hasKafkaNews = true
     /// Rung by librdkafka whenever one of its queues has something after it was empty.
     private var doorbell: Doorbell?
@@ -42,9 +45,8 @@ package final class PushWorker: @unchecked Sendable {
     var health: WorkerHealth
     var pages: StatusPages
     private let board: StatusBoard
-    private var crashes: CrashHistory
+    private let crashes: CrashHistory
     private let shutdown = Shutdown()
-    private var hangs = HangWatch()
     /// False once `run` has ended and something it started has not: the process must exit without destructors.
     package private(set) var hasEndedWhole = true
 
@@ -81,7 +83,14 @@ package final class PushWorker: @unchecked Sendable {
         loop.perform { [weak self] in self?.beginStopping() }
     }
 
-    package var progress: WorkerProgress { WorkerProgress(board.newest) }
+    /// Returns what the worker is doing, renewed at most every 250 ms.
+    package var progress: Progress {
+        let snapshot = board.newest
+        return (
+            snapshot.gauges.inFlight.reduce(0, +),
+            snapshot.apps.reduce(0) { $0 + $1.standing.connections.open }, snapshot.isReady
+        )
+    }
 
     var now: DeliveryTime { DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs) }
 
@@ -135,30 +144,25 @@ package final class PushWorker: @unchecked Sendable {
     private func waitForCluster() throws(StartFailure) -> (Int, Set<TopicPartition>)? {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !shutdown.isRequested.load(ordering: .relaxed) {
-            let problems: [Problem]
+            let problem: Problem
             switch try readiness.attempt(timeoutMs: 2_000) {
             case .ready(let requestPartitions, let startingAtEnd, let denied, let warnings, _):
                 for line in denied { logger.warning(.kafka, "permission missing", about: line, ["text": .text(line)]) }
                 for line in warnings { logger.warning(.kafka, "topics", about: line, ["text": .text(line)]) }
                 return (requestPartitions, startingAtEnd)
             case .unreachable(let reason):
-                problems = [
-                    Problem(
-                        .kafka, .kafkaUnreachable,
-                        "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)",
-                        "look at kafka.bootstrap_servers, at the brokers and at the network between")
-                ]
+                problem = Problem(
+                    .kafka, .kafkaUnreachable,
+                    "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)",
+                    "look at kafka.bootstrap_servers, at the brokers and at the network between")
             case .uncreated(let lines):
-                problems = [
-                    Problem(
-                        .kafka, .topicsMissing, lines.joined(separator: "; "),
-                        "correct kafka.create_topics, or make the topics yourself")
-                ]
+                problem = Problem(
+                    .kafka, .topicsMissing, lines.joined(separator: "; "),
+                    "correct kafka.create_topics, or make the topics yourself")
             }
-            health.look(nil, configuration, apps, machine.counters.apps, others: problems, eventLog, now)
-            postSnapshot(now)
             loop.runOnce(timeoutNs: 500_000_000)
-            board.turned(nowNs: loop.now.monotonicNs)
+            health.look(nil, configuration, apps, machine.counters.apps, others: [problem], eventLog, now)
+            postSnapshot(now)
             logger.writeLeftOut()
         }
         return nil
@@ -170,28 +174,22 @@ package final class PushWorker: @unchecked Sendable {
         let publisher = try RecordPublisher(
             configuration, apps: apps.recordApps, cluster: cluster, wakeUpDescriptor: doorbell.descriptor,
             logger: logger)
-        let groups = try makeGroups(publisher, doorbell, requestPartitions: requestPartitions)
-        groups.readers[0].startingAtEnd = startingAtEnd
+        let readers = try makeReaders(doorbell, requestPartitions: requestPartitions)
+        readers[0].startingAtEnd = startingAtEnd
         let tiers = configuration.retry.tiers.map(\.topic)
         let removed = RemovedRetryTopics(
             configuration, cluster, loop: loop, logger: logger,
-            onChange: { [unowned self, unowned retries = groups.readers[1]] topics in
+            onChange: { [unowned self, unowned retries = readers[1]] topics in
                 if !shutdown.isUnderWay { retries.subscribe(to: tiers + topics) }
             },
             onTopics: { [unowned self] topics in for reader in parts?.readers ?? [] { reader.problems.exist(topics) } })
-        for reader in groups.readers {
+        for reader in readers {
             reader.context.condemned = crashes.condemned
-            reader.context.onRecreated = { [unowned self] partition in
-                crashes.forgetOffsets(topic: partition.topic, partition: partition.partition)
-            }
             reader.onAssignment = { [unowned removed] in removed.look() }
         }
         // The last that can fail: it starts a thread.
         let transports = try AppTransports(
-            apps.all.count, loop: loop, onWakeUp: {},
-            onNote: { [unowned self] note, app in
-                eventLog.write(note, of: app)
-            },
+            apps.all.count, loop: loop, onNote: { [unowned self] note, app in eventLog.write(note, of: app) },
             start: { [logger, apps, configuration] events in
                 try TransportLink(apps.all, events: events) { loop in
                     AppTransport.maker(
@@ -201,7 +199,7 @@ package final class PushWorker: @unchecked Sendable {
                 }
             })
         parts = WorkerParts(
-            groups: groups, publisher: publisher, transports: transports, removedRetryTopics: removed)
+            readers: readers, publisher: publisher, transports: transports, removedRetryTopics: removed)
         removed.look()
         files.watch()
         readFeedback()
@@ -210,9 +208,7 @@ package final class PushWorker: @unchecked Sendable {
         loop.onTurnEnd { [unowned self] in turn() }
     }
 
-    private func makeGroups(
-        _ publisher: RecordPublisher, _ doorbell: Doorbell, requestPartitions: Int
-    ) throws(KafkaError) -> ConsumerGroups {
+    private func makeReaders(_ doorbell: Doorbell, requestPartitions: Int) throws(KafkaError) -> [GroupReader] {
         let requests = configuration.requestTopics
         let tiers = configuration.retry.tiers
         func reader(
@@ -224,7 +220,7 @@ package final class PushWorker: @unchecked Sendable {
                 drainNs: configuration.drain.rebalance.nanoseconds, wakeUpDescriptor: doorbell.descriptor,
                 logger: logger, roleOfTopic: roleOfTopic)
         }
-        let readers = [
+        return [
             try reader(.requests, partitions: requestPartitions, topics: requests.map(\.name)) { topic in
                 // A topic has the weight and app of the entry with its own name, else of the first pattern that fits.
                 let entry =
@@ -235,7 +231,6 @@ package final class PushWorker: @unchecked Sendable {
                 .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? RemovedRetryTopics.delayMs)
             },
         ]
-        return ConsumerGroups(readers: readers, publisher: publisher)
     }
 
     // MARK: One turn
@@ -243,14 +238,19 @@ package final class PushWorker: @unchecked Sendable {
     private func turn() {
         guard let parts else { return }
         let now = now
-        board.turned(nowNs: now.ns)
+        // Leaving a group sends no wake-up.
         if shutdown.isUnderWay { hasKafkaNews = true }
         let end = deliveryTurn.run(
-            &machine, requests: parts.groups, transports: parts.transports, records: parts.publisher,
-            offsets: parts.groups, hasKafkaNews: exchange(&hasKafkaNews, with: false), now: now)
-        for event in end.events { note(event, parts, now) }
-        eventLog.write(end.events) { parts.name(of: $0)?.description ?? "unknown" }
-        if !shutdown.isUnderWay, let error = parts.groups.fatalError { stop(because: "Kafka: \(error.text)") }
+            &machine, requests: parts, transports: parts.transports, records: parts.publisher,
+            offsets: parts, hasKafkaNews: exchange(&hasKafkaNews, with: false), now: now)
+        for event in end.events {
+            health.apps.note(event)
+            if case .overtaken(let id, let committed, let start) = event, let partition = parts.partition(of: id) {
+                health.lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
+            }
+            eventLog.write(event) { parts.partition(of: $0)?.description ?? "unknown" }
+        }
+        if !shutdown.isUnderWay, let error = parts.fatalError { stop(because: "Kafka: \(error.text)") }
         moveStopping(parts, now)
         if pages.isDue(now) {
             health.look(
@@ -260,26 +260,12 @@ package final class PushWorker: @unchecked Sendable {
         }
         if now.ns - lastMaintenanceNs >= 1_000_000_000 {
             lastMaintenanceNs = now.ns
-            runMaintenance(parts, now)
+            files.readNextApp()
+            if feedback == nil { readFeedback() }
+            logger.writeLeftOut()
         }
         alarm?.set(atNs: end.deadlineNs)
         if end.hasMore { loop.wantAnotherTurn() }
-    }
-
-    private func note(_ event: DeliveryEvent, _ parts: WorkerParts, _ now: DeliveryTime) {
-        health.apps.note(event)
-        if case .overtaken(let id, let committed, let start) = event, let partition = parts.name(of: id) {
-            health.lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
-        }
-    }
-
-    private func runMaintenance(_ parts: WorkerParts, _ now: DeliveryTime) {
-        // librdkafka gives a commit up after the session timeout and a request.
-        let limit = Int(configuration.kafka.sessionTimeout.milliseconds / 1_000) + 20
-        if !shutdown.isUnderWay, let reason = hangs.look(parts.owed, limit: limit) { stop(because: "Kafka: \(reason)") }
-        files.readNextApp()
-        if feedback == nil { readFeedback() }
-        logger.writeLeftOut()
     }
 
     private func postSnapshot(_ now: DeliveryTime) {
@@ -307,7 +293,6 @@ package final class PushWorker: @unchecked Sendable {
     private func moveStopping(_ parts: WorkerParts, _ now: DeliveryTime) {
         guard shutdown.isUnderWay else { return }
         if shutdown.move(parts, feedback, machine, logger, now) { loop.stop() }
-        // Leaving a group sends no wake-up.
         loop.schedule(afterNs: 5_000_000) {}
     }
 
@@ -379,7 +364,6 @@ package final class PushWorker: @unchecked Sendable {
         }
         for index in mapping.removed {
             apps.rows[index.value].isRemoved = true
-            health.apps.forget(index)
             parts?.transports.remove(index)
             logger.notice(
                 .worker, "app removed; what is left of it is held", ["app": "\(apps.rows[index.value].name)"])

@@ -30,7 +30,7 @@ package struct CrashHistory: Sendable, Equatable {
     }
 
     package let total: Int
-    package private(set) var deaths: [Death]
+    package let deaths: [Death]
 
     package init(total: Int = 0, deaths: [Death] = []) {
         self.total = total
@@ -44,12 +44,8 @@ package struct CrashHistory: Sendable, Equatable {
         return Set(counts.filter { $0.value >= Self.deathsOfRecord }.keys)
     }
 
-    /// Forgets the deaths at a partition's records because the topic was recreated: other records now have their
-    /// offsets.
-    package mutating func forgetOffsets(topic: String, partition: Int32) {
-        for index in deaths.indices {
-            deaths[index].places.removeAll { $0.topic == topic && $0.partition == partition }
-        }
+    /// Removes the deaths at a partition's records from the shared page.
+    static func forgetOffsets(topic: String, partition: Int32) {
         var topic = topic
         topic.withUTF8 { crash_forget($0.baseAddress, Int32($0.count), partition) }
     }

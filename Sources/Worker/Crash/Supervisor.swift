@@ -191,15 +191,13 @@ package struct Supervisor: ~Copyable {
 struct RestartBackoff {
     /// A worker that lived this long did not die because of its start.
     static let soundMs: Int64 = 60_000
-    static let longestMs: Int64 = 30_000
 
-    private var nextMs: Int64 = 0
+    private var pause = GrowingPause()
 
-    /// The first restart is at once. As long as workers die soon after their start, the following ones wait 1 s, 2 s,
-    /// 4 s and so on, up to 30 s.
+    /// The first restart is at once. As long as workers die soon after their start, the following ones wait.
     mutating func delayMs(livedMs: Int64) -> Int64 {
-        let delayMs = livedMs < Self.soundMs ? nextMs : 0
-        nextMs = min(max(1_000, delayMs * 2), Self.longestMs)
-        return delayMs
+        if livedMs >= Self.soundMs { pause = GrowingPause() }
+        defer { pause.begin(0) }
+        return pause.lengthNs / 1_000_000
     }
 }

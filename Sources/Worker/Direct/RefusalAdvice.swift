@@ -99,12 +99,6 @@ package enum RefusalAdvice {
         }
     }
 
-    /// Whether an answer tells nothing about the credential, because the service could not deal with the request.
-    static func isAboutService(_ reason: ReasonCode, status: Int) -> Bool {
-        AnswerOrigin.isHostFailure(UInt16(clamping: status), reason) || reason == .idleTimeout
-            || status == 429 && reason.subject != .ourTokens
-    }
-
     private static func text(ofStatus status: Int, _ reason: ReasonCode) -> String? {
         switch status {
         case 403: "the credential is refused"

@@ -61,13 +61,4 @@ struct FeedbackStanding: Sendable {
     mutating func count(_ outcome: Outcome) {
         if let place = Outcome.allCases.firstIndex(of: outcome) { reads[place] += 1 }
     }
-
-    /// Adds the counts of the same app before it was removed and came back.
-    func sum(with other: Self?) -> Self {
-        guard let other else { return self }
-        var sum = self
-        sum.tokens += other.tokens
-        for place in reads.indices { sum.reads[place] += other.reads[place] }
-        return sum
-    }
 }

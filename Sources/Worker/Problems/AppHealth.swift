@@ -12,7 +12,7 @@ struct AppHealth {
     private var disconnectedSinceNs: [Int: Int64] = [:]
     private var lookedMs: Int64?
     /// By `AppIndex`.
-    private var expiries: [ExpiryWatch] = []
+    private var expiries: [Int: ExpiryWatch] = [:]
 
     /// The time without a usable connection after which an app has a problem. Dialing usually takes less.
     private static let disconnectedNs: Int64 = 8_000_000_000
@@ -30,16 +30,13 @@ struct AppHealth {
         }
     }
 
-    mutating func forget(_ app: AppIndex) { openCircuits.removeAll { $0.name.app == app } }
-
     /// Notes since when apps have had no usable connection and which have mostly expired requests, and warns of
     /// certificates whose last 30 days have begun.
     mutating func look(
         _ apps: ConfiguredApps, _ counters: [DeliveryCounters.App], _ eventLog: EventLog, _ now: DeliveryTime
     ) {
         for (index, row) in apps.rows.enumerated() {
-            if index == expiries.count { expiries.append(ExpiryWatch()) }
-            expiries[index].look(counters[index].outcomes, nowNs: now.ns)
+            expiries[index, default: ExpiryWatch()].look(counters[index].outcomes, nowNs: now.ns)
             let standing = row.standing
             let isUsable = (standing.connections.open > 0 || standing.takesRequests) && standing.streamlessHost == nil
             disconnectedSinceNs[index] = row.isRemoved || isUsable ? nil : disconnectedSinceNs[index] ?? now.ns
@@ -66,7 +63,7 @@ struct AppHealth {
                         row.subject, .slowed, "Apple calls most of its device tokens bad: it is slowed down",
                         "check whether the device tokens belong to the other environment"))
             }
-            if index < expiries.count, let (expired, ended) = expiries[index].mostly {
+            if let (expired, ended) = expiries[index]?.mostly {
                 problems.append(
                     Problem(
                         row.subject, .expired,
@@ -105,15 +102,14 @@ struct AppHealth {
     }
 
     /// - Parameter text: the problem, unless the app has connections that allow no stream.
+    /// - Parameter text: the problem, unless the app has connections that allow no stream.
     private func unconnected(_ row: WorkerSnapshot.App, _ text: String, _ effect: String = "") -> Problem {
-        guard let host = row.standing.streamlessHost else {
-            return Problem(
-                row.subject, .unconnected, text + effect, "look at the network, the proxy and the app's host")
+        let streamless = row.standing.streamlessHost.map {
+            "all connections to \($0) allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0)"
         }
         return Problem(
-            row.subject, .unconnected,
-            "all connections to \(host) allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0)\(effect)",
-            "look at the proxy and at what the app's host is; sending resumes once streams are allowed")
+            row.subject, .unconnected, (streamless ?? text) + effect,
+            "look at the network, the proxy and the app's host")
     }
 
     private func certificateProblem(_ row: WorkerSnapshot.App, _ app: LoadedApp, _ now: DeliveryTime) -> Problem? {
@@ -129,16 +125,11 @@ struct AppHealth {
     private func lossProblem(_ row: WorkerSnapshot.App, _ now: DeliveryTime) -> Problem? {
         let window = row.standing.window
         guard window.lostAtMost > 0, now.ns - window.lastNs < Problem.lossNs else { return nil }
-        let (cause, advice) =
-            window.tooShort > 0
-            ? (
-                "errors came after their window had closed (\(window.tooShort))",
-                "raise binary.window.duration to what the log says it is now"
-            ) : ("a gateway read nothing, and its silence had accepted some", "look at what the app's host is")
         return Problem(
             row.subject, .acceptedLost,
-            "\(cause): at most \(window.lostAtMost) notifications whose results say accepted were not delivered", advice
-        )
+            "errors came after their window had closed (\(window.tooShort)), or a gateway read nothing: at most "
+                + "\(window.lostAtMost) notifications whose results say accepted were not delivered",
+            "raise binary.window.duration to what the log says it is now, and look at what the app's host is")
     }
 
     private func gatewayProblem(_ row: WorkerSnapshot.App, _ now: DeliveryTime) -> Problem? {

@@ -32,12 +32,16 @@ struct BrokerHealth: Equatable {
     /// The failed attempts after which a broker is reported. librdkafka does not dial a broker that it does not need.
     private static let attemptLimit: Int64 = 2
 
+    /// Takes the text of the client's statistics.
+    mutating func take(_ text: String) {
+        if let statistics = ClientStatistics(text) { take(statistics) }
+    }
+
     mutating func take(_ statistics: ClientStatistics) {
         guard let brokers = statistics.brokers else { return }
         // The coordinator keeps a member that joins waiting for the others.
-        let isSteady = statistics.group?.isSteady ?? true
-        isMemberSteady = isSteady
-        let waiting = brokers.filter { $0.isSilent && (isSteady || !$0.isCoordinator) }
+        isMemberSteady = statistics.isSteady
+        let waiting = brokers.filter { $0.isSilent && (statistics.isSteady || !$0.isCoordinator) }
         if brokers.contains(where: \.hasAnswered) {
             reach = .answered
         } else if !brokers.contains(where: \.isConnected) {
@@ -50,9 +54,9 @@ struct BrokerHealth: Equatable {
         }
         silences = Dictionary(silent) { $1 }
         // On a new cluster the coordinator is missing until the offsets topic is made, and it moves between brokers.
-        let isMissing = statistics.group?.hasCoordinator == false
-        isCoordinatorSilent = waiting.contains(where: \.isCoordinator) || isMissing && missedCoordinator
-        missedCoordinator = isMissing
+        isCoordinatorSilent =
+            waiting.contains(where: \.isCoordinator) || !statistics.hasCoordinator && missedCoordinator
+        missedCoordinator = !statistics.hasCoordinator
     }
 
     private mutating func silence(of broker: ClientStatistics.Broker) -> Silence? {

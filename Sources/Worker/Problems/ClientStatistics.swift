@@ -17,32 +17,27 @@ struct ClientStatistics: Equatable {
         var attempts: Int64 = 0
     }
 
-    struct Group: Equatable {
-        var hasCoordinator = false
-        var isSteady = false
-    }
-
     var brokers: [Broker]?
-    /// `nil` for a producer.
-    var group: Group?
+    /// Whether the coordinator of the consumer's group is known; always true for a producer, as is `isSteady`.
+    var hasCoordinator = true
+    var isSteady = true
 }
 
 extension ClientStatistics {
     init?(_ text: String) {
+        self.init()
         var text = text
-        let parsed: ClientStatistics? = text.withUTF8 { bytes in
-            do throws(JSONError) {
+        do {
+            try text.withUTF8 { bytes in
                 var reader = try JSONReader(UnsafeRawBufferPointer(bytes))
-                return try ClientStatistics(reading: &reader)
-            } catch {
-                return nil
+                try read(&reader)
             }
+        } catch {
+            return nil
         }
-        guard let parsed else { return nil }
-        self = parsed
     }
 
-    private init(reading reader: inout JSONReader) throws(JSONError) {
+    private mutating func read(_ reader: inout JSONReader) throws(JSONError) {
         try reader.enterObject()
         while let name = reader.nextMember() {
             switch name.string {
@@ -53,7 +48,15 @@ extension ClientStatistics {
                     if let broker = try Broker(reading: &reader) { brokers.append(broker) }
                 }
                 self.brokers = brokers
-            case "cgrp": group = try Group(reading: &reader)
+            case "cgrp":
+                try reader.enterObject()
+                while let member = reader.nextMember() {
+                    switch member.string {
+                    case "state": hasCoordinator = try reader.text().equals("up")
+                    case "join_state": isSteady = try reader.text().equals("steady")
+                    default: _ = reader.skip()
+                    }
+                }
             default: _ = reader.skip()
             }
         }
@@ -80,18 +83,5 @@ extension ClientStatistics.Broker {
         }
         isCoordinator = source == "logical"
         if source == "internal" { return nil }
-    }
-}
-
-extension ClientStatistics.Group {
-    fileprivate init(reading reader: inout JSONReader) throws(JSONError) {
-        try reader.enterObject()
-        while let member = reader.nextMember() {
-            switch member.string {
-            case "state": hasCoordinator = try reader.text().equals("up")
-            case "join_state": isSteady = try reader.text().equals("steady")
-            default: _ = reader.skip()
-            }
-        }
     }
 }

@@ -15,12 +15,6 @@ enum Advice {
         }
     }
 
-    /// - Parameter topic: the topic of a record that is not acknowledged, for a reason that librdkafka does not tell.
-    static func unacknowledged(_ topic: String) -> String {
-        "look at the brokers' logs and at the replicas of topic \(topic): a partition with fewer replicas in sync than "
-            + "min.insync.replicas takes nothing; nothing is lost meanwhile"
-    }
-
     static func reading(_ topic: String, group: String, _ code: KafkaCode) -> String {
         switch code {
         case .topicAuthorizationFailed: "grant READ on topic \(topic)"

@@ -49,24 +49,21 @@ struct Problem: Sendable, Equatable {
     var text: String
     /// One sentence in the imperative that says what to do.
     var advice: String
-    /// Kafka's error; `.none` for other problems.
-    var code: KafkaCode
     /// The time at which `ProblemList` first saw it (wall clock).
     var sinceMs: Int64 = 0
 
     /// The time for which a loss, or something that happened too often, is reported.
     static let lossNs: Int64 = 10 * 60 * 1_000_000_000
 
-    init(_ subject: Subject, _ kind: Kind, _ text: String, _ advice: String, code: KafkaCode = .none) {
+    init(_ subject: Subject, _ kind: Kind, _ text: String, _ advice: String) {
         self.subject = subject
         self.kind = kind
         self.text = namesOnce(text)
         self.advice = advice
-        self.code = code
     }
 
     init(_ subject: Subject, _ kind: Kind, _ code: KafkaCode, _ advice: String) {
-        self.init(subject, kind, "\(kind.kafkaText): \(code.name)", advice, code: code)
+        self.init(subject, kind, "\(kind.kafkaText): \(code.name)", advice)
     }
 }
 
@@ -110,7 +107,8 @@ struct ProblemList {
     /// Problems beyond `limit`, which are counted but not named.
     private(set) var leftOut = 0
 
-    static let limit = 50
+    /// How many problems of one kind are named.
+    static let limit = 25
 
     var problems: [Problem] { entries.map(\.problem) }
 
@@ -118,8 +116,13 @@ struct ProblemList {
     mutating func update(_ found: [Problem], nowNs: Int64, nowMs: Int64) -> [Line] {
         var lines: [Line] = []
         var left = entries
-        leftOut = max(0, found.count - Self.limit)
-        entries = Self.named(of: found).map { problem in
+        var counts: [Problem.Kind: Int] = [:]
+        let named = found.filter { problem in
+            counts[problem.kind, default: 0] += 1
+            return counts[problem.kind, default: 0] <= Self.limit
+        }
+        leftOut = found.count - named.count
+        entries = named.map { problem in
             var entry = (problem: problem, sinceNs: nowNs, saidNs: nowNs)
             entry.problem.sinceMs = nowMs
             let place = left.firstIndex { $0.problem.subject == problem.subject && $0.problem.kind == problem.kind }
@@ -142,18 +145,5 @@ struct ProblemList {
             lines.append(.isOver(subject, afterMs: (nowNs - sinceNs) / 1_000_000))
         }
         return lines
-    }
-
-    /// The first `limit` problems, in their order: the first of each kind, then the second of each, and so on, so that
-    /// many of one kind hide none of another.
-    private static func named(of problems: [Problem]) -> [Problem] {
-        guard problems.count > limit else { return problems }
-        var counts: [Problem.Kind: Int] = [:]
-        let ranked = problems.enumerated().map { index, problem in
-            let rank = counts[problem.kind, default: 0]
-            counts[problem.kind] = rank + 1
-            return (rank, index)
-        }
-        return ranked.sorted(by: <).prefix(limit).map(\.1).sorted().map { problems[$0] }
     }
 }

@@ -51,7 +51,7 @@ struct WorkerHealth {
         let reason = parts.readers.lazy.compactMap { $0.lastError?.text }.first
         var problems = BrokerHealth.problems(
             parts.brokerHealth, bootstrapServers: configuration.kafka.bootstrapServers, reason: reason)
-        var others = parts.publisher.problems(nowNs: now.ns) + parts.groups.problems(now: now)
+        var others = parts.publisher.problems(nowNs: now.ns) + parts.readers.flatMap { $0.problems(now) }
         if BrokerHealth.areAllSilent(parts.brokerHealth) {
             others.removeAll { $0.kind == .unacknowledged }
         } else {

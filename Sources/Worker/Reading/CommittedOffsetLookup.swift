@@ -3,8 +3,6 @@ internal import Kafka
 
 /// Finds out where assigned partitions are read from: the ids of their topics, their committed offsets, and the first
 /// and last offsets of their logs.
-///
-/// Each call asks one question of the brokers and waits for up to a second, so that the core goes on in between.
 struct CommittedOffsetLookup {
     /// Where one partition is read from.
     struct Start {
@@ -20,57 +18,44 @@ struct CommittedOffsetLookup {
     }
 
     let partitions: [TopicPartition]
-    /// The ids of the partitions' topics that brokers told, once they were asked.
-    private(set) var topicIDs: [String: TopicID]?
-    private var unasked: [TopicPartition]
-    /// Each topic is asked for alone, since librdkafka fails a question where one of its topics is denied.
-    private var isByTopic = false
+    /// The ids of the partitions' topics that brokers told.
+    let topicIDs: [String: TopicID]
     private var committed: [CommittedOffset] = []
     /// Partitions whose committed offset is unknown because of their topic's error.
     private(set) var failed: [(partition: TopicPartition, code: KafkaCode)] = []
-    private var logStarts: [Int64?]?
-    private var logEnds: [Int64?]?
+    private var logStarts: [Int64?] = []
+    private var logEnds: [Int64?] = []
 
     static let timeoutMs: Int32 = 1_000
 
-    init(_ partitions: [TopicPartition]) {
-        self.partitions = partitions
-        unasked = partitions
-    }
-
-    /// Asks the next question; true when all were asked. Topic ids and log offsets may stay unknown.
+    /// Asks the brokers, and waits for each answer up to a second. Topic ids and log offsets may stay unknown.
     ///
-    /// - Throws: why committed offsets are unknown; what was told stays.
-    mutating func ask(_ consumer: Consumer) throws(KafkaError) -> Bool {
-        if topicIDs == nil {
-            topicIDs = consumer.topicIDs(of: Set(partitions.map(\.topic)), timeoutMs: Self.timeoutMs)
-        } else if !unasked.isEmpty {
-            try askCommitted(consumer)
-        } else if logStarts == nil {
-            let starts = try? consumer.starts(of: committed.map(\.partition), timeoutMs: Self.timeoutMs)
-            logStarts = starts ?? committed.map { _ in nil }
-        } else {
-            logEnds = consumer.ends(of: committed.map(\.partition), timeoutMs: Self.timeoutMs)
-        }
-        return unasked.isEmpty && (committed.isEmpty || logEnds != nil)
+    /// - Throws: why committed offsets are unknown.
+    init(_ partitions: [TopicPartition], _ consumer: Consumer) throws(KafkaError) {
+        self.partitions = partitions
+        topicIDs = consumer.topicIDs(of: Set(partitions.map(\.topic)), timeoutMs: Self.timeoutMs)
+        try askCommitted(partitions, consumer)
+        let known = committed.map(\.partition)
+        guard !known.isEmpty else { return }
+        logStarts = (try? consumer.starts(of: known, timeoutMs: Self.timeoutMs)) ?? known.map { _ in nil }
+        logEnds = consumer.ends(of: known, timeoutMs: Self.timeoutMs)
     }
 
-    private mutating func askCommitted(_ consumer: Consumer) throws(KafkaError) {
-        let topic = unasked[0].topic
-        let batch = isByTopic ? unasked.filter { $0.topic == topic } : unasked
+    private mutating func askCommitted(_ batch: [TopicPartition], _ consumer: Consumer) throws(KafkaError) {
+        guard !batch.isEmpty else { return }
         do throws(KafkaError) {
             for answer in try consumer.committed(batch, timeoutMs: Self.timeoutMs) {
-                if answer.isKnown { committed.append(answer) } else { failed.append((answer.partition, answer.code)) }
+                // The coordinator may tell that there is none.
+                let isKnown = answer.code == .none || answer.code == .noOffset
+                if isKnown { committed.append(answer) } else { failed.append((answer.partition, answer.code)) }
             }
         } catch {
             guard error.code.isUnknownTopic || error.code == .topicAuthorizationFailed else { throw error }
-            if !isByTopic, unasked.contains(where: { $0.topic != topic }) {
-                isByTopic = true
-                return
-            }
-            failed += batch.map { ($0, error.code) }
+            // librdkafka fails a question where one of its topics is denied, so each topic is asked for alone.
+            let topics = Set(batch.map(\.topic))
+            guard topics.count > 1 else { return failed += batch.map { ($0, error.code) } }
+            for topic in topics { try askCommitted(batch.filter { $0.topic == topic }, consumer) }
         }
-        unasked.removeAll { !isByTopic || $0.topic == topic }
     }
 
     /// Returns where the partitions with known committed offsets are read from.
@@ -79,7 +64,7 @@ struct CommittedOffsetLookup {
     func starts(knownIDs: [TopicPartition: TopicID], startingAtEnd: Set<TopicPartition>) -> [Start] {
         committed.enumerated().map { index, committed in
             let topic = committed.partition.topic
-            var start = Start(committed: committed, logStart: logStarts?[index], logEnd: logEnds?[index])
+            var start = Start(committed: committed, logStart: logStarts[index], logEnd: logEnds[index])
             // This end is the last stable offset, which an open transaction keeps below what was committed. An offset
             // that really is beyond the log's end is refused when it is read.
             if let end = start.logEnd, let offset = committed.offset, OffsetLimit.holds(offset), offset > end {
@@ -90,7 +75,7 @@ struct CommittedOffsetLookup {
             {
                 start.offset = offset
             }
-            if let known = knownIDs[committed.partition], let id = topicIDs?[topic], known != id {
+            if let known = knownIDs[committed.partition], let id = topicIDs[topic], known != id {
                 start.isRecreated = true
                 start.offset = nil
             }
@@ -102,9 +87,4 @@ struct CommittedOffsetLookup {
             return start
         }
     }
-}
-
-extension CommittedOffset {
-    /// Whether the coordinator told it, be it that there is none.
-    var isKnown: Bool { code == .none || code == .noOffset }
 }

@@ -7,16 +7,11 @@ internal import Observability
 /// Partitions on their way out, until they are drained or the limit has passed.
 struct Revocation {
     var partitions: [PartitionID]
-    /// When to stop waiting for answers (monotonic).
+    /// When to stop waiting for answers, and then for the last commit (monotonic).
     var deadlineNs: Int64
     var hasStoppedWaiting = false
     /// Whether the group asked for them and waits for the answer, or the member leaves by itself.
     let mustUnassign: Bool
-
-    /// When to stop waiting for the last commit, too.
-    var lastCommitDeadlineNs: Int64 { deadlineNs + WorkerConfiguration.lastCommitMs * 1_000_000 }
-    /// When there is something to do without a wake-up.
-    var nextNs: Int64 { hasStoppedWaiting ? lastCommitDeadlineNs : deadlineNs }
 }
 
 extension GroupReader {
@@ -77,34 +72,30 @@ extension GroupReader {
             fatalError = KafkaError(.inconsistent, "partitions were assigned before the revoked ones were given up")
             return
         }
-        lookup = (CommittedOffsetLookup(isLeaving ? [] : assigned), now.ns)
+        lookup = (isLeaving ? [] : assigned, now.ns)
         // With eager assignment, a partition that was left out and is not in this one belongs to another member now.
         if !consumer.isCooperative { unreadable.partitions.removeAll { !assigned.contains($0) } }
     }
 
     /// Begins to read what was assigned, once it is known where.
     func moveAssignment(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
-        guard var questions = lookup?.questions, let retryNs = lookup?.retryNs, retryNs <= now.ns else { return }
+        guard let (assigned, retryNs) = lookup, retryNs <= now.ns else { return }
         do throws(KafkaError) {
-            guard try questions.ask(consumer) else {
-                lookup = (questions, now.ns)
-                return
-            }
-            try begin(questions, &machine, now)
+            try begin(try CommittedOffsetLookup(assigned, consumer), &machine, now)
             lookup = nil
         } catch {
             logger.warning(
                 .kafka, "what was assigned cannot be read yet; trying again", about: name,
                 ["group": "\(name)", "error": "\(error.text)"])
-            // It may have taken a second to fail, since the turn began.
-            lookup = (questions, LoopTime.read().monotonicNs + Self.lookupPauseNs)
+            // It may have taken seconds to fail, since the turn began.
+            lookup = (assigned, LoopTime.read().monotonicNs + Self.lookupPauseNs)
         }
     }
 
     private func begin(
-        _ questions: CommittedOffsetLookup, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+        _ answers: CommittedOffsetLookup, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) throws(KafkaError) {
-        let starts = questions.starts(knownIDs: topicIDs, startingAtEnd: startingAtEnd)
+        let starts = answers.starts(knownIDs: topicIDs, startingAtEnd: startingAtEnd)
         let queues = try consumer.assign(starts.map { ($0.committed.partition, $0.offset) })
         if starts.isEmpty { machine.endAssignment(of: group) }
         partitions += zip(queues, starts).map { queue, start in
@@ -120,14 +111,12 @@ extension GroupReader {
             if start.isRecreated {
                 return beginAnew(queue, id, from: start.logStart, logEnd: start.logEnd, &machine, now)
             }
-            let reader = PartitionReader(queue, id: id, readFrom: start.offset ?? 0, context)
-            setName(of: reader)
-            return reader
+            return PartitionReader(queue, id: id, readFrom: start.offset ?? 0, context)
         }
         let known = topicIDs
         topicIDs = [:]
         for one in partitions {
-            topicIDs[one.partition] = questions.topicIDs?[one.partition.topic] ?? known[one.partition]
+            topicIDs[one.partition] = answers.topicIDs[one.partition.topic] ?? known[one.partition]
         }
         if !starts.isEmpty {
             let names = starts.map(\.committed.partition.description).sorted().joined(separator: ",")
@@ -145,24 +134,21 @@ extension GroupReader {
         }
         startingAtEnd.subtract(starts.map(\.committed.partition))
         // The partitions that cannot be read hinder no other. With cooperative assignment those left out before stay.
-        for (partition, code) in questions.failed { problems.note(.partition(partition), code, isOfFetch: false, now) }
-        unreadable.partitions.removeAll { !consumer.isCooperative || questions.partitions.contains($0) }
-        unreadable.partitions += questions.failed.map(\.partition)
+        for (partition, code) in answers.failed { problems.note(.partition(partition), code, isOfFetch: false, now) }
+        unreadable.partitions.removeAll { !consumer.isCooperative || answers.partitions.contains($0) }
+        unreadable.partitions += answers.failed.map(\.partition)
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
     }
 
-    /// Asks again for the committed offsets of one unreadable topic. Once they are known, the group is joined anew,
-    /// which assigns its partitions to a member.
+    /// Looks the offsets of unreadable partitions up again. Once one is known, the group is joined anew, which assigns
+    /// its partitions to a member.
     func retryUnreadable(_ now: DeliveryTime) {
-        guard let topic = unreadable.partitions.first?.topic, unreadable.retryNs <= now.ns, lookup == nil, isSettled
-        else { return }
-        let batch = unreadable.partitions.filter { $0.topic == topic }
-        // Another topic comes first the next time.
-        unreadable.partitions.removeAll { $0.topic == topic }
-        unreadable.partitions += batch
+        guard !unreadable.partitions.isEmpty, unreadable.retryNs <= now.ns, lookup == nil, isSettled else { return }
         unreadable.retryNs = now.ns + Self.unreadablePauseNs
-        let answers = try? consumer.committed(batch, timeoutMs: CommittedOffsetLookup.timeoutMs)
-        if answers?.contains(where: \.isKnown) == true { rejoin("partitions can be read again", now) }
+        let answers = try? CommittedOffsetLookup(unreadable.partitions, consumer)
+        if let answers, answers.failed.count < unreadable.partitions.count {
+            rejoin("partitions can be read again", now)
+        }
     }
 
     // MARK: Changed logs
@@ -187,9 +173,7 @@ extension GroupReader {
         let starts = zip(changed, logStarts).compactMap { partition, logStart in logStart.map { (partition, $0) } }
         guard !starts.isEmpty else { return }
         for (partition, logStart) in starts {
-            guard let index = partitions.firstIndex(where: { $0.partition == partition }) else {
-                continue
-            }
+            guard let index = partitions.firstIndex(where: { $0.partition == partition }) else { continue }
             let position = partitions[index].position(machine)
             if suspects.outOfRange.remove(partition) != nil {
                 logger.warning(
@@ -211,9 +195,7 @@ extension GroupReader {
     ) -> PartitionReader {
         context.forgetOffsets(of: queue.partition)
         let new = machine.beginAnew(id, from: logStart, logEnd: logEnd, now: now)
-        let reader = PartitionReader(queue, id: new, readFrom: logStart ?? 0, context)
-        setName(of: reader)
-        return reader
+        return PartitionReader(queue, id: new, readFrom: logStart ?? 0, context)
     }
 
     // MARK: Revocation
@@ -286,17 +268,18 @@ extension GroupReader {
             if consumer.isAssignmentLost, revocation.mustUnassign {
                 logger.warning(.kafka, "partitions were lost while they drained", ["group": "\(name)"])
                 giveUp(revocation.partitions, isLost: true, mustUnassign: true, &machine)
-            } else if now.ns >= revocation.lastCommitDeadlineNs
-                || revocation.partitions.allSatisfy({ machine.isDrained($0) })
+            } else if revocation.partitions.allSatisfy({ machine.isDrained($0) })
+                || revocation.hasStoppedWaiting && now.ns >= revocation.deadlineNs
             {
                 giveUp(revocation.partitions, isLost: false, mustUnassign: revocation.mustUnassign, &machine)
             } else {
-                if now.ns >= revocation.deadlineNs, !revocation.hasStoppedWaiting {
+                if now.ns >= revocation.deadlineNs {
                     logger.warning(
                         .delivery, "the drain limit passed with notifications unanswered; they stay in doubt",
                         ["group": "\(name)"])
                     machine.stopWaiting(revocation.partitions)
                     revocation.hasStoppedWaiting = true
+                    revocation.deadlineNs += WorkerConfiguration.lastCommitMs * 1_000_000
                 }
                 revocations.append(revocation)
             }
@@ -310,20 +293,22 @@ extension GroupReader {
         }
     }
 
-    private func giveUp(_ ids: [PartitionID], isLost: Bool, mustUnassign: Bool, _ machine: inout DeliveryMachine) {
-        giveUp(ids, isLost: isLost, &machine)
+    /// - Parameter isLost: the machine keeps what it knows of them, in case that they come back.
+    private func giveUp(
+        _ ids: [PartitionID], isLost: Bool, mustUnassign: Bool = false, _ machine: inout DeliveryMachine
+    ) {
+        if isLost {
+            // Another member may read a lost partition after its topic was recreated.
+            topicIDs = [:]
+            machine.suspend(ids)
+        } else {
+            machine.release(ids)
+        }
+        partitions.removeAll { ids.contains($0.id) }
         guard mustUnassign else { return }
         tell { () throws(KafkaError) in try consumer.unassign() }
         if !isLost, !ids.isEmpty {
             logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(ids.count)])
         }
-    }
-
-    /// - Parameter isLost: the machine keeps what it knows of them, in case that they come back.
-    private func giveUp(_ ids: [PartitionID], isLost: Bool, _ machine: inout DeliveryMachine) {
-        // Another member may read a lost partition after its topic was recreated.
-        if isLost { topicIDs = [:] }
-        if isLost { machine.suspend(ids) } else { machine.release(ids) }
-        partitions.removeAll { ids.contains($0.id) }
     }
 }

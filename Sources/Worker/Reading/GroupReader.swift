@@ -38,8 +38,6 @@ final class GroupReader {
         didSet { byID = Dictionary(uniqueKeysWithValues: partitions.map { ($0.id, $0) }) }
     }
     private var byID: [PartitionID: PartitionReader] = [:]
-    /// Also of partitions that were given up: a suspended one's log lines come after minutes.
-    private var names: [PartitionID: TopicPartition] = [:]
     /// Partitions that are read from their end if the group has no offset of them when they are first assigned.
     var startingAtEnd: Set<TopicPartition> = []
     /// The ids of the assigned partitions' topics where librdkafka tells them, until the next assignment: a topic may
@@ -49,8 +47,8 @@ final class GroupReader {
     var suspects = (unknown: Set<TopicPartition>(), outOfRange: Set<TopicPartition>())
     /// When the logs of suspects are looked at again (monotonic).
     var nextLogCheckNs: Int64 = 0
-    /// What is asked about assigned partitions before they are read, and when to go on (monotonic).
-    var lookup: (questions: CommittedOffsetLookup, retryNs: Int64)?
+    /// Assigned partitions whose offsets are looked up before they are read, and when (monotonic).
+    var lookup: (partitions: [TopicPartition], retryNs: Int64)?
     /// Assigned partitions that are not read because their committed offsets are unknown, and when to ask again.
     var unreadable: (partitions: [TopicPartition], retryNs: Int64) = ([], 0)
     /// Partitions on their way out; each is in one of them at most.
@@ -64,8 +62,6 @@ final class GroupReader {
     private(set) var lastError: KafkaError?
     private(set) var brokers = BrokerHealth()
 
-    private static let nameLimit = 10_000
-
     init(
         _ settings: ConsumerSettings, topics: [String], drainNs: Int64, wakeUpDescriptor: Int32, logger: Logger,
         roleOfTopic: @escaping RoleOfTopic
@@ -76,7 +72,7 @@ final class GroupReader {
         self.drainNs = drainNs
         self.logger = logger
         self.roleOfTopic = roleOfTopic
-        problems = ReadingProblems(ofGroup: name, logger: logger)
+        problems = ReadingProblems(ofGroup: name)
         committer = OffsetCommitter(group, name: name, logger: logger)
         consumer = try Consumer(settings, wakeUpDescriptor: wakeUpDescriptor)
         context = ReadingContext(retryGroup: settings.role == .retries ? settings.groupID : nil)
@@ -116,12 +112,8 @@ final class GroupReader {
                 return problems.note(.topic(topic), error.code, isOfFetch: true, now)
             }
             lastError = error
-        case .fatal(let error):
-            fatalError = error
-            return
-        case .statistics(let text):
-            if let statistics = ClientStatistics(text) { brokers.take(statistics) }
-            return
+        case .fatal(let error): return fatalError = error
+        case .statistics(let text): return brokers.take(text)
         case .log: break
         }
         EventLog.write(event, of: name, to: logger)
@@ -129,17 +121,17 @@ final class GroupReader {
 
     // MARK: Problems
 
-    /// What cannot be read now. Problems of partitions and topics that are not this member's any more are dropped.
+    /// What cannot be read or committed now. Problems of partitions and topics that are not this member's any more are
+    /// dropped.
     func problems(_ now: DeliveryTime) -> [Problem] {
-        let hasPattern = topics.contains { $0.hasPrefix("^") }
         let unread = problems.all(now) { subject in
             switch subject {
             case .partition(let partition): isAssigned(partition) || unreadable.partitions.contains(partition)
-            case .topic(let name): hasPattern || topics.contains(name)
+            case .topic(let name): topics.contains { $0 == name || $0.hasPrefix("^") }
             default: true
             }
         }
-        return unread
+        return unread + committer.problems(now: now, isAssigned: isAssigned)
             + context.foreign.filter { now.ns - $0.value.ns < Problem.lossNs }.map { topic, last in
                 Problem(
                     .topic(topic), .shared,
@@ -194,19 +186,11 @@ final class GroupReader {
 
     func partition(of id: PartitionID) -> TopicPartition? { byID[id]?.partition }
 
-    /// The partition of an assignment, for log lines: also of one that was given up, unless that is long ago.
-    func name(of id: PartitionID) -> TopicPartition? { names[id] }
-
-    func setName(of reader: PartitionReader) {
-        if names.count >= Self.nameLimit { names = byID.mapValues(\.partition) }
-        names[reader.id] = reader.partition
-    }
-
     func isAssigned(_ partition: TopicPartition) -> Bool { partitions.contains { $0.partition == partition } }
 
     /// When `serve` or `read` has something to do without a wake-up (monotonic).
     func nextDeadlineNs(now: DeliveryTime) -> Int64? {
-        var deadlines = partitions.compactMap { $0.nextDeadlineNs(nowNs: now.ns) } + revocations.map(\.nextNs)
+        var deadlines = partitions.compactMap { $0.nextDeadlineNs(nowNs: now.ns) } + revocations.map(\.deadlineNs)
         if let lookup { deadlines.append(lookup.retryNs) }
         if !unreadable.partitions.isEmpty, lookup == nil, isSettled { deadlines.append(unreadable.retryNs) }
         if !suspects.outOfRange.isEmpty, isSettled { deadlines.append(nextLogCheckNs) }

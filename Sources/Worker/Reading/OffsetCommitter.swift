@@ -69,9 +69,8 @@ final class OffsetCommitter {
         of code: KafkaCode, _ partition: TopicPartition, isAlone: Bool, _ now: DeliveryTime
     ) -> CommitOutcome {
         if code == .none {
-            if !problems.isEmpty {
-                problems = problems.filter { $0.key != .group(name) && $0.key != .partition(partition) }
-            }
+            problems[.group(name)] = nil
+            problems[.partition(partition)] = nil
             return .acknowledged
         }
         if code == .offsetMetadataTooLarge { return .metadataTooLarge }
@@ -92,12 +91,7 @@ final class OffsetCommitter {
 
     private func note(_ subject: Problem.Subject, _ code: KafkaCode, _ advice: String, _ now: DeliveryTime) {
         problems[subject] = (Problem(subject, .committing, code, advice), problems[subject]?.sinceNs ?? now.ns)
-        logger.debug(
-            .kafka, "a commit is refused; committing again", about: "\(subject) \(code.name)",
-            ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
     }
-
-    var missingReply: UInt64? { pending.isEmpty ? nil : tag }
 
     /// Why commits are refused now, or what they wait for. Problems of partitions that were given up are dropped.
     func problems(now: DeliveryTime, isAssigned: (TopicPartition) -> Bool = { _ in true }) -> [Problem] {

@@ -18,11 +18,6 @@ protocol DeadLetterSink: AnyObject {
 /// A class, so that a record copies nothing of it, and with private properties, which need no exclusivity checks
 /// (`swift_beginAccess`, about 100 instructions each, seven a record).
 final class PartitionReader {
-    struct Outcome {
-        var records = 0
-        var hasMore = false
-    }
-
     let queue: PartitionQueue
     /// The machine's name for the assignment.
     let id: PartitionID
@@ -62,24 +57,23 @@ final class PartitionReader {
     /// After a wake-up the queue may have something.
     func markReadable() { mayHaveMore = true }
 
-    /// Reads as much as there is room for.
+    /// Reads as much as there is room for, and returns how many records and whether more can be read at once.
     ///
     /// - Parameter headers: a buffer that it reuses, so that nothing is allocated.
     func read(
         _ headers: inout [RecordHeader], into machine: inout DeliveryMachine, now: DeliveryTime,
         _ deadLetters: some DeadLetterSink
-    ) -> Outcome {
-        var outcome = Outcome()
-        guard mayHaveMore, dueNs <= now.ns else { return outcome }
+    ) -> (records: Int, hasMore: Bool) {
+        guard mayHaveMore, dueNs <= now.ns else { return (0, false) }
         // What there is no room for stays in librdkafka's queue, where it costs nothing.
         let most = min(machine.room(for: id), DeliveryTurn.partitionRecords)
-        guard most > 0 else { return outcome }
+        guard most > 0 else { return (0, false) }
         var isWaiting = false
         let place = context.place
         place.pointee = machine.place(of: id)
         // The machine is asked for a few records at once.
         var room = 0
-        outcome.records = queue.read(max: most) { message in
+        let records = queue.read(max: most) { message in
             if room == 0 { room = min(machine.room(for: id), DeliveryTurn.roomRecords) }
             guard room > 0 else { return false }
             room -= 1
@@ -96,8 +90,7 @@ final class PartitionReader {
         }
         mayHaveMore = queue.count > 0
         // A record that waits for its time, or for room among the dead letters, is looked at in a later turn.
-        outcome.hasMore = mayHaveMore && !isWaiting && machine.room(for: id) > 0
-        return outcome
+        return (records, mayHaveMore && !isWaiting && machine.room(for: id) > 0)
     }
 
     /// Gives a record to the machine; false when it stays the head of its queue.
@@ -105,7 +98,10 @@ final class PartitionReader {
         _ message: borrowing Message, _ headers: inout [RecordHeader], _ machine: inout DeliveryMachine,
         _ now: DeliveryTime, _ deadLetters: some DeadLetterSink
     ) -> Bool {
-        let isCondemned = !context.condemned.isEmpty && context.isCondemned(partition, message.offset)
+        let isCondemned =
+            !context.condemned.isEmpty
+            && context.condemned.contains(
+                CrashHistory.Place(topic: partition.topic, partition: partition.partition, offset: message.offset))
         var unread: DeadLetterReason? = isCondemned ? .workerCrashed : nil
         headers.removeAll(keepingCapacity: true)
         if !isCondemned {
@@ -149,7 +145,6 @@ final class ReadingContext {
     let place = UnsafeMutablePointer<CrashPlace>.allocate(capacity: 1)
     /// Records that become dead letters unparsed, because the worker died at them.
     var condemned: Set<CrashHistory.Place> = []
-    var onRecreated: (TopicPartition) -> Void = { _ in }
     /// The group that retry records must name, where retry topics are read.
     private let retryGroup: [UInt8]?
     /// By topic, the group of retry records that were passed over last, and when (monotonic).
@@ -163,10 +158,10 @@ final class ReadingContext {
 
     deinit { place.deallocate() }
 
-    /// Forgets what is known of the offsets of a partition, since its topic was recreated.
+    /// Forgets the deaths at a partition's records, since its topic was recreated: other records have their offsets now.
     func forgetOffsets(of partition: TopicPartition) {
         condemned = condemned.filter { $0.topic != partition.topic || $0.partition != partition.partition }
-        onRecreated(partition)
+        CrashHistory.forgetOffsets(topic: partition.topic, partition: partition.partition)
     }
 
     /// Whether these are the headers of a retry record that names another group, which is noted.
@@ -176,10 +171,5 @@ final class ReadingContext {
         }
         foreign[topic] = (String(decoding: group, as: UTF8.self), now.ns)
         return true
-    }
-
-    func isCondemned(_ partition: TopicPartition, _ offset: Int64) -> Bool {
-        condemned.contains(
-            CrashHistory.Place(topic: partition.topic, partition: partition.partition, offset: offset))
     }
 }

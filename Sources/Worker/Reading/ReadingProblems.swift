@@ -1,6 +1,5 @@
 internal import Delivery
 internal import Kafka
-internal import Observability
 
 /// What keeps a group's topics and partitions from being read, by the errors of its consumer.
 ///
@@ -12,14 +11,10 @@ struct ReadingProblems {
     static let namedNs: Int64 = 20_000_000_000
 
     private let group: String
-    private let logger: Logger
     /// The problems, and when each is over unless it is reported again (monotonic).
     private var entries: [Problem.Subject: (problem: Problem, endNs: Int64)] = [:]
 
-    init(ofGroup group: String, logger: Logger) {
-        self.group = group
-        self.logger = logger
-    }
+    init(ofGroup group: String) { self.group = group }
 
     /// Returns the current problems, and drops those that are over or of a subject that does not count any more.
     mutating func all(
@@ -42,9 +37,6 @@ struct ReadingProblems {
         let advice = Advice.reading(topic, group: group, code)
         let isRepeated = isOfFetch && code != .topicAuthorizationFailed && !code.isUnknownTopic
         entries[subject] = (Problem(subject, .reading, code, advice), isRepeated ? now.ns + Self.namedNs : .max)
-        logger.debug(
-            .kafka, "cannot be read; trying on", about: "\(subject) \(code.name)",
-            ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
     }
 
     mutating func forget(_ subject: Problem.Subject) {

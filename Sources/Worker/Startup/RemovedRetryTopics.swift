@@ -13,7 +13,7 @@ internal import Observability
 final class RemovedRetryTopics {
     /// The longest delay that a retry topic can have. Its own is not known any more, so each record's due time counts.
     static let delayMs: Int64 = 168 * 3_600_000
-    private static let timeoutMs: Int32 = 3_000
+    fileprivate static let timeoutMs: Int32 = 3_000
     private static let retryNs: Int64 = 60_000_000_000
 
     private let configuration: WorkerConfiguration
@@ -52,7 +52,7 @@ final class RemovedRetryTopics {
         }
         let (configuration, cluster) = (configuration, cluster)
         let thread = try? startThread("topics") {
-            answers.post(Result { () throws(KafkaError) in try Answer(configuration, cluster, Self.timeoutMs) })
+            answers.post(Result { () throws(KafkaError) in try Answer(configuration, cluster) })
         }
         guard let thread else { return lookLater() }
         pthread_detach(thread)
@@ -74,34 +74,22 @@ final class RemovedRetryTopics {
             onTopics(answer.existing)
             take(found: answer.found, existing: answer.existing)
         case .failure(let error):
-            let isDenied = [
-                .topicAuthorizationFailed, .groupAuthorizationFailed, .clusterAuthorizationFailed,
-            ].contains(error.code)
             logger.warning(
-                .kafka, "lookup of removed retry topics failed",
-                [
-                    "error": .text(error.text),
-                    "advice": .text(
-                        isDenied ? "allow Describe on them and on the group, or they are not read" : "trying again"),
-                ])
-            if !isDenied { lookLater() }
+                .kafka, "lookup of removed retry topics failed, trying again",
+                ["error": .text(error.text), "advice": "allow Describe on all topics and on the group"])
+            lookLater()
         }
     }
 
-    func take(found: [(topic: String, records: Int64)], existing: Set<String>) {
-        let begun = found.filter { !topics.contains($0.topic) }
+    func take(found: [String], existing: Set<String>) {
+        let begun = found.filter { !topics.contains($0) }
         let gone = topics.filter { !existing.contains($0) }
         guard !begun.isEmpty || !gone.isEmpty else { return }
-        for (topic, records) in begun {
-            logger.info(
-                .kafka, "removed retry topic found, reading what is left in it",
-                ["topic": "\(topic)", "records": .count(records)])
-        }
-        for topic in gone {
-            logger.info(.kafka, "removed retry topic deleted", ["topic": "\(topic)"])
+        for topic in begun {
+            logger.info(.kafka, "removed retry topic found, reading what is left in it", ["topic": "\(topic)"])
         }
         topics.removeAll { gone.contains($0) }
-        topics += begun.map(\.topic)
+        topics += begun
         onChange(topics)
     }
 
@@ -109,14 +97,13 @@ final class RemovedRetryTopics {
     /// records there: another worker's requests may be read by a group of that name. (The admin API of librdkafka
     /// 2.0.2, which could list the offsets, was seen not to answer on a fresh cluster.)
     struct Answer: Sendable {
-        let found: [(topic: String, records: Int64)]
+        let found: [String]
         let existing: Set<String>
 
         /// Waits at most `timeoutMs` for each of four answers, and for a record of each topic.
-        init(
-            _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, _ timeoutMs: Int32
-        ) throws(KafkaError) {
+        init(_ configuration: WorkerConfiguration, _ cluster: ClusterSettings) throws(KafkaError) {
             let named = Set(configuration.outputTopics.map(\.name)).union(configuration.requestTopics.map(\.name))
+            let timeoutMs = RemovedRetryTopics.timeoutMs
             let topics = try Topics(cluster).all(timeoutMs: timeoutMs)
             existing = Set(topics.keys)
             let others = topics.values.filter {
@@ -129,32 +116,25 @@ final class RemovedRetryTopics {
             let read = Set(committed.filter { $0.offset != nil }.map(\.partition.topic))
             let places = committed.filter { read.contains($0.partition.topic) }
             let bounds = places.isEmpty ? [:] : try reader.bounds(of: places.map(\.partition), timeoutMs: timeoutMs)
-            var records: [String: Int64] = [:]
             var isOfRetries: [String: Bool] = [:]
-            for place in places {
-                let topic = place.partition.topic
+            for place in places where isOfRetries[place.partition.topic] == nil {
                 guard let range = bounds[place.partition] else { continue }
                 let first = max(place.offset ?? 0, range.lowerBound)
                 guard first < range.upperBound else { continue }
-                if isOfRetries[topic] == nil {
-                    isOfRetries[topic] = try reader.holdsRetry(place.partition, at: first, timeoutMs)
-                }
-                if isOfRetries[topic] == true { records[topic, default: 0] += range.upperBound - first }
+                isOfRetries[place.partition.topic] = try reader.holdsRetry(place.partition, at: first)
             }
-            found = records.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+            found = isOfRetries.filter(\.value).keys.sorted()
         }
     }
 }
 
 extension OffsetReader {
     /// Whether the first record from an offset on is a retry record.
-    fileprivate func holdsRetry(
-        _ partition: TopicPartition, at offset: Int64, _ timeoutMs: Int32
-    ) throws(KafkaError) -> Bool {
+    fileprivate func holdsRetry(_ partition: TopicPartition, at offset: Int64) throws(KafkaError) -> Bool {
         try start(partition, at: offset)
         defer { stop(partition) }
         var isRetry = false
-        let hasCome = next(timeoutMs: timeoutMs) { _, message in
+        let hasCome = next(timeoutMs: RemovedRetryTopics.timeoutMs) { _, message in
             message.forEachHeader { name, _ in
                 if name.elementsEqual("push-retry-request".utf8) { isRetry = true }
             }

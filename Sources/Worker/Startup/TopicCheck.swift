@@ -80,19 +80,20 @@ struct TopicCheck {
                 "the configuration of these topics cannot be read, so the worker cannot check whether they lose records: "
                     + "\(unread.joined(separator: ", ")): allow DescribeConfigs on them to the worker's user")
         }
-        for topic in expected where configurations?[topic.name]?.electsUncleanLeaders == true {
-            lines.append(
-                "topic \(topic.name) (\(topic.path)) has unclean.leader.election.enable=true, so a new leader may lack its "
-                    + "last records and reuse their offsets: set it to false")
-        }
-        // Many do well with such a limit, as long as few records wait.
         for topic in expected {
-            guard delay(of: topic.name) != nil, let bytes = configurations?[topic.name]?.retentionBytes else {
-                continue
+            guard let found = configurations?[topic.name] else { continue }
+            let name = "topic \(topic.name) (\(topic.path)) has"
+            if found.electsUncleanLeaders {
+                lines.append(
+                    "\(name) unclean.leader.election.enable=true, so a new leader may lack its last records and reuse "
+                        + "their offsets: set it to false")
             }
-            lines.append(
-                "topic \(topic.name) (\(topic.path)) has retention.bytes=\(bytes), which may drop records before they "
-                    + "are due when many wait: set it to -1")
+            // Many do well with such a limit, as long as few records wait.
+            if delay(of: topic.name) != nil, let bytes = found.retentionBytes {
+                lines.append(
+                    "\(name) retention.bytes=\(bytes), which may drop records before they are due when many wait: set it "
+                        + "to -1")
+            }
         }
         return lines
     }

@@ -28,12 +28,6 @@ final class AppTransports: Transports {
         /// Notifications whose results say accepted, and that were not delivered.
         var lostAtMost = 0
         var lastNs: Int64 = 0
-
-        func sum(with other: Self) -> Self {
-            Self(
-                tooShort: tooShort + other.tooShort, lostAtMost: lostAtMost + other.lostAtMost,
-                lastNs: max(lastNs, other.lastNs))
-        }
     }
 
     /// Connections that ended while something on them had no answer, in quick succession.
@@ -65,18 +59,14 @@ final class AppTransports: Transports {
     private let onNote: (TransportNote, AppIndex) -> Void
 
     /// Starts the transports of so many apps.
-    ///
-    /// - Parameter onWakeUp: called when there are events, which the next turn takes.
     init(
-        _ count: Int, loop: Loop, onWakeUp: @escaping () -> Void,
-        onNote: @escaping (TransportNote, AppIndex) -> Void,
+        _ count: Int, loop: Loop, onNote: @escaping (TransportNote, AppIndex) -> Void,
         start: (Mailbox<TransportEvent>) throws -> TransportLink
     ) throws {
         standings = (0..<count).map { _ in Standing() }
         self.onNote = onNote
         let events = Mailbox<TransportEvent>(loop: loop) { [inbox] batch in
             inbox.events.append(contentsOf: batch)
-            onWakeUp()
         }
         link = try start(events)
     }

@@ -1,38 +1,26 @@
 internal import Kafka
 internal import Observability
 
-/// When a producer is made anew: after a fatal error, and when the system had no thread for one of its brokers, which
-/// librdkafka never tries again. Decides only; no clock, no I/O.
+/// When a producer is made anew, with growing pauses. Decides only; no clock, no I/O.
 struct ProducerHealth {
     private var mustRenew = false
-    private var mustPause = false
     private var pause = GrowingPause()
 
+    /// Notes that the producer cannot go on: a fatal error, or the system had no thread for one of its brokers, which
+    /// librdkafka never tries again.
     mutating func noteFatal() { mustRenew = true }
-
-    /// Notes that there is no thread for one of its brokers. Another producer needs as many, so it waits.
-    mutating func noteExhausted() {
-        if !mustRenew { mustPause = true }
-        mustRenew = true
-    }
 
     /// Takes an event of the producer's client, and logs it.
     ///
     /// - Parameter client: its name in log lines.
     mutating func take(_ event: ClientEvent, of client: String, _ logger: Logger) {
-        switch event {
-        case .fatal(let error):
-            noteFatal()
-            logger.error(.kafka, "the producer met a fatal error; making a new one", ["error": "\(error.text)"])
-        case .error(let error):
-            if error.code == .noResources { noteExhausted() }
-            EventLog.write(event, of: client, to: logger)
-        case .log, .statistics:
-            EventLog.write(event, of: client, to: logger)
-        }
+        if case .error(let error) = event, error.code == .noResources { noteFatal() }
+        guard case .fatal(let error) = event else { return EventLog.write(event, of: client, to: logger) }
+        noteFatal()
+        logger.error(.kafka, "the producer met a fatal error; making a new one", ["error": "\(error.text)"])
     }
 
-    /// Makes the producer anew where it must be, with growing pauses.
+    /// Makes the producer anew where it must be.
     mutating func renew(_ producer: Producer, nowNs: Int64, _ logger: Logger) {
         renew(nowNs: nowNs) {
             do throws(KafkaError) {
@@ -48,7 +36,6 @@ struct ProducerHealth {
     mutating func renew(nowNs: Int64, _ make: () -> Bool) {
         guard mustRenew, nowNs >= pause.endNs else { return }
         pause.begin(nowNs)
-        if exchange(&mustPause, with: false) { return }
         if make() { mustRenew = false }
     }
 }

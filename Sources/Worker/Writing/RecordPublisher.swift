@@ -31,7 +31,6 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     private var headers: [RecordHeader] = []
     private var inFlightDeadLetters = InFlightDeadLetters()
     private(set) var brokers = BrokerHealth()
-    private var statisticsCount: UInt64 = 0
     private var health = ProducerHealth()
     private var singleHealth = ProducerHealth()
     /// Unacknowledged records above which nothing more is read: two for each notification that may be open. The others
@@ -78,13 +77,6 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     /// Records that producers have and that are not acknowledged.
     var unacknowledgedCount: Int { producer.outstanding + (single?.outstanding ?? 0) }
 
-    /// What the producers owe whatever brokers do (`WorkerParts.owed`).
-    var owed: [(subject: String, mark: UInt64)] {
-        let purging = producer.purging + (single?.purging ?? 0)
-        return [("the producer sends no statistics", statisticsCount)]
-            + (purging > 0 ? [("a producer that was replaced sends no reports", UInt64(purging))] : [])
-    }
-
     var refusedCount: Int { targets.reduce(0) { $0 + $1.refusedCount } }
 
     var tooLarge: [(topic: String, records: Int)] {
@@ -104,7 +96,10 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             }
             // librdkafka retries for as long as it takes, and says why at debug level only.
             guard target.acknowledgements.isOverdue(nowNs: nowNs) else { return nil }
-            return Problem(.topic(target.name), .unacknowledged, .timedOut, Advice.unacknowledged(target.name))
+            return Problem(
+                .topic(target.name), .unacknowledged, .timedOut,
+                "look at the brokers' logs and at the replicas of topic \(target.name): a partition with fewer replicas in "
+                    + "sync than min.insync.replicas takes nothing; nothing is lost meanwhile")
         }
     }
 
@@ -229,8 +224,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
             report: { take($0, wasSingle: false, &machine, now) },
             event: { event in
                 if case .statistics(let text) = event {
-                    statisticsCount += 1
-                    if let statistics = ClientStatistics(text) { brokers.take(statistics) }
+                    brokers.take(text)
                 } else {
                     health.take(event, of: "producer", logger)
                 }
@@ -289,7 +283,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     ) {
         let index = record.topic.index
         let name = targets[index].name
-        let isReplaceable = canReplace(form, record)
+        let isReplaceable = record.topic != deadLetters || form < .reduced
         if code == .messageTooLarge, form == .alone {
             targets[index].tooLargeCount += 1
             if targets[index].tooLargeCount == 1 {

@@ -2,13 +2,8 @@ internal import Kafka
 internal import PushRecords
 
 extension RecordPublisher {
-    /// Whether `replacement` has a record for the place of this one.
-    func canReplace(_ form: TargetTopic.Form, _ record: UndeliveredRecord) -> Bool {
-        record.topic != deadLetters || form < .reduced
-    }
-
-    /// Returns the record in the place of one that `canReplace` and that its topic refuses alone, for the topic that it
-    /// names, under the same tag.
+    /// Returns the record in the place of one that its topic refuses alone, for the topic that it names, under the same
+    /// tag.
     ///
     /// - A dead letter has a reduced form, which nothing replaces.
     /// - A result that is too large has a reduced form; then, and otherwise, a dead letter.

@@ -196,7 +196,7 @@ struct TargetTopic {
 /// A pause that doubles from one second to thirty.
 struct GrowingPause {
     private(set) var endNs: Int64 = 0
-    private var lengthNs: Int64 = 0
+    private(set) var lengthNs: Int64 = 0
 
     static let leastNs: Int64 = 1_000_000_000
     static let longestNs: Int64 = 30_000_000_000

@@ -105,7 +105,7 @@ struct DemoBooks {
     /// Whether a result says `unregistered` whose dead token was not read yet.
     var lacksDeadTokens: Bool { deadTokens < outcomes[.unregistered, default: 0] }
 
-    func progress(of total: Int, rate: Int, _ worker: WorkerProgress) -> String {
+    func progress(of total: Int, rate: Int, _ worker: PushWorker.Progress) -> String {
         let ended = Outcome.allCases.compactMap { outcome in
             outcomes[outcome].map { "\(outcome.rawValue) \(grouped($0))" }
         }
