@@ -81,6 +81,8 @@ struct CommitterTests {
                 now: now)
         }
 
+        var problems: [Problem] { committer.problems(now: now, of: Array(member.partitions.values)) }
+
         var sentPartitions: [[Int32]] { member.sent.map { $0.entries.map(\.partition.partition).sorted() } }
     }
 
@@ -90,7 +92,7 @@ struct CommitterTests {
         #expect(scene.sentPartitions == [[0, 1, 2]])
         // librdkafka copies the error of the one whose topic is gone onto all.
         try scene.answer([0: .unknownTopicOrPartition, 1: .unknownTopicOrPartition, 2: .unknownTopicOrPartition])
-        #expect(scene.committer.problems(now: scene.now).isEmpty, "nobody is blamed for a shared error")
+        #expect(scene.problems.isEmpty, "nobody is blamed for a shared error")
         for _ in 0..<6 {
             scene.commit(afterMs: 20)
             guard scene.member.sent.last?.entries.count == 1, scene.sentPartitions.count > 1 else { continue }
@@ -98,7 +100,7 @@ struct CommitterTests {
         }
         let alone = scene.sentPartitions.dropFirst().map(\.self)
         #expect(alone.prefix(3).sorted { $0[0] < $1[0] } == [[0], [1], [2]], "\(alone)")
-        let problems = scene.committer.problems(now: scene.now)
+        let problems = scene.problems
         #expect(problems.map(\.subject) == [.partition(TopicPartition("requests", 1))])
         #expect(problems.first?.names(.unknownTopicOrPartition) == true)
         #expect(problems.first?.advice.contains("create topic requests") == true)
@@ -106,6 +108,15 @@ struct CommitterTests {
         scene.settle(offset: 8)
         scene.commit(afterMs: 50)
         #expect(scene.sentPartitions.last == [0, 2])
+    }
+
+    @Test func `A group without partitions has no refused commits`() throws {
+        var scene = Scene(partitions: 1)
+        scene.commit(offset: 7)
+        try scene.answer([0: .timedOut])
+        #expect(scene.problems.map(\.subject) == [.group("worker")])
+        scene.member.partitions = [:]
+        #expect(scene.problems.isEmpty)
     }
 
     @Test func `A commit is impossible once its topic has been unknown to the coordinator for a while`() throws {
@@ -117,14 +128,14 @@ struct CommitterTests {
             #expect(scene.isCommitImpossible == false)
             scene.commit()
         }
-        #expect(scene.committer.problems(now: scene.now).first?.advice.contains("create topic requests") == true)
+        #expect(scene.problems.first?.advice.contains("create topic requests") == true)
         scene.now.ns += OffsetCommitter.unknownTopicNs
         try scene.answer([0: .unknownTopicOrPartition])
         #expect(scene.isCommitImpossible == true)
         // Created again: a commit that is taken leaves nothing of it.
         scene.commit()
         try scene.answer([:])
-        #expect(scene.committer.problems(now: scene.now).isEmpty)
+        #expect(scene.problems.isEmpty)
         scene.commit(offset: 8)
         try scene.answer([0: .unknownTopicOrPartition])
         #expect(scene.isCommitImpossible == false)
@@ -134,13 +145,13 @@ struct CommitterTests {
         var scene = Scene(partitions: 2)
         scene.commit(offset: 7)
         try scene.answer([0: .groupAuthorizationFailed, 1: .groupAuthorizationFailed])
-        let problems = scene.committer.problems(now: scene.now)
+        let problems = scene.problems
         #expect(problems.map(\.subject) == [.group("worker")])
         #expect(problems.first?.advice == "grant READ on group worker")
         scene.commit()
         #expect(scene.sentPartitions == [[0, 1], [0, 1]])
         try scene.answer([:])
-        #expect(scene.committer.problems(now: scene.now).isEmpty)
+        #expect(scene.problems.isEmpty)
         #expect(scene.machine.counters.commitsAcknowledged == 2)
     }
 
@@ -159,7 +170,7 @@ struct CommitterTests {
             try scene.answer([0: code, 1: code, 2: code])
         }
         #expect(scene.member.sent.count < 70, "a pause grows all the same")
-        #expect(scene.committer.problems(now: scene.now).isEmpty == (code == .rebalanceInProgress))
+        #expect(scene.problems.isEmpty == (code == .rebalanceInProgress))
         let endNs = scene.now.ns
         while scene.machine.counters.commitsAcknowledged < 3, scene.now.ns - endNs < 20_000_000_000 {
             let known = scene.member.sent.count
@@ -244,20 +255,20 @@ struct CommitterTests {
         scene.settle(offset: 7)
         scene.member.failure = KafkaError(.waitingForCoordinator)
         scene.commit()
-        #expect(scene.committer.problems(now: scene.now).map { $0.names(.waitingForCoordinator) } == [true])
+        #expect(scene.problems.map { $0.names(.waitingForCoordinator) } == [true])
         scene.member.failure = nil
         scene.commit()
         #expect(scene.sentPartitions == [[0]])
         try scene.answer([:])
-        #expect(scene.committer.problems(now: scene.now).isEmpty)
+        #expect(scene.problems.isEmpty)
     }
 
     @Test func `A coordinator that does not answer is told after some seconds`() throws {
         var scene = Scene(partitions: 1)
         scene.commit(offset: 7)
-        #expect(scene.committer.problems(now: scene.now).isEmpty)
+        #expect(scene.problems.isEmpty)
         scene.now.ns += 6_000_000_000
-        let problems = scene.committer.problems(now: scene.now)
+        let problems = scene.problems
         #expect(problems.map(\.subject) == [.group("worker")])
         #expect(problems.first?.names(.timedOut) == true)
         // After an error it is named once, for the error.
@@ -265,9 +276,9 @@ struct CommitterTests {
         scene.commit()
         #expect(scene.member.sent.count == 2)
         scene.now.ns += 6_000_000_000
-        #expect(scene.committer.problems(now: scene.now).map { $0.names(.groupAuthorizationFailed) } == [true])
+        #expect(scene.problems.map { $0.names(.groupAuthorizationFailed) } == [true])
         try scene.answer([:])
-        #expect(scene.committer.problems(now: scene.now).isEmpty)
+        #expect(scene.problems.isEmpty)
     }
 
     @Test func `A partition that is committed beside one that was given up is alone with its error`() throws {
@@ -277,7 +288,7 @@ struct CommitterTests {
         scene.commit()
         #expect(scene.sentPartitions == [[0]])
         try scene.answer([0: .topicAuthorizationFailed])
-        let problems = scene.committer.problems(now: scene.now)
+        let problems = scene.problems
         #expect(problems.map(\.subject) == [.partition(TopicPartition("requests", 0))])
         #expect(problems.first?.advice == "grant READ on topic requests")
         #expect(scene.committer.problems(now: scene.now, isAssigned: { _ in false }).isEmpty)

@@ -19,6 +19,8 @@ struct CrashHistoryTests {
             ([[7]], []), ([[7], [8]], []), ([[7], []], []), ([[7], [7]], [7]), ([[7], [], [8], [7]], [7]),
             // A signal does not tell which thread caused it: the record that both deaths have in common did.
             ([[7, 20], [31, 7]], [7]), ([[7, 20], [7, 20]], [7, 20]), ([[7], [7], [8], [8]], [7, 8]),
+            // Both threads worked on one record.
+            ([[7, 7]], []), ([[7, 7], [7, 7]], [7]),
         ] as [([[Int64]], [Int64])])
     func `The second death at a record condemns it, and it alone`(deaths: [[Int64]], condemned: [Int64]) {
         let history = Self.history(deaths)

@@ -40,7 +40,8 @@ package struct CrashHistory: Sendable, Equatable {
     /// The records that go to the dead letters unparsed.
     package var condemned: Set<Place> {
         var counts: [Place: Int] = [:]
-        for place in deaths.flatMap(\.places) { counts[place, default: 0] += 1 }
+        // Two threads may have been working on one record when the process died once.
+        for place in deaths.flatMap({ Set($0.places) }) { counts[place, default: 0] += 1 }
         return Set(counts.filter { $0.value >= Self.deathsOfRecord }.keys)
     }
 

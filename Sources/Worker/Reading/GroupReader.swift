@@ -131,7 +131,7 @@ final class GroupReader {
             default: true
             }
         }
-        return unread + committer.problems(now: now, isAssigned: isAssigned)
+        return unread + committer.problems(now: now, of: partitions.map(\.partition))
             + context.foreign.filter { now.ns - $0.value.ns < Problem.lossNs }.map { topic, last in
                 Problem(
                     .topic(topic), .shared,

@@ -93,10 +93,11 @@ final class OffsetCommitter {
         problems[subject] = (Problem(subject, .committing, code, advice), problems[subject]?.sinceNs ?? now.ns)
     }
 
-    /// Why commits are refused now, or what they wait for. Problems of partitions that were given up are dropped.
-    func problems(now: DeliveryTime, isAssigned: (TopicPartition) -> Bool = { _ in true }) -> [Problem] {
+    /// Why commits are refused now, or what they wait for. Problems of partitions that were given up are dropped, and
+    /// those of the group when no partition is left: nothing would be committed that could end them.
+    func problems(now: DeliveryTime, of assigned: [TopicPartition]) -> [Problem] {
         problems = problems.filter { entry in
-            if case .partition(let partition) = entry.key { isAssigned(partition) } else { true }
+            if case .partition(let partition) = entry.key { assigned.contains(partition) } else { !assigned.isEmpty }
         }
         var named = problems.values.map(\.problem)
         if !pending.isEmpty, now.ns - sentNs >= Self.silenceNs, problems[.group(name)] == nil {
