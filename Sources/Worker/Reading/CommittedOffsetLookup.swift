@@ -28,8 +28,8 @@ struct CommittedOffsetLookup {
     private var committed: [CommittedOffset] = []
     /// Partitions whose committed offset is unknown because of their topic's error.
     private(set) var failed: [(partition: TopicPartition, code: KafkaCode)] = []
-    private var logStarts: [Int64?]?
-    private var logEnds: [Int64?]?
+    private var logStarts: [TopicPartition: Int64]?
+    private var logEnds: [TopicPartition: Int64]?
 
     static let timeoutMs: Int32 = 1_000
 
@@ -47,12 +47,16 @@ struct CommittedOffsetLookup {
         } else if !unasked.isEmpty {
             try askCommitted(consumer)
         } else if logStarts == nil {
-            let starts = try? consumer.starts(of: committed.map(\.partition), timeoutMs: Self.timeoutMs)
-            logStarts = starts ?? committed.map { _ in nil }
+            logStarts = offsets(Consumer.logStart, consumer)
         } else {
-            logEnds = consumer.ends(of: committed.map(\.partition), timeoutMs: Self.timeoutMs)
+            logEnds = offsets(Consumer.logEnd, consumer)
         }
         return unasked.isEmpty && (committed.isEmpty || logEnds != nil)
+    }
+
+    private func offsets(_ place: Int64, _ consumer: Consumer) -> [TopicPartition: Int64] {
+        let partitions = committed.map(\.partition)
+        return (try? consumer.offsets(of: partitions, fromMs: place, timeoutMs: Self.timeoutMs)) ?? [:]
     }
 
     private mutating func askCommitted(_ consumer: Consumer) throws(KafkaError) {
@@ -77,9 +81,9 @@ struct CommittedOffsetLookup {
     ///
     /// - Parameter startingAtEnd: of these, those without a committed offset are read from their end.
     func starts(knownIDs: [TopicPartition: TopicID], startingAtEnd: Set<TopicPartition>) -> [Start] {
-        committed.enumerated().map { index, committed in
-            let topic = committed.partition.topic
-            var start = Start(committed: committed, logStart: logStarts?[index], logEnd: logEnds?[index])
+        committed.map { committed in
+            let (partition, topic) = (committed.partition, committed.partition.topic)
+            var start = Start(committed: committed, logStart: logStarts?[partition], logEnd: logEnds?[partition])
             // This end is the last stable offset, which an open transaction keeps below what was committed. An offset
             // that really is beyond the log's end is refused when it is read.
             if let end = start.logEnd, let offset = committed.offset, OffsetLimit.holds(offset), offset > end {
