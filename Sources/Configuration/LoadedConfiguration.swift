@@ -46,24 +46,9 @@ extension WorkerConfiguration {
         let folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? ""
         return try withoutActuallyEscaping(environment) { environment throws(ConfigurationError) in
             let reading = Reading(.file(path: path), environment: environment, folder: folder)
-            for problem in document.problems {
-                let hint =
-                    isUnquotedVariable(problem.mark, in: bytes)
-                    ? "; inside of [] and {} write \"${NAME}\", in quotes" : ""
-                reading.refuse("", problem.text + hint, at: problem.mark)
-            }
+            for problem in document.problems { reading.refuse("", problem.text, at: problem.mark) }
             return try load(document.root, reading, isComplete: document.problems.isEmpty)
         }
-    }
-
-    /// Whether reading ended at the brace of a `${`, which opens a mapping where it stands unquoted inside of another
-    /// collection in brackets.
-    private static func isUnquotedVariable(_ mark: Mark, in bytes: [UInt8]) -> Bool {
-        let lines = bytes.split(separator: UInt8(ascii: "\n"), maxSplits: mark.line, omittingEmptySubsequences: false)
-        guard mark.line >= 1, mark.line <= lines.count, mark.column >= 2 else { return false }
-        // Columns count characters, as Unicode has them.
-        let text = String(decoding: lines[mark.line - 1], as: UTF8.self).unicodeScalars.dropFirst(mark.column - 2)
-        return text.starts(with: "${".unicodeScalars)
     }
 
     package static func load(flags: AppFlags) throws(ConfigurationError) -> LoadedConfiguration {

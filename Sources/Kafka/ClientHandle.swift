@@ -146,15 +146,9 @@ package enum KafkaLibrary {
     /// Whether the header has the request for topic ids (`crdkafka_topic_ids`).
     static var tellsTopicIDs: Bool { RD_KAFKA_VERSION >= 0x0203_00ff }
 
-    package struct KnownProperty: Sendable {
-        package let name: String
-        /// The values it takes as librdkafka's table has them: `none, gzip, snappy, lz4, zstd`, `0 .. 900000`. Empty
-        /// for any text.
-        package let range: String
-    }
-
-    /// The library's properties and their aliases: the first and the third column of the table that it prints.
-    package static var knownProperties: [KnownProperty] {
+    /// The library's properties and their aliases: the first and the third column of the table that it prints. `range`
+    /// has the values as they stand there: `none, gzip, snappy, lz4, zstd`, `0 .. 900000`. Empty for any text.
+    package static var knownProperties: [(name: String, range: String)] {
         var text: UnsafeMutablePointer<CChar>?
         var size = 0
         guard let file = unsafe open_memstream(&text, &size) else { return [] }
@@ -167,8 +161,7 @@ package enum KafkaLibrary {
             // Headings and rules have no such names.
             guard columns.count == 4, let name = columns[0].split(separator: " ").first, name.first?.isLowercase == true
             else { return nil }
-            return KnownProperty(
-                name: String(name), range: columns[2].split(separator: " ").joined(separator: " "))
+            return (String(name), columns[2].split(separator: " ").joined(separator: " "))
         }
     }
 }

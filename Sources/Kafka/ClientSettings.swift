@@ -106,27 +106,18 @@ package struct ProducerSettings: Sendable, Equatable {
     /// Whether each record is sent by itself, and at once: a broker that refuses a batch as too large refuses all its
     /// records.
     package var sendsSingly: Bool
-    package var transaction: Transaction?
+    /// Of the producers with the same id, only the last that began may write.
+    package var transactionalID: String?
 
-    package struct Transaction: Sendable, Equatable {
-        /// Of the producers with the same id, only the last that began may write.
-        package var id: String
-        /// The time after which the brokers abort a transaction. It delays readers of committed records for so long
-        /// when the producer dies.
-        package var timeoutMs: Int
-
-        package init(id: String, timeoutMs: Int) {
-            self.id = id
-            self.timeoutMs = timeoutMs
-        }
-    }
-
+    /// The time after which the brokers abort a transaction. It delays readers of committed records for so long when
+    /// the producer dies.
+    package static let transactionTimeoutMs = 20_000
     static let (queueKilobytes, recordBytes) = (65_536, 10_000_000)
 
-    package init(cluster: ClusterSettings, sendsSingly: Bool = false, transaction: Transaction? = nil) {
+    package init(cluster: ClusterSettings, sendsSingly: Bool = false, transactionalID: String? = nil) {
         self.cluster = cluster
         self.sendsSingly = sendsSingly
-        self.transaction = transaction
+        self.transactionalID = transactionalID
     }
 
     package var all: [KafkaProperty] {
@@ -150,11 +141,11 @@ package struct ProducerSettings: Sendable, Equatable {
                 "batch.num.messages": "1", "linger.ms": "0", "max.in.flight.requests.per.connection": "1",
             ])
         }
-        if let transaction {
+        if let transactionalID {
             // librdkafka demands that a record waits no longer than its transaction.
             fixed += KafkaProperty.list([
-                "transactional.id": transaction.id, "transaction.timeout.ms": "\(transaction.timeoutMs)",
-                "message.timeout.ms": "\(transaction.timeoutMs)",
+                "transactional.id": transactionalID, "transaction.timeout.ms": "\(Self.transactionTimeoutMs)",
+                "message.timeout.ms": "\(Self.transactionTimeoutMs)",
             ])
         }
         return cluster.all(ours: [ClusterSettings.patience] + ours, users: cluster.properties.producer, fixed: fixed)

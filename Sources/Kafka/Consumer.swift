@@ -128,19 +128,6 @@ import Glibc
 
     // MARK: Offsets
 
-    /// Returns the offset that the next record of each partition gets, as its leader says (of read-committed records),
-    /// or `nil` if it did not say.
-    package func ends(of partitions: [TopicPartition], timeoutMs: Int32) -> [Int64?] {
-        let found = try? offsets(of: partitions, fromMs: LogPlace.end, timeoutMs: timeoutMs)
-        return partitions.map { found?[$0] }
-    }
-
-    /// Returns the first offset that each partition holds, in the order given.
-    package func starts(of partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [Int64?] {
-        let found = try offsets(of: partitions, fromMs: LogPlace.start, timeoutMs: timeoutMs)
-        return partitions.map { found[$0] }
-    }
-
     /// Returns the ids of these topics, which a recreated topic does not keep, as far as brokers tell them. librdkafka
     /// older than 2.3.0 tells none.
     package func topicIDs(of topics: Set<String>, timeoutMs: Int32) -> [String: TopicID] {

@@ -61,7 +61,6 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let noResources = KafkaCode(RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE)
     package static let transactionalIDAuthorizationFailed = KafkaCode(
         RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    package static let fenced = KafkaCode(RD_KAFKA_RESP_ERR__FENCED)
     package static let waitingForCoordinator = KafkaCode(RD_KAFKA_RESP_ERR__WAIT_COORD)
 
     /// What to do about `noResources`.
@@ -75,12 +74,15 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
 
     /// Whether a commit failed because of a rebalance: it is repeated, or not needed any more.
     package var isRebalance: Bool {
-        switch c {
-        case RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS, RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION,
-            RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID, RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST:
-            true
-        default: false
-        }
+        [.rebalanceInProgress, .illegalGeneration, .unknownMember].contains(self)
+            || c == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST
+    }
+
+    /// Whether another producer with the same transactional id has begun, or the transaction took longer than its time
+    /// limit and the brokers aborted it: which of them they do not tell.
+    package var isFenced: Bool {
+        [RD_KAFKA_RESP_ERR__FENCED, RD_KAFKA_RESP_ERR_PRODUCER_FENCED, RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH]
+            .contains(c)
     }
 
     package var isUnknownTopic: Bool {
@@ -95,10 +97,13 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     package let code: KafkaCode
     /// librdkafka's sentence about this case. Never empty.
     package let text: String
+    /// Whether the same call may be made again after a pause: nothing is lost, it may go on in the background.
+    package let isPassing: Bool
 
-    package init(_ code: KafkaCode, _ text: String = "") {
+    package init(_ code: KafkaCode, _ text: String = "", isPassing: Bool = false) {
         self.code = code
         self.text = text.isEmpty ? code.text : text
+        self.isPassing = isPassing
     }
 
     /// Returns the error of the last call on this thread, of the functions that return no code.
@@ -108,9 +113,13 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Takes over and frees an error object (rdkafka.h: the caller owns it).
+    ///
+    /// One that asks for rd_kafka_abort_transaction counts as one that does not pass: the producer that did so was
+    /// refused by brokers afterwards, as one that had left out records (<doc:KafkaFacts>, Producing).
     init(adopting error: OpaquePointer) {
         self.init(
-            KafkaCode(unsafe rd_kafka_error_code(error)), unsafe String(cString: rd_kafka_error_string(error)))
+            KafkaCode(unsafe rd_kafka_error_code(error)), unsafe String(cString: rd_kafka_error_string(error)),
+            isPassing: unsafe rd_kafka_error_txn_requires_abort(error) == 0 && rd_kafka_error_is_retriable(error) != 0)
         unsafe rd_kafka_error_destroy(error)
     }
 

@@ -29,17 +29,6 @@ import CRdkafka
         }
     }
 
-    /// A partition by the address of its topic's handle, which messages have.
-    private struct Key: Hashable {
-        var topic: UInt
-        var partition: Int32
-
-        init(_ topic: OpaquePointer, _ partition: Int32) {
-            self.topic = UInt(bitPattern: topic)
-            self.partition = partition
-        }
-    }
-
     private let queue: OpaquePointer
     private var waker: FetchWaker?
     /// How long to wait for a record before the brokers' threads are woken, which may sleep a second before they find
@@ -47,7 +36,7 @@ import CRdkafka
     private let wakeEveryMs: Int32
     /// The topics that were asked for. They are kept because librdkafka asks for those it knows.
     private var topics: [String: OpaquePointer] = unsafe [:]
-    private var partitions: [Key: TopicPartition] = [:]
+    private var partitions: Set<TopicPartition> = []
 
     /// Makes a client. No broker needs to be there.
     ///
@@ -81,7 +70,7 @@ import CRdkafka
     }
 
     deinit {
-        for partition in partitions.values { stop(partition) }
+        for partition in partitions { stop(partition) }
         unsafe topics.values.forEach { unsafe rd_kafka_topic_destroy($0) }
         unsafe rd_kafka_queue_destroy(queue)
     }
@@ -111,15 +100,13 @@ import CRdkafka
         guard unsafe rd_kafka_consume_start_queue(topic, partition.partition, offset, queue) == 0 else {
             throw KafkaError.last("\(partition)")
         }
-        unsafe partitions[Key(topic, partition.partition)] = partition
+        partitions.insert(partition)
         client.wakeFetchers()
     }
 
     /// Stops reading a partition and drops what was read ahead of it.
     package func stop(_ partition: TopicPartition) {
-        guard let topic = unsafe topics[partition.topic],
-            unsafe partitions.removeValue(forKey: Key(topic, partition.partition)) != nil
-        else { return }
+        guard let topic = unsafe topics[partition.topic], partitions.remove(partition) != nil else { return }
         // The client's main thread answers, since there is no offset to be stored. What stands in the queue has an
         // older version then, and librdkafka skips it (rdkafka_queue.c).
         unsafe rd_kafka_consume_stop(topic, partition.partition)
@@ -140,7 +127,9 @@ import CRdkafka
                 continue
             }
             let message = unsafe Message(adopting: raw)
-            guard let partition = unsafe partitions[Key(message.topic, message.partition)] else { continue }
+            let partition = unsafe TopicPartition(
+                String(cString: rd_kafka_topic_name(message.topic)), message.partition)
+            guard partitions.contains(partition) else { continue }
             if let problem = message.problem {
                 trouble(partition, Trouble(problem, at: message.offset))
             } else {
@@ -156,5 +145,47 @@ import CRdkafka
         let topic = try unsafe client.makeTopic(name)
         unsafe topics[name] = topic
         return unsafe topic
+    }
+}
+
+extension OffsetReader {
+    package enum MissingRights: Hashable, Sendable {
+        case group
+        case topics([String])
+    }
+
+    /// Returns which rights the client's group lacks, or `nil`: to use the group, or to read some of these topics. Joins
+    /// no group, and changes nothing. Waits at most `timeoutMs`; a right about which no answer came in time is not
+    /// missing.
+    ///
+    /// The coordinator is asked to commit a partition that does not exist, which it always refuses. Before that it
+    /// checks the right to read the group, and then the right to read the topic. (Its other answers need the right to
+    /// describe them only.) One commit is sent for each topic: librdkafka 2.0.2 copies one partition's error onto all.
+    package func missingRights(to topics: [String], timeoutMs: Int32) -> MissingRights? {
+        let replies: OpaquePointer = unsafe rd_kafka_queue_new(client.raw)
+        defer { unsafe rd_kafka_queue_destroy(replies) }
+        // Topics whose answer is missing, by the commit's tag.
+        var asked: [UInt64: String] = [:]
+        for (topic, tag) in zip(topics, (1 as UInt64)...) {
+            let list = PartitionList([CommitEntry(TopicPartition(topic, .max - 1), offset: 0)])
+            let code = unsafe rd_kafka_commit_queue(
+                client.raw, list.raw, replies, nil, UnsafeMutableRawPointer(bitPattern: UInt(tag)))
+            if code == RD_KAFKA_RESP_ERR_NO_ERROR { asked[tag] = topic }
+        }
+        var denied: [String] = []
+        var isGroupDenied = false
+        let deadlineMs = Stopwatch.nowMs + Int64(timeoutMs)
+        while !asked.isEmpty, !isGroupDenied, Stopwatch.nowMs < deadlineMs {
+            if let event = unsafe QueueEvent(polling: replies, timeoutMs: 50),
+                let topic = asked.removeValue(forKey: event.tag)
+            {
+                if event.code == .groupAuthorizationFailed { isGroupDenied = true }
+                if event.code == .topicAuthorizationFailed { denied.append(topic) }
+            }
+            // A group that may not even be described has no coordinator to answer. That is an error of the client.
+            client.poll(timeoutMs: 0) { if $0.code == .groupAuthorizationFailed { isGroupDenied = true } }
+        }
+        if isGroupDenied { return .group }
+        return denied.isEmpty ? nil : .topics(denied.sorted())
     }
 }

@@ -1,71 +1,37 @@
 import CRdkafka
 
-package struct TransactionError: Error, Hashable, Sendable, CustomStringConvertible {
-    package let error: KafkaError
-    /// The same call may be made again, after a pause: nothing is lost, it may go on in the background. Else nothing
-    /// can be done with this producer any more: a new one begins anew (`Producer.initializeTransactions`), which undoes
-    /// what this one left open; whether its last transaction was committed the group's offsets tell.
-    package let isPassing: Bool
-
-    package init(_ error: KafkaError, isPassing: Bool) {
-        self.error = error
-        self.isPassing = isPassing
-    }
-
-    /// Another producer with the same id has begun, or the transaction took longer than its time limit and the brokers
-    /// aborted it: which of them they do not tell.
-    package var isFenced: Bool {
-        switch error.code.c {
-        case RD_KAFKA_RESP_ERR__FENCED, RD_KAFKA_RESP_ERR_PRODUCER_FENCED, RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH:
-            true
-        default: false
-        }
-    }
-
-    package var description: String { error.description }
-
-    /// Takes over and frees an error object (rdkafka.h, "Transactional producer API").
-    ///
-    /// One that asks for rd_kafka_abort_transaction counts as one that does not pass: the producer that did so was
-    /// refused by brokers afterwards, as one that had left out records (<doc:KafkaFacts>, Producing). Of errors that
-    /// say nothing of themselves rdkafka.h recommends to take them for fatal.
-    init(adopting error: OpaquePointer) {
-        isPassing =
-            unsafe rd_kafka_error_txn_requires_abort(error) == 0 && rd_kafka_error_is_retriable(error) != 0
-        self.error = unsafe KafkaError(adopting: error)
-    }
-}
-
 /// Transactions (KIP-98): what a producer with `ProducerSettings.transaction` writes, and the offsets that it commits
 /// with it, are all there or not at all, for readers of committed records, as the worker's are.
 ///
 /// The order is `initializeTransactions` once, then again and again `beginTransaction`, `produce`, `serve` until
 /// nothing is outstanding, `addOffsets`, `commitTransaction`. All on the producer's thread; each call that asks brokers
-/// waits for them. Nothing undoes a transaction but its end: a new producer's beginning, or its time limit.
+/// waits for them. Nothing undoes a transaction but its end: a new producer's beginning, or its time limit. After an error
+/// that does not pass (`KafkaError.isPassing`) nothing can be done with this producer any more. Whether its last
+/// transaction was committed the group's offsets tell.
 extension Producer {
     /// Ends what an earlier producer with the same id left open, and keeps it from writing any more: the last one to
     /// call this is the one that counts. Waits at most `timeoutMs`; after an error that passes it goes on where it was.
     ///
     /// What the other one had committed is committed when this returns, so the group's offsets are to be asked for
     /// afterwards, and not before.
-    package func initializeTransactions(timeoutMs: Int32) throws(TransactionError) {
-        try unsafe checkTransaction(rd_kafka_init_transactions(client.handle.raw, timeoutMs))
+    package func initializeTransactions(timeoutMs: Int32) throws(KafkaError) {
+        try unsafe check(rd_kafka_init_transactions(client.handle.raw, timeoutMs))
     }
 
     /// From here on until its end the transaction's records hold up readers of committed records in their partitions.
-    package func beginTransaction() throws(TransactionError) {
-        try unsafe checkTransaction(rd_kafka_begin_transaction(client.handle.raw))
+    package func beginTransaction() throws(KafkaError) {
+        try unsafe check(rd_kafka_begin_transaction(client.handle.raw))
     }
 
     /// Has offsets of a group without members committed with what is produced. It may be repeated with the same ones
     /// (rdkafka.h). Throws at once what has befallen the transaction before.
-    package func addOffsets(_ entries: [CommitEntry], group: String) throws(TransactionError) {
+    package func addOffsets(_ entries: [CommitEntry], group: String) throws(KafkaError) {
         let list = PartitionList(entries)
         let metadata: OpaquePointer? = unsafe rd_kafka_consumer_group_metadata_new(group)
         defer { unsafe rd_kafka_consumer_group_metadata_destroy(metadata) }
-        try again { () throws(TransactionError) in
+        try again { () throws(KafkaError) in
             // Two calls of 5 s take less than a transaction's time limit.
-            try unsafe checkTransaction(
+            try unsafe check(
                 rd_kafka_send_offsets_to_transaction(client.handle.raw, list.raw, metadata, 5_000))
         }
     }
@@ -75,10 +41,10 @@ extension Producer {
     /// Nothing may be outstanding: librdkafka would wait for reports that are not served meanwhile (rdkafka.h,
     /// rd_kafka_commit_transaction). It waits for the brokers for what is left of the transaction's time, as is
     /// recommended there. After an error that does not pass, it is unknown whether the transaction was committed.
-    package func commitTransaction() throws(TransactionError) {
+    package func commitTransaction() throws(KafkaError) {
         precondition(outstanding == 0, "a transaction is committed while records are outstanding")
-        try again { () throws(TransactionError) in
-            try unsafe checkTransaction(rd_kafka_commit_transaction(client.handle.raw, -1))
+        try again { () throws(KafkaError) in
+            try unsafe check(rd_kafka_commit_transaction(client.handle.raw, -1))
         }
     }
 
@@ -88,20 +54,14 @@ extension Producer {
         if case .log(_, "TXNERR", _) = event { true } else { false }
     }
 
-    package var fatalError: KafkaError? { client.handle.fatalError }
-
     /// Calls once more after an error that passes, since the caller cannot go on in the middle.
-    private func again(_ call: () throws(TransactionError) -> Void) throws(TransactionError) {
-        do throws(TransactionError) {
+    private func again(_ call: () throws(KafkaError) -> Void) throws(KafkaError) {
+        do throws(KafkaError) {
             try call()
         } catch {
             guard error.isPassing else { throw error }
-            do throws(TransactionError) { try call() } catch { throw TransactionError(error.error, isPassing: false) }
+            try call()
         }
-    }
-
-    private func checkTransaction(_ error: OpaquePointer?) throws(TransactionError) {
-        if let error = unsafe error { throw unsafe TransactionError(adopting: error) }
     }
 }
 

@@ -63,17 +63,6 @@ package struct ProducerTopic: Hashable, Sendable {
             headers: headers.isEmpty ? nil : makeHeaders(headers), timestampMs: timestampMs, tag: tag)
     }
 
-    package func produce(
-        to topic: ProducerTopic, partition: Int32 = -1, key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
-        headers: [MessageHeader], timestampMs: Int64 = 0, tag: UInt64
-    ) -> KafkaCode {
-        unsafe headers.withUnsafeBufferPointer {
-            unsafe produce(
-                to: topic, partition: partition, key: key, value: value, headers: $0, timestampMs: timestampMs, tag: tag
-            )
-        }
-    }
-
     /// Queues a record that could not be written again, under its old tag. If it is not queued, it can be tried again.
     package func produce(_ record: UndeliveredRecord, timestampMs: Int64 = 0) -> KafkaCode {
         let headers = unsafe record.headers.flatMap { unsafe rd_kafka_headers_copy($0) }

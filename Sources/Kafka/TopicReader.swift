@@ -7,8 +7,6 @@ package struct CommandFailure: Error, Hashable, Sendable, CustomStringConvertibl
         /// A signal or `--deadline` ended it, and the same command goes on with what is left.
         case stopped
         case unknownTopic
-        /// A record, or a batch that begins with it, is damaged.
-        case unreadable
     }
 
     package let description: String
@@ -143,27 +141,20 @@ package final class TopicReader {
     package let bounds: [TopicPartition: Range<Int64>]
     /// The next offset to read of each partition that was started.
     package private(set) var positions: [TopicPartition: Int64] = [:]
-    /// How often in a row the topic was not there.
-    private var absences = 0
     private var nextLookMs: Int64
 
-    private static let (lookPauseMs, absencePauseMs): (Int64, Int64) = (5_000, 1_000)
+    private static let lookPauseMs: Int64 = 5_000
 
     /// - Parameter group: the group whose commits `client` is asked for, if any.
     package convenience init(
         _ cluster: ClusterSettings, topic: String, group: String? = nil, _ wait: BrokerWait
-    ) throws(CommandFailure) {
-        let client: OffsetReader
-        do throws(KafkaError) {
-            client = try OffsetReader(cluster, group: group, fetchKilobytes: 1_024, idleMs: 100)
-        } catch {
-            throw CommandFailure("\(topic): \(error)")
-        }
-        try self.init(client, topic: topic, wait)
+    ) throws {
+        try self.init(
+            OffsetReader(cluster, group: group, fetchKilobytes: 1_024, idleMs: 100), topic: topic, wait)
     }
 
     /// Reads with a client that reads nothing else at the same time.
-    package init(_ client: OffsetReader, topic: String, _ wait: BrokerWait) throws(CommandFailure) {
+    package init(_ client: OffsetReader, topic: String, _ wait: BrokerWait) throws {
         self.client = client
         self.topic = topic
         self.wait = wait
@@ -172,7 +163,7 @@ package final class TopicReader {
         nextLookMs = Stopwatch.nowMs + Self.lookPauseMs
     }
 
-    package func starts(at start: ReadingStart) throws(CommandFailure) -> [TopicPartition: Int64] {
+    package func starts(at start: ReadingStart) throws -> [TopicPartition: Int64] {
         switch start {
         case .beginning: return bounds.mapValues(\.lowerBound)
         case .end: return bounds.mapValues(\.upperBound)
@@ -187,16 +178,12 @@ package final class TopicReader {
         }
     }
 
-    package func start(at start: ReadingStart) throws(CommandFailure) {
+    package func start(at start: ReadingStart) throws {
         for (partition, offset) in try starts(at: start) { try self.start(partition, at: offset) }
     }
 
-    package func start(_ partition: TopicPartition, at offset: Int64) throws(CommandFailure) {
-        do throws(KafkaError) {
-            try client.start(partition, at: offset)
-        } catch {
-            throw CommandFailure("\(error)")
-        }
+    package func start(_ partition: TopicPartition, at offset: Int64) throws {
+        try client.start(partition, at: offset)
         positions[partition] = offset
     }
 
@@ -205,9 +192,7 @@ package final class TopicReader {
 
     /// Lends records to `body` until it returns false, waiting at most `timeoutMs` when there is none; throws when
     /// reading cannot go on.
-    package func read(
-        timeoutMs: Int32, _ body: (TopicPartition, borrowing Message) -> Bool
-    ) throws(CommandFailure) {
+    package func read(timeoutMs: Int32, _ body: (TopicPartition, borrowing Message) -> Bool) throws {
         var timeoutMs = timeoutMs
         var isWanted = true
         for _ in 0..<1_000 where isWanted {
@@ -225,7 +210,7 @@ package final class TopicReader {
         try wait.say(client.events())
     }
 
-    private func handle(_ trouble: OffsetReader.Trouble, of partition: TopicPartition) throws(CommandFailure) {
+    private func handle(_ trouble: OffsetReader.Trouble, of partition: TopicPartition) throws {
         switch trouble {
         case .end(let offset): positions[partition] = max(offset, positions[partition] ?? 0)
         case .outOfRange:
@@ -240,17 +225,16 @@ package final class TopicReader {
             }
             try start(partition, at: range.lowerBound)
         case .unreadable(let offset, let error):
-            throw CommandFailure("\(partition) cannot be read from offset \(offset) on (\(error.text))", .unreadable)
+            throw CommandFailure("\(partition) cannot be read from offset \(offset) on (\(error.text))")
         case .failed(let error):
             if let denial = Denial.reading(topic, error.code) { throw CommandFailure(denial) }
-            guard error.code.isUnknownTopic else { return wait.say(error.text) }
-            nextLookMs = min(nextLookMs, Stopwatch.nowMs + Self.absencePauseMs)
+            wait.say(error.text)
         }
     }
 
-    /// Also reads partitions that were added, and the topic that was recreated under its name, from the beginning. To
+    /// Also reads partitions that were added from the beginning, and all of them where a recreated topic has fewer. To
     /// be called between reads; asks the brokers every five seconds.
-    package func followTopic() throws(CommandFailure) {
+    package func followTopic() throws {
         guard Stopwatch.nowMs >= nextLookMs else { return }
         nextLookMs = Stopwatch.nowMs + Self.lookPauseMs
         let found: TopicDescription?
@@ -262,17 +246,14 @@ package final class TopicReader {
         let code = found?.code ?? .unknownTopic
         if let denial = Denial.reading(topic, code) { throw CommandFailure(denial) }
         guard code == .none, let found else {
-            if code.isUnknownTopic { absences += 1 }
-            nextLookMs = Stopwatch.nowMs + Self.absencePauseMs
             return wait.say(code.isUnknownTopic ? "\(topic): there is no such topic now" : "\(topic): \(code.text)")
         }
-        // A broker that has just started may not know a topic for a moment, and partitions are never taken away.
-        if absences > 1 || found.partitions < positions.count {
+        // Partitions are never taken away.
+        if found.partitions < positions.count {
             wait.say("\(topic): the topic was recreated; it is read from its beginning")
             for partition in positions.keys { client.stop(partition) }
             positions = [:]
         }
-        absences = 0
         for partition in found.all where positions[partition] == nil { try start(partition, at: 0) }
     }
 }

@@ -37,19 +37,16 @@ struct PartitionProgress: Hashable, Sendable {
 /// commits has the rest, which a run that resumes the job needs.
 struct ReplayJob: Equatable {
     private let fingerprint: String
-    /// When the job began, in milliseconds since the epoch.
-    let beganMs: Int64
-    /// The times of the selection, which the command may have given relative to then.
+    /// The times of the selection, which the command may have given relative to when the job began.
     let sinceMs: Int64?
     let untilMs: Int64?
     /// Partitions that were added after the job began are not among them.
     var partitions: [TopicPartition: PartitionProgress]
 
-    private static let version = "replay3"
+    private static let version = "replay4"
 
-    init(_ order: ReplayOrder, beganMs: Int64, _ ranges: [TopicPartition: Range<Int64>]) {
+    init(_ order: ReplayOrder, _ ranges: [TopicPartition: Range<Int64>]) {
         fingerprint = order.fingerprint
-        self.beganMs = beganMs
         sinceMs = order.selection.sinceMs
         untilMs = order.selection.untilMs
         partitions = ranges.mapValues { PartitionProgress(end: $0.upperBound, position: $0.lowerBound) }
@@ -80,15 +77,14 @@ struct ReplayJob: Equatable {
     private init?(_ commit: CommittedOffset) {
         let words = String(decoding: commit.metadata, as: UTF8.self).split(separator: " ")
         let numbers = words.dropFirst(2).compactMap { Int64($0) }
-        guard words.first == Self.version[...], numbers.count == 4 + ReplayOutcome.allCases.count,
-            words.count == 2 + numbers.count, let offset = commit.offset, offset <= numbers[3]
+        guard words.first == Self.version[...], numbers.count == 3 + ReplayOutcome.allCases.count,
+            words.count == 2 + numbers.count, let offset = commit.offset, offset <= numbers[2]
         else { return nil }
         fingerprint = String(words[1])
-        beganMs = numbers[0]
-        sinceMs = numbers[1] < 0 ? nil : numbers[1]
-        untilMs = numbers[2] < 0 ? nil : numbers[2]
-        var progress = PartitionProgress(end: numbers[3], position: offset)
-        for (kind, count) in zip(ReplayOutcome.allCases, numbers[4...]) where count != 0 {
+        sinceMs = numbers[0] < 0 ? nil : numbers[0]
+        untilMs = numbers[1] < 0 ? nil : numbers[1]
+        var progress = PartitionProgress(end: numbers[2], position: offset)
+        for (kind, count) in zip(ReplayOutcome.allCases, numbers[3...]) where count != 0 {
             progress.counts[kind] = count
         }
         partitions = [commit.partition: progress]
@@ -98,7 +94,7 @@ struct ReplayJob: Equatable {
     func entries(since earlier: ReplayJob?) -> [CommitEntry] {
         partitions.filter { earlier?.partitions[$0.key] != $0.value }.map { partition, progress in
             let counts = ReplayOutcome.allCases.map { progress.counts[$0, default: 0] }
-            let numbers = [beganMs, sinceMs ?? -1, untilMs ?? -1, progress.end] + counts
+            let numbers = [sinceMs ?? -1, untilMs ?? -1, progress.end] + counts
             let words = [Self.version, fingerprint] + numbers.map { "\($0)" }
             return CommitEntry(partition, offset: progress.position, metadata: Array(words.joined(separator: " ").utf8))
         }
@@ -110,7 +106,7 @@ struct ReplayJob: Equatable {
 
     /// Counts an item, and moves behind it.
     mutating func count(_ item: ReplayItem, _ kind: ReplayOutcome) {
-        partitions[item.source]?.counts[kind, default: 0] += 1
-        partitions[item.source]?.move(to: item.sourceOffset + 1)
+        partitions[item.source.partition]?.counts[kind, default: 0] += 1
+        partitions[item.source.partition]?.move(to: item.source.offset + 1)
     }
 }

@@ -95,15 +95,11 @@ package struct ReplayOrder: Sendable {
 
     package init() {}
 
-    /// Returns 16 hex digits of the conditions as they were given. A time such as `2h` counts as it stands, so that the
+    /// Returns hex digits of the conditions as they were given. A time such as `2h` counts as it stands, so that the
     /// same command is the same job when it is run again.
     package static func fingerprint(_ conditions: [String]) -> String {
         var hash = FNV1a()
-        for condition in conditions.sorted() {
-            hash.add(condition.utf8)
-            hash.add(0 as UInt8)
-        }
-        let digits = String(hash.value, radix: 16)
-        return String(repeating: "0", count: 16 - digits.count) + digits
+        for condition in conditions.sorted() { hash.add("\(condition)\0".utf8) }
+        return String(hash.value, radix: 16)
     }
 }

@@ -7,15 +7,14 @@ package struct ReplayReport: Sendable {
     /// The counts of the whole job, earlier runs included.
     package internal(set) var counts: ReplayCounts = [:]
     /// The matches of this run.
-    package internal(set) var tally = ReplayTally()
+    package internal(set) var kinds: [ReplayKind] = []
     /// Places of the selection for which nothing matched.
     package internal(set) var unmatched: [String] = []
-    package internal(set) var part = 0.0
+    /// The results or dead letters that are left to look at, about.
+    package internal(set) var left: Int64 = 0
     package internal(set) var isResumed = false
     package internal(set) var wasDone = false
     package internal(set) var isDone = false
-    /// When the job began, in milliseconds since the epoch.
-    package internal(set) var beganMs: Int64 = 0
 
     package init() {}
 }
@@ -41,7 +40,7 @@ package final class ReplayRun {
 
     /// Results are found by their records' times, which come soon after their own; clocks may differ a little.
     private static let clockMs: Int64 = 60_000
-    /// The most memory that the dead letters of a batch take.
+    /// The most memory that the records of a batch's dead letters take.
     private static let byteLimit = 16 << 20
 
     /// Begins the job, or resumes it from the offsets that its group has committed. `remark` gets a line about each
@@ -49,7 +48,7 @@ package final class ReplayRun {
     package init(
         _ order: ReplayOrder, _ cluster: ClusterSettings, _ wait: BrokerWait, remark: @escaping (String) -> Void,
         progressed: @escaping (ReplayReport) -> Void
-    ) throws(CommandFailure) {
+    ) throws {
         self.wait = wait
         self.remark = remark
         self.progressed = progressed
@@ -58,19 +57,17 @@ package final class ReplayRun {
         transactions = order.isDryRun ? nil : try ReplayTransactions(order, cluster, source.client, wait)
         let bounds = source.bounds
         let known = try transactions?.begin(Array(bounds.keys))
-        let isDone = known?.isDone ?? false
-        if !isDone { try fetcher.checkTarget() }
+        report.isResumed = known != nil
+        report.wasDone = known?.isDone ?? false
+        if !report.wasDone, let target = order.target {
+            _ = try wait.partitions(of: target, from: source.client) { Denial.writing([$0], $1) }
+        }
         let sinceMs = known == nil ? order.selection.sinceMs : known?.sinceMs
         let starts = try source.starts(at: sinceMs.map { .time(max(0, $0 - Self.clockMs)) } ?? .beginning)
         self.starts = starts
         job =
             known
-            ?? ReplayJob(
-                order, beganMs: LoopTime.read().wallMs,
-                bounds.reduce(into: [:]) { $0[$1.key] = (starts[$1.key] ?? 0)..<$1.value.upperBound })
-        report.isResumed = known != nil
-        report.wasDone = isDone
-        report.beganMs = job.beganMs
+            ?? ReplayJob(order, bounds.reduce(into: [:]) { $0[$1.key] = (starts[$1.key] ?? 0)..<$1.value.upperBound })
         var order = order
         (order.selection.sinceMs, order.selection.untilMs) = (job.sinceMs, job.untilMs)
         self.order = order
@@ -82,26 +79,26 @@ package final class ReplayRun {
     /// The most requests of one transaction: a quarter of a second's.
     private var batchLimit: Int { min(10_000, max(1, (order.ratePerSecond ?? .max) / 4)) }
 
-    package func run() throws(CommandFailure) -> ReplayReport {
+    package func run() throws -> ReplayReport {
         if !report.wasDone {
             try remember()
             try replay()
-            report.unmatched = order.selection.places.subtracting(gatherer.found).map(\.description).sorted()
+            report.unmatched = order.selection.places.subtracting(gatherer.matchedPlaces).map(\.description).sorted()
         }
         report.counts = job.counts
         report.isDone = true
-        report.part = 1
         return report
     }
 
     /// Reads what earlier runs did: the rest may have further results of the same notifications.
-    private func remember() throws(CommandFailure) {
+    private func remember() throws {
         let done = job.partitions.mapValues(\.position).filter { starts[$0.key] ?? .max < $0.value }
         for partition in done.keys { try source.start(partition, at: starts[partition] ?? 0) }
-        try read(done, isFull: { false }) { _ = gatherer.take($0, isKnown: true) }
+        try read(done, isFull: { false }) { _ = gatherer.take($0) }
+        gatherer.forgetKinds()
     }
 
-    private func replay() throws(CommandFailure) {
+    private func replay() throws {
         let left = job.partitions.filter { $0.value.position < $0.value.end }
         for (partition, progress) in left {
             guard let range = source.bounds[partition], progress.end <= range.upperBound else {
@@ -117,10 +114,10 @@ package final class ReplayRun {
                 items.count >= batchLimit || byteCount >= Self.byteLimit
             } take: { record in
                 guard let item = gatherer.take(record) else { return }
-                if case .letter(let record) = item.kind { byteCount += record.byteCount + 200 }
+                byteCount += item.letterBytes
                 items.append(item)
             }
-            report.tally = gatherer.tally
+            report.kinds = gatherer.kinds
             try process(items[...])
             // Nothing matched behind the last item.
             var next = job
@@ -136,9 +133,7 @@ package final class ReplayRun {
     }
 
     /// Reads the results of partitions up to these offsets, or until the batch is full.
-    private func read(
-        _ targets: [TopicPartition: Int64], isFull: () -> Bool, take: (SourceRecord) -> Void
-    ) throws(CommandFailure) {
+    private func read(_ targets: [TopicPartition: Int64], isFull: () -> Bool, take: (SourceRecord) -> Void) throws {
         var left = targets
         while true {
             for (partition, target) in left where source.positions[partition] ?? 0 >= target {
@@ -155,42 +150,28 @@ package final class ReplayRun {
             for (partition, position) in source.positions where position < before[partition] ?? 0 {
                 throw changed(partition, targets[partition] ?? 0)
             }
-            report.part = part
+            report.left = job.partitions.reduce(0) { left, part in
+                left + max(0, part.value.end - max(source.positions[part.key] ?? 0, part.value.position))
+            }
             progressed(report)
         }
-    }
-
-    private var part: Double {
-        var (passed, all) = (0.0, 0.0)
-        for (partition, progress) in job.partitions {
-            let start = starts[partition] ?? 0
-            let position = max(source.positions[partition] ?? 0, progress.position)
-            passed += Double(min(max(position, start), progress.end) - min(start, progress.end))
-            all += Double(max(0, progress.end - start))
-        }
-        return all == 0 ? 1 : passed / all
     }
 
     // MARK: Batches
 
     /// Produces the requests of these items and commits the job's offsets with them. Splits the items in two halves if
-    /// they take too much memory, or if a broker refuses one of their records.
-    private func process(_ items: ArraySlice<ReplayItem>) throws(CommandFailure) {
-        guard let item = items.first else { return }
-        if var batch = try fetcher.fetch(items, job) {
-            var refusal = try write(batch.records, batch.job)
-            if let code = refusal, items.count == 1 {
-                batch = ReplayBatch(job)
-                batch.count(item, .matched)
-                batch.count(
-                    item, .refused, "\(item.place) is not requested again: the topic refuses its record: \(code.text)")
-                refusal = try write([], batch.job)
-            }
-            if refusal == nil {
-                for line in batch.remarks { remark(line) }
-                report.counts = job.counts
-                return progressed(report)
-            }
+    /// their records cannot be written together.
+    private func process(_ items: ArraySlice<ReplayItem>) throws {
+        guard var item = items.first else { return }
+        let batch = try fetcher.fetch(items, job)
+        guard let refusal = try write(batch.records, batch.job) else {
+            for line in batch.remarks { remark(line) }
+            report.counts = job.counts
+            return progressed(report)
+        }
+        guard items.count > 1 else {
+            item.refuse("the topic refuses its record: \(refusal.text)")
+            return try process([item])
         }
         let middle = items.startIndex + items.count / 2
         try process(items[..<middle])
@@ -198,7 +179,7 @@ package final class ReplayRun {
     }
 
     /// Writes at the rate that was asked for; a pause is not made up for.
-    private func write(_ records: [ReplayRecord], _ next: ReplayJob) throws(CommandFailure) -> KafkaCode? {
+    private func write(_ records: [ReplayRecord], _ next: ReplayJob) throws -> KafkaCode? {
         if let transactions {
             let nowNs = LoopTime.read().monotonicNs
             if !records.isEmpty, let rate = order.ratePerSecond {

@@ -79,13 +79,8 @@ func parsedEnvironment(_ text: String) throws(UsageError) -> PushEnvironment {
 let keyLogHelp =
     "Append the TLS secrets of connections to APNs to FILE (NSS key log), so that Wireshark can decrypt a capture."
 
-func startKeyLog(_ path: String?) throws(CommandFailure) {
-    guard let path else { return }
-    do throws(TLSError) {
-        try KeyLog.start(path)
-    } catch {
-        throw CommandFailure(error.text)
-    }
+func startKeyLog(_ path: String?) throws {
+    if let path { try KeyLog.start(path) }
 }
 
 func loaded(_ file: String?) throws -> (WorkerConfiguration, ClusterSettings) {

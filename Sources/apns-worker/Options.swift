@@ -58,13 +58,11 @@ enum OutputFormat: String, CaseIterable {
 @discardableResult
 func parsed<Values>(_ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values) throws -> Values {
     do throws(UsageError) {
-        switch try table.parse(arguments, defaults) {
-        case .values(let values): return values
-        case .help: say(table.help)
-        }
+        if let values = try table.parse(arguments, defaults) { return values }
     } catch {
         throw Exit(code: .wrongUsage, lines: [error.description])
     }
+    say(table.help)
     throw Exit(code: .fine)
 }
 

@@ -10,7 +10,11 @@ private struct RunOptions {
     var log = LogFlags()
 
     /// Reads and checks the configuration, with the log flags in force.
-    func read() throws(ConfigurationError) -> LoadedConfiguration { log.applied(to: try configuration.read()) }
+    func read() throws(ConfigurationError) -> LoadedConfiguration {
+        var loaded = try configuration.read()
+        loaded.configuration.log = log.applied(to: loaded.configuration.log)
+        return loaded
+    }
 }
 
 func runWorker(_ arguments: [String]) throws -> ExitCode {

@@ -30,19 +30,21 @@ private let simulateTable = OptionTable<SimulatorOptions>(
     options: [
         .init("listen", value: "HOST:PORT", "Serve APNs here (default 127.0.0.1:2197). Port 0 takes any free one.") {
             options, text throws(UsageError) in
-            let place = try hostAndPort(text)
-            options.host = place.host ?? options.host
-            options.port = place.port
+            guard let address = NetworkAddress(text) ?? NetworkAddress("\(options.host):\(text)") else {
+                throw UsageError("expected HOST:PORT (an IPv6 address in brackets: [::1]:2197)")
+            }
+            options.host = address.host
+            options.port = UInt16(address.port)
         },
         portOption(
-            "control", \.controlPort, "the control endpoint is",
+            "control", \.controlPort,
             "Serve the control endpoint on this port of the same host (default 2198; 0 takes any free one)."),
         portOption(
-            "manage", \.managementPort, "channels are managed",
+            "manage", \.managementPort,
             "Manage broadcast channels on this port of the same host, as api-manage-broadcast.push.apple.com does (default: any free one, which is printed)."
         ),
         portOption(
-            "gateway", \.gatewayPort, "the gateway is",
+            "gateway", \.gatewayPort,
             "Also serve Apple's retired binary gateway on this port of the same host (0 takes any free one and prints it)."
         ),
         .init(
@@ -57,7 +59,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "gateway-payload", value: "BYTES", to: \.gatewayPayloadLimit, integer(1...65_535),
             "The longest payload that the gateway accepts (default 2048; Apple's was 256 before 2014)."),
         portOption(
-            "feedback", \.feedbackPort, "the feedback service is",
+            "feedback", \.feedbackPort,
             "Also serve Apple's retired feedback service on this port of the same host (0 takes any free one and prints it)."
         ),
         .init(
@@ -143,23 +145,7 @@ private func parsedFeedback(_ text: String) throws(UsageError) -> SimulatorOptio
 
 /// An option for a port on the host of `--listen`.
 private func portOption(
-    _ name: String, _ port: any WritableKeyPath<SimulatorOptions, UInt16?> & Sendable, _ subject: String,
-    _ help: String
+    _ name: String, _ port: any WritableKeyPath<SimulatorOptions, UInt16?> & Sendable, _ help: String
 ) -> OptionTable<SimulatorOptions>.Option {
-    .init(name, value: "PORT", help) { options, text throws(UsageError) in
-        let place = try hostAndPort(text)
-        guard place.host == nil || place.host == options.host else {
-            throw UsageError("\(subject) on the host of --listen, which must stand before it")
-        }
-        options[keyPath: port] = place.port
-    }
-}
-
-/// Reads `HOST:PORT`, or a port alone; an IPv6 address stands in brackets.
-private func hostAndPort(_ text: String) throws(UsageError) -> (host: String?, port: UInt16) {
-    if let port = UInt16(text) { return (nil, port) }
-    guard let address = NetworkAddress(text) else {
-        throw UsageError("expected HOST:PORT with a port up to 65535 (an IPv6 address in brackets: [::1]:2197)")
-    }
-    return (address.host, UInt16(address.port))
+    .init(name, value: "PORT", to: port, { text throws(UsageError) in try integer(0...65_535)(text) as UInt16 }, help)
 }

@@ -173,11 +173,9 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             drain: *x
                 6:8: aliases (*) are not supported
             requests: {topics: [a, ${TOPIC}]}
-                6:25: not valid YAML: did not find expected ',' or ']' while parsing a flow sequence; inside of [] and {}
-                write "${NAME}", in quotes
+                6:25: not valid YAML: did not find expected ',' or ']' while parsing a flow sequence
             results: {topic: é${TOPIC:-a}}
-                6:20: not valid YAML: did not find expected ',' or '}' while parsing a flow mapping; inside of [] and {}
-                write "${NAME}", in quotes
+                6:20: not valid YAML: did not find expected ',' or '}' while parsing a flow mapping
             requests: {topics: ["${TOPIC}" {
                 6:32: not valid YAML: did not find expected ',' or ']' while parsing a flow sequence
             drain: {
@@ -214,8 +212,6 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             {bootstrap_servers: a, session_timeout: 3s}
                 1:48: kafka.session_timeout: heartbeat.interval.ms (3000 ms) must be below session_timeout (3s), ideally
                 a third of it, or the group removes the worker between two heartbeats; set it under kafka.consumer
-            {bootstrap_servers: a, session_timeout: 301s}
-                1:48: kafka.session_timeout: session_timeout (301s) must not be above max.poll.interval.ms (300000 ms)
             {bootstrap_servers: a, librdkafka: {max.poll.interval.ms: 9000000}, consumer: {max.poll.interval.ms: 20000}}
                 1:109: kafka.consumer.max.poll.interval.ms: drain.rebalance (30s) and 5 s for the last commit must fit
                 max.poll.interval.ms (20000 ms), or the group removes the worker while it drains; shorten
@@ -360,7 +356,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         ("", ["w.yaml: the file is empty"]),
         ("# nothing\n", ["w.yaml: the file is empty"]),
         ("[]", ["w.yaml:1:1: expected a mapping, found a list"]),
-        ("delivery: {}", ["w.yaml:1:1: kafka: is missing", "w.yaml:1:1: apps: is missing"]),
+        ("delivery: {}", ["w.yaml:1:1: kafka.bootstrap_servers: is missing", "w.yaml:1:1: apps: is missing"]),
     ])
     func `A file that is not a configuration is refused`(text: String, expected: [String]) {
         #expect(errors(text) == expected)
@@ -395,13 +391,6 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 "w.yaml:9:74: apps[1].token.key_id: expected Apple's 10 letters and digits, found \"x\"",
                 "w.yaml:10:1: aps: unknown key; did you mean apps?",
             ])
-    }
-
-    @Test func `Errors beyond the limit are only counted`() {
-        let text = minimal + (1...200).map { "zz\($0): 1\n" }.joined()
-        let lines = errors(text)
-        #expect(lines.count == 51)
-        #expect(lines.last == "and 150 more problems")
     }
 
     @Test func `An unreadable file is reported in one line`() {

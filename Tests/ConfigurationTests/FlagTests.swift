@@ -61,21 +61,17 @@ import Testing
         command: "tool", usage: [""], about: [], options: LogFlags.options)
 
     private func flags(_ arguments: String...) throws -> LogFlags {
-        guard case .values(let flags) = try Self.table.parse(arguments, LogFlags()) else {
-            Issue.record("help")
-            return LogFlags()
-        }
-        return flags
+        try #require(try Self.table.parse(arguments, LogFlags()))
     }
 
     @Test func `Without log flags the file determines the levels`() throws {
-        let loaded = try load(minimal + "log: {level: error, parts: {kafka: debug}}\n")
-        #expect(try flags().applied(to: loaded) == loaded)
+        let log = try load(minimal + "log: {level: error, parts: {kafka: debug}}\n").configuration.log
+        #expect(try flags().applied(to: log) == log)
     }
 
     @Test func `Log flags apply if the file has no log section`() throws {
         let log = try flags("--log-level", "debug", "--log-part", "apns=trace", "--log-part=kafka=error")
-            .applied(to: load(minimal)).configuration.log
+            .applied(to: load(minimal).configuration.log)
         #expect(log.level == .debug)
         #expect(log.parts == [.apns: .trace, .kafka: .error])
         #expect(log.format == .text)
@@ -89,7 +85,7 @@ import Testing
             "log: {level: error, parts: {apns: error, kafka: trace}}\n", "log: {parts: {kafka: trace}}\n",
             "log: {level: debug, format: json, parts: {apns: info, kafka: trace}}\n",
         ] {
-            let log = try flags.applied(to: load(minimal + file)).configuration.log
+            let log = try flags.applied(to: load(minimal + file).configuration.log)
             #expect(log.level == .notice)
             // A part that no flag names keeps the file's level.
             #expect(log.parts == [.apns: .debug, .kafka: .trace])

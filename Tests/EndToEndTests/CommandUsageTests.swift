@@ -30,7 +30,7 @@ extension EndToEnd {
             78 | tail results --config /nowhere/worker.yaml | cannot read /nowhere/worker.yaml
             64 | send | needs --config FILE
             64 | send -c x | needs --token HEX
-            64 | send --direct -t 00 -a Hi | or --key-file, --key-id, --team-id and --bundle-id
+            64 | send --direct -t 00 -a Hi | needs --config FILE, or flags for one app
             64 | send --key-id K -t 00 -a Hi | a key alone reaches no Kafka
             64 | send -c x --key-id K -t 00 -a Hi | give either --config or the flags
             64 | send -c x -t 00 | needs --alert TEXT or --payload JSON
@@ -44,7 +44,7 @@ extension EndToEnd {
             64 | send -c x -t 00 -a Hi --direct --not-before 90s | --direct sends at once
             1 | send -c x -t 00 -a Hi --not-before 2h --expiration 1h | BadExpirationDate: apns-expiration must be 0, or later than push-not-before
             64 | send -c x -t 00 -a Hi --environment test | production or development
-            64 | send -c x -t 00 -a Hi --direct --request-topic r | is for --via kafka
+            64 | send -c x -t 00 -a Hi --direct --request-topic r | is for Kafka: leave out --direct
             1 | send -c x -t 00 -p { | BadRequestPayload: the payload is not JSON: ends too early at byte 1
             1 | send -c x -t 00 -p @/nowhere | --payload: cannot read /nowhere
             64 | channels | which action? One of create, list, read, delete
@@ -63,14 +63,13 @@ extension EndToEnd {
             64 | replay | which kind of record? One of results, dead-letters
             64 | replay result -c x --all | did you mean results?
             64 | replay results --all | needs --config FILE
-            64 | replay results -c x | give a condition: --reason, --outcome, --app, --since, --until or --request; or --all
-            64 | replay dead-letters -c x | give a condition: --reason, --since, --until or --request; or --all
+            64 | replay results -c x | give a condition: --reason, --since, --until, --request, and for results --outcome or --app; or --all
+            64 | replay dead-letters -c x | give a condition: --reason, --since, --until, --request, and for results
             64 | replay results -c x --all --app shop | give either --all or conditions
-            64 | replay dead-letters -c x --app shop | --app is for results
-            64 | replay dead-letters -c x --outcome invalid | --outcome is for results
-            64 | replay dead-letters -c x --all --expired | --expired is for results
+            64 | replay dead-letters -c x --app shop | --outcome, --app and --expired are for results
+            64 | replay dead-letters -c x --outcome invalid | --outcome, --app and --expired are for results
+            64 | replay dead-letters -c x --all --expired | --outcome, --app and --expired are for results
             64 | replay results -c x --outcome lost | expected one of accepted, unregistered
-            64 | replay results -c x --reason badtopic | did you mean BadTopic?
             64 | replay results -c x --since yesterday | --since: expected a time such as 2026-01-31T12:00:00Z
             64 | replay results -c x --since 2026-01-02T00:00:00Z --until 2026-01-01T00:00:00Z | --until must be later than --since
             64 | replay results -c x --request t/1 | --request: expected TOPIC/PARTITION/OFFSET
@@ -95,7 +94,7 @@ extension EndToEnd {
             64 | demo --log-part kafka | --log-part: expected PART=LEVEL, such as apns=debug, found "kafka"
             64 | simulate --fault nope@3 | --fault: fault 'nope@3': there is no fault 'nope'
             64 | simulate --gateway-fault close@0 | '0' is no number above 0
-            64 | simulate --gateway 10.0.0.1:0 | the gateway is on the host of --listen, which must stand before it
+            64 | simulate --gateway 10.0.0.1:0 | --gateway: expected a whole number from 0 to 65535
             64 | simulate --feedback-token 0a@soon | expected a device token in hex, or with a time: HEX@1700000000
             78 | send -c /nowhere/x -t 00 -a Hi | cannot read /nowhere/x
             """.split(separator: "\n").map(String.init)

@@ -55,7 +55,6 @@ struct KafkaPropertiesTests {
         let properties = try KafkaProperties(consumer: [KafkaProperty("max.poll.interval.ms", "35000")])
         let cluster = ClusterSettings(bootstrapServers: "127.0.0.1:1", properties: properties)
         #expect(throws: Never.self) { try OffsetReader(cluster, group: "g", fetchKilobytes: 64) }
-        #expect(throws: Never.self) { try GroupRights(cluster, groupID: "g", topics: []) }
     }
 
     /// A library without OIDC refuses `sasl.oauthbearer.method: oidc`, so that is no advice for it.

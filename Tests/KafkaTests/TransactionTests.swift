@@ -9,17 +9,17 @@ private final class Transactor {
     let settings: ProducerSettings
     var codes: [KafkaCode] = []
 
-    init(_ cluster: Cluster, id: String, servers: String? = nil, timeoutMs: Int = 20_000) throws {
+    init(_ cluster: Cluster, id: String, servers: String? = nil) throws {
         settings = ProducerSettings(
             cluster: ClusterSettings(bootstrapServers: servers ?? cluster.servers),
-            transaction: ProducerSettings.Transaction(id: id, timeoutMs: timeoutMs))
+            transactionalID: id)
         producer = try Producer(settings)
         topic = try producer.topic(cluster.topic)
     }
 
     func initialize() throws {
         while true {
-            do throws(TransactionError) {
+            do throws(KafkaError) {
                 return try producer.initializeTransactions(timeoutMs: 10_000)
             } catch {
                 guard error.isPassing else { throw error }
@@ -142,10 +142,10 @@ extension OffsetReader {
         try first.write(["lost"])
         let second = try Transactor(cluster, id: cluster.group)
         try second.initialize()
-        let error = #expect(throws: TransactionError.self) {
+        let error = #expect(throws: KafkaError.self) {
             try first.commit([CommitEntry(partition, offset: 3)], group: cluster.group)
         }
-        #expect(error?.isFenced == true && error?.isPassing == false, "\(error.map { "\($0)" } ?? "")")
+        #expect(error?.code.isFenced == true && error?.isPassing == false, "\(error.map { "\($0)" } ?? "")")
         try second.producer.beginTransaction()
         try second.write(["kept"])
         try second.commit([CommitEntry(partition, offset: 5)], group: cluster.group)
@@ -162,10 +162,10 @@ extension OffsetReader {
         let noise = String((0..<8_000).map { _ in Character(Unicode.Scalar(UInt8.random(in: 0x21...0x7E))) })
         try transactor.write([noise])
         #expect(transactor.codes == [.messageTooLarge])
-        let error = #expect(throws: TransactionError.self) {
+        let error = #expect(throws: KafkaError.self) {
             try transactor.commit([CommitEntry(cluster.partition(0), offset: 3)], group: cluster.group)
         }
-        #expect(error?.isPassing == false && error?.isFenced == false, "\(error.map { "\($0)" } ?? "")")
+        #expect(error?.isPassing == false && error?.code.isFenced == false, "\(error.map { "\($0)" } ?? "")")
         let successor = try Transactor(cluster, id: cluster.group)
         try successor.initialize()
         try successor.producer.beginTransaction()

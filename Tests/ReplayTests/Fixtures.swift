@@ -48,33 +48,29 @@ func order(_ from: ReplaySource = .results, _ change: (inout ReplaySelection) ->
 }
 
 func job(_ ends: [TopicPartition: Int64] = [source: 100], _ order: ReplayOrder = order()) -> ReplayJob {
-    ReplayJob(order, beganMs: 9_000, ends.mapValues { 0..<$0 })
+    ReplayJob(order, ends.mapValues { 0..<$0 })
 }
 
 extension Gatherer {
     mutating func take(
-        _ offset: Int64, _ record: OwnedRecord, of partition: TopicPartition = source, isKnown: Bool = false
+        _ offset: Int64, _ record: OwnedRecord, of partition: TopicPartition = source
     ) -> ReplayItem? {
-        take(SourceRecord(partition: partition, offset: offset, timestampMs: 5_000, record: record), isKnown: isKnown)
+        take(SourceRecord(partition: partition, offset: offset, timestampMs: 5_000, record: record))
     }
 
-    mutating func take(
-        _ offset: Int64, _ value: String?, of partition: TopicPartition = source, isKnown: Bool = false
-    ) -> ReplayItem? {
+    mutating func take(_ offset: Int64, _ value: String?, of partition: TopicPartition = source) -> ReplayItem? {
         let record = OwnedRecord(key: nil, value: value.map { Array($0.utf8) }, headers: [])
-        return take(offset, record, of: partition, isKnown: isKnown)
+        return take(offset, record, of: partition)
     }
 }
 
 extension ReplayItem {
     /// The action of the run, in words.
     var action: String {
-        func text(_ bytes: [UInt8]?) -> String { String(decoding: bytes ?? [], as: UTF8.self) }
-        return switch kind {
+        switch kind {
         case .notification: "fetch \(place)"
         case .truncatedLetter: "fetch whole \(place)"
-        case .letter(let record):
-            "write " + record.headers.map { "\(text($0.name))=\(text($0.value))" }.joined(separator: " ")
+        case .letter: "write \(place)"
         case .skipped(let kind, let remark): "\(kind)" + (remark.map { ": \($0)" } ?? "")
         }
     }

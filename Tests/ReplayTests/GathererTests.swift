@@ -19,24 +19,19 @@ import Testing
                 "repeated",
                 nil, "unreadable: apns.results/0/6 cannot be read: outcome is missing",
             ])
-        let rows = gatherer.tally.rows
-        #expect(rows.count == 1 && rows.first?.count == 3)
-        #expect(
-            rows.first?.row
-                == ReplayTally.Row(topic: "apns.requests", app: "shop", outcome: .rejected, reason: "BadTopic"))
-        #expect(gatherer.tally.first.first == "apns.requests/3/12/0")
+        let kinds = gatherer.kinds
+        #expect(kinds.map(\.count) == [3] && kinds.map(\.first) == ["apns.requests/3/12/0"])
+        #expect(kinds.first?.words == ["apns.requests", "shop", "rejected", "BadTopic"])
     }
 
     @Test func `A match of an earlier run is only remembered`() {
         var gatherer = Gatherer(order())
-        for value in [result(1), "damaged"] {
-            let item = gatherer.take(0, value, isKnown: true)
-            #expect(item == nil)
-        }
+        for value in [result(1), "damaged"] { _ = gatherer.take(0, value) }
+        gatherer.forgetKinds()
         // A further result of it may be in another partition.
         let actions = [result(1), result(3)].map { gatherer.take(2, $0, of: other)?.action }
         #expect(actions == ["repeated", "fetch apns.requests/3/3/0"])
-        #expect(gatherer.tally.rows.map(\.count) == [1])
+        #expect(gatherer.kinds.map(\.count) == [1])
     }
 
     @Test func `Another request at the same place is not taken for it`() {
@@ -51,9 +46,9 @@ import Testing
         }
         var gatherer = Gatherer(order { $0.places = Set(places) })
         for value in [result(1, index: 7), result(2, index: 0), result(3, outcome: .accepted)] {
-            _ = gatherer.take(0, value, isKnown: true)
+            _ = gatherer.take(0, value)
         }
-        #expect(gatherer.found == [places[0]])
+        #expect(gatherer.matchedPlaces == [places[0]])
     }
 
     @Test(arguments: ["apns.results", "apns.retry.30s", "payments"])
@@ -89,20 +84,22 @@ import Testing
         let actions = letters.enumerated().map { gatherer.take(Int64($0.offset), $0.element)?.action }
         #expect(
             actions == [
-                "write push-replay-of=apns.requests/3/7/0 a=1", "fetch whole apns.requests/3/8", "repeated",
+                "write apns.requests/3/7", "fetch whole apns.requests/3/8", "repeated",
                 "refused: apns.requests/3/9 is not requested again: it is a record that the worker wrote, and no request",
                 "refused: apns.requests/3/10 is not requested again: its headers cannot be read, and what they ask for is not known",
                 "refused: payments/3/11 is not requested again: its topic is none of requests.topics, and the workers do not read it",
-                "write push-replay-of=apns.retry.30s/3/12/0",
+                "write apns.retry.30s/3/12",
             ])
         let damaged = gatherer.take(7, OwnedRecord(key: nil, value: [], headers: []))
         #expect(damaged?.action.hasPrefix("unreadable: ") == true)
     }
 
-    @Test func `The record of a truncated dead letter is known by its time, size and first bytes`() {
-        let mark = LetterMark(timestampMs: 1_000, valueSize: 6, valueStart: Array("abc".utf8))
+    @Test func `The record of a truncated dead letter is known by its time, size and first bytes`() throws {
+        let record = letter("worker-crashed", truncated: 6, value: "abc")
+        let headers = record.headers.map { HeaderField(String(decoding: $0.name, as: UTF8.self), $0.value ?? []) }
+        let found = try DeadLetter(key: record.key, value: record.value, headers: headers)
         func fits(_ value: String, _ timestampMs: Int64) -> Bool {
-            Array(value.utf8).withUnsafeBytes { mark.fits($0, timestampMs: timestampMs) }
+            Array(value.utf8).withUnsafeBytes { found.fits($0, timestampMs: timestampMs) }
         }
         #expect(fits("abcdef", 1_000))
         #expect(!fits("abcdef", 1_001) && !fits("abcde", 1_000) && !fits("abxdef", 1_000))

@@ -11,7 +11,7 @@ import Testing
     }
 
     @Test func `A job is resumed from its commits`() throws {
-        var progress = ReplayJob(order { $0.sinceMs = 17 }, beganMs: 9_000, [source: 3..<100, other: 0..<0])
+        var progress = ReplayJob(order { $0.sinceMs = 17 }, [source: 3..<100, other: 0..<0])
         progress.partitions[source]?.move(to: 40)
         for (place, kind) in ReplayOutcome.allCases.enumerated() {
             progress.partitions[source]?.counts[kind] = Int64(place + 1)
@@ -42,8 +42,8 @@ import Testing
     }
 
     @Test(arguments: [
-        "", "replay3", "replay2 f 1 -1 -1 9 0 0 0 0 0 0 0", "replay3 f 1 -1 -1 4 0 0 0 0 0 0 0",
-        "replay3 f x -1 -1 9 0 0 0 0 0 0 0", "replay3 f 1 -1 -1 9", "{}",
+        "", "replay4", "replay3 f -1 -1 9 0 0 0 0 0 0 0", "replay4 f -1 -1 4 0 0 0 0 0 0 0",
+        "replay4 f x -1 9 0 0 0 0 0 0 0", "replay4 f -1 -1 9", "{}",
     ])
     func `A commit that no replay made is refused`(metadata: String) {
         let found = CommittedOffset(partition: source, offset: 5, metadata: Array(metadata.utf8))

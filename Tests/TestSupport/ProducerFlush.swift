@@ -12,4 +12,15 @@ extension Producer {
         while outstanding > 0, Date() < deadline { serve(timeoutMs: 10, report: report, event: event) }
         return outstanding
     }
+
+    package func produce(
+        to topic: ProducerTopic, partition: Int32 = -1, key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
+        headers: [MessageHeader], timestampMs: Int64 = 0, tag: UInt64
+    ) -> KafkaCode {
+        headers.withUnsafeBufferPointer {
+            produce(
+                to: topic, partition: partition, key: key, value: value, headers: $0, timestampMs: timestampMs, tag: tag
+            )
+        }
+    }
 }

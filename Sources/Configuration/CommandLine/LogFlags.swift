@@ -32,12 +32,6 @@ package struct LogFlags: Hashable, Sendable {
         return settings
     }
 
-    package func applied(to loaded: LoadedConfiguration) -> LoadedConfiguration {
-        var loaded = loaded
-        loaded.configuration.log = applied(to: loaded.configuration.log)
-        return loaded
-    }
-
     private static func words<T: RawRepresentable & CaseIterable>(_: T.Type) -> String where T.RawValue == String {
         T.allCases.map(\.rawValue).joined(separator: ", ")
     }

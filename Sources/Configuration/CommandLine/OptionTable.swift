@@ -63,12 +63,6 @@ package struct OptionTable<Values>: Sendable {
         }
     }
 
-    package enum Parsed {
-        case values(Values)
-        /// `--help` was given, and all before it was right.
-        case help
-    }
-
     package let command: String
     /// Ways to call it, without the command itself: `--config FILE`.
     let usage: [String]
@@ -88,8 +82,9 @@ package struct OptionTable<Values>: Sendable {
         self.notes = notes
     }
 
-    /// Reads the arguments after the command; `values` holds the defaults. There are no operands.
-    package func parse(_ arguments: [String], _ values: Values) throws(UsageError) -> Parsed {
+    /// Reads the arguments after the command; `values` holds the defaults. There are no operands. Returns `nil` if
+    /// `--help` was given, and all before it was right.
+    package func parse(_ arguments: [String], _ values: Values) throws(UsageError) -> Values? {
         var values = values
         var words = arguments[...]
         do throws(UsageError) {
@@ -102,12 +97,12 @@ package struct OptionTable<Values>: Sendable {
                     word.hasPrefix("--")
                     ? try readLong(word.dropFirst(2), &words, &values)
                     : try readLetters(word.dropFirst(), &words, &values)
-                if isHelp { return .help }
+                if isHelp { return nil }
             }
         } catch {
             throw UsageError(oneLine("\(command): \(error) (see \(command) --help)"))
         }
-        return .values(values)
+        return values
     }
 
     /// Reads `name` or `name=value`. Returns whether it asks for help.

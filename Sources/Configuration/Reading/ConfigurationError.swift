@@ -3,16 +3,6 @@ internal import PushRecords
 package struct ConfigurationError: Error, Hashable, Sendable {
     /// Lines to print: `worker.yaml:12:5: delivery.max_age: …`, or `--key-id: …`.
     package let lines: [String]
-
-    package static let maxLines = 50
-
-    init(lines: [String]) {
-        guard lines.count > Self.maxLines else {
-            self.lines = lines
-            return
-        }
-        self.lines = lines.prefix(Self.maxLines) + ["and \(lines.count - Self.maxLines) more problems"]
-    }
 }
 
 /// Quotes a user's text for one line: control characters are escaped, and 60 characters are kept.

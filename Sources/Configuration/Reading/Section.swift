@@ -52,16 +52,8 @@ struct Section {
         reading.refuse(path(of: name), "is missing\(advice)", at: mark)
     }
 
-    mutating func requiredSection(_ name: String, _ body: (inout Section) -> Void) {
-        var section: Section?
-        required(name, into: &section) { $0.section() }
-        guard var section else { return }
-        body(&section)
-        section.finish()
-    }
-
-    /// Reads an optional mapping, and refuses each key that `body` does not ask for. Without the mapping, `body` reads
-    /// an empty one, so that all its keys are known as suggestions. It must not ask for required keys.
+    /// Reads a mapping, and refuses each key that `body` does not ask for. Without the mapping, `body` reads an empty
+    /// one, so that all its keys are known as suggestions, and a required one makes the mapping required.
     mutating func section(_ name: String, _ body: (inout Section) -> Void) {
         let empty = Section([], path: path(of: name), mark: mark, reading: reading)
         guard var section = value(name).map({ $0.section() }) ?? empty else { return }

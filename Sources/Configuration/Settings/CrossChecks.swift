@@ -19,12 +19,6 @@ extension WorkerConfiguration {
                     + "commit must fit max.poll.interval.ms (\(poll.value) ms), or the group removes the worker while it "
                     + "drains; shorten drain.rebalance, or set max.poll.interval.ms under kafka.consumer")
         }
-        if session > poll.value {
-            reading.refuse(
-                reading.isGiven("kafka.session_timeout") ? "kafka.session_timeout" : poll.path,
-                "session_timeout (\(Quantity.text(kafka.sessionTimeout))) must not be above max.poll.interval.ms "
-                    + "(\(poll.value) ms)")
-        }
         if heartbeat.value >= session {
             reading.refuse(
                 reading.isGiven(heartbeat.path) ? heartbeat.path : "kafka.session_timeout",

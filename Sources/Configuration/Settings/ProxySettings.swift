@@ -20,7 +20,9 @@ package struct ProxySettings: Hashable, Sendable {
         if rest.last == "/" { rest.removeLast() }
         var credentials: Secret?
         if let at = rest.lastIndex(of: "@") {
-            guard let text = percentDecoded(rest[..<at]), text.contains(":"), text.isWithoutControls else { return nil }
+            guard let text = percentDecoded(rest[..<at]), text.contains(":"),
+                text.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F })
+            else { return nil }
             credentials = .text(text)
             rest = rest[rest.index(after: at)...]
         }
@@ -62,8 +64,4 @@ private func percentDecoded(_ text: Substring) -> String? {
         bytes.append(value)
     }
     return String(validating: bytes, as: UTF8.self)
-}
-
-extension String {
-    fileprivate var isWithoutControls: Bool { utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F } }
 }

@@ -97,7 +97,7 @@ extension WorkerConfiguration {
     /// Reads the whole document. A wrong value is replaced by an empty one after it was refused.
     init(reading document: inout Section) {
         self.init(kafka: KafkaSettings(bootstrapServers: ""), apps: [])
-        document.requiredSection("kafka") { kafka.read(&$0) }
+        document.section("kafka") { kafka.read(&$0) }
         document.section("requests") { section in
             section.read("topics", into: &requestTopics) { RequestTopic.list(reading: $0) }
         }

@@ -23,8 +23,8 @@ struct CommittedOffsetLookup {
     private var committed: [CommittedOffset] = []
     /// Partitions whose committed offset is unknown because of their topic's error.
     private(set) var failed: [(partition: TopicPartition, code: KafkaCode)] = []
-    private var logStarts: [Int64?] = []
-    private var logEnds: [Int64?] = []
+    private var logStarts: [TopicPartition: Int64] = [:]
+    private var logEnds: [TopicPartition: Int64] = [:]
 
     static let timeoutMs: Int32 = 1_000
 
@@ -35,10 +35,14 @@ struct CommittedOffsetLookup {
         self.partitions = partitions
         topicIDs = consumer.topicIDs(of: Set(partitions.map(\.topic)), timeoutMs: Self.timeoutMs)
         try askCommitted(partitions, consumer)
-        let known = committed.map(\.partition)
-        guard !known.isEmpty else { return }
-        logStarts = (try? consumer.starts(of: known, timeoutMs: Self.timeoutMs)) ?? known.map { _ in nil }
-        logEnds = consumer.ends(of: known, timeoutMs: Self.timeoutMs)
+        guard !committed.isEmpty else { return }
+        logStarts = offsets(Consumer.logStart, consumer)
+        logEnds = offsets(Consumer.logEnd, consumer)
+    }
+
+    private func offsets(_ place: Int64, _ consumer: Consumer) -> [TopicPartition: Int64] {
+        let partitions = committed.map(\.partition)
+        return (try? consumer.offsets(of: partitions, fromMs: place, timeoutMs: Self.timeoutMs)) ?? [:]
     }
 
     private mutating func askCommitted(_ batch: [TopicPartition], _ consumer: Consumer) throws(KafkaError) {
@@ -62,9 +66,9 @@ struct CommittedOffsetLookup {
     ///
     /// - Parameter startingAtEnd: of these, those without a committed offset are read from their end.
     func starts(knownIDs: [TopicPartition: TopicID], startingAtEnd: Set<TopicPartition>) -> [Start] {
-        committed.enumerated().map { index, committed in
-            let topic = committed.partition.topic
-            var start = Start(committed: committed, logStart: logStarts[index], logEnd: logEnds[index])
+        committed.map { committed in
+            let (partition, topic) = (committed.partition, committed.partition.topic)
+            var start = Start(committed: committed, logStart: logStarts[partition], logEnd: logEnds[partition])
             // This end is the last stable offset, which an open transaction keeps below what was committed. An offset
             // that really is beyond the log's end is refused when it is read.
             if let end = start.logEnd, let offset = committed.offset, OffsetLimit.holds(offset), offset > end {

@@ -168,10 +168,10 @@ extension GroupReader {
         let recreated = topicIDs.filter { partition, id in ids[partition.topic].map { $0 != id } ?? false }.map(\.key)
         let changed = Array(suspects.outOfRange.union(recreated))
         guard !changed.isEmpty,
-            let logStarts = try? consumer.starts(of: changed, timeoutMs: CommittedOffsetLookup.timeoutMs)
+            let starts = try? consumer.offsets(
+                of: changed, fromMs: Consumer.logStart, timeoutMs: CommittedOffsetLookup.timeoutMs),
+            !starts.isEmpty
         else { return }
-        let starts = zip(changed, logStarts).compactMap { partition, logStart in logStart.map { (partition, $0) } }
-        guard !starts.isEmpty else { return }
         for (partition, logStart) in starts {
             guard let index = partitions.firstIndex(where: { $0.partition == partition }) else { continue }
             let position = partitions[index].position(machine)

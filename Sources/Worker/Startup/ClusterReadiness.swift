@@ -138,8 +138,8 @@ package struct ClusterReadiness {
             let group = configuration.consumer(role, of: cluster).memberGroupID
             // Without a topic to ask about, any topic tells of the group. Each is a question of its own.
             let names = topics.isEmpty ? [configuration.results.topic] : Array(topics.prefix(100))
-            let rights = try? GroupRights(cluster, groupID: group, topics: names)
-            return switch rights?.missing(timeoutMs: timeoutMs) {
+            let reader = try? OffsetReader(cluster, group: group, fetchKilobytes: 64)
+            return switch reader?.missingRights(to: names, timeoutMs: timeoutMs) {
             case nil: nil
             case .group?:
                 "group \(group) may not be used: allow Read on the group (kafka.group_id) to the worker's user"

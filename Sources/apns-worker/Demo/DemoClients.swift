@@ -50,9 +50,9 @@ struct DemoReader {
     private let withheld: Int
     private var count = 0
 
-    init(_ configuration: WorkerConfiguration, _ cluster: ClusterSettings, withheld: Int) throws(CommandFailure) {
+    init(_ configuration: WorkerConfiguration, _ cluster: ClusterSettings, withheld: Int) throws {
         self.withheld = withheld
-        func reader(_ topic: String) throws(CommandFailure) -> TopicReader {
+        func reader(_ topic: String) throws -> TopicReader {
             let reader = try TopicReader(cluster, topic: topic, BrokerWait(cluster, until: Deadline(after: nil)))
             try reader.start(at: .beginning)
             return reader

@@ -24,24 +24,24 @@ func replay(_ arguments: [String]) throws -> ExitCode {
         }, report: Troubles().say)
     var last = ReplayReport()
     var pause = Deadline(after: .seconds(10))
-    do throws(CommandFailure) {
+    func seconds() -> Double { Double(LoopTime.read().monotonicNs - began.monotonicNs) / 1e9 }
+    do {
         let run = try ReplayRun(order, cluster, wait) { line in
             complain(printable(line, limit: 600))
         } progressed: { report in
             last = report
             guard pause.hasPassed else { return }
             pause = Deadline(after: .seconds(10))
-            complain(order.progress(report))
+            complain(order.summary(report, seconds()))
         }
         last = try run.run()
-    } catch {
-        guard error.kind == .stopped else { throw error }
+    } catch let error as CommandFailure where error.kind == .stopped {
         complain(
             "apns-worker replay: \(isStopped ? "stopped" : "--deadline came") before all was \(order.isDryRun ? "looked at" : "done; the same command goes on")"
         )
     }
     for place in last.unmatched { complain(printable("\(place): nothing of it matches", limit: 600)) }
-    let seconds = Double(LoopTime.read().monotonicNs - began.monotonicNs) / 1e9
-    say(options.format == .json ? order.json(last, seconds) + "\n" : order.text(last, seconds))
+    say((options.format == .json ? order.json(last, seconds()) : order.summary(last, seconds())) + "\n")
+    if options.format == .text, order.isDryRun { say(order.table(last)) }
     return last.isDone && last.counts.missed == 0 && last.unmatched.isEmpty ? .fine : .failed
 }

@@ -101,27 +101,16 @@ struct ReplayOptions {
         let isOpen = order.selection == ReplaySelection() && since == nil && until == nil
         if isOpen, !isAll {
             throw UsageError(
-                source == .results
-                    ? "give a condition: --reason, --outcome, --app, --since, --until or --request; or --all, for everything that was not accepted"
-                    : "give a condition: --reason, --since, --until or --request; or --all")
+                "give a condition: --reason, --since, --until, --request, and for results --outcome or --app; or --all")
         }
         if !isOpen, isAll { throw UsageError("give either --all or conditions") }
-        if source == .deadLetters {
-            if !order.selection.outcomes.isEmpty {
-                throw UsageError("--outcome is for results: a dead letter has none")
-            }
-            if !order.selection.apps.isEmpty { throw UsageError("--app is for results: a dead letter names no app") }
-            if order.expiredToo {
-                throw UsageError("--expired is for results: the expiration of dead letters is not read")
-            }
+        if source == .deadLetters,
+            !order.selection.outcomes.isEmpty || !order.selection.apps.isEmpty || order.expiredToo
+        {
+            throw UsageError("--outcome, --app and --expired are for results: these are not read of dead letters")
         }
         if case .at(let since)? = since, case .at(let until)? = until, since >= until {
             throw UsageError("--until must be later than --since")
-        }
-        for reason in order.selection.reasons.sorted() where !Self.appleReasons.contains(reason) {
-            if let meant = Self.appleReasons.first(where: { $0.lowercased() == reason.lowercased() }) {
-                throw UsageError("there is no reason \(printable(reason)); did you mean \(meant)?")
-            }
         }
     }
 
@@ -131,13 +120,12 @@ struct ReplayOptions {
             "--to: the worker writes to topic \(output.name) (\(output.path)), and reads no requests from it")
     }
 
-    private static let appleReasons = ReasonCode.allCases.compactMap(\.text?.description)
-
     /// Returns remarks on unknown reasons, which need not be mistakes: Apple may add reasons.
     func hints(_ source: ReplaySource) -> [String] {
         let known =
             source == .results
-            ? Self.appleReasons : DeadLetterReason.allCases.map(\.text.description) + ReducedRecord.outputReasons
+            ? ReasonCode.allCases.compactMap(\.text?.description)
+            : DeadLetterReason.allCases.map(\.text.description) + ReducedRecord.outputReasons
         let things = source == .results ? "results" : "dead letters"
         return order.selection.reasons.subtracting(known).sorted().map { reason in
             let meant = nearest(to: reason, among: known).map { "; did you mean \($0)?" } ?? ""

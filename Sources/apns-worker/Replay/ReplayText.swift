@@ -3,14 +3,8 @@ import PushRecords
 import Replay
 
 extension ReplayOrder {
-    func progress(_ report: ReplayReport) -> String {
-        let (matched, produced) = (report.counts[.matched, default: 0], report.counts[.produced, default: 0])
-        return "\(Int(report.part * 100)) % read, \(matched) matched, \(produced) "
-            + (isDryRun ? "would be produced again" : "produced again")
-            + (report.counts.missed > 0 ? ", \(report.counts.missed) not" : "")
-    }
-
-    func text(_ report: ReplayReport, _ seconds: Double) -> String {
+    /// Returns the outcome in one line, or the progress so far.
+    func summary(_ report: ReplayReport, _ seconds: Double) -> String {
         let counts = report.counts
         let things = source == .results ? "results" : "dead letters"
         var parts = ["\(counts[.produced, default: 0]) requests \(isDryRun ? "would be" : "were") produced again"]
@@ -20,42 +14,23 @@ extension ReplayOrder {
         ] as [(ReplayOutcome, String)] {
             if let count = counts[kind] { parts.append("\(count) \(words)") }
         }
-        let isPart = isDryRun && !report.isDone
+        let (so, end) = report.isDone ? ("", "") : (" so far", "; that is not all: \(report.left) are left to read")
         let sum =
-            "of \(counts[.matched, default: 0]) \(things) that matched\(isPart ? " so far" : ""): \(parts.joined(separator: ", "))"
-        let time = tenths(seconds)
-        if isDryRun {
-            let end =
-                isPart
-                ? "; that is not all: \(Int(report.part * 100)) % was read in \(time) s, and not all of their requests"
-                : ""
-            return "\(sum); nothing was written\(end)\n" + table(report)
-        }
+            "of \(counts[.matched, default: 0]) \(things) that matched\(so): \(parts.joined(separator: ", "))\(end)"
+        if isDryRun { return "\(sum); nothing was written" }
         if report.wasDone {
-            return "job \(job) was done before, and nothing is produced; \(sum). Another one takes another --name\n"
+            return "job \(job) was done before, and nothing is produced; \(sum). Another one takes another --name"
         }
         return
-            "job \(job) \(report.isDone ? "is done" : "is not done") after \(time) s\(report.isResumed ? ", going on with it" : ""); \(sum)\n"
+            "job \(job) \(report.isDone ? "is done" : "is not done") after \(tenths(seconds)) s\(report.isResumed ? ", going on with it" : ""); \(sum)"
     }
 
-    private func table(_ report: ReplayReport) -> String {
-        let rows =
-            [["requests", "topic", "app", "outcome", "reason"]]
-            + report.tally.rows.map {
-                [
-                    "\($0.count)", $0.row.topic, $0.row.app ?? "-", $0.row.outcome?.rawValue ?? "-",
-                    $0.row.reason ?? "-",
-                ].map { printable($0, limit: 100) }
-            }
-        guard rows.count > 1 else { return "" }
-        let widths = rows[0].indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
-        let text = rows.map { row in
-            let cells = row.enumerated().map {
-                padded($0.element, to: $0.offset < row.count - 1 ? widths[$0.offset] : 0)
-            }
-            return "  " + cells.joined(separator: "  ") + "\n"
+    /// A line for each topic, app, outcome and reason of the requests.
+    func table(_ report: ReplayReport) -> String {
+        report.kinds.map { kind in
+            let words = kind.words.map { printable($0 ?? "-", limit: 100) }.joined(separator: "  ")
+            return "  \(padded("\(kind.count)", to: 9)) \(words)  (first: \(printable(kind.first, limit: 300)))\n"
         }.joined()
-        return text + "the first: \(report.tally.first.map { printable($0, limit: 300) }.joined(separator: ", "))\n"
     }
 
     func json(_ report: ReplayReport, _ seconds: Double) -> String {
@@ -70,24 +45,17 @@ extension ReplayOrder {
         json.member("done", report.isDone)
         json.member("resumed", report.isResumed)
         json.member("was_done", report.wasDone)
-        json.member("began_at_ms", report.beganMs)
         json.member("took_ms", Int64(seconds * 1_000))
         for kind in ReplayOutcome.allCases { json.member("\(kind)", counts[kind, default: 0]) }
         json.name("kinds")
         json.beginArray()
-        for (row, count) in report.tally.rows {
+        for kind in report.kinds {
             json.beginObject()
-            json.member("topic", row.topic)
-            json.member("app", row.app)
-            json.member("outcome", row.outcome?.rawValue)
-            json.member("reason", row.reason)
-            json.member("count", count)
+            for (name, word) in zip(["topic", "app", "outcome", "reason"], kind.words) { json.member(name, word) }
+            json.member("count", kind.count)
+            json.member("first", kind.first)
             json.endObject()
         }
-        json.endArray()
-        json.name("first")
-        json.beginArray()
-        for place in report.tally.first { json.value(place) }
         json.endArray()
         json.endObject()
         return json.text

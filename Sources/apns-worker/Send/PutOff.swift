@@ -45,7 +45,7 @@ struct PutOff {
         var last: PutOff?
         var unread: [String] = []
         for tier in configuration.retry.tiers {
-            do throws(CommandFailure) {
+            do {
                 let limit = Deadline(after: .seconds(3))
                 let reader = try TopicReader(cluster, topic: tier.topic, BrokerWait(cluster, until: limit))
                 // A minute earlier: brokers find records by their own clocks.

@@ -8,8 +8,8 @@ func send(_ arguments: [String]) throws -> ExitCode {
     let options = try parsed(SendOptions.table, arguments, SendOptions())
     let token = try options.checkedToken()
     let record = try options.notification().payloadRecord(to: token)
-    return options.via == .kafka
-        ? try sendViaKafka(record, token, options) : try sendDirectly(record, token, options)
+    return options.isDirect
+        ? try sendDirectly(record, token, options) : try sendViaKafka(record, token, options)
 }
 
 extension SendOptions {

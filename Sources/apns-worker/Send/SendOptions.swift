@@ -3,13 +3,9 @@ import EventLoop
 import PushRecords
 
 struct SendOptions {
-    enum Via: String, CaseIterable {
-        case kafka, direct
-    }
-
     var file: String?
     var flags = AppFlags()
-    var via = Via.kafka
+    var isDirect = false
     var token: DeviceToken?
     var payload: String?
     var title: String?
@@ -92,10 +88,7 @@ struct SendOptions {
         .init(
             "apns-id", value: "UUID", to: \.id, parsedUUID,
             "Set apns-id (default: derived from the request's place; with --direct random)."),
-        .init("via", value: "WAY", choice: \.via, "kafka (default) or direct."),
-        .init("direct", nil, "Send straight to APNs, without Kafka and without a worker, as --via direct.") {
-            $0.via = .direct
-        },
+        .init("direct", sets: \.isDirect, "Send straight to APNs, without Kafka and without a worker."),
         .init(
             "request-topic", value: "NAME", to: \.requests,
             "Write the request to this topic (default: the first of requests.topics)."),
@@ -132,23 +125,15 @@ struct SendOptions {
     }
 
     func checkedToken() throws -> DeviceToken {
-        let hasFlags = flags != AppFlags()
-        if file != nil, hasFlags { throw UsageError("give either --config or the flags for one app, not both") }
-        if file == nil, via == .kafka {
-            throw UsageError("needs --config FILE" + (hasFlags ? ", or --direct: a key alone reaches no Kafka" : ""))
-        }
-        if file == nil, !hasFlags {
-            throw UsageError("needs --config FILE, or --key-file, --key-id, --team-id and --bundle-id")
-        }
+        try flags.requireEither(file)
+        if file == nil, !isDirect { throw UsageError("needs --config FILE, or --direct: a key alone reaches no Kafka") }
         guard let token else { throw UsageError("needs --token HEX") }
         let hasAlert = alert != nil || title != nil
         if payload == nil, !hasAlert { throw UsageError("needs --alert TEXT or --payload JSON") }
         if payload != nil, hasAlert { throw UsageError("give either --payload, or --alert and --title") }
-        if via == .direct, requests != nil { throw UsageError("--request-topic is for --via kafka") }
-        if via == .direct, notBefore != nil {
-            throw UsageError("--not-before is for --via kafka: --direct sends at once")
-        }
-        if via == .kafka, keyLog != nil { throw UsageError("--keylog is for --direct; for the worker, give it to run") }
+        if isDirect, requests != nil { throw UsageError("--request-topic is for Kafka: leave out --direct") }
+        if isDirect, notBefore != nil { throw UsageError("--not-before waits in Kafka: --direct sends at once") }
+        if !isDirect, keyLog != nil { throw UsageError("--keylog is for --direct; for the worker, give it to run") }
         return token
     }
 }

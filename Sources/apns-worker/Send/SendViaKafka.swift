@@ -29,7 +29,7 @@ func sendViaKafka(_ record: RequestRecord, _ token: DeviceToken, _ options: Send
     let sentMs = LoopTime.read().wallMs
     let request = try produce(record, to: topic, cluster, until: deadline)
     let id = options.id ?? derivedID(request.topic, request.partition, request.offset, 0)
-    let command = "apns-worker tail results --config \(shellWord(options.file ?? "")) --apns-id \(id)"
+    let command = "apns-worker tail results --config \(options.file ?? "") --apns-id \(id)"
     // A notification that is due after the deadline is followed until a worker has put it off.
     let dueMs = options.notBefore.map { $0.secondsSinceEpoch.multipliedReportingOverflow(by: 1_000) }
         .map { $0.overflow ? .max : $0.partialValue }
@@ -57,11 +57,6 @@ func sendViaKafka(_ record: RequestRecord, _ token: DeviceToken, _ options: Send
             + " \(command)")
     for line in unread + workerProblems(configuration) { complain("apns-worker send: \(line)") }
     return .failed
-}
-
-/// Returns a word as a shell takes it.
-private func shellWord(_ text: String) -> String {
-    text.wholeMatch(of: /[A-Za-z0-9\/._+=:@%-]+/) == nil ? "'\(text.replacing("'", with: #"'\''"#))'" : text
 }
 
 private func report(

@@ -93,7 +93,7 @@ enum Search: Equatable {
 /// Returns the time of the record at an offset and the number of its device tokens, or `nil` if it cannot be read.
 private func readRequest(
     at offset: Int64, of log: TopicPartition, _ cluster: ClusterSettings
-) throws(CommandFailure) -> (timestampMs: Int64, tokens: Int)? {
+) throws -> (timestampMs: Int64, tokens: Int)? {
     let limit = Deadline(after: .seconds(5))
     let reader = try TopicReader(cluster, topic: log.topic, BrokerWait(cluster, until: limit, report: { _ in }))
     guard reader.bounds[log]?.contains(offset) == true else { return nil }

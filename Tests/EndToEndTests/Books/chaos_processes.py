@@ -141,7 +141,7 @@ class Simulator(Program):
         self.port, control, self.gateway = claim_ports(3)
         self.control = f"http://127.0.0.1:{control}"
         # Its book is a file, which outlives a kill -9.
-        self.words = [worker, "simulate", "--listen", f"127.0.0.1:{self.port}", "--control", f"127.0.0.1:{control}",
+        self.words = [worker, "simulate", "--listen", f"127.0.0.1:{self.port}", "--control", str(control),
                       "--gateway", str(self.gateway), "--directory", folder, "--book", f"{folder}/simulator.book",
                       "--latency", "5ms..30ms"]
         self.start()

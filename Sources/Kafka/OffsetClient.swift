@@ -1,14 +1,11 @@
 import CRdkafka
 
-/// The special timestamps of ListOffsets (Kafka protocol): the log's end and its start.
-enum LogPlace {
-    static let end: Int64 = -1
-    static let start: Int64 = -2
-}
-
 /// A client that asks brokers for offsets. Each call waits at most `timeoutMs` for each answer.
 @safe package class OffsetClient {
     let client: ClientHandle
+
+    /// The special timestamps of ListOffsets (Kafka protocol): the log's end (of read-committed records) and its start.
+    package static let (logEnd, logStart): (Int64, Int64) = (-1, -2)
 
     init(_ client: ClientHandle) { self.client = client }
 
@@ -17,15 +14,15 @@ enum LogPlace {
     package func bounds(
         of partitions: [TopicPartition], timeoutMs: Int32
     ) throws(KafkaError) -> [TopicPartition: Range<Int64>] {
-        let ends = try offsets(of: partitions, fromMs: LogPlace.end, timeoutMs: timeoutMs)
-        let starts = try offsets(of: partitions, fromMs: LogPlace.start, timeoutMs: timeoutMs)
+        let ends = try offsets(of: partitions, fromMs: Self.logEnd, timeoutMs: timeoutMs)
+        let starts = try offsets(of: partitions, fromMs: Self.logStart, timeoutMs: timeoutMs)
         var bounds: [TopicPartition: Range<Int64>] = [:]
         for (partition, start) in starts { bounds[partition] = ends[partition].map { start..<max(start, $0) } }
         return bounds
     }
 
     /// Returns the offset of the first record with this timestamp (milliseconds since the epoch) or a later one, or of
-    /// a `LogPlace`. Leaves out partitions that have none.
+    /// the place `logEnd` or `logStart`. Leaves out partitions that have none.
     ///
     /// A leader that cannot tell is an error for a timestamp, and left out for a place. Throws if a leader does not
     /// answer in time or one partition has no leader: librdkafka drops the answers of all others then (rdkafka.c,
